@@ -1,0 +1,70 @@
+"""A program as plain data: what the parser makes and the planner reads. Holds no MLIR object."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ..ops.types import Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Location:
+    """Where in the source an op stands; lines and columns count from 1, 0 is unknown."""
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Value:
+    """A value of static single assignment form: a block's argument or one result of an op. Compared by identity."""
+
+    type: Type
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Operation:
+    """One op. `attributes` maps names to plain Python values (see `attributes.py` for how each kind is told)."""
+
+    name: str  #: with its dialect, such as "stablehlo.add"
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    attributes: dict[str, Any]
+    regions: tuple[Region, ...]
+    location: Location
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Region:
+    """A single block: its arguments, its ops without the terminator, and what the terminator returns."""
+
+    arguments: tuple[Value, ...]
+    operations: list[Operation]
+    returns: tuple[Value, ...]
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Function:
+    """A function; `body` is None for a declaration."""
+
+    name: str
+    is_public: bool
+    argument_types: tuple[Type, ...]
+    result_types: tuple[Type, ...]
+    body: Region | None
+    location: Location
+    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Program:
+    """A module: its functions by name, in the order of the source."""
+
+    functions: dict[str, Function]
+    file: str = ""
+    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -1,0 +1,227 @@
+"""Exact arithmetic on unpacked numbers, in integers: no host floating point and no rounding to a format.
+
+Operands have significands of at most 31 bits (any format up to f32 after decoding). Results are exact, or rounded to odd
+where they cannot be (see `number.py`). The rules for infinities, NaN and signed zeros are IEEE 754-2019's
+(sections 6 and 7); an invalid operation gives a positive NaN, and a NaN operand hands on its sign.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .codec import bit_length
+from .number import CANCELLED, FINITE, INFINITE, NAN, WORK_BITS, Number
+
+
+def negate(x: Number) -> Number:
+    """-x, of zeros, infinities and NaN too."""
+    return x.replace(sign=~x.sign)
+
+
+def absolute(x: Number) -> Number:
+    """|x|, with the sign of NaN cleared too."""
+    return x.replace(sign=np.zeros_like(x.sign))
+
+
+def sign(x: Number) -> Number:
+    """-1, 1, or the operand itself where it is a zero or NaN."""
+    one = (x.kind == INFINITE) | ((x.kind == FINITE) & (x.significand != 0))
+    return Number(
+        np.where(one, FINITE, x.kind), x.sign, np.where(one, 1, x.significand), np.where(one, 0, x.exponent)
+    )
+
+
+def add(x: Number, y: Number) -> Number:
+    """x + y."""
+    big, small = _by_exponent(_normalised(x), _normalised(y))
+    small_significand = _shift_right_sticky(small.significand, big.exponent - small.exponent)
+    total = np.where(big.sign, -big.significand, big.significand)
+    total = total + np.where(small.sign, -small_significand, small_significand)
+    cancelled = (total == 0) & (x.sign != y.sign)
+    negative = np.where(total == 0, x.sign & y.sign, total < 0)
+    result = Number(
+        np.full(total.shape, FINITE, np.uint8), negative, np.abs(total), np.where(cancelled, CANCELLED, big.exponent)
+    )
+    infinite = x.is_infinite | y.is_infinite
+    result = _infinite_where(result, infinite, np.where(x.is_infinite, x.sign, y.sign))
+    return _nan_where(result, x.is_infinite & y.is_infinite & (x.sign != y.sign), x, y)
+
+
+def subtract(x: Number, y: Number) -> Number:
+    """x - y."""
+    # The sign of a NaN operand is handed on, not flipped.
+    return add(x, y.replace(sign=y.sign ^ (y.kind != NAN)))
+
+
+def multiply(x: Number, y: Number) -> Number:
+    """x * y."""
+    result = Number(
+        np.full(np.broadcast_shapes(x.kind.shape, y.kind.shape), FINITE, np.uint8),
+        x.sign ^ y.sign,
+        x.significand * y.significand,
+        x.exponent + y.exponent,
+    )
+    result = _infinite_where(result, x.is_infinite | y.is_infinite, result.sign)
+    return _nan_where(result, (x.is_infinite & y.is_zero) | (x.is_zero & y.is_infinite), x, y)
+
+
+def divide(x: Number, y: Number) -> Number:
+    """x / y; a finite number over zero is infinite."""
+    x, y = _normalised(x), _compact(y)
+    divisor = np.where(y.significand == 0, 1, y.significand)
+    quotient = x.significand // divisor
+    quotient |= quotient * divisor != x.significand
+    quotient = np.where(y.is_infinite, 0, quotient)
+    result = Number(
+        np.full(np.broadcast_shapes(x.kind.shape, y.kind.shape), FINITE, np.uint8),
+        x.sign ^ y.sign,
+        quotient,
+        x.exponent - y.exponent,
+    )
+    result = _infinite_where(result, x.is_infinite | y.is_zero, result.sign)
+    return _nan_where(result, (x.is_infinite & y.is_infinite) | (x.is_zero & y.is_zero), x, y)
+
+
+def remainder(x: Number, y: Number) -> Number:
+    """x - y * trunc(x / y): exact, with the sign of x (C's fmod)."""
+    x, y = _compact(x), _compact(y)
+    divisor = np.where(y.significand == 0, 1, y.significand)
+    low = np.minimum(x.exponent, y.exponent)
+    # Scale the divisor down to the dividend's exponent; where it then exceeds every dividend, x itself is left.
+    rise = y.exponent - low
+    smaller = rise > 31
+    modulus = divisor << np.clip(rise, 0, 31)
+    rest = x.significand % modulus
+    # Scale the dividend up by as many bits as fit at a time.
+    missing = x.exponent - low
+    while (missing > 0).any():
+        step = np.clip(missing, 0, 31)
+        rest = (rest << step) % modulus
+        missing = missing - step
+    keep = smaller | y.is_infinite
+    result = Number(
+        np.full(rest.shape, FINITE, np.uint8),
+        np.broadcast_to(x.sign, rest.shape),
+        np.where(keep, x.significand, rest),
+        np.where(keep, x.exponent, low),
+    )
+    return _nan_where(result, x.is_infinite | y.is_zero, x, y)
+
+
+def maximum(x: Number, y: Number) -> Number:
+    """IEEE 754 maximum: NaN if either is NaN; +0 is above -0."""
+    return _nan_where(_select(less(x, y) | (x.is_zero & y.is_zero & x.sign), y, x), False, x, y)
+
+
+def minimum(x: Number, y: Number) -> Number:
+    """IEEE 754 minimum: NaN if either is NaN; -0 is below +0."""
+    return _nan_where(_select(less(y, x) | (x.is_zero & y.is_zero & y.sign), y, x), False, x, y)
+
+
+def less(x: Number, y: Number) -> np.ndarray:
+    """x < y as booleans; false where either is NaN."""
+    below = _magnitude_less(x, y)
+    above = _magnitude_less(y, x)
+    both_zero = x.is_zero & y.is_zero
+    result = np.where(x.sign, np.where(y.sign, above, ~both_zero), ~y.sign & below)
+    return result & ~x.is_nan & ~y.is_nan
+
+
+def equal(x: Number, y: Number) -> np.ndarray:
+    """x == y as booleans: zeros of either sign are equal, NaN equals nothing."""
+    return ~less(x, y) & ~less(y, x) & ~x.is_nan & ~y.is_nan
+
+
+def floor(x: Number) -> Number:
+    """The largest integer not above x."""
+    return _to_integer(x, lambda kept, rest, half: (rest != 0) & x.sign)
+
+
+def ceil(x: Number) -> Number:
+    """The smallest integer not below x; -0 between -1 and 0."""
+    return _to_integer(x, lambda kept, rest, half: (rest != 0) & ~x.sign)
+
+
+def truncate(x: Number) -> Number:
+    """The integer part of x."""
+    return _to_integer(x, lambda kept, rest, half: np.zeros(rest.shape, bool))
+
+
+def round_nearest_even(x: Number) -> Number:
+    """The nearest integer, ties to even."""
+    return _to_integer(x, lambda kept, rest, half: (rest > half) | ((rest == half) & (kept & 1 == 1)))
+
+
+def round_nearest_afz(x: Number) -> Number:
+    """The nearest integer, ties away from zero."""
+    return _to_integer(x, lambda kept, rest, half: rest >= half)
+
+
+def _to_integer(x: Number, up) -> Number:
+    cut = np.clip(-x.exponent, 1, 62)
+    kept = x.significand >> cut
+    rest = x.significand - (kept << cut)
+    whole = kept + up(kept, rest, np.int64(1) << (cut - 1))
+    fractional = (x.exponent < 0) & (x.kind == FINITE)
+    return x.replace(
+        significand=np.where(fractional, whole, x.significand), exponent=np.where(fractional, 0, x.exponent)
+    )
+
+
+def _normalised(x: Number) -> Number:
+    """The same numbers with significands of WORK_BITS bits; zeros get an exponent below any other."""
+    shift = WORK_BITS - bit_length(x.significand)
+    zero = x.significand == 0
+    return x.replace(
+        significand=x.significand << np.where(zero, 0, shift),
+        exponent=np.where(zero, -(1 << 30), x.exponent - shift),
+    )
+
+
+def _compact(x: Number) -> Number:
+    """The same numbers with odd significands (zeros stay)."""
+    trailing = bit_length(x.significand & -x.significand) - 1
+    shift = np.maximum(trailing, 0)
+    return x.replace(significand=x.significand >> shift, exponent=x.exponent + shift)
+
+
+def _by_exponent(x: Number, y: Number) -> tuple[Number, Number]:
+    swap = x.exponent < y.exponent
+    return _select(swap, y, x), _select(swap, x, y)
+
+
+def _select(condition: np.ndarray, x: Number, y: Number) -> Number:
+    return Number(
+        np.where(condition, x.kind, y.kind),
+        np.where(condition, x.sign, y.sign),
+        np.where(condition, x.significand, y.significand),
+        np.where(condition, x.exponent, y.exponent),
+    )
+
+
+def _shift_right_sticky(significand: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    shift = np.minimum(shift, 62)
+    kept = significand >> shift
+    return kept | (kept << shift != significand)
+
+
+def _magnitude_less(x: Number, y: Number) -> np.ndarray:
+    """|x| < |y| for numbers that are not NaN."""
+    x_normal, y_normal = _normalised(x), _normalised(y)
+    finite = (x_normal.exponent < y_normal.exponent) | (
+        (x_normal.exponent == y_normal.exponent) & (x_normal.significand < y_normal.significand)
+    )
+    return np.where(x.is_infinite | y.is_infinite, y.is_infinite & ~x.is_infinite, finite)
+
+
+def _infinite_where(x: Number, condition: np.ndarray, negative: np.ndarray) -> Number:
+    return x.replace(kind=np.where(condition, np.uint8(INFINITE), x.kind), sign=np.where(condition, negative, x.sign))
+
+
+def _nan_where(result: Number, invalid: np.ndarray | bool, x: Number, y: Number) -> Number:
+    """NaN where the operation is invalid or an operand is NaN; the first NaN operand's sign, else positive."""
+    from_operand = np.where(x.is_nan, x.sign, y.is_nan & y.sign)
+    is_nan = invalid | x.is_nan | y.is_nan
+    return result.replace(
+        kind=np.where(is_nan, np.uint8(NAN), result.kind), sign=np.where(is_nan, from_operand, result.sign)
+    )

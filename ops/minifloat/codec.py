@@ -1,0 +1,169 @@
+"""Codes to exact numbers and back: the one place where rounding happens."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from ..policy import Policy
+from .formats import Format, Nan
+from .number import CANCELLED, FINITE, INFINITE, NAN, WORK_BITS, Number
+
+_NEAREST = ("nearest_even", "nearest_away", "stochastic")
+
+#: Below this an exact positive result has no neighbour in f32 either. ml_dtypes computes f8E8M0FNU through f32,
+#: so there such a result is zero, which f8E8M0FNU lacks, and becomes NaN; above it, the smallest number.
+_E8M0_VANISHES = -150
+
+
+def bit_length(x: np.ndarray) -> np.ndarray:
+    """Bits of each non-negative int64, 0 for zero, as int64: Python's int.bit_length for arrays."""
+    x = x.copy()
+    length = np.zeros_like(x)
+    for step in (32, 16, 8, 4, 2, 1):
+        high = x >> step != 0
+        length += high * step
+        x = np.where(high, x >> step, x)
+    return length + x
+
+
+def decode(codes: np.ndarray, fmt: Format) -> Number:
+    """The numbers that `codes` (unsigned integers) stand for, exactly. Any shape; never fails."""
+    codes = np.asarray(codes).astype(np.int64)
+    magnitude = codes & ~fmt.sign_bit if fmt.is_signed and fmt.bits < 64 else codes & (2**63 - 1)
+    sign = codes != magnitude
+    field = magnitude >> fmt.mantissa_bits
+    mantissa = magnitude & ((1 << fmt.mantissa_bits) - 1)
+    if fmt.has_subnormals:
+        significand = np.where(field == 0, mantissa, mantissa | (1 << fmt.mantissa_bits))
+        exponent = fmt.min_exponent + np.maximum(field - 1, 0)
+    else:
+        significand = np.ones_like(codes)
+        exponent = fmt.min_exponent + field
+    kind = np.full(codes.shape, FINITE, np.uint8)
+    if fmt.nan is Nan.NEGATIVE_ZERO:
+        is_nan = codes == fmt.sign_bit
+        sign = sign & ~is_nan
+    else:
+        is_nan = magnitude > fmt.max_code + int(fmt.has_infinity)
+    kind[is_nan] = NAN
+    if fmt.has_infinity:
+        kind[magnitude == fmt.infinity_code] = INFINITE
+    return Number(kind, sign, significand, exponent)
+
+
+def round_number(x: Number, fmt: Format, policy: Policy, rng: np.random.Generator | None = None) -> np.ndarray:
+    """The codes of `x` in `fmt`, rounded once as `policy` says; unsigned integers of `fmt.code_dtype`.
+
+    `rng` draws the bits of stochastic rounding. Where the format leaves a result open, `open_points.py` says what
+    is given and why.
+    """
+    rounded, quantum = _round_significand(x, fmt, policy.rounding, rng)
+    # A carry out of the significand moves into the exponent field by itself; so does the hidden bit.
+    code = ((quantum - fmt.min_exponent) << fmt.mantissa_bits) + rounded - int(not fmt.has_zero)
+    sign = x.sign
+    if policy.rounding == "down":  # IEEE 754 section 6.3: x - x is -0 when rounding down
+        sign = sign | (x.is_zero & (x.exponent == CANCELLED))
+    is_nan = x.kind == NAN
+    if not fmt.has_zero:
+        zero_or_negative = (x.significand == 0) | sign
+        vanishes = bit_length(x.significand) + x.exponent <= _E8M0_VANISHES
+        code = np.maximum(code, 0)
+        is_nan = is_nan | ((x.kind == FINITE) & (zero_or_negative | vanishes)) | ((x.kind == INFINITE) & sign)
+    infinite = x.kind == INFINITE
+    too_big = (code > fmt.max_code) | infinite
+    if too_big.any():
+        code = np.where(too_big, _overflow(infinite, sign, fmt, policy), code)
+    return _with_sign(np.where(is_nan, -1, code), sign, fmt, policy).astype(fmt.code_dtype)
+
+
+def _round_significand(
+    x: Number, fmt: Format, rounding: str, rng: np.random.Generator | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rounded significand in units of 2**quantum, and quantum."""
+    significand, exponent = x.significand, x.exponent
+    quantum = np.maximum(bit_length(significand) + exponent - fmt.precision, fmt.min_exponent)
+    quantum = np.where(significand == 0, fmt.min_exponent, quantum)
+    shift = quantum - exponent
+    exact = significand << np.clip(-shift, 0, 62)
+    if not (shift > 0).any():
+        return exact, quantum
+    # A shift of 63 already leaves nothing but a remainder below one half, as does any longer one.
+    cut = np.clip(shift, 1, 63)
+    kept = significand >> cut
+    rest = significand - (kept << cut)
+    half = np.int64(1) << (cut - 1)
+    match rounding:
+        case "nearest_even":
+            up = (rest > half) | ((rest == half) & (kept & 1 == 1))
+        case "nearest_away":
+            up = rest >= half
+        case "toward_zero":
+            up = np.zeros(rest.shape, bool)
+        case "up":
+            up = (rest != 0) & ~x.sign
+        case "down":
+            up = (rest != 0) & x.sign
+        case "stochastic":
+            if rng is None:
+                raise ValueError("stochastic rounding needs a random generator")
+            # Up with probability rest / 2**shift, to 62 bits.
+            fraction = np.where(
+                shift <= 62, rest << np.clip(62 - shift, 0, 62), rest >> np.clip(shift - 62, 0, 62)
+            )
+            up = rng.integers(0, 1 << 62, rest.shape, np.int64) < fraction
+        case _:
+            raise ValueError(f"unknown rounding {rounding!r}")
+    return np.where(shift > 0, kept + up, exact), quantum
+
+
+def _overflow(infinite: np.ndarray, sign: np.ndarray, fmt: Format, policy: Policy) -> np.ndarray:
+    """The magnitude code, or -1 for NaN, of what is beyond the largest number."""
+    beyond = fmt.infinity_code if fmt.has_infinity else -1 if fmt.nan is not Nan.NONE else fmt.max_code
+    if policy.overflow == "saturate":
+        return np.full(infinite.shape, fmt.max_code)
+    if policy.overflow == "onnx":
+        return np.where(infinite & (fmt.nan is Nan.NEGATIVE_ZERO), -1, fmt.max_code)
+    if policy.rounding in _NEAREST:
+        away = np.ones(infinite.shape, bool)
+    else:  # IEEE 754 section 7.4: a directed rounding stops at the largest number when it points inwards
+        away = infinite | (~sign if policy.rounding == "up" else sign & (policy.rounding == "down"))
+    return np.where(away, beyond, fmt.max_code)
+
+
+def _with_sign(code: np.ndarray, sign: np.ndarray, fmt: Format, policy: Policy) -> np.ndarray:
+    """Magnitude codes (-1 is NaN) with their signs set."""
+    is_nan = code < 0
+    if fmt.nan is Nan.NONE and policy.overflow == "onnx":
+        return np.where(is_nan, fmt.max_code, code | sign * fmt.sign_bit)
+    if fmt.nan is Nan.NONE:  # ml_dtypes: NaN is -0, and -NaN is +0
+        return np.where(is_nan, ~sign * fmt.sign_bit, code | sign * fmt.sign_bit)
+    if fmt.nan in (Nan.NEGATIVE_ZERO, Nan.LAST):
+        signed = code + (sign & (code > 0)) * fmt.sign_bit
+        return np.where(is_nan, fmt.nan_code, signed)
+    sign_bit = np.uint64(fmt.sign_bit)  # of f64 it does not fit int64
+    return np.where(is_nan, fmt.nan_code, code).astype(np.uint64) | sign * sign_bit
+
+
+def exact(value: Fraction | int) -> Number:
+    """One number as a 0-d array; a value of more than WORK_BITS significant bits is rounded to odd there."""
+    value = Fraction(value)
+    magnitude = abs(value)
+    exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length() - WORK_BITS
+    if magnitude.denominator & (magnitude.denominator - 1) == 0 and magnitude.numerator.bit_length() <= WORK_BITS:
+        significand, exponent = magnitude.numerator, 1 - magnitude.denominator.bit_length()
+    else:
+        scaled = magnitude / Fraction(2) ** exponent
+        significand = scaled.numerator // scaled.denominator
+        significand |= int(scaled.denominator != 1)
+    return Number(
+        np.array(FINITE, np.uint8), np.array(value < 0), np.array(significand, np.int64), np.array(exponent, np.int64)
+    )
+
+
+def to_fraction(x: Number) -> Fraction:
+    """The value of a 0-d finite number. Raises ValueError for infinities and NaN."""
+    if int(x.kind) != FINITE:
+        raise ValueError("only finite numbers are fractions")
+    return Fraction(-int(x.significand) if x.sign else int(x.significand)) * Fraction(2) ** int(x.exponent)
