@@ -1,0 +1,50 @@
+"""minihlo.interp: load StableHLO programs, run them exactly, and convert numbers.
+
+The names below are imported on first use, so that the command line starts quickly.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..ops.policy import Policy
+    from .api import LoadedProgram, load
+    from .errors import CheckFailure, Error, ExecutionError, InputError, ProgramError, ResourceError
+    from .numbers import cast, pack, scale, unpack
+
+_HOME = {
+    "Policy": "..ops.policy",
+    **dict.fromkeys(("LoadedProgram", "load"), ".api"),
+    **dict.fromkeys(
+        ("CheckFailure", "Error", "ExecutionError", "InputError", "ProgramError", "ResourceError"), ".errors"
+    ),
+    **dict.fromkeys(("cast", "pack", "scale", "unpack"), ".numbers"),
+}
+
+__all__ = [
+    "CheckFailure",
+    "Error",
+    "ExecutionError",
+    "InputError",
+    "LoadedProgram",
+    "Policy",
+    "ProgramError",
+    "ResourceError",
+    "cast",
+    "load",
+    "pack",
+    "scale",
+    "unpack",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

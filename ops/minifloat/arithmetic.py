@@ -1,7 +1,7 @@
 """Exact arithmetic on unpacked numbers, in integers: no host floating point and no rounding to a format.
 
-Operands have significands of at most 31 bits (any format up to f32 after decoding). Results are exact, or rounded to odd
-where they cannot be (see `number.py`). The rules for infinities, NaN and signed zeros are IEEE 754-2019's
+Operands have significands of at most 31 bits (any format up to f32 after decoding). Results are exact, or rounded to
+odd where they cannot be (see `number.py`). The rules for infinities, NaN and signed zeros are IEEE 754-2019's
 (sections 6 and 7); an invalid operation gives a positive NaN, and a NaN operand hands on its sign.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .codec import bit_length
+from .codec import bit_length, rounds_up
 from .number import CANCELLED, FINITE, INFINITE, NAN, WORK_BITS, Number
 
 
@@ -26,9 +26,7 @@ def absolute(x: Number) -> Number:
 def sign(x: Number) -> Number:
     """-1, 1, or the operand itself where it is a zero or NaN."""
     one = (x.kind == INFINITE) | ((x.kind == FINITE) & (x.significand != 0))
-    return Number(
-        np.where(one, FINITE, x.kind), x.sign, np.where(one, 1, x.significand), np.where(one, 0, x.exponent)
-    )
+    return Number(np.where(one, FINITE, x.kind), x.sign, np.where(one, 1, x.significand), np.where(one, 0, x.exponent))
 
 
 def add(x: Number, y: Number) -> Number:
@@ -134,34 +132,34 @@ def equal(x: Number, y: Number) -> np.ndarray:
 
 def floor(x: Number) -> Number:
     """The largest integer not above x."""
-    return _to_integer(x, lambda kept, rest, half: (rest != 0) & x.sign)
+    return _to_integer(x, "down")
 
 
 def ceil(x: Number) -> Number:
     """The smallest integer not below x; -0 between -1 and 0."""
-    return _to_integer(x, lambda kept, rest, half: (rest != 0) & ~x.sign)
+    return _to_integer(x, "up")
 
 
 def truncate(x: Number) -> Number:
     """The integer part of x."""
-    return _to_integer(x, lambda kept, rest, half: np.zeros(rest.shape, bool))
+    return _to_integer(x, "toward_zero")
 
 
 def round_nearest_even(x: Number) -> Number:
     """The nearest integer, ties to even."""
-    return _to_integer(x, lambda kept, rest, half: (rest > half) | ((rest == half) & (kept & 1 == 1)))
+    return _to_integer(x, "nearest_even")
 
 
 def round_nearest_afz(x: Number) -> Number:
     """The nearest integer, ties away from zero."""
-    return _to_integer(x, lambda kept, rest, half: rest >= half)
+    return _to_integer(x, "nearest_away")
 
 
-def _to_integer(x: Number, up) -> Number:
+def _to_integer(x: Number, rounding: str) -> Number:
     cut = np.clip(-x.exponent, 1, 62)
     kept = x.significand >> cut
     rest = x.significand - (kept << cut)
-    whole = kept + up(kept, rest, np.int64(1) << (cut - 1))
+    whole = kept + rounds_up(rounding, kept, rest, np.int64(1) << (cut - 1), x.sign)
     fractional = (x.exponent < 0) & (x.kind == FINITE)
     return x.replace(
         significand=np.where(fractional, whole, x.significand), exponent=np.where(fractional, 0, x.exponent)

@@ -12,8 +12,8 @@ from .number import CANCELLED, FINITE, INFINITE, NAN, WORK_BITS, Number
 
 _NEAREST = ("nearest_even", "nearest_away", "stochastic")
 
-#: Below this an exact positive result has no neighbour in f32 either. ml_dtypes computes f8E8M0FNU through f32,
-#: so there such a result is zero, which f8E8M0FNU lacks, and becomes NaN; above it, the smallest number.
+#: A positive result up to 2**this rounds to zero in f32 too. ml_dtypes computes f8E8M0FNU through f32, so there it
+#: becomes zero, which f8E8M0FNU lacks, hence NaN; what is larger becomes at least the smallest number.
 _E8M0_VANISHES = -150
 
 
@@ -68,7 +68,8 @@ def round_number(x: Number, fmt: Format, policy: Policy, rng: np.random.Generato
     is_nan = x.kind == NAN
     if not fmt.has_zero:
         zero_or_negative = (x.significand == 0) | sign
-        vanishes = bit_length(x.significand) + x.exponent <= _E8M0_VANISHES
+        power_of_two = x.significand & (x.significand - 1) == 0
+        vanishes = bit_length(x.significand) + x.exponent - power_of_two <= _E8M0_VANISHES
         code = np.maximum(code, 0)
         is_nan = is_nan | ((x.kind == FINITE) & (zero_or_negative | vanishes)) | ((x.kind == INFINITE) & sign)
     infinite = x.kind == INFINITE
@@ -94,33 +95,36 @@ def _round_significand(
     kept = significand >> cut
     rest = significand - (kept << cut)
     half = np.int64(1) << (cut - 1)
+    if rounding == "stochastic":
+        if rng is None:
+            raise ValueError("stochastic rounding needs a random generator")
+        # Up with probability rest / 2**shift, to 62 bits.
+        fraction = np.where(shift <= 62, rest << np.clip(62 - shift, 0, 62), rest >> np.clip(shift - 62, 0, 62))
+        up = rng.integers(0, 1 << 62, rest.shape, np.int64) < fraction
+    else:
+        up = rounds_up(rounding, kept, rest, half, x.sign)
+    return np.where(shift > 0, kept + up, exact), quantum
+
+
+def rounds_up(rounding: str, kept: np.ndarray, rest: np.ndarray, half: np.ndarray, negative: np.ndarray) -> np.ndarray:
+    """Whether a magnitude `kept` grows by one when `rest`, in units that make one half `half`, is cut off it."""
     match rounding:
         case "nearest_even":
-            up = (rest > half) | ((rest == half) & (kept & 1 == 1))
+            return (rest > half) | ((rest == half) & (kept & 1 == 1))
         case "nearest_away":
-            up = rest >= half
+            return rest >= half
         case "toward_zero":
-            up = np.zeros(rest.shape, bool)
+            return np.zeros(rest.shape, bool)
         case "up":
-            up = (rest != 0) & ~x.sign
+            return (rest != 0) & ~negative
         case "down":
-            up = (rest != 0) & x.sign
-        case "stochastic":
-            if rng is None:
-                raise ValueError("stochastic rounding needs a random generator")
-            # Up with probability rest / 2**shift, to 62 bits.
-            fraction = np.where(
-                shift <= 62, rest << np.clip(62 - shift, 0, 62), rest >> np.clip(shift - 62, 0, 62)
-            )
-            up = rng.integers(0, 1 << 62, rest.shape, np.int64) < fraction
-        case _:
-            raise ValueError(f"unknown rounding {rounding!r}")
-    return np.where(shift > 0, kept + up, exact), quantum
+            return (rest != 0) & negative
+    raise ValueError(f"unknown rounding {rounding!r}")
 
 
 def _overflow(infinite: np.ndarray, sign: np.ndarray, fmt: Format, policy: Policy) -> np.ndarray:
     """The magnitude code, or -1 for NaN, of what is beyond the largest number."""
-    beyond = fmt.infinity_code if fmt.has_infinity else -1 if fmt.nan is not Nan.NONE else fmt.max_code
+    beyond = fmt.max_code + 1 if fmt.has_infinity else -1 if fmt.nan is not Nan.NONE else fmt.max_code
     if policy.overflow == "saturate":
         return np.full(infinite.shape, fmt.max_code)
     if policy.overflow == "onnx":
@@ -135,15 +139,16 @@ def _overflow(infinite: np.ndarray, sign: np.ndarray, fmt: Format, policy: Polic
 def _with_sign(code: np.ndarray, sign: np.ndarray, fmt: Format, policy: Policy) -> np.ndarray:
     """Magnitude codes (-1 is NaN) with their signs set."""
     is_nan = code < 0
+    nan_code = fmt.nan_code or 0
     if fmt.nan is Nan.NONE and policy.overflow == "onnx":
         return np.where(is_nan, fmt.max_code, code | sign * fmt.sign_bit)
     if fmt.nan is Nan.NONE:  # ml_dtypes: NaN is -0, and -NaN is +0
         return np.where(is_nan, ~sign * fmt.sign_bit, code | sign * fmt.sign_bit)
     if fmt.nan in (Nan.NEGATIVE_ZERO, Nan.LAST):
         signed = code + (sign & (code > 0)) * fmt.sign_bit
-        return np.where(is_nan, fmt.nan_code, signed)
+        return np.where(is_nan, nan_code, signed)
     sign_bit = np.uint64(fmt.sign_bit)  # of f64 it does not fit int64
-    return np.where(is_nan, fmt.nan_code, code).astype(np.uint64) | sign * sign_bit
+    return np.where(is_nan, nan_code, code).astype(np.uint64) | sign * sign_bit
 
 
 def exact(value: Fraction | int) -> Number:

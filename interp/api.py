@@ -1,0 +1,85 @@
+"""The way in from Python: load a program, call it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..ops.policy import Policy
+from . import machine, parser
+from .errors import InputError, ProgramError
+from .planner import Listener, Plan, find_function, plan
+from .program import Program
+from .values import check_input
+
+#: How many plans a program keeps: one for each function and policy in use.
+_PLANS = 16
+
+
+class LoadedProgram:
+    """A program that can be called. Safe to call from several threads."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._plans: dict[tuple[str, Policy], Plan] = {}
+
+    def __call__(self, *arrays: Any, function: str | None = None, policy: Policy | None = None) -> list[np.ndarray]:
+        """Run `function` (`@main`, or the only public one) on arrays that have its argument types.
+
+        Minifloats are arrays of ml_dtypes' types; a token is None. Returns a list of new numpy arrays.
+        Raises InputError for arrays that do not fit, ProgramError for a program that is not supported, CheckFailure,
+        ResourceError or ExecutionError.
+        """
+        return self.run(self.plan(function, policy), arrays)
+
+    def plan(self, function: str | None = None, policy: Policy | None = None, listener: Listener | None = None) -> Plan:
+        """The plan of a function under a policy, kept for the next call unless a `listener` is given."""
+        policy = policy or Policy()
+        if listener is not None:
+            return plan(self.program, function, policy, listener)
+        key = find_function(self.program, function).name, policy
+        found = self._plans.get(key)
+        if found is None:
+            found = plan(self.program, key[0], policy)
+            while len(self._plans) >= _PLANS:
+                self._plans.pop(next(iter(self._plans)))
+            self._plans[key] = found
+        return found
+
+    def run(self, plan: Plan, arrays: tuple[Any, ...] | list[Any]) -> list[np.ndarray]:
+        """The results of a plan of this program; see `__call__`."""
+        types = plan.argument_types
+        if len(arrays) != len(types):
+            takes = f"takes {len(types)} input{'s' * (len(types) != 1)} ({', '.join(map(str, types)) or 'none'})"
+            raise InputError(f"{self.program.file}: @{plan.function.name} {takes}, not {len(arrays)}")
+        values = [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(arrays, types, strict=True))]
+        return machine.run(plan, values)
+
+
+def load(source: str | bytes | os.PathLike[str] | Any) -> LoadedProgram:
+    """Read a program from a path, MLIR text, bytes (MLIR bytecode or a StableHLO portable artifact) or an ir.Module.
+
+    A string is a path unless it has a line break or names no file and looks like MLIR. Raises ProgramError where
+    the program cannot be read, with its place.
+    """
+    if isinstance(source, bytes):
+        return LoadedProgram(parser.parse(source))
+    if isinstance(source, str | os.PathLike):
+        text = os.fspath(source)
+        if isinstance(source, str) and ("\n" in text or "{" in text or "func" in text) and not os.path.exists(text):
+            return LoadedProgram(parser.parse(text))
+        return LoadedProgram(parser.parse(read(text), text))
+    if hasattr(source, "operation"):
+        return LoadedProgram(parser.from_module(source, "<module>"))
+    raise InputError(f"cannot load a {type(source).__name__} (a path, MLIR text, bytes or an ir.Module)")
+
+
+def read(path: str) -> bytes:
+    """The bytes of a file. Raises ProgramError where it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise ProgramError(f"{path}: {getattr(error, 'strerror', None) or error}") from None

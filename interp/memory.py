@@ -1,0 +1,126 @@
+"""How much memory a program may ask for, so that one large tensor is refused instead of ending the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..ops.types import TensorType
+from .errors import ResourceError
+
+#: The share of the free memory that a program may fill: an op holds operands, results and scratch space at once.
+_SHARE = 0.75
+#: What is assumed to be free where the system does not tell.
+_UNKNOWN = 4 << 30
+#: Requests up to this size are granted without asking the system.
+_SMALL = 1 << 20
+#: numpy refuses arrays of more bytes or dimensions, also where a dimension is 0.
+_MOST_BYTES = sys.maxsize
+_MOST_DIMENSIONS = 64
+
+
+def limit() -> int:
+    """The number of bytes a program may still ask for: a share of what machine, container and process have left."""
+    free = [f for f in (_machine(), *_control_groups(), _process()) if f is not None]
+    return int(max(min(free, default=_UNKNOWN), 0) * _SHARE)
+
+
+def check(nbytes: int, what: str) -> None:
+    """Raises ResourceError where `nbytes` more bytes are more than there is room for."""
+    if nbytes <= _SMALL:
+        return
+    allowed = limit()
+    if nbytes > allowed:
+        raise ResourceError(f"{what} takes {_told(nbytes)}, but only {_told(allowed)} are to be had")
+
+
+def check_type(t: TensorType) -> None:
+    """Raises ResourceError where a tensor of a static type is more than numpy or the machine can hold."""
+    shape = [d for d in t.shape if d is not None]
+    if len(shape) > _MOST_DIMENSIONS:
+        raise ResourceError(f"{t} has {len(shape)} dimensions (numpy allows {_MOST_DIMENSIONS})")
+    spanned = t.element.dtype.itemsize
+    for d in shape:
+        spanned *= max(d, 1)
+    if spanned > _MOST_BYTES:
+        raise ResourceError(f"{t} is larger than any machine can address")
+    check(t.nbytes, str(t))
+
+
+def _told(nbytes: int) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if nbytes < 1024 or unit == "TiB":
+            break
+        nbytes /= 1024
+    return f"{nbytes:,.0f} {unit}" if unit == "bytes" else f"{nbytes:,.1f} {unit}"
+
+
+def _machine() -> int | None:
+    """What Linux could free without swapping; elsewhere all the memory there is."""
+    available = _field("/proc/meminfo", "MemAvailable:")
+    if available is not None:
+        return available * 1024
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return None
+
+
+def _control_groups() -> Iterator[int]:
+    """What each control group (a container's limits) around this process has left."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                yield from _ancestors(Path("/sys/fs/cgroup"), path, "memory.max", "memory.current", "inactive_file")
+            elif "memory" in controllers.split(","):
+                yield from _ancestors(
+                    Path("/sys/fs/cgroup/memory"),
+                    path,
+                    "memory.limit_in_bytes",
+                    "memory.usage_in_bytes",
+                    "total_inactive_file",
+                )
+
+
+def _ancestors(root: Path, path: str, maximum: str, current: str, cache: str) -> Iterator[int]:
+    # Inside a container the path may be the host's, which does not exist here; then the root is the container's own.
+    group = root / path.strip("/")
+    for folder in (group, *group.parents):
+        if folder != root and root not in folder.parents:
+            return
+        most, used = _number(folder / maximum), _number(folder / current)
+        if most is not None and used is not None:
+            # Cached files count as used, but make room when room is needed.
+            yield most - used + (_field(folder / "memory.stat", cache) or 0)
+
+
+def _process() -> int | None:
+    """What `ulimit -v` leaves, None without such a limit."""
+    try:
+        import resource
+
+        most, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if most == resource.RLIM_INFINITY:
+            return None
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        return most - pages * resource.getpagesize()
+    except (ImportError, OSError, ValueError):
+        return None
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):  # "max" is no limit
+        return None
+
+
+def _field(path: str | Path, name: str) -> int | None:
+    try:
+        with open(path) as lines:
+            return next((int(line.split()[1]) for line in lines if line.split()[:1] == [name]), None)
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,196 @@
+"""MLIR text, MLIR bytecode or a StableHLO portable artifact -> Program, by jaxlib's MLIR bindings."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+
+# The extensions themselves: `jaxlib.mlir.dialects.…` would import a class for each op, which we do not use.
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
+
+from ..ops.types import TensorType, type_of_dtype
+from . import syntax
+from .errors import ProgramError
+from .isolate import quiet_native_stderr
+from .program import Program
+from .reader import NEWER, Places, Reader
+
+_BYTECODE = b"ML\xefR"
+_PORTABLE = re.compile(rb"ML\xefR[\x00-\xff]StableHLO_v")
+
+
+def parse(source: str | bytes, file: str = "<string>", first_line: int = 1) -> Program:
+    """Reads a program; `first_line` is the number in `file` of the first line of `source`."""
+    places = Places(file, first_line - 1)
+    if isinstance(source, bytes):
+        if source.startswith(_BYTECODE):
+            return _program(_read_bytecode(source, places), places, file)
+        source = _decode(source, file, first_line)
+    return _program(_read_text(source, places, file, first_line), places, file)
+
+
+def from_module(module: ir.Module, file: str = "<module>") -> Program:
+    """Reads a module that jaxlib or JAX has built, in whichever context."""
+    return _program(module, Places(file), file)
+
+
+def split(text: str) -> list[tuple[str, int]]:
+    """Cuts a text where `// -----` stands, as MLIR's tools do; each part with the number of its first line."""
+    parts, line = [], 1
+    for part in text.split("// -----"):
+        parts.append((part, line))
+        line += part.count("\n")
+    return parts
+
+
+def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
+    """Reads a list such as `[dense<1.0> : tensor<2xf8E4M3FN>, dense<[1, 2]> : tensor<2xi32>]`."""
+    file = "<arguments>"
+    syntax.check_nesting(text, file)
+    body = text.strip()
+    if body[:1] != "[" or body[-1:] != "]":
+        raise ProgramError(f"{file}: expected a list of constants, [dense<1.0> : tensor<2xf32>, …]")
+    result = []
+    for i, item in enumerate(syntax.split_list(body[1:-1])):
+        places = Places(f"{file}: argument {i}")
+        module = _read_text(f'"minihlo.argument"() {{value = {item}}} : () -> ()', places, file, 1)
+        (value,) = _guarded(lambda m=module, p=places: Reader(m, p).arguments(), places)
+        if not isinstance(value, np.ndarray):
+            raise ProgramError(f"{file}: argument {i}: {item} is not a dense constant of a tensor type")
+        result.append((value, TensorType(value.shape, type_of_dtype(value.dtype))))
+    return result
+
+
+def _program(module: ir.Module, places: Places, file: str) -> Program:
+    return _guarded(lambda: Reader(module, places).program(file), places)
+
+
+def _guarded(read: Callable[[], Any], places: Places) -> Any:
+    try:
+        return read()
+    except UnicodeDecodeError:
+        raise places.error([], "a name in the program is not UTF-8") from None
+    except RecursionError:
+        raise places.error([], "the program is nested too deeply") from None
+
+
+def _decode(source: bytes, file: str, first_line: int) -> str:
+    try:
+        return source.decode()
+    except UnicodeDecodeError as e:
+        line = first_line + source.count(b"\n", 0, e.start)
+        column = e.start - source.rfind(b"\n", 0, e.start)
+        raise ProgramError(
+            f"{file}:{line}:{column}: byte 0x{source[e.start]:02X} is not UTF-8 "
+            "(a program is MLIR text, MLIR bytecode or a StableHLO portable artifact)"
+        ) from None
+
+
+def _read_text(text: str, places: Places, file: str, first_line: int) -> ir.Module:
+    syntax.check_nesting(text, file, first_line)
+    text = syntax.generic(text)
+    context = make_context(text.__contains__)
+    while True:  # each further turn renames one op that this jaxlib does not know
+        try:
+            with quiet_native_stderr():
+                return ir.Module.parse(text, context)
+        except ir.MLIRError as e:
+            unknown = _unknown_op(e)
+            renamed = syntax.rename(text, unknown, NEWER + unknown) if unknown else text
+            if renamed == text:
+                raise places.error(e.error_diagnostics, "not valid MLIR") from None
+            text = renamed
+        except UnicodeEncodeError:
+            raise ProgramError(f"{file}: the text is not valid Unicode") from None
+
+
+#: Ops that later versions of StableHLO take in more forms than some version of jaxlib that we support. Where its
+#: verifier refuses one, the op is read without being verified; the planner verifies every op.
+_WIDENED = ("stablehlo.collective_broadcast",)
+
+
+def _unknown_op(error: ir.MLIRError) -> str:
+    """The op that this jaxlib is too old for, if that is what the error is about."""
+    for d in error.error_diagnostics:
+        if found := re.match(r"unregistered operation '([^']*)' found in dialect", d.message):
+            return found[1]
+        if (found := re.match(r"'([^']*)' op requires (?:a single operand|one result)", d.message)) and (
+            found[1] in _WIDENED
+        ):
+            return found[1]
+    return ""
+
+
+def _read_bytecode(data: bytes, places: Places) -> ir.Module:
+    context = make_context(lambda name: name.strip(".!").encode() in data)
+    heard: list[Any] = []
+
+    def hear(d: ir.Diagnostic) -> bool:
+        heard.append(ir.DiagnosticInfo(d))
+        return True
+
+    handler: Any = context.attach_diagnostic_handler(hear)
+    try:
+        with quiet_native_stderr():
+            if _PORTABLE.match(data):
+                return _stablehlo.deserialize_portable_artifact(context, data)
+            return ir.Module.parse(data, context)
+    except ir.MLIRError as e:
+        raise _bad_bytecode([*heard, *e.error_diagnostics], places) from None
+    except (ValueError, RuntimeError):
+        raise _bad_bytecode(heard, places) from None
+    finally:
+        handler.detach()
+
+
+def _bad_bytecode(diagnostics: list[Any], places: Places) -> ProgramError:
+    return places.error(diagnostics, "not valid MLIR bytecode")
+
+
+def make_context(mentions: Callable[[str], bool] = lambda _: True) -> ir.Context:
+    """A context that reads programs. A rarer dialect is loaded only if the program mentions it, such as `sdy.`."""
+    context = ir.Context()
+    context.append_dialect_registry(_registry())
+    _stablehlo.register_dialect(context)
+    for mark, (extension, function) in _RARE.items():
+        if mentions(mark):
+            try:
+                module = importlib.import_module(f"jaxlib.mlir._mlir_libs.{extension}")
+            except ImportError:  # not in every version
+                continue
+            getattr(module, function, lambda _: None)(context)
+    context.allow_unregistered_dialects = True
+    if mentions("!quant."):
+        _load_quant(context)
+    return context
+
+
+def _load_quant(context: ir.Context) -> None:
+    """Loads the dialect of quantized types, which no extension registers: a pass that depends on it does."""
+    from jaxlib.mlir.passmanager import PassManager
+
+    _stablehlo.register_stablehlo_passes()
+    with context:
+        PassManager.parse("builtin.module(vhlo-legalize-to-stablehlo)").run(ir.Module.parse("").operation)
+
+
+_RARE = {
+    "chlo.": ("_chlo", "register_dialect"),
+    "sdy.": ("_sdy", "register_dialect"),
+    "mhlo.": ("_mlirHlo", "register_mhlo_dialect"),
+    "interpreter.": ("_stablehlo", "register_interpreter_dialect"),
+}
+
+
+@functools.cache
+def _registry() -> ir.DialectRegistry:
+    """The dialects that JAX itself uses beside StableHLO: func, arith, math, scf, …"""
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    return registry

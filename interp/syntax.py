@@ -1,0 +1,202 @@
+"""Text before it is parsed: brings what jaxlib's parser does not know to generic form, keeping the line numbers.
+
+The `check` dialect of the upstream test programs is not in jaxlib. Its ops have a syntax of their own; the
+generic form of any op of an unknown dialect can be read:
+
+    check.expect_eq_const %x, dense<[1, 2]> : tensor<2xi32>
+    "check.expect_eq_const"(%x) {value = dense<[1, 2]> : tensor<2xi32>} : (tensor<2xi32>) -> ()
+"""
+
+from __future__ import annotations
+
+import re
+
+from .errors import ProgramError
+
+#: Levels of brackets. The parser takes a few hundred bytes to a few KiB of stack for each.
+MAX_NESTING = 200
+
+_STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
+_SKIPPED = rf"{_STRING}|//[^\n]*|->"
+_BRACKETS = re.compile(rf"{_SKIPPED}|(?P<open>[<({{\[]+)|(?P<close>[>)}}\]]+)")
+_DELIMITERS = re.compile(rf"{_SKIPPED}|(?P<open>[<({{\[])|(?P<close>[>)}}\]])|(?P<stop>[,:])")
+_COMMENT = re.compile(rf"({_STRING})|//[^\n]*")
+_CHECK = re.compile(rf'(?P<generic>"check\.\w+")(?=\s*\()|{_SKIPPED}|(?<![\w.$%#@!])(?P<name>check\.expect_\w+)(?=\s)')
+_SPACE = re.compile(r"(?:\s|//[^\n]*)*")
+_TYPE = re.compile(r"[!\w.$]+")
+
+
+class _NotUnderstoodError(Exception):
+    """The text is not of the form looked for; it is left as it is, for MLIR to say what is wrong."""
+
+
+def check_nesting(text: str, file: str, first_line: int = 1) -> None:
+    """Refuses brackets nested so deep that the parser's stack could overflow."""
+    if sum(map(text.count, "<({[")) <= MAX_NESTING:
+        return
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        if found["open"]:
+            depth += len(found["open"])
+            if depth > MAX_NESTING:
+                at = found.end() - (depth - MAX_NESTING)
+                line = first_line + text.count("\n", 0, at)
+                column = at - text.rfind("\n", 0, at)
+                raise ProgramError(f"{file}:{line}:{column}: brackets are nested more than {MAX_NESTING} deep")
+        elif found["close"]:
+            depth = max(0, depth - len(found["close"]))
+
+
+def split_list(text: str) -> list[str]:
+    """The items of a list, cut at the commas outside all brackets."""
+    items, start, depth = [], 0, 0
+    for found in _DELIMITERS.finditer(text):
+        depth += bool(found["open"]) - bool(found["close"])
+        if depth == 0 and found["stop"] == ",":
+            items.append(text[start : found.start()])
+            start = found.end()
+    items.append(text[start:])
+    return [item.strip() for item in items] if text.strip() else []
+
+
+def generic(text: str) -> str:
+    """Brings the ops of the `check` dialect to generic form."""
+    if "check." not in text:
+        return text
+    return _rewrite(text, _CHECK)
+
+
+def rename(text: str, old: str, new: str) -> str:
+    """Renames an op that stands in generic form, and makes its properties plain attributes."""
+    pattern = re.compile(rf'(?P<generic>"{re.escape(old)}")(?=\s*\()|{_SKIPPED}|(?P<name>(?!))')
+    return _rewrite(text, pattern).replace(f'"{old}"', f'"{new}"')
+
+
+def _rewrite(text: str, pattern: re.Pattern[str]) -> str:
+    done, position = [], 0
+    while found := pattern.search(text, position):
+        end = found.end()
+        try:
+            if found["generic"]:
+                written, end = _without_properties(text, found.start())
+            elif found["name"]:
+                written, end = _generic_check(text, found)
+            else:
+                written = found[0]
+        except _NotUnderstoodError:
+            written, end = found[0], found.end()
+        missing = text.count("\n", found.start(), end) - written.count("\n")
+        done += [text[position : found.start()], written, "\n" * missing]
+        position = end
+    return "".join([*done, text[position:]])
+
+
+def _generic_check(text: str, found: re.Match[str]) -> tuple[str, int]:
+    """The generic form of the op that starts at `found`, and where it ends."""
+    items, end = _items(text, found.end())
+    attributes, end = _dictionary(text, end)
+    if text[end : end + 1] != ":":
+        raise _NotUnderstoodError
+    more, end = _dictionary(text, end + 1)
+    types, end = _types(text, end)
+    last, end = _dictionary(text, end)
+    attributes += more + last
+    operands = [item for item in items if item.startswith("%")]
+    for item in items:
+        if item.startswith("%"):
+            continue
+        if re.match(r"\w+\s*=", item):
+            # A difference goes up to 2**64 - 1; a number without a type would be a signed one.
+            unsigned = re.fullmatch(r"\w+_ulp_difference\s*=\s*\d+", item)
+            attributes.append(item + " : ui64" if unsigned else item)
+        else:
+            attributes.append(f"value = {item} : {types[0]}")
+    types += types[-1:] * (len(operands) - len(types))
+    written = f'"{found["name"]}"({", ".join(operands)}) {{{", ".join(attributes)}}} : ({", ".join(types)}) -> ()'
+    # The dictionary may hold the line breaks of a long constant; there are never more of them than there were.
+    return written + text[_back(text, end) : end], end
+
+
+def _back(text: str, end: int) -> int:
+    """Where the white space before `end` starts: it is not part of the op."""
+    return len(text[:end].rstrip())
+
+
+def _items(text: str, start: int) -> tuple[list[str], int]:
+    """What stands between commas, up to a colon or a dictionary outside all brackets."""
+    items, depth, begin = [], 0, start
+    for found in _DELIMITERS.finditer(text, start):
+        if depth == 0 and (found["stop"] or found[0] == "{"):
+            items.append(_bare(text[begin : found.start()]))
+            begin = found.end()
+            if found["stop"] != ",":
+                return items, found.start()
+        depth += bool(found["open"]) - bool(found["close"])
+        if depth < 0:
+            break
+    raise _NotUnderstoodError
+
+
+def _types(text: str, start: int) -> tuple[list[str], int]:
+    types, end = [], start
+    while True:
+        end = _space(text, end)
+        found = _TYPE.match(text, end)
+        if not found:
+            raise _NotUnderstoodError
+        begin, end = end, found.end()
+        if text[end : end + 1] == "<":
+            end = _closing(text, end)
+        types.append(_bare(text[begin:end]))
+        after = _space(text, end)
+        if text[after : after + 1] != ",":
+            return types, end
+        end = after + 1
+
+
+def _dictionary(text: str, start: int) -> tuple[list[str], int]:
+    """The entries of an attribute dictionary if one starts here, and where it ends."""
+    begin = _space(text, start)
+    if text[begin : begin + 1] != "{":
+        return [], begin if text[begin : begin + 1] == ":" else start
+    end = _closing(text, begin)
+    return split_list(_bare(text[begin + 1 : end - 1])), _space(text, end) if ":" in text[end:][:1] else end
+
+
+def _without_properties(text: str, start: int) -> tuple[str, int]:
+    """An op in generic form whose properties `<{…}>`, which an unknown op cannot have, are plain attributes."""
+    operands = _closing(text, text.index("(", start))
+    begin = _space(text, operands)
+    if text[begin : begin + 2] != "<{":
+        return text[start:operands], operands
+    end = _closing(text, begin)
+    properties = _bare(text[begin + 2 : end - 2]).replace("\n", " ")
+    breaks = "\n" * text.count("\n", begin, end)
+    after = _space(text, end)
+    if text[after : after + 1] == "(":  # regions
+        after = _space(text, _closing(text, after))
+    regions = text[end:after]
+    if text[after : after + 1] == "{":
+        return f"{text[start:begin]}{breaks}{regions}{{{properties}, ", after + 1
+    return f"{text[start:begin]}{breaks}{regions}{{{properties}}} ", after
+
+
+def _closing(text: str, start: int) -> int:
+    """The end of the bracket that opens at `start`."""
+    depth = 0
+    for found in _DELIMITERS.finditer(text, start):
+        depth += bool(found["open"]) - bool(found["close"])
+        if depth == 0:
+            return found.end()
+    raise _NotUnderstoodError
+
+
+def _space(text: str, start: int) -> int:
+    """The end of the white space and comments that start here."""
+    found = _SPACE.match(text, start)
+    return found.end() if found else start
+
+
+def _bare(text: str) -> str:
+    """Without comments, and without white space around."""
+    return _COMMENT.sub(lambda found: found[1] or "", text).strip()

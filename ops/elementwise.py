@@ -1,0 +1,389 @@
+"""Elementwise ops on one and two operands: arithmetic, elementary functions, and bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .lift import Function, lift
+from .minifloat import arithmetic, functions
+from .minifloat.cast import wrap
+from .minifloat.number import Number
+from .registry import (
+    CORRECTLY_ROUNDED,
+    EXACT,
+    ROUNDED_TO_32,
+    Accuracy,
+    Call,
+    Kernel,
+    Op,
+    element_types,
+    full_name,
+    register,
+)
+from .types import ElementType, Kind
+
+Host = Callable[..., Any]
+
+
+def elementwise(
+    name: str,
+    types: str,
+    *,
+    accuracy: Accuracy,
+    operands: int = 1,
+    direct: Callable[..., Number] | None = None,
+    integer: Host | None = None,
+    boolean: Host | None = None,
+) -> Callable[[Host], Host]:
+    """Declare an op by what it does to numpy's own types; for floats `direct` is the exact definition.
+
+    The decorated function serves floats and complex numbers, and integers and booleans where `integer` and `boolean`
+    are not given. Integers below eight bits come as bytes and are wrapped after.
+    """
+
+    def declare(host: Host) -> Host:
+        function = None if direct is None else Function(direct, host, operands, accuracy is not ROUNDED_TO_32)
+
+        def bind(call: Call) -> Kernel:
+            element = call.tensor().element
+            if element.is_float and function is not None:
+                return lift(function, element, call.policy, call.random, len(call.result().shape))
+            if element.is_integer:
+                return _on_integers(integer or host, element)
+            if element.is_complex:
+                return _on_complex(host, element)
+            return boolean or host
+
+        doc = host.__doc__ or ""
+        taken = element_types(types)
+        register(Op(full_name(name), bind, taken, "numbers", accuracy, operands, doc, is_elementwise=True))
+        return host
+
+    return declare
+
+
+def _on_integers(host: Host, element: ElementType) -> Kernel:
+    if element.bits >= 8:
+        return host
+    wide = np.int8 if element.kind is Kind.SIGNED else np.uint8
+    return lambda *xs: wrap(np.asarray(host(*(x.astype(wide) for x in xs))), element)
+
+
+def _on_complex(host: Host, element: ElementType) -> Kernel:
+    """complex<f32> is computed in complex<f64> and rounded."""
+    if element.bits == 128:
+        return host
+    return lambda *xs: np.asarray(host(*(x.astype(np.complex128) for x in xs))).astype(element.dtype)
+
+
+# -- arithmetic ---------------------------------------------------------------------------------------------------
+
+
+@elementwise(
+    "add",
+    "bool integer float complex",
+    accuracy=CORRECTLY_ROUNDED,
+    operands=2,
+    direct=arithmetic.add,
+    boolean=np.logical_or,
+)
+def add(x, y):
+    """Sum; of booleans, or."""
+    return np.add(x, y)
+
+
+@elementwise("subtract", "integer float complex", accuracy=CORRECTLY_ROUNDED, operands=2, direct=arithmetic.subtract)
+def subtract(x, y):
+    """Difference."""
+    return np.subtract(x, y)
+
+
+@elementwise(
+    "multiply",
+    "bool integer float complex",
+    accuracy=CORRECTLY_ROUNDED,
+    operands=2,
+    direct=arithmetic.multiply,
+    boolean=np.logical_and,
+)
+def multiply(x, y):
+    """Product; of booleans, and."""
+    return np.multiply(x, y)
+
+
+def _divide_integers(x, y):
+    divisor = np.where(y == 0, y.dtype.type(1), y)
+    quotient = (x - np.fmod(x, divisor)) // divisor
+    return np.where(y == 0, ~y, quotient)
+
+
+@elementwise(
+    "divide",
+    "integer float complex",
+    accuracy=CORRECTLY_ROUNDED,
+    operands=2,
+    direct=arithmetic.divide,
+    integer=_divide_integers,
+)
+def divide(x, y):
+    """Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself."""
+    return np.divide(x, y)
+
+
+def _remainder_integers(x, y):
+    return np.where(y == 0, x, np.fmod(x, np.where(y == 0, y.dtype.type(1), y)))
+
+
+@elementwise(
+    "remainder", "integer float", accuracy=EXACT, operands=2, direct=arithmetic.remainder, integer=_remainder_integers
+)
+def remainder(x, y):
+    """Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA)."""
+    return np.fmod(x, y)
+
+
+def _extreme(choose, of_equals):
+    """numpy's maximum or minimum, with zeros of unlike sign told apart as IEEE 754-2019 section 9.6 asks."""
+
+    def host(x, y):
+        result = choose(x, y)
+        if result.dtype.kind == "f":
+            unsigned = f"u{result.dtype.itemsize}"
+            # Equal numbers have equal bits unless they are zeros of unlike sign.
+            equal = x == y
+            if np.any(equal):
+                bits = of_equals(np.asarray(x).view(unsigned), np.asarray(y).view(unsigned)).view(result.dtype)
+                result = np.where(equal, bits, result)
+        return result
+
+    return host
+
+
+def _complex_extreme(largest: bool):
+    """Complex numbers in lexicographic order; NaN in any part makes that operand the result."""
+
+    def host(x, y):
+        before = (x.real < y.real) | ((x.real == y.real) & (x.imag < y.imag))
+        take_y = (before if largest else ~before & (x != y)) & ~np.isnan(x)
+        return np.where(take_y | (np.isnan(y) & ~np.isnan(x)), y, x)
+
+    return host
+
+
+_host_maximum, _host_minimum = _extreme(np.maximum, np.bitwise_and), _extreme(np.minimum, np.bitwise_or)
+_complex_maximum, _complex_minimum = _complex_extreme(True), _complex_extreme(False)
+
+
+@elementwise(
+    "maximum",
+    "bool integer float complex",
+    accuracy=EXACT,
+    operands=2,
+    direct=arithmetic.maximum,
+    boolean=np.logical_or,
+    integer=np.maximum,
+)
+def maximum(x, y):
+    """The larger; NaN if either is NaN, +0 above -0; complex numbers lexicographically; of booleans, or."""
+    return (_complex_maximum if np.iscomplexobj(x) else _host_maximum)(x, y)
+
+
+@elementwise(
+    "minimum",
+    "bool integer float complex",
+    accuracy=EXACT,
+    operands=2,
+    direct=arithmetic.minimum,
+    boolean=np.logical_and,
+    integer=np.minimum,
+)
+def minimum(x, y):
+    """The smaller; NaN if either is NaN, -0 below +0; complex numbers lexicographically; of booleans, and."""
+    return (_complex_minimum if np.iscomplexobj(x) else _host_minimum)(x, y)
+
+
+@elementwise("negate", "integer float complex", accuracy=EXACT, direct=arithmetic.negate)
+def negate(x):
+    """The operand with its sign flipped, of NaN and zero too; of integers, the two's complement."""
+    return np.negative(x)
+
+
+@elementwise("sign", "signed float complex", accuracy=EXACT, direct=arithmetic.sign)
+def sign(x):
+    """-1, 0 (with its sign) or 1, NaN of NaN; of a complex number, the number over its absolute value."""
+    if np.iscomplexobj(x):
+        size = np.abs(x)
+        return np.where(np.isnan(x), complex(np.nan, np.nan), np.where(size == 0, 0, x / np.where(size == 0, 1, size)))
+    if x.dtype.kind == "f":
+        return np.where((x == 0) | np.isnan(x), x, np.sign(x))
+    return np.sign(x)
+
+
+@elementwise("floor", "float", accuracy=EXACT, direct=arithmetic.floor)
+def floor(x):
+    """The largest integer not above the operand."""
+    return np.floor(x)
+
+
+@elementwise("ceil", "float", accuracy=EXACT, direct=arithmetic.ceil)
+def ceil(x):
+    """The smallest integer not below the operand."""
+    return np.ceil(x)
+
+
+@elementwise("round_nearest_even", "float", accuracy=EXACT, direct=arithmetic.round_nearest_even)
+def round_nearest_even(x):
+    """The nearest integer, ties to even."""
+    return np.rint(x)
+
+
+@elementwise("round_nearest_afz", "float", accuracy=EXACT, direct=arithmetic.round_nearest_afz)
+def round_nearest_afz(x):
+    """The nearest integer, ties away from zero."""
+    size = np.abs(x)
+    whole = np.trunc(size)
+    return np.copysign(whole + (size - whole >= 0.5), x)
+
+
+# -- elementary functions ------------------------------------------------------------------------------------------
+
+
+@elementwise("sqrt", "float complex", accuracy=CORRECTLY_ROUNDED, direct=functions.sqrt)
+def sqrt(x):
+    """Square root."""
+    return np.sqrt(x)
+
+
+@elementwise("rsqrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.rsqrt)
+def rsqrt(x):
+    """Reciprocal of the square root; of a zero, infinity with its sign."""
+    return np.divide(x.dtype.type(1), np.sqrt(x))
+
+
+def _complex_cbrt(x):
+    size = np.cbrt(np.abs(x))
+    return np.where(x == 0, x, size * np.exp(1j * np.angle(x) / 3))
+
+
+@elementwise("cbrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cbrt)
+def cbrt(x):
+    """Cube root; of a complex number the principal one."""
+    return _complex_cbrt(x) if np.iscomplexobj(x) else np.cbrt(x)
+
+
+@elementwise("exponential", "float complex", accuracy=ROUNDED_TO_32, direct=functions.exponential)
+def exponential(x):
+    """e to the power of the operand."""
+    return np.exp(x)
+
+
+@elementwise("exponential_minus_one", "float complex", accuracy=ROUNDED_TO_32, direct=functions.exponential_minus_one)
+def exponential_minus_one(x):
+    """e to the power of the operand, less one, accurate near zero."""
+    return np.expm1(x)
+
+
+@elementwise("log", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log)
+def log(x):
+    """Natural logarithm."""
+    return np.log(x)
+
+
+@elementwise("log_plus_one", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log_plus_one)
+def log_plus_one(x):
+    """Natural logarithm of one more than the operand, accurate near zero."""
+    return np.log1p(x)
+
+
+@elementwise("logistic", "float complex", accuracy=ROUNDED_TO_32, direct=functions.logistic)
+def logistic(x):
+    """1 / (1 + exp(-x))."""
+    one = x.dtype.type(1)
+    if np.iscomplexobj(x):
+        return one / (one + np.exp(-x))
+    # exp of what is negative only, so that nothing overflows and small results keep their bits
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, one) / (one + small)
+
+
+@elementwise("tanh", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tanh)
+def tanh(x):
+    """Hyperbolic tangent."""
+    return np.tanh(x)
+
+
+@elementwise("tan", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tan)
+def tan(x):
+    """Tangent of an angle in radians."""
+    return np.tan(x)
+
+
+@elementwise("sine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.sine)
+def sine(x):
+    """Sine of an angle in radians."""
+    return np.sin(x)
+
+
+@elementwise("cosine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cosine)
+def cosine(x):
+    """Cosine of an angle in radians."""
+    return np.cos(x)
+
+
+@elementwise("atan2", "float complex", accuracy=ROUNDED_TO_32, operands=2, direct=functions.atan2)
+def atan2(y, x):
+    """The angle of the point (x, y), in radians, from -pi to pi."""
+    if np.iscomplexobj(y):
+        return -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))
+    return np.arctan2(y, x)
+
+
+def _power_integers(x, y):
+    if x.dtype.kind == "u":
+        return np.power(x, y)
+    # A negative power is the integer part of the reciprocal: nothing is left but for 1 and -1.
+    inverse = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
+    return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
+
+
+@elementwise(
+    "power",
+    "integer float complex",
+    accuracy=ROUNDED_TO_32,
+    operands=2,
+    direct=functions.power,
+    integer=_power_integers,
+)
+def power(x, y):
+    """The first operand to the power of the second; integers wrap, and negative powers are truncated."""
+    return np.power(x, y)
+
+
+# -- bits ------------------------------------------------------------------------------------------------------------
+
+
+@elementwise("and", "bool integer", accuracy=EXACT, operands=2)
+def and_(x, y):
+    """Bitwise and."""
+    return np.bitwise_and(x, y)
+
+
+@elementwise("or", "bool integer", accuracy=EXACT, operands=2)
+def or_(x, y):
+    """Bitwise or."""
+    return np.bitwise_or(x, y)
+
+
+@elementwise("xor", "bool integer", accuracy=EXACT, operands=2)
+def xor(x, y):
+    """Bitwise exclusive or."""
+    return np.bitwise_xor(x, y)
+
+
+@elementwise("not", "bool integer", accuracy=EXACT)
+def not_(x):
+    """Bitwise complement."""
+    return np.invert(x)

@@ -1,0 +1,205 @@
+"""How a function of numbers becomes a kernel over arrays, for each element type, as the policy says.
+
+An elementwise op declares what it computes twice: `direct`, on unpacked numbers, exactly; and `host`, on numpy's own
+float types. This file picks between them:
+
+- minifloats, `direct`: the exact function and one rounding. All codes or pairs of codes are computed once and kept as
+  a table as soon as that is cheaper than computing element by element.
+- minifloats, `upcast`: ml_dtypes casts up, the host computes in the wider type, ml_dtypes casts down.
+- f16, bf16, f32: the host in f32 where that rounds correctly (the basic operations), else in f64 with the few results
+  that lie too near a rounding boundary computed exactly (Ziv's strategy): so these are correctly rounded too.
+- f64: the host.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from .minifloat.cast import array_of, cast, codes_of
+from .minifloat.codec import decode, round_number
+from .minifloat.formats import Format
+from .minifloat.number import Number
+from .policy import Policy
+from .random_stream import RandomStream
+from .registry import Kernel
+from .types import ELEMENT_TYPES, ElementType
+
+Exact = Callable[..., Number]
+Host = Callable[..., np.ndarray]
+
+_F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
+
+#: Bound on the error, in units of f64's last place, of a host function: numpy's vector library promises 4.
+_HOST_ERROR = 16
+
+#: Elements of work that one call is taken to cost beside its elements, in the choice to build a table.
+_CALL_COST = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function of one or two floats: what `direct` and `host` compute, and whether they give a boolean."""
+
+    direct: Exact
+    host: Host
+    arity: int
+    #: The host rounds correctly in any IEEE type, and going through f32 for a type of 16 bits rounds no differently.
+    is_basic: bool
+    #: `direct` gives booleans and nothing is rounded.
+    is_predicate: bool = False
+
+
+def lift(function: Function, element: ElementType, policy: Policy, random: RandomStream, rank: int) -> Kernel:
+    """The kernel of `function` over arrays of the float type `element`; `rank` is that of the result."""
+    if element == _F64 or (element == _F32 and function.is_basic):
+        return function.host
+    if policy.rounding == "stochastic" and element.bits <= 16 and not function.is_predicate:
+        return exactly(function, element, policy, random)  # every element draws its own bits: there is no table
+    if element.is_minifloat or (element.bits == 16 and function.arity == 1):
+        table = _shared_table(function, element, policy)
+        return table.scalar if rank == 0 else table.unary if function.arity == 1 else table.binary
+    return _computed(function, element, policy)
+
+
+@functools.cache
+def _shared_table(function: Function, element: ElementType, policy: Policy) -> _Tabulated:
+    return _Tabulated(function, element.format, _computed(function, element, policy))
+
+
+def _computed(function: Function, element: ElementType, policy: Policy) -> Kernel:
+    """The kernel that computes element by element."""
+    if element.is_minifloat and policy.compute_type is not None:
+        return _upcast(function, element, ELEMENT_TYPES[policy.compute_type], policy)
+    if element.is_minifloat or (element.bits == 16 and policy.rounding != "nearest_even"):
+        return exactly(function, element, policy)
+    return _through_f32(function, element) if function.is_basic else _ziv(function, element.format)
+
+
+def exactly(function: Function, element: ElementType, policy: Policy, random: RandomStream | None = None) -> Kernel:
+    """Decode, compute, round once."""
+    fmt = element.format
+
+    def kernel(*arrays: np.ndarray) -> np.ndarray:
+        result = function.direct(*(decode(codes_of(x, fmt), fmt) for x in np.broadcast_arrays(*arrays)))
+        if function.is_predicate:
+            return result  # type: ignore[return-value]
+        generator = random.generator if random is not None and policy.rounding == "stochastic" else None
+        return array_of(round_number(result, fmt, policy, generator), fmt)
+
+    return kernel
+
+
+def _upcast(function: Function, element: ElementType, compute: ElementType, policy: Policy) -> Kernel:
+    plain = policy.rounding == "nearest_even" and policy.overflow == "ieee"
+
+    def kernel(*arrays: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            result = function.host(*(x.astype(compute.dtype) for x in arrays))
+            if function.is_predicate:
+                return result
+            result = np.asarray(result, compute.dtype)
+            if plain and compute.bits <= 32:
+                # ml_dtypes, so that this way shares nothing with the direct one; it rounds once from f32.
+                return result.astype(np.float32).astype(element.dtype)
+        return cast(result, compute, element, policy)
+
+    return kernel
+
+
+def _through_f32(function: Function, element: ElementType) -> Kernel:
+    def kernel(*arrays: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            result = function.host(*(x.astype(np.float32) for x in arrays))
+            return result if function.is_predicate else np.asarray(result).astype(element.dtype)
+
+    return kernel
+
+
+def _ziv(function: Function, fmt: Format) -> Kernel:
+    """The host function in f64, rounded to `fmt`; where that could differ from rounding the exact value, `direct`."""
+    target = ELEMENT_TYPES[fmt.name]
+    dropped = _F64.format.precision - fmt.precision
+    half = np.int64(1 << (dropped - 1))
+    smallest_normal = 2.0 ** (fmt.min_exponent + fmt.mantissa_bits)
+    policy = Policy()
+
+    def rounded(wide: np.ndarray) -> np.ndarray:
+        return cast(wide, _F64, target, policy)
+
+    def kernel(*arrays: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            wide = np.asarray(function.host(*(x.astype(np.float64) for x in arrays)))
+            result = np.asarray(rounded(wide))
+            distance = (wide.view(np.int64) & (2 * half - 1)) - half
+            near = (np.abs(distance) <= _HOST_ERROR) | ((np.abs(wide) < smallest_normal) & (wide != 0))
+            if not near.any():
+                return result
+            slack = _HOST_ERROR * 2.0**-52
+            suspects = wide[near]
+            low, high = rounded(suspects * (1 - slack)), rounded(suspects * (1 + slack))
+            near[near] = codes_of(low, fmt) != codes_of(high, fmt)
+        if near.any():
+            operands = (decode(codes_of(x[near], fmt), fmt) for x in np.broadcast_arrays(*arrays))
+            result = result.copy()
+            result[near] = array_of(round_number(function.direct(*operands), fmt, policy), fmt)
+        return result
+
+    return kernel
+
+
+class _Tabulated:
+    """A function that turns itself into a table: computed for a few elements, then looked up for all codes."""
+
+    def __init__(self, function: Function, fmt: Format, compute: Kernel) -> None:
+        self._fmt, self._arity, self._compute = fmt, function.arity, compute
+        self._dtype = np.dtype(bool) if function.is_predicate else fmt.dtype
+        self._left = 1 << (8 * fmt.dtype.itemsize * function.arity)  # elements of work after which a table is cheaper
+        self._table: np.ndarray | None = None
+        self._codes: memoryview = memoryview(
+            b""
+        )  # the table once more, for scalars, where indexing bytes is quicker; and a value for each code
+        self._cells: list[np.ndarray] = []
+
+    def unary(self, x: np.ndarray) -> np.ndarray:
+        table = self._table if self._table is not None else self._build_if_cheaper(x.size)
+        if table is None:
+            return self._compute(x)
+        return table.take(x.view(self._fmt.code_dtype)).view(self._dtype)
+
+    def binary(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        table = self._table if self._table is not None else self._build_if_cheaper(max(x.size, y.size))
+        if table is None:
+            return self._compute(x, y)
+        index = x.view(np.uint8).astype(np.uint16)
+        index <<= 8
+        return table.take(index | y.view(np.uint8)).view(self._dtype)
+
+    def scalar(self, *scalars: np.ndarray) -> np.ndarray:
+        if not self._cells:
+            table = self._table if self._table is not None else self._build_if_cheaper(1)
+            if table is None:
+                return self._compute(*scalars)
+            results = np.unique(table)
+            self._cells = list(np.arange(int(results.max()) + 1).astype(table.dtype).view(self._dtype)[:, None])
+            self._cells = [cell.reshape(()) for cell in self._cells]
+            self._codes = table.data
+        index = int.from_bytes(b"".join([x.tobytes() for x in reversed(scalars)]), "little")
+        return self._cells[self._codes[index]]
+
+    def _build_if_cheaper(self, size: int) -> np.ndarray | None:
+        """The table, built as soon as the work done without one has cost as much."""
+        self._left -= size + _CALL_COST
+        if self._left > 0:
+            return None
+        codes = np.arange(1 << (8 * self._fmt.dtype.itemsize)).astype(self._fmt.code_dtype)
+        codes &= (1 << self._fmt.bits) - 1  # storage has bits to spare below eight; they are never set
+        grid = np.meshgrid(*[codes] * self._arity, indexing="ij")
+        table = self._compute(*(array_of(g.ravel(), self._fmt) for g in grid))
+        table = np.ascontiguousarray(table).view(f"u{self._dtype.itemsize}")
+        table.setflags(write=False)
+        self._table = table
+        return table

@@ -1,0 +1,241 @@
+"""The elementary functions over arrays of exact numbers: special values here, the rest by `elementary`.
+
+Each result is exact where WORK_BITS significant bits hold it, else rounded to odd there, so that one rounding to a
+format afterwards is correct. Special values follow IEEE 754-2019, 9.2.1, and annex F of ISO C: the NaN of an operand
+keeps its sign (the first operand's first), and an invalid operation gives a positive NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from . import elementary
+from .number import FINITE, INFINITE, NAN, Number
+
+#: A single number: kind, sign, significand, exponent.
+Value = tuple[int, bool, int, int]
+
+_ZERO: Value = (FINITE, False, 0, 0)
+_MINUS_ZERO: Value = (FINITE, True, 0, 0)
+_HALF: Value = (FINITE, False, 1, -1)
+_ONE: Value = (FINITE, False, 1, 0)
+_MINUS_ONE: Value = (FINITE, True, 1, 0)
+_INFINITY: Value = (INFINITE, False, 0, 0)
+_MINUS_INFINITY: Value = (INFINITE, True, 0, 0)
+_INVALID: Value = (NAN, False, 0, 0)
+_QUARTER_PI, _HALF_PI, _THREE_QUARTERS_PI, _PI = ((FINITE, *elementary.quarters_of_pi(n)) for n in (1, 2, 3, 4))
+
+
+def _flat(x: Number) -> Number:
+    """The same numbers in one dimension, with odd significands, so that equal numbers have equal fields."""
+    significand = x.significand.reshape(-1)
+    zeros = np.bitwise_count((significand & -significand) - (significand != 0)).astype(np.int64)
+    return Number(x.kind.reshape(-1), x.sign.reshape(-1), significand >> zeros, x.exponent.reshape(-1) + zeros)
+
+
+def _exceeds_one(x: Number) -> np.ndarray:
+    """Where |x| > 1, infinities included, for odd significands."""
+    one = np.int64(1) << np.clip(-x.exponent, 0, 62)
+    return x.is_infinite | ((x.kind == FINITE) & ~x.is_zero & ((x.exponent > 0) | (x.significand > one)))
+
+
+def _is_one(x: Number) -> np.ndarray:
+    """Where |x| = 1, for odd significands."""
+    return (x.kind == FINITE) & (x.significand == 1) & (x.exponent == 0)
+
+
+class _Result:
+    """A result in the making. It starts with the NaNs of its operands, the first one's sign first, and else zeros."""
+
+    def __init__(self, *operands: Number) -> None:
+        size = operands[0].kind.size
+        self.kind = np.zeros(size, np.uint8)
+        self.sign = np.zeros(size, bool)
+        self.significand = np.zeros(size, np.int64)
+        self.exponent = np.zeros(size, np.int64)
+        for x in reversed(operands):
+            self.put(x.is_nan, _INVALID)
+            self.sign = np.where(x.is_nan, x.sign, self.sign)
+
+    def put(self, where: np.ndarray, value: Value) -> None:
+        """Set the elements of a mask to one value."""
+        self.kind[where], self.sign[where], self.significand[where], self.exponent[where] = value
+
+    def compute(self, scalar: Callable[..., elementary.Triple], where: np.ndarray, *operands: Number) -> None:
+        """Set the elements of a mask by a scalar function, called once for each different argument."""
+        fields = [field[where].tolist() for x in operands for field in (x.sign, x.significand, x.exponent)]
+        arguments = list(zip(*fields, strict=True))
+        results = {argument: scalar(*argument) for argument in set(arguments)}
+        rows = np.array([results[argument] for argument in arguments], np.int64).reshape(-1, 3)
+        self.sign[where] = rows[:, 0] != 0
+        self.significand[where], self.exponent[where] = rows[:, 1], rows[:, 2]
+
+    def number(self, shape: tuple[int, ...]) -> Number:
+        """The finished result."""
+        fields = (self.kind, self.sign, self.significand, self.exponent)
+        return Number(*(field.reshape(shape) for field in fields))
+
+
+#: A test of each number of an array.
+Test = Callable[[Number], np.ndarray]
+
+
+def _lift(
+    scalar: Callable[[bool, int, int], elementary.Triple],
+    x: Number,
+    *,
+    zeros: tuple[Value, Value],
+    infinities: tuple[Value, Value],
+    others: tuple[tuple[Test, Value], ...] = (),
+) -> Number:
+    """Lift a scalar function over an array.
+
+    The values at +0 and -0 and at +inf and -inf are given, and those of finite other numbers that pass a test.
+    """
+    shape, x = x.kind.shape, _flat(x)
+    result = _Result(x)
+    for of_kind, (positive, negative) in ((x.is_zero, zeros), (x.is_infinite, infinities)):
+        result.put(of_kind & ~x.sign, positive)
+        result.put(of_kind & x.sign, negative)
+    rest = (x.kind == FINITE) & ~x.is_zero
+    for test, value in others:
+        where = rest & test(x)
+        result.put(where, value)
+        rest &= ~where
+    result.compute(scalar, rest, x)
+    return result.number(shape)
+
+
+_NEGATIVE_INVALID: tuple[tuple[Test, Value], ...] = ((lambda x: x.sign, _INVALID),)
+_BEYOND_MINUS_ONE: tuple[tuple[Test, Value], ...] = (
+    (lambda x: x.sign & _is_one(x), _MINUS_INFINITY),
+    (lambda x: x.sign & _exceeds_one(x), _INVALID),
+)
+
+
+def exponential(x: Number) -> Number:
+    """e to the power of x: 1 at ±0, +0 at -inf."""
+    return _lift(elementary.exp, x, zeros=(_ONE, _ONE), infinities=(_INFINITY, _ZERO))
+
+
+def exponential_minus_one(x: Number) -> Number:
+    """e to the power of x, less one: ±0 at ±0, -1 at -inf."""
+    return _lift(elementary.expm1, x, zeros=(_ZERO, _MINUS_ZERO), infinities=(_INFINITY, _MINUS_ONE))
+
+
+def log(x: Number) -> Number:
+    """The natural logarithm: -inf at ±0, +0 at 1, NaN below 0."""
+    return _lift(
+        elementary.log,
+        x,
+        zeros=(_MINUS_INFINITY, _MINUS_INFINITY),
+        infinities=(_INFINITY, _INVALID),
+        others=_NEGATIVE_INVALID,
+    )
+
+
+def log_plus_one(x: Number) -> Number:
+    """The natural logarithm of 1 + x: ±0 at ±0, -inf at -1, NaN below -1."""
+    return _lift(
+        elementary.log1p,
+        x,
+        zeros=(_ZERO, _MINUS_ZERO),
+        infinities=(_INFINITY, _INVALID),
+        others=_BEYOND_MINUS_ONE,
+    )
+
+
+def logistic(x: Number) -> Number:
+    """1 / (1 + e**-x): 1/2 at ±0, 1 at +inf, +0 at -inf."""
+    return _lift(elementary.logistic, x, zeros=(_HALF, _HALF), infinities=(_ONE, _ZERO))
+
+
+def tanh(x: Number) -> Number:
+    """The hyperbolic tangent: ±0 at ±0, ±1 at ±inf."""
+    return _lift(elementary.tanh, x, zeros=(_ZERO, _MINUS_ZERO), infinities=(_ONE, _MINUS_ONE))
+
+
+def sine(x: Number) -> Number:
+    """The sine of x radians: ±0 at ±0, NaN at ±inf."""
+    return _lift(elementary.sin, x, zeros=(_ZERO, _MINUS_ZERO), infinities=(_INVALID, _INVALID))
+
+
+def cosine(x: Number) -> Number:
+    """The cosine of x radians: 1 at ±0, NaN at ±inf."""
+    return _lift(elementary.cos, x, zeros=(_ONE, _ONE), infinities=(_INVALID, _INVALID))
+
+
+def tan(x: Number) -> Number:
+    """The tangent of x radians: ±0 at ±0, NaN at ±inf."""
+    return _lift(elementary.tan, x, zeros=(_ZERO, _MINUS_ZERO), infinities=(_INVALID, _INVALID))
+
+
+def sqrt(x: Number) -> Number:
+    """The square root: ±0 at ±0, NaN below 0."""
+    return _lift(
+        elementary.sqrt,
+        x,
+        zeros=(_ZERO, _MINUS_ZERO),
+        infinities=(_INFINITY, _INVALID),
+        others=_NEGATIVE_INVALID,
+    )
+
+
+def rsqrt(x: Number) -> Number:
+    """One over the square root: ±inf at ±0 (IEEE 754's rSqrt), +0 at +inf, NaN below 0."""
+    return _lift(
+        elementary.rsqrt,
+        x,
+        zeros=(_INFINITY, _MINUS_INFINITY),
+        infinities=(_ZERO, _INVALID),
+        others=_NEGATIVE_INVALID,
+    )
+
+
+def cbrt(x: Number) -> Number:
+    """The cube root: ±0 at ±0, ±inf at ±inf."""
+    return _lift(elementary.cbrt, x, zeros=(_ZERO, _MINUS_ZERO), infinities=(_INFINITY, _MINUS_INFINITY))
+
+
+def power(x: Number, y: Number) -> Number:
+    """x to the power of y, with the special values of C, F.10.4.4.
+
+    1 where y is 0 or x is 1, NaNs included, and for -1 to an infinity; NaN for a finite negative x and a finite y
+    that is no integer.
+    """
+    shape, x, y = x.kind.shape, _flat(x), _flat(y)
+    result = _Result(x, y)
+    is_number = ~x.is_nan & ~y.is_nan
+    y_finite = (y.kind == FINITE) & ~y.is_zero
+    negative = x.sign & y_finite & (y.exponent == 0)  # y is odd, its significand being so
+    limit = is_number & (x.is_zero | x.is_infinite | y.is_infinite)
+    grows = _exceeds_one(x) != y.sign
+    result.put(limit & grows, _INFINITY)
+    result.put(limit & ~grows, _ZERO)
+    rest = is_number & ~limit & y_finite
+    invalid = rest & x.sign & (y.exponent < 0)
+    result.put(invalid, _INVALID)
+    rest &= ~invalid
+    result.compute(elementary.power, rest, x.replace(sign=np.zeros_like(x.sign)), y)
+    result.sign |= negative & (limit | rest)
+    result.put(y.is_zero | (_is_one(x) & (~x.sign | y.is_infinite)), _ONE)
+    return result.number(shape)
+
+
+def atan2(y: Number, x: Number) -> Number:
+    """The angle of the point (x, y) in [-pi, pi], with the special values of C, F.10.1.4."""
+    shape, y, x = y.kind.shape, _flat(y), _flat(x)
+    result = _Result(y, x)
+    is_number = ~y.is_nan & ~x.is_nan
+    both = y.is_infinite & x.is_infinite
+    along_x = is_number & ~both & (y.is_zero | x.is_infinite)
+    along_y = is_number & ~both & ~along_x & (y.is_infinite | x.is_zero)
+    result.put(along_x & x.sign, _PI)  # else +0
+    result.put(along_y, _HALF_PI)
+    result.put(both & x.sign, _THREE_QUARTERS_PI)
+    result.put(both & ~x.sign, _QUARTER_PI)
+    result.compute(elementary.atan2, is_number & ~both & ~along_x & ~along_y, y, x)
+    result.sign = np.where(is_number, y.sign, result.sign)
+    return result.number(shape)

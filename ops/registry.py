@@ -1,0 +1,251 @@
+"""The one declaration of an op: `@op(...)` over one function makes a record, and every list of ops comes from these.
+
+A declaration's function *binds*: it is called once for each use of the op in a program, with a `Call` that tells the
+types, attributes and policy, and returns a *kernel*, a function of arrays that is then called each time the op runs.
+What can be decided once is decided there, so that running is quick. Modules of this package are found by walking it:
+nothing else names an op.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .policy import Policy
+from .random_stream import RandomStream
+from .types import ELEMENT_TYPES, ElementType, Kind, TensorType, TupleType, Type
+
+#: A function of a program's values: numpy arrays, tuples, None for a token. With one result it returns that value, else
+#: a tuple of them. The kernel of an op with regions takes a tuple of functions first, one for each region.
+Kernel = Callable[..., Any]
+
+
+class OpError(ValueError):
+    """A use of an op that is not valid or not supported. The message says what is wrong; the caller adds where."""
+
+
+class CheckError(AssertionError):
+    """A check op's condition does not hold. The message tells the first mismatch."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Accuracy:
+    """How near to the exact result an op's results are, for each float type."""
+
+    text: str
+
+
+EXACT = Accuracy("exact")  #: nothing is rounded
+CORRECTLY_ROUNDED = Accuracy("correctly rounded")
+#: Correctly rounded up to 32 bits; f64 and complex types are the host's library functions.
+ROUNDED_TO_32 = Accuracy("correctly rounded; f64 and complex within 4 ULP")
+BY_POLICY = Accuracy("by policy")  #: as the policy's accumulation or the op's own attributes say
+BY_BODY = Accuracy("by its body")  #: the region's ops, each as accurate as it is
+
+_WORDS: dict[str, Callable[[ElementType], bool]] = {
+    "bool": lambda t: t.kind is Kind.BOOL,
+    "signed": lambda t: t.kind is Kind.SIGNED,
+    "unsigned": lambda t: t.kind is Kind.UNSIGNED,
+    "integer": lambda t: t.is_integer,
+    "float": lambda t: t.is_float,
+    "complex": lambda t: t.is_complex,
+    "any": lambda _: True,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Body:
+    """What is known of a region when its op is bound."""
+
+    arguments: tuple[Type, ...]
+    results: tuple[Type, ...]
+    #: The name and attributes of the region's only op, where that takes the first two arguments in order and its result
+    #: is returned: `stablehlo.add` for a plain sum. None otherwise.
+    sole_op: str | None = None
+    sole_attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    #: The region over arrays instead of scalars, where its arguments are scalars and all it holds is elementwise:
+    #: takes arrays that broadcast together and returns a tuple. None otherwise.
+    vectorised: Callable[..., tuple[Any, ...]] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One use of an op, as its declaration sees it."""
+
+    name: str
+    operands: tuple[Type, ...]
+    results: tuple[Type, ...]
+    attributes: Mapping[str, Any]
+    bodies: tuple[Body, ...] = ()
+    policy: Policy = dataclasses.field(default_factory=Policy)
+    random: RandomStream = dataclasses.field(default_factory=RandomStream)
+
+    def tensor(self, index: int = 0) -> TensorType:
+        """The type of an operand that must be a tensor. Raises OpError where it is not."""
+        return self._tensor(self.operands, index, "operand")
+
+    def result(self, index: int = 0) -> TensorType:
+        """The type of a result that must be a tensor. Raises OpError where it is not."""
+        return self._tensor(self.results, index, "result")
+
+    def shape(self, index: int = 0) -> tuple[int, ...]:
+        """The shape of a result. Raises OpError where a dimension is of unknown size."""
+        return self._static(self.result(index))
+
+    def operand_shape(self, index: int = 0) -> tuple[int, ...]:
+        """The shape of an operand. Raises OpError where a dimension is of unknown size."""
+        return self._static(self.tensor(index))
+
+    def attribute(self, name: str) -> Any:
+        """A required attribute. Raises OpError where it is missing."""
+        if name not in self.attributes:
+            raise OpError(f"attribute {name!r} is missing")
+        return self.attributes[name]
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A required attribute that lists integers, however it is written."""
+        return tuple(int(v) for v in np.ravel(self.attribute(name)))
+
+    def like(self, name: str, operands: Sequence[Type], results: Sequence[Type], **attributes: Any) -> Call:
+        """A use of another op under the same policy, for ops that are made of others."""
+        return Call(name, tuple(operands), tuple(results), attributes, (), self.policy, self.random)
+
+    @staticmethod
+    def _static(t: TensorType) -> tuple[int, ...]:
+        if any(d is None for d in t.shape):
+            raise OpError(f"{t} has a dimension of unknown size")
+        return t.shape  # type: ignore[return-value]
+
+    @staticmethod
+    def _tensor(types: tuple[Type, ...], index: int, what: str) -> TensorType:
+        if index >= len(types) or not isinstance(types[index], TensorType):
+            raise OpError(f"{what} {index} must be a tensor" + ("" if index >= len(types) else f", not {types[index]}"))
+        return types[index]  # type: ignore[return-value]
+
+
+@dataclasses.dataclass(frozen=True)
+class Op:
+    """The record of an op."""
+
+    name: str
+    bind: Callable[[Call], Kernel]
+    types: frozenset[ElementType]  #: the element types its tensor operands (its results, if it has none) may have
+    #: What the kernel sees: "numbers", "codes" (moved and never decoded) or "regions"; "checks" hold or fail.
+    values: str
+    accuracy: Accuracy
+    operands: int | None  #: how many, None where it varies
+    doc: str
+    #: Each element of the result depends on the same element of the operands; the kernel takes any rank.
+    is_elementwise: bool = False
+    #: What running it does beside giving a result, so that it must run each time, in order.
+    has_effects: bool = False
+    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """The operation's meaning in one line."""
+        return self.doc.strip().splitlines()[0]
+
+    def kernel(self, call: Call) -> Kernel:
+        """The kernel of one use. Raises OpError where the use is not valid."""
+        if self.operands is not None and len(call.operands) != self.operands:
+            raise OpError(f"takes {self.operands} operand{'s' * (self.operands != 1)}, not {len(call.operands)}")
+        for t in _tensors(call.operands or call.results):
+            if t.element not in self.types:
+                raise OpError(f"element type {t.element} is not supported (takes {describe(self.types)})")
+        return self.bind(call)
+
+
+def _tensors(types: Sequence[Type]) -> list[TensorType]:
+    found: list[TensorType] = []
+    for t in types:
+        if isinstance(t, TensorType):
+            found.append(t)
+        elif isinstance(t, TupleType):
+            found += _tensors(t.elements)
+    return found
+
+
+def element_types(words: str) -> frozenset[ElementType]:
+    """The element types that any of the words (`bool integer float complex any signed unsigned`) or names says."""
+    tests = [_WORDS.get(w) or (lambda t, w=w: t.name == w) for w in words.split()]
+    return frozenset(t for t in ELEMENT_TYPES.values() if any(test(t) for test in tests))
+
+
+def describe(types: frozenset[ElementType]) -> str:
+    """A set of element types in words, as short as it goes."""
+    if types == element_types("any"):
+        return "any element type"
+    left, parts = set(types), []
+    for word in ("bool", "integer", "signed", "unsigned", "float", "complex"):
+        group = element_types(word)
+        if group <= left:
+            parts.append("i1" if word == "bool" else word)
+            left -= group
+    return ", ".join(parts + sorted(t.name for t in left))
+
+
+_OPS: dict[str, Op] = {}
+
+
+def op(
+    name: str,
+    types: str = "any",
+    *,
+    values: str = "codes",
+    accuracy: Accuracy = EXACT,
+    operands: int | None = None,
+    is_elementwise: bool = False,
+    has_effects: bool = False,
+    **extra: Any,
+) -> Callable[[Callable[[Call], Kernel]], Callable[[Call], Kernel]]:
+    """Declare the decorated function as the binder of op `name` (`stablehlo.` is added where no dialect is given).
+
+    Raises ValueError where the name is taken or the function has no docstring.
+    """
+
+    def declare(bind: Callable[[Call], Kernel]) -> Callable[[Call], Kernel]:
+        doc = bind.__doc__ or ""
+        taken = element_types(types)
+        register(Op(full_name(name), bind, taken, values, accuracy, operands, doc, is_elementwise, has_effects, extra))
+        return bind
+
+    return declare
+
+
+def full_name(name: str) -> str:
+    return name if "." in name else f"stablehlo.{name}"
+
+
+def register(record: Op) -> None:
+    """Add a record. Raises ValueError where its name is taken or it has no docstring."""
+    if record.name in _OPS:
+        raise ValueError(f"{record.name} is declared twice")
+    if not record.doc.strip():
+        raise ValueError(f"{record.name} has no docstring")
+    _OPS[record.name] = record
+
+
+@functools.cache
+def _load_all() -> None:
+    package = re.sub(r"\.registry$", "", __name__)
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        importlib.import_module(f"{package}.{module.name}")
+
+
+def ops() -> Mapping[str, Op]:
+    """Every op there is, by name."""
+    _load_all()
+    return _OPS
+
+
+def lookup(name: str) -> Op | None:
+    """The record of an op, None where there is none."""
+    return ops().get(full_name(name))
