@@ -1,0 +1,44 @@
+# make run: install and evaluate FP8 programs.  make test: install and run the tests.  PYTHON chooses the interpreter.
+PYTHON ?= python3
+VENV := .venv-$(notdir $(PYTHON))
+BIN := $(VENV)/bin
+JOBS ?= auto
+
+.PHONY: run test exhaustive lint bench generate clean
+
+run: $(VENV)/run.stamp
+	$(BIN)/minihlo run examples/fnuz_dot.mlir
+	$(BIN)/minihlo run examples/transformer_block.mlir --input @examples/transformer_block_x.npy
+
+test: $(VENV)/test.stamp
+	$(BIN)/python -m pytest -n $(JOBS) -m "not exhaustive"
+
+exhaustive: $(VENV)/test.stamp
+	$(BIN)/python -m pytest -n $(JOBS) -m exhaustive
+
+lint: $(VENV)/lint.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+bench: $(VENV)/test.stamp
+	$(BIN)/python -m benchmarks.against_reference
+
+generate: $(VENV)/test.stamp
+	$(BIN)/python examples/transformer_block.py
+
+$(VENV)/run.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/run.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+$(VENV)/lint.stamp: $(VENV)/test.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lint]'
+	@touch $@
+
+clean:
+	rm -rf .venv-* build *.egg-info
