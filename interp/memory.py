@@ -16,7 +16,7 @@ _SHARE = 0.75
 #: What is assumed to be free where the system does not tell.
 _UNKNOWN = 4 << 30
 #: Requests up to this size are granted without asking the system.
-_SMALL = 1 << 20
+_SMALL = 1 << 24
 #: numpy refuses arrays of more bytes or dimensions, also where a dimension is 0.
 _MOST_BYTES = sys.maxsize
 _MOST_DIMENSIONS = 64

@@ -43,9 +43,9 @@ class Accuracy:
 
 
 EXACT = Accuracy("exact")  #: nothing is rounded
-CORRECTLY_ROUNDED = Accuracy("correctly rounded")
-#: Correctly rounded up to 32 bits; f64 and complex types are the host's library functions.
-ROUNDED_TO_32 = Accuracy("correctly rounded; f64 and complex within 4 ULP")
+CORRECTLY_ROUNDED = Accuracy("correctly rounded; complex by the host's formulas")
+#: Up to 32 bits; f64 and complex types take the host's library functions.
+ROUNDED_TO_32 = Accuracy("correctly rounded; f64 within 4 ULP; complex by the host's formulas")
 BY_POLICY = Accuracy("by policy")  #: as the policy's accumulation or the op's own attributes say
 BY_BODY = Accuracy("by its body")  #: the region's ops, each as accurate as it is
 

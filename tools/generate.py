@@ -1,0 +1,113 @@
+"""Writes the tables of README.md from the code: `python -m tools.generate`; with `--check` only says whether they are current.
+
+A table stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is a key of `TABLES`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from minihlo.ops.minifloat.codec import decode, to_fraction
+from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS, Nan
+from minihlo.ops.minifloat.open_points import ML_DTYPES, ONNX, OPEN_POINTS, XLA
+from minihlo.ops.registry import describe, ops
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    header = list(header)
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _number(value: Fraction) -> str:
+    power = value.denominator.bit_length() - 1
+    if value.numerator == 1 and power > 4:
+        return f"2^-{power}"
+    return f"2^{int(value).bit_length() - 1}" if value > 1e6 else f"{float(value):g}"
+
+
+def formats_table() -> str:
+    rows = []
+    for name in MINIFLOATS:
+        f = FORMATS[name]
+        codes = np.arange(f.max_code + 1)
+        values = [to_fraction(decode(codes[i], f)) for i in (1 if f.has_zero else 0, f.max_code)]
+        nan = {Nan.NONE: "none", Nan.IEEE: f"0x{f.max_code + 2:02X}…", Nan.LAST: "0xFF"}.get(f.nan)
+        rows.append(
+            [
+                f"`{name}`",
+                f"`{f.dtype_name}`",
+                f"{int(f.is_signed)}.{f.exponent_bits}.{f.mantissa_bits}",
+                str(f.bias),
+                _number(values[1]),
+                _number(values[0]),
+                f"0x{f.infinity_code:02X}" if f.infinity_code is not None else "no",
+                nan or f"0x{f.nan_code:02X}",
+                "yes" if f.has_negative_zero else "no",
+            ]
+        )
+    return table(["MLIR", "ml_dtypes", "S.E.M", "bias", "largest", "smallest", "+inf", "NaN", "-0"], rows)
+
+
+def ops_table() -> str:
+    rows = (
+        [f"`{o.name.removeprefix('stablehlo.')}`", describe(o.types), o.accuracy.text, o.summary]
+        for o in sorted(ops().values(), key=lambda o: (not o.name.startswith("stablehlo."), o.name))
+    )
+    return table(["op", "element types", "results", "meaning"], rows)
+
+
+def open_points_table() -> str:
+    def code(value: int | None) -> str:
+        return "" if value is None else f"0x{value:02X}"
+
+    rows = (
+        [
+            p.question,
+            ", ".join(f"`{f}`" for f in p.formats),
+            p.ours,
+            code(p.code),
+            *(code(p.others.get(who)) for who in (ML_DTYPES, XLA, ONNX)),
+        ]
+        for p in OPEN_POINTS
+    )
+    return table(["what is left open", "formats", "minihlo gives", "code", ML_DTYPES, XLA, ONNX], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "formats": formats_table,
+    "ops": ops_table,
+    "open points": open_points_table,
+}
+
+
+def generated(text: str) -> str:
+    """`text` with every generated table made anew. Raises KeyError for a name that is not in TABLES."""
+    return re.sub(
+        r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)",
+        lambda m: f"{m[1]}{TABLES[m[2]]()}\n{m[3]}",
+        text,
+        flags=re.DOTALL,
+    )
+
+
+def main() -> int:
+    old = README.read_text()
+    new = generated(old)
+    if "--check" in sys.argv[1:]:
+        return int(new != old)
+    README.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
