@@ -1,7 +1,7 @@
 """minihlo beside StableHLO's C++ reference interpreter, in one process: `python -m benchmarks.against_reference`.
 
 The reference cannot take or return minifloats from Python, so its programs begin and end with a bitcast from and to
-ui8; the time of a program that only does these is taken off its figure, and not off ours: the ratios are on the low side.
+ui8. The time of a program that only does these is taken off its figure, so the ratios are on the low side.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def measure(body: str, shape: tuple[int, ...]) -> tuple[float, float]:
 
 
 def main() -> None:
-    table = Table("program", "reference, ms", "minihlo, ms", "times faster", title="StableHLO C++ reference and minihlo")
+    table = Table("program", "reference, ms", "minihlo, ms", "times faster", title="Beside the C++ reference")
     rows = {
         f"add, 100,000 {TYPE}": measure(ADD, (100_000,)),
         f"exponential, 100,000 {TYPE}": measure(EXPONENTIAL, (100_000,)),

@@ -174,8 +174,8 @@ class Converter:
             raise UnsupportedError(f"type {text} is not supported: its encoding {name.partition(', ')[2]} is not known")
         try:
             return TensorType(shape, element_type(name))
-        except ValueError as e:
-            raise UnsupportedError(f"type {text}: {e}") from None
+        except ValueError:
+            raise UnsupportedError(f"type {text} is not supported: {name} is not an element type") from None
 
     def attribute(self, a: ir.Attribute) -> Any:
         """The plain value of an attribute."""
@@ -260,7 +260,7 @@ def element_name(tensor: str) -> str:
 def _string(_: Converter, a: Any) -> str:
     try:
         return a.value
-    except UnicodeDecodeError:  # strings are bytes to MLIR
+    except (UnicodeDecodeError, RuntimeError):  # strings are bytes to MLIR
         return a.value_bytes.decode(errors="backslashreplace")
 
 

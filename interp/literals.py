@@ -12,16 +12,16 @@ import numpy as np
 from ..ops.minifloat.cast import array_of, wrap
 from ..ops.minifloat.codec import decode, exact, round_number, to_fraction
 from ..ops.minifloat.formats import Format, Nan
-from ..ops.minifloat.number import FINITE, INFINITE, NAN, Number
+from ..ops.minifloat.number import INFINITE, NAN, Number
 from ..ops.policy import Policy
 from ..ops.types import ElementType, Kind
 from .errors import InputError
 
-_DECIMAL = re.compile(r"([+-]?)(\d*\.?\d*)(?:[eE]([+-]?\d+))?")
-_HEXADECIMAL = re.compile(r"([+-]?)0[xX]([0-9a-fA-F]*)\.?([0-9a-fA-F]*)[pP]([+-]?\d+)")
+_DECIMAL = re.compile(r"([+-]?)(\d*\.?\d*)(?:[eE]([+-]?\d+))?", re.ASCII)
+_HEXADECIMAL = re.compile(r"([+-]?)0[xX]([0-9a-fA-F]*)\.?([0-9a-fA-F]*)[pP]([+-]?\d+)", re.ASCII)
 _CODE = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
-_INTEGER = re.compile(r"[+-]?(\d+|0[xX][0-9a-fA-F]+)")
-_SPECIAL = {"nan": NAN, "inf": INFINITE, "infinity": INFINITE}
+_INTEGER = re.compile(r"[+-]?(\d+|0[xX][0-9a-fA-F]+)", re.ASCII)
+_SPECIAL = re.compile(r"[+-]?(?:(nan)|inf(?:inity)?)", re.IGNORECASE)
 #: Longer numbers are refused: they are mistakes, and Python's integers take quadratic time.
 _MOST_CHARACTERS = 1000
 #: Decimal exponents beyond are brought here: such a number is out of every type's range or rounds to zero anyway.
@@ -44,14 +44,10 @@ def array_of_literals(literals: Sequence[str], element: ElementType) -> np.ndarr
 
 def real(text: str) -> Number:
     """A literal as an exact 0-d number, not rounded to any type. Raises InputError where it is none."""
-    word = text.lower().lstrip("+-")
-    if word in _SPECIAL:
-        return Number(
-            np.array(_SPECIAL[word], np.uint8), np.array(text.startswith("-")), np.array(0), np.array(0, np.int64)
-        )
-    value = fraction(text)
-    number = exact(value)
-    return number.replace(sign=np.array(text.startswith("-")))
+    negative = np.array(text.startswith("-"))
+    if found := _SPECIAL.fullmatch(text):
+        return Number(np.array(NAN if found[1] else INFINITE, np.uint8), negative, np.array(0), np.array(0))
+    return exact(fraction(text)).replace(sign=negative)
 
 
 def fraction(text: str) -> Fraction:
@@ -123,22 +119,20 @@ def _floats(literals: list[str], element: ElementType) -> np.ndarray:
 
 def _checked(text: str, fmt: Format) -> Number:
     """A literal as a number that has its like in the format. Raises InputError where it has none."""
-    number = real(text)
-    if number.kind == NAN:
-        if fmt.nan is Nan.NONE:
+    if special := _SPECIAL.fullmatch(text):
+        if special[1] and fmt.nan is Nan.NONE:
             raise InputError(f"{fmt.name} has no NaN")
-    elif number.kind == INFINITE:
-        if not fmt.has_infinity:
+        if not special[1] and (not fmt.has_infinity or (text[0] == "-" and not fmt.is_signed)):
             raise InputError(f"{fmt.name} has no infinity ({_range(fmt)})")
-    else:
-        value = fraction(text)
-        beyond, least = _limits(fmt)
-        if not fmt.has_zero and value < least:
-            raise InputError(f"{text} is out of range for {fmt.name}, which has no zero, no sign ({_range(fmt)})")
-        # A tie goes to the even code, which is the largest number's where that is even.
-        if abs(value) > beyond or (abs(value) == beyond and fmt.max_code & 1):
-            raise InputError(f"{text} is out of range for {fmt.name} ({_range(fmt)})")
-    return number
+        return real(text)
+    value = fraction(text)
+    beyond, least = _limits(fmt)
+    if not fmt.has_zero and value < least:
+        raise InputError(f"{text} is out of range for {fmt.name}, which has no zero and no sign ({_range(fmt)})")
+    # A tie goes to the even code, which is the largest number's where that is even.
+    if abs(value) > beyond or (abs(value) == beyond and fmt.max_code & 1):
+        raise InputError(f"{text} is out of range for {fmt.name} ({_range(fmt)})")
+    return exact(value).replace(sign=np.array(text.startswith("-")))  # the sign of -0 too
 
 
 @functools.cache

@@ -22,6 +22,7 @@ from .program import Program
 from .reader import NEWER, Places, Reader
 
 _BYTECODE = b"ML\xefR"
+_READABLE = "MLIR text, MLIR bytecode or a StableHLO portable artifact"
 _PORTABLE = re.compile(rb"ML\xefR[\x00-\xff]StableHLO_v")
 
 
@@ -30,9 +31,11 @@ def parse(source: str | bytes, file: str = "<string>", first_line: int = 1) -> P
     places = Places(file, first_line - 1)
     if isinstance(source, bytes):
         if source.startswith(_BYTECODE):
-            return _program(_read_bytecode(source, places), places, file)
+            with quiet_native_stderr():
+                return _program(_read_bytecode(source, places), places, file)
         source = _decode(source, file, first_line)
-    return _program(_read_text(source, places, file, first_line), places, file)
+    with quiet_native_stderr():
+        return _program(_read_text(source, places, file, first_line), places, file)
 
 
 def from_module(module: ir.Module, file: str = "<module>") -> Program:
@@ -58,12 +61,13 @@ def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
         raise ProgramError(f"{file}: expected a list of constants, [dense<1.0> : tensor<2xf32>, …]")
     result = []
     for i, item in enumerate(syntax.split_list(body[1:-1])):
-        places = Places(f"{file}: argument {i}")
-        module = _read_text(f'"minihlo.argument"() {{value = {item}}} : () -> ()', places, file, 1)
-        (value,) = _guarded(lambda m=module, p=places: Reader(m, p).arguments(), places)
-        if not isinstance(value, np.ndarray):
+        places = Places(f"{file}: argument {i}", None)
+        with quiet_native_stderr():
+            module = _read_text(f'"minihlo.argument"() {{value = {item}}} : () -> ()', places, file, 1)
+            values = _guarded(lambda m=module, p=places: Reader(m, p).arguments(), places)
+        if len(values) != 1 or not isinstance(values[0], np.ndarray):
             raise ProgramError(f"{file}: argument {i}: {item} is not a dense constant of a tensor type")
-        result.append((value, TensorType(value.shape, type_of_dtype(value.dtype))))
+        result.append((values[0], TensorType(values[0].shape, type_of_dtype(values[0].dtype))))
     return result
 
 
@@ -74,10 +78,12 @@ def _program(module: ir.Module, places: Places, file: str) -> Program:
 def _guarded(read: Callable[[], Any], places: Places) -> Any:
     try:
         return read()
-    except UnicodeDecodeError:
-        raise places.error([], "a name in the program is not UTF-8") from None
     except RecursionError:
         raise places.error([], "the program is nested too deeply") from None
+    except (UnicodeDecodeError, RuntimeError) as e:
+        if isinstance(e, UnicodeDecodeError) or "conversion error" in str(e):  # how nanobind tells it
+            raise places.error([], "a name in the program is not UTF-8") from None
+        raise
 
 
 def _decode(source: bytes, file: str, first_line: int) -> str:
@@ -87,27 +93,30 @@ def _decode(source: bytes, file: str, first_line: int) -> str:
         line = first_line + source.count(b"\n", 0, e.start)
         column = e.start - source.rfind(b"\n", 0, e.start)
         raise ProgramError(
-            f"{file}:{line}:{column}: byte 0x{source[e.start]:02X} is not UTF-8 "
-            "(a program is MLIR text, MLIR bytecode or a StableHLO portable artifact)"
+            f"{file}:{line}:{column}: byte 0x{source[e.start]:02X} is not UTF-8 (a program is {_READABLE})"
         ) from None
 
 
 def _read_text(text: str, places: Places, file: str, first_line: int) -> ir.Module:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        raise ProgramError(f"{file}: the text is not valid Unicode") from None
+    if "\0" in text:  # MLIR would take it for the end
+        raise ProgramError(f"{file}: a zero byte in the text (a program is {_READABLE})")
     syntax.check_nesting(text, file, first_line)
+    syntax.check_names(text, file, first_line)
     text = syntax.generic(text)
     context = make_context(text.__contains__)
     while True:  # each further turn renames one op that this jaxlib does not know
         try:
-            with quiet_native_stderr():
-                return ir.Module.parse(text, context)
+            return ir.Module.parse(text, context)
         except ir.MLIRError as e:
             unknown = _unknown_op(e)
             renamed = syntax.rename(text, unknown, NEWER + unknown) if unknown else text
             if renamed == text:
                 raise places.error(e.error_diagnostics, "not valid MLIR") from None
             text = renamed
-        except UnicodeEncodeError:
-            raise ProgramError(f"{file}: the text is not valid Unicode") from None
 
 
 #: Ops that later versions of StableHLO take in more forms than some version of jaxlib that we support. Where its
@@ -137,10 +146,9 @@ def _read_bytecode(data: bytes, places: Places) -> ir.Module:
 
     handler: Any = context.attach_diagnostic_handler(hear)
     try:
-        with quiet_native_stderr():
-            if _PORTABLE.match(data):
-                return _stablehlo.deserialize_portable_artifact(context, data)
-            return ir.Module.parse(data, context)
+        if _PORTABLE.match(data):
+            return _stablehlo.deserialize_portable_artifact(context, data)
+        return ir.Module.parse(data, context)
     except ir.MLIRError as e:
         raise _bad_bytecode([*heard, *e.error_diagnostics], places) from None
     except (ValueError, RuntimeError):
@@ -150,7 +158,7 @@ def _read_bytecode(data: bytes, places: Places) -> ir.Module:
 
 
 def _bad_bytecode(diagnostics: list[Any], places: Places) -> ProgramError:
-    return places.error(diagnostics, "not valid MLIR bytecode")
+    return places.error(diagnostics, "it is damaged, or of another kind", "not valid MLIR bytecode: ")
 
 
 def make_context(mentions: Callable[[str], bool] = lambda _: True) -> ir.Context:

@@ -26,8 +26,8 @@ _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 class Places:
     """Tells locations of MLIR in terms of the source file."""
 
-    def __init__(self, file: str, shift: int = 0) -> None:
-        """`shift` is the number of lines in the file before the text that was parsed."""
+    def __init__(self, file: str, shift: int | None = 0) -> None:
+        """`shift` is the number of lines in the file before the text that was parsed; None leaves out lines."""
         self._file = file
         self._shift = shift
 
@@ -37,8 +37,9 @@ class Places:
             location = ir.Location.from_attr(location.attr, location.context)
         if isinstance(location, ir.FileLineColLoc):
             if location.filename == "-":  # what MLIR calls a text that came from memory
-                line = location.start_line
-                return Location(self._file, line + self._shift if line else 0, location.start_col)
+                if self._shift is None or not location.start_line:
+                    return Location(self._file)
+                return Location(self._file, location.start_line + self._shift, location.start_col)
             return Location(location.filename, location.start_line, location.start_col)
         if isinstance(location, ir.NameLoc):
             return self(location.child_loc)
@@ -49,17 +50,17 @@ class Places:
             return next((p for p in places if p.line), Location(self._file))
         return Location(self._file)
 
-    def error(self, diagnostics: Iterable[Any], otherwise: str) -> ProgramError:
-        """MLIR's diagnostics as one line; `otherwise` where there are none."""
+    def error(self, diagnostics: Iterable[Any], otherwise: str, what: str = "") -> ProgramError:
+        """MLIR's diagnostics as one line that says `what` first; `otherwise` stands for them where there are none."""
         found = [(self(d.location), one_line(d.message), d.notes) for d in diagnostics]
         if not found:
-            return ProgramError(f"{self._file}: {otherwise}")
+            return ProgramError(f"{self._file}: {what}{otherwise}")
         at, message, notes = found[0]
         others = [m for where, m, _ in found[1:] if where == at and m != message]
         about = [f"{one_line(n.message)}: {self(n.location)}" for n in notes if "prior use" in n.message]
         about += [f"{one_line(n.message)}: {self(n.location)}" for n in notes if "existing symbol" in n.message]
         extra = "; ".join(others[:2] + about)
-        return ProgramError(f"{at}: {message}" + (f" ({extra})" if extra else ""))
+        return ProgramError(f"{at}: {what}{message}" + (f" ({extra})" if extra else ""))
 
 
 def one_line(message: str) -> str:
@@ -67,6 +68,8 @@ def one_line(message: str) -> str:
     text = " ".join(message.split())
     if unknown := re.match(r"Dialect `[^']*' not found for custom op '([^']*)'|custom op '([^']*)' is unknown", text):
         op = unknown[1] or unknown[2]
+        if op.startswith("check."):
+            return f"{op}: its form is not right (check.expect_eq %a, %b : type, for instance)"
         return f"{op}: no op of this name is known (an op of another dialect has to be in generic form)"
     if unknown := re.match(r"unregistered operation '([^']*)' found in dialect", text):
         return f"{unknown[1]}: no op of this name is known"
@@ -111,7 +114,7 @@ class Reader:
 
     def arguments(self) -> list[Any]:
         """The `value` attribute of each op at the top of the module."""
-        return [self._attributes(op)["value"] for op in self._operations[self._module.body]]
+        return [self._attributes(op).get("value") for op in self._operations[self._module.body]]
 
     def _error(self, op: ir.Operation, message: str) -> ProgramError:
         return ProgramError(f"{self._places(op.location)}: {op.name.removeprefix(NEWER)}: {message}")
@@ -192,8 +195,6 @@ class Reader:
                     values[name] = self._attribute(op, attributes, name)
         except UnsupportedError as e:
             raise self._error(op, str(e)) from None
-        except UnicodeDecodeError:
-            raise self._error(op, "a name is not UTF-8") from None
         return values
 
     def _attribute(self, op: ir.Operation, attributes: ir.OpAttributeMap, name: str) -> Any:

@@ -22,6 +22,9 @@ _BRACKETS = re.compile(rf"{_SKIPPED}|(?P<open>[<({{\[]+)|(?P<close>[>)}}\]]+)")
 _DELIMITERS = re.compile(rf"{_SKIPPED}|(?P<open>[<({{\[])|(?P<close>[>)}}\]])|(?P<stop>[,:])")
 _COMMENT = re.compile(rf"({_STRING})|//[^\n]*")
 _CHECK = re.compile(rf'(?P<generic>"check\.\w+")(?=\s*\()|{_SKIPPED}|(?<![\w.$%#@!])(?P<name>check\.expect_\w+)(?=\s)')
+#: A string that is the name of a symbol, an op, an attribute or a file.
+_NAME = re.compile(rf"(?<=@)(?P<symbol>{_STRING})|(?P<name>{_STRING})(?=\s*[(=:])|{_SKIPPED}")
+_HIGH_ESCAPE = re.compile(r"\\[89A-Fa-f][0-9A-Fa-f]")
 _SPACE = re.compile(r"(?:\s|//[^\n]*)*")
 _TYPE = re.compile(r"[!\w.$]+")
 
@@ -40,11 +43,29 @@ def check_nesting(text: str, file: str, first_line: int = 1) -> None:
             depth += len(found["open"])
             if depth > MAX_NESTING:
                 at = found.end() - (depth - MAX_NESTING)
-                line = first_line + text.count("\n", 0, at)
-                column = at - text.rfind("\n", 0, at)
+                line, column = _place(text, at, first_line)
                 raise ProgramError(f"{file}:{line}:{column}: brackets are nested more than {MAX_NESTING} deep")
         elif found["close"]:
             depth = max(0, depth - len(found["close"]))
+
+
+def check_names(text: str, file: str, first_line: int = 1) -> None:
+    """Refuses names that are not UTF-8, which jaxlib cannot hand to Python without aborting. Plain strings may be."""
+    if not _HIGH_ESCAPE.search(text):
+        return
+    for found in _NAME.finditer(text):
+        name = found["name"] or found["symbol"]
+        if name and _HIGH_ESCAPE.search(name):
+            data = re.sub(rb"\\([0-9A-Fa-f]{2})", lambda m: bytes([int(m[1], 16)]), name.encode())
+            try:
+                data.decode()
+            except UnicodeDecodeError:
+                line, column = _place(text, found.start(), first_line)
+                raise ProgramError(f"{file}:{line}:{column}: the name {name} is not UTF-8") from None
+
+
+def _place(text: str, at: int, first_line: int) -> tuple[int, int]:
+    return first_line + text.count("\n", 0, at), at - text.rfind("\n", 0, at)
 
 
 def split_list(text: str) -> list[str]:
@@ -69,16 +90,18 @@ def generic(text: str) -> str:
 def rename(text: str, old: str, new: str) -> str:
     """Renames an op that stands in generic form, and makes its properties plain attributes."""
     pattern = re.compile(rf'(?P<generic>"{re.escape(old)}")(?=\s*\()|{_SKIPPED}|(?P<name>(?!))')
-    return _rewrite(text, pattern).replace(f'"{old}"', f'"{new}"')
+    return _rewrite(text, pattern, f'"{new}"')
 
 
-def _rewrite(text: str, pattern: re.Pattern[str]) -> str:
+def _rewrite(text: str, pattern: re.Pattern[str], renamed: str = "") -> str:
+    """Rewrites each op that `pattern` finds; what it skips, such as strings and comments, stays."""
     done, position = [], 0
     while found := pattern.search(text, position):
         end = found.end()
         try:
             if found["generic"]:
                 written, end = _without_properties(text, found.start())
+                written = (renamed or found[0]) + written.removeprefix(found[0])
             elif found["name"]:
                 written, end = _generic_check(text, found)
             else:
@@ -94,7 +117,9 @@ def _rewrite(text: str, pattern: re.Pattern[str]) -> str:
 def _generic_check(text: str, found: re.Match[str]) -> tuple[str, int]:
     """The generic form of the op that starts at `found`, and where it ends."""
     items, end = _items(text, found.end())
+    # A dictionary may stand before the colon, after it, or at the end: versions differ.
     attributes, end = _dictionary(text, end)
+    end = _space(text, end)
     if text[end : end + 1] != ":":
         raise _NotUnderstoodError
     more, end = _dictionary(text, end + 1)
@@ -103,23 +128,14 @@ def _generic_check(text: str, found: re.Match[str]) -> tuple[str, int]:
     attributes += more + last
     operands = [item for item in items if item.startswith("%")]
     for item in items:
-        if item.startswith("%"):
-            continue
         if re.match(r"\w+\s*=", item):
             # A difference goes up to 2**64 - 1; a number without a type would be a signed one.
             unsigned = re.fullmatch(r"\w+_ulp_difference\s*=\s*\d+", item)
             attributes.append(item + " : ui64" if unsigned else item)
-        else:
+        elif not item.startswith("%"):
             attributes.append(f"value = {item} : {types[0]}")
     types += types[-1:] * (len(operands) - len(types))
-    written = f'"{found["name"]}"({", ".join(operands)}) {{{", ".join(attributes)}}} : ({", ".join(types)}) -> ()'
-    # The dictionary may hold the line breaks of a long constant; there are never more of them than there were.
-    return written + text[_back(text, end) : end], end
-
-
-def _back(text: str, end: int) -> int:
-    """Where the white space before `end` starts: it is not part of the op."""
-    return len(text[:end].rstrip())
+    return f'"{found["name"]}"({", ".join(operands)}) {{{", ".join(attributes)}}} : ({", ".join(types)}) -> ()', end
 
 
 def _items(text: str, start: int) -> tuple[list[str], int]:
@@ -155,12 +171,12 @@ def _types(text: str, start: int) -> tuple[list[str], int]:
 
 
 def _dictionary(text: str, start: int) -> tuple[list[str], int]:
-    """The entries of an attribute dictionary if one starts here, and where it ends."""
+    """The entries of the attribute dictionary, and where it ends; none and `start` if no dictionary starts here."""
     begin = _space(text, start)
     if text[begin : begin + 1] != "{":
-        return [], begin if text[begin : begin + 1] == ":" else start
+        return [], start
     end = _closing(text, begin)
-    return split_list(_bare(text[begin + 1 : end - 1])), _space(text, end) if ":" in text[end:][:1] else end
+    return split_list(_bare(text[begin + 1 : end - 1])), end
 
 
 def _without_properties(text: str, start: int) -> tuple[str, int]:

@@ -64,7 +64,7 @@ _BOOLS = (np.False_, np.True_)
 _MANY = 4096
 
 
-@op("compare", operands=2)
+@op("compare", values="numbers", operands=2, is_elementwise=True)
 def compare(call: Call) -> Kernel:
     """Whether lhs is equal to, not equal to, above, below … rhs; complex numbers lexicographically.
 
@@ -125,7 +125,7 @@ def _lexicographic(host: np.ufunc, strictly: np.ufunc) -> Kernel:
     return lambda x, y: strictly(x.real, y.real) | (np.equal(x.real, y.real) & host(x.imag, y.imag))
 
 
-@op("select", operands=3)
+@op("select", operands=3, is_elementwise=True)
 def select(call: Call) -> Kernel:
     """Elements of on_true where pred is true, else of on_false; a scalar pred chooses the whole.
 
@@ -153,7 +153,7 @@ def choose(element: ElementType, pred: np.ndarray, x: np.ndarray, y: np.ndarray)
     return (((x_bits ^ y_bits) & mask) ^ y_bits).view(element.dtype)
 
 
-@op("clamp", operands=3)
+@op("clamp", values="numbers", operands=3, is_elementwise=True)
 def clamp(call: Call) -> Kernel:
     """The operand, but not below min and then not above max; NaN of any of the three is NaN.
 

@@ -74,6 +74,9 @@ class Body:
     #: takes arrays that broadcast together and returns a tuple. None otherwise.
     vectorised: Callable[..., tuple[Any, ...]] | None = None
 
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.arguments))}) -> ({', '.join(map(str, self.results))})"
+
 
 @dataclasses.dataclass(frozen=True)
 class Call:

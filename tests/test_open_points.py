@@ -53,5 +53,5 @@ def test_xla(point: OpenPoint) -> None:
         pytest.skip(f"the table speaks of {XLA}")
     target = element_type(point.result_type).dtype
     functions = {"convert": lambda x: x.astype(target), "divide": jax.lax.div, "multiply": jax.lax.mul}
-    result = jax.jit(functions[point.op], backend="cpu")(*operands(point))
+    result = jax.jit(functions[point.op])(*operands(point))
     assert code(np.asarray(result), point) == point.others[XLA]

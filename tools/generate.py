@@ -1,4 +1,4 @@
-"""Writes the tables of README.md from the code: `python -m tools.generate`; with `--check` only says whether they are current.
+"""Writes the tables of README.md from the code: `python -m tools.generate`; `--check` says whether they are current.
 
 A table stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is a key of `TABLES`.
 """

@@ -1,0 +1,85 @@
+"""Control flow: if, case and while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .registry import BY_BODY, Call, Kernel, OpError, op
+from .types import TensorType, element_type
+
+Region = Callable[..., tuple[Any, ...]]
+
+
+@op("if", "bool", values="regions", accuracy=BY_BODY, operands=1)
+def if_(call: Call) -> Kernel:
+    """The results of the first branch where pred is true, else of the second; the other is not run.
+
+    (I1) pred is a scalar. (C1) the branches take nothing. (C2, C3) both give the result types.
+    """
+    _check_scalar(call, "pred")
+    _check_branches(call)
+    if len(call.bodies) != 2:
+        raise OpError(f"has {len(call.bodies)} branches (would be 2)")
+    if len(call.results) == 1:
+        return lambda regions, pred: (regions[0] if pred else regions[1])()[0]
+    return lambda regions, pred: (regions[0] if pred else regions[1])()
+
+
+@op("case", "i32", values="regions", accuracy=BY_BODY, operands=1)
+def case(call: Call) -> Kernel:
+    """The results of the branch that index names, of the last where there is no such branch; no other is run.
+
+    (I1) index is a scalar. (C1) there is a branch. (C2) the branches take nothing. (C3, C4) all give the result types.
+    """
+    _check_scalar(call, "index")
+    _check_branches(call)
+    last = len(call.bodies) - 1
+    if last < 0:
+        raise OpError("has no branches (would be 1 or more)")
+    is_single = len(call.results) == 1
+
+    def kernel(regions: tuple[Region, ...], index: Any) -> Any:
+        results = regions[index if 0 <= index <= last else last]()
+        return results[0] if is_single else results
+
+    return kernel
+
+
+@op("while", values="regions", accuracy=BY_BODY)
+def while_(call: Call) -> Kernel:
+    """The operands sent through body again and again, for as long as cond of them is true.
+
+    (C1) cond takes the operands' types and gives a scalar i1. (C2) body takes and gives them. (C3) so do the results.
+    """
+    if len(call.bodies) != 2:
+        raise OpError(f"has {len(call.bodies)} regions (would be 2: cond and body)")
+    condition, body = call.bodies
+    count = len(call.operands)
+    if len(condition.arguments) != count or condition.results != (_SCALAR_I1,):
+        raise OpError(f"cond has type {condition} (would take {count} values and give one {_SCALAR_I1})")
+    if len(body.arguments) != count or len(body.results) != count or len(call.results) != count:
+        raise OpError(f"body has type {body} (would take {count} values and give as many)")
+    is_single = count == 1
+
+    def kernel(regions: tuple[Region, Region], *state: Any) -> Any:
+        condition, body = regions
+        while condition(*state)[0]:
+            state = body(*state)
+        return state[0] if is_single else state
+
+    return kernel
+
+
+_SCALAR_I1 = TensorType((), element_type("i1"))
+
+
+def _check_scalar(call: Call, name: str) -> None:
+    if call.tensor().shape != ():
+        raise OpError(f"{name} is {call.tensor()} (would be a scalar)")
+
+
+def _check_branches(call: Call) -> None:
+    for body in call.bodies:
+        if body.arguments or len(body.results) != len(call.results):
+            raise OpError(f"a branch has type {body} (would take nothing and give {len(call.results)} values)")

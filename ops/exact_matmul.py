@@ -1,0 +1,285 @@
+"""Matrix products of minifloats, infinitely precise with one rounding at the end: the same in any order, anywhere.
+
+Every number of a format is an integer times 2**min_exponent, so a sum of products is one too, and a floating-point
+matrix product is exact in any order as long as the largest sum has at most 53 bits (24 in float32). The operands' own
+codes say how far apart their exponents really lie; data of ordinary spread needs one product. Where it is not enough
+the operands are cut into bands of neighbouring exponents, narrow enough that the product of two bands is exact, and
+those products are added in integers of as many 32-bit words as it takes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from .exact_sum import WORD, add_shifted, total
+from .minifloat.cast import array_of, cast, code_table, codes_of
+from .minifloat.codec import decode, round_number
+from .minifloat.formats import Format, Nan
+from .minifloat.number import FINITE, WORK_BITS
+from .policy import Policy
+from .random_stream import RandomStream
+from .types import ELEMENT_TYPES, ElementType
+
+_F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
+_TILE_BYTES = 1 << 26
+
+
+def exact_matmul(
+    lhs: np.ndarray,
+    rhs: np.ndarray,
+    lhs_type: ElementType,
+    rhs_type: ElementType,
+    result_type: ElementType,
+    policy: Policy,
+    random: RandomStream,
+) -> np.ndarray:
+    """The product of (batch, M, K) and (batch, K, N) minifloats in a float type, each element rounded once.
+
+    NaN where a product is NaN or both infinities occur. A zero sum is +0, as a sum that starts from +0 is; rounding
+    down it is -0 unless every product is +0 (IEEE 754 section 6.3).
+    """
+    x, y = _Operand.of(lhs, lhs_type.format), _Operand.of(rhs, rhs_type.format)
+    depth = 3 if _bound(x, y) <= 1 << 53 else 16 + _word_count(x, y)
+    return tiled(
+        x.codes, y.codes, result_type.dtype, depth, lambda a, b: _product(x.at(a), y.at(b), result_type, policy, random)
+    )
+
+
+def _product(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
+    sums = _sums(x, y, result_type, policy, random)
+    if x.has_special or y.has_special:
+        _set_special(sums, x, y)
+    if policy.rounding == "down":
+        _set_negative_zeros(sums, x, y)
+    if sums.dtype == np.float64:
+        return round_f64(sums, result_type, policy, random)
+    return cast(sums, _F32, result_type, policy, random.generator if policy.rounding == "stochastic" else None)
+
+
+def tiled(
+    lhs: np.ndarray,
+    rhs: np.ndarray,
+    dtype: np.dtype,
+    depth: int,
+    product: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """`product(lhs, rhs)`, by as many smaller products of tiles as keep what each takes in memory within bounds.
+
+    A product is taken to need eight bytes for an element of an operand and eight times `depth` for one of the result.
+    """
+    (batch, rows, length), columns = lhs.shape, rhs.shape[-1]
+    room = _TILE_BYTES // 8
+    if batch * max(rows * length, length * columns, rows * columns * depth) <= room:
+        return product(lhs, rhs)
+    side = max(1, room // max(length, 1))
+    column_step = min(columns, side, max(1, room // depth))
+    row_step = min(rows, side, max(1, room // (depth * column_step)))
+    batch_step = max(1, room // max(row_step * length, length * column_step, row_step * column_step * depth))
+    result = np.empty((batch, rows, columns), dtype)
+    for b in range(0, batch, batch_step):
+        for i in range(0, rows, row_step):
+            for j in range(0, columns, column_step):
+                x, y = lhs[b : b + batch_step, i : i + row_step], rhs[b : b + batch_step, :, j : j + column_step]
+                result[b : b + batch_step, i : i + row_step, j : j + column_step] = product(x, y)
+    return result
+
+
+def round_f64(x: np.ndarray, target: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
+    """f64 in any float type, rounded once: `cast`, but quicker into minifloats."""
+    if not target.is_minifloat or policy.rounding == "stochastic":
+        return cast(x, _F64, target, policy, random.generator if policy.rounding == "stochastic" else None)
+    # The way from f32 to a minifloat is to round to odd to bfloat16 and look that up. Coming from f64 the same f32 does
+    # but where it is a bfloat16 itself and x is not.
+    single = x.astype(np.float32)
+    bits = single.view(np.uint32)
+    inexact = (bits & 0xFFFF) != 0
+    index = (bits >> 16).astype(np.uint16)
+    index |= inexact
+    result = code_table(ELEMENT_TYPES["bf16"], target, policy).take(index)
+    wrong = np.greater(single != x, inexact)
+    if wrong.any():
+        result[wrong] = cast(x[wrong], _F64, target, policy)
+    return result
+
+
+@dataclasses.dataclass(frozen=True)
+class _Operand:
+    """The codes of an operand, whose finite numbers are multiples of 2**low, at most `largest` times it."""
+
+    codes: np.ndarray
+    format: Format
+    low: int
+    largest: int
+    has_special: bool  #: infinities or NaN
+
+    @staticmethod
+    def of(x: np.ndarray, fmt: Format) -> _Operand:
+        codes = codes_of(x, fmt)
+        if not codes.size:
+            return _Operand(codes, fmt, 0, 0, False)
+        magnitude = codes & np.uint8(fmt.sign_bit - 1) if fmt.is_signed else codes
+        top = int(magnitude.max())
+        has_special = top > fmt.max_code
+        if has_special:
+            top = int(magnitude.max(initial=0, where=magnitude <= fmt.max_code))
+        if fmt.nan is Nan.NEGATIVE_ZERO:
+            has_special = bool((codes == fmt.sign_bit).any())
+        # Subtracting one makes zero the largest code, so that the minimum is that of the others.
+        bottom = int((magnitude - np.uint8(1)).min()) + 1 if fmt.has_zero else int(magnitude.min())
+        if bottom > fmt.max_code:
+            return _Operand(codes, fmt, 0, 0, has_special)
+        exponents, largest = _facts(fmt)
+        low = exponents[bottom]
+        return _Operand(codes, fmt, low, largest[top] << (exponents[top] - low), has_special)
+
+    def at(self, codes: np.ndarray) -> _Operand:
+        """A part of the operand."""
+        return self if codes is self.codes else dataclasses.replace(self, codes=codes)
+
+    @property
+    def spread(self) -> int:
+        """How many different exponents the numbers' last bits may have."""
+        return max(self.largest.bit_length() - self.format.precision + 1, 1)
+
+    def values(self, dtype: type, first: int | None = None, count: int = 1) -> np.ndarray:
+        """The numbers; zero for infinities, NaN, and where the last bit's exponent is not among `count` from `first`."""
+        return take(_values(self.format, dtype, first, count), self.codes)
+
+
+def take(table: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """`table[codes]` with the last two dimensions in the order in memory that they have in `codes`."""
+    if codes.strides[-1] > codes.strides[-2]:
+        return table.take(codes.swapaxes(-1, -2)).swapaxes(-1, -2)
+    return table.take(codes)
+
+
+@functools.cache
+def _facts(fmt: Format) -> tuple[list[int], list[int]]:
+    """For each magnitude: the exponent of its last bit and its significand."""
+    numbers = decode(np.arange(fmt.max_code + 1), fmt)
+    return numbers.exponent.tolist(), numbers.significand.tolist()
+
+
+@functools.lru_cache(1024)
+def _values(fmt: Format, dtype: type, first: int | None, count: int) -> np.ndarray:
+    """The table of `_Operand.values`, indexed by code."""
+    x = decode(np.arange(256) & ((1 << fmt.bits) - 1), fmt)
+    inside = x.kind == FINITE
+    if first is not None:
+        inside &= (x.exponent >= first) & (x.exponent < first + count)
+    return np.ldexp(np.where(inside, np.where(x.sign, -x.significand, x.significand), 0), x.exponent).astype(dtype)
+
+
+def _bound(x: _Operand, y: _Operand) -> int:
+    """What no sum of products exceeds, nor any part of it, in units of 2**(x.low + y.low)."""
+    return x.codes.shape[-1] * x.largest * y.largest
+
+
+def _sums(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
+    """The sums of the finite numbers' products: exact in f32 or f64, else as f64: rounded to odd, or if that is the
+    result's type, as the policy says."""
+    low, bound = x.low + y.low, _bound(x, y)
+    if bound <= 1 << 24 and -126 <= low <= 127 - 24:
+        sums = np.matmul(x.values(np.float32), y.values(np.float32))
+    elif bound <= 1 << 53:
+        sums = np.matmul(x.values(np.float64), y.values(np.float64))
+    else:
+        number = total(_banded(x, y), low)
+        if result_type == _F64:
+            generator = random.generator if policy.rounding == "stochastic" else None
+            return array_of(round_number(number, _F64.format, policy, generator), _F64.format)
+        cut = WORK_BITS - 53
+        odd = (number.significand >> cut) | (number.significand & ((1 << cut) - 1) != 0)
+        return np.ldexp(np.where(number.sign, -odd, odd).astype(np.float64), (number.exponent + cut).astype(np.int32))
+    sums += 0  # some BLAS leave -0 where a sum of one product is not started from +0
+    return sums
+
+
+def _room(x: _Operand, y: _Operand) -> int:
+    """How many exponents two bands may have together, that the product of them be exact in f64."""
+    return 55 - x.format.precision - y.format.precision - (x.codes.shape[-1] - 1).bit_length()
+
+
+@functools.lru_cache(1024)
+def _parts(x_spread: int, y_spread: int, room: int) -> tuple[int, int]:
+    """Into how many bands to cut each operand: the fewest products with no two bands of more than `room` exponents."""
+    choices = []
+    for x_parts in range(1, x_spread + 1):
+        left = room - -(-x_spread // x_parts)
+        if left > 0:
+            y_parts = -(-y_spread // left)
+            choices.append((x_parts * y_parts, x_parts, y_parts))
+    return min(choices)[1:]
+
+
+def _word_count(x: _Operand, y: _Operand) -> int:
+    # `add_shifted` reaches two words beyond the one where it begins; the last word has the sign.
+    return max(-(-_bound(x, y).bit_length() // WORD) + 1, (x.spread + y.spread) // WORD + 3)
+
+
+def _banded(x: _Operand, y: _Operand) -> np.ndarray:
+    """The sums in units of 2**(x.low + y.low), as words, the least first."""
+    x_parts, y_parts = _parts(x.spread, y.spread, _room(x, y))
+    x_step, y_step = -(-x.spread // x_parts), -(-y.spread // y_parts)
+    words = np.zeros((_word_count(x, y), *x.codes.shape[:-1], y.codes.shape[-1]), np.int64)
+    for i in range(x_parts):
+        x_first = x.low + i * x_step
+        x_values = x.values(np.float64, x_first, x_step)
+        if not x_values.any():
+            continue
+        for j in range(y_parts):
+            y_first = y.low + j * y_step
+            y_values = y.values(np.float64, y_first, y_step)
+            if y_values.any():
+                sums = np.matmul(x_values, y_values)
+                sums *= 2.0 ** -(x_first + y_first)
+                add_shifted(words, sums.astype(np.int64), i * x_step + j * y_step)
+    return words
+
+
+@functools.cache
+def _marks(fmt: Format) -> dict[str, np.ndarray]:
+    """Tables by code of what products with infinities, NaN and zeros depend on."""
+    x = decode(np.arange(256) & ((1 << fmt.bits) - 1), fmt)
+    sign = np.where(x.sign, -1.0, 1.0)
+    return {
+        "nan": x.is_nan,
+        "sign": np.where(x.is_zero | x.is_nan, 0.0, sign),
+        "infinity": np.where(x.is_infinite, sign, 0.0),
+        "zero": np.where(x.is_zero, 1.0, 0.0),
+        "negative": np.where(x.sign, 1.0, 0.0),
+    }
+
+
+def _marked(x: _Operand) -> dict[str, np.ndarray]:
+    return {name: take(table, x.codes) for name, table in _marks(x.format).items()}
+
+
+def _set_special(sums: np.ndarray, x: _Operand, y: _Operand) -> None:
+    """Puts in the sums that have a product that is not finite."""
+    xs, ys = _marked(x), _marked(y)
+    nan = xs["nan"].any(-1, keepdims=True) | ys["nan"].any(-2, keepdims=True)
+    if x.format.has_infinity or y.format.has_infinity:
+        x_sign, x_infinity, y_sign, y_infinity = xs["sign"], xs["infinity"], ys["sign"], ys["infinity"]
+        direction = x_infinity @ y_sign + x_sign @ y_infinity
+        count = np.abs(x_infinity) @ np.abs(y_sign) + np.abs(x_sign) @ np.abs(y_infinity)
+        of_zero = np.abs(x_infinity) @ ys["zero"] + xs["zero"] @ np.abs(y_infinity)
+        nan |= (np.abs(direction) != count) | (of_zero > 0)
+        np.copyto(sums, np.copysign(np.inf, direction), where=count > 0, casting="same_kind")
+    sums[nan] = np.nan
+
+
+def _set_negative_zeros(sums: np.ndarray, x: _Operand, y: _Operand) -> None:
+    """Gives zero sums the sign they have when rounding down."""
+    zero = sums == 0
+    if zero.any():
+        xs, ys = _marked(x), _marked(y)
+        count = np.zeros(sums.shape)  # of products that are +0
+        for x_sign, y_sign in ((xs["negative"], ys["negative"]), (1 - xs["negative"], 1 - ys["negative"])):
+            x_zero, y_zero = xs["zero"] * x_sign, ys["zero"] * y_sign
+            count += x_zero @ y_sign + (x_sign - x_zero) @ y_zero
+        sums[zero & (count < x.codes.shape[-1])] = -0.0

@@ -1,0 +1,247 @@
+"""reduce, and the folds it is made of: a body applied along an axis, step by step, as fast as the same bits allow.
+
+The specification lets an implementation choose the order. Here it is always that of the source: the accumulator starts
+as the init value and takes the elements in row-major order, `accumulator = body(accumulator, element)`, each step
+rounded to the body's element type. A fold takes any short cut only where that gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .minifloat.cast import cast, wrap
+from .registry import BY_BODY, Body, Call, Kernel, OpError, lookup, op
+from .types import ElementType, Kind, TensorType
+
+#: Takes and returns tuples of arrays: the accumulators and then the elements in, the new accumulators out.
+Step = Callable[..., tuple[Any, ...]]
+#: Folds arrays along their first axis into accumulators of the shape that is left.
+Fold = Callable[[Step, Sequence[np.ndarray], Sequence[np.ndarray]], tuple[np.ndarray, ...]]
+
+#: Ops on integers and booleans that give the same bits in any order.
+_ANY_ORDER = {
+    "stablehlo.add": np.add,
+    "stablehlo.multiply": np.multiply,
+    "stablehlo.maximum": np.maximum,
+    "stablehlo.minimum": np.minimum,
+    "stablehlo.and": np.bitwise_and,
+    "stablehlo.or": np.bitwise_or,
+    "stablehlo.xor": np.bitwise_xor,
+}
+_OF_BOOLEANS = {
+    "stablehlo.add": np.logical_or,
+    "stablehlo.multiply": np.logical_and,
+    "stablehlo.maximum": np.logical_or,
+    "stablehlo.minimum": np.logical_and,
+}
+_EXTREMES = {"stablehlo.maximum": np.maximum, "stablehlo.minimum": np.minimum}
+_IN_ORDER = {"stablehlo.add": np.add, "stablehlo.multiply": np.multiply}
+
+#: Up to this many accumulators numpy's running sum is quicker than a step for each slice.
+_FEW = 64
+#: Running sums are taken over as many elements at a time, which fit in the cache.
+_BLOCK = 1 << 14
+#: A table of all pairs is made for this many steps on single numbers, and used for up to so many accumulators.
+_TABLE_STEPS, _TABLE_FEW = 1 << 12, 128
+
+
+@op("reduce", values="regions", accuracy=BY_BODY)
+def reduce(call: Call) -> Kernel:
+    """The body folded over dimensions, from the init value, in row-major order, rounding at each step.
+
+    (C1) the inputs have one shape. (C3) as many init values and results as inputs. (C4, C5) the dimensions are distinct
+    and below the rank. (C6) the body takes and gives scalars; inputs are converted to their element types. (C7) the
+    results have the dimensions that are left. (C8) and the body's element types.
+    """
+    body, dimensions, count = call.bodies[0], call.integers("dimensions"), len(call.operands) // 2
+    if count == 0 or len(call.operands) != 2 * count or len(call.results) != count:
+        raise OpError(f"{len(call.operands)} operands and {len(call.results)} results (would be 2N and N)")
+    inputs = [call.tensor(i) for i in range(count)]
+    rank = len(inputs[0].shape)
+    if any(len(t.shape) != rank for t in inputs):
+        raise OpError("the inputs differ in shape")
+    if len(set(dimensions)) < len(dimensions) or not all(0 <= d < rank for d in dimensions):
+        raise OpError(f"dimensions {list(dimensions)} are not distinct ones of a tensor of rank {rank}")
+    elements = body_elements(body, count)
+    sources = [call.tensor(i).element for i in range(2 * count)]
+    order = [*sorted(dimensions), *(d for d in range(rank) if d not in dimensions)]
+    fold, folded = fold_of(call, body), len(dimensions)
+
+    def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> Any:
+        values = tuple(
+            cast(v, s, e, call.policy) if s != e else v for v, s, e in zip(values, sources, elements * 2, strict=True)
+        )
+        arrays, inits = values[:count], values[count:]
+        shape = [arrays[0].shape[d] for d in order]
+        kept = tuple(shape[folded:])
+        steps, width = math.prod(shape[:folded]), math.prod(kept)
+        rows = [x.transpose(order).reshape(steps, width) for x in arrays]
+        starts = [np.broadcast_to(init, width) for init in inits]
+        results = fold(regions[0], starts, rows) if steps and width else [s.copy() for s in starts]
+        results = tuple(np.asarray(r).reshape(kept) for r in results)
+        return results[0] if count == 1 else results
+
+    return kernel
+
+
+def body_elements(body: Body, count: int) -> list[ElementType]:
+    """The element types of a reduction's body over `count` values. Raises OpError where it is no such body."""
+    types = [t for t in (*body.arguments, *body.results) if isinstance(t, TensorType) and t.shape == ()]
+    elements = [t.element for t in types[2 * count :]]
+    if len(body.results) != count or [t.element for t in types] != elements * 3:
+        raise OpError(f"the body has type {body} (would take {2 * count} scalars and give {count})")
+    return elements
+
+
+def fold_of(call: Call, body: Body) -> Fold:
+    """How to fold a body. The arrays have two axes, neither of length 0: the one to fold along and the one to keep.
+
+    The accumulators have the length of the second, as do the results. The step given to the fold is the region itself
+    and is called with scalars.
+    """
+    elements = [t.element for t in body.results if isinstance(t, TensorType)]
+    if body.sole_op is not None and len(elements) == 1:
+        found = _fold_of_op(call, body.sole_op, elements[0])
+        if found is not None:
+            return found
+    if body.vectorised is not None and call.policy.rounding != "stochastic":
+        return _vectorised(body.vectorised, elements)
+    return _one_by_one
+
+
+def _fold_of_op(call: Call, name: str, element: ElementType) -> Fold | None:
+    """The fold of a single op, None where there is no better one than step by step."""
+    if not (element.is_float or element.is_complex):
+        ufunc = (_OF_BOOLEANS if element.kind is Kind.BOOL else {}).get(name) or _ANY_ORDER.get(name)
+        return None if ufunc is None else _whole(ufunc, element)
+    if name in _EXTREMES:
+        record, t = lookup(name), TensorType((None, None), element)
+        assert record is not None
+        return _extreme(_EXTREMES[name], record.kernel(call.like(name, (t, t), (t,))), element)
+    # Products of complex numbers are rounded differently in numpy's scalar and vector code.
+    is_host = element.is_complex and name == "stablehlo.add"
+    if element.is_float and not element.is_minifloat:
+        is_host = element.bits >= 32 or call.policy.rounding == "nearest_even"
+    return _in_order(_IN_ORDER[name], element) if is_host and name in _IN_ORDER else None
+
+
+def _whole(ufunc: np.ufunc, element: ElementType) -> Fold:
+    """Integers and booleans, in whatever order numpy likes."""
+    narrow = 1 < element.bits < 8
+    wide = np.dtype(np.int8 if element.kind is Kind.SIGNED else np.uint8) if narrow else element.dtype
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        start, x = (v.astype(wide, copy=False) for v in (starts[0], rows[0]))
+        total = ufunc(start, ufunc.reduce(x, axis=0, dtype=wide))
+        return (wrap(total, element) if narrow else total,)
+
+    return fold
+
+
+def _extreme(ufunc: np.ufunc, exact: Kernel, element: ElementType) -> Fold:
+    """Maxima and minima of floats: associative, so neighbours can be joined in pairs, and the pairs in pairs.
+
+    numpy's own reduction does not tell zeros of unlike sign apart, and serves where the result is not zero.
+    """
+    has_host = element.is_float and element.bits >= 32
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        start, x = starts[0], rows[0]
+        if has_host:
+            result = ufunc(start, ufunc.reduce(x, axis=0))
+            if result.all():
+                return (result,)
+        while len(x) > 1:
+            pairs = exact(x[: len(x) - 1 : 2], x[1::2])
+            x = np.concatenate((pairs, x[-1:])) if len(x) % 2 else pairs
+        return (exact(start, x[0]),)
+
+    return fold
+
+
+def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
+    """Sums and products of the host's floats. numpy's own reduction would add in pairs; its running sum does not."""
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        total, x = starts[0], rows[0]
+        if len(total) > _FEW:
+            total = total.copy()
+            for row in x:
+                ufunc(total, row, out=total)
+            return (total,)
+        block = max(_BLOCK // len(total), 1)
+        running = np.empty((len(total), min(block, len(x)) + 1), element.dtype)
+        for begin in range(0, len(x), block):
+            part = x[begin : begin + block]
+            use = running[:, : len(part) + 1]
+            use[:, 0], use[:, 1:] = total, part.T
+            total = ufunc.accumulate(use, axis=1)[:, -1]
+        return (total,)
+
+    return fold
+
+
+def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
+    """Any elementwise body: a step for each slice, on all accumulators at once."""
+    table = _Table(step, elements[0]) if len(elements) == 1 and elements[0].is_minifloat else None
+
+    def fold(scalar: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        steps, width = rows[0].shape
+        if table is not None and width <= _TABLE_FEW and (table.is_made or steps * width >= _TABLE_STEPS):
+            return (table.walk(starts[0], rows[0]),)
+        if width == 1:
+            return _one_by_one(scalar, starts, rows)
+        totals = tuple(starts)
+        for slices in zip(*map(np.ascontiguousarray, rows), strict=True):
+            totals = step(*totals, *slices)
+        return tuple(np.broadcast_to(t, width) for t in totals)
+
+    return fold
+
+
+class _Table:
+    """The step of a minifloat body for every pair of codes, to walk along a row of bytes."""
+
+    def __init__(self, step: Step, element: ElementType) -> None:
+        self._step, self._element = step, element
+        self.is_made = False
+
+    @functools.cached_property
+    def _rows(self) -> list[bytes]:
+        """For each accumulator, the next one for each element."""
+        fmt = self._element.format
+        codes = (np.arange(256) & ((1 << fmt.bits) - 1)).astype(np.uint8)
+        pairs = np.repeat(codes, 256), np.tile(codes, 256)
+        (result,) = self._step(*(p.view(fmt.dtype) for p in pairs))
+        self.is_made = True
+        return [row.tobytes() for row in np.broadcast_to(result, 1 << 16).view(np.uint8).reshape(256, 256)]
+
+    def walk(self, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        table, totals = self._rows, bytearray(starts.tobytes())
+        for i, code in enumerate(totals):
+            for element in rows[:, i].tobytes():
+                code = table[code][element]
+            totals[i] = code
+        return np.frombuffer(totals, self._element.dtype)
+
+
+def _one_by_one(step: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Any body at all, on scalars."""
+    results = [np.empty(s.shape, s.dtype) for s in starts]
+    for i in range(len(starts[0])):
+        totals = tuple(s[i, ...] for s in starts)
+        for cells in zip(*(_cells(x[:, i]) for x in rows), strict=True):
+            totals = step(*totals, *cells)
+        for result, total in zip(results, totals, strict=True):
+            result[i] = total
+    return tuple(results)
+
+
+def _cells(x: np.ndarray) -> list[np.ndarray]:
+    """The elements as arrays of rank 0: the scalars of ml_dtypes' types are not what kernels take."""
+    return [x[i, ...] for i in range(len(x))]

@@ -1,0 +1,181 @@
+"""sort: several arrays along one dimension, by any comparator, always stably.
+
+A comparator over arrays (`Body.vectorised`) is asked as few times as can be. First a guess: the order of the first
+operand's values, found by numpy, and one question to the comparator for each pair of neighbours, whether that is the
+order it wants. If the guess is wrong, a merge sort that puts each question to all pairs of a level at once.
+
+For a comparator that is a strict weak order, as the specification asks, there is one stable result, so all ways agree.
+Any other comparator (such as `<` where there are NaN) still gives a permutation, but which one is left open.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .compare import total_keys, value_keys
+from .registry import BY_BODY, Call, Kernel, OpError, op
+from .types import ElementType, Kind, TensorType
+
+#: Whether the elements at the first positions come before those at the second: positions in the flattened rows.
+Before = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+@op("sort", values="regions", accuracy=BY_BODY)
+def sort(call: Call) -> Kernel:
+    """The operands put in the order of the comparator along a dimension, all by the same permutation; stable.
+
+    (C1) there is an operand. (C2, C3) all operands and results have one shape. (C4) the dimension is from -rank to
+    below rank. (C5) the comparator takes two scalars of each operand's type and gives an i1.
+    """
+    operands = [call.tensor(i) for i in range(len(call.operands))]
+    if not operands:
+        raise OpError("there is nothing to sort (would have an operand)")
+    if len(call.results) != len(operands):
+        raise OpError(f"{len(operands)} operands and {len(call.results)} results (would be as many)")
+    rank, dimension = len(operands[0].shape), int(call.attributes.get("dimension", -1))
+    if any(len(t.shape) != rank for t in operands):
+        raise OpError("the operands differ in shape")
+    if not -rank <= dimension < rank:
+        raise OpError(f"dimension {dimension} is not one of a tensor of rank {rank}")
+    elements = [t.element for t in operands]
+    _check_comparator(call, elements)
+    vectorised = call.bodies[0].vectorised
+
+    def kernel(regions: tuple[Callable[..., tuple[Any]], ...], *arrays: np.ndarray) -> Any:
+        length = arrays[0].shape[dimension]
+        moved = [np.moveaxis(x, dimension, -1) for x in arrays]
+        rows = [np.ascontiguousarray(x).reshape(-1, length) if x.size else x for x in moved]
+        if length < 2 or arrays[0].size == 0:
+            return arrays[0] if len(arrays) == 1 else arrays
+        order = _permutation(vectorised, rows, elements) if vectorised else _one_by_one(regions[0], rows)
+        results = [x.take(order).reshape(m.shape) for x, m in zip(rows, moved, strict=True)]
+        results = [np.moveaxis(x, -1, dimension) for x in results]
+        return results[0] if len(arrays) == 1 else tuple(results)
+
+    return kernel
+
+
+def _check_comparator(call: Call, elements: list[ElementType]) -> None:
+    body = call.bodies[0]
+    takes = tuple(TensorType((), e) for e in elements for _ in range(2))
+    gives = body.results[0] if len(body.results) == 1 else None
+    is_boolean = isinstance(gives, TensorType) and gives.shape == () and gives.element.kind is Kind.BOOL
+    if body.arguments != takes or not is_boolean:
+        raise OpError(f"the comparator has type {body} (would be ({', '.join(map(str, takes))}) -> (tensor<i1>))")
+
+
+def _permutation(comparator: Callable[..., Any], rows: list[np.ndarray], elements: list[ElementType]) -> np.ndarray:
+    """Where the elements of each sorted row stand in the flattened rows."""
+    flat = [x.reshape(-1) for x in rows]
+
+    def before(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        pairs = [x.take(p) for x in flat for p in (first, second)]
+        return np.broadcast_to(comparator(*pairs)[0], first.shape)
+
+    for guess in _guesses(before, rows, elements):
+        if _is_sorted(before, guess):
+            return guess
+    return _merge_sort(before, *rows[0].shape)
+
+
+# -- guessing ------------------------------------------------------------------------------------------------------
+
+
+def _guesses(before: Before, rows: list[np.ndarray], elements: list[ElementType]) -> Iterator[np.ndarray]:
+    """Permutations that a comparator may well want: by the first operand or by all in turn, ascending or descending."""
+    if elements[0].is_complex:
+        return
+    keys = value_keys(rows[0], elements[0])
+    # One question tells ascending from descending.
+    ends = np.array([keys.argmax()]), np.array([keys.argmin()])
+    descends = bool(before(*ends)[0])
+    offsets = np.arange(0, keys.size, keys.shape[1])[:, None]
+    yield _stable_order(keys, descends) + offsets
+    if elements[0].is_float:
+        total = total_keys(rows[0], elements[0])
+        if not (total == keys).all():
+            yield _stable_order(total, descends) + offsets
+    if len(rows) > 1 and not elements[1].is_complex:
+        order = _stable_order(value_keys(rows[1], elements[1]), descends)
+        order = np.take_along_axis(order, _stable_order(np.take_along_axis(keys, order, 1), descends), 1)
+        yield order + offsets
+
+
+def _stable_order(keys: np.ndarray, descends: bool) -> np.ndarray:
+    """The stable order of each row, as positions in the row."""
+    if descends:
+        keys = ~keys
+    if keys.itemsize != 4:  # below that numpy sorts by digits
+        return np.argsort(keys, axis=1, kind="stable")
+    # Key and position in one integer: sorting those is several times quicker than a stable argsort.
+    wide = keys.astype(np.int64) - (1 << 31 if keys.dtype.kind == "u" else 0)
+    packed = (wide << 32) | np.arange(keys.shape[1])
+    packed.sort(axis=1)
+    return packed & 0xFFFFFFFF
+
+
+def _is_sorted(before: Before, order: np.ndarray) -> bool:
+    """Whether that is the stable order: no element comes before its left neighbour, and equal ones are as they were."""
+    left, right = order[:, :-1].reshape(-1), order[:, 1:].reshape(-1)
+    if before(right, left).any():
+        return False
+    swapped = np.flatnonzero(left > right)
+    return bool(before(left[swapped], right[swapped]).all())
+
+
+# -- merging -------------------------------------------------------------------------------------------------------
+
+
+def _merge_sort(before: Before, count: int, length: int) -> np.ndarray:
+    """A stable merge sort of `count` rows, all pairs of runs of one width at a time."""
+    order = np.arange(count * length).reshape(count, length)
+    width = 1
+    while width < length:
+        order = _merge(before, order, width)
+        width *= 2
+    return order
+
+
+def _merge(before: Before, order: np.ndarray, width: int) -> np.ndarray:
+    """Joins each pair of sorted runs of `width`; the last run of a row may be shorter, and may have no partner."""
+    count, length = order.shape
+    columns = np.arange(length)
+    is_right = columns // width % 2 == 1
+    columns = columns[is_right]
+    begin = columns // (2 * width) * (2 * width)  # where the left run begins that each right element is to join
+    right = order[:, columns]
+    # How many of the left run stay before each right element: a binary search in all runs at once.
+    staying, step = np.zeros(right.shape, np.int64), width
+    while step:
+        probe = begin + np.minimum(staying + step, width) - 1
+        left = np.take_along_axis(order, probe, 1)
+        stays = ~before(right.reshape(-1), left.reshape(-1)).reshape(right.shape)
+        staying += step * (stays & (staying + step <= width))
+        step >>= 1
+    # The running maximum changes nothing, unless the comparator contradicts itself: then it keeps this a permutation.
+    slots = np.maximum.accumulate(begin + staying, axis=1) + (columns - begin - width)
+    is_taken = np.zeros((count, length), bool)
+    np.put_along_axis(is_taken, slots, True, 1)
+    merged = np.empty_like(order)
+    np.put_along_axis(merged, slots, right, 1)
+    merged[~is_taken] = order[:, ~is_right].reshape(-1)
+    return merged
+
+
+def _one_by_one(comparator: Callable[..., tuple[Any]], rows: Sequence[np.ndarray]) -> np.ndarray:
+    """The order by a comparator of scalars."""
+    count, length = rows[0].shape
+    order = np.empty((count, length), np.int64)
+    for i in range(count):
+        cells = [[x[i, j, ...] for x in rows] for j in range(length)]
+
+        def compare(a: int, b: int, cells: list[list[np.ndarray]] = cells) -> int:
+            # Sorting asks only whether one is less than another.
+            return -bool(comparator(*(v for pair in zip(cells[a], cells[b], strict=True) for v in pair))[0])
+
+        order[i] = sorted(range(length), key=functools.cmp_to_key(compare))
+    return order + np.arange(0, count * length, length)[:, None]

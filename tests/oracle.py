@@ -1,0 +1,625 @@
+"""An exact judge of results: every float format, elementwise op and conversion, in integers, fractions and mpmath.
+
+Written from the formats' definitions and the StableHLO specification, and shares no line with the package it judges.
+A value is a Fraction where it is finite; -0, the infinities and NaN are Python floats. A function whose result is not
+rational gives a Fraction that no format can tell from it: 200 of its bits and, in the last place, that there are more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import operator
+from collections.abc import Callable
+from fractions import Fraction
+
+from mpmath import mp
+
+Value = Fraction | float
+
+INF, NAN, NEGATIVE_NAN, NEGATIVE_ZERO = math.inf, math.nan, -math.nan, -0.0
+ZERO, ONE = Fraction(0), Fraction(1)
+#: A number that is beyond every format, and its inverse, in the place of those too large or too small to write out.
+FAR = Fraction(1 << 5000)
+#: One minus this stands for a result that is less than one by less than any format can show.
+HAIR = 1 / FAR
+
+
+# Formats.
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """The facts of one format, as the table of the design document lists them."""
+
+    name: str
+    exponent_bits: int
+    mantissa_bits: int
+    bias: int
+    nan: str  #: which codes are NaN: none, ieee, ones (all ones), sign (the sign bit alone), last
+    has_infinity: bool = False
+    is_signed: bool = True
+
+    @property
+    def bits(self) -> int:
+        return self.is_signed + self.exponent_bits + self.mantissa_bits
+
+    @property
+    def sign_bit(self) -> int:
+        return 1 << (self.bits - 1) if self.is_signed else 0
+
+    @functools.cached_property
+    def ones(self) -> int:
+        """The code with all exponent and mantissa bits set."""
+        return (1 << (self.exponent_bits + self.mantissa_bits)) - 1
+
+    @functools.cached_property
+    def max_code(self) -> int:
+        """The code of the largest finite number: the last that is neither infinity nor NaN."""
+        return next(c for c in range(self.ones, -1, -1) if math.isfinite(decode(self, c)))
+
+    @functools.cached_property
+    def max(self) -> Fraction:
+        return Fraction(decode(self, self.max_code))
+
+
+FORMATS = {
+    f.name: f
+    for f in (
+        Format("f4E2M1FN", 2, 1, 1, "none"),
+        Format("f6E2M3FN", 2, 3, 1, "none"),
+        Format("f6E3M2FN", 3, 2, 3, "none"),
+        Format("f8E3M4", 3, 4, 3, "ieee", has_infinity=True),
+        Format("f8E4M3", 4, 3, 7, "ieee", has_infinity=True),
+        Format("f8E4M3FN", 4, 3, 7, "ones"),
+        Format("f8E4M3FNUZ", 4, 3, 8, "sign"),
+        Format("f8E4M3B11FNUZ", 4, 3, 11, "sign"),
+        Format("f8E5M2", 5, 2, 15, "ieee", has_infinity=True),
+        Format("f8E5M2FNUZ", 5, 2, 16, "sign"),
+        Format("f8E8M0FNU", 8, 0, 127, "last", is_signed=False),
+        Format("f16", 5, 10, 15, "ieee", has_infinity=True),
+        Format("bf16", 8, 7, 127, "ieee", has_infinity=True),
+        Format("f32", 8, 23, 127, "ieee", has_infinity=True),
+        Format("f64", 11, 52, 1023, "ieee", has_infinity=True),
+    )
+}
+MINIFLOATS = tuple(f.name for f in FORMATS.values() if f.bits <= 8)
+
+
+def decode(fmt: Format, code: int) -> Value:
+    """The value of a code."""
+    negative = bool(code & fmt.sign_bit)
+    field, mantissa = (code & fmt.ones) >> fmt.mantissa_bits, code & ((1 << fmt.mantissa_bits) - 1)
+    last_field = field == (1 << fmt.exponent_bits) - 1
+    if is_nan_code(fmt, code):
+        return NEGATIVE_NAN if negative else NAN
+    if fmt.has_infinity and last_field:
+        return -INF if negative else INF
+    if fmt.name == "f8E8M0FNU":  # a bare exponent: no zero, no subnormals
+        return Fraction(2) ** (code - 127)
+    if field == 0:
+        value = mantissa * Fraction(2) ** (1 - fmt.bias - fmt.mantissa_bits)
+    else:
+        value = (1 + Fraction(mantissa, 1 << fmt.mantissa_bits)) * Fraction(2) ** (field - fmt.bias)
+    return negate(value) if negative else value
+
+
+def is_nan_code(fmt: Format, code: int) -> bool:
+    """Whether a code is a NaN."""
+    if fmt.nan == "ieee":
+        return (code & fmt.ones) > fmt.ones - (1 << fmt.mantissa_bits) + 1
+    if fmt.nan == "ones":
+        return (code & fmt.ones) == fmt.ones
+    return (fmt.nan == "sign" and code == fmt.sign_bit) or (fmt.nan == "last" and code == fmt.ones)
+
+
+def same(fmt: Format, a: int, b: int) -> bool:
+    """Whether two codes are the same result: equal, or both NaN."""
+    return a == b or (is_nan_code(fmt, a) and is_nan_code(fmt, b))
+
+
+# Rounding.
+
+
+def encode(fmt: Format, value: Value, rounding: str = "nearest_even", overflow: str = "ieee") -> int:
+    """The code a value rounds to."""
+    if isinstance(value, Fraction):
+        return encode_ratio(fmt, value.numerator, value.denominator, rounding, overflow)
+    negative = math.copysign(1, value) < 0
+    if math.isnan(value):
+        return _nan(fmt, negative, overflow)
+    return _infinite(fmt, negative, overflow) if math.isinf(value) else _zero(fmt, negative)
+
+
+def encode_ratio(
+    fmt: Format, numerator: int, denominator: int, rounding: str = "nearest_even", overflow: str = "ieee"
+) -> int:
+    """The code the number numerator / denominator rounds to; the denominator is positive."""
+    negative, n, d = numerator < 0, abs(numerator), denominator
+    if n == 0:
+        return _zero(fmt, False)
+    exponent = n.bit_length() - d.bit_length()  # of the leading bit: 2**exponent <= n / d < 2**(exponent + 1)
+    if (n < d << exponent) if exponent >= 0 else (n << -exponent < d):
+        exponent -= 1
+    if fmt.name == "f8E8M0FNU":
+        return _encode_e8m0(fmt, negative, n, d, exponent, rounding, overflow)
+    exponent = max(exponent, 1 - fmt.bias)
+    step = exponent - fmt.mantissa_bits  # the neighbours are multiples of 2**step
+    d_shifted = d << step if step > 0 else d
+    quotient, rest = divmod(n << -step if step < 0 else n, d_shifted)
+    if _goes_up(rounding, negative, quotient, rest, d_shifted):
+        quotient += 1
+    code = ((exponent + fmt.bias - 1) << fmt.mantissa_bits) + quotient
+    if code > fmt.max_code:
+        towards_zero = rounding == "toward_zero" or rounding == ("up" if negative else "down")
+        if towards_zero:  # IEEE 754, 7.4: what is rounded towards zero does not become infinite
+            return fmt.max_code | (fmt.sign_bit if negative else 0)
+        return _infinite(fmt, negative, "saturate" if overflow == "onnx" else overflow)
+    if code == 0:
+        return _zero(fmt, negative)
+    return code | (fmt.sign_bit if negative else 0)
+
+
+def _goes_up(rounding: str, negative: bool, quotient: int, rest: int, whole: int) -> bool:
+    match rounding:
+        case "nearest_even":
+            return 2 * rest > whole or (2 * rest == whole and quotient % 2 == 1)
+        case "nearest_away":
+            return 2 * rest >= whole
+        case "up" | "down":
+            return rest > 0 and negative == (rounding == "down")
+        case "toward_zero":
+            return False
+    raise ValueError(rounding)
+
+
+def _encode_e8m0(fmt: Format, negative: bool, n: int, d: int, exponent: int, rounding: str, overflow: str) -> int:
+    if negative:
+        return fmt.ones
+    scale = 1 << abs(exponent)
+    low, high = (n, d * scale) if exponent >= 0 else (n * scale, d)  # low / high in [1, 2)
+    if rounding in ("nearest_even", "nearest_away"):
+        rounded = exponent + (2 * low >= 3 * high)  # ties to the larger
+    else:
+        rounded = exponent + (rounding == "up" and low != high)
+    if exponent < -127:  # vanishes where it vanishes in f32
+        return fmt.ones if exponent < -150 or (exponent == -150 and low == high) else 0
+    if rounded > 127:
+        return (
+            0xFE
+            if rounding in ("toward_zero", "down")
+            else _infinite(fmt, False, overflow and ("saturate" if overflow == "onnx" else overflow))
+        )
+    return rounded + 127
+
+
+def _zero(fmt: Format, negative: bool) -> int:
+    if fmt.name == "f8E8M0FNU":
+        return fmt.ones
+    return fmt.sign_bit if negative and fmt.nan != "sign" else 0
+
+
+def _infinite(fmt: Format, negative: bool, overflow: str) -> int:
+    sign = fmt.sign_bit if negative else 0
+    if not fmt.is_signed and negative:
+        return fmt.ones
+    if overflow == "saturate" or (overflow == "onnx" and fmt.nan != "sign") or fmt.nan == "none":
+        return fmt.max_code | sign
+    return fmt.ones - (1 << fmt.mantissa_bits) + 1 | sign if fmt.has_infinity else _nan(fmt, negative, "ieee")
+
+
+def _nan(fmt: Format, negative: bool, overflow: str) -> int:
+    if fmt.nan == "none":  # as ml_dtypes converts them
+        if overflow == "onnx" and fmt.name == "f4E2M1FN":
+            return fmt.max_code
+        return 0 if negative else fmt.sign_bit
+    if fmt.nan == "sign":
+        return fmt.sign_bit
+    quiet = fmt.ones - ((1 << (fmt.mantissa_bits - 1)) - 1 if fmt.nan == "ieee" else 0)
+    return quiet | (fmt.sign_bit if negative else 0)
+
+
+# Exact operations.
+
+
+def negate(x: Value) -> Value:
+    """-x."""
+    return -0.0 if isinstance(x, Fraction) and x == 0 else ZERO if _is_negative_zero(x) else -x
+
+
+def _is_negative_zero(x: Value) -> bool:
+    return isinstance(x, float) and x == 0
+
+
+def is_negative(x: Value) -> bool:
+    """Whether the sign is set, of -0 as well."""
+    return math.copysign(1, x) < 0 if isinstance(x, float) else x < 0
+
+
+def signed(x: Value, negative: bool) -> Value:
+    """A magnitude with a sign."""
+    return negate(x) if negative else x
+
+
+def magnitude(x: Value) -> Value:
+    return negate(x) if is_negative(x) else x
+
+
+def sign(x: Value) -> Value:
+    return x if x == 0 or math.isnan(x) else signed(ONE, x < 0)
+
+
+def _integral(function: Callable[[Fraction], int]) -> Callable[[Value], Value]:
+    """A rounding to an integer; a zero keeps the sign of what was rounded."""
+
+    def rounded(x: Value) -> Value:
+        if isinstance(x, float):
+            return x
+        return signed(Fraction(abs(function(x))), x < 0)
+
+    return rounded
+
+
+def add(x: Value, y: Value) -> Value:
+    if isinstance(x, Fraction) and isinstance(y, Fraction):
+        return x + y
+    if math.isinf(x) and math.isinf(y):
+        return x if x == y else NAN
+    if x == 0 and y == 0:
+        return NEGATIVE_ZERO if _is_negative_zero(x) and _is_negative_zero(y) else ZERO
+    for special, other in ((x, y), (y, x)):
+        if math.isnan(special) or (math.isinf(special) and not math.isnan(other)):
+            return special
+    return y if x == 0 else x
+
+
+def multiply(x: Value, y: Value) -> Value:
+    negative = is_negative(x) != is_negative(y)
+    if math.isnan(x) or math.isnan(y) or (math.isinf(x) and y == 0) or (x == 0 and math.isinf(y)):
+        return NAN
+    if math.isinf(x) or math.isinf(y):
+        return signed(INF, negative)
+    return signed(abs(Fraction(x) * Fraction(y)), negative)
+
+
+def divide(x: Value, y: Value) -> Value:
+    negative = is_negative(x) != is_negative(y)
+    if math.isnan(x) or math.isnan(y) or (math.isinf(x) and math.isinf(y)) or (x == 0 and y == 0):
+        return NAN
+    if math.isinf(x) or y == 0:
+        return signed(INF, negative)
+    return signed(ZERO if math.isinf(y) else abs(Fraction(x) / Fraction(y)), negative)
+
+
+def remainder(x: Value, y: Value) -> Value:
+    """x - y * trunc(x / y), with the sign of x."""
+    if math.isnan(x) or math.isnan(y) or math.isinf(x) or y == 0:
+        return NAN
+    return x if math.isinf(y) else signed(abs(Fraction(x)) % abs(Fraction(y)), is_negative(x))
+
+
+def maximum(x: Value, y: Value) -> Value:
+    if math.isnan(x) or math.isnan(y):
+        return NAN
+    if x == 0 and y == 0:
+        return NEGATIVE_ZERO if _is_negative_zero(x) and _is_negative_zero(y) else ZERO
+    return max(x, y)
+
+
+def minimum(x: Value, y: Value) -> Value:
+    return negate(maximum(negate(x), negate(y)))
+
+
+def clamp(low: Value, x: Value, high: Value) -> Value:
+    return minimum(maximum(x, low), high)
+
+
+#: IEEE 754's quiet comparisons: Python compares fractions and floats exactly, as numbers.
+COMPARE = {
+    "EQ": operator.eq,
+    "NE": operator.ne,
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+}
+
+
+def total_order(fmt: Format, code: int) -> int:
+    """The place of a code in the total order: -NaN, -inf, ..., -0, +0, ..., +inf, NaN."""
+    if fmt.nan == "sign" and code == fmt.sign_bit:
+        return 1 << fmt.bits
+    return -1 - (code & fmt.ones) if code & fmt.sign_bit else code
+
+
+# Functions that are not rational.
+
+
+def irrational(compute: Callable[[], mp.mpf]) -> Fraction:
+    """A stand-in for a number that is no fraction of a power of two: 200 bits, then a one."""
+    for precision in (320, 1280, 5120, 20480):
+        with mp.workprec(precision):
+            result = compute()
+        negative, mantissa, exponent, size = result._mpf_
+        if not mantissa:
+            raise ArithmeticError(f"{result} is exact")
+        excess = precision - 200
+        mantissa, exponent = mantissa << (precision - size), exponent - (precision - size)
+        rest = mantissa & ((1 << excess) - 1)
+        if 1 << 40 < rest < (1 << excess) - (1 << 40):  # the next bits are known, and not all alike
+            found = Fraction(2 * (mantissa >> excess) + 1) * Fraction(2) ** (exponent + excess - 1)
+            return -found if negative else found
+    raise ArithmeticError("no precision tells this number from an exact one")
+
+
+def real(x: Fraction) -> mp.mpf:
+    """An exact dyadic fraction as a number of mpmath."""
+    return mp.ldexp(mp.mpf(x.numerator), 1 - x.denominator.bit_length())
+
+
+def _parts(x: Fraction) -> tuple[int, int]:
+    """Of a positive dyadic fraction m * 2**e with m odd: m and e."""
+    zeros = (x.numerator & -x.numerator).bit_length() - 1
+    return x.numerator >> zeros, zeros + 1 - x.denominator.bit_length()
+
+
+def _integer_root(n: int, degree: int) -> int:
+    """The floor of the root of a positive integer."""
+    if degree == 2:
+        return math.isqrt(n)
+    root = 1 << -(-n.bit_length() // degree)
+    while True:  # Newton's steps come down to the floor
+        following = ((degree - 1) * root + n // root ** (degree - 1)) // degree
+        if following >= root:
+            return root
+        root = following
+
+
+def _root(x: Fraction, degree: int) -> Fraction:
+    """The root of a positive dyadic fraction, exact where it is one."""
+    m, e = _parts(x)
+    m, e = m << (e % degree), e - e % degree
+    places = max(0, 250 - m.bit_length() // degree)
+    scaled = m << (degree * places)
+    root = _integer_root(scaled, degree)
+    exact = root**degree == scaled
+    return Fraction(root if exact else 2 * root + 1) * Fraction(2) ** (e // degree - places - (not exact))
+
+
+def _sqrt(x: Fraction) -> Value:
+    return _root(x, 2) if x > 0 else NAN
+
+
+def _rsqrt(x: Fraction) -> Value:
+    if x < 0:
+        return NAN
+    m, e = _parts(x)
+    if m == 1 and e % 2 == 0:
+        return Fraction(2) ** (-e // 2)
+    return irrational(lambda: 1 / mp.sqrt(real(x)))
+
+
+def _cbrt(x: Fraction) -> Value:
+    return signed(_root(abs(x), 3), x < 0)
+
+
+def _exponential(x: Fraction) -> Value:
+    if abs(x) > 800:
+        return FAR if x > 0 else HAIR
+    return irrational(lambda: mp.exp(real(x)))
+
+
+def _exponential_minus_one(x: Fraction) -> Value:
+    if abs(x) > 800:
+        return FAR if x > 0 else HAIR - 1
+    return irrational(lambda: mp.expm1(real(x)))
+
+
+def _log(x: Fraction) -> Value:
+    if x <= 0:
+        return NAN
+    return ZERO if x == 1 else irrational(lambda: mp.log(real(x)))
+
+
+def _log_plus_one(x: Fraction) -> Value:
+    if x <= -1:
+        return -INF if x == -1 else NAN
+    return irrational(lambda: mp.log1p(real(x)))
+
+
+def _logistic(x: Fraction) -> Value:
+    if abs(x) > 800:
+        return 1 - HAIR if x > 0 else HAIR
+    return irrational(lambda: 1 / (1 + mp.exp(-real(x))))
+
+
+def _tanh(x: Fraction) -> Value:
+    return signed(1 - HAIR, x < 0) if abs(x) > 800 else irrational(lambda: mp.tanh(real(x)))
+
+
+#: Of each function: its value at a finite number other than zero, at +0 (at -0 it is that of the other sign if the
+#: function is odd, else the same), at +inf, and at -inf.
+_FUNCTIONS: dict[str, tuple[Callable[[Fraction], Value], Value, Value, Value]] = {
+    "sqrt": (_sqrt, ZERO, INF, NAN),
+    "rsqrt": (_rsqrt, INF, ZERO, NAN),
+    "cbrt": (_cbrt, ZERO, INF, -INF),
+    "exponential": (_exponential, ONE, INF, ZERO),
+    "exponential_minus_one": (_exponential_minus_one, ZERO, INF, -ONE),
+    "log": (_log, -INF, INF, NAN),
+    "log_plus_one": (_log_plus_one, ZERO, INF, NAN),
+    "logistic": (_logistic, Fraction(1, 2), ONE, ZERO),
+    "tanh": (_tanh, ZERO, ONE, -ONE),
+    "tan": (lambda x: irrational(lambda: mp.tan(real(x))), ZERO, NAN, NAN),
+    "sine": (lambda x: irrational(lambda: mp.sin(real(x))), ZERO, NAN, NAN),
+    "cosine": (lambda x: irrational(lambda: mp.cos(real(x))), ONE, NAN, NAN),
+}
+_SAME_AT_BOTH_ZEROS = ("exponential", "log", "logistic", "cosine")
+
+
+def _function(name: str) -> Callable[[Value], Value]:
+    at_finite, at_zero, at_infinity, at_minus_infinity = _FUNCTIONS[name]
+
+    def function(x: Value) -> Value:
+        if math.isnan(x):
+            return x
+        if math.isinf(x):
+            return at_infinity if x > 0 else at_minus_infinity
+        if x == 0:
+            return signed(at_zero, is_negative(x) and name not in _SAME_AT_BOTH_ZEROS)
+        return at_finite(Fraction(x))
+
+    return function
+
+
+def power(x: Value, y: Value) -> Value:
+    """The power with the special values of C's annex F."""
+    if y == 0 or x == 1:
+        return ONE
+    if math.isnan(x) or math.isnan(y):
+        return NAN
+    if math.isinf(y):
+        if abs(x) == 1:
+            return ONE
+        return INF if (abs(x) > 1) == (y > 0) else ZERO
+    y = Fraction(y)
+    odd = y.denominator == 1 and y.numerator % 2 == 1
+    if x == 0 or math.isinf(x):
+        return signed(INF if math.isinf(x) == (y > 0) else ZERO, odd and is_negative(x))
+    if x < 0 and y.denominator != 1:
+        return NAN
+    return signed(_power(abs(Fraction(x)), y), odd and x < 0)
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def _power(x: Fraction, y: Fraction) -> Fraction:
+    if x == 1:
+        return ONE
+    m, e = _parts(x)
+    n, roots = y.numerator, y.denominator.bit_length() - 1
+    while roots and e % 2 == 0 and math.isqrt(m) ** 2 == m:  # y = n / 2**roots, and x may be a square so many times
+        roots, m, e = roots - 1, math.isqrt(m), e // 2
+    if not roots and abs(e * n) < 5000 and abs(n) * m.bit_length() < 5000:
+        return Fraction(m) ** n * Fraction(2) ** (e * n)
+    # Not a fraction, or one of so many digits that no format holds it or a tie.
+    with mp.workprec(64):
+        logarithm = real(y) * mp.log(real(x), 2)
+    if abs(logarithm) > 4000:
+        return FAR if logarithm > 0 else HAIR
+    return irrational(lambda: mp.exp(real(y) * _real_log(x, mp.prec)))
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def _real_log(x: Fraction, precision: int) -> mp.mpf:
+    with mp.workprec(precision + 64):
+        return mp.log(real(x))
+
+
+def atan2(y: Value, x: Value) -> Value:
+    """The angle of the point (x, y), with the special values of C's annex F."""
+    if math.isnan(x) or math.isnan(y):
+        return NAN
+    if y == 0:
+        return signed(_eighths(4) if is_negative(x) else ZERO, is_negative(y))
+    if math.isinf(y):
+        return signed(_eighths((3 if x < 0 else 1) if math.isinf(x) else 2), y < 0)
+    if x == 0:
+        return signed(_eighths(2), y < 0)
+    if math.isinf(x):
+        return signed(_eighths(4) if x < 0 else ZERO, y < 0)
+    return signed(_angle(abs(Fraction(y)) / abs(Fraction(x)), x < 0), y < 0)
+
+
+@functools.cache
+def _eighths(count: int) -> Fraction:
+    """A multiple of pi / 4."""
+    return irrational(lambda: count * mp.pi / 4)
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def _angle(ratio: Fraction, obtuse: bool) -> Fraction:
+    if not obtuse and ratio < Fraction(1, 1 << 400):
+        return ratio * (1 - Fraction(1, 1 << 300))  # atan(r) = r - r**3 / 3 + ...
+
+    def compute() -> mp.mpf:
+        angle = mp.atan(mp.mpf(ratio.numerator) / ratio.denominator)
+        return mp.pi - angle if obtuse else angle
+
+    return irrational(compute)
+
+
+UNARY: dict[str, Callable[[Value], Value]] = {
+    "abs": magnitude,
+    "negate": negate,
+    "sign": sign,
+    "floor": _integral(math.floor),
+    "ceil": _integral(math.ceil),
+    "round_nearest_even": _integral(round),
+    "round_nearest_afz": _integral(lambda x: math.floor(abs(x) + Fraction(1, 2))),
+    **{name: _function(name) for name in _FUNCTIONS},
+}
+
+BINARY: dict[str, Callable[[Value, Value], Value]] = {
+    "add": add,
+    "subtract": lambda x, y: add(x, negate(y)),
+    "multiply": multiply,
+    "divide": divide,
+    "remainder": remainder,
+    "maximum": maximum,
+    "minimum": minimum,
+    "power": power,
+    "atan2": atan2,
+}
+
+
+def to_integer(x: Value, bits: int, is_signed: bool) -> int:
+    """The integer a value converts to: cut towards zero, held to the type's range; NaN gives 0."""
+    low, high = (-1 << (bits - 1), (1 << (bits - 1)) - 1) if is_signed else (0, (1 << bits) - 1)
+    if math.isnan(x):
+        return 0
+    if math.isinf(x):
+        return high if x > 0 else low
+    return min(max(math.trunc(x), low), high)
+
+
+# Every code, and every pair.
+
+
+def unary_codes(fmt: Format, name: str) -> list[int]:
+    """The results of an op on every code of a format, in order."""
+    return [encode(fmt, UNARY[name](decode(fmt, code))) for code in range(1 << fmt.bits)]
+
+
+#: Ops on two finite numbers other than zero, as integers at the same scale: a ratio, and the power of the scale in it.
+_INTEGER_OPS: dict[str, Callable[[int, int], tuple[int, int, int]]] = {
+    "add": lambda x, y: (x + y, 1, 1),
+    "subtract": lambda x, y: (x - y, 1, 1),
+    "multiply": lambda x, y: (x * y, 1, 2),
+    "divide": lambda x, y: (x if y > 0 else -x, abs(y), 0),
+}
+
+
+def binary_codes(fmt: Format, name: str) -> list[int]:
+    """The results of an op on every pair of codes: of (a, b) at place a * 2**bits + b."""
+    values = [decode(fmt, code) for code in range(1 << fmt.bits)]
+    function = BINARY[name]
+    if name not in _INTEGER_OPS:
+        return [encode(fmt, function(x, y)) for x in values for y in values]
+    places = 127 if fmt.name == "f8E8M0FNU" else fmt.bias - 1 + fmt.mantissa_bits
+    scale = 1 << places
+    scaled = [int(v * scale) if isinstance(v, Fraction) else 0 for v in values]
+    integers = _INTEGER_OPS[name]
+    results = []
+    for x, n in zip(values, scaled, strict=True):
+        for y, m in zip(values, scaled, strict=True):
+            if n and m:
+                numerator, denominator, power_of_scale = integers(n, m)
+                results.append(encode_ratio(fmt, numerator, denominator << (places * power_of_scale)))
+            else:
+                results.append(encode(fmt, function(x, y)))
+    return results
+
+
+def is_finite(x: Value) -> bool:
+    """Neither infinite nor NaN."""
+    return isinstance(x, Fraction) or x == 0

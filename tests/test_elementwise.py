@@ -1,0 +1,213 @@
+"""Elementwise ops on what is not a minifloat: integers against Python's own, f64 and complex numbers against mpmath."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.ops.types import ElementType, element_type
+
+SMALL = ["i2", "i4", "i8", "ui2", "ui4", "ui8"]
+WIDE = ["i16", "i32", "i64", "ui16", "ui32", "ui64"]
+
+
+def run(op: str, element: str, *operands: np.ndarray) -> np.ndarray:
+    t = f"tensor<{operands[0].size}x{element}>"
+    names = [f"%a{i}" for i in range(len(operands))]
+    arguments = ", ".join(f"{n}: {t}" for n in names)
+    program = f"""func.func @main({arguments}) -> {t} {{
+      %r = "stablehlo.{op}"({", ".join(names)}) : ({", ".join([t] * len(names))}) -> {t}
+      return %r : {t}
+    }}"""
+    return interp.load(program)(*operands)[0]
+
+
+def bounds(t: ElementType) -> tuple[int, int]:
+    return (-(1 << (t.bits - 1)), (1 << (t.bits - 1)) - 1) if t.name[0] == "i" else (0, (1 << t.bits) - 1)
+
+
+def values(t: ElementType) -> list[int]:
+    """Every value of a small type; the extremes, small numbers and a seeded sample of a wide one."""
+    low, high = bounds(t)
+    if t.bits <= 8:
+        return list(range(low, high + 1))
+    rng = np.random.default_rng(t.bits)
+    sample = [int.from_bytes(rng.bytes(t.bits // 8), "little", signed=low < 0) for _ in range(80)]
+    return sorted({low, low + 1, -1 if low else 1, 0, 1, 2, 3, 7, t.bits, high - 1, high, *sample})
+
+
+def wrapped(value: int, t: ElementType) -> int:
+    value %= 1 << t.bits
+    return value - (1 << t.bits) if value > bounds(t)[1] else value
+
+
+def truncated_quotient(x: int, y: int) -> int:
+    if y == 0:
+        return -1
+    return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+
+
+def power(x: int, y: int, t: ElementType) -> int:
+    if y >= 0:
+        return pow(x, y, 1 << t.bits)
+    return {1: 1, -1: 1 if y % 2 == 0 else -1}.get(x, 0)
+
+
+BINARY = {
+    "add": lambda x, y, t: x + y,
+    "subtract": lambda x, y, t: x - y,
+    "multiply": lambda x, y, t: x * y,
+    "divide": lambda x, y, t: truncated_quotient(x, y),
+    "remainder": lambda x, y, t: x if y == 0 else x - y * truncated_quotient(x, y),
+    "maximum": lambda x, y, t: max(x, y),
+    "minimum": lambda x, y, t: min(x, y),
+    "power": power,
+    "and": lambda x, y, t: x & y,
+    "or": lambda x, y, t: x | y,
+    "xor": lambda x, y, t: x ^ y,
+}
+UNARY = {
+    "negate": lambda x: -x,
+    "not": lambda x: ~x,
+    "sign": lambda x: (x > 0) - (x < 0),
+}
+
+
+@pytest.mark.parametrize("element", SMALL + WIDE)
+@pytest.mark.parametrize("op", BINARY)
+def test_binary_integers(op: str, element: str) -> None:
+    t = element_type(element)
+    pairs = [(x, y) for x in values(t) for y in values(t)]
+    x, y = (np.array(column, object).astype(t.dtype) for column in zip(*pairs, strict=True))
+    expected = [wrapped(BINARY[op](a, b, t), t) for a, b in pairs]
+    assert [int(v) for v in run(op, element, x, y)] == expected
+
+
+@pytest.mark.parametrize("element", SMALL + WIDE)
+@pytest.mark.parametrize("op", UNARY)
+def test_unary_integers(op: str, element: str) -> None:
+    t = element_type(element)
+    if op == "sign" and element.startswith("u"):
+        return
+    x = np.array(values(t), object).astype(t.dtype)
+    assert [int(v) for v in run(op, element, x)] == [wrapped(UNARY[op](v), t) for v in values(t)]
+
+
+@pytest.mark.parametrize(
+    ("op", "table"),
+    [("add", "0111"), ("multiply", "0001"), ("maximum", "0111"), ("minimum", "0001")]
+    + [("and", "0001"), ("or", "0111"), ("xor", "0110")],
+)
+def test_booleans(op: str, table: str) -> None:
+    x, y = np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)
+    assert "".join(str(int(v)) for v in run(op, "i1", x, y)) == table
+
+
+def test_not_boolean() -> None:
+    assert run("not", "i1", np.array([False, True])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_extremes_of_wide_floats(element: str) -> None:
+    dtype = element_type(element).dtype
+    nan, inf = math.nan, math.inf
+    x = np.array([-0.0, 0.0, -0.0, 0.0, 1, nan, 2, -inf, nan], dtype)
+    y = np.array([0.0, -0.0, -0.0, 0.0, 2, 1, nan, inf, nan], dtype)
+    largest, smallest = run("maximum", element, x, y), run("minimum", element, x, y)
+    assert np.array_equal(largest, np.array([0, 0, 0, 0, 2, nan, nan, inf, nan]), equal_nan=True)
+    assert np.array_equal(smallest, np.array([0, 0, 0, 0, 1, nan, nan, -inf, nan]), equal_nan=True)
+    assert np.signbit(largest[:4]).tolist() == [False, False, True, False]
+    assert np.signbit(smallest[:4]).tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_rounding_to_integers_of_wide_floats(element: str) -> None:
+    dtype = element_type(element).dtype
+    below_half = float(np.nextafter(dtype.type(0.5), dtype.type(0)))
+    x = np.array([below_half, -below_half, 0.5, 1.5, 2.5, -2.5, -0.5, -0.0, 1e30, math.inf], dtype)
+    afz = run("round_nearest_afz", element, x)
+    even = run("round_nearest_even", element, x)
+    big = float(dtype.type(1e30))
+    assert afz.tolist() == [0, 0, 1, 2, 3, -3, -1, 0, big, math.inf]
+    assert even.tolist() == [0, 0, 0, 2, 2, -2, 0, 0, big, math.inf]
+    assert np.signbit(afz[[1, 7]]).all()
+    assert np.signbit(even[[1, 6, 7]]).all()
+
+
+def distance(got: float, expected: mpmath.mpf) -> float:
+    """Distance in units of f64's last place at the expected value."""
+    if math.isnan(got) or mpmath.isnan(expected):
+        return 0 if math.isnan(got) and mpmath.isnan(expected) else math.inf
+    if math.isinf(got):
+        return 0 if expected == got or abs(expected) > mpmath.mpf(2) ** 1024 else math.inf
+    return float(abs(mpmath.mpf(got) - expected) / math.ulp(float(expected)))
+
+
+F64_UNARY = {
+    "exponential": mpmath.exp,
+    "exponential_minus_one": mpmath.expm1,
+    "log": lambda x: mpmath.log(x) if x >= 0 else mpmath.nan,
+    "log_plus_one": lambda x: mpmath.log1p(x) if x >= -1 else mpmath.nan,
+    "logistic": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "tanh": mpmath.tanh,
+    "tan": mpmath.tan,
+    "sine": mpmath.sin,
+    "cosine": mpmath.cos,
+    "sqrt": lambda x: mpmath.sqrt(x) if x >= 0 else mpmath.nan,
+    "rsqrt": lambda x: 1 / mpmath.sqrt(x) if x > 0 else mpmath.nan,
+    "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
+}
+
+
+@pytest.mark.parametrize("op", F64_UNARY)
+def test_f64_functions_within_4_ulp(op: str) -> None:
+    rng = np.random.default_rng(5)
+    x = np.concatenate([rng.normal(size=200), rng.normal(size=100) * 30, rng.normal(size=50) * 1e-8])
+    with mpmath.workprec(400):
+        worst = max(
+            distance(float(got), F64_UNARY[op](mpmath.mpf(float(v))))
+            for v, got in zip(x, run(op, "f64", x), strict=True)
+        )
+    assert worst <= 4
+
+
+COMPLEX = {
+    "exponential": mpmath.exp,
+    "log": mpmath.log,
+    "logistic": lambda z: 1 / (1 + mpmath.exp(-z)),
+    "tanh": mpmath.tanh,
+    "tan": mpmath.tan,
+    "sine": mpmath.sin,
+    "cosine": mpmath.cos,
+    "sqrt": mpmath.sqrt,
+    "rsqrt": lambda z: 1 / mpmath.sqrt(z),
+    "cbrt": mpmath.cbrt,
+    "exponential_minus_one": lambda z: mpmath.exp(z) - 1,
+    "log_plus_one": lambda z: mpmath.log(1 + z),
+    "negate": lambda z: -z,
+    "sign": lambda z: z / abs(z),
+}
+
+
+@pytest.mark.parametrize("element", ["complex<f32>", "complex<f64>"])
+@pytest.mark.parametrize("op", COMPLEX)
+def test_complex_functions(op: str, element: str) -> None:
+    rng = np.random.default_rng(7)
+    dtype = element_type(element).dtype
+    x = (rng.normal(size=64) + 1j * rng.normal(size=64)).astype(dtype)
+    with mpmath.workprec(200):
+        expected = np.array([complex(COMPLEX[op](mpmath.mpc(complex(v)))) for v in x])
+    tolerance = 4 * np.finfo(dtype).eps
+    assert np.all(np.abs(run(op, element, x) - expected) <= tolerance * np.abs(expected))
+
+
+def test_complex_order_is_lexicographic() -> None:
+    x = np.array([1 + 2j, 1 + 2j, 0, complex(math.nan, 0), 3])
+    y = np.array([1 + 3j, 0 + 9j, 0, 1, complex(0, math.nan)])
+    largest, smallest = run("maximum", "complex<f64>", x, y), run("minimum", "complex<f64>", x, y)
+    assert largest[:3].tolist() == [1 + 3j, 1 + 2j, 0]
+    assert smallest[:3].tolist() == [1 + 2j, 9j, 0]
+    assert np.isnan(largest[3:]).all()
+    assert np.isnan(smallest[3:]).all()

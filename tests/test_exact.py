@@ -1,0 +1,558 @@
+"""The main proof: programs give exactly what the formats and the specification define, all codes and all pairs of them.
+
+Every expected code is the oracle's. What cannot be enumerated is sampled with a fixed seed, at the extremes first.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Iterable, Sequence
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from minihlo.interp import Policy, load
+
+from . import oracle
+from .oracle import BINARY, COMPARE, FORMATS, MINIFLOATS, UNARY, Format
+
+SEED = 20240607
+exhaustive = pytest.mark.exhaustive
+
+DTYPES = {
+    "f4E2M1FN": ml_dtypes.float4_e2m1fn,
+    "f6E2M3FN": ml_dtypes.float6_e2m3fn,
+    "f6E3M2FN": ml_dtypes.float6_e3m2fn,
+    "f8E3M4": ml_dtypes.float8_e3m4,
+    "f8E4M3": ml_dtypes.float8_e4m3,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
+    "f8E4M3B11FNUZ": ml_dtypes.float8_e4m3b11fnuz,
+    "f8E5M2": ml_dtypes.float8_e5m2,
+    "f8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
+    "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "i2": ml_dtypes.int2,
+    "i4": ml_dtypes.int4,
+    "ui2": ml_dtypes.uint2,
+    "ui4": ml_dtypes.uint4,
+    **{f"i{n}": np.dtype(f"int{n}").type for n in (8, 16, 32, 64)},
+    **{f"ui{n}": np.dtype(f"uint{n}").type for n in (8, 16, 32, 64)},
+}
+INTEGERS = {name: (int(name.lstrip("ui")), name[0] == "i") for name in DTYPES if name.lstrip("ui").isdigit()}
+#: The functions whose results are not rational, and those that are rounded at all.
+FUNCTIONS = tuple(name for name in UNARY if name in oracle._FUNCTIONS)
+ROUNDED = ("add", "subtract", "multiply", "divide")
+
+
+# Programs.
+
+
+def array(codes: Iterable[int], element: str) -> np.ndarray:
+    """The array of a float type that has these codes."""
+    storage = np.dtype(DTYPES[element])
+    return np.fromiter(codes, dtype=f"u{storage.itemsize}").view(storage)
+
+
+def codes_of(result: np.ndarray) -> list[int]:
+    return np.asarray(result).view(f"u{result.dtype.itemsize}").ravel().tolist()
+
+
+def program(arguments: Sequence[str], ops: Sequence[tuple[str, Sequence[int], str]], size: int | None) -> str:
+    """A program of ops, each (text, operands by argument number, result element type); all results are returned.
+
+    The arguments are element types, every tensor has `size` elements; None is a scalar. An op's text is its name, with
+    its attributes behind it if it has any.
+    """
+    tensor = ("tensor<" + (f"{size}x" if size is not None else "") + "{}>").format
+    lines = []
+    for number, (text, operands, result) in enumerate(ops):
+        name, _, attributes = text.partition(" ")
+        types = ", ".join(tensor(arguments[i]) for i in operands)
+        values = ", ".join(f"%a{i}" for i in operands)
+        lines.append(f'  %r{number} = "stablehlo.{name}"({values}) {attributes} : ({types}) -> {tensor(result)}')
+    results = ", ".join(tensor(result) for _, _, result in ops)
+    heads = ", ".join(f"%a{i}: {tensor(t)}" for i, t in enumerate(arguments))
+    values = ", ".join(f"%r{i}" for i in range(len(ops)))
+    body = "\n".join(lines)
+    return f"func.func @main({heads}) -> ({results}) {{\n{body}\n  return {values} : {results}\n}}"
+
+
+def run(
+    elements: Sequence[str],
+    ops: Sequence[tuple[str, Sequence[int], str]],
+    arrays: Sequence[np.ndarray],
+    policy: Policy | None = None,
+) -> list[np.ndarray]:
+    size = arrays[0].size if arrays[0].ndim else None
+    return load(program(elements, ops, size))(*arrays, policy=policy)
+
+
+@functools.cache
+def all_pairs(element: str) -> tuple[np.ndarray, np.ndarray]:
+    count = 1 << FORMATS[element].bits
+    every = array(range(count), element)
+    return np.repeat(every, count), np.tile(every, count)
+
+
+@functools.cache
+def expected_pairs(element: str, op: str) -> list[int]:
+    return oracle.binary_codes(FORMATS[element], op)
+
+
+# Judgement.
+
+
+def check(fmt: Format, got: np.ndarray, expected: Sequence[int], operands: Sequence[Sequence[int]], what: str) -> None:
+    """Fail, with the first few cases, where a code is not the expected one; any NaN is as good as another."""
+    codes = codes_of(got)
+    assert len(codes) == len(expected)
+    if codes == expected:
+        return
+    wrong = [i for i, (a, b) in enumerate(zip(codes, expected, strict=True)) if not oracle.same(fmt, a, b)]
+    told = [
+        f"{what}({', '.join(f'{o[i]:#x}' for o in operands)}) = {show(fmt, codes[i])}, not {show(fmt, expected[i])}"
+        for i in wrong[:5]
+    ]
+    assert not wrong, f"{fmt.name}: {len(wrong)} of {len(codes)} wrong: {'; '.join(told)}"
+
+
+def show(fmt: Format, code: int) -> str:
+    return f"{code:#x} ({oracle.decode(fmt, code)})"
+
+
+# Every code and every pair of the minifloats.
+
+
+@pytest.mark.parametrize("element", MINIFLOATS)
+def test_unary_ops_of_all_codes(element: str) -> None:
+    fmt = FORMATS[element]
+    every = range(1 << fmt.bits)
+    ops = [(op, [0], element) for op in UNARY] + [("is_finite", [0], "i1")]
+    *results, finite = run([element], ops, [array(every, element)])
+    for op, result in zip(UNARY, results, strict=True):
+        check(fmt, result, oracle.unary_codes(fmt, op), [every], op)
+    assert finite.tolist() == [oracle.is_finite(oracle.decode(fmt, code)) for code in every]
+
+
+@pytest.mark.parametrize("element", MINIFLOATS)
+@pytest.mark.parametrize("op", BINARY)
+def test_binary_ops_of_all_pairs(element: str, op: str) -> None:
+    pairs = all_pairs(element)
+    (result,) = run([element] * 2, [(op, [0, 1], element)], pairs)
+    check(FORMATS[element], result, expected_pairs(element, op), [codes_of(p) for p in pairs], op)
+
+
+@pytest.mark.parametrize("element", MINIFLOATS)
+def test_comparisons_of_all_pairs(element: str) -> None:
+    fmt = FORMATS[element]
+    every = range(1 << fmt.bits)
+    ops = [(comparison(d, t), [0, 1], "i1") for t in ("FLOAT", "TOTALORDER") for d in COMPARE]
+    results = run([element] * 2, ops, all_pairs(element))
+    keys = [oracle.decode(fmt, c) for c in every], [oracle.total_order(fmt, c) for c in every]
+    for places, found in ((keys[0], results[:6]), (keys[1], results[6:])):
+        for direction, result in zip(COMPARE, found, strict=True):
+            expected = [COMPARE[direction](x, y) for x in places for y in places]
+            assert result.tolist() == expected, (direction, places is keys[1])
+
+
+def comparison(direction: str, kind: str) -> str:
+    return (
+        f"compare {{comparison_direction = #stablehlo<comparison_direction {direction}>, "
+        f"compare_type = #stablehlo<comparison_type {kind}>}}"
+    )
+
+
+@pytest.mark.parametrize("element", MINIFLOATS)
+def test_clamp_and_select(element: str) -> None:
+    """Every code between every two of a few bounds; select moves codes as they are."""
+    fmt = FORMATS[element]
+    count = 1 << fmt.bits
+    bounds = sorted({0, 1, count // 3, fmt.max_code, count // 2, count // 2 + 1, count - 2, count - 1})
+    cases = [(low, x, high) for low in bounds for high in bounds for x in range(count)]
+    low, x, high = (array(column, element) for column in zip(*cases, strict=True))
+    chosen = [i % 3 == 0 for i in range(len(cases))]
+    ops = [("clamp", [0, 1, 2], element), ("select", [3, 0, 2], element)]
+    clamped, selected = run([element] * 3 + ["i1"], ops, [low, x, high, np.array(chosen)])
+    values = [oracle.decode(fmt, code) for code in range(count)]
+    expected = [oracle.encode(fmt, oracle.clamp(*(values[c] for c in case))) for case in cases]
+    check(fmt, clamped, expected, list(zip(*cases, strict=True)), "clamp")
+    assert codes_of(selected) == [case[0] if b else case[2] for b, case in zip(chosen, cases, strict=True)]
+
+
+@pytest.mark.parametrize("element", MINIFLOATS)
+def test_upcast_is_exact_where_float32_is_enough(element: str) -> None:
+    """Sums, differences, products, quotients and roots come out right through f32 as well: all pairs, all formats.
+
+    Two roundings do no harm here, as f32 has more than twice the significant bits and two more (f8E8M0FNU's sums and
+    differences with far exponents lose the smaller operand in either arithmetic).
+    """
+    fmt = FORMATS[element]
+    pairs, policy = all_pairs(element), Policy(arithmetic="upcast")
+    results = run([element] * 2, [(op, [0, 1], element) for op in ROUNDED], pairs, policy)
+    for op, result in zip(ROUNDED, results, strict=True):
+        check(fmt, result, expected_pairs(element, op), [codes_of(p) for p in pairs], f"upcast {op}")
+    every = range(1 << fmt.bits)
+    (result,) = run([element], [("sqrt", [0], element)], [array(every, element)], policy)
+    check(fmt, result, oracle.unary_codes(fmt, "sqrt"), [every], "upcast sqrt")
+
+
+@pytest.mark.parametrize("element", MINIFLOATS)
+def test_small_arrays_give_what_large_ones_give(element: str) -> None:
+    """A scalar and a few elements may be computed where large arrays are looked up."""
+    fmt = FORMATS[element]
+    generator = random.Random(SEED)
+    unary = {op: oracle.unary_codes(fmt, op) for op in UNARY}
+    binary = {op: expected_pairs(element, op) for op in BINARY}
+    ops = [(op, [0], element) for op in unary] + [(op, [0, 1], element) for op in binary]
+    for size, times in ((None, 60), (1, 10), (7, 40), (100, 5)):
+        loaded = load(program([element] * 2, ops, size))
+        for _ in range(times):
+            a, b = ([generator.randrange(1 << fmt.bits) for _ in range(size or 1)] for _ in range(2))
+            shape = () if size is None else (size,)
+            results = loaded(*(array(x, element).reshape(shape) for x in (a, b)))
+            for (op, _, _), result in zip(ops, results, strict=True):
+                assert result.shape == shape
+                if op in unary:
+                    check(fmt, result, [unary[op][x] for x in a], [a], op)
+                else:
+                    expected = [binary[op][x << fmt.bits | y] for x, y in zip(a, b, strict=True)]
+                    check(fmt, result, expected, [a, b], op)
+
+
+@pytest.mark.parametrize("element", MINIFLOATS)
+def test_chains_round_after_every_op(element: str) -> None:
+    """Groups of elementwise ops may become one table; each op in it still rounds."""
+    fmt = FORMATS[element]
+    size = 1 << (2 * fmt.bits)
+    t, wide = f"tensor<{size}x{element}>", f"tensor<{size}xf32>"
+    text = f"""func.func @main(%a: {t}, %b: {t}) -> ({t}, {t}) {{
+      %half = stablehlo.constant dense<5.000000e-01> : {t}
+      %0 = stablehlo.multiply %a, %half : {t}
+      %1 = stablehlo.logistic %0 : {t}
+      %2 = stablehlo.multiply %1, %a : {t}
+      %3 = stablehlo.add %2, %b : {t}
+      %4 = stablehlo.convert %3 : ({t}) -> {wide}
+      %5 = stablehlo.multiply %4, %4 : {wide}
+      %6 = stablehlo.convert %5 : ({wide}) -> {t}
+      %7 = stablehlo.subtract %6, %2 : {t}
+      return %2, %7 : {t}, {t}
+    }}"""
+    pairs = all_pairs(element)
+    gated, last = load(text)(*pairs)
+    decode, encode = functools.partial(oracle.decode, fmt), functools.partial(oracle.encode, fmt)
+    single, f32 = FORMATS["f32"], []
+    gate = []
+    for code in range(1 << fmt.bits):
+        x = decode(code)
+        opened = UNARY["logistic"](decode(encode(oracle.multiply(x, decode(encode(oracle.Fraction(1, 2)))))))
+        gate.append(encode(oracle.multiply(decode(encode(opened)), x)))
+    expected, gates = [], []
+    for gate_code in gate:
+        for code in range(1 << fmt.bits):
+            total = decode(encode(oracle.add(decode(gate_code), decode(code))))
+            square = oracle.decode(single, oracle.encode(single, oracle.multiply(total, total)))
+            difference = oracle.add(decode(encode(square)), oracle.negate(decode(gate_code)))
+            expected.append(encode(difference))
+            gates.append(gate_code)
+    del f32
+    operands = [codes_of(p) for p in pairs]
+    check(fmt, gated, gates, operands, "gate")
+    check(fmt, last, expected, operands, "chain")
+
+
+# Rounding and overflow as the policy says.
+
+DIRECTED = ("toward_zero", "up", "down", "nearest_away")
+
+
+@pytest.mark.parametrize("element", MINIFLOATS)
+@pytest.mark.parametrize("rounding", DIRECTED)
+def test_ops_under_other_roundings(element: str, rounding: str) -> None:
+    """Results of products, quotients and functions; what falls below f8E8M0FNU's smallest number is left open."""
+    fmt = FORMATS[element]
+    every = range(1 << fmt.bits)
+    values = [oracle.decode(fmt, code) for code in every]
+    generator = random.Random(SEED)
+    a, b = ([generator.randrange(1 << fmt.bits) for _ in range(3000)] for _ in range(2))
+    ops = [(op, [0, 1], element) for op in ("multiply", "divide", "power")]
+    policy = Policy(rounding=rounding)
+    for (op, _, _), result in zip(
+        ops, run([element] * 2, ops, [array(a, element), array(b, element)], policy), strict=True
+    ):
+        exact = [BINARY[op](values[x], values[y]) for x, y in zip(a, b, strict=True)]
+        check_rounded(fmt, result, exact, [a, b], rounding, "ieee", op)
+    functions = ("sqrt", "exponential", "log", "sine", "tanh", "logistic")
+    results = run([element], [(op, [0], element) for op in functions], [array(every, element)], policy)
+    for op, result in zip(functions, results, strict=True):
+        check_rounded(fmt, result, [UNARY[op](v) for v in values], [list(every)], rounding, "ieee", op)
+
+
+@pytest.mark.parametrize("element", MINIFLOATS)
+@pytest.mark.parametrize("overflow", ["ieee", "saturate", "onnx"])
+@pytest.mark.parametrize("rounding", ["nearest_even", *DIRECTED])
+def test_conversions_under_every_policy(element: str, rounding: str, overflow: str) -> None:
+    source = FORMATS["f32"]
+    codes = random.Random(SEED).sample(boundary_codes("f32"), 3000) + SPECIAL["f32"]
+    policy = Policy(rounding=rounding, overflow=overflow)
+    (result,) = run(["f32"], [("convert", [0], element)], [array(codes, "f32")], policy)
+    values = [oracle.decode(source, c) for c in codes]
+    check_rounded(FORMATS[element], result, values, [codes], rounding, overflow, "convert")
+
+
+def check_rounded(
+    fmt: Format,
+    got: np.ndarray,
+    exact: Sequence[oracle.Value],
+    operands: Sequence[Sequence[int]],
+    rounding: str,
+    overflow: str,
+    what: str,
+) -> None:
+    known = [
+        i
+        for i, v in enumerate(exact)
+        if rounding == "nearest_even" or fmt.is_signed or not 0 < v < oracle.Fraction(1, 1 << 127)
+    ]
+    expected = [oracle.encode(fmt, exact[i], rounding, overflow) for i in known]
+    check(fmt, got[known], expected, [[o[i] for i in known] for o in operands], f"{rounding} {overflow} {what}")
+
+
+# Conversions.
+
+SPECIAL = {
+    name: [0, f.sign_bit, 1, f.sign_bit | 1, f.max_code, f.max_code | f.sign_bit, f.max_code + 1]
+    + [(f.max_code + 1) | f.sign_bit, f.max_code + 2, (f.max_code + 2) | f.sign_bit, f.ones, (1 << f.bits) - 1]
+    for name, f in FORMATS.items()
+    if f.has_infinity
+}
+
+
+@functools.cache
+def boundaries() -> list[oracle.Fraction]:
+    """Where a conversion to a minifloat changes its result: each number of each format, each midpoint, each threshold."""
+    found = {oracle.Fraction(1, 1 << p) for p in (149, 150, 151)}
+    for name in MINIFLOATS:
+        fmt = FORMATS[name]
+        values = sorted({oracle.Fraction(v) for v in decoded(fmt) if oracle.is_finite(v) and v >= 0})
+        values.append(2 * values[-1] - values[-2] if fmt.is_signed else 2 * values[-1])
+        found |= {*values, values[0] / 2, *((a + b) / 2 for a, b in zip(values, values[1:], strict=False))}
+    return sorted(found)
+
+
+def decoded(fmt: Format) -> list[oracle.Value]:
+    return [oracle.decode(fmt, code) for code in range(1 << fmt.bits)]
+
+
+@functools.cache
+def boundary_codes(element: str) -> list[int]:
+    """Codes of a wide format at and around every boundary, of both signs: some 55,000. All codes of a narrow one."""
+    fmt = FORMATS[element]
+    if fmt.bits <= 16:
+        return list(range(1 << fmt.bits))
+    integers = {oracle.Fraction((1 << p) + d) for p in range(1, 66) for d in (-1, 0, 1)}
+    near = {oracle.encode(fmt, v) + d for v in boundaries() for d in range(-9, 10)}
+    near |= {oracle.encode(fmt, v + h) for v in integers for h in (oracle.Fraction(-1, 2), 0, oracle.Fraction(1, 2))}
+    for narrower in ("f16", "bf16", "f32"):  # ties of the formats that are too wide to list
+        bits = FORMATS[narrower].mantissa_bits
+        generator = random.Random(SEED)
+        for _ in range(400):
+            tie = (2 * generator.randrange(1 << bits, 2 << bits) + 1) * oracle.Fraction(2) ** generator.randrange(
+                -170, 130
+            )
+            near |= {oracle.encode(fmt, tie) + d for d in (-1, 0, 1)}
+    inside = {c for c in near if 0 <= c <= fmt.ones}
+    return sorted({*inside, *(c | fmt.sign_bit for c in inside), *SPECIAL[element]})
+
+
+@functools.cache
+def boundary_integers(element: str) -> list[int]:
+    """Integers at and around every rounding boundary of every format; all of a type of 16 bits or less."""
+    bits, is_signed = INTEGERS[element]
+    low, high = (-1 << (bits - 1), (1 << (bits - 1)) - 1) if is_signed else (0, (1 << bits) - 1)
+    if bits <= 16:
+        return list(range(low, high + 1))
+    near = {int(v) + d for v in boundaries() if v < high for d in range(-3, 4)}
+    generator = random.Random(SEED)
+    for fmt in FORMATS.values():
+        for p in range(fmt.mantissa_bits, bits):  # odd multiples of half a step in each power of two
+            for top in {1 << fmt.mantissa_bits, (2 << fmt.mantissa_bits) - 1} | {
+                generator.randrange(1 << fmt.mantissa_bits, 2 << fmt.mantissa_bits) for _ in range(4)
+            }:
+                tie = (2 * top + 1) << max(0, p - fmt.mantissa_bits - 1)
+                near |= {tie + d for d in (-1, 0, 1)}
+    near |= {high - d for d in range(5)}
+    return sorted(v for n in near for v in {n, -n, low - n} if low <= v <= high)
+
+
+@pytest.mark.parametrize("element", FORMATS)
+def test_conversions_from_floats(element: str, request: pytest.FixtureRequest) -> None:
+    judge_float_conversions(element, limit=4000)
+
+
+@exhaustive
+@pytest.mark.parametrize("element", [name for name in FORMATS if name not in MINIFLOATS])
+def test_all_conversions_from_floats(element: str) -> None:
+    judge_float_conversions(element)
+
+
+def judge_float_conversions(element: str, limit: int | None = None) -> None:
+    codes = boundary_codes(element)
+    if limit and len(codes) > limit:
+        codes = random.Random(SEED).sample(codes, limit) + SPECIAL[element]
+    values = [oracle.decode(FORMATS[element], code) for code in codes]
+    targets = [*FORMATS, *INTEGERS, "i1"]
+    results = run([element], [("convert", [0], t) for t in targets], [array(codes, element)])
+    for target, result in zip(targets, results, strict=True):
+        if target == "i1":
+            assert result.tolist() == [v != 0 for v in values]
+        elif target in INTEGERS:
+            expected = [oracle.to_integer(v, *INTEGERS[target]) for v in values]
+            check_integers(result, expected, codes, f"{element} to {target}")
+        elif target != element:
+            expected = [oracle.encode(FORMATS[target], v) for v in values]
+            check(FORMATS[target], result, expected, [codes], f"{element} to")
+        else:
+            assert codes_of(result) == codes
+
+
+@pytest.mark.parametrize("element", [*INTEGERS, "i1"])
+def test_conversions_from_integers(element: str) -> None:
+    judge_integer_conversions(element, limit=4000)
+
+
+@exhaustive
+@pytest.mark.parametrize("element", [name for name, (bits, _) in INTEGERS.items() if bits > 8])
+def test_all_conversions_from_integers(element: str) -> None:
+    judge_integer_conversions(element)
+
+
+def judge_integer_conversions(element: str, limit: int | None = None) -> None:
+    numbers = [0, 1] if element == "i1" else boundary_integers(element)
+    if limit and len(numbers) > limit:
+        numbers = random.Random(SEED).sample(numbers, limit) + numbers[:2] + numbers[-2:]
+    dtype = bool if element == "i1" else DTYPES[element]
+    operand = np.array(numbers, np.int64 if min(numbers) < 0 else np.uint64).astype(dtype)
+    results = run([element], [("convert", [0], t) for t in FORMATS], [operand])
+    for target, result in zip(FORMATS, results, strict=True):
+        expected = [oracle.encode_ratio(FORMATS[target], n, 1) for n in numbers]
+        check(FORMATS[target], result, expected, [numbers], f"{element} to")
+
+
+def check_integers(got: np.ndarray, expected: list[int], codes: list[int], what: str) -> None:
+    found = [int(v) for v in got]
+    wrong = [f"{c:#x} = {a}, not {b}" for a, b, c in zip(found, expected, codes, strict=True) if a != b]
+    assert not wrong, f"{what}: {len(wrong)} of {len(codes)} wrong: {'; '.join(wrong[:5])}"
+
+
+def test_overflow_into_nan_keeps_the_sign() -> None:
+    operand = np.array([465.0, -465.0, np.inf, -np.inf, 464.0, -464.0], np.float32)
+    (result,) = run(["f32"], [("convert", [0], "f8E4M3FN")], [operand])
+    assert codes_of(result) == [0x7F, 0xFF, 0x7F, 0xFF, 0x7E, 0xFE]
+
+
+# The wider formats: every code of 16 bits, samples of the rest.
+
+
+@exhaustive
+@pytest.mark.parametrize("op", UNARY)
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+def test_unary_ops_of_all_codes_of_16_bits(element: str, op: str) -> None:
+    judge_unary(element, op, range(1 << 16))
+
+
+@pytest.mark.parametrize("op", UNARY)
+@pytest.mark.parametrize("element", ["f16", "bf16", "f32"])
+def test_unary_ops_of_a_sample(element: str, op: str) -> None:
+    judge_unary(element, op, sample(element, 400))
+
+
+@exhaustive
+@pytest.mark.parametrize("op", UNARY)
+def test_unary_ops_of_a_large_sample_of_f32(op: str) -> None:
+    judge_unary("f32", op, sample("f32", 20_000))
+
+
+def judge_unary(element: str, op: str, codes: Sequence[int]) -> None:
+    fmt = FORMATS[element]
+    (result,) = run([element], [(op, [0], element)], [array(codes, element)])
+    expected = [oracle.encode(fmt, UNARY[op](oracle.decode(fmt, code))) for code in codes]
+    check(fmt, result, expected, [codes], op)
+
+
+@pytest.mark.parametrize("op", BINARY)
+@pytest.mark.parametrize("element", ["f16", "bf16", "f32"])
+def test_binary_ops_of_a_sample(element: str, op: str) -> None:
+    judge_binary(element, op, 400)
+
+
+@exhaustive
+@pytest.mark.parametrize("op", BINARY)
+@pytest.mark.parametrize("element", ["f16", "bf16", "f32"])
+def test_binary_ops_of_a_large_sample(element: str, op: str) -> None:
+    judge_binary(element, op, 20_000)
+
+
+def judge_binary(element: str, op: str, count: int) -> None:
+    fmt = FORMATS[element]
+    a, b = pairs_of_a_sample(element, count)
+    (result,) = run([element] * 2, [(op, [0, 1], element)], [array(a, element), array(b, element)])
+    expected = [
+        oracle.encode(fmt, BINARY[op](oracle.decode(fmt, x), oracle.decode(fmt, y))) for x, y in zip(a, b, strict=True)
+    ]
+    check(fmt, result, expected, [a, b], op)
+
+
+@pytest.mark.parametrize("op", [*UNARY, *BINARY])
+def test_f64_is_within_4_ulp(op: str) -> None:
+    """And exact where the host's arithmetic is."""
+    fmt = FORMATS["f64"]
+    exact = op not in FUNCTIONS and op not in ("power", "atan2")
+    operands = [sample("f64", 300)] if op in UNARY else list(pairs_of_a_sample("f64", 300))
+    arrays = [array(o, "f64") for o in operands]
+    (result,) = run(["f64"] * len(arrays), [(op, range(len(arrays)), "f64")], arrays)
+    values = [[oracle.decode(fmt, c) for c in o] for o in operands]
+    expected = [oracle.encode(fmt, (UNARY.get(op) or BINARY[op])(*case)) for case in zip(*values, strict=True)]
+    if exact:
+        check(fmt, result, expected, operands, op)
+    wrong = [
+        (*(f"{o[i]:#x}" for o in operands), f"{got:#x}", f"{want:#x}")
+        for i, (got, want) in enumerate(zip(codes_of(result), expected, strict=True))
+        if not oracle.same(fmt, got, want) and abs(oracle.total_order(fmt, got) - oracle.total_order(fmt, want)) > 4
+    ]
+    assert not wrong, f"{op}: {len(wrong)} wrong: {wrong[:5]}"
+
+
+def sample(element: str, count: int) -> list[int]:
+    """Codes of a wide format: the extremes, ones at and near whole numbers and powers of two, and any others."""
+    fmt = FORMATS[element]
+    generator = random.Random(SEED)
+    near = [0, fmt.ones >> 1, fmt.max_code, fmt.max_code + 1, fmt.max_code + 2, 1 << fmt.mantissa_bits]
+    near += [oracle.encode(fmt, oracle.Fraction(n)) for n in (1, 2, 3, 10, 88, 89, 709, 710, 1 << 15)]
+    near += [oracle.encode(fmt, oracle.Fraction(1, n)) for n in (2, 3, 4, 10, 1 << 12)]
+    codes = {c + d for c in near for d in range(-3, 4) if 0 <= c + d <= fmt.ones}
+    while len(codes) < count // 2:
+        if generator.random() < 0.5:  # of a size where functions are neither trivial nor infinite
+            exponent = generator.randrange(-12, 8) + fmt.bias
+            codes.add((exponent << fmt.mantissa_bits) + generator.randrange(1 << fmt.mantissa_bits))
+        else:
+            codes.add(generator.randrange(fmt.ones + 1))
+    return sorted(codes | {c | fmt.sign_bit for c in codes})
+
+
+def pairs_of_a_sample(element: str, count: int) -> tuple[list[int], list[int]]:
+    """Pairs of a sample's codes: any two, and some near each other, where differences and remainders are hard."""
+    fmt = FORMATS[element]
+    generator = random.Random(SEED)
+    codes = sample(element, count)
+    a = [generator.choice(codes) for _ in range(count)]
+    b = [
+        (x + generator.randrange(-5, 6)) % (1 << fmt.bits) if generator.random() < 0.2 else generator.choice(codes)
+        for x in a
+    ]
+    return a, b
