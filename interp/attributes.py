@@ -105,18 +105,15 @@ _STRUCTURES: dict[str, tuple[Any, tuple[str | tuple[str, str], ...]]] = {
         _stablehlo.OutputOperandAlias,
         ("output_tuple_indices", "operand_index", "operand_tuple_indices"),
     ),
-    "stablehlo.result_accuracy": (
-        getattr(_stablehlo, "ResultAccuracyAttr", None),
-        ("atol", "rtol", "ulps", "mode"),
-    ),
+    "stablehlo.result_accuracy": (_stablehlo.ResultAccuracyAttr, ("atol", "rtol", "ulps", "mode")),
     "stablehlo.bounds": (_stablehlo.TypeExtensions, ("bounds",)),
-    "stablehlo.replica_group_mesh_axes": (getattr(_stablehlo, "ReplicaGroupMeshAxesAttr", None), ("mesh", "axes")),
-    "stablehlo.axis_ref": (getattr(_stablehlo, "AxisRefAttr", None), ("name", "sub_axis_info")),
-    "stablehlo.sub_axis_info": (getattr(_stablehlo, "SubAxisInfoAttr", None), ("pre_size", "size")),
-    "stablehlo.mesh": (getattr(_stablehlo, "MeshAttr", None), ("axes", "device_ids")),
-    "stablehlo.mesh_axis": (getattr(_stablehlo, "MeshAxisAttr", None), ("name", "size")),
+    "stablehlo.replica_group_mesh_axes": (_stablehlo.ReplicaGroupMeshAxesAttr, ("mesh", "axes")),
+    "stablehlo.axis_ref": (_stablehlo.AxisRefAttr, ("name", "sub_axis_info")),
+    "stablehlo.sub_axis_info": (_stablehlo.SubAxisInfoAttr, ("pre_size", "size")),
+    "stablehlo.mesh": (_stablehlo.MeshAttr, ("axes", "device_ids")),
+    "stablehlo.mesh_axis": (_stablehlo.MeshAxisAttr, ("name", "size")),
     "chlo.ragged_dot": (
-        getattr(_chlo, "RaggedDotDimensionNumbers", None),
+        _chlo.RaggedDotDimensionNumbers,
         (
             "lhs_batching_dimensions",
             "rhs_batching_dimensions",
@@ -130,7 +127,8 @@ _STRUCTURES: dict[str, tuple[Any, tuple[str | tuple[str, str], ...]]] = {
 
 #: `#stablehlo<comparison_direction LT>` or `#stablehlo.result_accuracy_mode<DEFAULT>`: an enumeration's value.
 _ENUMERATION = re.compile(r"#(?:stablehlo|chlo|mhlo)(?:<\w+ |\.\w+<)(\w+)>")
-_STRUCTURE = re.compile(r"#(\w+\.\w+)<")
+#: `#stablehlo.dot<…>` or `#stablehlo<sub_axis_info(1)2>`.
+_STRUCTURE = re.compile(r"#(\w+)[.<](\w+)[<(]")
 
 
 class Converter:
@@ -197,7 +195,7 @@ class Converter:
         if text.startswith("dense_resource<"):
             return self._dense_resource(a, text)
         name = _STRUCTURE.match(text)
-        cls, fields = _STRUCTURES.get(name[1], (None, ())) if name else (None, ())
+        cls, fields = _STRUCTURES.get(f"{name[1]}.{name[2]}", (None, ())) if name else (None, ())
         if cls is None:
             return Opaque(text)
         pairs = ((f, f) if isinstance(f, str) else f for f in fields)

@@ -12,13 +12,14 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 #: One byte shared by the two processes: 1 while the child is in native parsing. None outside `run_isolated`.
 _parsing: mmap.mmap | None = None
 
 _CRASH = 2  #: exit code of a program that cannot be read
 _BUG = 70  #: exit code of an exception nobody meant to raise
+_PASSED_ON = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
 _BROKEN_PIPE = 128 + getattr(signal, "SIGPIPE", 13)
 
 
@@ -26,7 +27,7 @@ def run_isolated(main: Callable[[], int], subject: str) -> int:
     """Runs `main` in a forked child and returns its exit code.
 
     If the child dies of a signal, one line about `subject` (a file's name) goes to stderr and the code is 2; after
-    Ctrl-C the code is 130. Without `fork` on this platform `main` simply runs.
+    Ctrl-C the code is 130. Without `fork` on this platform `main` simply runs. Call it from the main thread.
     """
     global _parsing
     if not hasattr(os, "fork"):
@@ -34,12 +35,27 @@ def run_isolated(main: Callable[[], int], subject: str) -> int:
     _flush()
     shared = mmap.mmap(-1, 1)
     parent = os.getpid()
-    handled = _blocked_signals()
-    child = os.fork()
-    if child == 0:
-        _parsing = shared
-        _run_child(main, parent, handled)
-    return _wait(child, shared, subject, handled)
+    # Signals stay blocked in the parent, which takes them one by one while it waits. A handler would not do: a
+    # signal that comes just before `waitpid` starts to wait would be handled only after the child has ended.
+    passed_on = {s for s in _PASSED_ON if signal.getsignal(s) is not signal.SIG_IGN}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*passed_on, signal.SIGCHLD})
+    on_child = signal.signal(signal.SIGCHLD, lambda *_: None)  # some systems drop a signal nobody handles
+    try:
+        child = os.fork()
+        if child == 0:
+            _parsing = shared
+            signal.signal(signal.SIGCHLD, on_child)
+            _run_child(main, parent, before)
+        status, sent = _wait(child, passed_on)
+    finally:
+        signal.signal(signal.SIGCHLD, on_child)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if os.WIFEXITED(status):
+        return os.WEXITSTATUS(status)
+    if sent:
+        return 128 + sent
+    print(f"minihlo: {subject}: {_explain(os.WTERMSIG(status), bool(shared[0]))}", file=sys.stderr)
+    return _CRASH
 
 
 @contextlib.contextmanager
@@ -66,20 +82,12 @@ def quiet_native_stderr() -> Iterator[None]:
         os.close(saved)
 
 
-def _blocked_signals() -> set[signal.Signals]:
-    """The signals to pass on, blocked until both processes have their handlers; those set to be ignored stay so."""
-    wanted = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
-    handled = {s for s in wanted if signal.getsignal(s) is not signal.SIG_IGN}
-    signal.pthread_sigmask(signal.SIG_BLOCK, handled)
-    return handled
-
-
-def _run_child(main: Callable[[], int], parent: int, handled: set[signal.Signals]) -> None:
+def _run_child(main: Callable[[], int], parent: int, unblocked: Iterable[int]) -> None:
     code = _BUG
     try:
-        if signal.SIGINT in handled:
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, _interrupt)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         _die_with(parent)
         code = main()
     except KeyboardInterrupt:
@@ -124,32 +132,19 @@ def _die_with(parent: int) -> None:
             os._exit(_CRASH)
 
 
-def _wait(child: int, shared: mmap.mmap, subject: str, handled: set[signal.Signals]) -> int:
-    passed_on: list[int] = []
-
-    def pass_on(number: int, _: object) -> None:
+def _wait(child: int, passed_on: set[int]) -> tuple[int, int]:
+    """Waits for the child to end: its status, and the first signal that was passed on to it or 0."""
+    sent: list[int] = []
+    while True:
+        number = signal.sigwait({*passed_on, signal.SIGCHLD})
+        if number == signal.SIGCHLD:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return status, next(iter(sent), 0)
+            continue
         # A second Ctrl-C is for a child that is deep in native code and does not hear the first.
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL if number in passed_on else number)
-        passed_on.append(number)
-
-    before = {}
-    with contextlib.suppress(ValueError):  # not the main thread
-        for s in handled:
-            before[s] = signal.signal(s, pass_on)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
-    try:
-        _, status = os.waitpid(child, 0)
-    finally:
-        for s, handler in before.items():
-            signal.signal(s, handler)
-    if os.WIFEXITED(status):
-        return os.WEXITSTATUS(status)
-    number = os.WTERMSIG(status)
-    if passed_on:
-        return 128 + passed_on[0]
-    print(f"minihlo: {subject}: {_explain(number, bool(shared[0]))}", file=sys.stderr)
-    return _CRASH
+        os.kill(child, signal.SIGKILL if number in sent else number)
+        sent.append(number)
 
 
 def _explain(number: int, parsing: bool) -> str:

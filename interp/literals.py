@@ -106,7 +106,7 @@ def _floats(literals: list[str], element: ElementType) -> np.ndarray:
         if _CODE.fullmatch(text):
             code = int(text, 0) if len(text) < _MOST_CHARACTERS else -1
             if not 0 <= code < 1 << fmt.bits:
-                raise InputError(f"{text[:40]} is not a code of {fmt.name} (0x0 to {(1 << fmt.bits) - 1:#X})")
+                raise InputError(f"{text[:40]} is not a code of {fmt.name} (0x0 to 0x{(1 << fmt.bits) - 1:X})")
             codes[i] = code
         else:
             numbers.append(_checked(text, fmt))

@@ -51,11 +51,9 @@ def check_type(t: TensorType) -> None:
 
 
 def _told(nbytes: int) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
-        if nbytes < 1024 or unit == "TiB":
-            break
-        nbytes /= 1024
-    return f"{nbytes:,.0f} {unit}" if unit == "bytes" else f"{nbytes:,.1f} {unit}"
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB")
+    power = min(max(nbytes.bit_length() - 1, 0) // 10, len(units) - 1)
+    return f"{nbytes / 1024**power:,.{int(power > 0)}f} {units[power]}"
 
 
 def _machine() -> int | None:

@@ -125,7 +125,7 @@ def _narrow(values: np.ndarray, element: ElementType, what: str) -> np.ndarray:
 
 def _within(codes: np.ndarray, element: ElementType, what: str) -> np.ndarray:
     if element.bits < 8 and codes.size and (codes >> element.bits).any():
-        raise InputError(f"{what} has codes above {(1 << element.bits) - 1:#04X}, the last of {element}")
+        raise InputError(f"{what} has codes above 0x{(1 << element.bits) - 1:02X}, the last of {element}")
     return codes
 
 

@@ -16,9 +16,7 @@ from . import memory, npy
 from .errors import InputError
 
 
-def cast(
-    x: Any, format: str, *, overflow: str = "ieee", rounding: str = "nearest_even", seed: int = 0
-) -> np.ndarray:
+def cast(x: Any, format: str, *, overflow: str = "ieee", rounding: str = "nearest_even", seed: int = 0) -> np.ndarray:
     """`x` converted to the element type `format` (an MLIR name such as `f8E4M3FN`), rounded once from its exact values.
 
     x: an array of any real type (ml_dtypes' too, integers, bool), a number, or nested lists of numbers.
@@ -27,8 +25,8 @@ def cast(
     rounding: `nearest_even`, `toward_zero`, `up`, `down`, `nearest_away` or `stochastic`, which takes its bits from a
         Philox generator started with `seed`: the same seed gives the same result on every machine.
 
-    Returns a new array of numpy's or ml_dtypes' type. Conversions to integers truncate and stop at the ends of the range;
-    NaN becomes 0. Raises InputError for an unknown format or option, or what is not an array of real numbers.
+    Returns a new array of numpy's or ml_dtypes' type. Conversions to integers truncate and stop at the ends of the
+    range; NaN becomes 0. Raises InputError for an unknown format or option, or what is not an array of real numbers.
     """
     target = _element(format)
     try:
@@ -47,11 +45,11 @@ def scale(x: Any, format: str, *, power_of_two: bool = False) -> float:
     """The factor that brings the largest magnitude of `x` to the largest number of `format`: max(format) / max|x|.
 
     Multiply by it before a cast and divide after: per-tensor scaling as in FP8 Formats for Deep Learning (arXiv
-    2209.05433, section 3.1). The quotient is rounded to a float; with `power_of_two` it is rounded down to a power of two,
+    2209.05433). The quotient is rounded to a float; with `power_of_two` it is rounded down to a power of two,
     so that multiplying changes exponents only and nothing overflows.
 
-    NaN and infinities in `x` do not count: no factor brings them into range. Where nothing but zeros is left, or nothing
-    at all, the factor is 1. A factor too large or too small for a float is the largest or the smallest one (power of two).
+    NaN and infinities in `x` do not count: no factor brings them into range. Where nothing but zeros is left, or
+    nothing at all, the factor is 1. A factor beyond the range of floats is the largest or the smallest one.
     """
     target = _element(format)
     if not target.is_float:
@@ -73,8 +71,8 @@ def scale(x: Any, format: str, *, power_of_two: bool = False) -> float:
 def pack(codes: Any, format: str) -> bytes:
     """Elements of a type of up to eight bits without the unused bits between them: ceil(N * bits / 8) bytes.
 
-    codes: unsigned codes (uint8), or an array of the type itself (ml_dtypes); of any shape, in row-major order. For signed
-        integer types int8 values will do too.
+    codes: unsigned codes (uint8), or an array of the type itself (ml_dtypes); of any shape, in row-major order. For
+        signed integer types int8 values will do too.
 
     The elements are one little-endian stream of bits: two 4-bit elements share a byte, the first in the low four bits;
     four 6-bit elements share three bytes. Bits left over at the end are zero. Raises InputError for codes out of range.
@@ -88,7 +86,7 @@ def pack(codes: Any, format: str) -> bytes:
 
 
 def unpack(data: bytes | bytearray | memoryview | np.ndarray, format: str, shape: int | tuple[int, ...]) -> np.ndarray:
-    """The codes that `pack` packed, as uint8 of the given shape; `.view(dtype)` with ml_dtypes' type makes them numbers.
+    """The codes that `pack` packed, as uint8 of the given shape; `.view` with ml_dtypes' type makes them numbers.
 
     Raises InputError where the number of bytes is not that of `shape`.
     """
@@ -167,7 +165,7 @@ def _codes(codes: Any, element: ElementType) -> np.ndarray:
     if array.dtype.kind not in "iu":
         raise InputError(f"codes of {element} are unsigned integers, or an array of its own type, not {array.dtype}")
     low = -(1 << (element.bits - 1)) if element.kind is Kind.SIGNED else 0
-    if (int(array.min()) < low or int(array.max()) > mask):
+    if int(array.min()) < low or int(array.max()) > mask:
         wrong = array[(array < low) | (array > mask)].flat[0]
         raise InputError(f"{wrong} is not a code of {element} ({low} to {mask})")
     return array.astype(np.uint8) & np.uint8(mask)

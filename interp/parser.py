@@ -46,7 +46,7 @@ def from_module(module: ir.Module, file: str = "<module>") -> Program:
 def split(text: str) -> list[tuple[str, int]]:
     """Cuts a text where `// -----` stands, as MLIR's tools do; each part with the number of its first line."""
     parts, line = [], 1
-    for part in text.split("// -----"):
+    for part in re.split("// ------*", text):
         parts.append((part, line))
         line += part.count("\n")
     return parts

@@ -1,7 +1,7 @@
 """Results as text: `dense` as stablehlo-translate prints them, `codes` much as iree-run-module does, and `json`.
 
-`dense` and `codes` can be read back by `values.parse_value`, to the same bits (but for NaN payloads in `dense`, of which
-only the code tells).
+`dense` and `codes` can be read back by `values.parse_value`, to the same bits: what is not finite is printed as
+a code in both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from ..ops.minifloat.formats import Format
 from ..ops.minifloat.number import FINITE, NAN
 from ..ops.types import ElementType, Kind, TensorType, TupleType, Type
 
-FORMS = ("dense", "codes", "json")
 #: More elements than this are elided in `dense`, unless all are asked for.
 MOST_ELEMENTS = 1000
 #: How many are left at each end of a dimension that is elided.
@@ -77,11 +76,11 @@ def _mapped(array: np.ndarray, function: Callable[[Any], Any]) -> Any:
 
 def _json_float(x: Any) -> float | str:
     # Of f32 the shortest decimal that is no other f32; all narrower types have few digits anyway.
-    number = float(str(x)) if isinstance(x, np.float32) else float(x)
+    number = float(str(x)) if x.dtype == np.float32 else float(x)
     return number if math.isfinite(number) else str(number)
 
 
-# -- dense ----------------------------------------------------------------------------------------------------------------
+# -- dense ------------------------------------------------------------------------------------------------------------
 
 
 def _dense(array: np.ndarray, t: TensorType, full: bool) -> str:
@@ -206,7 +205,7 @@ def _general(sign: str, digits: str, exponent: int) -> str:
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power:+d}"
 
 
-# -- codes ----------------------------------------------------------------------------------------------------------------
+# -- codes ------------------------------------------------------------------------------------------------------------
 
 
 def _codes(array: np.ndarray, t: TensorType) -> str:
@@ -243,5 +242,3 @@ def number_text(fmt: Format, code: int) -> str:
     value = math.ldexp(int(number.significand), int(number.exponent))
     text = str(int(value)) if value < 1e6 and value.is_integer() else repr(value)
     return sign + text
-
-

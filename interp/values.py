@@ -1,7 +1,8 @@
 """Values from outside: the VALUE syntax of the command line, and what Python callers pass.
 
 The syntax is IREE's with MLIR type names: `4xf8E4M3FNUZ=1,-2.5,nan,0x7F`, `2x2xi32=[[1 2][3 4]]`, a splat `4xf32=1.0`,
-a scalar `f32=1.5`, `2xcomplex<f32>=(1,2),(3,4)`, `@x.npy`, `8xf8E4M3FN=@codes.npy`. What `printing.py` prints is read too.
+a scalar `f32=1.5`, `2xcomplex<f32>=(1,2),(3,4)`, `@x.npy`, `8xf8E4M3FN=@codes.npy`. What `printing.py` prints in its
+forms `dense` and `codes` is read too.
 """
 
 from __future__ import annotations
@@ -78,12 +79,14 @@ def _parse_content(content: str, t: TensorType) -> np.ndarray:
         count = len(literals)
     if count == 1 and is_bare and t.size != 1:
         splat = array_of_literals(literals, t.element)
-        return np.full(t.shape, splat[0], t.element.dtype)
+        return np.broadcast_to(splat, t.shape).copy()  # pyright: ignore[reportArgumentType,reportCallIssue]
     if count != t.size:
         raise InputError(f"{_counted(count)} given for {_named(t)}, which has {t.size}")
     if count and shape not in (t.shape, (count,)) and not is_bare:
-        raise InputError(f"the brackets make {'x'.join(map(str, shape))}, not {'x'.join(map(str, t.shape)) or 'a scalar'}")
-    return array_of_literals(literals, t.element).reshape(t.shape)  # pyright: ignore[reportArgumentType]
+        raise InputError(
+            f"the brackets make {'x'.join(map(str, shape))}, not {'x'.join(map(str, t.shape)) or 'a scalar'}"
+        )
+    return array_of_literals(literals, t.element).reshape(t.shape)  # pyright: ignore[reportArgumentType,reportCallIssue]
 
 
 def _read_brackets(content: str) -> tuple[list[str], tuple[int, ...], bool]:
@@ -143,7 +146,7 @@ def _named(t: TensorType) -> str:
     return f"{'x'.join(map(str, (*t.shape, '')))}{t.element}"
 
 
-# -- from Python --------------------------------------------------------------------------------------------------------
+# -- from Python ------------------------------------------------------------------------------------------------------
 
 
 def check_input(value: Any, t: Type, what: str = "input") -> Any:

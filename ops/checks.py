@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from .compare import value_keys
-from .registry import CheckError, Call, Kernel, OpError, op
-from .types import ElementType, type_of_dtype
+from .registry import Call, CheckError, Kernel, OpError, op
+from .types import type_of_dtype
 
 #: The distance of values of which one is not finite; also what the ops' attributes mean by it.
 INFINITELY_FAR = (1 << 64) - 1
 
 #: The tolerance of expect_almost_eq where none is given.
-_TOLERANCE = 1e-4
+TOLERANCE = 1e-4
 
-#: Whether each actual element is as expected.
-Agree = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """What a check asks of each pair of elements, the actual and the expected one."""
+
+    holds: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    told: str  #: what the pair "would be"
 
 
 @op("check.expect_eq", values="checks", operands=2, has_effects=True)
 def expect_eq(call: Call) -> Kernel:
     """Fails unless the operands are equal element by element: -0 equals 0, and NaN equals nothing."""
-    return _of_two(call, equal)
+    return _of_two(call, EQUAL)
 
 
 @op("check.expect_eq_const", values="checks", operands=1, has_effects=True)
 def expect_eq_const(call: Call) -> Kernel:
     """Fails unless the operand equals the attribute `value`, as check.expect_eq."""
-    return _of_constant(call, equal)
+    return _of_constant(call, EQUAL)
 
 
 @op("check.expect_almost_eq", values="checks", operands=2, has_effects=True)
@@ -46,7 +53,7 @@ def expect_almost_eq_const(call: Call) -> Kernel:
 
 @op("check.expect_close", values="checks", operands=2, has_effects=True)
 def expect_close(call: Call) -> Kernel:
-    """Fails unless the operands are from `min_ulp_difference` (0) to `max_ulp_difference` units in the last place apart.
+    """Fails unless the operands are `min_ulp_difference` (0) to `max_ulp_difference` units in the last place apart.
 
     Equal numbers are 0 apart, as are two NaN; any other pair that is not finite is 2**64 - 1 apart. Of complex numbers
     the part that differs more counts.
@@ -56,88 +63,134 @@ def expect_close(call: Call) -> Kernel:
     return _of_two(call, ulps_between(least, most))
 
 
-def _of_two(call: Call, agree: Agree) -> Kernel:
+def _of_two(call: Call, condition: Condition) -> Kernel:
     actual, expected = call.tensor(0), call.tensor(1)
     if actual.element != expected.element:
         raise OpError(f"operands are {actual} and {expected} (would be of one type)")
 
     def kernel(actual: np.ndarray, expected: np.ndarray) -> tuple[()]:
-        check(actual, expected, agree)
+        check(actual, expected, condition)
         return ()
 
     return kernel
 
 
-def _of_constant(call: Call, agree: Agree) -> Kernel:
+def _of_constant(call: Call, condition: Condition) -> Kernel:
     actual, value = call.tensor(), call.attribute("value")
     if not isinstance(value, np.ndarray) or value.dtype != actual.element.dtype:
         raise OpError(f"attribute 'value' is not a constant of element type {actual.element}")
 
     def kernel(actual: np.ndarray) -> tuple[()]:
-        check(actual, value, agree)
+        check(actual, value, condition)
         return ()
 
     return kernel
 
 
-def _within_tolerance(call: Call) -> Agree:
-    return almost_equal(float(call.attributes.get("tolerance", _TOLERANCE)))
+def _within_tolerance(call: Call) -> Condition:
+    return within(float(call.attributes.get("tolerance", TOLERANCE)))
+
+
+def check(actual: np.ndarray, expected: np.ndarray, condition: Condition) -> None:
+    """Raises CheckError, which tells the first pair of elements for which the condition does not hold."""
+    if actual.shape != expected.shape:
+        raise CheckError(f"shape {list(actual.shape)} where {list(expected.shape)} is expected")
+    with np.errstate(all="ignore"):
+        differs = ~np.asarray(condition.holds(actual, expected))
+    if not differs.any():
+        return
+    places = np.argwhere(differs)
+    at = tuple(places[0].tolist())
+    found, wanted = actual[at], expected[at]
+    where = f"element {list(at)}: " if at else ""
+    count = f"; {len(places)} of {differs.size} elements" if at else ""
+    pair = f"got {_shown(found)}, expected {_shown(wanted)}"
+    raise CheckError(f"{where}{pair}, {_distance(found, wanted)} (would be {condition.told}){count}")
+
+
+def _shown(x: Any) -> str:
+    """An element: its number and, of a float, its code."""
+    element = type_of_dtype(x.dtype)
+    if element.is_complex:
+        return f"({_shown(x.real)}, {_shown(x.imag)})"
+    if not element.is_float:
+        return str(x)
+    code = int(x.view(element.format.code_dtype))
+    number = str(x) if element.bits > 16 else repr(float(x))
+    return f"0x{code:0{-(-element.bits // 4)}X} = {number.removesuffix('.0')}"
+
+
+def _distance(x: Any, y: Any) -> str:
+    element = type_of_dtype(x.dtype)
+    distance = int(ulp_distance(x, y))
+    if not (element.is_float or element.is_complex):
+        return f"{distance} apart"
+    return "not comparable" if distance == INFINITELY_FAR else f"{distance} ULP apart"
 
 
 # -- when values agree -----------------------------------------------------------------------------------------------
 
 
-def equal(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where the values are equal: -0 equals 0, and NaN equals nothing."""
+def _is_equal(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     element = type_of_dtype(x.dtype)
     if element.is_complex:
-        return equal(x.real, y.real) & equal(x.imag, y.imag)
+        return _is_equal(np.real(x), np.real(y)) & _is_equal(np.imag(x), np.imag(y))
     if not element.is_float:
         return x == y
     keys = value_keys(x, element)
-    return (keys == value_keys(y, element)) & ~is_nan(x, element)
+    return (keys == value_keys(y, element)) & ~_is_nan(keys)
 
 
-def almost_equal(tolerance: float) -> Agree:
-    """Where the values differ by at most `tolerance`, computed in f64; NaN is near NaN, an infinity near itself."""
+EQUAL = Condition(_is_equal, "equal")
 
-    def agree(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+
+def within(tolerance: float) -> Condition:
+    """That values differ by at most `tolerance`, computed in f64; NaN is near NaN, an infinity near itself."""
+
+    def holds(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         element = type_of_dtype(x.dtype)
         if element.is_complex:
-            return agree(x.real, y.real) & agree(x.imag, y.imag)
+            return holds(np.real(x), np.real(y)) & holds(np.imag(x), np.imag(y))
         if not element.is_float:
             return ulp_distance(x, y) <= tolerance
         same = value_keys(x, element) == value_keys(y, element)
         return same | (np.abs(x.astype(np.float64) - y.astype(np.float64)) <= tolerance)
 
-    return agree
+    return Condition(holds, f"at most {tolerance:g} apart")
 
 
-def ulps_between(least: int, most: int) -> Agree:
-    """Where the values are from `least` to `most` units in the last place apart."""
+def ulps_between(least: int, most: int) -> Condition:
+    """That values are from `least` to `most` units in the last place apart."""
 
-    def agree(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def holds(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         distance = ulp_distance(x, y)
         return (np.uint64(least) <= distance) & (distance <= np.uint64(most))
 
-    return agree
+    return Condition(holds, f"{least} to {most} ULP apart")
 
 
 def ulp_distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """How many steps to the neighbouring number lead from x to y, as uint64; integers: their difference.
+    """How many steps from number to neighbouring number lead from x to y, as uint64; of integers, their difference.
 
     -0 and 0 are 0 apart, as are two NaN; any other pair that is not finite and not equal is INFINITELY_FAR apart. Of
     complex numbers the larger distance of their parts.
     """
     element = type_of_dtype(x.dtype)
     if element.is_complex:
-        return np.maximum(ulp_distance(x.real, y.real), ulp_distance(x.imag, y.imag))
-    keys = [value_keys(v, element) for v in (x, y)]
+        return np.maximum(ulp_distance(np.real(x), np.real(y)), ulp_distance(np.imag(x), np.imag(y)))
+    keys = value_keys(x, element), value_keys(y, element)
     wide = np.uint64 if keys[0].dtype.kind == "u" else np.int64
-    first, second = (np.asarray(k.astype(wide)) for k in keys)
+    first, second = (k.astype(wide) for k in keys)
     # The difference of 64-bit integers may not fit their type; modulo 2**64 it is right.
-    distance = np.maximum(first, second).view(np.uint64) - np.minimum(first, second).view(np.uint64)
+    with np.errstate(over="ignore"):
+        distance = np.maximum(first, second).astype(np.uint64) - np.minimum(first, second).astype(np.uint64)
     if not element.is_float:
         return distance
-    far = (first != second) & ~(is_finite(x, element) & is_finite(y, element))
-    return np.where(far, np.uint64(INFINITELY_FAR), distance)
+    largest = element.format.max_code
+    finite = (abs(first) <= largest) & (abs(second) <= largest)
+    return np.where((first == second) | finite, distance, np.uint64(INFINITELY_FAR))
+
+
+def _is_nan(keys: np.ndarray) -> np.ndarray:
+    """Of value keys of a float type."""
+    return keys == np.iinfo(keys.dtype).max

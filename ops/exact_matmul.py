@@ -15,11 +15,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .exact_sum import WORD, add_shifted, total
+from .exact_sum import ExactSums
 from .minifloat.cast import array_of, cast, code_table, codes_of
 from .minifloat.codec import decode, round_number
 from .minifloat.formats import Format, Nan
-from .minifloat.number import FINITE, WORK_BITS
+from .minifloat.number import FINITE
 from .policy import Policy
 from .random_stream import RandomStream
 from .types import ELEMENT_TYPES, ElementType
@@ -43,7 +43,7 @@ def exact_matmul(
     down it is -0 unless every product is +0 (IEEE 754 section 6.3).
     """
     x, y = _Operand.of(lhs, lhs_type.format), _Operand.of(rhs, rhs_type.format)
-    depth = 3 if _bound(x, y) <= 1 << 53 else 16 + _word_count(x, y)
+    depth = 3 if _bound(x, y) <= 1 << 53 else 4 + _bound(x, y).bit_length() // 16
     return tiled(
         x.codes, y.codes, result_type.dtype, depth, lambda a, b: _product(x.at(a), y.at(b), result_type, policy, random)
     )
@@ -146,7 +146,7 @@ class _Operand:
         return max(self.largest.bit_length() - self.format.precision + 1, 1)
 
     def values(self, dtype: type, first: int | None = None, count: int = 1) -> np.ndarray:
-        """The numbers; zero for infinities, NaN, and where the last bit's exponent is not among `count` from `first`."""
+        """Numbers; zero for infinities, NaN, and where the last bit's exponent is not one of `count` from `first`."""
         return take(_values(self.format, dtype, first, count), self.codes)
 
 
@@ -188,13 +188,11 @@ def _sums(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, ra
     elif bound <= 1 << 53:
         sums = np.matmul(x.values(np.float64), y.values(np.float64))
     else:
-        number = total(_banded(x, y), low)
-        if result_type == _F64:
-            generator = random.generator if policy.rounding == "stochastic" else None
-            return array_of(round_number(number, _F64.format, policy, generator), _F64.format)
-        cut = WORK_BITS - 53
-        odd = (number.significand >> cut) | (number.significand & ((1 << cut) - 1) != 0)
-        return np.ldexp(np.where(number.sign, -odd, odd).astype(np.float64), (number.exponent + cut).astype(np.int32))
+        exact = _banded(x, y)
+        if result_type != _F64:
+            return exact.to_f64()
+        generator = random.generator if policy.rounding == "stochastic" else None
+        return array_of(round_number(exact.to_number(), _F64.format, policy, generator), _F64.format)
     sums += 0  # some BLAS leave -0 where a sum of one product is not started from +0
     return sums
 
@@ -216,29 +214,21 @@ def _parts(x_spread: int, y_spread: int, room: int) -> tuple[int, int]:
     return min(choices)[1:]
 
 
-def _word_count(x: _Operand, y: _Operand) -> int:
-    # `add_shifted` reaches two words beyond the one where it begins; the last word has the sign.
-    return max(-(-_bound(x, y).bit_length() // WORD) + 1, (x.spread + y.spread) // WORD + 3)
-
-
-def _banded(x: _Operand, y: _Operand) -> np.ndarray:
-    """The sums in units of 2**(x.low + y.low), as words, the least first."""
+def _banded(x: _Operand, y: _Operand) -> ExactSums:
+    """The sums of all products of the bands that the operands are cut into."""
     x_parts, y_parts = _parts(x.spread, y.spread, _room(x, y))
     x_step, y_step = -(-x.spread // x_parts), -(-y.spread // y_parts)
-    words = np.zeros((_word_count(x, y), *x.codes.shape[:-1], y.codes.shape[-1]), np.int64)
-    for i in range(x_parts):
-        x_first = x.low + i * x_step
+    shape = (*x.codes.shape[:-1], y.codes.shape[-1])
+    exact = ExactSums(shape, x.low + y.low, _bound(x, y).bit_length())
+    for x_first in range(x.low, x.low + x.spread, x_step):
         x_values = x.values(np.float64, x_first, x_step)
         if not x_values.any():
             continue
-        for j in range(y_parts):
-            y_first = y.low + j * y_step
+        for y_first in range(y.low, y.low + y.spread, y_step):
             y_values = y.values(np.float64, y_first, y_step)
             if y_values.any():
-                sums = np.matmul(x_values, y_values)
-                sums *= 2.0 ** -(x_first + y_first)
-                add_shifted(words, sums.astype(np.int64), i * x_step + j * y_step)
-    return words
+                exact.add(np.matmul(x_values, y_values), x_first + y_first)
+    return exact
 
 
 @functools.cache

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from .registry import Accuracy, Call, Kernel, OpError, op
-from .shape import require
-from .types import ELEMENT_TYPES, ElementType, TensorType
+from .shape import require, require_shape
+from .types import ELEMENT_TYPES, ElementType
 
 _KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
 
@@ -23,11 +21,12 @@ _KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
 def fft(call: Call) -> Kernel:
     """The discrete Fourier transform over the last one to three dimensions, or its inverse.
 
-    `RFFT` is that of real numbers, with the half of the last dimension left out that mirrors the other; `IRFFT` undoes it,
-    and `IFFT` undoes `FFT`: both inverses divide by the number of elements transformed.
+    `RFFT` is that of real numbers, with the half of the last dimension left out that mirrors the other; `IRFFT` undoes
+    it, and `IFFT` undoes `FFT`: both inverses divide by the number of elements transformed. Between complex tensors
+    only the number of lengths counts.
 
-    (C1) no more lengths than dimensions. (C2) the element types fit the kind. (C3) one to three lengths. (C4) they are the
-    last dimensions of the real tensor. (C5) the result has the operand's shape, but for the halved last dimension.
+    (C1) no more lengths than dimensions. (C2) the element types fit the kind. (C3) one to three lengths. (C4) they are
+    the last dimensions of the real tensor. (C5) the result has the operand's shape, but for the halved last dimension.
     """
     kind, lengths, t, result = call.attribute("fft_type"), call.integers("fft_length"), call.tensor(), call.result()
     if kind not in _KINDS:
@@ -36,12 +35,17 @@ def fft(call: Call) -> Kernel:
     require(len(lengths) <= len(t.shape), f"fft_length {list(lengths)} has more elements than {t} has dimensions")
     elements = _result_type(kind, t.element)
     require(result.element == elements, f"{kind} of {t} gives elements of {result.element} (would be {elements})")
-    if kind in ("RFFT", "IRFFT"):
-        real, other = (t, result) if kind == "RFFT" else (result, t)
-        require(_agree(real.shape[-len(lengths) :], lengths), f"fft_length {list(lengths)} does not fit {real}")
-        require(_agree(other.shape, _halved(real)), f"{other} does not fit {real} (would have shape {_halved(real)})")
-    else:
-        require(_agree(result.shape, t.shape), f"the result is {result} (would be {t})")
+    before, last = t.shape[: -len(lengths)], t.shape[-len(lengths) :]
+    match kind:
+        case "RFFT":
+            expected, shape = lengths, (*t.shape[:-1], _half(last[-1]))
+        case "IRFFT":
+            expected, shape = (*lengths[:-1], _half(lengths[-1])), (*before, *lengths)
+        case _:
+            expected, shape = last, t.shape
+    fits = all(m is None or m == n for m, n in zip(last, expected, strict=True))
+    require(fits, f"fft_length {list(lengths)} does not fit {t} (would end in dimensions {list(expected)})")
+    require_shape(call, shape)
     return _kernel(kind, lengths, result.element)
 
 
@@ -71,23 +75,21 @@ def _kernel(kind: str, lengths: tuple[int, ...], element: ElementType) -> Kernel
 def _empty(kind: str, shape: tuple[int, ...], lengths: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of the transform of no elements."""
     if kind == "RFFT":
-        return (*shape[:-1], shape[-1] // 2 + 1 if shape[-1] else 0)
+        return (*shape[:-1], _half(shape[-1]) or 0)
     return (*shape[: -len(lengths)], *lengths) if kind == "IRFFT" else shape
+
+
+def _half(n: int | None) -> int | None:
+    """How many elements of a transform of `n` real ones do not mirror others."""
+    return n // 2 + 1 if n else n
 
 
 def _result_type(kind: str, element: ElementType) -> ElementType:
     """(C2) The element type of the result. Raises OpError where the kind does not take `element`."""
     if element.is_complex == (kind == "RFFT"):
-        raise OpError(f"{kind} does not take {element} (would take {'f32 or f64' if element.is_complex else 'complex'})")
+        raise OpError(
+            f"{kind} does not take {element} (takes {'f32 and f64' if element.is_complex else 'complex types'})"
+        )
     if kind == "RFFT":
         return ELEMENT_TYPES[f"complex<{element.name}>"]
     return element.part if kind == "IRFFT" else element
-
-
-def _halved(real: TensorType) -> tuple[int | None, ...]:
-    last = real.shape[-1]
-    return (*real.shape[:-1], last // 2 + 1 if last else last)
-
-
-def _agree(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> bool:
-    return len(a) == len(b) and all(m == n or None in (m, n) for m, n in zip(a, b, strict=True))

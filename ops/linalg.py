@@ -12,9 +12,11 @@ from .registry import Accuracy, Call, Kernel, op
 from .shape import require, require_element, require_shape
 from .types import ELEMENT_TYPES, ElementType
 
+Shape = tuple[int | None, ...]
+
 _HOST = Accuracy("computed in f64 by the host's linear algebra and rounded once")
 
-#: Systems of up to this many unknowns are solved row by row, larger ones by halves, which leaves most to matrix products.
+#: Systems of up to this many unknowns are solved row by row, larger ones by halves: most is then matrix products.
 _ROWS = 32
 
 
@@ -27,7 +29,8 @@ def _rounded(call: Call, x: np.ndarray) -> np.ndarray:
     return cast(x, _wide(element), element, call.policy, call.random.generator)
 
 
-def _agree(a: tuple[int | None, ...], b: tuple[int | None, ...]) -> bool:
+def _agree(a: Shape, b: Shape) -> bool:
+    """Whether the shapes can be the same."""
     return len(a) == len(b) and all(m == n or None in (m, n) for m, n in zip(a, b, strict=True))
 
 

@@ -6,8 +6,8 @@
 | other floats and complex | the host's BLAS in the widest type among operands and result, f32 at least; one rounding |
 | integers, i1 | modulo 2**bits of the result type; into a float type, the exact sum modulo 2**64 rounded once |
 
-The sums in f32 and wider are the host's: their last bits depend on its order of addition. `arithmetic` of the policy says
-how single operations are computed and has a part here only in `accumulate` = `element`, which is made of those.
+The sums in f32 and wider are the host's: their last bits depend on its order of addition. The policy's `arithmetic` says
+how single operations are computed; it has a part here only in `accumulate` = `element`, which is made of those.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .random_stream import RandomStream
 from .registry import Call, Kernel, lookup
 from .types import ELEMENT_TYPES, ElementType, Kind, TensorType
 
-_EXACT = Policy()  # of casts that lose nothing
+_PLAIN = Policy()
 _F32, _F64, _I64 = (ELEMENT_TYPES[name] for name in ("f32", "f64", "i64"))
 
 
@@ -79,17 +79,15 @@ def host_matmul(
 
 
 def widen(x: np.ndarray, source: ElementType, target: ElementType) -> np.ndarray:
-    """A cast to f32, f64 or complex with the layout in memory kept. It is exact, or to nearest even."""
+    """A cast to f32, f64 or a complex type, to nearest even, with the layout in memory kept."""
     if source.is_minifloat and target.is_float:
-        return take(code_table(source, target, _EXACT), codes_of(x, source.format))
-    if source == target or source.bits == 16 or source.bits >= 32:
-        return x.astype(target.dtype, copy=False) if _is_number(source) or source.bits < 64 else cast(x, source, target, _EXACT)
-    return cast(x, source, target, _EXACT)
+        return take(code_table(source, target, _PLAIN), codes_of(x, source.format))
+    if not _is_number(source):
+        return cast(x, source, target, _PLAIN)
+    return x.astype(target.dtype, copy=False)
 
 
-def narrow(
-    x: np.ndarray, source: ElementType, target: ElementType, policy: Policy, random: RandomStream
-) -> np.ndarray:
+def narrow(x: np.ndarray, source: ElementType, target: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
     """A cast as the policy says."""
     return cast(x, source, target, policy, random.generator if policy.rounding == "stochastic" else None)
 
@@ -105,7 +103,7 @@ def stepwise_matmul(
 ) -> np.ndarray:
     """The product with every step rounded, as the C++ reference interpreter does: the operands are converted to
     `element`, and the products added in order, beginning with zero."""
-    multiply, add = _steps(element, policy, random)
+    multiply, add = steps(element, policy, random)
 
     def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x = narrow(x, lhs_type, element, policy, random)
@@ -119,7 +117,8 @@ def stepwise_matmul(
     return tiled(lhs, rhs, element.dtype, 4, product)
 
 
-def _steps(element: ElementType, policy: Policy, random: RandomStream) -> tuple[Kernel, Kernel]:
+def steps(element: ElementType, policy: Policy, random: RandomStream) -> tuple[Kernel, Kernel]:
+    """The kernels of multiplication and addition."""
     t = TensorType((None, None, None), element)
     kernels = []
     for name in ("multiply", "add"):
@@ -188,7 +187,7 @@ def _modular(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     x, y = x.astype(np.int64), y.astype(np.int64)
     step = 1 << 21
     if x.shape[-1] > step:
-        return sum(_modular(x[..., k : k + step], y[..., k : k + step, :]) for k in range(0, x.shape[-1], step))
+        return _modular(x[..., :step], y[..., :step, :]) + _modular(x[..., step:], y[..., step:, :])
     xs, ys = ([((v >> shift) & 0xFFFF).astype(np.float64) for shift in range(0, 64, 16)] for v in (x, y))
     total = np.zeros((*x.shape[:-1], y.shape[-1]), np.int64)
     for i in range(4):

@@ -8,6 +8,7 @@ the output; both are XLA's.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -27,6 +28,10 @@ _THREEFRY_PARITY = 0x1BD11BDA
 _PHILOX_ROUNDS = 10
 _PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
+
+
+#: Makes an output of the first and the second words of consecutive counters.
+Arrange = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 # -- the generators --------------------------------------------------------------------------------------------------
@@ -111,8 +116,8 @@ def _join(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 def rng_bit_generator(call: Call) -> Kernel:
     """Random bits that depend on the state alone, and the state that follows.
 
-    The state is a key and a counter. `THREE_FRY` is Threefry-2x32 of 20 rounds, `PHILOX` and `DEFAULT` are Philox-4x32 of
-    10 rounds. Elements of fewer than 32 bits are the low bits of 32. Every bit pattern occurs: floats may be NaN.
+    The state is a key and a counter. `THREE_FRY` is Threefry-2x32 of 20 rounds, `PHILOX` and `DEFAULT` are Philox-4x32
+    of 10 rounds. Elements of fewer than 32 bits are the low bits of 32. Every bit pattern occurs: floats may be NaN.
 
     (C1) the states have one type. (C2) the state has 2 elements, for `PHILOX` 2 or 3.
     """
@@ -129,30 +134,34 @@ def rng_bit_generator(call: Call) -> Kernel:
 
 
 def _threefry(shape: tuple[int, ...], element: ElementType) -> Kernel:
-    size = math.prod(shape)
-    if element.bits == 64:
-        half, count = shape, size
-    else:
-        # The two words of a counter lie side by side along one dimension: the first of even size, else the largest.
-        even = [d for d, n in enumerate(shape) if n % 2 == 0]
-        split = even[0] if even else shape.index(max(shape)) if shape else 0
-        half = tuple((n + 1) // 2 if d == split else n for d, n in enumerate(shape))
-        whole = tuple(2 * n if d == split else n for d, n in enumerate(half))
-        count = math.prod(half)
-        cut = tuple(slice(n) for n in shape)
+    # The two words of a counter are one element, or two that lie side by side.
+    half, arrange = (shape, _joined(shape)) if element.bits == 64 else _side_by_side(shape)
+    count = math.prod(half)
 
     def kernel(state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         key, counter = state.tolist()
-        low, high = threefry_words(key, counter, count)
-        following = np.array([key, (counter + count) & _MASK64], _U64)
-        if element.bits == 64:
-            return following, _as_element(_join(low, high), element).reshape(shape)
-        if not shape:
-            return following, _as_element(low, element).reshape(shape)
-        pairs = np.stack((low.reshape(half), high.reshape(half)), split + 1).reshape(whole)
-        return following, _as_element(pairs[cut], element)
+        words = arrange(*threefry_words(key, counter, count))
+        return np.array([key, (counter + count) & _MASK64], _U64), _as_element(words, element)
 
     return kernel
+
+
+def _joined(shape: tuple[int, ...]) -> Arrange:
+    return lambda low, high: _join(low, high).reshape(shape)
+
+
+def _side_by_side(shape: tuple[int, ...]) -> tuple[tuple[int, ...], Arrange]:
+    """The shape of the counters for an output of this shape, and how their words make it up.
+
+    The words are neighbours along the first dimension of even size, or else the largest, whose last is then left out.
+    """
+    if not shape:
+        return (), lambda low, _: low.reshape(())
+    split = next((d for d, n in enumerate(shape) if n % 2 == 0), shape.index(max(shape)))
+    half = tuple((n + 1) // 2 if d == split else n for d, n in enumerate(shape))
+    whole = tuple(2 * n if d == split else n for d, n in enumerate(half))
+    cut = tuple(slice(n) for n in shape)
+    return half, lambda low, high: np.stack((low.reshape(half), high.reshape(half)), split + 1).reshape(whole)[cut]
 
 
 def _philox(shape: tuple[int, ...], element: ElementType) -> Kernel:
@@ -199,8 +208,8 @@ _F64 = ELEMENT_TYPES["f64"]
 def rng(call: Call) -> Kernel:
     """Random numbers from the run's stream: uniform from a up to but without b, or normal with mean a and deviation b.
 
-    Floats are drawn in f64 and rounded once; where that makes a uniform one b, it is the largest number below b. Where a
-    is not below b, all are a.
+    Floats are drawn in f64 and rounded once; where that makes a uniform one b, it is the largest number below b. Where
+    a is not below b, all are a.
 
     (C1) one element type. (C2) `NORMAL` takes floats. (C3) the result has the shape given.
     """
@@ -211,7 +220,9 @@ def rng(call: Call) -> Kernel:
     given = call.tensor(2)
     require(len(given.shape) == 1 and given.element.is_integer, f"shape is {given} (would be a list of integers)")
     rank = len(call.result().shape)
-    require(given.shape[0] in (None, rank), f"shape is {given}, and the result {call.result()} (would be of that shape)")
+    require(
+        given.shape[0] in (None, rank), f"shape is {given} (would have {rank} elements, as {call.result()} dimensions)"
+    )
     require(distribution in ("UNIFORM", "NORMAL"), f"rng_distribution {distribution!r} is not UNIFORM or NORMAL")
     require(distribution == "UNIFORM" or element.is_float, f"NORMAL takes floats, not {element}")
     expected = call.result().shape

@@ -97,7 +97,8 @@ def test_a_killed_child_is_likely_out_of_memory() -> None:
 def test_stderr_comes_back_after_parsing() -> None:
     done = run(
         "with quiet_native_stderr():\n  os.write(2, b'noise')\nos.write(2, b'told')\n"
-        "try:\n  with quiet_native_stderr():\n    raise ValueError\nexcept ValueError:\n  os.write(2, b' again')\nreturn 0"
+        "try:\n  with quiet_native_stderr():\n    raise ValueError\n"
+        "except ValueError:\n  os.write(2, b' again')\nreturn 0"
     )
     assert done.stderr == "told again"
 

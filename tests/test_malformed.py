@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
+
 from minihlo.interp import parser
 
 ADD = """\
 module @small attributes {mhlo.num_partitions = 1 : i32} {
   // A comment with "quotes" and { brackets.
-  func.func public @main(%x: tensor<2x3xf8E4M3FN>, %y: tensor<3xf8E4M3FN>) -> (tensor<2x3xf8E4M3FN> {jax.result_info = "r"}) {
+  func.func public @main(%x: tensor<2x3xf8E4M3FN>, %y: tensor<3xf8E4M3FN>)
+      -> (tensor<2x3xf8E4M3FN> {jax.result_info = "r"}) {
     %0 = stablehlo.broadcast_in_dim %y, dims = [1] : (tensor<3xf8E4M3FN>) -> tensor<2x3xf8E4M3FN>
     %1 = stablehlo.add %x, %0 : tensor<2x3xf8E4M3FN>
     %2 = stablehlo.constant dense<[[1.0, -0.5, 0x7F], [2.0, 448.0, 0.0]]> : tensor<2x3xf8E4M3FN>
@@ -39,13 +41,18 @@ func.func @main(%n: tensor<i32>) -> tensor<complex<f32>> {
       %m = stablehlo.add %k, %n : tensor<i32>
       stablehlo.return %m : tensor<i32>
     }
-  %s = stablehlo.reduce(%z init: %one) applies stablehlo.add across dimensions = [0] : (tensor<4xcomplex<f32>>, tensor<complex<f32>>) -> tensor<complex<f32>>
+  %s = stablehlo.reduce(%z init: %one) applies stablehlo.add across dimensions = [0]
+      : (tensor<4xcomplex<f32>>, tensor<complex<f32>>) -> tensor<complex<f32>>
   return %s : tensor<complex<f32>>
 }
 """
 STRUCTURES = """\
 func.func @main(%a: tensor<1x4x4x2xf32>, %w: tensor<3x3x2x1xf32>) -> tensor<1x2x2x1xf32> {
-  %0 = "stablehlo.convolution"(%a, %w) <{batch_group_count = 1 : i64, dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>, feature_group_count = 1 : i64, padding = dense<0> : tensor<2x2xi64>, window_strides = array<i64: 1, 1>}> : (tensor<1x4x4x2xf32>, tensor<3x3x2x1xf32>) -> tensor<1x2x2x1xf32>
+  %0 = "stablehlo.convolution"(%a, %w) <{
+    batch_group_count = 1 : i64, feature_group_count = 1 : i64, window_strides = array<i64: 1, 1>,
+    dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>,
+    padding = dense<0> : tensor<2x2xi64>
+  }> : (tensor<1x4x4x2xf32>, tensor<3x3x2x1xf32>) -> tensor<1x2x2x1xf32>
   %1 = call @twice(%0) : (tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32>
   check.expect_almost_eq_const %1, dense<[[[[1.0], [2.0]], [[3.0], [4.0]]]]> : tensor<1x2x2x1xf32> {tolerance = 0.1}
   check.expect_close %0, %1, max_ulp_difference = 3 : tensor<1x2x2x1xf32>, tensor<1x2x2x1xf32>
@@ -56,11 +63,16 @@ func.func private @twice(%a: tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32> {
   return %0 : tensor<1x2x2x1xf32>
 }
 """
-WORDS = """\
-% %x %0 # @ @main ! !stablehlo.token ^bb0 { } ( ) < > [ ] <{ }> -> : , = " // ? x 0 1 -1 1.0e400 0xFF 0xZZ
-9223372036854775807 99999999999999999999 tensor< dense< tensor<2x?xf32> tensor<*xf32> complex<f8E4M3FN> tuple<
-f8E4M3 f9 i0 i999999999 ui4 none index memref<4xf32> !quant.uniform<i8:f32,0.1> array<i64: true func.func
-stablehlo.add "stablehlo.add" stablehlo.return return module loc( #stablehlo.dot< affine_map<(d0)->(d0)>""".split()
+# fmt: off
+WORDS = [
+    "%", "%x", "%0", "#", "@", "@main", "!", "!stablehlo.token", "^bb0", "{", "}", "(", ")", "<", ">", "[", "]", "<{",
+    "}>", "->", ":", ",", "=", '"', "//", "?", "x", "0", "1", "-1", "1.0e400", "0xFF", "0xZZ", "9223372036854775807",
+    "99999999999999999999", "tensor<", "dense<", "tensor<2x?xf32>", "tensor<*xf32>", "complex<f8E4M3FN>", "tuple<",
+    "f8E4M3", "f9", "i0", "i999999999", "ui4", "none", "index", "memref<4xf32>", "!quant.uniform<i8:f32,0.1>",
+    "array<i64:", "true", "func.func", "stablehlo.add", '"stablehlo.add"', "stablehlo.return", "return", "module",
+    "loc(", "#stablehlo.dot<", "affine_map<(d0)->(d0)>",
+]
+# fmt: on
 
 SEED = 20240601
 TEXTS, BINARIES = 60, 40
@@ -120,7 +132,9 @@ def cases() -> dict[str, bytes]:
         "zeros": bytes(1000),
         "empty bytecode": b"ML\xefR",
         "huge type": b"func.func @main(%a: tensor<9223372036854775807x9223372036854775807xf32>) { return }",
-        "huge constant": b"func.func @main() { %0 = stablehlo.constant dense<0.0> : tensor<9999999999x9999999999xf64> return }",
+        "huge constant": b"""func.func @f() {
+            %0 = stablehlo.constant dense<0.0> : tensor<9999999999x9999999999xf64>
+            return }""",
     }
     return made
 
@@ -169,7 +183,7 @@ def test_a_type_too_large_for_any_machine_is_only_a_type(seen: dict[str, tuple[i
 def test_a_constant_too_large_for_any_machine_is_refused(seen: dict[str, tuple[int, str]]) -> None:
     code, stderr = seen["huge constant"]
     assert code == 2
-    assert stderr.startswith("huge constant:1:26: stablehlo.constant: ")
+    assert stderr.startswith("huge constant:2:18: stablehlo.constant: ")
 
 
 def test_other_encodings_are_named(seen: dict[str, tuple[int, str]]) -> None:

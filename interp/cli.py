@@ -1,0 +1,182 @@
+"""The command line: reads arguments and hands over to a command. Imports nothing heavy, so that starting is quick."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from ..ops.policy import ACCUMULATIONS, OVERFLOWS, ROUNDINGS, Policy
+from .isolate import run_isolated
+
+FORMS = ("dense", "codes", "json")
+
+_VALUE = """A VALUE is written as by IREE's tools, with MLIR's names of types: 4xf8E4M3FNUZ=1,-2.5,nan,0x7F (0x is a
+code), 2x2xi32=[[1 2][3 4]], 4xf32=1.0 (all four), f32=1.5, complex<f32>=(1,2), @x.npy, 8xf8E4M3FN=@codes.npy (uint8
+codes).
+
+Exit status: 0 when all went well and every check in the file holds, 1 when a check fails, 2 for bad input."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells a mistake in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        options = _parser().parse_args(_guarded(arguments))
+    except SystemExit as done:  # --help, or a mistake that is told already
+        return done.code if isinstance(done.code, int) else 2
+    try:
+        return options.command(options)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of a pipe has gone; Python's flush at exit must not fail on it again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _guarded(arguments: list[str]) -> list[str]:
+    """argparse takes `-inf` and `-0x1p3` for options: `cast`'s first negative value is marked as what it is."""
+    if arguments[:1] == ["cast"]:
+        for i, text in enumerate(arguments):
+            if text[:1] == "-" and (text[1:2].isdigit() or text[1:2] == "." or text[1:4].lower() in ("inf", "nan")):
+                arguments[i] = f" {text}"
+    return arguments
+
+
+def _parser() -> argparse.ArgumentParser:
+    summary = "A StableHLO interpreter with exact FP8, FP6 and FP4 arithmetic."
+    parser = _Parser(prog="minihlo", description=summary, allow_abbrev=False)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, run: Callable[[Any], int], summary: str, epilog: str = "") -> argparse.ArgumentParser:
+        made = commands.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=epilog,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        made.set_defaults(command=run)
+        return made
+
+    _run_options(command("run", _run, "run a program and print its results", _VALUE))
+
+    test = command("test", _test, "run the checks in .mlir files")
+    test.add_argument("paths", nargs="+", metavar="PATH", help="a .mlir file, or a folder of them")
+    test.add_argument("-j", "--jobs", type=_positive, metavar="N", help="processes (default: one for each CPU)")
+
+    formats = command("formats", _lazily("tables", "formats"), "print the facts about the floating-point formats")
+    formats.add_argument("name", nargs="?", metavar="NAME", help="one format, such as f8E4M3FN")
+    formats.add_argument("--codes", action="store_true", help="every code of it with its value")
+
+    cast = command("cast", _lazily("cast"), "convert a number and tell code, value, error and neighbours")
+    cast.add_argument("value", metavar="VALUE", help="1.5, -2e-3, nan, a typed VALUE such as f32=0.1 or 2xf32=1,2")
+    cast.add_argument("format", metavar="FORMAT", help="the type to convert to, such as f8E4M3FN")
+    cast.add_argument("--from", dest="source", metavar="TYPE", help="the type VALUE has: it is rounded to that first")
+    _conversion_options(cast)
+
+    ops = command("ops", _lazily("tables", "ops"), "print the ops, the element types they take and their accuracy")
+    ops.add_argument("name", nargs="?", metavar="NAME", help="one op, such as dot_general")
+    return parser
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", metavar="FILE", help="MLIR text, bytecode or a portable artifact; - is standard input")
+    add("--function", metavar="NAME", help="what to run (default: @main, or the only public function)")
+    inputs = parser.add_mutually_exclusive_group()
+    inputs.add_argument("--input", action="append", default=[], metavar="VALUE", help="the next argument")
+    inputs.add_argument("--args", metavar="LIST", help="all of them: '[dense<1.0> : tensor<2xf32>, …]', or @FILE")
+    add("--output", action="append", default=[], metavar="@F.npy", help="write the next result (- prints it)")
+    add("--expected", action="append", default=[], metavar="VALUE", help="what the next result has to be, bit for bit")
+    add("--format", choices=FORMS, default=FORMS[0], help="how results are printed (default: dense)")
+    add("--full", action="store_true", help="print large results whole in the format dense too")
+    add("--arithmetic", default=Policy.arithmetic, metavar="direct|upcast[:TYPE]", help="how minifloats are computed")
+    add("--accumulate", choices=ACCUMULATIONS, default=Policy.accumulate, help="how sums of minifloats are rounded")
+    _conversion_options(parser)
+    add("--split-input-file", action="store_true", help="accepted; a file with // ----- is always several programs")
+    add("--probe-dir", metavar="DIR", help="write every value to DIR as .npy, with an index.csv")
+    add("--trace", action="store_true", help="print every op with its results")
+
+
+def _conversion_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounding", choices=ROUNDINGS, default=Policy.rounding, help="default: nearest_even")
+    parser.add_argument("--overflow", choices=OVERFLOWS, default=Policy.overflow, help="default: ieee")
+    parser.add_argument("--seed", type=_natural, default=0, metavar="N", help="of stochastic rounding and random ops")
+    parser.set_defaults(policy=None, parser=parser)
+
+
+def _run(options: argparse.Namespace) -> int:
+    options.policy = _policy(options)
+    # Parsing is C++ that may crash on bad input, so it happens in a child process.
+    return run_isolated(lambda: _lazily("run")(options), "<stdin>" if options.file == "-" else options.file)
+
+
+def _test(options: argparse.Namespace) -> int:
+    return _lazily("test")(options)  # its workers are processes of their own
+
+
+def _lazily(module: str, function: str = "main") -> Callable[[argparse.Namespace], int]:
+    """A command in `commands/`, imported when it is run. Bad input is told in one line, with status 2."""
+
+    def run(options: argparse.Namespace) -> int:
+        from .errors import CheckFailure, Error
+
+        if module == "cast":
+            options.policy = _policy(options)
+        try:
+            command = importlib.import_module(f".commands.{module}", __package__)
+            return getattr(command, function)(options)
+        except (Error, MemoryError) as error:
+            sys.stdout.flush()
+            print(" ".join(str(error).split()) or "minihlo: out of memory", file=sys.stderr)
+            return 1 if isinstance(error, CheckFailure) else 2
+
+    return run
+
+
+def _policy(options: argparse.Namespace) -> Policy:
+    fields = ("arithmetic", "accumulate", "rounding", "overflow", "seed")
+    try:
+        return Policy(**{f: getattr(options, f) for f in fields if hasattr(options, f)})
+    except ValueError as error:
+        parser: _Parser = options.parser
+        parser.error(f"argument --{error}")
+
+
+def _natural(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 40 else -1
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not an integer of at least 0")
+    return number
+
+
+def _positive(text: str) -> int:
+    number = _natural(text)
+    if not 1 <= number <= 1024:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not an integer from 1 to 1024")
+    return number
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from importlib.metadata import version
+
+        print(f"minihlo {version('minihlo')}")
+        parser.exit()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

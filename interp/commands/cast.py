@@ -1,0 +1,165 @@
+"""`minihlo cast`: what becomes of a number in a format, and which numbers are next to it."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ...ops.minifloat.cast import cast, codes_of
+from ...ops.minifloat.codec import decode, round_number, to_fraction
+from ...ops.minifloat.formats import Format
+from ...ops.minifloat.number import FINITE, NAN, Number
+from ...ops.policy import Policy
+from ...ops.types import ElementType, Kind, element_type
+from ..errors import InputError
+from ..literals import array_of_literals, real
+from ..printing import code_text, number_text
+from ..values import parse_value
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print the conversion of each element of VALUE."""
+    text = options.value.strip()
+    target = _element(options.format)
+    policy = options.policy
+    rng = np.random.Generator(np.random.Philox(policy.seed))
+    if "=" in text or text.startswith("@"):
+        array, t = parse_value(text)
+        if options.source and _element(options.source) != t.element:
+            raise InputError(f"{text[:60]!r} is of type {t.element}, not {options.source}")
+        values, source = array.ravel(), t.element
+    elif options.source:
+        source = _element(options.source)
+        values = array_of_literals([text], source)
+    else:
+        values, source = None, None
+    if source is not None and source.is_complex:
+        raise InputError(f"{source} is not a real type")
+    if values is None or source is None:
+        number = real(text)
+        told = _real_to(number, target, policy, rng)
+        print(told)
+        return 0
+    results = cast(values, source, target, policy, rng)
+    blocks = []
+    for value, result in zip(values, results, strict=True):
+        lines = [f"{'from':6} {_element_text(value, source)}"]
+        blocks.append("\n".join([*lines, *_lines(_exact(value, source), result, target)]))
+    print("\n\n".join(blocks))
+    return 0
+
+
+def _element(name: str) -> ElementType:
+    try:
+        element = element_type(name)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if element.is_complex:
+        raise InputError(f"{element} is not a real type")
+    return element
+
+
+def _real_to(number: Number, target: ElementType, policy: Policy, rng: np.random.Generator) -> str:
+    """The conversion of an exact number."""
+    if target.is_float:
+        code = round_number(number, target.format, policy, rng)
+        value: Any = np.asarray(code, target.format.code_dtype).view(target.dtype)[()]
+    else:
+        value = _to_integer(number, target)
+    exact = to_fraction(number) if number.kind == FINITE else None
+    return "\n".join(_lines(exact, value, target))
+
+
+def _to_integer(number: Number, target: ElementType) -> np.generic:
+    """As stablehlo.convert: the integer part, up to the ends of the range; NaN is 0, and i1 is whether non-zero."""
+    low, high = _ends(target)
+    if number.kind == FINITE:
+        value = to_fraction(number)
+        whole = int(value != 0) if target.bits == 1 else min(max(math.trunc(value), low), high)
+    elif number.kind == NAN:
+        whole = int(target.bits == 1)
+    else:
+        whole = low if number.sign and target.bits > 1 else high
+    return array_of_literals([str(whole)], target)[0]
+
+
+def _ends(element: ElementType) -> tuple[int, int]:
+    """The smallest and the largest integer of a type."""
+    low = -(1 << (element.bits - 1)) if element.kind is Kind.SIGNED else 0
+    return low, low + (1 << element.bits) - 1
+
+
+def _exact(value: np.generic, element: ElementType) -> Fraction | None:
+    """The exact value of an element; None for infinities and NaN."""
+    if not element.is_float:
+        return Fraction(int(value))
+    number = decode(codes_of(np.asarray(value), element.format), element.format)
+    return to_fraction(number) if number.kind == FINITE else None
+
+
+def _lines(exact: Fraction | None, result: np.generic, element: ElementType) -> list[str]:
+    lines = [f"{'to':6} {_element_text(result, element)}"]
+    value = _exact(result, element)
+    if value is not None and exact is not None:
+        lines.append(f"{'error':6} {_error(value - exact, result, element)}")
+    below, above = _neighbours(result, element)
+    for name, text in (("below", below), ("above", above)):
+        lines.append(f"{name:6} {text}")
+    return lines
+
+
+def _error(error: Fraction, result: np.generic, element: ElementType) -> str:
+    if not error:
+        return "0"
+    number = float(error) if abs(error) < 2**1000 else float("inf")
+    text = f"{number:+.17g}" if Fraction(number) == error and len(f"{number:.17g}") < 14 else f"{number:+.6g}"
+    if element.is_float:
+        code = int(codes_of(np.asarray(result), element.format))
+        text += f" ({float(error / _step(code, element.format)):+.3g} ULP)"
+    return text
+
+
+def _step(code: int, fmt: Format) -> Fraction:
+    """The distance from a number to the next in magnitude."""
+    field = (code & ~fmt.sign_bit) >> fmt.mantissa_bits
+    return Fraction(2) ** (fmt.min_exponent + (max(field - 1, 0) if fmt.has_subnormals else field))
+
+
+def _element_text(value: np.generic, element: ElementType) -> str:
+    if not element.is_float:
+        return f"{element} {str(bool(value)).lower() if element.bits == 1 else int(value)}"
+    code = int(codes_of(np.asarray(value), element.format))
+    return f"{element} {code_text(code, element.bits)} = {number_text(element.format, code)}"
+
+
+def _neighbours(value: np.generic, element: ElementType) -> tuple[str, str]:
+    """The next element below and above, `none` at the ends."""
+    if not element.is_float:
+        low, high = _ends(element)
+        number = int(value)
+        return (str(number - 1) if number > low else "none"), (str(number + 1) if number < high else "none")
+    fmt = element.format
+    code = int(codes_of(np.asarray(value), fmt))
+    return tuple(  # type: ignore[return-value]
+        "none" if c is None else f"{code_text(c, fmt.bits)} = {number_text(fmt, c)}"
+        for c in (neighbour(code, fmt, up=False), neighbour(code, fmt, up=True))
+    )
+
+
+def neighbour(code: int, fmt: Format, *, up: bool) -> int | None:
+    """The code of the next number above or below; infinity is above the largest. None where there is none."""
+    if decode(np.array(code, fmt.code_dtype), fmt).is_nan:
+        return None
+    negative, magnitude = bool(code & fmt.sign_bit), code & ~fmt.sign_bit
+    if magnitude == 0 and fmt.has_zero:
+        return 1 if up else fmt.sign_bit | 1 if fmt.is_signed else None
+    magnitude += 1 if up != negative else -1
+    if magnitude < 0 or magnitude > (fmt.infinity_code or fmt.max_code):
+        return None
+    if magnitude == 0 and not fmt.has_negative_zero:
+        return 0
+    return magnitude | fmt.sign_bit * negative

@@ -1,0 +1,217 @@
+"""`minihlo run`: runs the programs of a file, prints, writes and compares their results."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...ops.checks import Condition, check
+from ...ops.compare import value_keys
+from ...ops.minifloat.cast import codes_of
+from ...ops.registry import CheckError
+from ...ops.types import TensorType, Type, type_of_dtype
+from .. import npy
+from ..api import read
+from ..errors import CheckFailure, InputError
+from ..machine import run as run_plan
+from ..parser import parse, parse_attributes, split
+from ..planner import Listener, Plan, plan
+from ..printing import format_value, json_value
+from ..program import Operation, Program
+from ..values import check_input, read_values
+
+_BYTECODE = b"ML\xefR"
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the command. Raises the errors of `errors.py`; returns 1 where a check failed."""
+    programs = read_programs(options.file)
+    # Of several programs those run that have the function; where none has, planning the first tells.
+    programs = [p for p in programs if _is_wanted(p, options.function)] or programs[:1]
+    if len(programs) > 1 and (options.output or options.expected):
+        raise InputError(f"{_name(options.file)} has {len(programs)} programs; --output and --expected are for one")
+    # Everything is looked at before anything runs.
+    inputs = _inputs(options)
+    expected = list(read_values(options.expected, "--expected"))
+    recorder = _Recorder(options)
+    jobs = [(p, plan(p, options.function, options.policy, recorder.listener)) for p in programs if _runs(p, options)]
+    fitted = [_fit(p, inputs) for _, p in jobs]
+    for _, p in jobs:
+        _check_results(p.result_types, options.output, expected)
+    failed = False
+    for (_, p), values in zip(jobs, fitted, strict=True):
+        try:
+            recorder.arguments(p, values)
+            results = run_plan(p, values)
+        except CheckFailure as failure:
+            sys.stdout.flush()
+            print(failure, file=sys.stderr)
+            failed = True
+            continue
+        _deliver(results, p.result_types, options)
+        failed |= _differs(results, expected)
+    return int(failed)
+
+
+def read_programs(path: str) -> list[Program]:
+    """The programs of a file, one for each part between `// -----`; `-` is standard input."""
+    source = sys.stdin.buffer.read() if path == "-" else read(path)
+    name = _name(path)
+    if not source.startswith(_BYTECODE):
+        try:
+            return [parse(text, name, line) for text, line in split(source.decode())]
+        except UnicodeDecodeError:
+            pass  # the parser tells where
+    return [parse(source, name)]
+
+
+def _name(path: str) -> str:
+    return "<stdin>" if path == "-" else path
+
+
+def _is_wanted(program: Program, function: str | None) -> bool:
+    return function is None or function.removeprefix("@") in program.functions
+
+
+def _runs(program: Program, options: argparse.Namespace) -> bool:
+    """A program without any function has nothing to fail, unless something is to be done with it."""
+    asked = options.function, options.input, options.args, options.output, options.expected
+    return bool(program.functions or any(asked))
+
+
+def _inputs(options: argparse.Namespace) -> list[Any]:
+    if options.args is None:
+        return [array for array, _ in read_values(options.input, "--input")]
+    text = options.args
+    if text.startswith("@"):
+        try:
+            text = read(text[1:]).decode()
+        except UnicodeDecodeError:
+            raise InputError(f"{text[1:]}: not UTF-8 (a list of constants is text)") from None
+    return [array for array, _ in parse_attributes(text)]
+
+
+def _fit(p: Plan, inputs: list[Any]) -> list[Any]:
+    types = p.argument_types
+    if len(inputs) != len(types):
+        takes = ", ".join(map(str, types)) or "none"
+        what = f"@{p.function.name} takes {len(types)} input{'s' * (len(types) != 1)} ({takes}), not {len(inputs)}"
+        raise InputError(f"{p.function.location}: {what}")
+    return [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(inputs, types, strict=True))]
+
+
+def _check_results(types: tuple[Type, ...], outputs: list[str], expected: list[tuple[np.ndarray, TensorType]]) -> None:
+    for option, given in (("--output", outputs), ("--expected", expected)):
+        if len(given) > len(types):
+            raise InputError(f"{option} is given {len(given)} times, but there are {len(types)} results")
+    for i, (text, t) in enumerate(zip(outputs, types, strict=False)):
+        if _path(text):
+            if not isinstance(t, TensorType):
+                raise InputError(f"--output {i}: a {t} cannot be written to a file")
+            folder = os.path.dirname(_path(text)) or "."
+            if not os.path.isdir(folder) or os.path.isdir(_path(text)):
+                raise InputError(f"--output {i}: {_path(text)}: no such folder, or a folder")
+    for i, ((array, of), t) in enumerate(zip(expected, types, strict=False)):
+        if not isinstance(t, TensorType) or t.element != of.element:
+            raise InputError(f"--expected {i} is a {of}, but result {i} is a {t}")
+        check_input(array, t, f"--expected {i}")
+
+
+def _path(output: str) -> str:
+    """The file of an --output, empty where there is none."""
+    return "" if output == "-" else output.removeprefix("@")
+
+
+def _deliver(results: list[Any], types: tuple[Type, ...], options: argparse.Namespace) -> None:
+    for i, (value, t) in enumerate(zip(results, types, strict=True)):
+        output = options.output[i] if i < len(options.output) else "-"
+        if output == "-":
+            print(format_value(value, t, options.format, options.full))
+        elif output and isinstance(t, TensorType):
+            npy.save(_path(output), np.asarray(value), t.element)
+    sys.stdout.flush()
+
+
+def _differs(results: list[Any], expected: list[tuple[np.ndarray, TensorType]]) -> bool:
+    """Tells each result that is not what was expected."""
+    failed = False
+    for i, ((wanted, _), found) in enumerate(zip(expected, results, strict=False)):
+        try:
+            check(np.asarray(found), wanted, _IDENTICAL)
+        except CheckError as error:
+            print(f"--expected {i}: {error}", file=sys.stderr)
+            failed = True
+    return failed
+
+
+def _is_identical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Elements that have the same code, or are both NaN."""
+    element = type_of_dtype(x.dtype)
+    if element.is_complex:
+        return _is_identical(np.real(x), np.real(y)) & _is_identical(np.imag(x), np.imag(y))
+    if not element.is_float:
+        return x == y
+    keys = value_keys(x, element)
+    nan = (keys == value_keys(y, element)) & (keys == np.iinfo(keys.dtype).max)
+    return nan | (codes_of(x, element.format) == codes_of(y, element.format))
+
+
+_IDENTICAL = Condition(_is_identical, "the same code")
+
+
+class _Recorder:
+    """Prints and writes values while a program runs, for --trace and --probe-dir."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._trace, self._form, self._full = options.trace, options.format, options.full
+        self._folder = Path(options.probe_dir) if options.probe_dir else None
+        self._count = 0
+        if self._folder and self._folder.exists() and not self._folder.is_dir():
+            raise InputError(f"--probe-dir: {self._folder} is not a folder")
+
+    @property
+    def listener(self) -> Listener | None:
+        return self._listen if self._trace or self._folder else None
+
+    def arguments(self, p: Plan, values: list[Any]) -> None:
+        """The arguments of the function that is run are values too."""
+        if self._folder:
+            where = str(p.function.location)
+            for i, (value, t) in enumerate(zip(values, p.argument_types, strict=True)):
+                self._write(f"argument {i}", where, value, t)
+
+    def _listen(self, operation: Operation, values: tuple[Any, ...]) -> None:
+        typed = [(value, result.type) for value, result in zip(values, operation.results, strict=True)]
+        where = str(operation.location)
+        if self._trace and self._form == "json":
+            told = {"location": where, "op": operation.name, "results": [json_value(v, t) for v, t in typed]}
+            print(json.dumps(told))
+        elif self._trace:
+            texts = [format_value(v, t, self._form, self._full) for v, t in typed]
+            print("\n".join([f"{where}: {operation.name}", *texts]))
+        if self._folder:
+            for value, t in typed:
+                self._write(operation.name, where, value, t)
+
+    def _write(self, what: str, where: str, value: Any, t: Type) -> None:
+        """Write a tensor and its line of the index: id, type, path, op, place."""
+        if not isinstance(t, TensorType) or not self._folder:
+            return
+        array = np.asarray(value)
+        name = f"{self._count:06}.npy"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            npy.save(str(self._folder / name), array, t.element)
+            with open(self._folder / "index.csv", "w" if self._count == 0 else "a", newline="") as index:
+                row = (self._count, TensorType(array.shape, t.element), name, what, where)
+                csv.writer(index, lineterminator="\n").writerow(row)
+        except OSError as error:
+            raise InputError(f"--probe-dir: {error.filename or self._folder}: {error.strerror or error}") from None
+        self._count += 1

@@ -1,0 +1,115 @@
+"""`minihlo formats` and `minihlo ops`: what there is, from the records of the formats and ops themselves."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import inspect
+import sys
+
+from ...ops.minifloat.formats import FORMATS, Format, Nan
+from ...ops.registry import EXACT, Op, describe, full_name
+from ...ops.registry import ops as all_ops
+from ...ops.types import ELEMENT_TYPES
+from ..errors import InputError
+from ..printing import code_text, number_text
+
+#: Wider formats have too many codes to list.
+_MOST_CODE_BITS = 16
+
+
+def formats(options: argparse.Namespace) -> int:
+    """Print the table of formats, or one format, or its codes."""
+    if options.name is None:
+        if options.codes:
+            raise InputError("--codes lists the codes of one format: name it, as in minihlo formats f8E4M3FN --codes")
+        facts = [_facts(f) for f in FORMATS.values()]
+        print_table(list(facts[0]), [list(f.values()) for f in facts])
+        return 0
+    fmt = FORMATS.get(options.name)
+    if fmt is None:
+        guess = _guess(options.name, FORMATS)
+        raise InputError(f"{options.name!r} is not a format{guess} (one of: {', '.join(FORMATS)})")
+    if not options.codes:
+        print("\n".join(f"{name:18} {value}" for name, value in _facts(fmt).items()))
+        return 0
+    if fmt.bits > _MOST_CODE_BITS:
+        raise InputError(f"{fmt.name} has 2**{fmt.bits} codes, too many to list")
+    print("\n".join(_code_line(code, fmt) for code in range(1 << fmt.bits)))
+    return 0
+
+
+def _facts(fmt: Format) -> dict[str, str]:
+    least = 1 << fmt.mantissa_bits  # the code of the smallest normal number
+    return {
+        "MLIR": fmt.name,
+        "numpy, ml_dtypes": fmt.dtype_name,
+        "bits": str(fmt.bits),
+        "sign": str(int(fmt.is_signed)),
+        "exponent": str(fmt.exponent_bits),
+        "mantissa": str(fmt.mantissa_bits),
+        "bias": str(fmt.bias),
+        "largest": _short(fmt, fmt.max_code),
+        "smallest normal": _short(fmt, least if fmt.has_subnormals else 0),
+        "smallest": _short(fmt, int(fmt.has_zero)),
+        "infinity": "no" if fmt.infinity_code is None else code_text(fmt.infinity_code, fmt.bits),
+        "NaN": "none" if fmt.nan is Nan.NONE else f"{code_text(fmt.nan_code or 0, fmt.bits)}: {fmt.nan.value}",
+        "-0": "yes" if fmt.has_negative_zero else "no" if fmt.has_zero else "no zero",
+    }
+
+
+def _short(fmt: Format, code: int) -> str:
+    text = number_text(fmt, code)
+    return text if len(text) <= 12 else f"{float(text):.6g}"
+
+
+def _code_line(code: int, fmt: Format) -> str:
+    bits = f"{code:0{fmt.bits}b}"
+    exponent = int(fmt.is_signed)
+    mantissa = exponent + fmt.exponent_bits
+    fields = bits[:exponent], bits[exponent:mantissa], bits[mantissa:]
+    return f"{code_text(code, fmt.bits)}  {'.'.join(f for f in fields if f)}  {number_text(fmt, code)}"
+
+
+def ops(options: argparse.Namespace) -> int:
+    """Print the table of ops, or one op by element type."""
+    records = all_ops()
+    if options.name is None:
+        rows = [[name, describe(r.types), r.accuracy.text, r.summary] for name, r in sorted(records.items())]
+        print_table(["op", "element types", "accuracy", "meaning"], rows)
+        return 0
+    record = records.get(full_name(options.name))
+    if record is None:
+        names = [name.removeprefix("stablehlo.") for name in records]
+        raise InputError(f"{options.name!r} is not an op{_guess(options.name, names)} (minihlo ops lists them)")
+    print(f"{record.name}\n\n{inspect.cleandoc(record.doc)}\n")
+    for element in ELEMENT_TYPES.values():
+        print(f"{element.name:14} {_support(record, element.name)}")
+    return 0
+
+
+def _support(record: Op, name: str) -> str:
+    element = ELEMENT_TYPES[name]
+    if element not in record.types:
+        return "not supported"
+    # Integers and booleans are never rounded.
+    rounded = element.is_float or element.is_complex or record.values == "regions"
+    return record.accuracy.text if rounded else EXACT.text
+
+
+def _guess(name: str, names: object) -> str:
+    near = difflib.get_close_matches(name, list(names), 1)  # type: ignore[call-overload]
+    return f", did you mean {near[0]}?" if near else ""
+
+
+def print_table(columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table; to a pipe or a file every row is one line, however wide."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console() if sys.stdout.isatty() else Console(width=1000)
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        table.add_row(*(cell.replace("[", r"\[") for cell in row))
+    console.print(table)

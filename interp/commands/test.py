@@ -1,0 +1,205 @@
+"""`minihlo test`: runs .mlir files in several processes, tells failures as they come, and prints a score table."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of one program of a file."""
+
+    path: str
+    line: int  #: of the file, where the program begins
+    failure: str | None
+
+    def __str__(self) -> str:
+        """The failure, with its place first."""
+        failure = self.failure or ""
+        return failure if failure.startswith(f"{self.path}:") else f"{self.path}:{self.line}: {failure}"
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the command; returns 1 where anything failed."""
+    files = find_files(options.paths)
+    outcomes: list[Outcome] = []
+    began = time.monotonic()
+    with _progress(len(files)) as show:
+        for found in run_files(files, min(options.jobs or os.cpu_count() or 1, len(files))):
+            outcomes += found
+            show([str(o) for o in found if o.failure])
+    _print_scores(files, outcomes, time.monotonic() - began)
+    return int(any(o.failure for o in outcomes))
+
+
+def find_files(paths: list[str]) -> list[str]:
+    """The .mlir files named, and those in the folders named, in order. Raises InputError where there are none."""
+    files: dict[str, None] = {}
+    for path in paths:
+        if os.path.isdir(path):
+            found = sorted(str(p) for p in Path(path).rglob("*.mlir") if p.is_file())
+            if not found:
+                raise InputError(f"{path}: no .mlir file in this folder")
+            files.update(dict.fromkeys(found))
+        elif os.path.exists(path):
+            files[path] = None
+        else:
+            raise InputError(f"{path}: No such file or directory")
+    return list(files)
+
+
+def run_files(files: list[str], jobs: int) -> Iterator[list[Outcome]]:
+    """The outcomes of each file's programs, as the files are done."""
+    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for path in files:
+        waiting.put(path)
+    done: queue.SimpleQueue[list[Outcome] | BaseException] = queue.SimpleQueue()
+    workers = [_Worker() for _ in range(jobs)]
+
+    def serve(worker: _Worker) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                path = waiting.get_nowait()
+                try:
+                    done.put(worker.run(path))
+                except BaseException as error:
+                    done.put(error)
+                    return
+
+    threads = [threading.Thread(target=serve, args=(w,), daemon=True) for w in workers]
+    try:
+        for t in threads:
+            t.start()
+        for _ in files:
+            found = done.get()
+            if isinstance(found, BaseException):
+                raise found
+            yield found
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+class _Worker:
+    """One process, started again when it dies."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._stopped = False
+
+    def run(self, path: str) -> list[Outcome]:
+        """The outcomes of a file's programs; a crash is a failure of the program that was running."""
+        outcomes: list[Outcome] = []
+        while True:
+            finished = False
+            line: int | None = None
+            for word, *rest in self._ask(path, len(outcomes)):
+                if word == "start":
+                    line = rest[0]
+                elif word == "done":
+                    outcomes.append(Outcome(path, line or 1, rest[0]))
+                    line = None
+                else:
+                    finished = True
+                    break
+            if finished or self._stopped:
+                return outcomes
+            outcomes.append(Outcome(path, line or 1, f"the process died ({self._death()})"))
+            if line is None:  # it died between programs; asking again might go on for ever
+                return outcomes
+
+    def _ask(self, path: str, skip: int) -> Iterator[list[Any]]:
+        """The answers until the worker has done the file or is dead."""
+        if self._process is None:
+            # A session of its own: Ctrl-C in the terminal is for this process, which ends the workers itself.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", f"{__package__}.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                encoding="utf-8",
+                start_new_session=True,
+            )
+        assert self._process.stdin
+        assert self._process.stdout
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps([path, skip]) + "\n")
+            self._process.stdin.flush()
+        for answer in self._process.stdout:
+            with contextlib.suppress(json.JSONDecodeError):  # the last line of a process that died
+                yield json.loads(answer)
+
+    def _death(self) -> str:
+        assert self._process
+        code = self._process.wait()
+        self._process = None
+        try:
+            return signal.Signals(-code).name
+        except ValueError:
+            return f"exit status {code}"
+
+    def stop(self) -> None:
+        """End the process, whatever it does."""
+        self._stopped = True
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Any]:
+    """A function to call after each file with the failures in it; a bar on a terminal."""
+
+    def tell(failures: list[str]) -> None:
+        for failure in failures:
+            print(failure, flush=True)
+
+    if not sys.stderr.isatty():
+        yield tell
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = BarColumn(), MofNCompleteColumn(), TextColumn("files")
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=True) as bar:
+        task = bar.add_task("", total=total)
+
+        def advance(failures: list[str]) -> None:
+            tell(failures)
+            bar.advance(task)
+
+        yield advance
+
+
+def _print_scores(files: list[str], outcomes: list[Outcome], seconds: float) -> None:
+    from .tables import print_table
+
+    rows = []
+    folders = list(dict.fromkeys(os.path.dirname(f) or "." for f in files))
+    for folder in folders:
+        in_folder = [o for o in outcomes if (os.path.dirname(o.path) or ".") == folder]
+        rows.append(_row(folder, [f for f in files if (os.path.dirname(f) or ".") == folder], in_folder))
+    if len(folders) > 1:
+        rows.append(_row("total", files, outcomes))
+    print_table(["folder", "files", "programs", "passed", "failed"], rows)
+    print(f"{len(outcomes)} programs in {seconds:.1f} s")
+
+
+def _row(name: str, files: list[str], outcomes: list[Outcome]) -> list[str]:
+    failed = sum(o.failure is not None for o in outcomes)
+    return [name, *map(str, (len(files), len(outcomes), len(outcomes) - failed, failed))]

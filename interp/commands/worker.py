@@ -1,0 +1,75 @@
+"""A process that runs .mlir files for `minihlo test`; the parser may crash, and only this process dies of it.
+
+It reads requests, one JSON list a line, from standard input: a file and how many of its programs to skip. It answers
+with JSON lines: `["start", line]` before each program, `["done", message]` after it (null where all is well, a list of
+strings where checks failed), and `["end"]`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what programs print is not an answer
+
+    def answer(*words: Any) -> None:
+        answers.write(json.dumps(words) + "\n")
+        answers.flush()
+
+    for request in sys.stdin:
+        path, skip = json.loads(request)
+        for line, message in _results(path, skip):
+            answer("start", line) if message is _STARTED else answer("done", message)
+        answer("end")
+
+
+_STARTED = object()
+
+
+def _results(path: str, skip: int) -> Any:
+    from ...ops.policy import Policy
+    from ..api import read
+    from ..errors import Error
+    from ..machine import run
+    from ..parser import parse, split
+    from ..planner import plan
+
+    try:
+        programs: list[tuple[Any, int]] = list(split(read(path).decode()))
+    except UnicodeDecodeError as error:
+        programs = [(error.object, 1)]  # the parser tells where
+    except Error as error:
+        yield 1, _STARTED
+        yield 1, str(error)
+        return
+    for text, line in programs[skip:]:
+        yield line, _STARTED
+        message = None
+        try:
+            program = parse(text, path, line)
+            if program.functions:
+                p = plan(program, None, Policy())
+                if p.argument_types:
+                    where = p.function.location
+                    message = f"{where}: @{p.function.name} takes inputs, and there are none (use minihlo run)"
+                else:
+                    run(p, [])
+        except (Error, MemoryError) as error:
+            message = " ".join(str(error).split()) or "out of memory"
+        except Exception:  # a bug of ours must not keep the other programs from running
+            message = "internal error: " + " | ".join(traceback.format_exc().strip().splitlines()[-3:])
+        yield line, message
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (KeyboardInterrupt, BrokenPipeError):
+        os._exit(130)

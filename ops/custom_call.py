@@ -1,0 +1,92 @@
+"""custom_call: functions that a program calls by name. `@target("name")` over a function of arrays adds one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import checks
+from .registry import Accuracy, Call, Kernel, OpError, op
+from .types import Kind, TensorType, type_of_dtype
+
+#: Takes a call's operands as numpy arrays, and its `backend_config` as keyword arguments where that is a dictionary.
+#: Returns the result, a tuple of several, or None.
+Target = Callable[..., Any]
+
+_TARGETS: dict[str, Target] = {}
+
+
+def target(name: str) -> Callable[[Target], Target]:
+    """Makes the decorated function what `custom_call @name` calls. Raises ValueError where the name is taken."""
+
+    def declare(function: Target) -> Target:
+        if name in _TARGETS:
+            raise ValueError(f"custom_call target {name!r} is declared twice")
+        _TARGETS[name] = function
+        return function
+
+    return declare
+
+
+@op("custom_call", values="codes", accuracy=Accuracy("by its target"), has_effects=True)
+def custom_call(call: Call) -> Kernel:
+    """What the function that is registered under call_target_name gives.
+
+    (I2) the name is one that is registered.
+    """
+    name = call.attribute("call_target_name")
+    function = _TARGETS.get(name)
+    if function is None:
+        raise OpError(f"target {name!r} is not known (known: {', '.join(sorted(_TARGETS))})")
+    config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
+    keywords = dict(config) if isinstance(config, Mapping) else {}
+    types = call.results
+
+    def kernel(*values: Any) -> Any:
+        results = function(*values, **keywords)
+        results = () if results is None else results if isinstance(results, tuple) else (results,)
+        if len(results) != len(types):
+            raise OpError(f"target {name!r} gave {len(results)} results (would be {len(types)})")
+        results = tuple(_checked(name, r, t) for r, t in zip(results, types, strict=True))
+        return results[0] if len(results) == 1 else results
+
+    return kernel
+
+
+def _checked(name: str, result: Any, t: Any) -> Any:
+    """A result of a target. Raises OpError where it is not of the type that the program says."""
+    if not isinstance(t, TensorType):
+        return result
+    array = np.asarray(result)
+    fits = array.dtype == t.element.dtype and len(array.shape) == len(t.shape)
+    if not fits or any(n != d for n, d in zip(array.shape, t.shape, strict=True) if d is not None):
+        raise OpError(f"target {name!r} gave an array of {array.dtype} {list(array.shape)} (would be {t})")
+    return array
+
+
+# -- the targets of JAX's test programs ------------------------------------------------------------------------------
+
+
+@target("check.expect_eq")
+def _expect_eq(actual: np.ndarray, expected: np.ndarray) -> None:
+    checks.check(actual, expected, checks.EQUAL)
+
+
+@target("check.expect_almost_eq")
+def _expect_almost_eq(actual: np.ndarray, expected: np.ndarray) -> None:
+    checks.check(actual, expected, checks.within(1e-3))
+
+
+@target("check.expect_close")
+def _expect_close(actual: np.ndarray, expected: np.ndarray) -> None:
+    checks.check(actual, expected, checks.ulps_between(0, 3))
+
+
+@target("check.eq")
+def _eq(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    element = type_of_dtype(actual.dtype)
+    exact = element.is_integer or element.kind is Kind.BOOL
+    checks.check(actual, expected, checks.EQUAL if exact else checks.within(checks.TOLERANCE))
+    return np.array(True)
