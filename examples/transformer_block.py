@@ -13,6 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from minihlo.interp import npy
+from minihlo.ops.types import element_type
+
 F8 = jnp.float8_e4m3fnuz
 F8_MAX = 240.0
 TOKENS, WIDTH, HEADS, HIDDEN = 8, 32, 2, 64
@@ -69,13 +72,11 @@ def example() -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 
 def main() -> None:
-    from minihlo.interp.values import save
-
     x, weights = example()
     lowered = jax.jit(lambda x: block(x, weights)).lower(x)
     here = Path(__file__).parent
     (here / "transformer_block.mlir").write_text(lowered.as_text())
-    save(here / "transformer_block_x.npy", x)
+    npy.save(str(here / "transformer_block_x.npy"), x, element_type("f8E4M3FNUZ"))
 
 
 if __name__ == "__main__":

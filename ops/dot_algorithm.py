@@ -70,7 +70,7 @@ class Algorithm:
         policy: Policy,
         random: RandomStream,
     ) -> np.ndarray:
-        """As `matmul.matmul`. What is accumulated in f32 or f64 is summed by the host; in another type, step by step."""
+        """As `matmul.matmul`; sums in f32 and f64 are the host's, sums in another type are rounded at every step."""
         xs = _components(lhs, lhs_type, self.lhs_precision, 1 + max(i for i, _ in self.products), policy, random)
         ys = _components(rhs, rhs_type, self.rhs_precision, 1 + max(j for _, j in self.products), policy, random)
         x_type, y_type = self.lhs_precision or _F32, self.rhs_precision or _F32

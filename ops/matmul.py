@@ -7,7 +7,7 @@
 | integers, i1 | modulo 2**bits of the result type; into a float type, the exact sum modulo 2**64 rounded once |
 
 The sums in f32 and wider are the host's: their last bits depend on its order of addition. The policy's `arithmetic` says
-how single operations are computed; it has a part here only in `accumulate` = `element`, which is made of those.
+how single operations are computed; it has a part only in `accumulate` = `element`, which is made of those.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .registry import Call, Kernel, lookup
 from .types import ELEMENT_TYPES, ElementType, Kind, TensorType
 
 _PLAIN = Policy()
-_F32, _F64, _I64 = (ELEMENT_TYPES[name] for name in ("f32", "f64", "i64"))
+_F32, _F64, _I64, _UI64 = (ELEMENT_TYPES[name] for name in ("f32", "f64", "i64", "ui64"))
 
 
 def matmul(
@@ -75,6 +75,8 @@ def host_matmul(
             sums[np.isnan(sums)] = np.nan
         return narrow(sums, compute, result_type, policy, random)
 
+    if lhs_type == rhs_type == compute:
+        return product(lhs, rhs)  # nothing is copied
     return tiled(lhs, rhs, result_type.dtype, 2, product)
 
 
@@ -165,7 +167,10 @@ def _integers(
             sums = np.matmul(x.astype(np.float64), y.astype(np.float64))
         else:
             sums = _modular(x, y)
-        return cast(sums.astype(np.int64), _I64, result_type, policy, random.generator)
+        whole = sums.astype(np.int64)
+        if Kind.SIGNED in (lhs_type.kind, rhs_type.kind):
+            return narrow(whole, _I64, result_type, policy, random)
+        return narrow(whole.view(np.uint64), _UI64, result_type, policy, random)
 
     return tiled(lhs, rhs, result_type.dtype, 4, product)
 

@@ -141,8 +141,8 @@ def _axes(call: Call, rank: int) -> Callable[[Shape], tuple[Axis, ...]]:
 def reduce_window(call: Call) -> Kernel:
     """Each result is a window of the operand folded by a body: the initial value with the first element, and so on.
 
-    Windows are folded in row-major order, one step after the other; padding and the holes of dilation are initial values
-    too.
+    Windows are folded in row-major order, one step after the other; padding and the holes of dilation are initial
+    values too.
 
     (C1) As many inputs as initial values and results. (C2) One shape for all inputs. (C3) Initial values are scalars of
     the inputs' types. (C4, C6, C8, C10, C12) A number, or pair for padding, for each dimension. (C5, C7, C9, C11)
@@ -154,7 +154,7 @@ def reduce_window(call: Call) -> Kernel:
         count and len(call.operands) == 2 * count, f"takes inputs and as many initial values, not {len(call.operands)}"
     )
     inputs, inits = ([call.tensor(i + first) for i in range(count)] for first in (0, count))
-    body = _body(call, 0, count)
+    body = _body(call, 0)
     elements = body_elements(body, count)
     require(len(call.results) == count, f"has {len(call.results)} results (should be {count})")
     results = [call.result(i) for i in range(count)]
@@ -186,7 +186,7 @@ def reduce_window(call: Call) -> Kernel:
     return kernel
 
 
-def _body(call: Call, index: int, count: int) -> Body:
+def _body(call: Call, index: int) -> Body:
     require(index < len(call.bodies), f"takes {index + 1} or more regions, not {len(call.bodies)}")
     return call.bodies[index]
 
@@ -195,8 +195,8 @@ def _body(call: Call, index: int, count: int) -> Body:
 def select_and_scatter(call: Call) -> Kernel:
     """Each source goes to the element selected in its window of the operand, and is combined there by a body.
 
-    The first element of a window is the selected one until it loses to a later one, in row-major order; padding is never
-    selected, and the source of a window without any other element goes nowhere. Sources of one element are
+    The first element of a window is the selected one until it loses to a later one, in row-major order; padding is
+    never selected, and the source of a window without any other element goes nowhere. Sources of one element are
     combined, after the initial value, in their order.
 
     (C1, C3) One element type for operand, source and the scalar initial value. (C2) The source has an element for each
@@ -205,7 +205,7 @@ def select_and_scatter(call: Call) -> Kernel:
     shape and scatter's element type.
     """
     operand, source, init = (call.tensor(i) for i in range(3))
-    selects, scatters = _body(call, 0, 1), _body(call, 1, 1)
+    selects, scatters = _body(call, 0), _body(call, 1)
     (element,) = body_elements(scatters, 1)
     scalar = TensorType((), operand.element)
     require(source.element == operand.element, f"source is {source} (should be of {operand.element})")
