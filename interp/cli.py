@@ -33,10 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         options = _parser().parse_args(_guarded(arguments))
+        return options.command(options)
     except SystemExit as done:  # --help, or a mistake that is told already
         return done.code if isinstance(done.code, int) else 2
-    try:
-        return options.command(options)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of a pipe has gone; Python's flush at exit must not fail on it again

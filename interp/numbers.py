@@ -11,7 +11,7 @@ import numpy as np
 from ..ops.minifloat.cast import cast as cast_array
 from ..ops.minifloat.codec import decode, to_fraction
 from ..ops.policy import Policy
-from ..ops.types import ElementType, Kind, element_type, type_of_dtype
+from ..ops.types import ElementType, Kind, TensorType, element_type, type_of_dtype
 from . import memory, npy
 from .errors import InputError
 
@@ -91,10 +91,11 @@ def unpack(data: bytes | bytearray | memoryview | np.ndarray, format: str, shape
     Raises InputError where the number of bytes is not that of `shape`.
     """
     element = _packable(format)
-    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    dims = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     if any(isinstance(d, bool) or not isinstance(d, int | np.integer) or d < 0 for d in dims):
         raise InputError(f"{shape!r} is not a shape (integers of at least 0)")
     dims = tuple(int(d) for d in dims)
+    memory.check_type(TensorType(dims, element))
     size = math.prod(dims)
     try:
         raw = np.frombuffer(bytes(data) if isinstance(data, bytearray | memoryview) else data, np.uint8)

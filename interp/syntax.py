@@ -193,7 +193,8 @@ def _without_properties(text: str, start: int) -> tuple[str, int]:
         after = _space(text, _closing(text, after))
     regions = text[end:after]
     if text[after : after + 1] == "{":
-        return f"{text[start:begin]}{breaks}{regions}{{{properties}, ", after + 1
+        comma = ", " if properties and not text.startswith("}", _space(text, after + 1)) else " "
+        return f"{text[start:begin]}{breaks}{regions}{{{properties}{comma}", after + 1
     return f"{text[start:begin]}{breaks}{regions}{{{properties}}} ", after
 
 

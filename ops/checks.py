@@ -105,7 +105,9 @@ def check(actual: np.ndarray, expected: np.ndarray, condition: Condition) -> Non
     where = f"element {list(at)}: " if at else ""
     count = f"; {len(places)} of {differs.size} elements" if at else ""
     pair = f"got {_shown(found)}, expected {_shown(wanted)}"
-    raise CheckError(f"{where}{pair}, {_distance(found, wanted)} (would be {condition.told}){count}")
+    # What is no step apart and yet not equal is NaN.
+    apart = _distance(found, wanted) or ("NaN equals nothing" if condition is EQUAL else "0 ULP apart")
+    raise CheckError(f"{where}{pair}, {apart} (would be {condition.told}){count}")
 
 
 def _shown(x: Any) -> str:
@@ -121,8 +123,11 @@ def _shown(x: Any) -> str:
 
 
 def _distance(x: Any, y: Any) -> str:
+    """How far apart two elements are, "" where they are not."""
     element = type_of_dtype(x.dtype)
     distance = int(ulp_distance(x, y))
+    if distance == 0:
+        return ""
     if not (element.is_float or element.is_complex):
         return f"{distance} apart"
     return "not comparable" if distance == INFINITELY_FAR else f"{distance} ULP apart"

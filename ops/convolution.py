@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,11 @@ class _Numbers:
         """Raises OpError where a dimension is missing, or there twice."""
         if not isinstance(numbers, Mapping):
             raise OpError(f"dimension_numbers must be a structure, not {numbers!r}")
-        roles = (("input", "batch", "feature"), ("kernel", "output_feature", "input_feature"), ("output", "batch", "feature"))
+        roles = (
+            ("input", "batch", "feature"),
+            ("kernel", "output_feature", "input_feature"),
+            ("output", "batch", "feature"),
+        )
         found = []
         for side, first, second in roles:
             names = [f"{side}_{first}_dimension", f"{side}_{second}_dimension", f"{side}_spatial_dimensions"]
@@ -66,14 +70,16 @@ class _Window:
         """Raises OpError where one has the wrong length, or is not positive."""
         ones = (1,) * spatial
         names = ("window_strides", "lhs_dilation", "rhs_dilation")
-        lists = [integers_or(call, name, ones) for name in names]
+        strides, lhs_dilation, rhs_dilation = lists = [integers_or(call, name, ones) for name in names]
         for name, values in zip(names, lists, strict=True):
             require_positive(name, values)
-        return cls(*lists, integers_or(call, "window_reversal", (0,) * spatial))
+        return cls(strides, lhs_dilation, rhs_dilation, integers_or(call, "window_reversal", (0,) * spatial))
 
-    def axes(self, lhs: Shape, rhs: Shape, padding: Shape) -> tuple[Axis, ...]:
+    def axes(self, lhs: Sequence[int], rhs: Sequence[int], padding: Shape) -> tuple[Axis, ...]:
         """How windows lie along the spatial dimensions."""
-        pads = zip(lhs, rhs, self.strides, padding[::2], padding[1::2], self.lhs_dilation, self.rhs_dilation, strict=True)
+        pads = zip(
+            lhs, rhs, self.strides, padding[::2], padding[1::2], self.lhs_dilation, self.rhs_dilation, strict=True
+        )
         return tuple(Axis(*each) for each in pads)
 
 
@@ -89,33 +95,102 @@ def _convolution(call: Call, padding: Shape | None) -> Kernel:
     require(1 in (features, batches), f"feature_group_count {features} and batch_group_count {batches}: one must be 1")
     precision = call.attributes.get("precision_config")
     require(precision is None or len(precision) in (0, 2), "precision_config must be one for each of the 2 operands")
-    types, policy = (lhs.element, rhs.element, result.element), call.policy
-    zero = cast(np.zeros((), np.float32), ELEMENT_TYPES["f32"], lhs.element, policy)
-    forward = tuple(slice(None, None, -1 if is_reversed else 1) for is_reversed in window.reversal)
-    back = np.argsort(numbers.result)
+    back = tuple(numbers.result.index(d) for d in range(rank))
+    zero = cast(np.zeros((), np.float32), ELEMENT_TYPES["f32"], lhs.element, call.policy)
 
     @functools.lru_cache(_SHAPES)
     def plan(lhs: Shape, rhs: Shape, padding: Shape) -> tuple[Axis, ...]:
-        (batch, feature, *_), (outputs, inputs, *_) = lhs, rhs
+        (batch, feature, *space), (outputs, inputs, *kernel) = lhs, rhs
         require(batch % batches == 0, f"lhs has batch {batch} (should be a multiple of batch_group_count {batches})")
-        require(feature % features == 0, f"lhs has {feature} features (a multiple of feature_group_count {features})")
         require(inputs * features == feature, f"rhs has {inputs} input features (should be {feature} / {features})")
         divides = outputs % (features * batches) == 0
-        require(divides, f"rhs has {outputs} output features (should be a multiple of the group counts)")
-        axes = window.axes(lhs[2:], rhs[2:], padding)
+        require(divides, f"rhs has {outputs} output features (should be a multiple of {features * batches} groups)")
+        axes = window.axes(space, kernel, padding)
         shape = (batch // batches, outputs, *(a.count for a in axes))
         require_shape(call, tuple(shape[i] for i in back))
         return axes
 
+    if padding is not None and lhs.is_static and rhs.is_static:
+        plan(*(tuple(t.shape[d] for d in dims) for t, dims in ((lhs, numbers.lhs), (rhs, numbers.rhs))), padding)  # type: ignore[arg-type]
+
+    def multiply(rows: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+        return matmul(rows, kernel, lhs.element, rhs.element, result.element, call.policy, call.random)
+
     def kernel(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None = None) -> np.ndarray:
         x, y = lhs.transpose(numbers.lhs), rhs.transpose(numbers.rhs)
-        given = padding if pads is None else tuple(pads.reshape(-1).tolist())
-        axes = plan(x.shape, y.shape, given)
-        groups = features * batches
-        if batches > 1:
-            x = x.reshape(groups, -1, *x.shape[1:])
-        else:
-            x = x.reshape(len(x), groups, -1, *x.shape[2:]).swapaxes(0, 1)
-        ...
+        axes = plan(x.shape, y.shape, padding if pads is None else tuple(pads.reshape(-1).tolist()))
+        products = _products(multiply, x, y, zero, axes, window.reversal, features, batches, result.element.dtype)
+        # group, batch, spatial, feature -> batch, group and feature, spatial
+        spatial = range(2, rank)
+        products = products.transpose(1, 0, rank, *spatial)
+        return products.reshape(len(products), len(y), *products.shape[3:]).transpose(back)
 
     return kernel
+
+
+def _products(
+    multiply: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    x: np.ndarray,
+    y: np.ndarray,
+    zero: np.ndarray,
+    axes: tuple[Axis, ...],
+    reversal: Shape,
+    features: int,
+    batches: int,
+    dtype: np.dtype,
+) -> np.ndarray:
+    """The convolution, as an array of group, batch, spatial and output feature."""
+    groups, spatial = features * batches, range(3, 3 + len(axes))
+    batch, depth_in = len(x) // batches, x.shape[1] // features
+    # lhs: group, batch, spatial, feature; rhs: group, output, input, spatial
+    x = x.reshape(batches, batch, features, depth_in, *x.shape[2:]).swapaxes(1, 2)
+    x = x.reshape(groups, batch, depth_in, *x.shape[4:]).transpose(0, 1, *spatial, 2)
+    y = y.reshape(groups, len(y) // groups, *y.shape[1:])
+    outputs, depth = y.shape[1], math.prod(y.shape[2:])
+    kernel = y.transpose(0, *spatial, 2, 1).reshape(groups, depth, outputs)
+
+    found = np.empty((groups, batch, *(a.count for a in axes), outputs), dtype)
+    if depth == 0:
+        empty = multiply(np.empty((groups, 1, 0), x.dtype), kernel)
+        found[...] = empty.reshape(groups, *[1] * (len(axes) + 1), outputs)
+        return found
+    view = windows(x, zero, (Axis(groups, 1), Axis(batch, 1), *axes, Axis(depth_in, depth_in)))
+    view = view[0, 0, *(slice(None, None, -1 if r else 1) for r in reversal)]
+    # spatial and feature of a window, then group, batch and spatial of the windows -> a window after the other
+    inner = len(axes) + 1
+    view = view[..., 0].transpose(*range(inner, 2 * inner + 1), *range(inner))
+    for block in blocks(found.shape[1:-1], _BLOCK // (groups * depth)) if found.size else ():
+        rows = view[:, *block]
+        shape = rows.shape[: inner + 1]
+        found[:, *block] = multiply(rows.reshape(groups, math.prod(shape[1:]), depth), kernel).reshape(*shape, outputs)
+    return found
+
+
+@op("convolution", values="numbers", accuracy=BY_POLICY, operands=2)
+def convolution(call: Call) -> Kernel:
+    """Dot products of windows of lhs, padded with zeros, with the kernels in rhs, in groups of features or batches.
+
+    Summed as dot_general sums: minifloats as the policy's `accumulate` says, where `element` adds in the order of the
+    kernel's spatial dimensions, then features. The operands and the result may be of any types. `precision_config` is
+    not made use of: nothing is computed less precisely than it asks. In a type without zero, padding is what zero
+    becomes.
+
+    (C1, C26) One rank. (C2 to C9) Strides, padding, dilations and reversal have one for each spatial dimension, and are
+    positive. (C10, C11, C14 to C16) Sizes of batch and features agree, and groups divide them. (C12, C13, C17 to C20)
+    Each dimension is named once. (C21 to C23) Group counts are positive and one is 1. (C24) precision_config is of two.
+    (C25) The result's shape is what windows and features tell.
+    """
+    spatial = len(call.tensor().shape) - 2
+    return _convolution(call, integers_or(call, "padding", (0,) * (2 * spatial)))
+
+
+@op("dynamic_conv", values="numbers", accuracy=BY_POLICY, operands=3)
+def dynamic_conv(call: Call) -> Kernel:
+    """A convolution whose padding is a value too.
+
+    (C1 to C26) As convolution's; the result's shape holds when it runs. (I3) padding is of integers.
+    """
+    spatial, padding = len(call.tensor().shape) - 2, call.tensor(2)
+    fits = padding.element.is_integer and padding.shape in ((spatial, 2), (None, 2))
+    require(fits, f"padding is {padding} (should be {spatial}x2 integers)")
+    return _convolution(call, None)

@@ -53,7 +53,7 @@ def elementwise(
                 return lift(function, element, call.policy, call.random, len(call.result().shape))
             if element.is_integer:
                 return _on_integers(integer or host, element)
-            if element.is_complex:
+            if element.is_complex and accuracy is ROUNDED_TO_32:
                 return _on_complex(host, element)
             return boolean or host
 

@@ -135,7 +135,7 @@ def _ziv(function: Function, fmt: Format) -> Kernel:
             wide = np.asarray(function.host(*(x.astype(np.float64) for x in arrays)))
             result = np.asarray(rounded(wide))
             distance = (wide.view(np.int64) & (2 * half - 1)) - half
-            near = (np.abs(distance) <= _HOST_ERROR) | ((np.abs(wide) < smallest_normal) & (wide != 0))
+            near = np.asarray((np.abs(distance) <= _HOST_ERROR) | ((np.abs(wide) < smallest_normal) & (wide != 0)))
             if not near.any():
                 return result
             slack = _HOST_ERROR * 2.0**-52

@@ -41,11 +41,11 @@ class Format:
     has_infinity: bool = False
     is_signed: bool = True
 
-    @property
+    @functools.cached_property
     def bits(self) -> int:
         return self.is_signed + self.exponent_bits + self.mantissa_bits
 
-    @property
+    @functools.cached_property
     def sign_bit(self) -> int:
         return 1 << (self.bits - 1) if self.is_signed else 0
 
@@ -57,7 +57,7 @@ class Format:
     @functools.cached_property
     def max_code(self) -> int:
         """The code of the largest finite number: the last that is neither infinity nor NaN."""
-        return next(c for c in range(self.ones, -1, -1) if math.isfinite(decode(self, c)))
+        return self.ones - {"ieee": 1 << self.mantissa_bits, "ones": 1, "last": 1}.get(self.nan, 0)
 
     @functools.cached_property
     def max(self) -> Fraction:

@@ -6,6 +6,7 @@ Every expected code is the oracle's. What cannot be enumerated is sampled with a
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 from collections.abc import Iterable, Sequence
 
@@ -246,7 +247,7 @@ def test_chains_round_after_every_op(element: str) -> None:
     pairs = all_pairs(element)
     gated, last = load(text)(*pairs)
     decode, encode = functools.partial(oracle.decode, fmt), functools.partial(oracle.encode, fmt)
-    single, f32 = FORMATS["f32"], []
+    single = FORMATS["f32"]
     gate = []
     for code in range(1 << fmt.bits):
         x = decode(code)
@@ -260,7 +261,6 @@ def test_chains_round_after_every_op(element: str) -> None:
             difference = oracle.add(decode(encode(square)), oracle.negate(decode(gate_code)))
             expected.append(encode(difference))
             gates.append(gate_code)
-    del f32
     operands = [codes_of(p) for p in pairs]
     check(fmt, gated, gates, operands, "gate")
     check(fmt, last, expected, operands, "chain")
@@ -325,9 +325,9 @@ def check_rounded(
 
 # Conversions.
 
+#: Both zeros, the smallest and largest numbers, infinities and NaNs of the formats that have them all.
 SPECIAL = {
-    name: [0, f.sign_bit, 1, f.sign_bit | 1, f.max_code, f.max_code | f.sign_bit, f.max_code + 1]
-    + [(f.max_code + 1) | f.sign_bit, f.max_code + 2, (f.max_code + 2) | f.sign_bit, f.ones, (1 << f.bits) - 1]
+    name: [c | s for c in (0, 1, f.max_code, f.max_code + 1, f.max_code + 2, f.ones) for s in (0, f.sign_bit)]
     for name, f in FORMATS.items()
     if f.has_infinity
 }
@@ -335,13 +335,13 @@ SPECIAL = {
 
 @functools.cache
 def boundaries() -> list[oracle.Fraction]:
-    """Where a conversion to a minifloat changes its result: each number of each format, each midpoint, each threshold."""
+    """Where a conversion to a minifloat changes: each number of each format, each midpoint, each threshold."""
     found = {oracle.Fraction(1, 1 << p) for p in (149, 150, 151)}
     for name in MINIFLOATS:
         fmt = FORMATS[name]
         values = sorted({oracle.Fraction(v) for v in decoded(fmt) if oracle.is_finite(v) and v >= 0})
         values.append(2 * values[-1] - values[-2] if fmt.is_signed else 2 * values[-1])
-        found |= {*values, values[0] / 2, *((a + b) / 2 for a, b in zip(values, values[1:], strict=False))}
+        found |= {*values, values[0] / 2, *((a + b) / 2 for a, b in itertools.pairwise(values))}
     return sorted(found)
 
 
@@ -391,7 +391,7 @@ def boundary_integers(element: str) -> list[int]:
 
 
 @pytest.mark.parametrize("element", FORMATS)
-def test_conversions_from_floats(element: str, request: pytest.FixtureRequest) -> None:
+def test_conversions_from_floats(element: str) -> None:
     judge_float_conversions(element, limit=4000)
 
 

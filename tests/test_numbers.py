@@ -220,5 +220,7 @@ def test_bad_packing_is_told() -> None:
     for shape in (-1, 1.5, (1, True)):
         with pytest.raises(interp.InputError):
             interp.unpack(b"1", "f4E2M1FN", shape)  # type: ignore[arg-type]
+    with pytest.raises(interp.ResourceError):
+        interp.unpack(b"", "f4E2M1FN", (0, 2**70))
     with pytest.raises(interp.InputError, match="not packed bytes"):
         interp.unpack("1", "f4E2M1FN", 1)  # type: ignore[arg-type]

@@ -166,6 +166,8 @@ def test_ops_of_later_versions_of_stablehlo() -> None:
     assert op.name == "stablehlo.of_the_future"
     assert op.attributes == {"n": 1, "m": 2, "s": "stablehlo.of_the_future"}
     assert op.regions[0].returns != ()
+    assert operations('"stablehlo.of_the_future"() <{}> {m = 2} : () -> ()')[0].attributes == {"m": 2}
+    assert operations('"stablehlo.of_the_future"() <{m = 2}> {} : () -> ()')[0].attributes == {"m": 2}
     _, op = operations(
         '%r = "other.root"() : () -> tensor<1xi32>\n%0 = "stablehlo.collective_broadcast"(%a, %r)'
         " {has_dynamic_root, replica_groups = dense<0> : tensor<1x1xi64>}"

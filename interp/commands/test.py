@@ -125,6 +125,8 @@ class _Worker:
 
     def _ask(self, path: str, skip: int) -> Iterator[list[Any]]:
         """The answers until the worker has done the file or is dead."""
+        if self._stopped:
+            return
         if self._process is None:
             # A session of its own: Ctrl-C in the terminal is for this process, which ends the workers itself.
             self._process = subprocess.Popen(
@@ -145,9 +147,7 @@ class _Worker:
                 yield json.loads(answer)
 
     def _death(self) -> str:
-        assert self._process
-        code = self._process.wait()
-        self._process = None
+        code = self._end()
         try:
             return signal.Signals(-code).name
         except ValueError:
@@ -156,9 +156,17 @@ class _Worker:
     def stop(self) -> None:
         """End the process, whatever it does."""
         self._stopped = True
-        if self._process:
-            self._process.kill()
-            self._process.wait()
+        self._end(kill=True)
+
+    def _end(self, kill: bool = False) -> int:
+        """Wait for the process and forget it; returns its exit status."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        if kill:
+            process.kill()
+        with process:  # closes its pipes
+            return process.wait()
 
 
 @contextlib.contextmanager

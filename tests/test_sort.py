@@ -1,0 +1,277 @@
+"""sort against Python's sorted and, for the comparators that JAX writes, against XLA on the CPU."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from minihlo.interp.api import load
+from minihlo.interp.errors import ProgramError
+from minihlo.ops.registry import Body, Call, OpError, lookup
+from minihlo.ops.types import ELEMENT_TYPES
+
+from .run_op import INTEGERS, TYPES, codes, from_codes, tensor
+
+
+def sort(*arrays: np.ndarray, elements: tuple[str, ...], body: str, dimension: int = -1) -> list[np.ndarray]:
+    """Sorts; `body` computes %z from %x0, %y0, %x1, …"""
+    shape = "".join(f"{n}x" for n in arrays[0].shape)
+    types = ", ".join(f"tensor<{shape}{e}>" for e in elements)
+    names = [f"%a{i}" for i in range(len(arrays))]
+    parameters = ", ".join(f"{n}: tensor<{shape}{e}>" for n, e in zip(names, elements, strict=True))
+    arguments = ", ".join(f"%x{i}: tensor<{e}>, %y{i}: tensor<{e}>" for i, e in enumerate(elements))
+    text = f"""
+    func.func @main({parameters}) -> ({types}) {{
+      %r:{len(arrays)} = "stablehlo.sort"({", ".join(names)}) ({{
+      ^bb0({arguments}):
+        {body}
+        stablehlo.return %z : tensor<i1>
+      }}) {{dimension = {dimension} : i64, is_stable = true}} : ({types}) -> ({types})
+      return {", ".join(f"%r#{i}" for i in range(len(arrays)))} : {types}
+    }}"""
+    results = load(text)(*arrays)
+    assert [(r.shape, r.dtype) for r in results] == [(a.shape, a.dtype) for a in arrays]
+    return results
+
+
+def compared(direction: str, element: str, kind: str = "NOTYPE", of: int = 0) -> str:
+    kind = "" if kind == "NOTYPE" else f", {kind}"
+    t = f"tensor<{element}>"
+    return f"%z = stablehlo.compare {direction}, %x{of}, %y{of}{kind} : ({t}, {t}) -> tensor<i1>"
+
+
+def order_of(keys: list, descends: bool = False) -> list[int]:
+    """The stable order, by Python."""
+    if not descends:
+        return sorted(range(len(keys)), key=keys.__getitem__)
+    return sorted(range(len(keys) - 1, -1, -1), key=keys.__getitem__)[::-1]  # equal ones are turned round twice
+
+
+# single comparisons
+
+
+@pytest.mark.parametrize("length", [*range(10), 31, 64, 65])
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+def test_stable_at_every_length(length, direction):
+    keys = np.random.default_rng(length).integers(-3, 4, length).astype(np.int32)
+    values = np.arange(length, dtype=np.int16)
+    found = sort(keys, values, elements=("i32", "i16"), body=compared(direction, "i32"))
+    expected = order_of(keys.tolist(), direction == "GT")
+    assert found[1].tolist() == expected
+    assert found[0].tolist() == [keys[i] for i in expected]
+
+
+@pytest.mark.parametrize("element", INTEGERS, ids=str)
+def test_integers(element):
+    x = from_codes(np.random.default_rng(2).integers(0, 2**64, 50, np.uint64), element)
+    numbers = [int(v) for v in x]
+    for direction in ("LT", "GT"):
+        (found,) = sort(x, elements=(element.name,), body=compared(direction, element.name))
+        assert [int(v) for v in found] == sorted(numbers, reverse=direction == "GT")
+
+
+@pytest.mark.parametrize("element", [t for t in TYPES if t.is_float], ids=str)
+def test_floats(element):
+    x = from_codes(np.random.default_rng(2).integers(0, 2**64, 200, np.uint64), element)
+    x = x[~np.isnan(x.astype(float))]
+    place = np.arange(len(x), dtype=np.int32)
+    for direction in ("LT", "GT"):
+        body = compared(direction, element.name, "FLOAT")
+        found = sort(x, place, elements=(element.name, "i32"), body=body)
+        expected = order_of(x.astype(float).tolist(), direction == "GT")
+        assert found[1].tolist() == expected
+        assert codes(found[0]).tolist() == codes(x[expected]).tolist()
+
+
+@pytest.mark.parametrize("name", ["f8E5M2", "f8E4M3FN", "bf16", "f32"])
+def test_total_order(name):
+    t = ELEMENT_TYPES[name]
+    top = 1 << (t.bits - 1)
+    raw = np.random.default_rng(2).integers(0, 2**t.bits, 300, np.uint64)
+    raw[:8] = [0, top, 2 * top - 1, top - 1, 0, top, 2 * top - 2, top - 2]
+    (found,) = sort(from_codes(raw, name), elements=(name,), body=compared("LT", name, "TOTALORDER"))
+    negative, positive = sorted((c for c in raw if c >= top), reverse=True), sorted(c for c in raw if c < top)
+    assert codes(found).tolist() == [*negative, *positive]
+
+
+def test_booleans():
+    x = np.array([True, False, True, False, False])
+    (found,) = sort(x, elements=("i1",), body=compared("LT", "i1"))
+    assert found.tolist() == [False, False, False, True, True]
+
+
+@pytest.mark.parametrize("dimension", [-3, -2, -1, 0, 1, 2])
+def test_dimensions(dimension):
+    x = np.random.default_rng(4).integers(0, 50, (3, 4, 5)).astype(np.int64)
+    (found,) = sort(x, elements=("i64",), body=compared("LT", "i64"), dimension=dimension)
+    assert found.tolist() == np.sort(x, axis=dimension).tolist()
+    assert x.tolist() != found.tolist()  # the operand is as it was
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (1,), (2, 1)])
+def test_nothing_to_do(shape):
+    x = np.ones(shape, np.float32)
+    for found in sort(x, x, elements=("f32", "f32"), body=compared("LT", "f32")):
+        assert found.tolist() == x.tolist()
+
+
+# comparators of several ops
+
+SQUARES = """%p = stablehlo.multiply %x0, %x0 : tensor<i32>
+        %q = stablehlo.multiply %y0, %y0 : tensor<i32>
+        %z = stablehlo.compare LT, %p, %q : (tensor<i32>, tensor<i32>) -> tensor<i1>"""
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33, 100])
+def test_by_an_order_that_no_guess_finds(length):
+    x = np.random.default_rng(length).integers(-20, 20, (3, length)).astype(np.int32)
+    place = np.tile(np.arange(length, dtype=np.int32), (3, 1))
+    found = sort(x, place, elements=("i32", "i32"), body=SQUARES)
+    for row, values, places in zip(x.tolist(), *(f.tolist() for f in found), strict=True):
+        expected = order_of([v * v for v in row])
+        assert places == expected
+        assert values == [row[i] for i in expected]
+
+
+def test_by_the_second_operand():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=40).astype(np.float32), rng.integers(0, 9, 40).astype(np.int8)
+    found = sort(x, y, elements=("f32", "i8"), body=compared("LT", "i8", of=1))
+    expected = order_of(y.tolist())
+    assert found[0].tolist() == x[expected].tolist()
+
+
+def test_lexicographic_by_two_operands():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 4, 60).astype(np.int8), rng.integers(0, 9, 60).astype(np.uint8)
+    body = """%lt = stablehlo.compare LT, %x0, %y0 : (tensor<i8>, tensor<i8>) -> tensor<i1>
+        %eq = stablehlo.compare EQ, %x0, %y0 : (tensor<i8>, tensor<i8>) -> tensor<i1>
+        %l1 = stablehlo.compare LT, %x1, %y1 : (tensor<ui8>, tensor<ui8>) -> tensor<i1>
+        %both = stablehlo.and %eq, %l1 : tensor<i1>
+        %z = stablehlo.or %lt, %both : tensor<i1>"""
+    found = sort(x, y, elements=("i8", "ui8"), body=body)
+    pairs = list(zip(*(f.tolist() for f in found), strict=True))
+    assert pairs == sorted(zip(x.tolist(), y.tolist(), strict=True))
+
+
+def test_a_comparator_that_uses_a_value_from_outside():
+    text = """
+    func.func @main(%a: tensor<2x30xi32>, %b: tensor<2x30xi32>, %k: tensor<i32>)
+        -> (tensor<2x30xi32>, tensor<2x30xi32>) {
+      %r:2 = "stablehlo.sort"(%a, %b) ({
+      ^bb0(%x: tensor<i32>, %y: tensor<i32>, %u: tensor<i32>, %v: tensor<i32>):
+        %p = stablehlo.remainder %x, %k : tensor<i32>
+        %q = stablehlo.remainder %y, %k : tensor<i32>
+        %z = stablehlo.compare LT, %p, %q : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %z : tensor<i1>
+      }) {dimension = 1 : i64, is_stable = true} : (tensor<2x30xi32>, tensor<2x30xi32>)
+        -> (tensor<2x30xi32>, tensor<2x30xi32>)
+      return %r#0, %r#1 : tensor<2x30xi32>, tensor<2x30xi32>
+    }"""
+    x = np.random.default_rng(5).integers(0, 100, (2, 30)).astype(np.int32)
+    place = np.tile(np.arange(30, dtype=np.int32), (2, 1))
+    found = load(text)(x, place, np.array(7, np.int32))
+    assert found[1].tolist() == [order_of([v % 7 for v in row]) for row in x.tolist()]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "%z = stablehlo.constant dense<true> : tensor<i1>",
+        "%z = stablehlo.constant dense<false> : tensor<i1>",
+        "%p = stablehlo.multiply %x0, %y0 : tensor<f32>\n" + compared("GT", "f32").replace("%x0, %y0", "%p, %x0"),
+        compared("NE", "f32"),
+        compared("GE", "f32"),
+        compared("LT", "f32", "FLOAT"),
+    ],
+)
+@pytest.mark.parametrize("length", [2, 5, 16, 45])
+def test_any_comparator_gives_a_permutation(body, length):
+    x = np.random.default_rng(length).normal(size=(3, length)).astype(np.float32)
+    x[:, 1::3] = math.nan
+    place = np.tile(np.arange(length, dtype=np.int32), (3, 1))
+    found = sort(x, place, elements=("f32", "i32"), body=body)
+    assert np.sort(found[1], axis=1).tolist() == place.tolist()
+    assert codes(found[0]).tolist() == codes(np.take_along_axis(x, found[1], 1)).tolist()
+    if "dense<false>" in body:
+        assert found[1].tolist() == place.tolist()
+
+
+# what JAX asks for
+
+
+def both(function: Any, *arrays: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The results of the same program here and on XLA's CPU."""
+    lowered = jax.jit(function).lower(*arrays)
+    expected = jax.tree.leaves(jax.jit(function)(*arrays))
+    return load(lowered.as_text())(*arrays), [np.asarray(e) for e in expected]
+
+
+def floats(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    x = np.random.default_rng(9).normal(size=shape).astype(ELEMENT_TYPES[name].dtype)
+    special = [math.nan, 0.0, -0.0, math.inf, -math.inf, -math.nan, 1.0, 1.0]
+    x.flat[: len(special)] = np.array(special).astype(x.dtype)
+    return x
+
+
+@pytest.mark.parametrize("name", ["f8E4M3FN", "f8E5M2", "f16", "bf16", "f32"])
+def test_jax_sort_and_argsort(name):
+    x = floats(name, (4, 33))
+    for function in (jnp.sort, jnp.argsort, lambda v: jnp.sort(v, descending=True), lambda v: jnp.sort(v, axis=0)):
+        (found,), (expected,) = both(function, x)
+        np.testing.assert_array_equal(found.astype(float), expected.astype(float))
+
+
+def test_jax_sort_of_several_operands():
+    rng = np.random.default_rng(3)
+    x, y, z = floats("f32", (50,)), rng.integers(0, 5, 50).astype(np.int8), np.arange(50, dtype=np.int32)
+    for keys in (1, 2, 3):
+        found, expected = both(lambda *a, n=keys: jax.lax.sort(a, num_keys=n), y, x, z)
+        for f, e in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(f, e)
+
+
+def test_jax_sort_of_complex_numbers_and_booleans():
+    parts = floats("f32", (40, 2))
+    z = np.ascontiguousarray(parts).view(np.complex64)[:, 0]
+    (found,), (expected,) = both(jnp.sort, z)
+    np.testing.assert_array_equal(found, expected)
+    (found,), (expected,) = both(jnp.sort, parts > 0)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_jax_median():
+    x = np.random.default_rng(1).integers(0, 30, 64).astype(np.float32)
+    (found,), (expected,) = both(jnp.median, x)
+    assert found == expected
+
+
+# mistakes
+
+
+@pytest.mark.parametrize(
+    ("operands", "arguments", "dimension", "message"),
+    [
+        (0, 0, 0, "there is nothing to sort"),
+        (1, 2, 2, "dimension 2 is not one of a tensor of rank 2"),
+        (1, 2, -3, "dimension -3 is not one of a tensor of rank 2"),
+        (2, 2, 0, "the comparator has type (tensor<f32>, tensor<f32>) -> (tensor<i1>)"),
+    ],
+)
+def test_refused(operands, arguments, dimension, message):
+    t = (tensor("f32", 2, 3),) * operands
+    body = Body((tensor("f32"),) * arguments, (tensor("i1"),))
+    call = Call("stablehlo.sort", t, t, {"dimension": dimension}, (body,))
+    with pytest.raises(OpError) as caught:
+        lookup("sort").kernel(call)  # type: ignore[union-attr]
+    assert message in str(caught.value)
+
+
+def test_the_comparator_gives_one_boolean():
+    with pytest.raises(ProgramError):
+        sort(np.zeros(2, np.float32), elements=("f32",), body=compared("LT", "f32").replace("i1", "i8"))
