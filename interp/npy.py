@@ -12,6 +12,7 @@ i2 and i4 are stored as int8 values the same way. Types that numpy has are writt
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 from typing import Any
@@ -32,8 +33,10 @@ def save(path: str, array: np.ndarray, element: ElementType) -> None:
     partial = f"{path}.{os.getpid()}.partial"
     try:
         if os.path.exists(path) and not os.path.isfile(path):  # /dev/null, a pipe
+            whole = io.BytesIO()  # numpy itself asks for the position, which a pipe does not have
+            np.save(whole, plain, allow_pickle=False)
             with open(path, "wb") as file:
-                np.save(file, plain, allow_pickle=False)
+                file.write(whole.getbuffer())
             return
         with open(partial, "wb") as file:
             np.save(file, plain, allow_pickle=False)

@@ -233,12 +233,21 @@ def _bracketed(texts: Sequence[str], shape: tuple[int, ...]) -> str:
 
 def number_text(fmt: Format, code: int) -> str:
     """The value of a code for people: exact where short, `nan`, `inf`, else the shortest decimal that reads back."""
-    number = decode(np.array(code, fmt.code_dtype), fmt)
-    sign = "-" * bool(number.sign)
-    if number.kind != FINITE:
-        return sign + ("nan" if number.kind == NAN else "inf")
-    if fmt.bits >= 32:
-        return str(np.array(code, fmt.code_dtype).view(fmt.dtype)[()])
-    value = math.ldexp(int(number.significand), int(number.exponent))
-    text = str(int(value)) if value < 1e6 and value.is_integer() else repr(value)
-    return sign + text
+    return number_texts(fmt, np.array([code], fmt.code_dtype))[0]
+
+
+def number_texts(fmt: Format, codes: np.ndarray) -> list[str]:
+    """`number_text` of each code of a one-dimensional array."""
+    number = decode(codes, fmt)
+    parts = (number.kind, number.sign, number.significand, number.exponent)
+    return [_number_text(*of_one) for of_one in zip(*(p.tolist() for p in parts), codes.view(fmt.dtype), strict=True)]
+
+
+def _number_text(kind: int, negative: bool, significand: int, exponent: int, stored: Any) -> str:
+    sign = "-" * negative
+    if kind != FINITE:
+        return sign + ("nan" if kind == NAN else "inf")
+    if stored.dtype.itemsize >= 4:
+        return str(stored)
+    value = math.ldexp(significand, exponent)
+    return sign + (str(int(value)) if value < 1e6 and value.is_integer() else repr(value))

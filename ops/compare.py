@@ -122,7 +122,7 @@ def _by_scalar_key(direction: str, element: ElementType) -> Kernel:
 
 
 def _lexicographic(host: np.ufunc, strictly: np.ufunc) -> Kernel:
-    return lambda x, y: host(x.real, y.real) | (np.equal(x.real, y.real) & host(x.imag, y.imag))
+    return lambda x, y: strictly(x.real, y.real) | (np.equal(x.real, y.real) & host(x.imag, y.imag))
 
 
 @op("select", operands=3, is_elementwise=True)

@@ -55,7 +55,7 @@ def elementwise(
                 return _on_integers(integer or host, element)
             if element.is_complex and accuracy is ROUNDED_TO_32:
                 return _on_complex(host, element)
-            return boolean or host
+            return boolean if element.kind is Kind.BOOL and boolean is not None else host
 
         doc = host.__doc__ or ""
         taken = element_types(types)

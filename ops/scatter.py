@@ -50,9 +50,9 @@ _IN_PLACE = {
 def putter(call: Call, body: Body) -> Putter:
     """How the updates of a body are put: as if one after the other, in their order."""
     elements = [t.element for t in body.results]  # type: ignore[union-attr]
-    step = body.vectorised if call.policy.rounding != "stochastic" else None
-    if step is not None and _returns_updates(step, len(elements)):
+    if body.vectorised is not None and _returns_updates(body.vectorised, len(elements)):
         return _overwrite
+    step = body.vectorised if call.policy.rounding != "stochastic" else None
     ufunc = _in_place(call, body, elements)
     fold = fold_of(call, body)
 
@@ -217,10 +217,10 @@ class _Windows:
             high = max(min(start + size, n), low)
             inside.append(slice(low, high))
             covered.append(slice(low - start, high - start))
-        results = tuple(x.copy() for x in tensors)
-        blocks = [r[tuple(inside)] for r in results]
+        results = tuple(np.array(x, order="C") for x in tensors)
+        blocks = [r[(*inside, ...)] for r in results]
         rows = tuple(np.ascontiguousarray(b).reshape(1, -1) for b in blocks)
-        parts = tuple(u.reshape(self.sizes)[tuple(covered)].reshape(1, -1) for u in updates)
+        parts = tuple(u.reshape(self.sizes)[(*covered, ...)].reshape(1, -1) for u in updates)
         put(region, rows, np.zeros(1, np.int64), parts)
         for block, row in zip(blocks, rows, strict=True):
             block[...] = row.reshape(block.shape)
@@ -239,9 +239,9 @@ class _Windows:
                 inside &= (starts[d] >= 0) & (starts[d] < self.shape[d])
         count, inner = targets.size, np.argsort(self.order)
         parts = tuple(u.transpose(inner).reshape((count, width) if width > 1 else count) for u in updates)
-        results = tuple(x.copy() for x in tensors)
+        results = tuple(np.array(x, order="C") for x in tensors)
         reach = tuple(slice(None) if d in moving else slice(0, n) for d, n in enumerate(self.sizes))
-        blocks = [r[reach].transpose(*moving, *(d for d in range(rank) if d not in moving)) for r in results]
+        blocks = [r[(*reach, ...)].transpose(*moving, *(d for d in range(rank) if d not in moving)) for r in results]
         rows = tuple(np.ascontiguousarray(b).reshape((height, width) if width > 1 else height) for b in blocks)
         put(region, rows, *_inside(targets.reshape(-1), inside.reshape(-1), parts))
         for block, row in zip(blocks, rows, strict=True):
@@ -264,7 +264,7 @@ class _Windows:
                 inside = inside & (at >= 0) & (at < self.shape[d])
         inside = np.broadcast_to(inside, targets.shape)
         targets, inside = (v.transpose(self.order).reshape(-1) for v in (targets, inside))
-        results = tuple(x.copy() for x in tensors)
+        results = tuple(np.array(x, order="C") for x in tensors)
         rows = tuple(r.reshape(-1) for r in results)
         put(region, rows, *_inside(targets, inside, tuple(u.reshape(-1) for u in updates)))
         return results

@@ -11,7 +11,7 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass
 class Numbers:
-    """How indices tell the windows of a tensor. `window_axes` are theirs in a gather's result or a scatter's updates."""
+    """How indices tell the windows of a tensor. `window_axes` are theirs in a gather's result, or in updates."""
 
     shape: Shape
     sizes: Shape  #: of windows, 1 in `dropped` and `batching`

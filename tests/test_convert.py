@@ -19,6 +19,13 @@ from minihlo.ops.types import ELEMENT_TYPES, ElementType
 from . import oracle
 from .run_op import FLOATS, INTEGERS, TYPES, bind, codes, from_codes, run, tensor, type_of
 
+
+@pytest.fixture(autouse=True)
+def _as_the_machine_runs():
+    with np.errstate(all="ignore"):
+        yield
+
+
 DETERMINISTIC = [r for r in ROUNDINGS if r != "stochastic"]
 
 
@@ -31,7 +38,9 @@ def check_floats(x: np.ndarray, found: np.ndarray, expected: list[int], fmt: ora
     one_nan = fmt.nan in ("sign", "last")
     for value, a, b in zip(x, codes(found).tolist(), expected, strict=True):
         same_sign = one_nan or (a ^ b) & fmt.sign_bit == 0
-        assert oracle.same(fmt, a, b) and same_sign, f"{value!r} ({value.tobytes()[::-1].hex()}) -> {a:#x}, not {b:#x}"
+        message = f"{value!r} ({value.tobytes()[::-1].hex()}) -> {a:#x}, not {b:#x}"
+        assert oracle.same(fmt, a, b), message
+        assert same_sign, message
 
 
 # -- every pair of types -----------------------------------------------------------------------------------------------
@@ -59,24 +68,16 @@ def sample(element: ElementType) -> np.ndarray:
     return np.append(random, np.array([*ends, 0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan]).astype(element.dtype))
 
 
-def value_of(code: int, element: ElementType) -> oracle.Value:
-    if element.is_float:
-        return oracle.decode(oracle.FORMATS[element.name], code)
-    return Fraction(
-        code - (code >> (element.bits - 1) << element.bits if element.name[0] == "i" < element.name[1] else 0)
-    )
-
-
 def numbers(x: np.ndarray) -> list[oracle.Value]:
+    """The values of an array; of complex numbers their real parts; a NaN that is the code of -0 has no sign."""
     element = type_of(x).element
     if element.is_complex:
         return numbers(np.ascontiguousarray(x.real))
-    if element.bits == 1:
-        return [Fraction(bool(b)) for b in x]
-    is_signed = element.is_integer and element.name[0] == "i"
-    if is_signed:
+    if not element.is_float:
         return [Fraction(int(v)) for v in x]
-    return [value_of(int(c), element) for c in codes(x)]
+    fmt = oracle.FORMATS[element.name]
+    values = [oracle.decode(fmt, int(c)) for c in codes(x)]
+    return [oracle.NAN if fmt.nan == "sign" and math.isnan(v) else v for v in values]
 
 
 def check_conversion(x: np.ndarray, found: np.ndarray) -> None:
@@ -115,8 +116,7 @@ def test_every_pair(source: ElementType, target: ElementType) -> None:
     assert converted(x[:0], target).size == 0
     kernel = bind("convert", [tensor(source)], tensor(target))
     for i in range(0, x.size, 7):
-        with np.errstate(all="ignore"):
-            scalars = kernel(x[i : i + 1].reshape(())), kernel(x[i])  # 0-d arrays, and scalars of numpy
+        scalars = kernel(x[i : i + 1].reshape(())), kernel(x[i])  # 0-d arrays, and scalars of numpy
         for scalar in scalars:
             assert (scalar.shape, scalar.dtype) == ((), target.dtype)
             assert scalar.tobytes() == found[i].tobytes()
@@ -146,9 +146,8 @@ def nearest(x: np.ndarray, name: str) -> list[int]:
     code = np.searchsorted(middle, size, "left")
     tie = (code < len(middle)) & (middle[np.minimum(code, len(middle) - 1)] == size)
     code += tie & (code % 2 == 1)
+    beyond = code > fmt.max_code
     code = np.where(np.signbit(x) & ((code > 0) | (fmt.nan != "sign")), code | fmt.sign_bit, code)
-    beyond = (code & fmt.ones) > fmt.max_code if fmt.nan != "sign" else (code & ~fmt.sign_bit) > fmt.max_code
-    beyond |= size >= values[-1]
     ends = [oracle.encode(fmt, end) for end in (oracle.INF, -oracle.INF)]
     return np.where(beyond, np.where(np.signbit(x), ends[1], ends[0]), code).tolist()
 
@@ -186,7 +185,8 @@ def test_boundaries_of_floats(source: ElementType, target: ElementType) -> None:
         check_floats(x[some], found[some], [oracle.encode(fmt, v) for v in numbers(x[some])], fmt)
         return
     expected = np.array(nearest(x.astype(np.float64), target.name))
-    assert codes(found).tolist() == expected.tolist() or check_floats(x, found, expected.tolist(), fmt) is None
+    unlike = codes(found) != expected  # two NaN may be
+    check_floats(x[unlike], found[unlike], expected[unlike].tolist(), fmt)
     some = slice(None, None, max(1, x.size // 300))  # the fast oracle by the slow one
     check_floats(x[some], found[some], [oracle.encode(fmt, v) for v in numbers(x[some])], fmt)
 
@@ -239,10 +239,13 @@ def test_every_policy(target: str, rounding: str, overflow: str) -> None:
         element = ELEMENT_TYPES[source]
         if element.is_integer or element.is_minifloat:
             x = sample(element)
+            x = x[:: 1 + x.size // 100]
         else:
             x = boundaries(target, np.dtype(np.float64), 100).astype(element.dtype)
+            x = x[:: 1 + x.size // 250]
             x = np.append(x, np.array([np.inf, -np.inf, np.nan, -np.nan]).astype(element.dtype))
-            x = x[:: 1 + x.size // 700]
+        if overflow == "onnx" and target == "f6E3M2FN":
+            x = x[x == x]  # the pages say nothing of NaN there
         check_floats(x, converted(x, target, **policy), [oracle.encode(fmt, v, **policy) for v in numbers(x)], fmt)
 
 
@@ -417,6 +420,7 @@ def reduced_by_value(fmt: oracle.Format, code: int, e: int, m: int, overflow: st
     return oracle.encode(fmt, oracle.signed(result, negative), overflow="ieee" if fmt.has_infinity else overflow)
 
 
+@functools.cache
 def _magnitude(fmt: oracle.Format, code: int) -> Fraction:
     """The value of a code as if the range had no end."""
     field, mantissa = code >> fmt.mantissa_bits, Fraction(code & ((1 << fmt.mantissa_bits) - 1), 1 << fmt.mantissa_bits)
@@ -430,7 +434,8 @@ def _magnitude(fmt: oracle.Format, code: int) -> Fraction:
 def test_reduce_precision_of_minifloats(element: ElementType, overflow: str) -> None:
     fmt = oracle.FORMATS[element.name]
     x = from_codes(np.arange(1 << element.bits), element)
-    for e, m in itertools.product(range(1, fmt.exponent_bits + 2), range(fmt.mantissa_bits + 2)):
+    every = list(itertools.product(range(1, fmt.exponent_bits + 2), range(fmt.mantissa_bits + 2)))
+    for e, m in every if overflow == "ieee" else every[:: fmt.mantissa_bits + 3]:
         found = codes(reduced(x, e, m, overflow=overflow)).tolist()
         expected = [reduced_by_value(fmt, c, e, m, overflow) for c in range(1 << element.bits)]
         for code, a, b in zip(range(1 << element.bits), found, expected, strict=True):

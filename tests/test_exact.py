@@ -246,21 +246,16 @@ def test_chains_round_after_every_op(element: str) -> None:
     }}"""
     pairs = all_pairs(element)
     gated, last = load(text)(*pairs)
-    decode, encode = functools.partial(oracle.decode, fmt), functools.partial(oracle.encode, fmt)
-    single = FORMATS["f32"]
-    gate = []
-    for code in range(1 << fmt.bits):
-        x = decode(code)
-        opened = UNARY["logistic"](decode(encode(oracle.multiply(x, decode(encode(oracle.Fraction(1, 2)))))))
-        gate.append(encode(oracle.multiply(decode(encode(opened)), x)))
-    expected, gates = [], []
-    for gate_code in gate:
-        for code in range(1 << fmt.bits):
-            total = decode(encode(oracle.add(decode(gate_code), decode(code))))
-            square = oracle.decode(single, oracle.encode(single, oracle.multiply(total, total)))
-            difference = oracle.add(decode(encode(square)), oracle.negate(decode(gate_code)))
-            expected.append(encode(difference))
-            gates.append(gate_code)
+    count = 1 << fmt.bits
+    added, subtracted, product = (expected_pairs(element, op) for op in ("add", "subtract", "multiply"))
+    logistic, half = oracle.unary_codes(fmt, "logistic"), oracle.encode(fmt, oracle.Fraction(1, 2))
+    gate = [product[logistic[product[code * count + half]] * count + code] for code in range(count)]
+    values = [oracle.decode(fmt, code) for code in range(count)]
+    # The square of a minifloat is exact in f32, unless it overflows there.
+    single = [oracle.encode(FORMATS["f32"], oracle.multiply(v, v)) for v in values]
+    squares = [oracle.encode(fmt, oracle.decode(FORMATS["f32"], code)) for code in single]
+    gates = [g for g in gate for _ in range(count)]
+    expected = [subtracted[squares[added[g * count + code]] * count + g] for g in gate for code in range(count)]
     operands = [codes_of(p) for p in pairs]
     check(fmt, gated, gates, operands, "gate")
     check(fmt, last, expected, operands, "chain")

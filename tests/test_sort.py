@@ -275,3 +275,22 @@ def test_refused(operands, arguments, dimension, message):
 def test_the_comparator_gives_one_boolean():
     with pytest.raises(ProgramError):
         sort(np.zeros(2, np.float32), elements=("f32",), body=compared("LT", "f32").replace("i1", "i8"))
+
+
+@pytest.mark.parametrize("name", ["i8", "i32", "i64", "ui8", "ui32", "ui64", "f8E4M3FN", "bf16", "f32", "f64", "i1"])
+@pytest.mark.parametrize("compared_as", [np.less, np.greater])
+def test_an_order_of_numpy_s_is_found_with_few_questions(name, compared_as):
+    questions = []
+
+    def comparator(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray]:
+        questions.append(x.size)
+        return (compared_as(x, y),)
+
+    t = ELEMENT_TYPES[name]
+    x = from_codes(np.random.default_rng(2).integers(0, 2**64, 500, np.uint64), t)
+    x[np.isnan(x.astype(float))] = 1
+    body = Body((tensor(name),) * 2, (tensor("i1"),), vectorised=comparator)
+    call = Call("stablehlo.sort", (tensor(name, 500),), (tensor(name, 500),), {"dimension": 0}, (body,))
+    found = lookup("sort").kernel(call)((None,), x)  # type: ignore[union-attr]
+    assert found.astype(object).tolist() == sorted(x.astype(object).tolist(), reverse=compared_as is np.greater)
+    assert sum(questions) <= 1 + 2 * 500

@@ -41,7 +41,10 @@ def main(options: argparse.Namespace) -> int:
     inputs = _inputs(options)
     expected = list(read_values(options.expected, "--expected"))
     recorder = _Recorder(options)
-    jobs = [(p, plan(p, options.function, options.policy, recorder.listener)) for p in programs if _runs(p, options)]
+    # Of several programs one without any function has nothing to fail; alone it has, if something is asked of it.
+    asked = any((options.function, options.input, options.args, options.output, options.expected))
+    running = [p for p in programs if p.functions or (asked and len(programs) == 1)]
+    jobs = [(p, plan(p, options.function, options.policy, recorder.listener)) for p in running]
     fitted = [_fit(p, inputs) for _, p in jobs]
     for _, p in jobs:
         _check_results(p.result_types, options.output, expected)
@@ -78,12 +81,6 @@ def _name(path: str) -> str:
 
 def _is_wanted(program: Program, function: str | None) -> bool:
     return function is None or function.removeprefix("@") in program.functions
-
-
-def _runs(program: Program, options: argparse.Namespace) -> bool:
-    """A program without any function has nothing to fail, unless something is to be done with it."""
-    asked = options.function, options.input, options.args, options.output, options.expected
-    return bool(program.functions or any(asked))
 
 
 def _inputs(options: argparse.Namespace) -> list[Any]:
@@ -192,10 +189,10 @@ class _Recorder:
         where = str(operation.location)
         if self._trace and self._form == "json":
             told = {"location": where, "op": operation.name, "results": [json_value(v, t) for v, t in typed]}
-            print(json.dumps(told))
+            print(json.dumps(told), flush=True)
         elif self._trace:
             texts = [format_value(v, t, self._form, self._full) for v, t in typed]
-            print("\n".join([f"{where}: {operation.name}", *texts]))
+            print("\n".join([f"{where}: {operation.name}", *texts]), flush=True)
         if self._folder:
             for value, t in typed:
                 self._write(operation.name, where, value, t)

@@ -7,12 +7,14 @@ import difflib
 import inspect
 import sys
 
+import numpy as np
+
 from ...ops.minifloat.formats import FORMATS, Format, Nan
 from ...ops.registry import EXACT, Op, describe, full_name
 from ...ops.registry import ops as all_ops
 from ...ops.types import ELEMENT_TYPES
 from ..errors import InputError
-from ..printing import code_text, number_text
+from ..printing import code_text, number_text, number_texts
 
 #: Wider formats have too many codes to list.
 _MOST_CODE_BITS = 16
@@ -35,7 +37,8 @@ def formats(options: argparse.Namespace) -> int:
         return 0
     if fmt.bits > _MOST_CODE_BITS:
         raise InputError(f"{fmt.name} has 2**{fmt.bits} codes, too many to list")
-    print("\n".join(_code_line(code, fmt) for code in range(1 << fmt.bits)))
+    texts = number_texts(fmt, np.arange(1 << fmt.bits).astype(fmt.code_dtype))
+    print("\n".join(f"{code_text(code, fmt.bits)}  {_fields(code, fmt)}  {text}" for code, text in enumerate(texts)))
     return 0
 
 
@@ -63,12 +66,13 @@ def _short(fmt: Format, code: int) -> str:
     return text if len(text) <= 12 else f"{float(text):.6g}"
 
 
-def _code_line(code: int, fmt: Format) -> str:
+def _fields(code: int, fmt: Format) -> str:
+    """Sign, exponent and mantissa in binary."""
     bits = f"{code:0{fmt.bits}b}"
     exponent = int(fmt.is_signed)
     mantissa = exponent + fmt.exponent_bits
     fields = bits[:exponent], bits[exponent:mantissa], bits[mantissa:]
-    return f"{code_text(code, fmt.bits)}  {'.'.join(f for f in fields if f)}  {number_text(fmt, code)}"
+    return ".".join(f for f in fields if f)
 
 
 def ops(options: argparse.Namespace) -> int:

@@ -39,7 +39,7 @@ def main(options: argparse.Namespace) -> int:
     files = find_files(options.paths)
     outcomes: list[Outcome] = []
     began = time.monotonic()
-    with _progress(len(files)) as show:
+    with _ending_workers(), _progress(len(files)) as show:
         for found in run_files(files, min(options.jobs or os.cpu_count() or 1, len(files))):
             outcomes += found
             show([str(o) for o in found if o.failure])
@@ -167,6 +167,20 @@ class _Worker:
             process.kill()
         with process:  # closes its pipes
             return process.wait()
+
+
+@contextlib.contextmanager
+def _ending_workers() -> Iterator[None]:
+    """Makes signals that end this process do so in order, so that no worker is left behind."""
+    before = {}
+    with contextlib.suppress(ValueError):  # not the main thread
+        for s in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            before[s] = signal.signal(s, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,49 @@
+"""What may be asked for is bounded by machine, control group and process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minihlo.interp import memory
+from minihlo.interp.errors import ResourceError
+from minihlo.ops.types import TensorType, element_type
+
+
+def test_the_limit_is_a_share_of_the_least_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_machine", lambda: 8 << 30)
+    monkeypatch.setattr(memory, "_control_groups", lambda: iter([16 << 30, 4 << 30]))
+    monkeypatch.setattr(memory, "_process", lambda: None)
+    assert memory.limit() == 3 << 30
+    memory.check(3 << 30, "this")
+    with pytest.raises(ResourceError, match=r"^this takes 3\.5 GiB, but only 3\.0 GiB are to be had$"):
+        memory.check(7 << 29, "this")
+    monkeypatch.setattr(memory, "_process", lambda: -5)
+    assert memory.limit() == 0
+    monkeypatch.undo()
+    assert memory.limit() > 0
+
+
+def test_control_groups_leave_what_is_below_their_limits(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    for folder, most, used in ((tmp_path, "max", 5), (inner.parent, "1000", 400), (inner, "500", 300)):
+        (folder / "memory.max").write_text(f"{most}\n")
+        (folder / "memory.current").write_text(f"{used}\n")
+    (inner / "memory.stat").write_text("anon 7\ninactive_file 50\n")
+    files = "memory.max", "memory.current", "inactive_file"
+    assert list(memory._ancestors(tmp_path, "/a/b", *files)) == [500 - 300 + 50, 1000 - 400]
+    # A path of the host that does not exist in the container.
+    assert list(memory._ancestors(inner.parent, "/x/y", *files)) == [600]
+
+
+@pytest.mark.parametrize("shape", [(10**13,), (10**40,), (0, 2**63), (0, 2**62, 2**62), (1,) * 65])
+def test_what_numpy_cannot_hold_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ResourceError):
+        memory.check_type(TensorType(shape, element_type("f32")))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1000, 1000), (0, 2**40), (1,) * 64])
+def test_what_fits_is_allowed(shape: tuple[int, ...]) -> None:
+    memory.check_type(TensorType(shape, element_type("f8E4M3FN")))
