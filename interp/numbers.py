@@ -101,7 +101,7 @@ def unpack(data: bytes | bytearray | memoryview | np.ndarray, format: str, shape
         raw = np.frombuffer(bytes(data) if isinstance(data, bytearray | memoryview) else data, np.uint8)
     except (TypeError, ValueError):
         raise InputError(f"a {type(data).__name__} is not packed bytes") from None
-    needed = (size * element.bits // 8)
+    needed = -(-size * element.bits // 8)
     if len(raw) != needed:
         raise InputError(f"{size} elements of {element} take {needed} bytes, not {len(raw)}")
     if element.bits == 8:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
 import re
@@ -150,11 +151,18 @@ def _read_bytecode(data: bytes, places: Places) -> ir.Module:
             return _stablehlo.deserialize_portable_artifact(context, data)
         return ir.Module.parse(data, context)
     except ir.MLIRError as e:
+        _keep_forever(context)
         raise _bad_bytecode([*heard, *e.error_diagnostics], places) from None
     except (ValueError, RuntimeError):
+        _keep_forever(context)
         raise _bad_bytecode(heard, places) from None
     finally:
         handler.detach()
+
+
+def _keep_forever(context: ir.Context) -> None:
+    """Never frees a context that has read damaged bytecode: that can crash, even when the interpreter exits."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))
 
 
 def _bad_bytecode(diagnostics: list[Any], places: Places) -> ProgramError:

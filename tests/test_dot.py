@@ -19,7 +19,7 @@ from minihlo.ops.policy import OVERFLOWS, Policy
 from minihlo.ops.registry import OpError
 
 from . import oracle
-from .run_op import INTEGERS, bind, codes, from_codes, run, tensor, type_of
+from .run_op import INTEGERS, bind, codes, from_codes, run, tensor
 
 EVERY = pytest.mark.parametrize("lhs", oracle.MINIFLOATS)
 FIELDS = ("lhs_batching", "rhs_batching", "lhs_contracting", "rhs_contracting")
