@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from ..ops.policy import Policy
 from . import machine, parser
 from .errors import InputError, ProgramError
+from .isolate import death_in_child
 from .planner import Listener, Plan, find_function, plan
 from .program import Program
 from .values import check_input
@@ -62,19 +64,29 @@ class LoadedProgram:
 def load(source: str | bytes | os.PathLike[str] | Any) -> LoadedProgram:
     """Read a program from a path, MLIR text, bytes (MLIR bytecode or a StableHLO portable artifact) or an ir.Module.
 
-    A string is a path unless it has a line break or names no file and looks like MLIR. Raises ProgramError where
-    the program cannot be read, with its place.
+    A string is a path unless it has a line break or names no file and looks like MLIR. jaxlib's reader of bytecode can
+    abort on damaged input, so a child process tries it first (about 0.2 s). Raises ProgramError where the program cannot
+    be read, with its place.
     """
     if isinstance(source, bytes):
-        return LoadedProgram(parser.parse(source))
+        return _load_bytes(source, "<bytes>")
     if isinstance(source, str | os.PathLike):
         text = os.fspath(source)
         if isinstance(source, str) and ("\n" in text or "{" in text or "func" in text) and not os.path.exists(text):
             return LoadedProgram(parser.parse(text))
-        return LoadedProgram(parser.parse(read(text), text))
+        return _load_bytes(read(text), text)
     if hasattr(source, "operation"):
         return LoadedProgram(parser.from_module(source, "<module>"))
     raise InputError(f"cannot load a {type(source).__name__} (a path, MLIR text, bytes or an ir.Module)")
+
+
+def _load_bytes(data: bytes, file: str) -> LoadedProgram:
+    if data.startswith(parser.BYTECODE):
+        child = f"import sys; from {parser.__name__} import parse; parse(sys.stdin.buffer.read())"
+        death = death_in_child([sys.executable, "-c", child], data)
+        if death:
+            raise ProgramError(f"{file}: {death}")
+    return LoadedProgram(parser.parse(data, file))
 
 
 def read(path: str) -> bytes:

@@ -22,7 +22,7 @@ from .isolate import quiet_native_stderr
 from .program import Program
 from .reader import NEWER, Places, Reader
 
-_BYTECODE = b"ML\xefR"
+BYTECODE = b"ML\xefR"
 _READABLE = "MLIR text, MLIR bytecode or a StableHLO portable artifact"
 _PORTABLE = re.compile(rb"ML\xefR[\x00-\xff]StableHLO_v")
 
@@ -31,7 +31,7 @@ def parse(source: str | bytes, file: str = "<string>", first_line: int = 1) -> P
     """Reads a program; `first_line` is the number in `file` of the first line of `source`."""
     places = Places(file, first_line - 1)
     if isinstance(source, bytes):
-        if source.startswith(_BYTECODE):
+        if source.startswith(BYTECODE):
             with quiet_native_stderr():
                 return _program(_read_bytecode(source, places), places, file)
         source = _decode(source, file, first_line)

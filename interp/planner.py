@@ -21,6 +21,7 @@ from ..ops.registry import Body, Call, OpError, lookup
 from ..ops.types import TensorType, Type
 from . import memory
 from .errors import InputError, ProgramError, ResourceError
+from .expand import expansion
 from .program import Function, Operation, Program, Region, Value
 
 #: Results of ops on constants are computed once, up to this many bytes.
@@ -130,6 +131,11 @@ class _Planner:
             writer.call(target, operation, operation.operands, always_tuple=True)
             return self._listen(operation, writer)
         record = lookup(operation.name)
+        if record is None or not record.takes(v.type for v in operation.operands):
+            function = expansion(operation)
+            if function is not None:
+                writer.call(self._expansion(function), operation, operation.operands, always_tuple=True)
+                return self._listen(operation, writer)
         if record is None:
             raise ProgramError(f"{operation.location}: {operation.name}: this op is not supported")
         call = Call(
@@ -153,6 +159,10 @@ class _Planner:
             regions.append((self._compile(region, captures, operation.name), captures))
         writer.call(kernel, operation, operation.operands, regions=regions)
         return self._listen(operation, writer)
+
+    def _expansion(self, function: Function) -> Callable[..., tuple[Any, ...]]:
+        assert function.body is not None
+        return self._compile(function.body, (), function.name)
 
     def _listen(self, operation: Operation, writer: _Writer) -> None:
         if self._listener is not None:
@@ -217,6 +227,8 @@ class _Planner:
         for operation in region.operations:
             record = lookup(operation.name)
             if record is None or not (record.is_elementwise or operation.name == "stablehlo.constant"):
+                return None
+            if not record.takes(v.type for v in operation.operands):
                 return None
             widen = _array_of if record.is_elementwise else lambda t: t
             operands = tuple(widen(v.type) for v in operation.operands)

@@ -13,7 +13,7 @@ from .minifloat.number import FINITE
 from .policy import Policy
 from .registry import ROUNDED_TO_32, Call, Kernel, op
 from .shape import identity, require, require_shape
-from .types import ELEMENT_TYPES, ElementType, TensorType
+from .types import ELEMENT_TYPES, ElementType, Kind, TensorType
 
 
 def _unsigned(x: np.ndarray, element: ElementType) -> np.ndarray:
@@ -48,7 +48,7 @@ def _shift(call: Call, read: Callable, shift: Callable) -> Kernel:
     if element.bits < 8:
         return lambda x, y: _integers(shift(read(x, element), read(y, element)), element)
     view, dtype = read(np.zeros(0, element.dtype), element).dtype, element.dtype
-    return lambda x, y: shift(x.view(view), y.view(view)).view(dtype)
+    return shift if view == dtype else lambda x, y: shift(x.view(view), y.view(view)).view(dtype)
 
 
 @op("shift_left", "integer", values="numbers", operands=2)
@@ -57,7 +57,8 @@ def shift_left(call: Call) -> Kernel:
 
     (C1) The operands and the result have one type.
     """
-    return _shift(call, _unsigned, np.left_shift)
+    # Either reading gives the same bits; this one is the operand's own.
+    return _shift(call, _signed if call.tensor().element.kind is Kind.SIGNED else _unsigned, np.left_shift)
 
 
 @op("shift_right_logical", "integer", values="numbers", operands=2)

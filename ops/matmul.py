@@ -6,8 +6,8 @@
 | other floats and complex | the host's BLAS in the widest type among operands and result, f32 at least; one rounding |
 | integers, i1 | modulo 2**bits of the result type; into a float type, the exact sum modulo 2**64 rounded once |
 
-The sums in f32 and wider are the host's: their last bits depend on its order of addition. The policy's `arithmetic` says
-how single operations are computed; it has a part only in `accumulate` = `element`, which is made of those.
+The sums in f32 and wider are the host's: their last bits depend on its order of addition. The policy's `arithmetic`
+says how single operations are computed; it has a part only in `accumulate` = `element`, which is made of those.
 """
 
 from __future__ import annotations

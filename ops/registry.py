@@ -13,7 +13,7 @@ import functools
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -156,6 +156,10 @@ class Op:
         """The operation's meaning in one line."""
         return self.doc.strip().splitlines()[0]
 
+    def takes(self, types: Iterable[Type]) -> bool:
+        """Whether it is declared for all the element types among `types`."""
+        return all(t.element in self.types for t in _tensors(types))
+
     def kernel(self, call: Call) -> Kernel:
         """The kernel of one use. Raises OpError where the use is not valid."""
         if self.operands is not None and len(call.operands) != self.operands:
@@ -166,7 +170,7 @@ class Op:
         return self.bind(call)
 
 
-def _tensors(types: Sequence[Type]) -> list[TensorType]:
+def _tensors(types: Iterable[Type]) -> list[TensorType]:
     found: list[TensorType] = []
     for t in types:
         if isinstance(t, TensorType):

@@ -90,7 +90,10 @@ def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
         padded[tuple(laid)] = x[tuple(source)]
     inner = [step * a.layout[1] for step, a in zip(padded.strides, axes, strict=True)]
     outer = [step * a.layout[2] for step, a in zip(padded.strides, axes, strict=True)]
-    return np.lib.stride_tricks.as_strided(padded, shape, inner + outer, writeable=False)
+    bits = (
+        padded if x.dtype.isbuiltin == 1 else padded.view(f"u{x.dtype.itemsize}")
+    )  # as_strided knows numpy's own only
+    return np.lib.stride_tricks.as_strided(bits, shape, inner + outer, writeable=False).view(x.dtype)
 
 
 def _grid(indices: Sequence[slice | np.ndarray], lengths: Shape) -> list[Any]:

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minihlo.interp import npy
+from minihlo.interp import memory, npy
 from minihlo.interp.errors import InputError, ResourceError
 from minihlo.interp.values import check_input, parse_value
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS
@@ -330,3 +330,11 @@ def test_bad_files_are_told(tmp_path) -> None:
     refused(f"@{tmp_path}", "Is a directory|not a regular file|Permission")
     with pytest.raises(InputError, match="No such file"):
         npy.save(str(tmp_path / "no" / "x.npy"), np.zeros(1, np.float32), element_type("f32"))
+
+
+def test_files_too_large_for_memory_are_not_read(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(100, np.float32))
+    monkeypatch.setattr(memory, "_SMALL", 0)
+    monkeypatch.setattr(memory, "limit", lambda: 399)
+    with pytest.raises(ResourceError, match=r"x\.npy takes 400 bytes, but only 399 bytes"):
+        npy.load(str(tmp_path / "x.npy"))

@@ -21,13 +21,11 @@ from .. import npy
 from ..api import read
 from ..errors import CheckFailure, InputError
 from ..machine import run as run_plan
-from ..parser import parse, parse_attributes, split
+from ..parser import BYTECODE, parse, parse_attributes, split
 from ..planner import Listener, Plan, plan
 from ..printing import format_value, json_value
 from ..program import Operation, Program
 from ..values import check_input, read_values
-
-_BYTECODE = b"ML\xefR"
 
 
 def main(options: argparse.Namespace) -> int:
@@ -67,7 +65,7 @@ def read_programs(path: str) -> list[Program]:
     """The programs of a file, one for each part between `// -----`; `-` is standard input."""
     source = sys.stdin.buffer.read() if path == "-" else read(path)
     name = _name(path)
-    if not source.startswith(_BYTECODE):
+    if not source.startswith(BYTECODE):
         try:
             return [parse(text, name, line) for text, line in split(source.decode())]
         except UnicodeDecodeError:

@@ -119,7 +119,7 @@ class _Worker:
                     break
             if finished or self._stopped:
                 return outcomes
-            pass; (Outcome(path, line or 1, f"the process died ({self._death()})"))
+            outcomes.append(Outcome(path, line or 1, f"the process died ({self._death()})"))
             if line is None:  # it died between programs; asking again might go on for ever
                 return outcomes
 

@@ -1,0 +1,50 @@
+"""Ops of CHLO that we do not declare ourselves, as StableHLO: the expansion that jaxlib's own compiler pass gives.
+
+CHLO's functions without a StableHLO op (lgamma, digamma, erf_inv …) are defined in practice by this pass: every backend
+computes what it expands to. Our own declarations come first; they are exact for the formats they take.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from .errors import ProgramError
+from .program import Function, Operation
+
+
+def expansion(operation: Operation) -> Function | None:
+    """A function that computes `operation`, None where the pass does not know the op."""
+    if not operation.name.startswith("chlo.") or operation.attributes or operation.regions:
+        return None
+    types = [tuple(str(v.type) for v in values) for values in (operation.operands, operation.results)]
+    return _expanded(operation.name, *types)
+
+
+@functools.lru_cache(256)
+def _expanded(name: str, operands: tuple[str, ...], results: tuple[str, ...]) -> Function | None:
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _stablehlo
+    from jaxlib.mlir.passmanager import PassManager
+
+    from . import parser
+
+    names = [f"%a{i}" for i in range(len(operands))]
+    takes, gives = ", ".join(operands), ", ".join(results)
+    returned = ", ".join(f"%r#{i}" for i in range(len(results)))
+    text = f"""func.func @expansion({", ".join(f"{n}: {t}" for n, t in zip(names, operands, strict=True))}) -> ({gives}) {{
+      %r:{len(results)} = "{name}"({", ".join(names)}) : ({takes}) -> ({gives})
+      func.return {returned} : {gives}
+    }}"""
+    _stablehlo.register_stablehlo_passes()
+    try:
+        context = parser.make_context(text.__contains__)
+        module = ir.Module.parse(text, context)
+        with context:
+            PassManager.parse("builtin.module(func.func(chlo-legalize-to-stablehlo))").run(module.operation)
+        function = parser.from_module(module, name).functions["expansion"]
+    except (ir.MLIRError, ProgramError, RuntimeError):
+        return None
+    assert function.body is not None
+    if any(o.name.startswith("chlo.") for o in function.body.operations):
+        return None
+    return function
