@@ -82,6 +82,14 @@ def quiet_native_stderr() -> Iterator[None]:
         os.close(saved)
 
 
+def death_in_child(command: list[str], data: bytes) -> str:
+    """What killed `command` when it was given `data` on standard input; empty if it ended by itself."""
+    import subprocess
+
+    code = subprocess.run(command, input=data, capture_output=True, check=False).returncode
+    return _explain(-code, True) if code < 0 else ""
+
+
 def _run_child(main: Callable[[], int], parent: int, unblocked: Iterable[int]) -> None:
     code = _BUG
     try:

@@ -24,6 +24,7 @@ from .registry import Call, Kernel, lookup
 from .types import ELEMENT_TYPES, ElementType, Kind, TensorType
 
 _PLAIN = Policy()
+_SHORT = 16  # terms up to which sums of complex numbers are done in order
 _F32, _F64, _I64, _UI64 = (ELEMENT_TYPES[name] for name in ("f32", "f64", "i64", "ui64"))
 
 
@@ -68,7 +69,8 @@ def host_matmul(
     """The host's product in the type `compute` of f32, f64 or complex numbers, rounded to the result type."""
 
     def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        sums = np.matmul(widen(x, lhs_type, compute), widen(y, rhs_type, compute))
+        x, y = widen(x, lhs_type, compute), widen(y, rhs_type, compute)
+        sums = _complex_in_order(x, y) if compute.is_complex and x.shape[-1] <= _SHORT else np.matmul(x, y)
         sums += 0  # a sum starts from +0, so it is not -0; BLAS differ there
         if result_type.is_float and result_type.bits < 8:
             # These have no NaN, and what they have in its place goes by its sign, which processors differ in.
@@ -78,6 +80,20 @@ def host_matmul(
     if lhs_type == rhs_type == compute:
         return product(lhs, rhs)  # nothing is copied
     return tiled(lhs, rhs, result_type.dtype, 2, product)
+
+
+def _complex_in_order(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The product with every step rounded, as the C++ reference interpreter does.
+
+    A BLAS that fuses multiplications with additions gives other last bits to the parts of a complex product, and where
+    they cancel that is all the bits. Programs compare their results with such as these.
+    """
+    total = np.zeros((*x.shape[:-1], y.shape[-1]), x.dtype)
+    for k in range(x.shape[-1]):
+        a, b = x[:, :, k, None], y[:, k, None, :]
+        total.real += a.real * b.real - a.imag * b.imag
+        total.imag += a.real * b.imag + a.imag * b.real
+    return total
 
 
 def widen(x: np.ndarray, source: ElementType, target: ElementType) -> np.ndarray:

@@ -12,8 +12,9 @@ import math
 import operator
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
-from mpmath import mp
+import mpmath
 
 from .oracle_numbers import (
     FORMATS,
@@ -42,6 +43,7 @@ __all__ = [
     "BINARY",
     "COMPARE",
     "FORMATS",
+    "FUNCTIONS",
     "MINIFLOATS",
     "UNARY",
     "Format",
@@ -55,11 +57,15 @@ __all__ = [
     "is_finite",
     "is_nan_code",
     "is_negative",
+    "mp",
     "same",
     "to_integer",
     "total_order",
     "unary_codes",
 ]
+
+mp: Any = mpmath.mp  # which has no types
+Real = Any  #: a number of mpmath
 
 #: A number that is beyond every format, and its inverse, in the place of those too large or too small to write out.
 FAR = Fraction(1 << 5000)
@@ -78,7 +84,7 @@ def _integral(function: Callable[[Fraction], int]) -> Callable[[Value], Value]:
     """A rounding to an integer; a zero keeps the sign of what was rounded."""
 
     def rounded(x: Value) -> Value:
-        if isinstance(x, float):
+        if not isinstance(x, Fraction):
             return x
         return signed(Fraction(abs(function(x))), x < 0)
 
@@ -120,7 +126,7 @@ def remainder(x: Value, y: Value) -> Value:
     """x - y * trunc(x / y), with the sign of x."""
     if math.isnan(x) or math.isnan(y) or math.isinf(x) or y == 0:
         return NAN
-    return x if math.isinf(y) else signed(abs(Fraction(x)) % abs(Fraction(y)), is_negative(x))
+    return x if math.isinf(y) else signed(Fraction(abs(Fraction(x)) % abs(Fraction(y))), is_negative(x))
 
 
 def maximum(x: Value, y: Value) -> Value:
@@ -160,7 +166,7 @@ def total_order(fmt: Format, code: int) -> int:
 # Functions that are not rational.
 
 
-def irrational(compute: Callable[[], mp.mpf]) -> Fraction:
+def irrational(compute: Callable[[], Real]) -> Fraction:
     """A stand-in for a number that is no fraction of a power of two: 200 bits, then a one."""
     for precision in (320, 1280, 5120, 20480):
         with mp.workprec(precision):
@@ -177,7 +183,7 @@ def irrational(compute: Callable[[], mp.mpf]) -> Fraction:
     raise ArithmeticError("no precision tells this number from an exact one")
 
 
-def real(x: Fraction) -> mp.mpf:
+def real(x: Fraction) -> Real:
     """An exact dyadic fraction as a number of mpmath."""
     return mp.ldexp(mp.mpf(x.numerator), 1 - x.denominator.bit_length())
 
@@ -264,7 +270,7 @@ def _tanh(x: Fraction) -> Value:
 
 #: Of each function: its value at a finite number other than zero, at +0 (at -0 it is that of the other sign if the
 #: function is odd, else the same), at +inf, and at -inf.
-_FUNCTIONS: dict[str, tuple[Callable[[Fraction], Value], Value, Value, Value]] = {
+FUNCTIONS: dict[str, tuple[Callable[[Fraction], Value], Value, Value, Value]] = {
     "sqrt": (_sqrt, ZERO, INF, NAN),
     "rsqrt": (_rsqrt, INF, ZERO, NAN),
     "cbrt": (_cbrt, ZERO, INF, -INF),
@@ -282,7 +288,7 @@ _SAME_AT_BOTH_ZEROS = ("exponential", "log", "logistic", "cosine")
 
 
 def _function(name: str) -> Callable[[Value], Value]:
-    at_finite, at_zero, at_infinity, at_minus_infinity = _FUNCTIONS[name]
+    at_finite, at_zero, at_infinity, at_minus_infinity = FUNCTIONS[name]
 
     def function(x: Value) -> Value:
         if math.isnan(x):
@@ -334,7 +340,7 @@ def _power(x: Fraction, y: Fraction) -> Fraction:
 
 
 @functools.lru_cache(maxsize=1 << 17)
-def _real_log(x: Fraction, precision: int) -> mp.mpf:
+def _real_log(x: Fraction, precision: int) -> Real:
     with mp.workprec(precision + 64):
         return mp.log(real(x))
 
@@ -365,7 +371,7 @@ def _angle(ratio: Fraction, obtuse: bool) -> Fraction:
     if not obtuse and ratio < Fraction(1, 1 << 400):
         return ratio * (1 - Fraction(1, 1 << 300))  # atan(r) = r - r**3 / 3 + ...
 
-    def compute() -> mp.mpf:
+    def compute() -> Real:
         angle = mp.atan(mp.mpf(ratio.numerator) / ratio.denominator)
         return mp.pi - angle if obtuse else angle
 
@@ -380,7 +386,7 @@ UNARY: dict[str, Callable[[Value], Value]] = {
     "ceil": _integral(math.ceil),
     "round_nearest_even": _integral(round),
     "round_nearest_afz": _integral(lambda x: math.floor(abs(x) + Fraction(1, 2))),
-    **{name: _function(name) for name in _FUNCTIONS},
+    **{name: _function(name) for name in FUNCTIONS},
 }
 
 BINARY: dict[str, Callable[[Value, Value], Value]] = {

@@ -82,7 +82,7 @@ def _round_float(x: np.ndarray, source: ElementType, target: ElementType, policy
     if fmt.precision <= 6 and (fmt.has_zero or source.bits < 64):
         # bfloat16 has 8 significant bits and f32's range: rounding to odd there loses nothing that a format of up
         # to 6 bits could see, in any rounding mode. Only f8E8M0FNU could tell f64's smaller numbers apart.
-        codes = _odd_bf16(x if source.bits == 32 else _odd_f32(x) if source.bits == 64 else x.astype(np.float32))
+        codes = _odd_bf16_of_f64(x) if source.bits == 64 else _odd_bf16(x.astype(np.float32, copy=False))
         return code_table(ELEMENT_TYPES["bf16"], target, policy).take(codes)
     if host and not fmt.is_minifloat:
         return (_odd_f32(x) if source.bits == 64 else x.astype(np.float32)).astype(fmt.dtype)
@@ -98,6 +98,19 @@ def _odd_bf16(x: np.ndarray) -> np.ndarray:
     """f32 rounded to odd to bfloat16, as codes. Exact for NaN too: a payload in the low half sets the odd bit."""
     u = x.view(np.uint32)
     return ((u >> 16) | ((u & 0xFFFF) != 0)).astype(np.uint16)
+
+
+def _odd_bf16_of_f64(x: np.ndarray) -> np.ndarray:
+    """f64 rounded to odd to bfloat16, as codes."""
+    x = np.asarray(x)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        nearest = np.asarray(x.astype(np.float32))
+    codes = np.asarray(_odd_bf16(nearest))
+    # Rounding to nearest first does harm only where it ends on a number of bfloat16.
+    doubtful = np.asarray(nearest.view(np.uint32) & 0xFFFF == 0)
+    if doubtful.any():
+        codes[doubtful] = _odd_bf16(_odd_f32(x[doubtful]))
+    return codes
 
 
 def _odd_f32(x: np.ndarray) -> np.ndarray:
@@ -139,7 +152,7 @@ def wrap(x: np.ndarray, target: ElementType) -> np.ndarray:
         return x.astype(target.dtype)
     spare = 8 - target.bits
     wide = np.int8 if target.kind is Kind.SIGNED else np.uint8
-    return ((x.astype(np.uint8) << spare).view(wide) >> spare).astype(target.dtype)
+    return ((np.asarray(x).astype(np.uint8) << spare).view(wide) >> spare).astype(target.dtype)
 
 
 def _truncate(x: np.ndarray, target: ElementType) -> np.ndarray:

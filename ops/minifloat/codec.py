@@ -43,8 +43,7 @@ def decode(codes: np.ndarray, fmt: Format) -> Number:
         exponent = fmt.min_exponent + field
     kind = np.full(codes.shape, FINITE, np.uint8)
     if fmt.nan is Nan.NEGATIVE_ZERO:
-        is_nan = codes == fmt.sign_bit
-        sign = sign & ~is_nan
+        is_nan = codes == fmt.sign_bit  # a negative NaN, as in ml_dtypes
     else:
         is_nan = magnitude > fmt.max_code + int(fmt.has_infinity)
     kind[is_nan] = NAN
@@ -140,7 +139,7 @@ def _with_sign(code: np.ndarray, sign: np.ndarray, fmt: Format, policy: Policy) 
     """Magnitude codes (-1 is NaN) with their signs set."""
     is_nan = code < 0
     nan_code = fmt.nan_code or 0
-    if fmt.nan is Nan.NONE and policy.overflow == "onnx":
+    if fmt.name == "f4E2M1FN" and policy.overflow == "onnx":  # ONNX has no FP6
         return np.where(is_nan, fmt.max_code, code | sign * fmt.sign_bit)
     if fmt.nan is Nan.NONE:  # ml_dtypes: NaN is -0, and -NaN is +0
         return np.where(is_nan, ~sign * fmt.sign_bit, code | sign * fmt.sign_bit)

@@ -90,6 +90,17 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         {ML_DTYPES: 0xFF, XLA: 0xFF},
     ),
     OpenPoint(
+        "the sign of the NaN of an FNUZ format, whose code is that of -0",
+        "negative",
+        ("f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E5M2FNUZ"),
+        "convert",
+        "f8E4M3FNUZ",
+        (0x80,),
+        "f8E4M3FN",
+        0xFF,
+        {ML_DTYPES: 0xFF, XLA: 0x7F},
+    ),
+    OpenPoint(
         "zero in a format without zero",
         "NaN",
         _E8M0,

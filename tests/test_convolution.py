@@ -1,0 +1,423 @@
+"""Convolutions against a plain loop of exact sums written from the specification, the reference interpreter and JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+from minihlo.interp import load
+from minihlo.interp.errors import ExecutionError
+from minihlo.ops import convolution as module
+from minihlo.ops.policy import Policy
+from minihlo.ops.registry import OpError
+from minihlo.ops.types import ELEMENT_TYPES
+
+from . import oracle, reference
+from .places import dims, listed
+from .run_op import bind, codes, from_codes, run, tensor
+
+SEED = 31
+Shape = tuple[int, ...]
+
+
+@dataclasses.dataclass
+class Convolution:
+    """The attributes, and the shapes: of lhs and result batch, feature, spatial; of rhs output, input, spatial."""
+
+    lhs: Shape
+    rhs: Shape
+    lhs_order: Shape  #: the dimension that each of these is
+    rhs_order: Shape
+    result_order: Shape
+    strides: Shape
+    padding: tuple[tuple[int, int], ...]
+    lhs_dilation: Shape
+    rhs_dilation: Shape
+    reversal: tuple[bool, ...]
+    features: int = 1
+    batches: int = 1
+
+    @property
+    def result(self) -> Shape:
+        found = [self.lhs[0] // self.batches, self.rhs[0]]
+        for d, (size, window) in enumerate(zip(self.lhs[2:], self.rhs[2:], strict=True)):
+            dilated = (size - 1) * self.lhs_dilation[d] + 1 if size else 0
+            padded = self.padding[d][0] + dilated + self.padding[d][1]
+            reach = (window - 1) * self.rhs_dilation[d] + 1 if window else 0
+            found.append(0 if padded <= 0 or reach > padded else (padded - reach) // self.strides[d] + 1)
+        return tuple(found)
+
+    def terms(self, at: Shape) -> list[tuple[Shape | None, Shape]]:
+        """The pairs of elements multiplied for one result, in order; None is padding."""
+        batch, output, *place = at
+        group = output // (self.rhs[0] // (self.features * self.batches))
+        first = group * self.rhs[1] if self.features > 1 else 0
+        batch += group * self.result[0] if self.batches > 1 else 0
+        found = []
+        for k in np.ndindex(self.rhs[2:]):
+            where: list[int] | None = []
+            for d, size in enumerate(self.lhs[2:]):
+                offset = self.rhs[2 + d] - 1 - k[d] if self.reversal[d] else k[d]
+                p = place[d] * self.strides[d] + offset * self.rhs_dilation[d] - self.padding[d][0]
+                inside = p % self.lhs_dilation[d] == 0 and 0 <= p // self.lhs_dilation[d] < size
+                where = [*where, p // self.lhs_dilation[d]] if inside and where is not None else None
+            for i in range(self.rhs[1]):
+                found.append((None if where is None else (batch, first + i, *where), (output, i, *k)))
+        return found
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        numbers = {}
+        for side, first, second, order in (
+            ("input", "batch", "feature", self.lhs_order),
+            ("kernel", "output_feature", "input_feature", self.rhs_order),
+            ("output", "batch", "feature", self.result_order),
+        ):
+            numbers[f"{side}_{first}_dimension"] = order[0]
+            numbers[f"{side}_{second}_dimension"] = order[1]
+            numbers[f"{side}_spatial_dimensions"] = order[2:]
+        return {
+            "dimension_numbers": numbers,
+            "window_strides": self.strides,
+            "padding": np.array(self.padding, int).reshape(-1, 2),
+            "lhs_dilation": self.lhs_dilation,
+            "rhs_dilation": self.rhs_dilation,
+            "window_reversal": self.reversal,
+            "feature_group_count": self.features,
+            "batch_group_count": self.batches,
+        }
+
+    def text(self, lhs: str, rhs: str, result: str, wrap: bool = False) -> str:
+        """A program; `wrap` takes and gives minifloats as their codes."""
+        names = ("window_strides", "lhs_dilation", "rhs_dilation")
+        lists = [(name, "i64", getattr(self, name.removeprefix("window_"))) for name in names]
+        lists.append(("window_reversal", "i1", tuple(str(r).lower() for r in self.reversal)))
+        given = [f"{n} = array<{t}: {', '.join(map(str, v))}>" if v else f"{n} = array<{t}>" for n, t, v in lists]
+        pads = f"dense<{[list(p) for p in self.padding]}>" if self.padding else "dense<>"
+        numbers = ", ".join(
+            f"{k} = {v if isinstance(v, int) else listed(v)}" for k, v in self.attributes["dimension_numbers"].items()
+        )
+        shapes = [
+            order(s, o)
+            for s, o in ((self.lhs, self.lhs_order), (self.rhs, self.rhs_order), (self.result, self.result_order))
+        ]
+        types = [f"tensor<{dims(s)}{t}>" for s, t in zip(shapes, (lhs, rhs, result), strict=True)]
+        outer = [f"tensor<{dims(s)}ui8>" for s in shapes] if wrap else types
+        casts = [f"stablehlo.bitcast_convert {v} : ({a}) -> {b}" for v, a, b in
+                 (("%a", outer[0], types[0]), ("%b", outer[1], types[1]), ("%z", types[2], outer[2]))]  # fmt: skip
+        return f"""
+        func.func @main(%a: {outer[0]}, %b: {outer[1]}) -> {outer[2]} {{
+          %x = {casts[0]}
+          %y = {casts[1]}
+          %z = "stablehlo.convolution"(%x, %y) {{
+            {", ".join(given)}, padding = {pads} : tensor<{len(self.padding)}x2xi64>,
+            dimension_numbers = #stablehlo.conv<raw {numbers}>,
+            feature_group_count = {self.features} : i64, batch_group_count = {self.batches} : i64
+          }} : ({types[0]}, {types[1]}) -> {types[2]}
+          %r = {casts[2]}
+          return %r : {outer[2]}
+        }}"""
+
+
+def order(shape: Shape, places: Shape) -> Shape:
+    """A shape in the order of its dimensions."""
+    return tuple(shape[places.index(d)] for d in range(len(places)))
+
+
+def random_convolution(rng: np.random.Generator, empty: bool = False, spatial: int | None = None) -> Convolution:
+    spatial = int(rng.integers(0, 4)) if spatial is None else spatial
+    low = 0 if empty else 1
+
+    def some(first: int, last: int) -> Shape:
+        return tuple(int(n) for n in rng.integers(first, last + 1, spatial))
+
+    features, batches = ((1, 1), (2, 1), (3, 1), (1, 2))[rng.integers(0, 4)]
+    inputs, outputs, batch = (int(n) for n in rng.integers(low, 3, 3))
+    orders = [tuple(int(d) for d in rng.permutation(spatial + 2)) for _ in range(3)]
+    return Convolution(
+        (batch * batches, inputs * features, *some(low, 5)),
+        (outputs * features * batches, inputs, *some(low, 3)),
+        *orders,
+        some(1, 3),
+        tuple((int(a), int(b)) for a, b in rng.integers(-1, 3, (spatial, 2))),
+        some(1, 2),
+        some(1, 2),
+        tuple(bool(r) for r in rng.integers(0, 2, spatial)),
+        features,
+        batches,
+    )
+
+
+def convolve(c: Convolution, x: np.ndarray, y: np.ndarray, element: str, policy: Policy | None = None) -> np.ndarray:
+    """Arrays with batch or output, feature or input, and then spatial dimensions; the result too."""
+    arrays = [np.ascontiguousarray(v.transpose(np.argsort(o))) for v, o in ((x, c.lhs_order), (y, c.rhs_order))]
+    result = tensor(element, *order(c.result, c.result_order))
+    return run("convolution", *arrays, policy=policy, result=result, **c.attributes).transpose(c.result_order)
+
+
+def by_formula(c: Convolution, x: Any, y: Any) -> np.ndarray:
+    """Exact sums of Python's numbers."""
+    result = np.empty(c.result, object)
+    for at in np.ndindex(c.result):
+        result[at] = sum((x[i] * y[j] for i, j in c.terms(at) if i is not None), 0)
+    return result
+
+
+def integers(rng: np.random.Generator, c: Convolution, dtype: Any = np.int32, limit: int = 9) -> list[np.ndarray]:
+    return [rng.integers(-limit, limit + 1, shape).astype(dtype) for shape in (c.lhs, c.rhs)]
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_any_convolution(empty: bool) -> None:
+    rng = np.random.default_rng(SEED)
+    for _ in range(150):
+        c = random_convolution(rng, empty)
+        x, y = integers(rng, c)
+        expected = by_formula(c, x.astype(object), y.astype(object))
+        assert convolve(c, x, y, "i32").tolist() == expected.tolist(), c
+        arrays = [np.ascontiguousarray(v.transpose(np.argsort(o))) for v, o in ((x, c.lhs_order), (y, c.rhs_order))]
+        rest = {k: v for k, v in c.attributes.items() if k != "padding"}
+        padding = np.array(c.padding, np.int32).reshape(-1, 2)
+        dynamic = run("dynamic_conv", *arrays, padding, result=tensor("i32", *order(c.result, c.result_order)), **rest)
+        assert dynamic.transpose(c.result_order).tolist() == expected.tolist(), c
+
+
+def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(SEED)
+    for block in (1, 30, 200):
+        monkeypatch.setattr(module, "_BLOCK", block)
+        for _ in range(20):
+            c = random_convolution(rng)
+            x, y = integers(rng, c)
+            assert convolve(c, x, y, "i32").tolist() == by_formula(c, x.astype(object), y.astype(object)).tolist(), c
+
+
+def test_against_the_reference_interpreter() -> None:
+    rng = np.random.default_rng(SEED + 1)
+    cases = [c for c in (random_convolution(rng) for _ in range(80)) if all(c.result)]
+    arrays = [
+        [
+            np.ascontiguousarray(v.transpose(np.argsort(o)))
+            for v, o in zip(integers(rng, c), (c.lhs_order, c.rhs_order), strict=True)
+        ]
+        for c in cases
+    ]
+    programs = [c.text("i32", "i32", "i32") for c in cases]
+    expected = reference.evaluate(list(zip(programs, arrays, strict=True)))
+    assert len(cases) > 30
+    for c, text, pair, (result,) in zip(cases, programs, arrays, expected, strict=True):
+        np.testing.assert_array_equal(load(text)(*pair)[0], result, err_msg=str(c))
+
+
+def test_against_jax() -> None:
+    rng = np.random.default_rng(SEED + 2)
+    cases = [c for c in (random_convolution(rng, spatial=int(rng.integers(1, 3))) for _ in range(40)) if all(c.result)]
+    for c in cases:  # JAX has no reversal, and XLA no negative padding with dilation
+        c.reversal = (False,) * len(c.padding)
+        c.padding = tuple((abs(a), abs(b)) for a, b in c.padding)
+    arrays = [integers(rng, c, np.float32) for c in cases]
+    orders = [[tuple(np.argsort(o)) for o in (c.lhs_order, c.rhs_order)] for c in cases]
+
+    @jax.jit
+    def all_of_them() -> list[jax.Array]:
+        return [
+            jax.lax.conv_general_dilated(
+                x.transpose(first), y.transpose(second), c.strides, c.padding, c.lhs_dilation, c.rhs_dilation,
+                jax.lax.ConvDimensionNumbers(c.lhs_order, c.rhs_order, c.result_order), c.features, c.batches)
+            for c, (x, y), (first, second) in zip(cases, arrays, orders, strict=True)
+        ]  # fmt: skip
+
+    for c, (x, y), expected in zip(cases, arrays, all_of_them(), strict=True):
+        found = convolve(c, x, y, "f32")
+        np.testing.assert_array_equal(found, np.asarray(expected).transpose(c.result_order), err_msg=str(c))
+
+
+#: Two operand types and that of the result.
+TRIPLES = [(name, name, name) for name in oracle.MINIFLOATS if name != "f8E8M0FNU"]
+TRIPLES += [("f8E4M3FN", "f8E5M2", "f8E4M3FN"), ("f8E5M2", "f8E4M3FNUZ", "bf16"), ("f4E2M1FN", "f6E3M2FN", "f32"),
+            ("f8E3M4", "f8E3M4", "f16"), ("f8E5M2FNUZ", "f8E5M2", "f64")]  # fmt: skip
+
+
+@pytest.mark.parametrize("types", TRIPLES, ids="-".join)
+@pytest.mark.parametrize("rounding", ["nearest_even", "toward_zero"])
+def test_minifloats_are_exact(types: tuple[str, str, str], rounding: str) -> None:
+    """Sums of all finite codes, as fractions, rounded once."""
+    rng = np.random.default_rng(SEED)
+    c = Convolution((1, 2, 9, 7), (3, 2, 3, 2), (0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2), (1, 1), ((1, 0), (1, 1)),
+                    (1, 1), (2, 1), (False, False))  # fmt: skip
+    sides = []
+    for name, shape in zip(types, (c.lhs, c.rhs), strict=False):
+        fmt = oracle.FORMATS[name]
+        finite = [k for k in range(1 << fmt.bits) if np.isfinite(float(oracle.decode(fmt, k)))]
+        chosen = rng.choice(finite, shape)
+        values = np.empty(shape, object)
+        for at in np.ndindex(shape):
+            values[at] = Fraction(oracle.decode(fmt, int(chosen[at])))
+        sides.append((from_codes(chosen, name), values))
+    (x, exact_x), (y, exact_y) = sides
+    found = convolve(c, x, y, types[2], Policy(rounding=rounding))
+    fmt = oracle.FORMATS[types[2]]
+    for code, exact in zip(
+        codes(found).ravel().tolist(), by_formula(c, exact_x, exact_y).ravel().tolist(), strict=True
+    ):
+        assert code == oracle.encode(fmt, Fraction(exact), rounding)
+
+
+def test_element_sums_against_the_reference_interpreter() -> None:
+    """Rounded at every step: the order of spatial dimensions and features shows."""
+    rng, cases = np.random.default_rng(SEED + 3), []
+    for name in ("f8E4M3FN", "f8E5M2", "f8E3M4", "f8E4M3FNUZ"):
+        while len(cases) % 8 or not cases or cases[-1][0] != name:
+            c = random_convolution(rng, spatial=2)
+            if all(c.result) and min(p for pair in c.padding for p in pair) >= 0:
+                pair = [rng.integers(0x28, 0x48, s) + 128 * rng.integers(0, 2, s) for s in (c.lhs, c.rhs)]
+                cases.append((name, c, [v.astype(np.uint8) for v in pair]))
+    programs = [
+        (
+            c.text(n, n, n, wrap=True),
+            [
+                np.ascontiguousarray(v.transpose(np.argsort(o)))
+                for v, o in zip(pair, (c.lhs_order, c.rhs_order), strict=True)
+            ],
+        )
+        for n, c, pair in cases
+    ]
+    for (name, c, (x, y)), (expected,) in zip(cases, reference.evaluate(programs), strict=True):
+        found = convolve(c, from_codes(x, name), from_codes(y, name), name, Policy(accumulate="element"))
+        pairs = zip(codes(found).ravel().tolist(), expected.transpose(c.result_order).ravel().tolist(), strict=True)
+        assert all(oracle.same(oracle.FORMATS[name], a, b) for a, b in pairs), (name, c)
+
+
+ROW = Convolution((1, 1, 4), (1, 1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2), (1,), ((1, 0),), (1,), (1,), (False,))
+
+
+def test_accumulation_in_f32() -> None:
+    x = np.array([57344, 2.0**-16, -57344, 0]).astype(ml_dtypes.float8_e5m2).reshape(ROW.lhs)
+    wide = dataclasses.replace(ROW, rhs=(1, 1, 3), padding=((0, 0),))
+    y = np.array([57344, 1, 57344]).astype(ml_dtypes.float8_e5m2).reshape(wide.rhs)
+    assert convolve(wide, x, y, "f32").ravel()[0] == 2.0**-16
+    assert convolve(wide, x, y, "f32", Policy(accumulate="f32")).ravel()[0] == 0
+
+
+def test_padding_of_a_type_without_zero() -> None:
+    """What zero becomes in f8E8M0FNU is NaN, and so are sums with it."""
+    x, y = (from_codes(np.full(shape, 127), "f8E8M0FNU") for shape in (ROW.lhs, ROW.rhs))
+    assert codes(convolve(ROW, x, y, "f8E8M0FNU")).ravel().tolist() == [0xFF, 128, 128, 128]
+
+
+def test_special_values_meet_padding() -> None:
+    """Infinity times the zero of padding is NaN, as the specification has it."""
+    x = np.array([1, 2, np.inf, 3]).astype(ml_dtypes.float8_e5m2).reshape(ROW.lhs)
+    y = np.array([np.inf, 1]).astype(ml_dtypes.float8_e5m2).reshape(ROW.rhs)
+    found = convolve(ROW, x, y, "f8E5M2").astype(float).ravel()
+    np.testing.assert_array_equal(found, [np.nan, np.inf, np.inf, np.inf])
+
+
+@pytest.mark.parametrize("element", ["i4", "ui4", "i8", "ui8", "i16", "ui32", "i64", "ui64"])
+def test_integers_wrap(element: str) -> None:
+    rng = np.random.default_rng(SEED)
+    c = random_convolution(rng, spatial=2)
+    t = ELEMENT_TYPES[element]
+    x, y = (from_codes(rng.integers(0, 1 << 63, s, np.uint64), element) for s in (c.lhs, c.rhs))
+    exact = by_formula(c, *(np.array([int(v) for v in a.ravel()], object).reshape(a.shape) for a in (x, y)))
+    assert (codes(convolve(c, x, y, element)).astype(object) % (1 << t.bits)).tolist() == (
+        exact % (1 << t.bits)
+    ).tolist()
+
+
+def test_other_types() -> None:
+    rng = np.random.default_rng(SEED)
+    c = dataclasses.replace(ROW, reversal=(True,))
+    x, y = integers(rng, c)
+    exact = by_formula(c, x.astype(object), y.astype(object))
+    for element in ("f16", "bf16", "f32", "f64", "complex<f32>", "complex<f64>"):
+        dtype = ELEMENT_TYPES[element].dtype
+        found = convolve(c, x.astype(dtype), y.astype(dtype), element)
+        assert found.astype(complex).tolist() == exact.tolist()
+    assert convolve(c, x.astype(np.int8), y.astype(np.int8), "i32").tolist() == exact.tolist()
+    assert convolve(c, x.astype(ml_dtypes.float8_e4m3fn), y.astype(np.float32), "f32").tolist() == exact.tolist()
+    bits = np.array([[[True, False, False, True]]]), np.array([[[False, True]]])
+    assert convolve(c, *bits, "i1").ravel().tolist() == [False, False, False, False]
+    assert convolve(ROW, *bits, "i1").ravel().tolist() == [True, False, False, True]
+
+
+def test_jax_layers() -> None:
+    """A strided convolution, its two gradients, and a depthwise one, run from JAX's lowering."""
+
+    def loss(x: jax.Array, y: jax.Array, groups: int) -> jax.Array:
+        z = jax.lax.conv_general_dilated(x, y, (2, 1), "SAME", rhs_dilation=(1, 2), feature_group_count=groups,
+                                         dimension_numbers=("NHWC", "HWIO", "NHWC"))  # fmt: skip
+        return (z * z).sum()
+
+    rng = np.random.default_rng(SEED)
+    x = rng.integers(-2, 3, (2, 6, 5, 4)).astype(np.float32)
+    for groups, inputs, outputs in ((1, 4, 3), (4, 1, 8)):
+        y = rng.integers(-2, 3, (3, 2, inputs, outputs)).astype(np.float32)
+        function = jax.jit(jax.value_and_grad(lambda x, y, g=groups: loss(x, y, g), argnums=(0, 1)))
+        found = load(function.lower(x, y).as_text())(x, y)
+        for mine, expected in zip(found, jax.tree.leaves(function(x, y)), strict=True):
+            np.testing.assert_array_equal(mine, expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"window_strides": (1, 1)}, "must have 1 numbers"),
+        ({"padding": np.zeros((2, 2), int)}, "must have 2 numbers"),
+        ({"lhs_dilation": (0,)}, "must be positive"),
+        ({"rhs_dilation": (-1,)}, "must be positive"),
+        ({"window_strides": (0,)}, "must be positive"),
+        ({"window_reversal": (True, True)}, "must have 1 numbers"),
+        ({"feature_group_count": 0}, "must be positive"),
+        ({"feature_group_count": 2, "batch_group_count": 2}, "one must be 1"),
+        ({"feature_group_count": 2}, "input features"),
+        ({"batch_group_count": 2}, "multiple of batch_group_count"),
+        ({"precision_config": ("DEFAULT",)}, "precision_config"),
+        ({"input_batch_dimension": 1}, "repeats a dimension"),
+        ({"kernel_spatial_dimensions": (3,)}, "not a dimension of rank 3"),
+        ({"output_spatial_dimensions": ()}, "must be 1"),
+        ({"output_spatial_dimensions": None}, "has no output_spatial"),
+    ],
+)
+def test_errors(change: dict[str, Any], message: str) -> None:
+    types = [tensor("f32", *ROW.lhs), tensor("f32", *ROW.rhs)]
+    attributes = ROW.attributes
+    for name, value in change.items():
+        within = attributes["dimension_numbers"] if name in attributes["dimension_numbers"] else attributes
+        within[name] = value
+        if value is None:
+            del within[name]
+    bind("convolution", list(types), tensor("f32", *ROW.result), **ROW.attributes)
+    with pytest.raises(OpError, match=message):
+        bind("convolution", list(types), tensor("f32", *ROW.result), **attributes)
+
+
+def test_errors_of_shapes() -> None:
+    lhs, rhs = tensor("f32", *ROW.lhs), tensor("f32", *ROW.rhs)
+    for operands, result, message in itertools.chain(
+        [([lhs, tensor("f32", 1, 1)], lhs, "one rank")],
+        [([tensor("f32", 1), tensor("f32", 1)], tensor("f32", 1), "one rank")],
+        [([lhs, rhs], tensor("f32", 1, 1, 5), "result has shape")],
+        [([lhs, tensor("f32", 1, 2, 2)], tensor("f32", *ROW.result), "input features")],
+    ):
+        with pytest.raises(OpError, match=message):
+            bind("convolution", operands, result, **ROW.attributes)
+    with pytest.raises(OpError, match="padding is"):
+        bind("dynamic_conv", [lhs, rhs, tensor("i32", 3, 2)], lhs, **ROW.attributes)
+    program = """func.func @main(%x: tensor<1x1x4xf32>, %y: tensor<1x1x2xf32>, %p: tensor<1x2xi32>)
+        -> tensor<1x1x4xf32> {
+      %r = "stablehlo.dynamic_conv"(%x, %y, %p) {dimension_numbers = #stablehlo.conv<[b, f, 0]x[o, i, 0]->[b, f, 0]>,
+        feature_group_count = 1 : i64, batch_group_count = 1 : i64}
+        : (tensor<1x1x4xf32>, tensor<1x1x2xf32>, tensor<1x2xi32>) -> tensor<1x1x4xf32>
+      return %r : tensor<1x1x4xf32> }"""
+    x, y = (np.ones(s, np.float32) for s in (ROW.lhs, ROW.rhs))
+    assert load(program)(x, y, np.array([[1, 0]], np.int32))[0].ravel().tolist() == [1, 2, 2, 2]
+    with pytest.raises(ExecutionError, match=r"2:.*dynamic_conv: the result has shape"):
+        load(program)(x, y, np.array([[1, 1]], np.int32))
