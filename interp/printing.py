@@ -17,7 +17,7 @@ import numpy as np
 
 from ..ops.minifloat.cast import codes_of
 from ..ops.minifloat.codec import decode
-from ..ops.minifloat.formats import Format
+from ..ops.minifloat.formats import Format, Nan
 from ..ops.minifloat.number import FINITE, NAN
 from ..ops.types import ElementType, Kind, TensorType, TupleType, Type
 
@@ -239,7 +239,9 @@ def number_text(fmt: Format, code: int) -> str:
 def number_texts(fmt: Format, codes: np.ndarray) -> list[str]:
     """`number_text` of each code of a one-dimensional array."""
     number = decode(codes, fmt)
-    parts = (number.kind, number.sign, number.significand, number.exponent)
+    # Of the formats with one NaN, its sign tells nothing.
+    sign = number.sign & ~(number.is_nan & (fmt.nan in (Nan.NEGATIVE_ZERO, Nan.LAST)))
+    parts = (number.kind, sign, number.significand, number.exponent)
     return [_number_text(*of_one) for of_one in zip(*(p.tolist() for p in parts), codes.view(fmt.dtype), strict=True)]
 
 

@@ -83,13 +83,14 @@ class _Window:
         return tuple(Axis(*each) for each in pads)
 
 
-def _convolution(call: Call, padding: Shape | None) -> Kernel:
-    """The kernel of a convolution; where `padding` is None it is the third operand's."""
+def _convolution(call: Call, has_padding: bool) -> Kernel:
+    """The kernel of a convolution, with the padding of its attribute, or else with that of a third operand."""
     lhs, rhs, result = call.tensor(0), call.tensor(1), call.result()
     rank = len(lhs.shape)
     same = rank == len(rhs.shape) == len(result.shape) and rank >= 2
     require(same, f"lhs is {lhs}, rhs {rhs} and the result {result} (should be of one rank, at least 2)")
     numbers, window = _Numbers.of(call.attribute("dimension_numbers"), rank), _Window.of(call, rank - 2)
+    padding = integers_or(call, "padding", (0, 0) * (rank - 2)) if has_padding else None
     features, batches = (int(call.attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch"))
     require(features > 0 and batches > 0, f"group counts {features} and {batches} must be positive")
     require(1 in (features, batches), f"feature_group_count {features} and batch_group_count {batches}: one must be 1")
@@ -180,8 +181,7 @@ def convolution(call: Call) -> Kernel:
     Each dimension is named once. (C21 to C23) Group counts are positive and one is 1. (C24) precision_config is of two.
     (C25) The result's shape is what windows and features tell.
     """
-    spatial = len(call.tensor().shape) - 2
-    return _convolution(call, integers_or(call, "padding", (0,) * (2 * spatial)))
+    return _convolution(call, has_padding=True)
 
 
 @op("dynamic_conv", values="numbers", accuracy=BY_POLICY, operands=3)
@@ -193,4 +193,4 @@ def dynamic_conv(call: Call) -> Kernel:
     spatial, padding = len(call.tensor().shape) - 2, call.tensor(2)
     fits = padding.element.is_integer and padding.shape in ((spatial, 2), (None, 2))
     require(fits, f"padding is {padding} (should be {spatial}x2 integers)")
-    return _convolution(call, None)
+    return _convolution(call, has_padding=False)

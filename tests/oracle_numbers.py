@@ -202,7 +202,7 @@ def _infinite(fmt: Format, negative: bool, overflow: str) -> int:
 
 def _nan(fmt: Format, negative: bool, overflow: str) -> int:
     if fmt.nan == "none":  # as ml_dtypes converts them
-        if overflow == "onnx":  # as its page on float4 says; there is none on FP6
+        if overflow == "onnx" and fmt.name == "f4E2M1FN":
             return fmt.max_code
         return 0 if negative else fmt.sign_bit
     if fmt.nan == "sign":

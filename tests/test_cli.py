@@ -397,7 +397,7 @@ def test_formats() -> None:
         ),
         (
             "f8E4M3FNUZ=0x80 f4E2M1FN",  # what is open is as ml_dtypes has it
-            "from f8E4M3FNUZ 0x80 = nan|to f4E2M1FN 0x8 = -0|below 0x9 = -0.5|above 0x1 = 0.5",
+            "from f8E4M3FNUZ 0x80 = nan|to f4E2M1FN 0x0 = 0|below 0x9 = -0.5|above 0x1 = 0.5",
         ),
     ],
 )

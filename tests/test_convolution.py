@@ -199,9 +199,16 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
             assert convolve(c, x, y, "i32").tolist() == by_formula(c, x.astype(object), y.astype(object)).tolist(), c
 
 
+def batch_first(c: Convolution) -> Shape:
+    """Results of batch, spatial, feature: with some other orders the reference interpreter aborts."""
+    return (0, len(c.lhs) - 1, *range(1, len(c.lhs) - 1))
+
+
 def test_against_the_reference_interpreter() -> None:
     rng = np.random.default_rng(SEED + 1)
     cases = [c for c in (random_convolution(rng) for _ in range(80)) if all(c.result)]
+    for c in cases:
+        c.result_order = batch_first(c)
     arrays = [
         [
             np.ascontiguousarray(v.transpose(np.argsort(o)))
@@ -276,7 +283,8 @@ def test_element_sums_against_the_reference_interpreter() -> None:
     for name in ("f8E4M3FN", "f8E5M2", "f8E3M4", "f8E4M3FNUZ"):
         while len(cases) % 8 or not cases or cases[-1][0] != name:
             c = random_convolution(rng, spatial=2)
-            if all(c.result) and min(p for pair in c.padding for p in pair) >= 0:
+            c.result_order = batch_first(c)
+            if all(c.result):
                 pair = [rng.integers(0x28, 0x48, s) + 128 * rng.integers(0, 2, s) for s in (c.lhs, c.rhs)]
                 cases.append((name, c, [v.astype(np.uint8) for v in pair]))
     programs = [
@@ -344,7 +352,7 @@ def test_other_types() -> None:
     assert convolve(c, x.astype(np.int8), y.astype(np.int8), "i32").tolist() == exact.tolist()
     assert convolve(c, x.astype(ml_dtypes.float8_e4m3fn), y.astype(np.float32), "f32").tolist() == exact.tolist()
     bits = np.array([[[True, False, False, True]]]), np.array([[[False, True]]])
-    assert convolve(c, *bits, "i1").ravel().tolist() == [False, False, False, False]
+    assert convolve(c, *bits, "i1").ravel().tolist() == [False, True, False, False]
     assert convolve(ROW, *bits, "i1").ravel().tolist() == [True, False, False, True]
 
 

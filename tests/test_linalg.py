@@ -1,6 +1,7 @@
 """cholesky and triangular_solve: exact cases in fractions, factors multiplied out again, and XLA on CPU."""
 
 import itertools
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -76,11 +77,10 @@ def test_one_triangle_is_read(element: str, lower: bool) -> None:
     assert np.array_equal(cholesky(a + (junk if lower else junk.T), lower), cholesky(a, lower))
 
 
-def test_xla_reads_and_fills_the_same_triangle() -> None:
+def test_lapack_reads_the_same_triangle_and_fails_alike() -> None:
     a = make([[[4, 99], [2, 5]], [[1, 99], [2, 1]], [[np.nan, 0], [0, 1]]], "f32")
-    expected = jax.lax.linalg.cholesky(a, symmetrize_input=False)
-    assert np.array_equal(cholesky(a), expected, equal_nan=True)
-    assert np.array_equal(expected[0], [[2, 0], [1, 2]])
+    expected = jax.lax.linalg.cholesky(a, symmetrize_input=False)  # which clears the other triangle after
+    assert np.array_equal(np.tril(cholesky(a)), expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("element", ["f32", "f64", "f16", "f8E4M3FN", "complex<f64>"])
@@ -101,8 +101,11 @@ def test_cholesky_of_nothing(element: str, shape: tuple[int, ...]) -> None:
     assert cholesky(np.zeros(shape, element_type(element).dtype)).size == 0
 
 
-def root(x: oracle.Value) -> oracle.Value:
-    return oracle.UNARY["sqrt"](x)
+def root(x: Fraction) -> Fraction:
+    """The square root of a positive number: 300 places, and one more that tells whether it goes on."""
+    scaled = x * 4**300
+    whole = math.isqrt(int(scaled))
+    return Fraction(2 * whole + (whole * whole != scaled), 2**301)
 
 
 @pytest.mark.parametrize("element", [str(t) for t in FLOATS if t.bits <= 8])
@@ -114,9 +117,10 @@ def test_minifloat_factors_are_rounded_once(element: str) -> None:
     found = codes(cholesky(every.astype(np.uint8).view(dtype).reshape(-1, 1, 1))).ravel()
     for code, ours in zip(every.tolist(), found.tolist(), strict=True):
         value = oracle.decode(fmt, code)
-        expected = root(value) if value > 0 and value != oracle.INF else oracle.NAN
-        if value != oracle.INF:  # of which the host makes what it likes
-            assert oracle.same(fmt, ours, oracle.encode(fmt, expected)), hex(code)
+        if value == oracle.INF:
+            continue  # of which the host makes what it likes
+        expected = root(Fraction(value)) if value > 0 else oracle.NAN
+        assert oracle.same(fmt, ours, oracle.encode(fmt, expected)), hex(code)
     triples = RNG.integers(0, 1 << fmt.bits, (300, 3)).tolist()
     a = np.array([[[x, y], [y, z]] for x, y, z in triples], np.uint8).view(dtype)
     for triple, ours in zip(triples, codes(cholesky(a)).reshape(-1, 4).tolist(), strict=True):
@@ -182,7 +186,6 @@ def test_small_integers_are_solved_exactly(left: bool, lower: bool, unit: bool, 
             a, x = a + 1j * np.round(random("f64", *a.shape) * (1 - np.eye(3))), x * (1 - 2j)
         m = coefficients(a, lower, unit, transpose)
         b = m @ x if left else x @ m
-        a = a + make(np.full((3, 3), np.nan), "f64") * (np.triu(np.ones((3, 3)), 1) if lower else 0)
         a = np.where(np.triu(np.ones((3, 3)), 1) if lower else np.tril(np.ones((3, 3)), -1), np.nan, a)
         a, b = make(a, element), make(b.astype(complex if element.startswith("complex") else float), element)
         assert np.array_equal(solve(a, b, left, lower, unit, transpose), make(x, element)), element

@@ -179,6 +179,7 @@ def test_large_results_are_elided_unless_asked_for() -> None:
     [
         ("f8E4M3FN", 0x7E, "448"),
         ("f8E4M3FN", 0xFF, "-nan"),
+        ("f8E4M3FNUZ", 0x80, "nan"),
         ("f8E5M2", 0xFC, "-inf"),
         ("f8E4M3FN", 0x80, "-0"),
         ("f8E4M3FN", 0x01, "0.001953125"),
