@@ -8,7 +8,8 @@ JOBS ?= auto
 
 run: $(VENV)/run.stamp
 	$(BIN)/minihlo run examples/fnuz_dot.mlir
-	$(BIN)/minihlo run examples/transformer_block.mlir --input @examples/transformer_block_x.npy
+	$(BIN)/minihlo run examples/transformer_block.mlir --input @examples/transformer_block_x.npy \
+		--expected @examples/transformer_block_jax.npy
 
 test: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -n $(JOBS) -m "not exhaustive"
@@ -26,6 +27,7 @@ bench: $(VENV)/test.stamp
 
 generate: $(VENV)/test.stamp
 	$(BIN)/python examples/transformer_block.py
+	$(BIN)/python -m tools.generate
 
 $(VENV)/run.stamp: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -1,7 +1,7 @@
 """A transformer block with FP8 activations and weights, in JAX, and the StableHLO it lowers to.
 
-`python examples/transformer_block.py` writes transformer_block.mlir and its input, transformer_block_x.npy, beside this
-file. The matrix products take f8E4M3FNUZ operands and give f32; activations are brought to the format's range by a
+`python examples/transformer_block.py` writes beside this file transformer_block.mlir, its input transformer_block_x.npy
+and what JAX computes on the CPU, transformer_block_jax.npy. The matrix products take f8E4M3FNUZ operands and give f32; activations are brought to the format's range by a
 scale before each cast (a "scaled cast"); GELU is computed in f8E4M3FNUZ itself.
 """
 
@@ -73,10 +73,11 @@ def example() -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 def main() -> None:
     x, weights = example()
-    lowered = jax.jit(lambda x: block(x, weights)).lower(x)
+    function = jax.jit(lambda x: block(x, weights))
     here = Path(__file__).parent
-    (here / "transformer_block.mlir").write_text(lowered.as_text())
-    npy.save(str(here / "transformer_block_x.npy"), x, element_type("f8E4M3FNUZ"))
+    (here / "transformer_block.mlir").write_text(function.lower(x).as_text())
+    for name, array in (("x", x), ("jax", np.asarray(function(x)))):
+        npy.save(str(here / f"transformer_block_{name}.npy"), array, element_type("f8E4M3FNUZ"))
 
 
 if __name__ == "__main__":

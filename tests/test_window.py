@@ -360,8 +360,9 @@ def test_select_and_scatter_against_the_reference_interpreter() -> None:
             # It aborts on windows of nothing but padding.
             w.padding = tuple((int(rng.integers(0, n)), int(rng.integers(0, n))) for n in w.window)
             if all(w.counts):
-                arrays = [rng.integers(-4, 5, shape, np.int32) for shape in (w.shape, w.counts, ())]
-                cases.append((d, name, w, *map(np.asarray, arrays)))
+                # It adds the initial value again for each source, which the specification allows.
+                x, source = (rng.integers(-4, 5, shape, np.int32) for shape in (w.shape, w.counts))
+                cases.append((d, name, w, np.asarray(x), np.asarray(source), np.zeros((), np.int32)))
     programs = [scatter_program(w, compare(d), BODIES[name][0]) for d, name, w, *_ in cases]
     expected = reference.evaluate([(p, arrays) for p, (_, _, _, *arrays) in zip(programs, cases, strict=True)])
     for p, (d, name, w, *arrays), (result,) in zip(programs, cases, expected, strict=True):

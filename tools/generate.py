@@ -1,11 +1,15 @@
-"""Writes the tables of README.md from the code: `python -m tools.generate`; `--check` says whether they are current.
+"""Writes the tables and the output of commands in README.md: `python -m tools.generate`.
 
-A table stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is a key of `TABLES`.
+A table stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is a key of `TABLES`. In a block of `console`
+what follows a line `$ COMMAND` is what the command prints. With `--check` nothing is written; the exit status says whether
+the text is current.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -90,8 +94,21 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
+def console(block: str) -> str:
+    """A block of commands with their output made anew."""
+    lines = []
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for command in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
+        result = subprocess.run(
+            command, shell=True, cwd=README.parent, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        lines += [f"$ {command}", result.stdout.decode().rstrip()]
+    return "\n".join(line for line in lines if line)
+
+
 def generated(text: str) -> str:
-    """`text` with every generated table made anew. Raises KeyError for a name that is not in TABLES."""
+    """`text` with everything generated made anew. Raises KeyError for a name that is not in TABLES."""
+    text = re.sub(r"(```console\n)(.*?)(\n```)", lambda m: m[1] + console(m[2]) + m[3], text, flags=re.DOTALL)
     return re.sub(
         r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)",
         lambda m: f"{m[1]}{TABLES[m[2]]()}\n{m[3]}",
