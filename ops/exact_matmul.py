@@ -25,7 +25,7 @@ from .random_stream import RandomStream
 from .types import ELEMENT_TYPES, ElementType
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
-_TILE_BYTES = 1 << 26
+_TILE_BYTES = 1 << 25  # what one part of a large product may take
 
 
 def exact_matmul(

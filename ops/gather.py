@@ -148,10 +148,10 @@ def _many_slices(
     for size, stride in zip(sizes[:lead], strides, strict=True):
         offsets = np.add.outer(offsets, np.arange(size) * stride)
     offsets = offsets.reshape(-1)
-    fixed = np.zeros((), np.int64)
+    fixed = None
     for coordinate, d in zip(along, places.batching, strict=True):
         if d < lead:
-            fixed = fixed + coordinate * strides[d]
+            fixed = coordinate * strides[d] if fixed is None else fixed + coordinate * strides[d]
     moved = [(i, shape[d] - sizes[d], strides[d]) for i, d in enumerate(places.mapped) if d < lead]
     grid = inner[: len(inner) - len(places.window(len(shape)))]
     is_plain = order == tuple(range(len(order)))
@@ -160,8 +160,10 @@ def _many_slices(
         coordinates = places.coordinates(indices)
         base = fixed
         for i, most, stride in moved:
-            base = base + np.clip(coordinates[i], 0, most) * stride
-        base = np.broadcast_to(base, grid).reshape(-1)
+            start = np.clip(coordinates[i], 0, most)
+            start = start if stride == 1 else start * stride
+            base = start if base is None else base + start
+        base = np.broadcast_to(0 if base is None else base, grid).reshape(-1)
         rows = base if len(offsets) == 1 else base[:, None] + offsets
         taken = x.reshape(-1).take(rows) if unit == 1 else x.reshape(-1, unit).take(rows, axis=0)
         result = taken.reshape(inner)

@@ -89,10 +89,11 @@ def _complex_in_order(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     they cancel that is all the bits. Programs compare their results with such as these.
     """
     total = np.zeros((*x.shape[:-1], y.shape[-1]), x.dtype)
+    real, imaginary = np.real(total), np.imag(total)
     for k in range(x.shape[-1]):
         a, b = x[:, :, k, None], y[:, k, None, :]
-        total.real += a.real * b.real - a.imag * b.imag
-        total.imag += a.real * b.imag + a.imag * b.real
+        real += np.real(a) * np.real(b) - np.imag(a) * np.imag(b)
+        imaginary += np.real(a) * np.imag(b) + np.imag(a) * np.real(b)
     return total
 
 

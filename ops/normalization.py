@@ -85,7 +85,7 @@ class _Steps:
 
 @op("batch_norm_inference", "float", values="numbers", accuracy=_STEPS, operands=5)
 def batch_norm_inference(call: Call) -> Kernel:
-    """scale * (operand - mean) / sqrt(variance + epsilon) + offset, each of them with one element for each feature.
+    """scale * (operand - mean) / sqrt(variance + epsilon) + offset, for each feature its own scale, mean and so on.
 
     (C1) feature_index is a dimension. (C2) one element type. (C3-C6) scale, offset, mean and variance have an element
     for each feature. (C7) the result has the operand's type.

@@ -59,11 +59,11 @@ def putter(call: Call, body: Body) -> Putter:
     def put(region: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
         if not updates[0].size:
             return
-        if step is not None and _is_unique(targets, len(rows[0])):
-            _put_step(step, rows, targets, updates)
-            return
         if ufunc is not None and rows[0].ndim == 1:
             ufunc.at(rows[0], targets, updates[0])
+            return
+        if step is not None and _is_unique(targets, len(rows[0])):
+            _put_step(step, rows, targets, updates)
             return
         order, groups, firsts, counts = _grouped(targets, len(rows[0]))
         done, active = 0, len(groups)
@@ -157,7 +157,9 @@ def _grouped(targets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np
         ordered = targets[order]
     firsts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     counts = np.diff(firsts, append=len(ordered))
-    by_count = np.argsort(-counts, kind="stable")
+    most = counts.max()
+    small = np.uint16 if most < 1 << 16 else np.int64  # numpy sorts small integers by their digits
+    by_count = np.argsort((most - counts).astype(small), kind="stable")
     return order, ordered[firsts][by_count], firsts[by_count], counts[by_count]
 
 
@@ -210,10 +212,11 @@ class _Windows:
 
     def _one(self, put: Putter, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
         """A single window is a slice."""
-        inside, covered, starts = [], [], self._starts(indices)
+        starts = dict(zip(self.places.mapped, indices.reshape(-1).tolist(), strict=True))
+        inside, covered = [], []
         for d, (n, size) in enumerate(zip(self.shape, self.sizes, strict=True)):
-            start = int(starts[d].reshape(())) if d in starts else 0
-            low = max(start, 0)
+            start = int(starts.get(d, 0))
+            low = min(max(start, 0), n)
             high = max(min(start + size, n), low)
             inside.append(slice(low, high))
             covered.append(slice(low - start, high - start))
@@ -232,18 +235,19 @@ class _Windows:
         moving = sorted({*starts, *self.places.dropped})
         height = math.prod(self.shape[d] for d in moving)
         width = math.prod(n for d, n in enumerate(self.sizes) if d not in moving)
-        targets, inside = np.zeros(self.grid, np.int64), np.ones(self.grid, bool)
+        targets, inside = np.zeros((), np.int64), np.ones((), bool)
         for d, stride in zip(moving, row_major(tuple(self.shape[d] for d in moving)), strict=True):
             if d in starts:
-                targets += starts[d] * stride
-                inside &= (starts[d] >= 0) & (starts[d] < self.shape[d])
+                targets = targets + (starts[d] if stride == 1 else starts[d] * stride)
+                inside = inside & self._is_inside(starts[d], d)
+        targets = np.broadcast_to(targets, self.grid).reshape(-1)
         count, inner = targets.size, np.argsort(self.order)
         parts = tuple(u.transpose(inner).reshape((count, width) if width > 1 else count) for u in updates)
         results = tuple(np.array(x, order="C") for x in tensors)
         reach = tuple(slice(None) if d in moving else slice(0, n) for d, n in enumerate(self.sizes))
         blocks = [r[(*reach, ...)].transpose(*moving, *(d for d in range(rank) if d not in moving)) for r in results]
         rows = tuple(np.ascontiguousarray(b).reshape((height, width) if width > 1 else height) for b in blocks)
-        put(region, rows, *_inside(targets.reshape(-1), inside.reshape(-1), parts))
+        put(region, rows, *_inside(targets, np.broadcast_to(inside, self.grid).reshape(-1), parts))
         for block, row in zip(blocks, rows, strict=True):
             if not np.may_share_memory(block, row):
                 block[...] = row.reshape(block.shape)
@@ -261,7 +265,7 @@ class _Windows:
                 at = at + np.arange(self.sizes[d]).reshape([-1 if w == d else 1 for w in window])
             targets = targets + at * stride
             if d in starts:
-                inside = inside & (at >= 0) & (at < self.shape[d])
+                inside = inside & self._is_inside(at, d)
         inside = np.broadcast_to(inside, targets.shape)
         targets, inside = (v.transpose(self.order).reshape(-1) for v in (targets, inside))
         results = tuple(np.array(x, order="C") for x in tensors)
@@ -274,6 +278,11 @@ class _Windows:
         coordinates = zip(self.places.mapped, self.places.coordinates(indices), strict=True)
         found = {d: np.clip(coordinate, -self.sizes[d], self.shape[d]) for d, coordinate in coordinates}
         return found | dict(zip(self.places.batching, self.along, strict=True))
+
+    def _is_inside(self, at: np.ndarray, d: int) -> np.ndarray | bool:
+        """Whether coordinates are in bounds; all of them are, mostly."""
+        n = self.shape[d]
+        return not at.size or (at.min() >= 0 and at.max() < n) or ((at >= 0) & (at < n))
 
 
 def _inside(targets: np.ndarray, inside: np.ndarray, updates: Arrays) -> tuple[np.ndarray, Arrays]:

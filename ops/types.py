@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import math
 import re
 
 import ml_dtypes
@@ -73,6 +74,42 @@ class ElementType:
         """The element type of a complex type's real and imaginary parts; any other type itself."""
         return ELEMENT_TYPES[f"f{self.bits // 2}"] if self.is_complex else self
 
+    @property
+    def storage(self) -> ElementType:
+        """The type of what is stored: of a quantized type its integers, any other type itself."""
+        return self
+
+    @property
+    def expressed(self) -> ElementType:
+        """The type of the numbers that are meant: of a quantized type a float type, any other type itself."""
+        return self
+
+
+@dataclasses.dataclass(frozen=True)
+class QuantizedType(ElementType):
+    """Integers `q` that stand for the numbers `(q - zero_point) * scale` of a float type: `!quant.uniform<…>`.
+
+    As an element type it is its storage, integers; only `quantized.py` knows what they mean. With an axis there is a
+    scale and a zero point for each index along that dimension of the tensor, else one for all. Made by
+    `quantized_type`, which names it as MLIR does, so that equal types have equal names.
+    """
+
+    _storage: str
+    _expressed: str
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    axis: int | None
+    storage_min: int
+    storage_max: int
+
+    @property
+    def storage(self) -> ElementType:
+        return ELEMENT_TYPES[self._storage]
+
+    @property
+    def expressed(self) -> ElementType:
+        return ELEMENT_TYPES[self._expressed]
+
 
 ELEMENT_TYPES: dict[str, ElementType] = {
     t.name: t
@@ -91,6 +128,8 @@ _BY_DTYPE = {t.dtype: t for t in ELEMENT_TYPES.values()}
 
 def element_type(name: str) -> ElementType:
     """The element type of an MLIR name (`si8` is `i8`). Raises ValueError that lists the names there are."""
+    if name.startswith("!quant."):
+        return _parsed_quantized(name)
     found = ELEMENT_TYPES.get(re.sub(r"^si(?=\d)", "i", name))
     if found is None:
         raise ValueError(f"{name!r} is not an element type (known: {', '.join(ELEMENT_TYPES)})")
@@ -103,6 +142,84 @@ def type_of_dtype(dtype: np.dtype) -> ElementType:
     if found is None:
         raise ValueError(f"numpy type {np.dtype(dtype)} is not the storage of any StableHLO element type")
     return found
+
+
+def quantized_type(
+    storage: str,
+    expressed: str,
+    scales: tuple[float, ...],
+    zero_points: tuple[int, ...] | None = None,
+    axis: int | None = None,
+    limits: tuple[int, int] | None = None,
+) -> QuantizedType:
+    """A quantized type; zero points are 0 and limits those of the storage type unless given.
+
+    Raises ValueError where the specification's constraints (C1) to (C11) of quantized types do not hold.
+    """
+    stored, meant = element_type(storage), element_type(expressed)
+    zeros = (0,) * len(scales) if zero_points is None else zero_points
+    _require(stored.is_integer and stored.bits <= 32, f"its storage type is {stored} (i2 to i32 or ui2 to ui32)")
+    _require(meant.is_float, f"its expressed type is {meant} (a float type)")
+    unsigned = stored.kind is Kind.UNSIGNED
+    whole = (0, (1 << stored.bits) - 1) if unsigned else (-(1 << (stored.bits - 1)), (1 << (stored.bits - 1)) - 1)
+    low, high = limits or whole
+    _require(whole[0] <= low < high <= whole[1], f"its limits are {low}:{high} (within {whole[0]}:{whole[1]})")
+    _require(all(low <= z <= high for z in zeros), f"its zero points must lie within {low}:{high}")
+    _require(all(0 < s < math.inf for s in scales), "its scales must be positive and finite")
+    _require(len(zeros) == len(scales) >= 1 and (axis is not None or len(scales) == 1), "it needs one scale")
+    _require(axis is None or axis >= 0, f"its dimension is {axis} (0 or above)")
+
+    each = [_decimal(s) + f":{z}" * (z != 0) for s, z in zip(scales, zeros, strict=True)]
+    name = f"u{stored.bits}" if unsigned else stored.name
+    name += f"<{low}:{high}>" if (low, high) != whole else ""
+    name += f":{meant}" + ("" if axis is None else f":{axis}")
+    name = f"!quant.uniform<{name}, {each[0] if axis is None else '{' + ', '.join(each) + '}'}>"
+    return QuantizedType(
+        name, stored.kind, stored.bits, stored.name, meant.name, tuple(map(float, scales)), zeros, axis, low, high
+    )
+
+
+_NUMBER = r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
+_QUANTIZED = re.compile(
+    rf"!quant\.uniform<\s*(?P<storage>\w+)(?:<(?P<low>-?\d+):(?P<high>-?\d+)>)?:(?P<expressed>\w+)(?::(?P<axis>\d+))?,"
+    rf"\s*(?P<open>\{{)?(?P<each>[^{{}}]*)(?(open)\}})\s*>",
+    re.ASCII,
+)
+_PARAMETER = re.compile(rf"({_NUMBER})(?::(-?\d+))?", re.ASCII)
+
+
+@functools.lru_cache(1024)
+def _parsed_quantized(text: str) -> QuantizedType:
+    found = _QUANTIZED.fullmatch(text)
+    each = [_PARAMETER.fullmatch(p.strip()) for p in found["each"].split(",")] if found else []
+    if not found or not all(each) or (found["open"] is None) != (found["axis"] is None):
+        raise ValueError(
+            f"{text} is not a quantized type that is supported (!quant.uniform<i8:f32, 0.1:-30>, or of an axis "
+            "!quant.uniform<i8:f32:0, {0.1:-30, 0.5:-20}>)"
+        )
+    parameters = [m for m in each if m]
+    try:
+        return quantized_type(
+            re.sub(r"^u(?=\d)", "ui", found["storage"]),
+            found["expressed"],
+            tuple(float(m[1]) for m in parameters),
+            tuple(int(m[2] or 0) for m in parameters),
+            None if found["axis"] is None else int(found["axis"]),
+            None if found["low"] is None else (int(found["low"]), int(found["high"])),
+        )
+    except ValueError as error:
+        raise ValueError(f"{text} is not supported: {error}") from None
+
+
+def _decimal(x: float) -> str:
+    """The shortest text that MLIR reads as this number: with a point always."""
+    digits, e, exponent = repr(float(x)).partition("e")
+    return (digits if "." in digits else f"{digits}.0") + e + exponent
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -152,7 +152,7 @@ def boundary_codes(element: str) -> list[int]:
     if fmt.bits <= 16:
         return list(range(1 << fmt.bits))
     integers = {oracle.Fraction((1 << p) + d) for p in range(1, 66) for d in (-1, 0, 1)}
-    near = {oracle.encode(fmt, v) + d for v in boundaries() for d in range(-9, 10)}
+    near = {oracle.encode(fmt, v) + d for v in boundaries() for d in range(-12, 13)}
     near |= {oracle.encode(fmt, v + h) for v in integers for h in (oracle.Fraction(-1, 2), 0, oracle.Fraction(1, 2))}
     for narrower in ("f16", "bf16", "f32"):  # ties of the formats that are too wide to list
         bits = FORMATS[narrower].mantissa_bits

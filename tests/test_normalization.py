@@ -1,4 +1,4 @@
-"""Batch normalization, against the specification's composition followed step by step in the oracle's exact arithmetic."""
+"""Batch normalization, against the specification's composition followed step by step in exact arithmetic."""
 
 import math
 from collections.abc import Callable
@@ -193,7 +193,7 @@ def test_a_count_beyond_the_type_is_nan_or_the_largest() -> None:
 
 
 def test_policy_reaches_every_step() -> None:
-    """1 / 3 and what follows, rounded up: 0x2B is 0.34375, where the nearest is 0.34375 too; 2/3 is 0x33, not 0x32."""
+    """The mean 2/3 lies between 0x32 (0.625) and, nearer to it, 0x33 (0.6875)."""
     up = Policy(rounding="up")
     dtype = element_type("f8E4M3FN").dtype
     x = np.array([[1], [1], [0]], dtype)

@@ -354,13 +354,13 @@ def test_select_and_scatter(direction: str, name: str, empty: bool) -> None:
 def test_select_and_scatter_against_the_reference_interpreter() -> None:
     rng = np.random.default_rng(SEED + 3)
     cases = []
-    for d, name in itertools.product(("GE", "LT"), ("add", "subtract")):
+    for d, name in itertools.product(("GE", "LT"), ("add", "maximum")):
         for _ in range(10):
             w = random_windows(rng, plain=True)
             # It aborts on windows of nothing but padding.
             w.padding = tuple((int(rng.integers(0, n)), int(rng.integers(0, n))) for n in w.window)
             if all(w.counts):
-                # It adds the initial value again for each source, which the specification allows.
+                # It combines the initial value again with each source, which the specification allows.
                 x, source = (rng.integers(-4, 5, shape, np.int32) for shape in (w.shape, w.counts))
                 cases.append((d, name, w, np.asarray(x), np.asarray(source), np.zeros((), np.int32)))
     programs = [scatter_program(w, compare(d), BODIES[name][0]) for d, name, w, *_ in cases]

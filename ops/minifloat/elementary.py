@@ -18,9 +18,9 @@ from .number import WORK_BITS
 #: A finite number: sign, significand, exponent.
 Triple = tuple[bool, int, int]
 
-_START = 96  # bits of the first attempt; it fails about once in 2**30 times
-_TINY = -(WORK_BITS + 4)  # a result this many binary places from a simple one is "just beside" it
-_LARGE = 6  # from 2**6 on, exp(-x) is below 2**_TINY
+START = 96  # bits of the first attempt; it fails about once in 2**30 times
+TINY = -(WORK_BITS + 4)  # a result this many binary places from a simple one is "just beside" it
+LARGE = 6  # from 2**6 on, exp(-x) is below 2**TINY
 _CLAMP = 1 << 20  # the exponent of what is beyond every format; the results computed stay well below it
 
 
@@ -34,17 +34,17 @@ def _round_to_odd(n: int, inexact: bool, exponent: int) -> tuple[int, int]:
     return n | inexact, exponent
 
 
-def _beside(sign: bool, significand: int, exponent: int, up: bool) -> Triple:
-    """What is just above or just below a number in magnitude: less than 2**_TINY of its last place away."""
-    return sign, *_round_to_odd((significand << -_TINY) + (0 if up else -1), True, exponent + _TINY)
+def beside(sign: bool, significand: int, exponent: int, up: bool) -> Triple:
+    """What is just above or just below a number in magnitude: less than 2**TINY of its last place away."""
+    return sign, *_round_to_odd((significand << -TINY) + (0 if up else -1), True, exponent + TINY)
 
 
-def _clamped(up: bool) -> Triple:
+def clamped(up: bool) -> Triple:
     """A positive number beyond the largest, or below the smallest, of every format."""
     return False, (1 << (WORK_BITS - 1)) | 1, _CLAMP if up else -_CLAMP
 
 
-def _common_bits(low: int, high: int, exponent: int) -> Triple | None:
+def common_bits(low: int, high: int, exponent: int) -> Triple | None:
     """The inexact value between low and high, times 2**exponent, rounded to odd; None where they leave it open."""
     negative = high < 0
     if negative:
@@ -55,24 +55,24 @@ def _common_bits(low: int, high: int, exponent: int) -> Triple | None:
     return negative, (high >> cut) | 1, exponent + cut
 
 
-def _ziv(enclose: Callable[[int], tuple[int, int, int]], bits: int = _START) -> Triple:
+def ziv(enclose: Callable[[int], tuple[int, int, int]], bits: int = START) -> Triple:
     """Ziv's loop. enclose(bits) is (low, high, exponent); the value is no number of WORK_BITS bits."""
-    while (result := _common_bits(*enclose(bits))) is None:
+    while (result := common_bits(*enclose(bits))) is None:
         bits *= 2
     return result
 
 
-def _top(significand: int, exponent: int) -> int:
+def magnitude(significand: int, exponent: int) -> int:
     """The number is below 2**top and at least 2**(top-1)."""
     return significand.bit_length() + exponent
 
 
-def _is_linear(significand: int, exponent: int, order: int) -> bool:
-    """Whether x**order is less than 2**_TINY of the last place of x: then f(x) = x + O(x**order) is just beside x."""
-    return order * significand.bit_length() + (order - 1) * exponent <= _TINY
+def is_linear(significand: int, exponent: int, order: int) -> bool:
+    """Whether x**order is less than 2**TINY of the last place of x: then f(x) = x + O(x**order) is just beside x."""
+    return order * significand.bit_length() + (order - 1) * exponent <= TINY
 
 
-def _fixed_exp(sign: bool, m: int, e: int, p: int) -> tuple[int, int]:
+def fixed_exp(sign: bool, m: int, e: int, p: int) -> tuple[int, int]:
     """(v, k) such that the exponential is v * 2**(k-p), with v within 11 units."""
     x = fixed.scaled(m, e + p)
     return fixed.exp(-x if sign else x, p)
@@ -80,36 +80,36 @@ def _fixed_exp(sign: bool, m: int, e: int, p: int) -> tuple[int, int]:
 
 def exp(sign: bool, m: int, e: int) -> Triple:
     """e to the power of x."""
-    top = _top(m, e)
-    if top <= _TINY:
-        return _beside(False, 1, 0, up=not sign)
+    top = magnitude(m, e)
+    if top <= TINY:
+        return beside(False, 1, 0, up=not sign)
     if top > fixed.EXP_LIMIT:
-        return _clamped(up=not sign)
+        return clamped(up=not sign)
 
     def enclose(p: int) -> tuple[int, int, int]:
-        v, k = _fixed_exp(sign, m, e, p)
+        v, k = fixed_exp(sign, m, e, p)
         return v - 16, v + 16, k - p
 
-    return _ziv(enclose)
+    return ziv(enclose)
 
 
 def expm1(sign: bool, m: int, e: int) -> Triple:
     """e to the power of x, less one."""
-    top = _top(m, e)
-    if _is_linear(m, e, 2):
-        return _beside(sign, m, e, up=not sign)
-    if sign and top > _LARGE:
-        return _beside(True, 1, 0, up=False)
+    top = magnitude(m, e)
+    if is_linear(m, e, 2):
+        return beside(sign, m, e, up=not sign)
+    if sign and top > LARGE:
+        return beside(True, 1, 0, up=False)
     if top > fixed.EXP_LIMIT:
-        return _clamped(up=True)
+        return clamped(up=True)
 
     def enclose(p: int) -> tuple[int, int, int]:
-        v, k = _fixed_exp(sign, m, e, p)
+        v, k = fixed_exp(sign, m, e, p)
         scale = max(k, 0)
         v = (v >> (scale - k)) - (1 << p >> scale)  # at most 11 + 1 units off
         return v - 16, v + 16, scale - p
 
-    return _ziv(enclose, _START - min(top, 0))
+    return ziv(enclose, START - min(top, 0))
 
 
 def log(_: bool, m: int, e: int) -> Triple:
@@ -121,35 +121,35 @@ def log(_: bool, m: int, e: int) -> Triple:
         v = fixed.log(m, e, p)
         return v - 2, v + 2, -p
 
-    return _ziv(enclose)
+    return ziv(enclose)
 
 
 def log1p(sign: bool, m: int, e: int) -> Triple:
     """The natural logarithm of 1 + x, for x > -1."""
-    if _is_linear(m, e, 2):
-        return _beside(sign, m, e, up=sign)
+    if is_linear(m, e, 2):
+        return beside(sign, m, e, up=sign)
     one_plus_x = (1 << max(-e, 0)) + ((-m if sign else m) << max(e, 0))
 
     def enclose(p: int) -> tuple[int, int, int]:
         v = fixed.log(one_plus_x, min(e, 0), p)
         return v - 2, v + 2, -p
 
-    return _ziv(enclose, _START - min(_top(m, e), 0))
+    return ziv(enclose, START - min(magnitude(m, e), 0))
 
 
 def logistic(sign: bool, m: int, e: int) -> Triple:
     """1 / (1 + e**-x)."""
-    top = _top(m, e)
-    if top <= _TINY:
-        return _beside(False, 1, -1, up=not sign)
-    if not sign and top > _LARGE:
-        return _beside(False, 1, 0, up=False)
+    top = magnitude(m, e)
+    if top <= TINY:
+        return beside(False, 1, -1, up=not sign)
+    if not sign and top > LARGE:
+        return beside(False, 1, 0, up=False)
     if top > fixed.EXP_LIMIT:
-        return _clamped(up=False)
+        return clamped(up=False)
 
     def enclose(p: int) -> tuple[int, int, int]:
         # t = exp(-|x|) is v * 2**(k-p), with v 11 units off, and k < 0; the denominator is 1 + t in (1, 2).
-        v, k = _fixed_exp(True, m, e, p)
+        v, k = fixed_exp(True, m, e, p)
         denominator = (1 << p) + (v >> -k)
         if sign:  # t / (1 + t), keeping the exponent of t apart: at most 11 + 2 * 7 + 1 units off
             q, exponent = (v << p) // denominator, k - p
@@ -157,55 +157,55 @@ def logistic(sign: bool, m: int, e: int) -> Triple:
             q, exponent = (1 << 2 * p) // denominator, -p
         return q - 32, q + 32, exponent
 
-    return _ziv(enclose)
+    return ziv(enclose)
 
 
 def tanh(sign: bool, m: int, e: int) -> Triple:
     """The hyperbolic tangent."""
-    top = _top(m, e)
-    if _is_linear(m, e, 3):
-        return _beside(sign, m, e, up=False)
-    if top > _LARGE:
-        return _beside(sign, 1, 0, up=False)
+    top = magnitude(m, e)
+    if is_linear(m, e, 3):
+        return beside(sign, m, e, up=False)
+    if top > LARGE:
+        return beside(sign, 1, 0, up=False)
 
     def enclose(p: int) -> tuple[int, int, int]:
-        v, k = _fixed_exp(True, m, e + 1, p)
+        v, k = fixed_exp(True, m, e + 1, p)
         t = v >> -k  # exp(-2|x|), at most 7 units off; (1 - t) / (1 + t) changes at most twice as fast
         q = (((1 << p) - t) << p) // ((1 << p) + t)
         return q - 16, q + 16, -p
 
-    return sign, *_ziv(enclose, _START - min(top, 0))[1:]
+    return sign, *ziv(enclose, START - min(top, 0))[1:]
 
 
 def sin(sign: bool, m: int, e: int) -> Triple:
     """The sine of x radians."""
-    if _is_linear(m, e, 3):
-        return _beside(sign, m, e, up=False)
+    if is_linear(m, e, 3):
+        return beside(sign, m, e, up=False)
 
     def enclose(p: int) -> tuple[int, int, int]:
         v, _ = fixed.sin_cos(m, e, p)
         return v - 2, v + 2, -p
 
-    negative, significand, exponent = _ziv(enclose, _START - min(_top(m, e), 0))
+    negative, significand, exponent = ziv(enclose, START - min(magnitude(m, e), 0))
     return negative != sign, significand, exponent
 
 
 def cos(_: bool, m: int, e: int) -> Triple:
     """The cosine of x radians."""
-    if 2 * _top(m, e) <= _TINY:
-        return _beside(False, 1, 0, up=False)
+    if 2 * magnitude(m, e) <= TINY:
+        return beside(False, 1, 0, up=False)
 
     def enclose(p: int) -> tuple[int, int, int]:
         _, v = fixed.sin_cos(m, e, p)
         return v - 2, v + 2, -p
 
-    return _ziv(enclose)
+    return ziv(enclose)
 
 
 def tan(sign: bool, m: int, e: int) -> Triple:
     """The tangent of x radians."""
-    if _is_linear(m, e, 3):
-        return _beside(sign, m, e, up=True)
+    if is_linear(m, e, 3):
+        return beside(sign, m, e, up=True)
 
     def enclose(p: int) -> tuple[int, int, int]:
         s, c = fixed.sin_cos(m, e, p)
@@ -216,7 +216,7 @@ def tan(sign: bool, m: int, e: int) -> Triple:
         corners = [(s + i << p) // (c + j) for i in (-2, 2) for j in (-2, 2)]
         return min(corners), max(corners) + 1, -p
 
-    negative, significand, exponent = _ziv(enclose, _START - min(_top(m, e), 0))
+    negative, significand, exponent = ziv(enclose, START - min(magnitude(m, e), 0))
     return negative != sign, significand, exponent
 
 
@@ -255,7 +255,7 @@ def _exact_power(m: int, e: int, negative: bool, n: int, f: int) -> Triple | Non
     if m == 1:
         exponent = (e * n) << max(f, 0)
         exponent = -exponent if negative else exponent
-        return (False, 1, exponent) if abs(exponent) < 1 << fixed.EXP_LIMIT else _clamped(up=exponent > 0)
+        return (False, 1, exponent) if abs(exponent) < 1 << fixed.EXP_LIMIT else clamped(up=exponent > 0)
     if negative or ((m.bit_length() - 1) * n) << max(f, 0) >= WORK_BITS:
         return None
     power = n << max(f, 0)
@@ -267,15 +267,15 @@ def power(_: bool, m: int, e: int, y_sign: bool, n: int, f: int) -> Triple:
     """The power of a base m * 2**e > 0 to y = ±n * 2**f."""
     if m == 1 and e == 0:
         return False, 1, 0
-    y_top = _top(n, f)
-    x_top = _top(m, e)
+    y_top = magnitude(n, f)
+    x_top = magnitude(m, e)
     up = (x_top > 0) != y_sign
     # |log x| is more than 2**-63, as m is below 2**62.
     if y_top > fixed.EXP_LIMIT + 1 + 63:
-        return _clamped(up)
+        return clamped(up)
     # |log x| is less than |x_top| + 1.
-    if y_top + (abs(x_top) + 1).bit_length() <= _TINY:
-        return _beside(False, 1, 0, up)
+    if y_top + (abs(x_top) + 1).bit_length() <= TINY:
+        return beside(False, 1, 0, up)
     if (exact := _exact_power(m, e, y_sign, n, f)) is not None:
         return exact
 
@@ -284,20 +284,20 @@ def power(_: bool, m: int, e: int, y_sign: bool, n: int, f: int) -> Triple:
         x = fixed.scaled(n * fixed.log(m, e, wide), f + p - wide)  # at most 2 units off
         x = -x if y_sign else x
         if abs(x) >> p >= 1 << fixed.EXP_LIMIT:
-            _, significand, exponent = _clamped(up)
+            _, significand, exponent = clamped(up)
             return significand, significand, exponent
         v, k = fixed.exp(x, p)
         return v - 16, v + 16, k - p
 
-    return _ziv(enclose)
+    return ziv(enclose)
 
 
 def atan2(y_sign: bool, y_m: int, y_e: int, x_sign: bool, x_m: int, x_e: int) -> Triple:
     """The angle of the point (x, y), in (-pi, pi)."""
-    gap = _top(y_m, y_e) - _top(x_m, x_e)
+    gap = magnitude(y_m, y_e) - magnitude(x_m, x_e)
     is_near_zero = gap <= 0 and not x_sign
-    if is_near_zero and y_m % x_m == 0 and _is_linear(y_m // x_m, y_e - x_e, 3):
-        return _beside(y_sign, y_m // x_m, y_e - x_e, up=False)
+    if is_near_zero and y_m % x_m == 0 and is_linear(y_m // x_m, y_e - x_e, 3):
+        return beside(y_sign, y_m // x_m, y_e - x_e, up=False)
 
     def enclose(p: int) -> tuple[int, int, int]:
         if gap <= 0:  # the ratio is below 2
@@ -308,7 +308,7 @@ def atan2(y_sign: bool, y_m: int, y_e: int, x_sign: bool, x_m: int, x_e: int) ->
             angle = fixed.pi(p - 1) + (angle if x_sign else -angle)
         return angle - 4, angle + 4, -p
 
-    return y_sign, *_ziv(enclose, _START - gap if is_near_zero else _START)[1:]
+    return y_sign, *ziv(enclose, START - gap if is_near_zero else START)[1:]
 
 
 def quarters_of_pi(n: int) -> Triple:
@@ -318,4 +318,4 @@ def quarters_of_pi(n: int) -> Triple:
         v = fixed.pi(p)
         return n * (v - 2), n * (v + 2), -2 - p
 
-    return _ziv(enclose)
+    return ziv(enclose)

@@ -17,36 +17,36 @@ from .number import FINITE, INFINITE, NAN, Number
 #: A single number: kind, sign, significand, exponent.
 Value = tuple[int, bool, int, int]
 
-_ZERO: Value = (FINITE, False, 0, 0)
-_MINUS_ZERO: Value = (FINITE, True, 0, 0)
-_HALF: Value = (FINITE, False, 1, -1)
-_ONE: Value = (FINITE, False, 1, 0)
-_MINUS_ONE: Value = (FINITE, True, 1, 0)
-_INFINITY: Value = (INFINITE, False, 0, 0)
-_MINUS_INFINITY: Value = (INFINITE, True, 0, 0)
-_INVALID: Value = (NAN, False, 0, 0)
-_QUARTER_PI, _HALF_PI, _THREE_QUARTERS_PI, _PI = ((FINITE, *elementary.quarters_of_pi(n)) for n in (1, 2, 3, 4))
+ZERO: Value = (FINITE, False, 0, 0)
+MINUS_ZERO: Value = (FINITE, True, 0, 0)
+HALF: Value = (FINITE, False, 1, -1)
+ONE: Value = (FINITE, False, 1, 0)
+MINUS_ONE: Value = (FINITE, True, 1, 0)
+INFINITY: Value = (INFINITE, False, 0, 0)
+MINUS_INFINITY: Value = (INFINITE, True, 0, 0)
+INVALID: Value = (NAN, False, 0, 0)
+QUARTER_PI, HALF_PI, THREE_QUARTERS_PI, PI = ((FINITE, *elementary.quarters_of_pi(n)) for n in (1, 2, 3, 4))
 
 
-def _flat(x: Number) -> Number:
+def flat(x: Number) -> Number:
     """The same numbers in one dimension, with odd significands, so that equal numbers have equal fields."""
     significand = x.significand.reshape(-1)
     zeros = np.bitwise_count((significand & -significand) - (significand != 0)).astype(np.int64)
     return Number(x.kind.reshape(-1), x.sign.reshape(-1), significand >> zeros, x.exponent.reshape(-1) + zeros)
 
 
-def _exceeds_one(x: Number) -> np.ndarray:
+def exceeds_one(x: Number) -> np.ndarray:
     """Where |x| > 1, infinities included, for odd significands."""
     one = np.int64(1) << np.clip(-x.exponent, 0, 62)
     return x.is_infinite | ((x.kind == FINITE) & ~x.is_zero & ((x.exponent > 0) | (x.significand > one)))
 
 
-def _is_one(x: Number) -> np.ndarray:
+def is_one(x: Number) -> np.ndarray:
     """Where |x| = 1, for odd significands."""
     return (x.kind == FINITE) & (x.significand == 1) & (x.exponent == 0)
 
 
-class _Result:
+class Result:
     """A result in the making. It starts with the NaNs of its operands, the first one's sign first, and else zeros."""
 
     def __init__(self, *operands: Number) -> None:
@@ -56,7 +56,7 @@ class _Result:
         self.significand = np.zeros(size, np.int64)
         self.exponent = np.zeros(size, np.int64)
         for x in reversed(operands):
-            self.put(x.is_nan, _INVALID)
+            self.put(x.is_nan, INVALID)
             self.sign = np.where(x.is_nan, x.sign, self.sign)
 
     def put(self, where: np.ndarray, value: Value) -> None:
@@ -82,7 +82,7 @@ class _Result:
 Test = Callable[[Number], np.ndarray]
 
 
-def _lift(
+def lift(
     scalar: Callable[[bool, int, int], elementary.Triple],
     x: Number,
     *,
@@ -94,8 +94,8 @@ def _lift(
 
     The values at +0 and -0 and at +inf and -inf are given, and those of finite other numbers that pass a test.
     """
-    shape, x = x.kind.shape, _flat(x)
-    result = _Result(x)
+    shape, x = x.kind.shape, flat(x)
+    result = Result(x)
     for of_kind, (positive, negative) in ((x.is_zero, zeros), (x.is_infinite, infinities)):
         result.put(of_kind & ~x.sign, positive)
         result.put(of_kind & x.sign, negative)
@@ -108,95 +108,95 @@ def _lift(
     return result.number(shape)
 
 
-_NEGATIVE_INVALID: tuple[tuple[Test, Value], ...] = ((lambda x: x.sign, _INVALID),)
+NEGATIVE_INVALID: tuple[tuple[Test, Value], ...] = ((lambda x: x.sign, INVALID),)
 _BEYOND_MINUS_ONE: tuple[tuple[Test, Value], ...] = (
-    (lambda x: x.sign & _is_one(x), _MINUS_INFINITY),
-    (lambda x: x.sign & _exceeds_one(x), _INVALID),
+    (lambda x: x.sign & is_one(x), MINUS_INFINITY),
+    (lambda x: x.sign & exceeds_one(x), INVALID),
 )
 
 
 def exponential(x: Number) -> Number:
     """e to the power of x: 1 at ±0, +0 at -inf."""
-    return _lift(elementary.exp, x, zeros=(_ONE, _ONE), infinities=(_INFINITY, _ZERO))
+    return lift(elementary.exp, x, zeros=(ONE, ONE), infinities=(INFINITY, ZERO))
 
 
 def exponential_minus_one(x: Number) -> Number:
     """e to the power of x, less one: ±0 at ±0, -1 at -inf."""
-    return _lift(elementary.expm1, x, zeros=(_ZERO, _MINUS_ZERO), infinities=(_INFINITY, _MINUS_ONE))
+    return lift(elementary.expm1, x, zeros=(ZERO, MINUS_ZERO), infinities=(INFINITY, MINUS_ONE))
 
 
 def log(x: Number) -> Number:
     """The natural logarithm: -inf at ±0, +0 at 1, NaN below 0."""
-    return _lift(
+    return lift(
         elementary.log,
         x,
-        zeros=(_MINUS_INFINITY, _MINUS_INFINITY),
-        infinities=(_INFINITY, _INVALID),
-        others=_NEGATIVE_INVALID,
+        zeros=(MINUS_INFINITY, MINUS_INFINITY),
+        infinities=(INFINITY, INVALID),
+        others=NEGATIVE_INVALID,
     )
 
 
 def log_plus_one(x: Number) -> Number:
     """The natural logarithm of 1 + x: ±0 at ±0, -inf at -1, NaN below -1."""
-    return _lift(
+    return lift(
         elementary.log1p,
         x,
-        zeros=(_ZERO, _MINUS_ZERO),
-        infinities=(_INFINITY, _INVALID),
+        zeros=(ZERO, MINUS_ZERO),
+        infinities=(INFINITY, INVALID),
         others=_BEYOND_MINUS_ONE,
     )
 
 
 def logistic(x: Number) -> Number:
     """1 / (1 + e**-x): 1/2 at ±0, 1 at +inf, +0 at -inf."""
-    return _lift(elementary.logistic, x, zeros=(_HALF, _HALF), infinities=(_ONE, _ZERO))
+    return lift(elementary.logistic, x, zeros=(HALF, HALF), infinities=(ONE, ZERO))
 
 
 def tanh(x: Number) -> Number:
     """The hyperbolic tangent: ±0 at ±0, ±1 at ±inf."""
-    return _lift(elementary.tanh, x, zeros=(_ZERO, _MINUS_ZERO), infinities=(_ONE, _MINUS_ONE))
+    return lift(elementary.tanh, x, zeros=(ZERO, MINUS_ZERO), infinities=(ONE, MINUS_ONE))
 
 
 def sine(x: Number) -> Number:
     """The sine of x radians: ±0 at ±0, NaN at ±inf."""
-    return _lift(elementary.sin, x, zeros=(_ZERO, _MINUS_ZERO), infinities=(_INVALID, _INVALID))
+    return lift(elementary.sin, x, zeros=(ZERO, MINUS_ZERO), infinities=(INVALID, INVALID))
 
 
 def cosine(x: Number) -> Number:
     """The cosine of x radians: 1 at ±0, NaN at ±inf."""
-    return _lift(elementary.cos, x, zeros=(_ONE, _ONE), infinities=(_INVALID, _INVALID))
+    return lift(elementary.cos, x, zeros=(ONE, ONE), infinities=(INVALID, INVALID))
 
 
 def tan(x: Number) -> Number:
     """The tangent of x radians: ±0 at ±0, NaN at ±inf."""
-    return _lift(elementary.tan, x, zeros=(_ZERO, _MINUS_ZERO), infinities=(_INVALID, _INVALID))
+    return lift(elementary.tan, x, zeros=(ZERO, MINUS_ZERO), infinities=(INVALID, INVALID))
 
 
 def sqrt(x: Number) -> Number:
     """The square root: ±0 at ±0, NaN below 0."""
-    return _lift(
+    return lift(
         elementary.sqrt,
         x,
-        zeros=(_ZERO, _MINUS_ZERO),
-        infinities=(_INFINITY, _INVALID),
-        others=_NEGATIVE_INVALID,
+        zeros=(ZERO, MINUS_ZERO),
+        infinities=(INFINITY, INVALID),
+        others=NEGATIVE_INVALID,
     )
 
 
 def rsqrt(x: Number) -> Number:
     """One over the square root: ±inf at ±0 (IEEE 754's rSqrt), +0 at +inf, NaN below 0."""
-    return _lift(
+    return lift(
         elementary.rsqrt,
         x,
-        zeros=(_INFINITY, _MINUS_INFINITY),
-        infinities=(_ZERO, _INVALID),
-        others=_NEGATIVE_INVALID,
+        zeros=(INFINITY, MINUS_INFINITY),
+        infinities=(ZERO, INVALID),
+        others=NEGATIVE_INVALID,
     )
 
 
 def cbrt(x: Number) -> Number:
     """The cube root: ±0 at ±0, ±inf at ±inf."""
-    return _lift(elementary.cbrt, x, zeros=(_ZERO, _MINUS_ZERO), infinities=(_INFINITY, _MINUS_INFINITY))
+    return lift(elementary.cbrt, x, zeros=(ZERO, MINUS_ZERO), infinities=(INFINITY, MINUS_INFINITY))
 
 
 def power(x: Number, y: Number) -> Number:
@@ -205,37 +205,37 @@ def power(x: Number, y: Number) -> Number:
     1 where y is 0 or x is 1, NaNs included, and for -1 to an infinity; NaN for a finite negative x and a finite y
     that is no integer.
     """
-    shape, x, y = x.kind.shape, _flat(x), _flat(y)
-    result = _Result(x, y)
+    shape, x, y = x.kind.shape, flat(x), flat(y)
+    result = Result(x, y)
     is_number = ~x.is_nan & ~y.is_nan
     y_finite = (y.kind == FINITE) & ~y.is_zero
     negative = x.sign & y_finite & (y.exponent == 0)  # y is odd, its significand being so
     limit = is_number & (x.is_zero | x.is_infinite | y.is_infinite)
-    grows = _exceeds_one(x) != y.sign
-    result.put(limit & grows, _INFINITY)
-    result.put(limit & ~grows, _ZERO)
+    grows = exceeds_one(x) != y.sign
+    result.put(limit & grows, INFINITY)
+    result.put(limit & ~grows, ZERO)
     rest = is_number & ~limit & y_finite
     invalid = rest & x.sign & (y.exponent < 0)
-    result.put(invalid, _INVALID)
+    result.put(invalid, INVALID)
     rest &= ~invalid
     result.compute(elementary.power, rest, x.replace(sign=np.zeros_like(x.sign)), y)
     result.sign |= negative & (limit | rest)
-    result.put(y.is_zero | (_is_one(x) & (~x.sign | y.is_infinite)), _ONE)
+    result.put(y.is_zero | (is_one(x) & (~x.sign | y.is_infinite)), ONE)
     return result.number(shape)
 
 
 def atan2(y: Number, x: Number) -> Number:
     """The angle of the point (x, y) in [-pi, pi], with the special values of C, F.10.1.4."""
-    shape, y, x = y.kind.shape, _flat(y), _flat(x)
-    result = _Result(y, x)
+    shape, y, x = y.kind.shape, flat(y), flat(x)
+    result = Result(y, x)
     is_number = ~y.is_nan & ~x.is_nan
     both = y.is_infinite & x.is_infinite
     along_x = is_number & ~both & (y.is_zero | x.is_infinite)
     along_y = is_number & ~both & ~along_x & (y.is_infinite | x.is_zero)
-    result.put(along_x & x.sign, _PI)  # else +0
-    result.put(along_y, _HALF_PI)
-    result.put(both & x.sign, _THREE_QUARTERS_PI)
-    result.put(both & ~x.sign, _QUARTER_PI)
+    result.put(along_x & x.sign, PI)  # else +0
+    result.put(along_y, HALF_PI)
+    result.put(both & x.sign, THREE_QUARTERS_PI)
+    result.put(both & ~x.sign, QUARTER_PI)
     result.compute(elementary.atan2, is_number & ~both & ~along_x & ~along_y, y, x)
     result.sign = np.where(is_number, y.sign, result.sign)
     return result.number(shape)

@@ -1,0 +1,208 @@
+"""The hyperbolic functions, and the inverses of these and of the circular ones: of one number, and of arrays.
+
+As in `elementary.py`, each scalar function gives the exact value, rounded to odd to WORK_BITS. By the theorem of
+Lindemann and Weierstrass none of them is algebraic at an algebraic number, but where that is told apart beforehand.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from . import elementary
+from . import fixedpoint as fixed
+from .elementary import START, TINY, Triple, beside, clamped, fixed_exp, is_linear, magnitude, ziv
+from .functions import (
+    HALF_PI,
+    INFINITY,
+    INVALID,
+    MINUS_INFINITY,
+    MINUS_ZERO,
+    ONE,
+    PI,
+    ZERO,
+    Test,
+    Value,
+    exceeds_one,
+    is_one,
+    lift,
+)
+from .number import Number
+
+# -- of one number: finite, not zero, in the domain, and not where the result is exact -------------------------------
+
+_MINUS_HALF_PI: Value = (HALF_PI[0], True, *HALF_PI[2:])
+
+
+def _asin(sign: bool, m: int, e: int) -> Triple:
+    """The arc sine of x, |x| < 1."""
+    if is_linear(m, e, 3):
+        return beside(sign, m, e, up=True)
+
+    def enclose(p: int) -> tuple[int, int, int]:
+        # Twice the angle whose tangent is m / (2**-e + sqrt(4**-e - m*m)). The root is one unit of 2**-w off, the
+        # denominator is at least 2**-e, so the tangent is off by less than 1/16 unit.
+        w = p + 4
+        root = math.isqrt(((1 << -2 * e) - m * m) << 2 * w)
+        v = 2 * fixed.atan(m << w, (1 << w - e) + root, 0, p)
+        return v - 5, v + 5, -p
+
+    return sign, *ziv(enclose, START - min(magnitude(m, e), 0))[1:]
+
+
+def _acos(sign: bool, m: int, e: int) -> Triple:
+    """The arc cosine of x, |x| < 1."""
+
+    def enclose(p: int) -> tuple[int, int, int]:
+        # Twice the angle whose tangent is sqrt((1 - |x|) / (1 + |x|)), which is less than 1/16 unit off.
+        w, one = p + 4, 1 << -e
+        root = math.isqrt(((one - m) << 2 * w) // (one + m))
+        v = 2 * fixed.atan(root, 1, -w, p)
+        v = fixed.pi(p) - v if sign else v
+        return v - 7, v + 7, -p
+
+    return ziv(enclose)
+
+
+def _atan(sign: bool, m: int, e: int) -> Triple:
+    """The arc tangent of x."""
+    return elementary.atan2(sign, m, e, False, 1, 0)
+
+
+def _sinh(sign: bool, m: int, e: int) -> Triple:
+    """The hyperbolic sine of x."""
+    top = magnitude(m, e)
+    if is_linear(m, e, 3):
+        return beside(sign, m, e, up=True)
+    if top >= fixed.EXP_LIMIT:
+        return sign, *clamped(up=True)[1:]
+
+    def enclose(p: int) -> tuple[int, int, int]:
+        # exp(|x|) (1 - exp(-2|x|)) / 2: the factors are 11 and 7 units off.
+        v, k = fixed_exp(False, m, e, p)
+        t, below = fixed_exp(True, m, e + 1, p)
+        v = v * ((1 << p) - (t >> -below)) >> p
+        return v - 32, v + 32, k - p - 1
+
+    return sign, *ziv(enclose, START - min(top, 0))[1:]
+
+
+def _cosh(_: bool, m: int, e: int) -> Triple:
+    """The hyperbolic cosine of x."""
+    top = magnitude(m, e)
+    if 2 * top <= TINY:
+        return beside(False, 1, 0, up=True)
+    if top >= fixed.EXP_LIMIT:
+        return clamped(up=True)
+
+    def enclose(p: int) -> tuple[int, int, int]:
+        # exp(|x|) (1 + exp(-2|x|)) / 2: the factors are 11 and 7 units off, and below 2.
+        v, k = fixed_exp(False, m, e, p)
+        t, below = fixed_exp(True, m, e + 1, p)
+        v = v * ((1 << p) + (t >> -below)) >> p
+        return v - 64, v + 64, k - p - 1
+
+    return ziv(enclose)
+
+
+def _log_of_sum(m: int, e: int, sign_of_one: int, p: int) -> int:
+    """The logarithm of x + sqrt(x*x ± 1), which is at least 1, fixed at p, within 5 units."""
+    # x and what is under the root are cut, each by less than a unit, and so is the root: 3 units.
+    root = math.isqrt(fixed.scaled(m * m, 2 * (e + p)) + (sign_of_one << 2 * p))
+    return fixed.log(fixed.scaled(m, e + p) + root, -p, p)
+
+
+def _asinh(sign: bool, m: int, e: int) -> Triple:
+    """The inverse of the hyperbolic sine at x."""
+    if is_linear(m, e, 3):
+        return beside(sign, m, e, up=False)
+
+    def enclose(p: int) -> tuple[int, int, int]:
+        v = _log_of_sum(m, e, 1, p)
+        return v - 5, v + 5, -p
+
+    return sign, *ziv(enclose, START - min(magnitude(m, e), 0))[1:]
+
+
+def _acosh(_: bool, m: int, e: int) -> Triple:
+    """The inverse of the hyperbolic cosine at x > 1."""
+
+    def enclose(p: int) -> tuple[int, int, int]:
+        v = _log_of_sum(m, e, -1, p)  # p is so large that nothing but the root is cut
+        return v - 5, v + 5, -p
+
+    return ziv(enclose)
+
+
+def _atanh(sign: bool, m: int, e: int) -> Triple:
+    """The inverse of the hyperbolic tangent at x, |x| < 1."""
+    if is_linear(m, e, 3):
+        return beside(sign, m, e, up=True)
+
+    def enclose(p: int) -> tuple[int, int, int]:
+        one = 1 << -e
+        v = fixed.log(one + m, e, p) - fixed.log(one - m, e, p)
+        return v - 4, v + 4, -p - 1
+
+    return sign, *ziv(enclose, START - min(magnitude(m, e), 0))[1:]
+
+
+# -- of arrays ---------------------------------------------------------------------------------------------------------
+
+
+def _at_one(positive: Value, negative: Value) -> tuple[tuple[Test, Value], ...]:
+    """Values at 1 and -1, and none beyond them."""
+    return (
+        (lambda x: is_one(x) & ~x.sign, positive),
+        (lambda x: is_one(x) & x.sign, negative),
+        (exceeds_one, INVALID),
+    )
+
+
+def _below_one(x: Number) -> np.ndarray:
+    return x.sign | ~(exceeds_one(x) | is_one(x))
+
+
+def asin(x: Number) -> Number:
+    """The arc sine, in radians: ±0 at ±0, ±pi/2 at ±1, NaN beyond."""
+    at_one = _at_one(HALF_PI, _MINUS_HALF_PI)
+    return lift(_asin, x, zeros=(ZERO, MINUS_ZERO), infinities=(INVALID, INVALID), others=at_one)
+
+
+def acos(x: Number) -> Number:
+    """The arc cosine, in radians: pi/2 at ±0, +0 at 1, pi at -1, NaN beyond."""
+    at_one = _at_one(ZERO, PI)
+    return lift(_acos, x, zeros=(HALF_PI, HALF_PI), infinities=(INVALID, INVALID), others=at_one)
+
+
+def atan(x: Number) -> Number:
+    """The arc tangent, in radians: ±0 at ±0, ±pi/2 at ±inf."""
+    return lift(_atan, x, zeros=(ZERO, MINUS_ZERO), infinities=(HALF_PI, _MINUS_HALF_PI))
+
+
+def sinh(x: Number) -> Number:
+    """The hyperbolic sine: ±0 at ±0, ±inf at ±inf."""
+    return lift(_sinh, x, zeros=(ZERO, MINUS_ZERO), infinities=(INFINITY, MINUS_INFINITY))
+
+
+def cosh(x: Number) -> Number:
+    """The hyperbolic cosine: 1 at ±0, +inf at ±inf."""
+    return lift(_cosh, x, zeros=(ONE, ONE), infinities=(INFINITY, INFINITY))
+
+
+def asinh(x: Number) -> Number:
+    """The inverse of the hyperbolic sine: ±0 at ±0, ±inf at ±inf."""
+    return lift(_asinh, x, zeros=(ZERO, MINUS_ZERO), infinities=(INFINITY, MINUS_INFINITY))
+
+
+def acosh(x: Number) -> Number:
+    """The inverse of the hyperbolic cosine: +0 at 1, NaN below."""
+    tests: tuple[tuple[Test, Value], ...] = ((lambda v: is_one(v) & ~v.sign, ZERO), (_below_one, INVALID))
+    return lift(_acosh, x, zeros=(INVALID, INVALID), infinities=(INFINITY, INVALID), others=tests)
+
+
+def atanh(x: Number) -> Number:
+    """The inverse of the hyperbolic tangent: ±0 at ±0, ±inf at ±1, NaN beyond."""
+    at_one = _at_one(INFINITY, MINUS_INFINITY)
+    return lift(_atanh, x, zeros=(ZERO, MINUS_ZERO), infinities=(INVALID, INVALID), others=at_one)

@@ -1,0 +1,460 @@
+"""Quantized types: what their integers mean, and every op on them, made of the ops on what is stored or meant.
+
+`Op.kernel` comes here for any use with a quantized operand or result, so no other op knows of these types:
+
+- An op that moves elements moves the stored integers, and so do regions their arguments.
+- dot_general and convolution sum the integers exactly and round once, to the result's integers.
+- Any other op is what the specification calls dequantize-op-quantize: the operands become numbers of the expressed
+  type, the op is done on those, and its results are quantized. Of 8-bit types that is soon a table of all codes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .minifloat.cast import cast, wrap
+from .policy import Policy
+from .registry import CORRECTLY_ROUNDED, Body, Call, Kernel, Op, OpError, lookup, op
+from .shape import identity, require, require_shape
+from .types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType, TupleType, Type
+
+_F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]
+
+#: Ops whose results are operands as they are: between equal types the order of the integers is that of the numbers.
+_CHOICES = frozenset(f"stablehlo.{name}" for name in ("select", "maximum", "minimum", "clamp"))
+_EQUALITY = frozenset(("check.expect_eq", "check.expect_eq_const"))
+_PRODUCTS = frozenset(f"stablehlo.{name}" for name in ("dot_general", "dot", "convolution", "dynamic_conv"))
+#: Elements of work that one call is taken to cost beside its elements, in the choice to build a table.
+_CALL_COST = 32
+
+
+@op("uniform_quantize", "float", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
+def uniform_quantize(call: Call) -> Kernel:
+    """The nearest integers of a quantized type (ties to even), within its limits; NaN is 0.
+
+    As the specification computes it: x / scale + zero_point, both rounded to the expressed type, then clamped, then
+    rounded to an integer. Of a quantized operand the numbers it stands for. (C1) The shape stays. (C2) The expressed
+    type of the result is the operand's.
+    """
+    return _same_numbers(call)  # between numbers: `bind` below wraps it in the quantizing
+
+
+@op("uniform_dequantize", "float", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
+def uniform_dequantize(call: Call) -> Kernel:
+    """The numbers that quantized integers stand for: (q - zero_point) * scale.
+
+    The difference is exact; it is rounded to the expressed type, and so is the product. (C1) The shape stays. (C2) The
+    result is of the operand's expressed type.
+    """
+    return _same_numbers(call)
+
+
+def _same_numbers(call: Call) -> Kernel:
+    x, result = call.tensor(), call.result()
+    require(x.element == result.element, f"numbers of {x.element} cannot become {result.element} (the same type)")
+    require_shape(call, x.shape)
+    return identity
+
+
+# -- an op on quantized types ----------------------------------------------------------------------------------------
+
+
+def bind(record: Op, call: Call) -> Kernel:
+    """The kernel of a use of any op with quantized types. Raises OpError where the use is not valid."""
+    for t in (*call.operands, *call.results):
+        _check_axis(t)
+    if _moves_integers(record, call):
+        return record.bind(_stored_call(call))
+    if record.values == "regions":
+        return _of_regions(record, call)
+    if record.name in _PRODUCTS and all(map(_is_narrow, (call.tensor(0), call.tensor(1), call.result()))):
+        return _product(record, call)
+    kernel = _through_numbers(record, call)
+    types = [*call.operands, *call.results]
+    if (
+        record.is_elementwise
+        and len(call.operands) in (1, 2)
+        and len(call.results) == 1
+        and all(isinstance(t, TensorType) and t.element.dtype.itemsize == 1 and _is_whole(t) for t in call.operands)
+        and not any(isinstance(t, TensorType) and getattr(t.element, "axis", None) is not None for t in types)
+        and call.policy.rounding != "stochastic"
+    ):
+        return _Table(kernel, record, call)
+    return kernel
+
+
+def _check_axis(t: Type) -> None:
+    """(C12), (C13) A dimension that is quantized by itself has a scale for each index."""
+    if isinstance(t, TupleType):
+        for each in t.elements:
+            _check_axis(each)
+    elif isinstance(t, TensorType) and isinstance(t.element, QuantizedType) and t.element.axis is not None:
+        axis, count = t.element.axis, len(t.element.scales)
+        require(axis < len(t.shape), f"{t} has no dimension {axis} to be quantized along")
+        require(t.shape[axis] in (count, None), f"{t} has {count} scales for dimension {axis} of size {t.shape[axis]}")
+
+
+def _moves_integers(record: Op, call: Call) -> bool:
+    if record.name in _CHOICES:
+        types = [t for t in (*call.operands, *call.results) if _is_quantized(t)]
+        return len({t.element for t in types if isinstance(t, TensorType)}) == 1
+    return record.values == "codes" or record.name in _EQUALITY
+
+
+def _is_quantized(t: Type) -> bool:
+    return isinstance(t, TensorType) and isinstance(t.element, QuantizedType)
+
+
+def _is_whole(t: Type) -> bool:
+    """Whether it is quantized as a whole, not along an axis."""
+    return isinstance(t, TensorType) and isinstance(t.element, QuantizedType) and t.element.axis is None
+
+
+def _is_narrow(t: TensorType) -> bool:
+    """Whether sums of products of its integers are exact in 64 bits, or it is a result, which any type may be."""
+    return isinstance(t.element, QuantizedType)
+
+
+def _stored(t: Type) -> Type:
+    if isinstance(t, TupleType):
+        return TupleType(tuple(map(_stored, t.elements)))
+    return TensorType(t.shape, t.element.storage) if isinstance(t, TensorType) else t
+
+
+def _stored_call(call: Call) -> Call:
+    """The use as one of the integers that are stored."""
+    attributes = call.attributes
+    value = attributes.get("value")
+    if call.name == "stablehlo.constant" and isinstance(value, np.ndarray):
+        # MLIR calls the storage of `u8` i8, and means the bits.
+        dtype = call.result().element.dtype
+        if value.dtype != dtype and value.dtype.kind in "iuV" and value.dtype.itemsize == dtype.itemsize:
+            attributes = {**attributes, "value": value.view(dtype)}
+    return dataclasses.replace(
+        call,
+        operands=tuple(map(_stored, call.operands)),
+        results=tuple(map(_stored, call.results)),
+        attributes=attributes,
+        bodies=tuple(map(_stored_body, call.bodies)),
+    )
+
+
+def _stored_body(body: Body) -> Body:
+    types = (*body.arguments, *body.results)
+    if not any(map(_is_quantized, types)):
+        return body
+    keeps = body.sole_op in _CHOICES and len(set(types)) == 1
+    return Body(
+        tuple(map(_stored, body.arguments)),
+        tuple(map(_stored, body.results)),
+        body.sole_op if keeps else None,
+        body.sole_attributes if keeps else {},
+        body.vectorised,
+    )
+
+
+def _of_regions(record: Op, call: Call) -> Kernel:
+    """The regions take and give the integers that are stored; operands are quantized anew where theirs are of another
+    type, as those of a reduction may be."""
+    converts: list[Kernel] = []
+    operands: list[Type] = []
+    for index, t in enumerate(call.operands):
+        taken = _taken_as(call, index)
+        if isinstance(t, TensorType) and taken is not None and taken != t.element:
+            require(
+                _is_quantized(t) and taken.expressed == t.element.expressed, f"the body takes {taken}, not {t.element}"
+            )
+            target = TensorType(t.shape, taken)
+            dequantize, quantize = dequantizer(t, call), quantizer(target, call)
+            converts.append(lambda x, d=dequantize, q=quantize: q(d(x)))
+            operands.append(target)
+        else:
+            converts.append(identity)
+            operands.append(t)
+    kernel = record.bind(_stored_call(dataclasses.replace(call, operands=tuple(operands))))
+    if all(c is identity for c in converts):
+        return kernel
+    return lambda regions, *values: kernel(regions, *(c(v) for c, v in zip(converts, values, strict=True)))
+
+
+def _taken_as(call: Call, index: int) -> ElementType | None:
+    """The element type that the body of a reduction takes an operand's elements as, None where it does not."""
+    name = call.name.removeprefix("stablehlo.")
+    arguments = call.bodies[-1].arguments if call.bodies else ()
+    if name == "scatter":  # inputs, indices, updates
+        place = index - (index > len(call.results)) if index != len(call.results) else -1
+    else:
+        place = {"reduce": index, "reduce_window": index, "all_reduce": 0, "reduce_scatter": 0}.get(name, -1)
+    t = arguments[place] if 0 <= place < len(arguments) else None
+    return t.element if isinstance(t, TensorType) else None
+
+
+def _through_numbers(record: Op, call: Call) -> Kernel:
+    """dequantize_op_quantize, and hybrid_dequantize_then_op where only some of the types are quantized."""
+    kernel = record.bind(
+        dataclasses.replace(
+            call, operands=tuple(map(_expressed, call.operands)), results=tuple(map(_expressed, call.results))
+        )
+    )
+    before = [dequantizer(t, call) if isinstance(t, TensorType) else identity for t in call.operands]
+    after = [quantizer(t, call) if isinstance(t, TensorType) else identity for t in call.results]
+    if len(after) != 1:
+        return lambda *values: _each(after, kernel(*_each(before, values)))
+    quantize = after[0]
+    if len(before) == 1:
+        dequantize = before[0]
+        if kernel is identity:
+            return lambda x: quantize(dequantize(x))
+        return lambda x: quantize(kernel(dequantize(x)))
+    return lambda *values: quantize(kernel(*_each(before, values)))
+
+
+def _each(functions: list[Kernel], values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple([f(v) for f, v in zip(functions, values, strict=True)])
+
+
+def _expressed(t: Type) -> Type:
+    return TensorType(t.shape, t.element.expressed) if isinstance(t, TensorType) else t
+
+
+class _Table:
+    """An elementwise op on one or two 8-bit quantized operands: looked up as soon as a table of all codes is cheaper."""
+
+    def __init__(self, compute: Kernel, record: Op, call: Call) -> None:
+        self._compute, self._record, self._call = compute, record, call
+        self._left = 1 << (8 * len(call.operands))
+        self._table: np.ndarray | None = None
+
+    def __call__(self, x: np.ndarray, *others: np.ndarray) -> np.ndarray:
+        if self._table is None:
+            self._left -= max(x.size, *(y.size for y in others), 0) + _CALL_COST
+            if self._left > 0:
+                return self._compute(x, *others)
+            self._table = self._build()
+        index = x.view(np.uint8)
+        for y in others:
+            index = (index.astype(np.uint16) << 8) | y.view(np.uint8)
+        return np.asarray(self._table.take(index))
+
+    def _build(self) -> np.ndarray:
+        call, codes = self._call, np.arange(256, dtype=np.uint8)
+        grid = np.meshgrid(*[codes] * len(call.operands), indexing="ij")
+        operands, results = (
+            tuple(TensorType((None,), t.element) for t in types if isinstance(t, TensorType))
+            for types in (call.operands, call.results)
+        )
+        kernel = _through_numbers(self._record, dataclasses.replace(call, operands=operands, results=results))
+        with np.errstate(all="ignore"):
+            table = kernel(*(g.ravel().view(t.element.dtype) for g, t in zip(grid, operands, strict=True)))
+        return np.ascontiguousarray(np.broadcast_to(table, 1 << (8 * len(operands))))
+
+
+# -- from integers to numbers and back -------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Arithmetic:
+    """The basic operations of a float type, as kernels: numpy's own, or those of ops that round to it."""
+
+    multiply: Kernel
+    divide: Kernel
+    add: Kernel
+    clamp: Callable[[Any, Any, Any], Any]  #: low, x, high
+    round: Kernel
+
+    @classmethod
+    def of(cls, t: TensorType, call: Call) -> _Arithmetic:
+        if t.element.bits >= 32:
+            return cls(
+                np.multiply, np.divide, np.add, lambda low, x, high: np.minimum(np.maximum(x, low), high), np.rint
+            )
+        names = (("multiply", 2), ("divide", 2), ("add", 2), ("clamp", 3), ("round_nearest_even", 1))
+        return cls(*(_kernel(name, t, count, call) for name, count in names))
+
+
+def _kernel(name: str, t: TensorType, count: int, call: Call) -> Kernel:
+    found = lookup(name)
+    assert found is not None
+    return found.kernel(call.like(name, (t,) * count, (t,)))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Constants:
+    """The parameters of a quantized type, shaped to go with a tensor of it."""
+
+    scale: np.ndarray  #: of the expressed type
+    zero: np.ndarray  #: 64-bit integers
+    shift: np.ndarray  #: the zero points again, of the expressed type
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, t: TensorType) -> _Constants:
+        element = _quantized(t)
+        expressed, policy = element.expressed, Policy()
+        scale = cast(_along(element.scales, t, np.float64), _F64, expressed, policy)
+        wide = np.asarray(cast(scale, expressed, _F64, policy))
+        fits = bool((np.isfinite(wide) & (wide > 0)).all())
+        require(fits, f"{element} has a scale that is no positive number of {expressed}")
+        zero = _along(element.zero_points, t, np.int64)
+        ends = (cast(np.array(v), _I64, expressed, policy) for v in (element.storage_min, element.storage_max))
+        return cls(np.asarray(scale), zero, np.asarray(cast(zero, _I64, expressed, policy)), *map(np.asarray, ends))
+
+
+def _quantized(t: TensorType) -> QuantizedType:
+    assert isinstance(t.element, QuantizedType)
+    return t.element
+
+
+def _along(values: tuple[Any, ...], t: TensorType, dtype: Any) -> np.ndarray:
+    """The values as an array that broadcasts along the quantized dimension, or to the whole."""
+    axis = _quantized(t).axis
+    return _beside(values, axis, len(t.shape), dtype)
+
+
+def _beside(values: tuple[Any, ...], axis: int | None, rank: int, dtype: Any) -> np.ndarray:
+    array = np.array(values, dtype)
+    return array.reshape(()) if axis is None else array.reshape(-1, *[1] * (rank - 1 - axis))
+
+
+def dequantizer(t: TensorType, call: Call) -> Kernel:
+    """From the integers of a quantized tensor to numbers of its expressed type; of any other tensor nothing."""
+    if not isinstance(t.element, QuantizedType):
+        return identity
+    element, expressed, policy = t.element, t.element.expressed, call.policy
+    constants, arithmetic = _Constants.of(t), _Arithmetic.of(TensorType(t.shape, expressed), call)
+    wide = np.dtype(np.int32 if element.bits <= 16 else np.int64)
+    zero, scale, multiply = constants.zero.astype(wide), constants.scale, arithmetic.multiply
+    is_host, dtype = expressed.bits >= 32, expressed.dtype
+    has_zero, kind = bool(zero.any()), ELEMENT_TYPES[f"i{8 * wide.itemsize}"]
+
+    def kernel(x: np.ndarray) -> Any:
+        numbers = x.astype(wide)
+        if has_zero:
+            numbers = numbers - zero
+        if is_host:
+            return multiply(numbers.astype(dtype), scale)
+        rng = call.random.generator if policy.rounding == "stochastic" else None
+        return multiply(np.asarray(cast(numbers, kind, expressed, policy, rng)), scale)
+
+    if element.dtype.itemsize > 1 or element.axis is not None or policy.rounding == "stochastic":
+        return kernel
+    return _decoder(element, policy)
+
+
+@functools.lru_cache(256)
+def _decoder(element: QuantizedType, policy: Policy) -> Kernel:
+    """All 256 codes looked up."""
+    t = TensorType((None,), element)
+    constants = _Constants.of(t)
+    codes = np.arange(256, dtype=np.uint8).view(element.dtype)
+    with np.errstate(all="ignore"):
+        numbers = np.asarray(cast(codes.astype(np.int64) - constants.zero, _I64, element.expressed, policy))
+        arithmetic = _Arithmetic.of(TensorType((None,), element.expressed), Call("", (), (), {}, policy=policy))
+        table = np.ascontiguousarray(arithmetic.multiply(numbers, constants.scale))
+    return lambda x: np.asarray(table.take(x.view(np.uint8)))
+
+
+def quantizer(t: TensorType, call: Call) -> Kernel:
+    """From numbers of the expressed type to the integers of a quantized tensor; for any other tensor nothing."""
+    if not isinstance(t.element, QuantizedType):
+        return identity
+    element = t.element
+    constants, arithmetic = _Constants.of(t), _Arithmetic.of(TensorType(t.shape, element.expressed), call)
+    scale, shift, low, high = constants.scale, constants.shift, constants.low, constants.high
+    divide, add, clamp, rounded = arithmetic.divide, arithmetic.add, arithmetic.clamp, arithmetic.round
+    store, has_shift = _storer(element, element.expressed), any(element.zero_points)
+
+    def kernel(x: np.ndarray) -> Any:
+        x = divide(x, scale)
+        if has_shift:
+            x = add(x, shift)
+        return store(rounded(clamp(low, x, high)))
+
+    return kernel
+
+
+def _storer(element: QuantizedType, source: ElementType) -> Kernel:
+    """Whole numbers of a float type within the limits, or NaN, as the integers that are stored."""
+    storage, policy = element.storage, Policy()
+    if source.bits < 32 or (storage.bits > 16 and source.bits < 64):  # the limits themselves may have been rounded
+        return lambda x: np.asarray(cast(x, source, storage, policy))
+    wide = np.dtype(np.int64 if storage.bits < 8 else storage.dtype)
+
+    def store(x: np.ndarray) -> Any:
+        is_nan = x != x
+        if is_nan.any():
+            x = np.where(is_nan, 0, x)
+        integers = x.astype(wide)
+        return wrap(integers, storage) if storage.bits < 8 else integers
+
+    return store
+
+
+# -- products --------------------------------------------------------------------------------------------------------
+
+
+def _product(record: Op, call: Call) -> Kernel:
+    """Integers less their zero points, multiplied and summed exactly; the sum times the scales of the operands by that
+    of the result is computed in f64, from the scales as they are written, and rounded once."""
+    lhs, rhs, result = call.tensor(0), call.tensor(1), call.result()
+    x, y, out = _quantized(lhs), _quantized(rhs), _quantized(result)
+    if x.axis is not None or max(x.bits, y.bits) > 16:
+        return _through_numbers(record, call)
+    require(x.expressed == y.expressed == out.expressed, f"expressed types {x}, {y} and {out} differ (would be one)")
+    shift_x, shift_y = _shifter(lhs), _shifter(rhs)
+    types = TensorType(lhs.shape, shift_x[0]), TensorType(rhs.shape, shift_y[0]), *call.operands[2:]
+    sums = record.bind(dataclasses.replace(call, operands=types, results=(TensorType(result.shape, _I64),)))
+
+    rank, axis = len(result.shape), None if y.axis is None else _axis_in_result(call, y.axis)
+    factor = x.scales[0] * _beside(y.scales, axis, rank, np.float64) / _along(out.scales, result, np.float64)
+    zero, store = _along(out.zero_points, result, np.float64), _storer(out, _F64)
+    low, high = float(out.storage_min), float(out.storage_max)
+    has_limits = out.bits < 64
+
+    def kernel(lhs: np.ndarray, rhs: np.ndarray, *others: np.ndarray) -> Any:
+        total = sums(shift_x[1](lhs), shift_y[1](rhs), *others) * factor + zero
+        return store(np.rint(np.minimum(np.maximum(total, low), high) if has_limits else total))
+
+    return kernel
+
+
+def _shifter(t: TensorType) -> tuple[ElementType, Kernel]:
+    """The integers less their zero points: of which type they are then, and how to get them."""
+    element = _quantized(t)
+    if not any(element.zero_points):
+        return element.storage, identity
+    wide = ELEMENT_TYPES["i16" if element.bits <= 8 else "i32"]
+    zero, dtype = _along(element.zero_points, t, wide.dtype), wide.dtype
+    return wide, lambda x: x.astype(dtype) - zero
+
+
+def _axis_in_result(call: Call, axis: int) -> int:
+    """The dimension of the result that a dimension of rhs becomes."""
+    name = call.name.removeprefix("stablehlo.")
+    lhs, rhs = len(call.tensor(0).shape), len(call.tensor(1).shape)
+    if name in ("convolution", "dynamic_conv"):
+        numbers = call.attribute("dimension_numbers")
+        outputs = numbers["kernel_output_feature_dimension"]
+        require(axis == outputs, f"rhs is quantized along dimension {axis} (would be {outputs}, its output features)")
+        return numbers["output_feature_dimension"]
+    batching, contracting, lhs_contracting = (), (0,), (lhs - 1,)
+    if name == "dot_general":
+        numbers = call.attribute("dot_dimension_numbers")
+        require(isinstance(numbers, Mapping), "dot_dimension_numbers must be a structure")
+        keys = "rhs_batching_dimensions", "rhs_contracting_dimensions", "lhs_contracting_dimensions"
+        batching, contracting, lhs_contracting = (tuple(numbers.get(k, ())) for k in keys)
+    require(axis not in contracting, f"rhs is quantized along dimension {axis}, which is contracted")
+    if axis in batching:
+        return batching.index(axis)
+    free = [d for d in range(rhs) if d not in (*batching, *contracting)]
+    return lhs - len(lhs_contracting) + free.index(axis)
+
+
+def _unused(error: OpError) -> None:
+    raise error
