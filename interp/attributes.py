@@ -165,9 +165,11 @@ class Converter:
     def _tensor(self, t: ir.RankedTensorType, text: str) -> TensorType:
         shape = tuple(None if t.is_dynamic_dim(i) else n for i, n in enumerate(t.shape))
         name = element_name(text)
-        # Quantized element types and `#stablehlo.bounds` encodings are told apart here.
         if name.startswith("!quant."):
-            raise UnsupportedError(f"quantized type {text} is not supported")
+            try:
+                return TensorType(shape, element_type(name))
+            except ValueError as error:
+                raise UnsupportedError(f"type {error}") from None
         if "," in name:
             raise UnsupportedError(f"type {text} is not supported: its encoding {name.partition(', ')[2]} is not known")
         try:

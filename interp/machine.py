@@ -23,7 +23,7 @@ def run(plan: Plan, values: Sequence[Any]) -> list[Any]:
     plan.random.restart(plan.policy.seed)
     try:
         with np.errstate(all="ignore"):
-            results = plan.entry(*values)
+            return [_owned(r, values) for r in plan.entry(*values)]
     except Error:
         raise
     except CheckError as error:
@@ -34,7 +34,6 @@ def run(plan: Plan, values: Sequence[Any]) -> list[Any]:
         raise ExecutionError("the program calls itself, or nests, too deeply") from error
     except (OpError, ArithmeticError, LookupError, TypeError, ValueError, AssertionError) as error:
         raise ExecutionError(_told(error, plan)) from error
-    return [_owned(r, values) for r in results]
 
 
 def failed_operation(error: BaseException, plan: Plan) -> Operation | None:

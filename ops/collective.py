@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from .minifloat.cast import cast
-from .parallel import Share, current
+from .parallel import Later, Share, current, described
 from .process_groups import Groups, Pairs
 from .reduce import Step, body_elements, fold_of
 from .registry import BY_BODY, Body, Call, Kernel, OpError, lookup, op
-from .types import TensorType, TokenType
+from .types import ElementType, TensorType
 
 #: The values of each member in, the results of each member out; the functions of the regions and the numbers of the
 #: occasion (see `Share`) go before.
@@ -106,7 +106,7 @@ def all_to_all(call: Call) -> Kernel:
     each process once. (C8) and split_count members. (C9) only those dimensions of the results differ.
     """
     groups = Groups(call)
-    split, concat, count = (int(call.attribute(f"{name}")) for name in ("split_dimension", "concat_dimension", "split_count"))
+    split, concat, count = (int(call.attribute(name)) for name in ("split_dimension", "concat_dimension", "split_count"))
     if count < 1:
         raise OpError(f"split_count is {count} (would be at least 1)")
     _check_pairs_of_types(call, but=(split, concat))
@@ -182,13 +182,8 @@ def collective_permute(call: Call) -> Kernel:
             process.send((call.name, pairs.channel, process.id, target), (x,))
         if source is None:
             return np.zeros(np.shape(x), x.dtype)
-        pending = process.receive((call.name, pairs.channel, source, process.id), what, source)
-        if process.defers:
-            return pending
-        (value,) = pending.get()
-        if value.shape != x.shape or value.dtype != x.dtype:
-            raise OpError(f"process {source} sent {_signature((value,))[0]}, not {_signature((x,))[0]}")
-        return value
+        pending = process.receive((call.name, pairs.channel, source, process.id), what, source, (x,))
+        return Later(pending) if process.defers else pending.get()[0]
 
     return kernel
 
@@ -226,19 +221,16 @@ def _meeting(call: Call, groups: Groups, combine: Combine, *told: Any, zeros_out
             results = _zeros(call, values)
         else:
             assert members is not None
-            signature = (*_signature(values), *told)
+            signature = (*map(described, values), *told)
             share = Share(call.name, signature, values, lambda v, occasion: combine(regions, occasion, v))
             pending = process.meet(groups.channel, members, share)
             if process.defers:
-                return pending
-            results = pending.get()
+                results = tuple(Later(pending, i) for i in range(len(call.results)))
+            else:
+                results = pending.get()
         return results[0] if is_single else results
 
     return kernel
-
-
-def _signature(values: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(f"{x.dtype} {list(np.shape(x))}" for x in values)
 
 
 class _Reduction:
@@ -258,7 +250,7 @@ class _Reduction:
                 for i, source in enumerate(self._sources)
             )
 
-    def _converted(self, x: Any, source: Any) -> np.ndarray:
+    def _converted(self, x: Any, source: ElementType) -> np.ndarray:
         return np.asarray(x) if source == self.element else cast(np.asarray(x), source, self.element, self._policy)
 
     def _reduced(self, step: Step, parts: list[np.ndarray]) -> np.ndarray:
@@ -325,38 +317,3 @@ def _check_results(call: Call, results: Sequence[np.ndarray], members: int) -> N
         shape = call.result(i).shape
         if not all(s is None or s == n for s, n in zip(shape, found.shape, strict=True)):
             raise OpError(f"result {i} has shape {list(found.shape)} in a group of {members}, not {call.result(i)}")
-
-
-# -- asynchronous forms --------------------------------------------------------------------------------------------------
-
-
-@op("async_start", values="regions", accuracy=BY_BODY, has_effects=True)
-def async_start(call: Call) -> Kernel:
-    """Begins a collective op, the only one in the body: brings what this process has to give, and does not wait.
-
-    Any other body is run at once. (C3) the body takes the operands. (C4) the result is a future of what it gives.
-    """
-    if len(call.bodies) != 1 or len(call.results) != 1:
-        raise OpError(f"{len(call.bodies)} regions and {len(call.results)} results (would be one and one)")
-    body = call.bodies[0]
-    if body.arguments and body.arguments != call.operands:
-        raise OpError(f"the body has type {body} (would take the operands)")
-    takes_operands = bool(body.arguments)
-    if getattr(call.results[0], "elements", None) != body.results:
-        raise OpError(f"the result is {call.results[0]} of a body of type {body}")
-
-    def kernel(regions: tuple[Callable[..., tuple[Any, ...]]], *values: Any) -> tuple[Any, ...]:
-        process = current()
-        process.defers = True
-        try:
-            return regions[0](*(values if takes_operands else ()))
-        finally:
-            process.defers = False
-
-    return kernel
-
-
-@op("async_done", operands=1, has_effects=True)
-def async_done(call: Call) -> Kernel:
-    """Waits for what async_start has begun, and gives its results. (C1) they are of the types in the future's."""
-    raise NotImplementedError

@@ -77,6 +77,17 @@ class Pending:
         return self.take()
 
 
+@dataclasses.dataclass(frozen=True)
+class Later:
+    """What an op gives instead of a result that is to be waited for later."""
+
+    pending: Pending
+    index: int = 0
+
+    def get(self) -> Any:
+        return self.pending.get()[self.index]
+
+
 @dataclasses.dataclass(eq=False)
 class _Meeting:
     shares: dict[ProcessId, Share] = dataclasses.field(default_factory=dict)
@@ -90,7 +101,7 @@ class Process:
         self.grid, self.id = grid, id
         self.infeed = collections.deque(infeed)
         self.probes: list[tuple[str, np.ndarray]] = []
-        #: Whether ops that meet others are to give `Pending` results instead of waiting.
+        #: Whether ops that meet others are to give `Later` results instead of waiting.
         self.defers = False
         self._uses: collections.Counter[Hashable] = collections.Counter()
 
@@ -129,16 +140,24 @@ class Process:
             self.grid.mail[channel, self._use(("send", channel))] = values
             self.grid.changed.notify_all()
 
-    def receive(self, channel: Hashable, what: str, source: ProcessId | None = None) -> Pending:
-        """The next values on a channel, which `source` sends, where it is known who does."""
+    def receive(self, channel: Hashable, what: str, source: ProcessId | None, like: Sequence[Any]) -> Pending:
+        """The next values on a channel, for op `what`, which `source` sends, where it is known who does.
+
+        Taking them raises OpError where they have not the types of those in `like`; None takes a token.
+        """
         key = channel, self._use(("receive", channel))
         mail = self.grid.mail
+        wanted = [described(v) for v in like]
+
+        def take() -> tuple[Any, ...]:
+            values = mail.pop(key)
+            if [described(v) for v in values] != wanted:
+                found = ", ".join(map(described, values)) or "nothing"
+                raise OpError(f"was sent {found} (would be {', '.join(wanted) or 'nothing'})")
+            return values
+
         return Pending(
-            self,
-            lambda: f"in {what}",
-            lambda: key in mail,
-            lambda: () if source is None else (source,),
-            lambda: mail.pop(key),
+            self, lambda: f"in {what}", lambda: key in mail, lambda: () if source is None else (source,), take
         )
 
     def claim(self, channel: int, end: str) -> None:
@@ -307,6 +326,11 @@ def enter(process: Process | None) -> Process | None:
     """Let this thread run a process, None for one by itself. Returns the one it ran before, to go back to."""
     before, _here.process = _here.process, process
     return before
+
+
+def described(value: Any) -> str:
+    """The type of a value, as processes compare it."""
+    return "token" if value is None else f"{value.dtype} {list(value.shape)}"
 
 
 def _join(threads: list[threading.Thread]) -> None:

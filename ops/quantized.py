@@ -19,7 +19,7 @@ import numpy as np
 
 from .minifloat.cast import cast, wrap
 from .policy import Policy
-from .registry import CORRECTLY_ROUNDED, Body, Call, Kernel, Op, OpError, lookup, op
+from .registry import CORRECTLY_ROUNDED, Body, Call, Kernel, Op, lookup, op
 from .shape import identity, require, require_shape
 from .types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType, TupleType, Type
 
@@ -72,20 +72,10 @@ def bind(record: Op, call: Call) -> Kernel:
         return record.bind(_stored_call(call))
     if record.values == "regions":
         return _of_regions(record, call)
-    if record.name in _PRODUCTS and all(map(_is_narrow, (call.tensor(0), call.tensor(1), call.result()))):
+    if record.name in _PRODUCTS and all(map(_is_quantized, (*call.operands[:2], *call.results))):
         return _product(record, call)
     kernel = _through_numbers(record, call)
-    types = [*call.operands, *call.results]
-    if (
-        record.is_elementwise
-        and len(call.operands) in (1, 2)
-        and len(call.results) == 1
-        and all(isinstance(t, TensorType) and t.element.dtype.itemsize == 1 and _is_whole(t) for t in call.operands)
-        and not any(isinstance(t, TensorType) and getattr(t.element, "axis", None) is not None for t in types)
-        and call.policy.rounding != "stochastic"
-    ):
-        return _Table(kernel, record, call)
-    return kernel
+    return _Table(kernel, record, call) if _is_small(record, call) else kernel
 
 
 def _check_axis(t: Type) -> None:
@@ -110,14 +100,17 @@ def _is_quantized(t: Type) -> bool:
     return isinstance(t, TensorType) and isinstance(t.element, QuantizedType)
 
 
-def _is_whole(t: Type) -> bool:
-    """Whether it is quantized as a whole, not along an axis."""
-    return isinstance(t, TensorType) and isinstance(t.element, QuantizedType) and t.element.axis is None
-
-
-def _is_narrow(t: TensorType) -> bool:
-    """Whether sums of products of its integers are exact in 64 bits, or it is a result, which any type may be."""
-    return isinstance(t.element, QuantizedType)
+def _is_small(record: Op, call: Call) -> bool:
+    """Whether the result is a function of one or two codes of 8 bits, wherever in the tensor they are."""
+    elements = [t.element for t in (*call.operands, *call.results) if isinstance(t, TensorType)]
+    return (
+        record.is_elementwise
+        and len(call.operands) in (1, 2)
+        and len(elements) == len(call.operands) + 1
+        and all(isinstance(e, QuantizedType) and e.dtype.itemsize == 1 for e in elements[:-1])
+        and not any(isinstance(e, QuantizedType) and e.axis is not None for e in elements)
+        and call.policy.rounding != "stochastic"
+    )
 
 
 def _stored(t: Type) -> Type:
@@ -384,14 +377,14 @@ def _storer(element: QuantizedType, source: ElementType) -> Kernel:
     storage, policy = element.storage, Policy()
     if source.bits < 32 or (storage.bits > 16 and source.bits < 64):  # the limits themselves may have been rounded
         return lambda x: np.asarray(cast(x, source, storage, policy))
-    wide = np.dtype(np.int64 if storage.bits < 8 else storage.dtype)
+    wide = np.dtype(np.int16 if storage.bits < 8 else storage.dtype)
 
     def store(x: np.ndarray) -> Any:
         is_nan = x != x
         if is_nan.any():
             x = np.where(is_nan, 0, x)
         integers = x.astype(wide)
-        return wrap(integers, storage) if storage.bits < 8 else integers
+        return np.asarray(wrap(integers, storage)) if storage.bits < 8 else integers
 
     return store
 
@@ -415,11 +408,10 @@ def _product(record: Op, call: Call) -> Kernel:
     factor = x.scales[0] * _beside(y.scales, axis, rank, np.float64) / _along(out.scales, result, np.float64)
     zero, store = _along(out.zero_points, result, np.float64), _storer(out, _F64)
     low, high = float(out.storage_min), float(out.storage_max)
-    has_limits = out.bits < 64
 
     def kernel(lhs: np.ndarray, rhs: np.ndarray, *others: np.ndarray) -> Any:
         total = sums(shift_x[1](lhs), shift_y[1](rhs), *others) * factor + zero
-        return store(np.rint(np.minimum(np.maximum(total, low), high) if has_limits else total))
+        return store(np.rint(np.minimum(np.maximum(total, low), high)))
 
     return kernel
 
@@ -455,6 +447,3 @@ def _axis_in_result(call: Call, axis: int) -> int:
     free = [d for d in range(rhs) if d not in (*batching, *contracting)]
     return lhs - len(lhs_contracting) + free.index(axis)
 
-
-def _unused(error: OpError) -> None:
-    raise error

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 
 
 class RandomStream(threading.local):
-    """A reproducible stream: the same seed gives the same bits in every run, on every thread and machine."""
+    """A reproducible stream: the same seed gives the same bits in every run, on every thread and machine.
+
+    Each process of a grid has a stream of its own, which `spawn` begins.
+    """
 
     def __init__(self) -> None:
         self._generator: np.random.Generator | None = None
-        self._seed = 0
+        self._seed: int | np.random.SeedSequence = 0
 
-    def restart(self, seed: int) -> None:
+    def restart(self, seed: int | np.random.SeedSequence) -> None:
         """Begin the stream of `seed` anew, as every run of a program does."""
         self._seed, self._generator = seed, None
 
@@ -23,3 +28,19 @@ class RandomStream(threading.local):
         if self._generator is None:
             self._generator = np.random.Generator(np.random.Philox(self._seed))
         return self._generator
+
+    def spawn(self, count: int) -> list[np.random.SeedSequence]:
+        """The seeds of streams that have nothing to do with this one, nor with those that were spawned before."""
+        if isinstance(self._seed, int):
+            self._seed = np.random.SeedSequence(self._seed)
+        return self._seed.spawn(count)
+
+    @contextlib.contextmanager
+    def aside(self, seed: np.random.SeedSequence) -> Iterator[None]:
+        """Draw from the stream of `seed` for a while, and then go on where this one was."""
+        before = self._seed, self._generator
+        self.restart(seed)
+        try:
+            yield
+        finally:
+            self._seed, self._generator = before

@@ -20,7 +20,7 @@ import numpy as np
 
 from .policy import Policy
 from .random_stream import RandomStream
-from .types import ELEMENT_TYPES, ElementType, Kind, TensorType, TupleType, Type
+from .types import ELEMENT_TYPES, ElementType, Kind, QuantizedType, TensorType, TupleType, Type
 
 #: A function of a program's values: numpy arrays, tuples, None for a token. With one result it returns that value, else
 #: a tuple of them. The kernel of an op with regions takes a tuple of functions first, one for each region.
@@ -158,15 +158,23 @@ class Op:
 
     def takes(self, types: Iterable[Type]) -> bool:
         """Whether it is declared for all the element types among `types`."""
-        return all(t.element in self.types for t in _tensors(types))
+        return all(self._takes(t.element) for t in _tensors(types))
+
+    def _takes(self, element: ElementType) -> bool:
+        """Of a quantized type: the op's kernel sees what is stored, or the numbers that are meant."""
+        return (element.expressed if self.values == "numbers" else element.storage) in self.types
 
     def kernel(self, call: Call) -> Kernel:
         """The kernel of one use. Raises OpError where the use is not valid."""
         if self.operands is not None and len(call.operands) != self.operands:
             raise OpError(f"takes {self.operands} operand{'s' * (self.operands != 1)}, not {len(call.operands)}")
         for t in _tensors(call.operands or call.results):
-            if t.element not in self.types:
+            if not self._takes(t.element):
                 raise OpError(f"element type {t.element} is not supported (takes {describe(self.types)})")
+        if any(isinstance(t.element, QuantizedType) for t in _tensors((*call.operands, *call.results))):
+            from . import quantized  # which is made of other ops
+
+            return quantized.bind(self, call)
         return self.bind(call)
 
 

@@ -274,13 +274,12 @@ class _Windows:
         return results
 
     def _starts(self, indices: np.ndarray) -> dict[int, np.ndarray]:
-        """For each dimension where it varies, the start of every window; those out of bounds only just so."""
-        coordinates = zip(self.places.mapped, self.places.coordinates(indices), strict=True)
-        found = {d: np.clip(coordinate, -self.sizes[d], self.shape[d]) for d, coordinate in coordinates}
+        """For each dimension where it varies, the start of every window."""
+        found = dict(zip(self.places.mapped, self.places.coordinates(indices), strict=True))
         return found | dict(zip(self.places.batching, self.along, strict=True))
 
     def _is_inside(self, at: np.ndarray, d: int) -> np.ndarray | bool:
-        """Whether coordinates are in bounds; all of them are, mostly."""
+        """Whether coordinates are in bounds; all of them are, mostly. One that wrapped around is not."""
         n = self.shape[d]
         return not at.size or (at.min() >= 0 and at.max() < n) or ((at >= 0) & (at < n))
 

@@ -144,8 +144,14 @@ def rows(size: int, width: int, count: int) -> Numbers:
     return Numbers((size, width), (1, width), (1,), (0,), (), (), (0,), 1, (count, 1))
 
 
-#: Few collisions, many, and all on one element.
-CROWDS = pytest.mark.parametrize(("size", "count"), [(3000, 2000), (300, 3000), (5, 1000), (1, 300)])
+#: Few collisions, many, all on one element, and some far apart.
+CROWDS = pytest.mark.parametrize(("size", "count"), [(3000, 2000), (300, 3000), (5, 1000), (1, 300), (40_000, 300)])
+
+
+def crowded(rng: np.random.Generator, size: int, count: int) -> np.ndarray:
+    """Indices; in a large tensor, only of every hundredth element."""
+    step = 100 if size > 10_000 else 1
+    return rng.integers(0, -(-size // step), (count, 1)) * step
 
 
 @CROWDS
@@ -160,7 +166,7 @@ def test_collisions_in_order(name: str, op: str, size: int, count: int) -> None:
     element = next(str(t) for t in TYPES if t.dtype == dtype)
     n, combine = elements(size, count), getattr(np, op)
     x, updates = (rng.choice([-1, 1], k).astype(dtype) * rng.uniform(0.5, 2, k).astype(dtype) for k in (size, count))
-    indices = rng.integers(0, size, (count, 1))
+    indices = crowded(rng, size, count)
     (found,) = load(program(n, BODIES.get(op, (f"%z = stablehlo.{op} %x, %y : T",))[0], element))(x, indices, updates)
     expected = by_formula(x, indices, updates, n, combine)
     assert codes(found).tolist() == codes(expected).tolist()
@@ -184,7 +190,7 @@ def test_collisions_of_integers(op: str, size: int, count: int) -> None:
     rng = np.random.default_rng(SEED)
     python = {"add": int.__add__, "subtract": int.__sub__, "multiply": int.__mul__, "maximum": max, "minimum": min,
               "and": int.__and__, "or": int.__or__, "xor": int.__xor__}[op]  # fmt: skip
-    n, indices = elements(size, count), rng.integers(0, size, (count, 1))
+    n, indices = elements(size, count), crowded(rng, size, count)
     for element in (t for t in INTEGERS if t.bits in (4, 8, 64) and not (op == "subtract" and t.bits == 64)):
         low, high = (
             (0, 1 << element.bits)
@@ -319,6 +325,9 @@ def test_policies() -> None:
     text = program(elements(1, 64), BODIES["add"][0], "f8E4M3FN")
     arrays = np.zeros(1, dtype), np.zeros((64, 1), int), np.full(64, 0.75, dtype)
     assert float(load(text)(*arrays, policy=Policy(rounding="toward_zero"))[0][0]) == 8  # 8 + 0.75 is 8 again
+    wide = program(elements(1, 300), BODIES["add"][0], "bf16")
+    ones = np.zeros(1, ml_dtypes.bfloat16), np.zeros((300, 1), int), np.full(300, 1.5, ml_dtypes.bfloat16)
+    assert float(load(wide)(*ones, policy=Policy(rounding="toward_zero"))[0][0]) == 256  # where steps are of 2
     stochastic = Policy(rounding="stochastic", seed=3)
     found = [float(load(text)(*arrays, policy=stochastic)[0][0]) for _ in range(2)]
     assert found[0] == found[1]

@@ -225,8 +225,10 @@ def hurwitz_zeta(s: Fraction, q: Fraction, p: int) -> tuple[int, int, int]:
 
     total = sum(power(q + k) for k in range(negative)) * (-1 if is_odd else 1)
     z, terms, far = q + negative, negative, max(Fraction(_least(p)), s)
-    while (term := power(z)) and z < far or s <= z + 1 and z < far:
+    term = power(z)
+    while z < far and (term or s <= z + 1):
         total, z, terms = total + term, z + 1, terms + 1
+        term = power(z)
     if z < far:  # the rest is less than term (1 + z / (s - 1))
         return total, 11 * terms + 32, reference
     # The rest by Euler and Maclaurin, DLMF 2.10.1: term (z / (s-1) + 1/2 + s B(2) / (2! z) + s (s+1) (s+2) B(4) / (4! z**3)
