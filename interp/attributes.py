@@ -25,8 +25,9 @@ from jaxlib.mlir import ir
 # The extensions themselves: `jaxlib.mlir.dialects.…` would import a class for each op, which we do not use.
 from jaxlib.mlir._mlir_libs import _chlo, _stablehlo
 
-from ..ops.types import ElementType, TensorType, TokenType, TupleType, Type, element_type
+from ..ops.types import ElementType, FutureType, TensorType, TokenType, TupleType, Type, element_type
 from .dense import array_of_text, broadcast, dimensions, holds
+from .syntax import split_list
 
 
 class UnsupportedError(ValueError):
@@ -157,6 +158,9 @@ class Converter:
             return TupleType(tuple(self.type(t.get_type(i)) for i in range(t.num_types)))
         if text == "!stablehlo.token":
             return TokenType()
+        if text.startswith("!stablehlo.future<"):
+            parts = split_list(text.removeprefix("!stablehlo.future<")[:-1])
+            return FutureType(tuple(self.type(ir.Type.parse(p, t.context)) for p in parts))
         try:
             return element_type(text)
         except ValueError:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..ops import parallel
+from ..ops.interpreter import with_streams
 from ..ops.registry import CheckError, OpError
 from .errors import CheckFailure, Error, ExecutionError, ResourceError
 from .planner import Plan
@@ -20,10 +24,32 @@ def run(plan: Plan, values: Sequence[Any]) -> list[Any]:
     Raises CheckFailure where a check of the program does not hold, ResourceError where memory does not suffice, and
     ExecutionError for any other failure of an op.
     """
+    return _run(plan, lambda: _owned(plan.entry(*values), values))
+
+
+def run_grid(plan: Plan, replicas: int, partitions: int, inputs: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """The results of each process of a grid, all of which run `plan` at the same time, each on values of its own.
+
+    Both lists are in the order (0, 0), (0, 1), … of (replica, partition). Raises what `run` does; the message names the
+    process.
+    """
+    tasks = [functools.partial(plan.entry, *values) for values in inputs]
+
+    def action() -> list[list[Any]]:
+        found = parallel.Grid(replicas, partitions).run(with_streams(tasks, plan.random))
+        results = iter(_owned([r for rs in found for r in rs], [v for values in inputs for v in values]))
+        return [list(itertools.islice(results, len(rs))) for rs in found]
+
+    return _run(plan, action)
+
+
+def _run(plan: Plan, action: Callable[[], Any]) -> Any:
+    """What `action` gives, with the errors of ops made ours. It starts as a process by itself."""
     plan.random.restart(plan.policy.seed)
+    before = parallel.enter(None)
     try:
         with np.errstate(all="ignore"):
-            return [_owned(r, values) for r in plan.entry(*values)]
+            return action()
     except Error:
         raise
     except CheckError as error:
@@ -34,6 +60,8 @@ def run(plan: Plan, values: Sequence[Any]) -> list[Any]:
         raise ExecutionError("the program calls itself, or nests, too deeply") from error
     except (OpError, ArithmeticError, LookupError, TypeError, ValueError, AssertionError) as error:
         raise ExecutionError(_told(error, plan)) from error
+    finally:
+        parallel.enter(before)
 
 
 def failed_operation(error: BaseException, plan: Plan) -> Operation | None:
@@ -48,17 +76,34 @@ def failed_operation(error: BaseException, plan: Plan) -> Operation | None:
 
 def _told(error: BaseException, plan: Plan) -> str:
     operation = failed_operation(error, plan)
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(_message(error, plan).split()) or type(error).__name__
+    text += "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     return f"{operation.location}: {operation.name}: {text}" if operation else text
 
 
-def _owned(result: Any, inputs: Sequence[Any]) -> Any:
-    """An array of the caller's own: not a constant of the plan, not one of the inputs, not a view of either."""
-    if isinstance(result, tuple):
-        return tuple(_owned(r, inputs) for r in result)
-    if result is None:
-        return None
-    array = np.asarray(result)
-    if array.base is not None or not array.flags.writeable or any(array is v for v in inputs):
-        return array.copy(order="C")
-    return array
+def _message(error: BaseException, plan: Plan) -> str:
+    if not isinstance(error, parallel.DeadlockError) or not error.parts:
+        return str(error)
+    parts = []
+    for process, part in error.parts:
+        operation = failed_operation(part, plan)
+        parts.append(f"process {process} {part.waits_for}" + (f" at {operation.location}" if operation else ""))
+    return f"deadlock: {'; '.join(parts)}"
+
+
+def _owned(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """Arrays of the caller's own: no constants of the plan, no inputs, no views of either, and no array twice."""
+    taken = {id(v) for v in inputs}
+
+    def own(result: Any) -> Any:
+        if isinstance(result, tuple):
+            return tuple(own(r) for r in result)
+        if result is None:
+            return None
+        array = np.asarray(result)
+        if array.base is not None or not array.flags.writeable or id(array) in taken:
+            array = array.copy(order="C")
+        taken.add(id(array))
+        return array
+
+    return [own(r) for r in results]

@@ -17,11 +17,12 @@ import numpy as np
 
 from ..ops.policy import Policy
 from ..ops.random_stream import RandomStream
-from ..ops.registry import Body, Call, OpError, lookup
+from ..ops.registry import Body, Call, Callee, OpError, lookup
 from ..ops.types import TensorType, Type
 from . import memory
 from .errors import InputError, ProgramError, ResourceError
 from .expand import expansion
+from .parallel import one_at_a_time, printer, with_mesh
 from .program import Function, Operation, Program, Region, Value
 
 #: Results of ops on constants are computed once, up to this many bytes.
@@ -130,6 +131,8 @@ class _Planner:
             target = self._function(str(operation.attributes.get(_CALLS[operation.name])), operation)
             writer.call(target, operation, operation.operands, always_tuple=True)
             return self._listen(operation, writer)
+        if operation.name == "interpreter.print":
+            return writer.call(printer(operation), operation, operation.operands, no_results=True)
         record = lookup(operation.name)
         if record is None or not record.takes(v.type for v in operation.operands):
             function = expansion(operation)
@@ -142,10 +145,11 @@ class _Planner:
             operation.name,
             tuple(v.type for v in operation.operands),
             tuple(v.type for v in operation.results),
-            operation.attributes,
+            with_mesh(operation.attributes, self._program),
             tuple(self._body(region) for region in operation.regions),
             self._policy,
             self._random,
+            self._callees(operation, record.calls),
         )
         try:
             kernel = record.kernel(call)
@@ -160,13 +164,21 @@ class _Planner:
         writer.call(kernel, operation, operation.operands, regions=regions)
         return self._listen(operation, writer)
 
+    def _callees(self, operation: Operation, attributes: Iterable[str]) -> dict[str, Callee]:
+        """The functions that attributes of an op name."""
+        callees: dict[str, Callee] = {}
+        for name in _names([operation.attributes.get(a) for a in attributes]):
+            run, function = self._function(name, operation), self._program.functions[name]
+            callees[name] = Callee(function.argument_types, function.result_types, run)
+        return callees
+
     def _expansion(self, function: Function) -> Callable[..., tuple[Any, ...]]:
         assert function.body is not None
         return self._compile(function.body, (), function.name)
 
     def _listen(self, operation: Operation, writer: _Writer) -> None:
         if self._listener is not None:
-            listener = self._listener
+            listener = one_at_a_time(self._listener)
             writer.call(lambda *values: listener(operation, values), operation, operation.results, no_results=True)
 
     def _fold(self, operation: Operation, kernel: Callable[..., Any]) -> bool:
@@ -358,6 +370,13 @@ def _last_uses(region: Region) -> list[list[Value]]:
     for value, index in last.items():
         result[index].append(value)
     return result
+
+
+def _names(value: Any) -> list[str]:
+    """The strings in nested lists."""
+    if isinstance(value, tuple | list):
+        return [name for v in value for name in _names(v)]
+    return [value] if isinstance(value, str) else []
 
 
 def _array_of(t: Type) -> Type:

@@ -20,9 +20,10 @@ from . import memory, npy
 from .errors import InputError
 from .literals import array_of_literals
 
-_HEAD = re.compile(r"((?:\d+x)*)([A-Za-z]\w*(?:<\w+>)?)", re.ASCII)
+_QUANTIZED = r"!quant\.[^=]*>"  #: its numbers are given as they are stored
+_HEAD = re.compile(rf"((?:\d+x)*)([A-Za-z]\w*(?:<\w+>)?|{_QUANTIZED})", re.ASCII)
 #: `tensor<2xf32> {…}` and `dense<…> : tensor<2xf32>`, as `stablehlo-translate` prints results.
-_BRACED = re.compile(r"tensor<([^{}=]*)>\s*(?:\{(.*)\}|=(.*))", re.DOTALL)
+_BRACED = re.compile(rf"tensor<([^{{}}=]*|[\dx]*{_QUANTIZED})>\s*(?:\{{(.*)\}}|=(.*))", re.DOTALL)
 _DENSE = re.compile(r"dense<(.*)>\s*:\s*tensor<(.*)>", re.DOTALL)
 _TOKEN = re.compile(r"[\[\]]|\([^()]*\)|[^\s,\[\]()]+|[()]")
 _PAIR = re.compile(r"\(\s*([^\s,()]+)\s*[\s,]\s*([^\s,()]+)\s*\)|(.*[^eEpP+-])([+-][^+-]*(?:[eEpP][+-]?\d+)?)[ij]")

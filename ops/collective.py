@@ -6,7 +6,6 @@ the same however the processes are scheduled. Under stochastic rounding its bits
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,8 +27,8 @@ Combine = Callable[[Any, tuple[int, ...], list[tuple[Any, ...]]], list[tuple[Any
 def all_gather(call: Call) -> Kernel:
     """The operands of all processes of a group, joined along all_gather_dim in the order of the group.
 
-    (C1) that is a dimension. (C2, C3, C4) the groups have each process once. (C5) use_global_device_ids needs a channel.
-    (C6) only that dimension of the results is longer.
+    (C1) that is a dimension. (C2, C3, C4) the groups have each process once. (C5) use_global_device_ids needs a
+    channel. (C6) only that dimension of the results is longer.
     """
     groups, dim = Groups(call, spans=True), int(call.attribute("all_gather_dim"))
     _check_pairs_of_types(call, but=(dim,))
@@ -80,9 +79,9 @@ def cross_replica_sum(call: Call) -> Kernel:
 def reduce_scatter(call: Call) -> Kernel:
     """As all_reduce; then each process of a group keeps its part of the result, cut along scatter_dimension.
 
-    (C1) the group's size divides that dimension of the operand. (C2) it is one. (C3, C4, C5) the groups have each process
-    once. (C6) use_global_device_ids needs a channel. (C7) the body takes and gives scalars; operands are converted to its
-    type. (C8) only that dimension of the result is shorter. (C9) it has the body's type.
+    (C1) the group's size divides that dimension of the operand. (C2) it is one. (C3, C4, C5) the groups have each
+    process once. (C6) use_global_device_ids needs a channel. (C7) the body takes and gives scalars; operands are
+    converted to its type. (C8) only that dimension of the result is shorter. (C9) it has the body's type.
     """
     groups, reduction = Groups(call, spans=True), _Reduction(call, call.bodies)
     dim = int(call.attribute("scatter_dimension"))
@@ -106,7 +105,9 @@ def all_to_all(call: Call) -> Kernel:
     each process once. (C8) and split_count members. (C9) only those dimensions of the results differ.
     """
     groups = Groups(call)
-    split, concat, count = (int(call.attribute(name)) for name in ("split_dimension", "concat_dimension", "split_count"))
+    split, concat, count = (
+        int(call.attribute(name)) for name in ("split_dimension", "concat_dimension", "split_count")
+    )
     if count < 1:
         raise OpError(f"split_count is {count} (would be at least 1)")
     _check_pairs_of_types(call, but=(split, concat))
@@ -129,15 +130,13 @@ def all_to_all(call: Call) -> Kernel:
 def collective_broadcast(call: Call) -> Kernel:
     """The operands of the first process of each group, or the one that the last operand names; zeros outside groups.
 
-    (C1, C2) the groups are disjoint. (C3, C4) results have the operands' types; roots are one i32 for each. (C5) there are
-    as many results as operands, but for the roots. (C6) the roots are places in the group.
+    (C1, C2) the groups are disjoint. (C3, C4) results have the operands' types; roots are one i32 for each. (C5) there
+    are as many results as operands, but for the roots. (C6) the roots are places in the group.
     """
     groups, roots_of = Groups(call, has_outsiders=True), _roots(call)
 
     def combine(_: Any, __: Any, values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        return [
-            tuple(values[root][i] for i, root in enumerate(roots_of(mine, len(values)))) for mine in values
-        ]
+        return [tuple(values[root][i] for i, root in enumerate(roots_of(mine, len(values)))) for mine in values]
 
     return _meeting(call, groups, combine, zeros_outside=True)
 
@@ -212,6 +211,7 @@ def _place(call: Call, axis: int) -> Kernel:
 def _meeting(call: Call, groups: Groups, combine: Combine, *told: Any, zeros_outside: bool = False) -> Kernel:
     """The kernel of an op by which a group meets. `told`: what else has to be the same for all members."""
     has_regions, is_single = bool(call.bodies), len(call.results) == 1
+    alike = (*map(str, told), *(str(b.sole_op) for b in call.bodies), f"-> {', '.join(map(str, call.results))}")
 
     def kernel(*arguments: Any) -> Any:
         process = current()
@@ -221,13 +221,11 @@ def _meeting(call: Call, groups: Groups, combine: Combine, *told: Any, zeros_out
             results = _zeros(call, values)
         else:
             assert members is not None
-            signature = (*map(described, values), *told)
+            signature = (*map(described, values), *alike)
             share = Share(call.name, signature, values, lambda v, occasion: combine(regions, occasion, v))
             pending = process.meet(groups.channel, members, share)
-            if process.defers:
-                results = tuple(Later(pending, i) for i in range(len(call.results)))
-            else:
-                results = pending.get()
+            count = len(call.results)
+            results = tuple(Later(pending, i) for i in range(count)) if process.defers else pending.get()
         return results[0] if is_single else results
 
     return kernel
@@ -267,7 +265,9 @@ def _roots(call: Call) -> Callable[[tuple[Any, ...], int], tuple[int, ...]]:
     count = len(call.results)
     is_dynamic = bool(call.attributes.get("has_dynamic_root", False))
     if not count or len(call.operands) != count + is_dynamic:
-        raise OpError(f"{len(call.operands)} operands and {count} results (would be as many{' and the roots' * is_dynamic})")
+        raise OpError(
+            f"{len(call.operands)} operands and {count} results (would be as many{' and the roots' * is_dynamic})"
+        )
     for i in range(count):
         if call.tensor(i).shape != call.result(i).shape:
             raise OpError(f"result {i} is {call.result(i)} of operand {call.tensor(i)}")
@@ -305,7 +305,8 @@ def _check_pairs_of_types(call: Call, but: tuple[int, ...] = (), element: str = 
         if not all(0 <= d < rank for d in but):
             raise OpError(f"dimensions {list(but)} of operand {source} (would be 0 to {rank - 1})")
         is_same = len(result.shape) == rank and all(
-            s == r or d in but or None in (s, r) for d, (s, r) in enumerate(zip(source.shape, result.shape, strict=False))
+            s == r or d in but or None in (s, r)
+            for d, (s, r) in enumerate(zip(source.shape, result.shape, strict=False))
         )
         if not is_same or result.element.name != (element or source.element.name):
             raise OpError(f"result {i} is {result} of operand {source}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .parallel import current_grid
 from .registry import BY_BODY, Call, Kernel, OpError, op
 from .types import TensorType, element_type
 
@@ -64,8 +65,11 @@ def while_(call: Call) -> Kernel:
 
     def kernel(regions: tuple[Region, Region], *state: Any) -> Any:
         condition, body = regions
+        grid = current_grid()
         while condition(*state)[0]:
             state = body(*state)
+            if grid is not None and grid.is_stopped:
+                grid.stop_here_if_stopped()
         return state[0] if is_single else state
 
     return kernel

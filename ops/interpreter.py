@@ -25,7 +25,9 @@ def run_parallel(call: Call) -> Kernel:
     rows = [tuple(row) if isinstance(row, tuple | list) else (row,) for row in call.attribute("programs")]
     names = [name for row in rows for name in row]
     if not names or any(len(row) != len(rows[0]) for row in rows):
-        raise OpError(f"programs has rows of {[len(row) for row in rows]} functions (would be as many in each, and some)")
+        raise OpError(
+            f"programs has rows of {[len(row) for row in rows]} functions (would be as many in each, and some)"
+        )
     shape = len(rows), len(rows[0])
     functions = [call.functions[name] for name in names]
     feeds = [call.functions[name] for name in call.attributes.get("infeed", ())]
@@ -91,7 +93,9 @@ def expect_serialized_eq(call: Call) -> Kernel:
         if found != name:
             raise CheckError(f"probe {number} is {found!r} (would be {name!r})")
         if kept.dtype != actual.element.dtype:
-            raise CheckError(f"probe {name!r} has kept {kept.dtype} (would be {TensorType(actual.shape, actual.element)})")
+            raise CheckError(
+                f"probe {name!r} has kept {kept.dtype} (would be {TensorType(actual.shape, actual.element)})"
+            )
         checks.check(np.asarray(x), np.asarray(kept), _IDENTICAL)
         return ()
 

@@ -54,7 +54,7 @@ class Share:
     """What one process brings to a meeting."""
 
     name: str  #: of the op
-    signature: Hashable  #: what has to be the same for all
+    signature: tuple[str, ...]  #: what has to be the same for all
     values: tuple[Any, ...]
     #: Gives each member its results. Takes the values of each in the order of the group, and numbers that no other
     #: meeting of the run has.
@@ -209,7 +209,9 @@ class Grid:
         self.changed = threading.Condition()
         self.meetings: dict[Hashable, _Meeting] = {}
         self.mail: dict[Hashable, tuple[Any, ...]] = {}
-        self.ends: dict[int, dict[str, set[ProcessId]]] = collections.defaultdict(lambda: {"send": set(), "receive": set()})
+        self.ends: dict[int, dict[str, set[ProcessId]]] = collections.defaultdict(
+            lambda: {"send": set(), "receive": set()}
+        )
         self.waiting: dict[ProcessId, Pending] = {}
         self.is_deadlocked = self.is_stopped = False
         self._ended: set[ProcessId] = set()
@@ -246,7 +248,9 @@ class Grid:
                 self._end(process)
 
         pairs = zip(self.processes.values(), tasks, strict=True)
-        threads = [threading.Thread(target=work, args=pair, name=f"process {pair[0].id}", daemon=True) for pair in pairs]
+        threads = [
+            threading.Thread(target=work, args=pair, name=f"process {pair[0].id}", daemon=True) for pair in pairs
+        ]
         try:
             _join(threads)
         except BaseException:  # Ctrl-C
@@ -358,7 +362,8 @@ def _first(failures: dict[ProcessId, BaseException]) -> BaseException:
 def _disagreement(mine: ProcessId, share: Share, other: ProcessId, theirs: Share) -> str:
     if share.name != theirs.name:
         return f"process {other} has come to {theirs.name} in its place, on the same channel and with the same group"
-    return f"process {mine} brings {share.signature}, but process {other} {theirs.signature} (would be alike)"
+    told = [", ".join(s.signature) for s in (share, theirs)]
+    return f"process {mine} brings {told[0]}, but process {other} brings {told[1]} (would be alike)"
 
 
 def _channel(channel: int) -> str:

@@ -83,7 +83,11 @@ class Pairs:
         rows = [(int(s), int(t)) for s, t in pairs.reshape(-1, 2)]
         self._targets, self._sources = dict(rows), {t: s for s, t in rows}
         self._largest = max((i for row in rows for i in row), default=-1)
-        if len(self._targets) < len(rows) or len(self._sources) < len(rows) or min(itertools.chain(*rows), default=0) < 0:
+        if (
+            len(self._targets) < len(rows)
+            or len(self._sources) < len(rows)
+            or min(itertools.chain(*rows), default=0) < 0
+        ):
             raise OpError(f"source_target_pairs {_text(tuple(rows))} name a source or a target twice, or below 0")
 
     def of(self, process: Process) -> tuple[ProcessId | None, ProcessId | None]:
@@ -128,7 +132,10 @@ def _rows(groups: Any) -> Rows:
     if array.dtype.kind not in "iu" or (array.ndim != 2 and array.size):
         raise OpError("replica_groups is neither a list of lists of numbers nor axes of a mesh")
     rows = array.reshape(len(array), -1).tolist() if array.size else []
-    return tuple(tuple(row[: row.index(-1)] if -1 in row and not any(i >= 0 for i in row[row.index(-1) :]) else row) for row in rows)
+    return tuple(
+        tuple(row[: row.index(-1)] if -1 in row and not any(i >= 0 for i in row[row.index(-1) :]) else row)
+        for row in rows
+    )
 
 
 def _rows_of_axes(groups: Mapping[str, Any]) -> Rows:

@@ -21,14 +21,16 @@ from .minifloat.cast import cast, wrap
 from .policy import Policy
 from .registry import CORRECTLY_ROUNDED, Body, Call, Kernel, Op, lookup, op
 from .shape import identity, require, require_shape
-from .types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType, TupleType, Type
+from .types import ELEMENT_TYPES, ElementType, FutureType, QuantizedType, TensorType, TupleType, Type
 
 _F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]
 
 #: Ops whose results are operands as they are: between equal types the order of the integers is that of the numbers.
 _CHOICES = frozenset(f"stablehlo.{name}" for name in ("select", "maximum", "minimum", "clamp"))
-_EQUALITY = frozenset(("check.expect_eq", "check.expect_eq_const"))
+#: Checks that compare numbers; the others compare what is stored.
+_NEARNESS = frozenset(f"check.expect_{name}" for name in ("almost_eq", "almost_eq_const", "close"))
 _PRODUCTS = frozenset(f"stablehlo.{name}" for name in ("dot_general", "dot", "convolution", "dynamic_conv"))
+_COLLECTIVES = ("all_reduce", "reduce_scatter", "collective_reduce")
 #: Elements of work that one call is taken to cost beside its elements, in the choice to build a table.
 _CALL_COST = 32
 
@@ -80,7 +82,7 @@ def bind(record: Op, call: Call) -> Kernel:
 
 def _check_axis(t: Type) -> None:
     """(C12), (C13) A dimension that is quantized by itself has a scale for each index."""
-    if isinstance(t, TupleType):
+    if isinstance(t, TupleType | FutureType):
         for each in t.elements:
             _check_axis(each)
     elif isinstance(t, TensorType) and isinstance(t.element, QuantizedType) and t.element.axis is not None:
@@ -93,7 +95,7 @@ def _moves_integers(record: Op, call: Call) -> bool:
     if record.name in _CHOICES:
         types = [t for t in (*call.operands, *call.results) if _is_quantized(t)]
         return len({t.element for t in types if isinstance(t, TensorType)}) == 1
-    return record.values == "codes" or record.name in _EQUALITY
+    return record.values in ("codes", "checks") and record.name not in _NEARNESS
 
 
 def _is_quantized(t: Type) -> bool:
@@ -114,8 +116,8 @@ def _is_small(record: Op, call: Call) -> bool:
 
 
 def _stored(t: Type) -> Type:
-    if isinstance(t, TupleType):
-        return TupleType(tuple(map(_stored, t.elements)))
+    if isinstance(t, TupleType | FutureType):
+        return type(t)(tuple(map(_stored, t.elements)))
     return TensorType(t.shape, t.element.storage) if isinstance(t, TensorType) else t
 
 
@@ -134,6 +136,12 @@ def _stored_call(call: Call) -> Call:
         results=tuple(map(_stored, call.results)),
         attributes=attributes,
         bodies=tuple(map(_stored_body, call.bodies)),
+        functions={
+            name: dataclasses.replace(
+                f, arguments=tuple(map(_stored, f.arguments)), results=tuple(map(_stored, f.results))
+            )
+            for name, f in call.functions.items()
+        },
     )
 
 
@@ -182,7 +190,7 @@ def _taken_as(call: Call, index: int) -> ElementType | None:
     if name == "scatter":  # inputs, indices, updates
         place = index - (index > len(call.results)) if index != len(call.results) else -1
     else:
-        place = {"reduce": index, "reduce_window": index, "all_reduce": 0, "reduce_scatter": 0}.get(name, -1)
+        place = index if name in ("reduce", "reduce_window") else 0 if name in _COLLECTIVES else -1
     t = arguments[place] if 0 <= place < len(arguments) else None
     return t.element if isinstance(t, TensorType) else None
 

@@ -55,6 +55,7 @@ _WORDS: dict[str, Callable[[ElementType], bool]] = {
     "unsigned": lambda t: t.kind is Kind.UNSIGNED,
     "integer": lambda t: t.is_integer,
     "float": lambda t: t.is_float,
+    "minifloat": lambda t: t.is_minifloat,
     "complex": lambda t: t.is_complex,
     "any": lambda _: True,
 }
@@ -79,6 +80,15 @@ class Body:
 
 
 @dataclasses.dataclass(frozen=True)
+class Callee:
+    """A function of the program that an op names in an attribute."""
+
+    arguments: tuple[Type, ...]
+    results: tuple[Type, ...]
+    run: Callable[..., tuple[Any, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
 class Call:
     """One use of an op, as its declaration sees it."""
 
@@ -89,6 +99,10 @@ class Call:
     bodies: tuple[Body, ...] = ()
     policy: Policy = dataclasses.field(default_factory=Policy)
     random: RandomStream = dataclasses.field(default_factory=RandomStream)
+    functions: Mapping[str, Callee] = dataclasses.field(default_factory=dict)  #: by name; see `Op.calls`
+    #: Called with the type of a result as soon as its sizes are known, where the program leaves some open: raises an
+    #: exception where there is no room for it.
+    reserve: Callable[[TensorType], None] = lambda _: None
 
     def tensor(self, index: int = 0) -> TensorType:
         """The type of an operand that must be a tensor. Raises OpError where it is not."""
@@ -118,7 +132,9 @@ class Call:
 
     def like(self, name: str, operands: Sequence[Type], results: Sequence[Type], **attributes: Any) -> Call:
         """A use of another op under the same policy, for ops that are made of others."""
-        return Call(name, tuple(operands), tuple(results), attributes, (), self.policy, self.random)
+        return Call(
+            name, tuple(operands), tuple(results), attributes, (), self.policy, self.random, reserve=self.reserve
+        )
 
     @staticmethod
     def _static(t: TensorType) -> tuple[int, ...]:
@@ -149,6 +165,11 @@ class Op:
     is_elementwise: bool = False
     #: What running it does beside giving a result, so that it must run each time, in order.
     has_effects: bool = False
+    #: The attributes that name functions, alone or in lists.
+    calls: tuple[str, ...] = ()
+    #: The kernel learns sizes from its operands and sees to it that results fit their types: it is bound once, also
+    #: where the operands' types leave sizes open.
+    any_sizes: bool = False
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -189,7 +210,7 @@ def _tensors(types: Iterable[Type]) -> list[TensorType]:
 
 
 def element_types(words: str) -> frozenset[ElementType]:
-    """The element types that any of the words (`bool integer float complex any signed unsigned`) or names says."""
+    """The element types that any of the words (`bool integer float complex any signed unsigned minifloat`) or names says."""
     tests = [_WORDS.get(w) or (lambda t, w=w: t.name == w) for w in words.split()]
     return frozenset(t for t in ELEMENT_TYPES.values() if any(test(t) for test in tests))
 
@@ -199,7 +220,7 @@ def describe(types: frozenset[ElementType]) -> str:
     if types == element_types("any"):
         return "any element type"
     left, parts = set(types), []
-    for word in ("bool", "integer", "signed", "unsigned", "float", "complex"):
+    for word in ("bool", "integer", "signed", "unsigned", "float", "minifloat", "complex"):
         group = element_types(word)
         if group <= left:
             parts.append("i1" if word == "bool" else word)
@@ -219,6 +240,8 @@ def op(
     operands: int | None = None,
     is_elementwise: bool = False,
     has_effects: bool = False,
+    calls: tuple[str, ...] = (),
+    any_sizes: bool = False,
     **extra: Any,
 ) -> Callable[[Callable[[Call], Kernel]], Callable[[Call], Kernel]]:
     """Declare the decorated function as the binder of op `name` (`stablehlo.` is added where no dialect is given).
@@ -227,9 +250,10 @@ def op(
     """
 
     def declare(bind: Callable[[Call], Kernel]) -> Callable[[Call], Kernel]:
-        doc = bind.__doc__ or ""
         taken = element_types(types)
-        register(Op(full_name(name), bind, taken, values, accuracy, operands, doc, is_elementwise, has_effects, extra))
+        name_, doc = full_name(name), bind.__doc__ or ""
+        flags = is_elementwise, has_effects, calls, any_sizes
+        register(Op(name_, bind, taken, values, accuracy, operands, doc, *flags, extra))
         return bind
 
     return declare

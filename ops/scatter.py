@@ -5,165 +5,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from .gather import Places, integers, interleaving, row_major
 from .minifloat.cast import cast
-from .reduce import body_elements, fold_of
-from .registry import BY_BODY, Body, Call, Kernel, op
+from .put import Arrays, Putter, Step, putter
+from .reduce import body_elements
+from .registry import BY_BODY, Call, Kernel, op
 from .shape import require, require_dimensions
-from .types import ElementType, Kind
 
 Shape = tuple[int, ...]
-Arrays = tuple[np.ndarray, ...]
-Step = Callable[..., Arrays]
-
-#: Puts updates into rows, in place: takes the region, for each operand a contiguous array of rows (or of elements), the
-#: row of each update, all in bounds, and for each operand the updates: as many rows (or elements) as there are numbers.
-Putter = Callable[[Step, Arrays, np.ndarray, Arrays], None]
 
 #: How many shapes a use of an op remembers the index arithmetic of. A static program has one.
 _SHAPES = 16
-
-#: Where updates of the same row go on in so few rows, each row's are folded by themselves.
-_FEW_ROWS = 48
-
-#: Ops that numpy can do in place, one update after the other.
-_IN_PLACE = {
-    "stablehlo.add": np.add,
-    "stablehlo.subtract": np.subtract,
-    "stablehlo.multiply": np.multiply,
-    "stablehlo.maximum": np.maximum,
-    "stablehlo.minimum": np.minimum,
-    "stablehlo.and": np.bitwise_and,
-    "stablehlo.or": np.bitwise_or,
-    "stablehlo.xor": np.bitwise_xor,
-}
-
-
-# -- combining updates with what is there --------------------------------------------------------------------------
-
-
-def putter(call: Call, body: Body) -> Putter:
-    """How the updates of a body are put: as if one after the other, in their order."""
-    elements = [t.element for t in body.results]  # type: ignore[union-attr]
-    if body.vectorised is not None and _returns_updates(body.vectorised, len(elements)):
-        return _overwrite
-    step = body.vectorised if call.policy.rounding != "stochastic" else None
-    ufunc = _in_place(call, body, elements)
-    fold = fold_of(call, body)
-
-    def put(region: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
-        if not updates[0].size:
-            return
-        if ufunc is not None and rows[0].ndim == 1:
-            ufunc.at(rows[0], targets, updates[0])
-            return
-        if step is not None and _is_unique(targets, len(rows[0])):
-            _put_step(step, rows, targets, updates)
-            return
-        order, groups, firsts, counts = _grouped(targets, len(rows[0]))
-        done, active = 0, len(groups)
-        while step is not None and active > _FEW_ROWS:  # the next update of every row that has one
-            chosen = order[firsts[:active] + done]
-            _put_step(step, rows, groups[:active], tuple(u.take(chosen, axis=0) for u in updates))
-            done += 1
-            active = int(np.searchsorted(-counts, -done))
-        for row, first, count in zip(*(v[:active].tolist() for v in (groups, firsts, counts)), strict=True):
-            chosen = order[first + done : first + count]
-            starts = [r[row : row + 1].reshape(-1) for r in rows]
-            results = fold(region, starts, [u.take(chosen, axis=0).reshape(len(chosen), -1) for u in updates])
-            for r, result in zip(rows, results, strict=True):
-                r[row : row + 1] = result
-
-    return put
-
-
-def _put_step(step: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
-    """One update for each of some rows, all different."""
-    results = step(*(r.take(targets, axis=0) for r in rows), *updates)
-    for r, result in zip(rows, results, strict=True):
-        r[targets] = result
-
-
-def _overwrite(_: Any, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
-    for r, u in zip(rows, updates, strict=True):
-        r[targets] = u  # numpy, too, keeps the last one
-
-
-def _returns_updates(step: Step, count: int) -> bool:
-    """Whether a body returns its updates as they are: it then does so with things that no kernel can take."""
-    things = [_Thing() for _ in range(2 * count)]
-    try:
-        results = step(*things)
-    except (TypeError, AttributeError):
-        return False
-    return all(result is thing for result, thing in zip(results, things[count:], strict=True))
-
-
-class _Thing:
-    """Not an array, nor what numpy or Python can compute with."""
-
-    __array_ufunc__ = None
-
-    def __bool__(self) -> bool:
-        raise TypeError("no truth value")
-
-
-def _in_place(call: Call, body: Body, elements: Sequence[ElementType]) -> np.ufunc | None:
-    """The ufunc that is the body, bit for bit, and as quick one by one as on arrays."""
-    if len(elements) != 1 or body.sole_op not in _IN_PLACE:
-        return None
-    element, ufunc = elements[0], _IN_PLACE[body.sole_op]
-    if element.kind is Kind.BOOL:
-        return {
-            np.add: np.bitwise_or,
-            np.maximum: np.bitwise_or,
-            np.multiply: np.bitwise_and,
-            np.minimum: np.bitwise_and,
-        }.get(ufunc, ufunc)
-    if element.is_integer:
-        return ufunc if element.bits >= 8 else None
-    if element.is_complex:
-        return ufunc if ufunc is np.add or ufunc is np.subtract else None
-    is_host = not element.is_minifloat and (element.bits >= 32 or call.policy.rounding == "nearest_even")
-    return ufunc if is_host and ufunc in (np.add, np.subtract, np.multiply) else None
-
-
-def _is_unique(targets: np.ndarray, size: int) -> bool:
-    if len(targets) == 1:
-        return True
-    if size > 16 * len(targets) + 4096:
-        ordered = np.sort(targets)
-        return not (ordered[1:] == ordered[:-1]).any()
-    last = np.empty(size, np.int64)
-    numbers = np.arange(len(targets))
-    last[targets] = numbers
-    return np.array_equal(last[targets], numbers)
-
-
-def _grouped(targets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The numbers of the updates, those of one target together and in order; the targets, those with most updates
-    first; and for each the place of its first update, and how many there are."""
-    bits = max(len(targets) - 1, 1).bit_length()
-    if size.bit_length() + bits < 63:  # sorting numbers is quicker than a stable sort that tells the order
-        keys = np.sort((targets << bits) | np.arange(len(targets)))
-        order, ordered = keys & ((1 << bits) - 1), keys >> bits
-    else:
-        order = np.argsort(targets, kind="stable")
-        ordered = targets[order]
-    firsts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    counts = np.diff(firsts, append=len(ordered))
-    most = counts.max()
-    small = np.uint16 if most < 1 << 16 else np.int64  # numpy sorts small integers by their digits
-    by_count = np.argsort((most - counts).astype(small), kind="stable")
-    return order, ordered[firsts][by_count], firsts[by_count], counts[by_count]
-
-
-# -- where updates go ------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,13 +49,6 @@ class _Windows:
         expected = tuple(inner[axis] for axis in order)
         require(updates == expected, f"updates have shape {list(updates)} (should be {list(expected)})")
         return cls(places, shape, tuple(sizes), grid, order, tuple(places.along(indices)))
-
-    def starts(self, indices: np.ndarray) -> dict[int, np.ndarray]:
-        """For each dimension where it varies, the start of every window; those out of bounds only just so."""
-        found = {}
-        for d, coordinate in zip(self.places.mapped, self.places.coordinates(indices), strict=True):
-            found[d] = np.clip(coordinate, -self.sizes[d], self.shape[d])
-        return found | dict(zip(self.places.batching, self.along, strict=True))
 
     def kernel(self, put: Putter) -> Kernel:
         """Takes the region, the tensors (as tuples), the indices and the updates, and gives new tensors."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -23,9 +24,29 @@ def require(condition: object, message: str) -> None:
 
 def require_shape(call: Call, expected: tuple[int | None, ...]) -> None:
     """The first result must have this shape; a dimension of unknown size, on either side, fits any."""
-    shape = call.result().shape
-    fits = len(shape) == len(expected) and all(a == b or None in (a, b) for a, b in zip(shape, expected, strict=True))
-    require(fits, f"the result has shape {list(shape)} (should be {list(expected)})")
+    t = call.result()
+    require(t.admits(expected), f"the result is {t} (should be of shape {listed(expected)})")
+    if not t.is_static and None not in expected:
+        call.reserve(TensorType(expected, t.element))
+
+
+def settled_shape(call: Call, expected: tuple[int | None, ...]) -> tuple[int, ...]:
+    """The shape of the first result, of which the operands tell so much.
+
+    A size that neither they nor the type tell is the bound that the type has for it: so XLA has it.
+    """
+    t = call.result()
+    require_shape(call, expected)
+    known = zip(expected, t.shape, t.bounds or (None,) * len(t.shape), strict=True)
+    shape = tuple(next((n for n in sizes if n is not None), None) for sizes in known)
+    require(None not in shape, f"the result is {t} (its operands do not tell all its sizes)")
+    require_shape(call, shape)
+    return shape  # pyright: ignore[reportReturnType]
+
+
+def listed(shape: tuple[int | None, ...]) -> str:
+    """A shape as messages tell it."""
+    return "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"
 
 
 def require_element(call: Call, *others: TensorType) -> None:
@@ -74,7 +95,8 @@ def iota(call: Call) -> Kernel:
 
     (C1) iota_dimension is a dimension of the result.
     """
-    dimension, shape, element = int(call.attribute("iota_dimension")), call.shape(), call.result().element
+    dimension, element = int(call.attribute("iota_dimension")), call.result().element
+    shape = settled_shape(call, (None,) * len(call.result().shape))
     require_dimensions("iota_dimension", (dimension,), len(shape))
     size = shape[dimension]
     across = tuple(size if d == dimension else 1 for d in range(len(shape)))
@@ -101,8 +123,14 @@ def reshape(call: Call) -> Kernel:
     (C1) One element type. (C2) As many elements as before.
     """
     require_element(call)
-    shape, old = call.shape(), call.tensor()
-    require(not old.is_static or old.size == call.result().size, f"{old} does not have the size of {call.result()}")
+    old, new = call.tensor(), call.result()
+    expected = new.shape
+    if old.is_static and expected.count(None) == 1:
+        rest = math.prod(n for n in expected if n is not None)
+        require(rest > 0 and old.size % rest == 0, f"{old} does not fill {new}")
+        expected = tuple(old.size // rest if n is None else n for n in expected)
+    shape = settled_shape(call, expected)
+    require(not old.is_static or old.size == math.prod(shape), f"{old} does not have the size of {new}")
     return lambda x: x.reshape(shape)
 
 
@@ -143,11 +171,14 @@ def broadcast(call: Call) -> Kernel:
 
 
 def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Kernel:
-    shape, old = call.shape(), call.operand_shape()
+    old, known = call.operand_shape(), list(call.result().shape)
     require(
         len(dimensions) == len(old), f"{name} {list(dimensions)} must have one for each dimension of {call.tensor()}"
     )
-    require_dimensions(name, dimensions, len(shape))
+    require_dimensions(name, dimensions, len(known))
+    for n, d in zip(old, dimensions, strict=True):
+        known[d] = n if known[d] is None else known[d]
+    shape = settled_shape(call, tuple(known))
     spread = [1] * len(shape)
     for n, d in zip(old, dimensions, strict=True):
         require(n in (1, shape[d]), f"dimension of size {n} cannot become size {shape[d]} (should be 1 or {shape[d]})")
@@ -211,7 +242,7 @@ def pad(call: Call) -> Kernel:
     value, element = call.tensor(1), call.tensor().element
     require_element(call, value)
     require(value.shape == (), f"the padding value must be a scalar, not {value}")
-    old, shape = call.operand_shape(), call.shape()
+    old = call.operand_shape()
     low, high, interior = (
         call.integers(name) for name in ("edge_padding_low", "edge_padding_high", "interior_padding")
     )
@@ -221,9 +252,9 @@ def pad(call: Call) -> Kernel:
         )
     require(min(interior, default=0) >= 0, f"interior_padding {list(interior)} must not be negative")
     axes = list(zip(old, low, high, interior, strict=True))
-    padded = tuple(n + a + max(n - 1, 0) * between + b for n, a, b, between in axes)
-    require(min(padded, default=0) >= 0, f"the padding makes the shape {list(padded)} (no size may be negative)")
-    require_shape(call, padded)
+    shape = tuple(n + a + max(n - 1, 0) * between + b for n, a, b, between in axes)
+    require(min(shape, default=0) >= 0, f"the padding makes the shape {list(shape)} (no size may be negative)")
+    require_shape(call, shape)
 
     source, target = [], []
     for (n, start, _, between), size in zip(axes, shape, strict=True):

@@ -99,7 +99,9 @@ def outfeed(call: Call) -> Kernel:
 
 def _pairs(call: Call) -> Pairs | None:
     """The pairs of a transfer between devices; None where there are none, and where it is one to or from the host."""
-    if bool(call.attributes.get("is_host_transfer", False)) or not np.size(call.attributes.get("source_target_pairs", ())):
+    if bool(call.attributes.get("is_host_transfer", False)) or not np.size(
+        call.attributes.get("source_target_pairs", ())
+    ):
         return None
     return Pairs(call)
 

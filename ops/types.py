@@ -228,14 +228,26 @@ class TensorType:
 
     shape: tuple[int | None, ...]
     element: ElementType
+    #: For each dimension the most that it may be, None where nothing is said of it; none at all say nothing of any.
+    bounds: tuple[int | None, ...] = dataclasses.field(default=(), compare=False)
 
     def __str__(self) -> str:
-        dims = "".join(f"{'?' if d is None else d}x" for d in self.shape)
-        return f"tensor<{dims}{self.element}>"
+        dims, bounds = "".join(f"{_size(d)}x" for d in self.shape), ", ".join(map(_size, self.bounds))
+        return f"tensor<{dims}{self.element}" + (f", #stablehlo.bounds<{bounds}>>" if bounds else ">")
 
     @property
     def is_static(self) -> bool:
         return None not in self.shape
+
+    def admits(self, shape: tuple[int | None, ...]) -> bool:
+        """Whether a tensor of this type can have this shape; a size not known yet may be any."""
+        if len(shape) != len(self.shape):
+            return False
+        most = self.bounds or (None,) * len(shape)
+        return all(
+            n is None or (n == d if d is not None else b is None or n <= b)
+            for n, d, b in zip(shape, self.shape, most, strict=True)
+        )
 
     @property
     def size(self) -> int:
@@ -251,6 +263,10 @@ class TensorType:
     def nbytes(self) -> int:
         """Bytes of storage."""
         return self.size * self.element.dtype.itemsize
+
+
+def _size(n: int | None) -> str:
+    return "?" if n is None else str(n)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,4 +287,14 @@ class TupleType:
         return f"tuple<{', '.join(map(str, self.elements))}>"
 
 
-Type = TensorType | TokenType | TupleType
+@dataclasses.dataclass(frozen=True)
+class FutureType:
+    """Values that an asynchronous op will give."""
+
+    elements: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        return f"!stablehlo.future<{', '.join(map(str, self.elements))}>"
+
+
+Type = TensorType | TokenType | TupleType | FutureType

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from .minifloat.cast import cast
+from .put import putter
 from .reduce import body_elements, fold_of
 from .registry import BY_BODY, Body, Call, Kernel, op
-from .scatter import putter
 from .shape import require, require_shape
 from .types import Kind, TensorType
 

@@ -170,8 +170,8 @@ def bessel_i1e(n: int, e: int, p: int) -> tuple[int, int, int]:
         term = (term * y >> w) // (k * (k + 1))
         total += term
     v, scale = fixed.exp(-fixed.scaled(n, e + w), w)
-    # There are fewer than 2x + w terms, each cut by a unit of 2**-w and with a multiple of what the one before lost; the
-    # exponential loses 10 units, and y a half. Relative to the result that is far less than 2**-p.
+    # There are fewer than 2x + w terms, each cut by a unit of 2**-w and with a multiple of what the one before lost;
+    # the exponential loses 10 units, and y a half. Relative to the result that is far less than 2**-p.
     result = n * (total * v >> w)
     return result - (result >> p), result + (result >> p), e - 1 + scale - w
 
@@ -231,8 +231,8 @@ def hurwitz_zeta(s: Fraction, q: Fraction, p: int) -> tuple[int, int, int]:
         term = power(z)
     if z < far:  # the rest is less than term (1 + z / (s - 1))
         return total, 11 * terms + 32, reference
-    # The rest by Euler and Maclaurin, DLMF 2.10.1: term (z / (s-1) + 1/2 + s B(2) / (2! z) + s (s+1) (s+2) B(4) / (4! z**3)
-    # + …). All derivatives keep their signs, so the error is less than the first term left out.
+    # The rest by Euler and Maclaurin, DLMF 2.10.1: `term` times z / (s-1) + 1/2 + s B(2) / (2! z) + s (s+1) (s+2) B(4) /
+    # (4! z**3) + …. All derivatives keep their signs, so the error is less than the first term left out.
     rest = math.floor(z / (s - 1) * (1 << p)) + (1 << p - 1)
     rising, k, factorial = math.floor(s / z * (1 << p)), 1, 2
     while True:
