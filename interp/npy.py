@@ -6,7 +6,8 @@ written as unsigned codes in a structured type of one field that has the MLIR na
     codes = np.load("y.npy")["f8E4M3FN"]                      # uint8
     y = np.load("y.npy").view(ml_dtypes.float8_e4m3fn)        # the numbers
 
-i2 and i4 are stored as int8 values the same way. Types that numpy has are written as numpy does.
+i2 and i4 are stored as int8 values the same way. Types that numpy has are written as numpy does; quantized types are
+written as the integers that store them.
 """
 
 from __future__ import annotations
@@ -50,11 +51,12 @@ def save(path: str, array: np.ndarray, element: ElementType) -> None:
 
 def encode(array: np.ndarray, element: ElementType) -> np.ndarray:
     """The array as `save` stores it; a view where it can be."""
+    name = element.storage.name
     if element.dtype.isbuiltin == 1:
         return array
     if element.kind is Kind.SIGNED:
-        return array.astype(np.int8).view([(element.name, "i1")])
-    return np.asarray(array).view([(element.name, f"<u{element.dtype.itemsize}")])
+        return array.astype(np.int8).view([(name, "i1")])
+    return np.asarray(array).view([(name, f"<u{element.dtype.itemsize}")])
 
 
 def load(path: str) -> tuple[np.ndarray, TensorType]:
@@ -98,8 +100,8 @@ def as_element(array: np.ndarray, element: ElementType, what: str) -> np.ndarray
     if array.dtype.newbyteorder("=") == element.dtype:
         return array.astype(element.dtype)
     named = named_element(array.dtype)
-    if named is not None and named == element:
-        codes: Any = array[element.name]
+    if named is not None and named == element.storage:
+        codes: Any = array[named.name]
         if element.kind is Kind.SIGNED:
             return _narrow(codes, element, what)
         codes = codes.astype(f"u{element.dtype.itemsize}", copy=False)

@@ -12,7 +12,7 @@ from .types import TensorType, element_type
 Region = Callable[..., tuple[Any, ...]]
 
 
-@op("if", "bool", values="regions", accuracy=BY_BODY, operands=1)
+@op("if", "bool", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True)
 def if_(call: Call) -> Kernel:
     """The results of the first branch where pred is true, else of the second; the other is not run.
 
@@ -27,7 +27,7 @@ def if_(call: Call) -> Kernel:
     return lambda regions, pred: (regions[0] if pred else regions[1])()
 
 
-@op("case", "i32", values="regions", accuracy=BY_BODY, operands=1)
+@op("case", "i32", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True)
 def case(call: Call) -> Kernel:
     """The results of the branch that index names, of the last where there is no such branch; no other is run.
 
@@ -47,7 +47,7 @@ def case(call: Call) -> Kernel:
     return kernel
 
 
-@op("while", values="regions", accuracy=BY_BODY)
+@op("while", values="regions", accuracy=BY_BODY, any_sizes=True)
 def while_(call: Call) -> Kernel:
     """The operands sent through body again and again, for as long as cond of them is true.
 

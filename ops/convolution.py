@@ -184,7 +184,7 @@ def convolution(call: Call) -> Kernel:
     return _convolution(call, has_padding=True)
 
 
-@op("dynamic_conv", values="numbers", accuracy=BY_POLICY, operands=3)
+@op("dynamic_conv", values="numbers", accuracy=BY_POLICY, operands=3, any_sizes=True)
 def dynamic_conv(call: Call) -> Kernel:
     """A convolution whose padding is a value too.
 

@@ -30,7 +30,7 @@ def target(name: str) -> Callable[[Target], Target]:
     return declare
 
 
-@op("custom_call", values="codes", accuracy=Accuracy("by its target"), has_effects=True)
+@op("custom_call", values="codes", accuracy=Accuracy("by its target"), has_effects=True, any_sizes=True)
 def custom_call(call: Call) -> Kernel:
     """What the function that is registered under call_target_name gives.
 
@@ -60,8 +60,7 @@ def _checked(name: str, result: Any, t: Any) -> Any:
     if not isinstance(t, TensorType):
         return result
     array = np.asarray(result)
-    fits = array.dtype == t.element.dtype and len(array.shape) == len(t.shape)
-    if not fits or any(n != d for n, d in zip(array.shape, t.shape, strict=True) if d is not None):
+    if array.dtype != t.element.dtype or not t.admits(array.shape):
         raise OpError(f"target {name!r} gave an array of {array.dtype} {list(array.shape)} (would be {t})")
     return array
 

@@ -66,7 +66,7 @@ def _contract(
     call: Call, batching: list[tuple[int, ...]], contracting: list[tuple[int, ...]], algorithm: Algorithm | None
 ) -> Kernel:
     operands = [call.tensor(0), call.tensor(1)]
-    free = _check(operands, call.result(), batching, contracting)
+    free = _check(call, operands, batching, contracting)
     (x_batch, y_batch), (x_sum, y_sum), (x_free, y_free) = batching, contracting, free
     x_order, x_swap = _order(x_batch, x_free, x_sum)
     y_order, y_swap = _order(y_batch, y_sum, y_free)
@@ -99,8 +99,8 @@ def _order(batch: tuple[int, ...], first: tuple[int, ...], second: tuple[int, ..
 
 
 def _check(
+    call: Call,
     operands: list[TensorType],
-    result: TensorType,
     batching: list[tuple[int, ...]],
     contracting: list[tuple[int, ...]],
 ) -> list[tuple[int, ...]]:
@@ -124,9 +124,12 @@ def _check(
                 raise OpError(
                     f"{kind} dimension {x} of lhs has size {shapes[0][x]} and {y} of rhs {shapes[1][y]} (the same)"
                 )
-    expected = [shapes[0][d] for d in batching[0] + free[0]] + [shapes[1][d] for d in free[1]]
-    if len(expected) != len(result.shape) or not all(map(_agree, expected, result.shape)):  # (C12)
-        raise OpError(f"result is {result} (its shape must be {TensorType(tuple(expected), result.element)})")
+    sizes = [shapes[0][d] for d in batching[0] + free[0]] + [shapes[1][d] for d in free[1]]
+    result, expected = call.result(), TensorType(tuple(sizes), call.result().element)
+    if not result.admits(expected.shape):  # (C12)
+        raise OpError(f"result is {result} (its shape must be {expected})")
+    if expected.is_static and not result.is_static:
+        call.reserve(expected)
     return free
 
 

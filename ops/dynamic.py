@@ -23,7 +23,7 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
     `resolve` takes the shape of the first operand, if one is moved, and these lists, and gives the result's shape and
     the op's attributes.
     """
-    record, element, expected = lookup(name), call.result().element, call.result().shape
+    record, expected = lookup(name), call.result()
     assert record is not None
     for i in range(moved, len(call.operands)):
         t = call.tensor(i)
@@ -32,12 +32,13 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
 
     def bind(key: tuple[Sizes, ...], operands: tuple[np.ndarray, ...]) -> Kernel:
         shape, attributes = resolve(*key)
-        fits = len(shape) == len(expected) and all(
-            n >= 0 and e in (None, n) for n, e in zip(shape, expected, strict=True)
-        )
-        require(fits, f"the result would have shape {list(shape)}, which does not fit {call.result()}")
+        fits = min(shape, default=0) >= 0 and expected.admits(shape)
+        require(fits, f"the result would have shape {list(shape)}, which does not fit {expected}")
+        result = TensorType(shape, expected.element)
+        if not expected.is_static:
+            call.reserve(result)
         types = [TensorType(x.shape, call.tensor(i).element) for i, x in enumerate(operands)]
-        return record.kernel(call.like(name, types, (TensorType(shape, element),), **attributes))
+        return record.kernel(call.like(name, types, (result,), **attributes))
 
     def kernel(*values: np.ndarray) -> np.ndarray:
         operands, lists = values[:moved], values[moved:]
@@ -53,7 +54,7 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
     return kernel
 
 
-@op("dynamic_broadcast_in_dim", operands=2)
+@op("dynamic_broadcast_in_dim", operands=2, any_sizes=True)
 def dynamic_broadcast_in_dim(call: Call) -> Kernel:
     """The operand repeated along new dimensions and along those of size 1, to a shape that is computed.
 
@@ -71,7 +72,7 @@ def dynamic_broadcast_in_dim(call: Call) -> Kernel:
     return _bound_late(call, "broadcast_in_dim", 1, lambda _, sizes: (sizes, {"broadcast_dimensions": dimensions}))
 
 
-@op("dynamic_iota", "integer", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1)
+@op("dynamic_iota", "integer", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, any_sizes=True)
 def dynamic_iota(call: Call) -> Kernel:
     """Each element's index along one dimension, in a shape that is computed.
 
@@ -81,7 +82,7 @@ def dynamic_iota(call: Call) -> Kernel:
     return _bound_late(call, "iota", 0, lambda sizes: (sizes, {"iota_dimension": dimension}))
 
 
-@op("dynamic_pad", operands=5)
+@op("dynamic_pad", operands=5, any_sizes=True)
 def dynamic_pad(call: Call) -> Kernel:
     """The operand with values put between, before and after its elements, or elements cut off, by amounts computed.
 
@@ -103,7 +104,7 @@ def dynamic_pad(call: Call) -> Kernel:
     return _bound_late(call, "pad", 2, resolve)
 
 
-@op("dynamic_reshape", operands=2)
+@op("dynamic_reshape", operands=2, any_sizes=True)
 def dynamic_reshape(call: Call) -> Kernel:
     """The same elements, in order, in a shape that is computed.
 
@@ -113,7 +114,7 @@ def dynamic_reshape(call: Call) -> Kernel:
     return _bound_late(call, "reshape", 1, lambda _, sizes: (sizes, {}))
 
 
-@op("real_dynamic_slice", operands=4)
+@op("real_dynamic_slice", operands=4, any_sizes=True)
 def real_dynamic_slice(call: Call) -> Kernel:
     """The elements between bounds that are computed, every so many of them, in each dimension, as slice takes them."""
     require_element(call)
@@ -132,7 +133,7 @@ def real_dynamic_slice(call: Call) -> Kernel:
     return _bound_late(call, "slice", 1, resolve)
 
 
-@op("get_dimension_size", operands=1)
+@op("get_dimension_size", operands=1, any_sizes=True)
 def get_dimension_size(call: Call) -> Kernel:
     """The size of a dimension, as an i32.
 
@@ -149,7 +150,7 @@ def get_dimension_size(call: Call) -> Kernel:
     return lambda _: size
 
 
-@op("set_dimension_size", operands=2)
+@op("set_dimension_size", operands=2, any_sizes=True)
 def set_dimension_size(call: Call) -> Kernel:
     """The first elements along a dimension, as many as are asked for; the rest is cut off.
 
@@ -160,12 +161,13 @@ def set_dimension_size(call: Call) -> Kernel:
     require_dimensions("dimension", (dimension,), len(t.shape))
     require(size.shape == () and size.element.is_integer, f"the size is {size} (would be a scalar integer)")
     require_shape(call, tuple(None if d == dimension else n for d, n in enumerate(t.shape)))
-    expected, before = call.result().shape[dimension], (slice(None),) * dimension
+    result, before = call.result(), (slice(None),) * dimension
 
     def kernel(x: np.ndarray, size: np.ndarray) -> np.ndarray:
         n, most = int(size), x.shape[dimension]
         require(0 <= n <= most, f"size {n} of a dimension of {most} (would be from 0 to {most})")
-        require(expected in (None, n), f"size {n} does not fit the result {call.result()}")
-        return x[(*before, slice(n))]
+        found = x[(*before, slice(n))]
+        require(result.admits(found.shape), f"size {n} does not fit the result {result}")
+        return found
 
     return kernel

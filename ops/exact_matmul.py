@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .exact_sum import ExactSums
-from .minifloat.cast import array_of, cast, code_table, codes_of
+from .minifloat.cast import array_of, cast, codes_of
 from .minifloat.codec import decode, round_number
 from .minifloat.formats import Format, Nan
 from .minifloat.number import FINITE
@@ -56,7 +56,8 @@ def _product(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy,
     if policy.rounding == "down":
         _set_negative_zeros(sums, x, y)
     if sums.dtype == np.float64:
-        return round_f64(sums, result_type, policy, random)
+        generator = random.generator if policy.rounding == "stochastic" else None
+        return cast(sums, _F64, result_type, policy, generator)
     return cast(sums, _F32, result_type, policy, random.generator if policy.rounding == "stochastic" else None)
 
 
@@ -85,24 +86,6 @@ def tiled(
             for j in range(0, columns, column_step):
                 x, y = lhs[b : b + batch_step, i : i + row_step], rhs[b : b + batch_step, :, j : j + column_step]
                 result[b : b + batch_step, i : i + row_step, j : j + column_step] = product(x, y)
-    return result
-
-
-def round_f64(x: np.ndarray, target: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
-    """f64 in any float type, rounded once: `cast`, but quicker into minifloats."""
-    if not target.is_minifloat or policy.rounding == "stochastic":
-        return cast(x, _F64, target, policy, random.generator if policy.rounding == "stochastic" else None)
-    # The way from f32 to a minifloat is to round to odd to bfloat16 and look that up. Coming from f64 the same f32 does
-    # but where it is a bfloat16 itself and x is not.
-    single = x.astype(np.float32)
-    bits = single.view(np.uint32)
-    inexact = (bits & 0xFFFF) != 0
-    index = (bits >> 16).astype(np.uint16)
-    index |= inexact
-    result = code_table(ELEMENT_TYPES["bf16"], target, policy).take(index)
-    wrong = np.greater(single != x, inexact)
-    if wrong.any():
-        result[wrong] = cast(x[wrong], _F64, target, policy)
     return result
 
 

@@ -223,7 +223,7 @@ def gather(call: Call) -> Kernel:
     return _gather(call, _places(numbers), integers(numbers, "offset_dims"), call.integers("slice_sizes"))
 
 
-@op("dynamic_gather", operands=3)
+@op("dynamic_gather", operands=3, any_sizes=True)
 def dynamic_gather(call: Call) -> Kernel:
     """Slices of the operand that start at computed places, like gather, of a size that is a value too.
 

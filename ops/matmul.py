@@ -24,7 +24,7 @@ from .registry import Call, Kernel, lookup
 from .types import ELEMENT_TYPES, ElementType, Kind, TensorType
 
 _PLAIN = Policy()
-_SHORT = 16  # terms up to which sums of complex numbers are done in order
+_SHORT, _SHORT_COMPLEX = 4, 16  # terms up to which sums are done in order
 _F32, _F64, _I64, _UI64 = (ELEMENT_TYPES[name] for name in ("f32", "f64", "i64", "ui64"))
 
 
@@ -70,7 +70,8 @@ def host_matmul(
 
     def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x, y = widen(x, lhs_type, compute), widen(y, rhs_type, compute)
-        sums = _complex_in_order(x, y) if compute.is_complex and x.shape[-1] <= _SHORT else np.matmul(x, y)
+        short = x.shape[-1] <= (_SHORT_COMPLEX if compute.is_complex else _SHORT)
+        sums = _in_order(x, y) if short else np.matmul(x, y)
         sums += 0  # a sum starts from +0, so it is not -0; BLAS differ there
         if result_type.is_float and result_type.bits < 8:
             # These have no NaN, and what they have in its place goes by its sign, which processors differ in.
@@ -82,18 +83,21 @@ def host_matmul(
     return tiled(lhs, rhs, result_type.dtype, 2, product)
 
 
-def _complex_in_order(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _in_order(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The product with every step rounded, as the C++ reference interpreter does.
 
-    A BLAS that fuses multiplications with additions gives other last bits to the parts of a complex product, and where
-    they cancel that is all the bits. Programs compare their results with such as these.
+    A BLAS that fuses multiplications with additions gives other last bits, and where terms cancel, as in the parts of a
+    complex product, that is all the bits. Programs compare their results with such as these.
     """
     total = np.zeros((*x.shape[:-1], y.shape[-1]), x.dtype)
     real, imaginary = np.real(total), np.imag(total)
     for k in range(x.shape[-1]):
         a, b = x[:, :, k, None], y[:, k, None, :]
-        real += np.real(a) * np.real(b) - np.imag(a) * np.imag(b)
-        imaginary += np.real(a) * np.imag(b) + np.imag(a) * np.real(b)
+        if np.iscomplexobj(total):
+            real += np.real(a) * np.real(b) - np.imag(a) * np.imag(b)
+            imaginary += np.real(a) * np.imag(b) + np.imag(a) * np.real(b)
+        else:
+            total += a * b
     return total
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .registry import BY_BODY, Body, Call, Kernel, OpError, op
+from .registry import BY_BODY, Call, Kernel, OpError, op
 from .types import TensorType, Type
 
 
@@ -22,30 +22,76 @@ def scan(call: Call) -> Kernel:
     """
     if len(call.bodies) != 1:
         raise OpError(f"has {len(call.bodies)} regions (would be 1)")
-    body = call.bodies[0]
-    inputs, outputs = _counts(call, body)
-    dimension, backwards = int(call.attribute("dimension")), bool(call.attributes.get("is_reverse", False))
-    length = _check(call, body, inputs, outputs, dimension)
-    if inputs == 0 and length is None:
-        raise OpError("scan_dim_size is missing (there are no inputs to tell it)")
-    element_shapes = [call.result(i) for i in range(outputs)]
-    is_single = len(call.results) == 1
+    body, dimension = call.bodies[0], int(call.attribute("dimension"))
+    tensors = [call.tensor(i) for i in range(len(call.operands))]
+    # An input's slice has one dimension less; a carry has the type of its first value.
+    inputs = sum(
+        isinstance(t, TensorType) and len(t.shape) < len(own.shape)
+        for t, own in zip(body.arguments, tensors, strict=False)
+    )
+    carries = len(tensors) - inputs
+    outputs = len(call.results) - carries
+    length = _length(call, tensors[:inputs], dimension)
+    results = [call.result(i) for i in range(len(call.results))]
+    for t in results[:outputs]:
+        _check_dimension(t, dimension)
+    takes = [*(_slice(t, dimension) for t in tensors[:inputs]), *tensors[inputs:]]
+    gives = [*(_slice(t, dimension) for t in results[:outputs]), *results[outputs:]]
+    if outputs < 0 or not (_agree(body.arguments, takes) and _agree(body.results, gives)):
+        told = f"({', '.join(map(str, takes))}) -> ({', '.join(map(str, gives))})"
+        raise OpError(f"the body has type {body} (would be {told})")
+    empty = [tuple(0 if n is None else n for n in t.shape) for t in gives[:outputs]]
+    dtypes = [t.element.dtype for t in gives[:outputs]]
+    backwards, is_single = bool(call.attributes.get("is_reverse", False)), len(results) == 1
 
     def kernel(regions: tuple[Callable[..., tuple[Any, ...]], ...], *values: np.ndarray) -> Any:
-        step, arrays, carries = regions[0], values[:inputs], values[inputs:]
-        steps = arrays[0].shape[dimension] if arrays else length
-        slices = [np.moveaxis(x, dimension, 0) for x in arrays]
-        collected: list[np.ndarray] = []
-        for t in element_shapes:
-            shape = [n for d, n in enumerate(t.shape) if d != dimension]
-            collected.append(np.empty((steps, *_sizes(shape, slices)), t.element.dtype))
-        order = range(steps - 1, -1, -1) if backwards else range(steps)
-        for i in order:
-            found = step(*(x[i, ...] for x in slices), *carries)
-            carries = found[outputs:]
-            for place, value in zip(collected, found[:outputs], strict=True):
-                place[i] = value
-        results = (*(np.moveaxis(x, 0, dimension) for x in collected), *carries)
-        return results[0] if is_single else results
+        step, carried = regions[0], values[inputs:]
+        steps = values[0].shape[dimension] if inputs else length
+        slices = [np.moveaxis(x, dimension, 0) for x in values[:inputs]]
+        collected = [np.empty((steps, *shape), dtype) for shape, dtype in zip(empty, dtypes, strict=True)]
+        for count, i in enumerate(range(steps - 1, -1, -1) if backwards else range(steps)):
+            found = step(*(x[i, ...] for x in slices), *carried)
+            carried = found[outputs:]
+            if count == 0:
+                collected = [np.empty((steps, *v.shape), d) for v, d in zip(found[:outputs], dtypes, strict=True)]
+            for whole, part in zip(collected, found[:outputs], strict=True):
+                whole[i] = part
+        done = (*(np.moveaxis(x, 0, dimension) for x in collected), *carried)
+        return done[0] if is_single else done
 
     return kernel
+
+
+def _length(call: Call, inputs: list[TensorType], dimension: int) -> int:
+    """How many slices there are; of inputs the first one's size, where it is known, else 0."""
+    for t in inputs:
+        _check_dimension(t, dimension)
+    sizes = {t.shape[dimension] for t in inputs} - {None}
+    given = call.attributes.get("scan_dim_size")
+    if given is not None and int(given) >= 0:
+        sizes.add(int(given))
+    if len(sizes) > 1:
+        raise OpError(f"dimension {dimension} has sizes {sorted(sizes)} (would be one size)")  # pyright: ignore
+    if not sizes and not inputs:
+        raise OpError("scan_dim_size is missing (there are no inputs to tell it)")
+    return next(iter(sizes), 0) or 0
+
+
+def _check_dimension(t: TensorType, dimension: int) -> None:
+    if not 0 <= dimension < len(t.shape):
+        raise OpError(f"dimension {dimension} is not one of {t}")
+
+
+def _slice(t: TensorType, dimension: int) -> TensorType:
+    return TensorType(t.shape[:dimension] + t.shape[dimension + 1 :], t.element)
+
+
+def _agree(types: Sequence[Type], expected: list[TensorType]) -> bool:
+    """Whether the types can be the same."""
+    return len(types) == len(expected) and all(
+        isinstance(t, TensorType)
+        and t.element == e.element
+        and len(t.shape) == len(e.shape)
+        and all(a == b or None in (a, b) for a, b in zip(t.shape, e.shape, strict=True))
+        for t, e in zip(types, expected, strict=True)
+    )

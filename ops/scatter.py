@@ -165,7 +165,8 @@ def scatter(call: Call) -> Kernel:
     elements = body_elements(call.bodies[0], count)
     require([t.element for t in results] == elements, f"results are {results}")
     for x, u, r in zip(inputs, updates, results, strict=True):
-        require(x.shape == inputs[0].shape == r.shape, f"{x}, {inputs[0]} and {r} differ in shape (should be the same)")
+        fits = x.shape == inputs[0].shape and r.admits(x.shape)
+        require(fits, f"{x}, {inputs[0]} and {r} differ in shape (should be the same)")
         require(u.shape == updates[0].shape, f"updates {u} and {updates[0]} differ in shape (should be the same)")
         require(u.element == x.element, f"updates {u} for {x} (should be of the same element type)")
     numbers = call.attribute("scatter_dimension_numbers")

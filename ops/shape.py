@@ -25,7 +25,8 @@ def require(condition: object, message: str) -> None:
 def require_shape(call: Call, expected: tuple[int | None, ...]) -> None:
     """The first result must have this shape; a dimension of unknown size, on either side, fits any."""
     t = call.result()
-    require(t.admits(expected), f"the result is {t} (should be of shape {listed(expected)})")
+    within = f" within {listed(t.bounds)}" if t.bounds else ""
+    require(t.admits(expected), f"the result has shape {listed(t.shape)}{within} (should be {listed(expected)})")
     if not t.is_static and None not in expected:
         call.reserve(TensorType(expected, t.element))
 
@@ -286,7 +287,7 @@ def _pad_kernel(
     return kernel
 
 
-@op("tuple")
+@op("tuple", any_sizes=True)
 def tuple_(call: Call) -> Kernel:
     """The operands as one value.
 
@@ -296,7 +297,7 @@ def tuple_(call: Call) -> Kernel:
     return lambda *values: values
 
 
-@op("get_tuple_element", operands=1)
+@op("get_tuple_element", operands=1, any_sizes=True)
 def get_tuple_element(call: Call) -> Kernel:
     """One element of a tuple.
 
@@ -310,7 +311,7 @@ def get_tuple_element(call: Call) -> Kernel:
     return operator.itemgetter(index)
 
 
-@op("optimization_barrier")
+@op("optimization_barrier", any_sizes=True)
 def optimization_barrier(call: Call) -> Kernel:
     """The operands as they are.
 

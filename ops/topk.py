@@ -57,5 +57,4 @@ def largest(rows: np.ndarray, element: ElementType, count: int) -> np.ndarray:
     packed = (keys.astype(np.int64) << 32) | np.arange(length)
     if count < length // 4 and length >= _LONG:
         packed = np.partition(packed, count, axis=1)[:, :count]
-    packed = np.sort(packed[:, :], axis=1)[:, :count]
-    return packed & 0xFFFFFFFF
+    return np.sort(packed, axis=1)[:, :count] & 0xFFFFFFFF

@@ -107,7 +107,7 @@ def _odd_bf16_of_f64(x: np.ndarray) -> np.ndarray:
         nearest = np.asarray(x.astype(np.float32))
     codes = np.asarray(_odd_bf16(nearest))
     # Rounding to nearest first does harm only where it ends on a number of bfloat16.
-    doubtful = np.asarray(nearest.view(np.uint32) & 0xFFFF == 0)
+    doubtful = np.greater(nearest != x, nearest.view(np.uint32) & 0xFFFF != 0)
     if doubtful.any():
         codes[doubtful] = _odd_bf16(_odd_f32(x[doubtful]))
     return codes
