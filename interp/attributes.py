@@ -29,6 +29,14 @@ from ..ops.types import ElementType, FutureType, TensorType, TokenType, TupleTyp
 from .dense import array_of_text, broadcast, dimensions, holds
 from .syntax import split_list
 
+#: Types that computations of shapes use. All that is ever asked of them is in these tensors.
+_OF_SHAPES = {
+    "index": TensorType((), element_type("i64")),
+    "!shape.size": TensorType((), element_type("i64")),
+    "!shape.shape": TensorType((None,), element_type("i64")),
+    "!shape.witness": TensorType((), element_type("i1")),
+}
+
 
 class UnsupportedError(ValueError):
     """A type or attribute that cannot be told as a plain value. The parser adds the place to the message."""
@@ -142,12 +150,15 @@ class Converter:
         self._resource = resource
 
     def type(self, t: ir.Type) -> Type:
-        """The type of a value."""
+        """The type of a value. A plain number is a tensor of rank 0."""
+        found = self.any_type(t)
+        return TensorType((), found) if isinstance(found, ElementType) else found
+
+    def any_type(self, t: ir.Type) -> Type | ElementType:
+        """A type that is named in an attribute."""
         found = self._types.get(t)
         if found is None:
             found = self._types[t] = self._type(t)
-        if isinstance(found, ElementType):
-            raise UnsupportedError(f"type {t} is not supported for a value (a tensor, a token or a tuple of those is)")
         return found
 
     def _type(self, t: ir.Type) -> Type | ElementType:
@@ -158,6 +169,8 @@ class Converter:
             return TupleType(tuple(self.type(t.get_type(i)) for i in range(t.num_types)))
         if text == "!stablehlo.token":
             return TokenType()
+        if text in _OF_SHAPES:
+            return _OF_SHAPES[text]
         if text.startswith("!stablehlo.future<"):
             parts = split_list(text.removeprefix("!stablehlo.future<")[:-1])
             return FutureType(tuple(self.type(ir.Type.parse(p, t.context)) for p in parts))
@@ -168,18 +181,29 @@ class Converter:
 
     def _tensor(self, t: ir.RankedTensorType, text: str) -> TensorType:
         shape = tuple(None if t.is_dynamic_dim(i) else n for i, n in enumerate(t.shape))
-        name = element_name(text)
+        name, bounds = element_name(text), self._bounds(t, text)
+        if bounds:
+            name = name.partition(", #stablehlo.bounds<")[0]
+        if name == "index":
+            name = "i64"
         if name.startswith("!quant."):
             try:
-                return TensorType(shape, element_type(name))
+                return TensorType(shape, element_type(name), bounds)
             except ValueError as error:
                 raise UnsupportedError(f"type {error}") from None
-        if "," in name:
-            raise UnsupportedError(f"type {text} is not supported: its encoding {name.partition(', ')[2]} is not known")
         try:
-            return TensorType(shape, element_type(name))
+            return TensorType(shape, element_type(name), bounds)
         except ValueError:
             raise UnsupportedError(f"type {text} is not supported: {name} is not an element type") from None
+
+    def _bounds(self, t: ir.RankedTensorType, text: str) -> tuple[int | None, ...]:
+        """What the encoding of a type says of its sizes."""
+        if t.encoding is None:
+            return ()
+        encoding = self.attribute(t.encoding)
+        if not isinstance(encoding, dict) or "bounds" not in encoding:
+            raise UnsupportedError(f"type {text} is not supported: its encoding {t.encoding} is not known")
+        return tuple(None if n == ir.ShapedType.get_dynamic_size() else n for n in encoding["bounds"])
 
     def attribute(self, a: ir.Attribute) -> Any:
         """The plain value of an attribute."""
@@ -232,7 +256,7 @@ class Converter:
 
     def dense(self, a: ir.DenseElementsAttr) -> np.ndarray | Opaque:
         """The array of a dense attribute; a splat is a view of one element, so its size costs nothing."""
-        if not isinstance(a.type, ir.RankedTensorType) or element_name(str(a.type)) == "index":
+        if not isinstance(a.type, ir.RankedTensorType):
             return Opaque(str(a))
         t = self.type(a.type)
         assert isinstance(t, TensorType)
@@ -270,10 +294,9 @@ def _string(_: Converter, a: Any) -> str:
 
 def _type_attribute(self: Converter, a: ir.TypeAttr) -> Any:
     try:
-        return self.type(a.value)
+        return self.any_type(a.value)
     except UnsupportedError:
-        found = self._types.get(a.value)
-        return Opaque(str(a)) if found is None else found
+        return Opaque(str(a))
 
 
 def _sequence(_: Converter, a: Any) -> tuple:

@@ -1,7 +1,8 @@
-"""Ops of CHLO that we do not declare ourselves, as StableHLO: the expansion that jaxlib's own compiler pass gives.
+"""Ops as other ops: the expansion that jaxlib's own compiler passes give, for what we do not declare ourselves.
 
-CHLO's functions without a StableHLO op (lgamma, digamma, erf_inv …) are defined in practice by this pass: every backend
-computes what it expands to. Our own declarations come first; they are exact for the formats they take.
+CHLO's functions without a StableHLO op (lgamma, digamma, erf_inv …) are defined in practice by such a pass: every backend
+computes what it expands to. So are some functions of complex numbers near infinity and one. Our own declarations come
+first; they are exact for the formats they take.
 """
 
 from __future__ import annotations
@@ -12,9 +13,17 @@ from .errors import ProgramError
 from .program import Function, Operation
 
 
+_PASSES = "builtin.module(func.func(chlo-legalize-to-stablehlo,stablehlo-complex-math-expander))"
+
+
 def expansion(operation: Operation) -> Function | None:
-    """A function that computes `operation`, None where the pass does not know the op."""
-    if not operation.name.startswith("chlo.") or operation.attributes or operation.regions:
+    """A function that computes `operation`, None where the passes do not know the op."""
+    # How accurate a result has to be is no part of what is computed.
+    if (
+        operation.attributes.keys() - {"result_accuracy"}
+        or operation.regions
+        or not operation.name.startswith(("chlo.", "stablehlo."))
+    ):
         return None
     types = [tuple(str(v.type) for v in values) for values in (operation.operands, operation.results)]
     return _expanded(operation.name, *types)
@@ -40,11 +49,11 @@ def _expanded(name: str, operands: tuple[str, ...], results: tuple[str, ...]) ->
         context = parser.make_context(text.__contains__)
         module = ir.Module.parse(text, context)
         with context:
-            PassManager.parse("builtin.module(func.func(chlo-legalize-to-stablehlo))").run(module.operation)
+            PassManager.parse(_PASSES).run(module.operation)
         function = parser.from_module(module, name).functions["expansion"]
     except (ir.MLIRError, ProgramError, RuntimeError):
         return None
     assert function.body is not None
-    if any(o.name.startswith("chlo.") for o in function.body.operations):
-        return None
-    return function
+    left = [o for o in function.body.operations if o.name == name or o.name.startswith("chlo.")]
+    # log_plus_one of complex numbers is made of log_plus_one of real ones.
+    return None if any(tuple(str(v.type) for v in o.operands) == operands for o in left) else function

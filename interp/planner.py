@@ -19,7 +19,7 @@ from ..ops.policy import Policy
 from ..ops.random_stream import RandomStream
 from ..ops.registry import Body, Call, Callee, OpError, lookup
 from ..ops.types import TensorType, Type
-from . import memory
+from . import late, memory
 from .errors import InputError, ProgramError, ResourceError
 from .expand import expansion
 from .parallel import one_at_a_time, printer, with_mesh
@@ -150,9 +150,10 @@ class _Planner:
             self._policy,
             self._random,
             self._callees(operation, record.calls),
+            functools.partial(_check_size, operation=operation),
         )
         try:
-            kernel = record.kernel(call)
+            kernel = late.bind(record, call)
         except OpError as error:
             raise ProgramError(f"{operation.location}: {operation.name}: {error}") from error
         if not record.has_effects and self._fold(operation, kernel):

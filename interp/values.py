@@ -162,7 +162,7 @@ def check_input(value: Any, t: Type, what: str = "input") -> Any:
         array = _of_python(value, t, what)
     else:
         array = npy.as_element(_array(value, what), t.element, what)
-    if len(array.shape) != len(t.shape) or any(w not in (None, d) for d, w in zip(array.shape, t.shape, strict=True)):
+    if not t.admits(array.shape):
         raise InputError(f"{what} has shape {list(array.shape)}, not {_listed(t.shape)}, the shape of {t}")
     return array
 

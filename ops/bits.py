@@ -36,8 +36,9 @@ def _integers(x: np.ndarray, element: ElementType) -> np.ndarray:
 
 
 def _require_same_types(call: Call) -> None:
-    types = (*call.operands, *call.results)
-    require(len(set(types)) == 1, f"operands and result have types {', '.join(map(str, types))} (should be the same)")
+    types = [*map(call.tensor, range(len(call.operands))), call.result()]
+    same = all(t.element == types[0].element and t.admits(types[0].shape) for t in types)
+    require(same, f"operands and result have types {', '.join(map(str, types))} (should be the same)")
 
 
 def _shift(call: Call, read: Callable, shift: Callable) -> Kernel:
@@ -222,7 +223,7 @@ _ABSOLUTE = Function(arithmetic.absolute, np.abs, 1, is_basic=True)
 _IS_FINITE = Function(lambda x: x.kind == FINITE, np.isfinite, 1, is_basic=True, is_predicate=True)
 
 
-@op("abs", "signed float complex", values="numbers", accuracy=ROUNDED_TO_32, operands=1, float=_ABSOLUTE)
+@op("abs", "signed float complex", values="numbers", accuracy=ROUNDED_TO_32, operands=1)
 def abs_(call: Call) -> Kernel:
     """The absolute value; of the smallest integer itself, of NaN with its sign cleared, of a complex number its length.
 
@@ -238,7 +239,7 @@ def abs_(call: Call) -> Kernel:
     return np.abs if element.bits >= 8 else lambda x: _integers(np.abs(_signed(x, element)), element)
 
 
-@op("is_finite", "float", values="numbers", operands=1, float=_IS_FINITE)
+@op("is_finite", "float", values="numbers", operands=1)
 def is_finite(call: Call) -> Kernel:
     """Whether the number is neither infinite nor NaN.
 

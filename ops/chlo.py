@@ -147,7 +147,9 @@ def next_after(call: Call) -> Kernel:
 def _neighbours(x: np.ndarray, y: np.ndarray, element: ElementType) -> np.ndarray:
     fmt = element.format
     codes = np.dtype(fmt.code_dtype).type
-    (x_key, x_sign), (y_key, y_sign) = ((value_keys(v, element), codes_of(v, fmt) & codes(fmt.sign_bit)) for v in (x, y))
+    (x_key, x_sign), (y_key, y_sign) = (
+        (value_keys(v, element), codes_of(v, fmt) & codes(fmt.sign_bit)) for v in (x, y)
+    )
     is_equal = x_key == y_key
     key = np.where(is_equal, x_key, np.where(x_key < y_key, x_key + 1, x_key - 1))
     zero_sign = np.where(is_equal, y_sign, x_sign) if fmt.has_negative_zero else codes(0)
@@ -168,7 +170,9 @@ def _nan_codes(fmt: Format) -> np.ndarray:
 @functools.cache
 def _neighbour_table(element: ElementType) -> np.ndarray:
     codes = (np.arange(256) & ((1 << element.bits) - 1)).astype(np.uint8)
-    table = _neighbours(*(array_of(np.ravel(v), element.format) for v in np.meshgrid(codes, codes, indexing="ij")), element)
+    table = _neighbours(
+        *(array_of(np.ravel(v), element.format) for v in np.meshgrid(codes, codes, indexing="ij")), element
+    )
     table.setflags(write=False)
     return table
 

@@ -79,11 +79,12 @@ def reduce_precision(call: Call) -> Kernel:
     (as in the reference interpreter). In a type without infinity or zero, these are what `convert` makes of them.
     (C1) The operand and the result have one type. (C2) 1 <= exponent_bits. (C3) 0 <= mantissa_bits.
     """
-    require(call.operands == call.results, f"the result must be {call.operands[0]}, not {call.result()}")
+    t, result = call.tensor(), call.result()
+    require(result.element == t.element and result.admits(t.shape), f"the result must be {t}, not {result}")
     exponent_bits, mantissa_bits = int(call.attribute("exponent_bits")), int(call.attribute("mantissa_bits"))
     require(exponent_bits >= 1, f"exponent_bits is {exponent_bits} (should be at least 1)")
     require(mantissa_bits >= 0, f"mantissa_bits is {mantissa_bits} (should be at least 0)")
-    return _reduction(call.tensor().element.format, exponent_bits, mantissa_bits, call.policy.overflow)
+    return _reduction(t.element.format, exponent_bits, mantissa_bits, call.policy.overflow)
 
 
 def _reduction(fmt: Format, exponent_bits: int, mantissa_bits: int, overflow: str) -> Kernel:

@@ -37,11 +37,12 @@ def elementwise(
     direct: Callable[..., Number] | None = None,
     integer: Host | None = None,
     boolean: Host | None = None,
+    expanded: str = "",
 ) -> Callable[[Host], Host]:
     """Declare an op by what it does to numpy's own types; for floats `direct` is the exact definition.
 
     The decorated function serves floats and complex numbers, and integers and booleans where `integer` and `boolean`
-    are not given. Integers below eight bits come as bytes and are wrapped after.
+    are not given. Integers below eight bits come as bytes and are wrapped after. `expanded` are types for `Op.expanded`.
     """
 
     def declare(host: Host) -> Host:
@@ -59,7 +60,11 @@ def elementwise(
 
         doc = host.__doc__ or ""
         taken = element_types(types)
-        register(Op(full_name(name), bind, taken, "numbers", accuracy, operands, doc, is_elementwise=True))
+        expand = element_types(expanded)
+        record = Op(
+            full_name(name), bind, taken, "numbers", accuracy, operands, doc, is_elementwise=True, expanded=expand
+        )
+        register(record)
         return host
 
     return declare
@@ -277,7 +282,10 @@ def cbrt(x):
 @elementwise("exponential", "float complex", accuracy=ROUNDED_TO_32, direct=functions.exponential)
 def exponential(x):
     """e to the power of the operand."""
-    return np.exp(x)
+    result = np.exp(x)
+    if np.iscomplexobj(x):  # as XLA: 0 * (cos + i sin) of an angle that is not finite is NaN
+        result = np.where(np.isfinite(x.imag) | np.isnan(x.real), result, complex(np.nan, np.nan))
+    return result
 
 
 @elementwise("exponential_minus_one", "float complex", accuracy=ROUNDED_TO_32, direct=functions.exponential_minus_one)
@@ -292,7 +300,7 @@ def log(x):
     return np.log(x)
 
 
-@elementwise("log_plus_one", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log_plus_one)
+@elementwise("log_plus_one", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log_plus_one, expanded="complex")
 def log_plus_one(x):
     """Natural logarithm of one more than the operand, accurate near zero."""
     return np.log1p(x)

@@ -454,4 +454,3 @@ def _axis_in_result(call: Call, axis: int) -> int:
         return batching.index(axis)
     free = [d for d in range(rhs) if d not in (*batching, *contracting)]
     return lhs - len(lhs_contracting) + free.index(axis)
-

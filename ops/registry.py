@@ -170,7 +170,8 @@ class Op:
     #: The kernel learns sizes from its operands and sees to it that results fit their types: it is bound once, also
     #: where the operands' types leave sizes open.
     any_sizes: bool = False
-    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    #: Element types for which the expansion by jaxlib's compiler passes is better than our kernel.
+    expanded: frozenset[ElementType] = frozenset()
 
     @property
     def summary(self) -> str:
@@ -178,8 +179,8 @@ class Op:
         return self.doc.strip().splitlines()[0]
 
     def takes(self, types: Iterable[Type]) -> bool:
-        """Whether it is declared for all the element types among `types`."""
-        return all(self._takes(t.element) for t in _tensors(types))
+        """Whether its kernel is the way to compute it for all the element types among `types`."""
+        return all(self._takes(t.element) and t.element not in self.expanded for t in _tensors(types))
 
     def _takes(self, element: ElementType) -> bool:
         """Of a quantized type: the op's kernel sees what is stored, or the numbers that are meant."""
@@ -210,7 +211,7 @@ def _tensors(types: Iterable[Type]) -> list[TensorType]:
 
 
 def element_types(words: str) -> frozenset[ElementType]:
-    """The element types that any of the words (`bool integer float complex any signed unsigned minifloat`) or names says."""
+    """The element types that any word (`bool integer signed unsigned float minifloat complex any`) or name says."""
     tests = [_WORDS.get(w) or (lambda t, w=w: t.name == w) for w in words.split()]
     return frozenset(t for t in ELEMENT_TYPES.values() if any(test(t) for test in tests))
 
@@ -242,7 +243,6 @@ def op(
     has_effects: bool = False,
     calls: tuple[str, ...] = (),
     any_sizes: bool = False,
-    **extra: Any,
 ) -> Callable[[Callable[[Call], Kernel]], Callable[[Call], Kernel]]:
     """Declare the decorated function as the binder of op `name` (`stablehlo.` is added where no dialect is given).
 
@@ -253,7 +253,7 @@ def op(
         taken = element_types(types)
         name_, doc = full_name(name), bind.__doc__ or ""
         flags = is_elementwise, has_effects, calls, any_sizes
-        register(Op(name_, bind, taken, values, accuracy, operands, doc, *flags, extra))
+        register(Op(name_, bind, taken, values, accuracy, operands, doc, *flags))
         return bind
 
     return declare

@@ -14,6 +14,7 @@ import pickle, sys
 import numpy as np
 from jax._src.interpreters.mlir import make_ir_context
 from jaxlib.mlir import ir
+from jaxlib.mlir._mlir_libs import _stablehlo
 from jaxlib.mlir.dialects import stablehlo
 
 def attribute(array):
@@ -23,7 +24,8 @@ def attribute(array):
 
 found = []
 for program, arrays in pickle.load(sys.stdin.buffer):
-    with make_ir_context(), ir.Location.unknown():
+    with make_ir_context() as context, ir.Location.unknown():
+        _stablehlo.register_interpreter_dialect(context)
         results = stablehlo.eval_module(ir.Module.parse(program), [attribute(a) for a in arrays])
         found.append([np.array(r) for r in results])
 pickle.dump(found, sys.stdout.buffer)

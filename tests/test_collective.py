@@ -1,0 +1,534 @@
+"""Collective ops among the processes of a grid: against the C++ reference interpreter, and by hand where it has none."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from minihlo.interp.api import load
+from minihlo.interp.errors import ExecutionError, ProgramError
+from minihlo.ops.policy import Policy
+from minihlo.ops.process_groups import Groups, expand
+from minihlo.ops.registry import Body, Call, OpError, lookup
+
+from .grids import ADD, program, run
+from .reference import evaluate
+from .run_op import tensor
+
+ADD_I64 = ADD.replace("T", "i64")
+CHANNEL = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>"
+
+
+def groups(rows: list[list[int]]) -> str:
+    return f"replica_groups = dense<{rows}> : tensor<{len(rows)}x{len(rows[0])}xi64>"
+
+
+# -- against the reference ----------------------------------------------------------------------------------------------
+
+#: name: shape of the grid, shapes of the operands, the op (its result in %r), types of the results.
+CASES: dict[str, tuple[tuple[int, int], list[tuple[int, ...]], str, str]] = {}
+
+
+def case(name: str, shape: tuple[int, int], operands: list[tuple[int, ...]], text: str, result: str) -> None:
+    types = ", ".join(str(tensor("i64", *s)) for s in operands)
+    names = ", ".join(f"%x{i}" for i in range(len(operands)))
+    count = len(result.split(", "))
+    CASES[name] = shape, operands, f'%r:{count} = "stablehlo.{text.format(names)} : ({types}) -> ({result})', result
+
+
+for where, shape, rows, how in (
+    ("of replicas", (2, 1), [[0, 1]], ""),
+    ("of replicas in another order", (3, 1), [[2, 0, 1]], ""),
+    ("of some replicas", (4, 2), [[0, 3], [2, 1]], ""),
+    ("of replicas and partitions", (2, 2), [[0], [1]], ", " + CHANNEL),
+    ("of a replica and its partitions", (1, 2), [[0]], ", " + CHANNEL),
+    ("by flattened ids", (2, 2), [[3, 0], [1, 2]], f", {CHANNEL}, use_global_device_ids"),
+):
+    n = 2 if "some" not in where and "order" not in where else len(rows[0])
+    case(
+        f"all_gather {where}",
+        shape,
+        [(2, 3)],
+        f'all_gather"({{}}) {{{{all_gather_dim = 1 : i64, {groups(rows)}{how}}}}}',
+        f"tensor<2x{3 * n}xi64>",
+    )
+    case(
+        f"all_reduce {where}",
+        shape,
+        [(4,), (2, 2)],
+        f'all_reduce"({{}}) {ADD_I64.replace("{", "{{").replace("}", "}}")} {{{{{groups(rows)}{how}}}}}',
+        "tensor<4xi64>, tensor<2x2xi64>",
+    )
+    case(
+        f"reduce_scatter {where}",
+        shape,
+        [(2, 6)],
+        f'reduce_scatter"({{}}) {ADD_I64.replace("{", "{{").replace("}", "}}")}'
+        f" {{{{scatter_dimension = 1 : i64, {groups(rows)}{how}}}}}",
+        f"tensor<2x{6 // n}xi64>",
+    )
+for where, shape, rows, how in (
+    ("of replicas", (2, 1), [[1, 0]], ""),
+    ("of replicas of each partition", (2, 2), [[0, 1]], ""),
+    ("of partitions", (2, 2), [[1, 0]], ", " + CHANNEL),
+):
+    for split, concat, out in ((0, 1, "2x6"), (1, 1, "4x3")):
+        if split == 1:
+            continue
+        case(
+            f"all_to_all {where} {split} {concat}",
+            shape,
+            [(4, 3)],
+            f'all_to_all"({{}}) {{{{split_dimension = {split} : i64, concat_dimension = {concat} : i64,'
+            f" split_count = 2 : i64, {groups(rows)}{how}}}}}",
+            f"tensor<{out}xi64>",
+        )
+    case(
+        f"all_to_all {where} in place",
+        shape,
+        [(4, 3)],
+        f'all_to_all"({{}}) {{{{split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = 2 : i64,'
+        f" {groups(rows)}{how}}}}}",
+        "tensor<4x3xi64>",
+    )
+    case(
+        f"collective_broadcast {where}",
+        shape,
+        [(4,)],
+        f'collective_broadcast"({{}}) {{{{{groups(rows)}{how}}}}}',
+        "tensor<4xi64>",
+    )
+    case(
+        f"collective_broadcast {where}, some outside",
+        shape,
+        [(4,)],
+        f'collective_broadcast"({{}}) {{{{{groups([[1]])}{how}}}}}',
+        "tensor<4xi64>",
+    )
+for where, shape, pairs, how in (
+    ("in a chain", (3, 1), [[0, 1], [1, 2]], ""),
+    ("in a ring", (3, 1), [[0, 1], [1, 2], [2, 0]], ""),
+    ("to themselves", (3, 1), [[0, 0], [2, 2]], ""),
+    ("of partitions", (2, 2), [[1, 0]], ", " + CHANNEL),
+    ("of replicas of each partition", (2, 2), [[0, 1], [1, 0]], ""),
+):
+    case(
+        f"collective_permute {where}",
+        shape,
+        [(2, 2)],
+        f'collective_permute"({{}}) {{{{source_target_pairs = dense<{pairs}> : tensor<{len(pairs)}x2xi64>{how}}}}}',
+        "tensor<2x2xi64>",
+    )
+CASES["ids"] = (
+    (2, 3),
+    [()],
+    "%i = stablehlo.replica_id : tensor<ui32>\n%j = stablehlo.partition_id : tensor<ui32>\n"
+    "%r:2 = stablehlo.optimization_barrier %i, %j : tensor<ui32>, tensor<ui32>",
+    "tensor<ui32>, tensor<ui32>",
+)
+
+
+@functools.cache
+def _inputs(name: str) -> list[list[np.ndarray]]:
+    (replicas, partitions), operands, _, _ = CASES[name]
+    rng = np.random.default_rng(1)
+    return [[rng.integers(-99, 99, s) for s in operands] for _ in range(replicas * partitions)]
+
+
+@pytest.fixture(scope="module")
+def references() -> dict[str, list[np.ndarray]]:
+    texts = [
+        (program(text, result, shape, _inputs(name)), [x for xs in _inputs(name) for x in xs])
+        for name, (shape, _, text, result) in CASES.items()
+    ]
+    return dict(zip(CASES, evaluate(texts), strict=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_the_reference_interpreter(name, references):
+    shape, _, text, result = CASES[name]
+    found = [x for xs in run(text, result, shape, _inputs(name)) for x in xs]
+    assert [x.tolist() for x in found] == [x.tolist() for x in references[name]]
+
+
+# -- reductions ---------------------------------------------------------------------------------------------------------
+
+
+def reduced(arrays: list[np.ndarray], body: str, order: list[int], policy: Policy | None = None) -> list[np.ndarray]:
+    """The results of all_reduce, of each process."""
+    text = f'%r:1 = "stablehlo.all_reduce"(%x0) {body} {{{groups([order])}}} : (TYPE) -> TYPE'
+    t = program("", "TYPE", (len(arrays), 1), [[a] for a in arrays]).partition("%x0: ")[2].partition(")")[0]
+    return [x for (x,) in run(text.replace("TYPE", t), t, (len(arrays), 1), [[a] for a in arrays], policy)]
+
+
+def test_members_are_added_in_the_order_of_the_group():
+    # f8E4M3FN has four significant bits: 16 + 1 is 16 (ties to even), and 1 + 1 + 16 is 18.
+    arrays = [np.array([v], ml_dtypes.float8_e4m3fn) for v in (16, 1, 1)]
+    body = ADD.replace("T", "f8E4M3FN")
+    assert [x.view(np.uint8).tolist() for x in reduced(arrays, body, [0, 1, 2])] == [[0x58]] * 3  # 16
+    assert [x.view(np.uint8).tolist() for x in reduced(arrays, body, [1, 2, 0])] == [[0x59]] * 3  # 18
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 2, 1, 3], [3, 2, 1, 0]])
+@pytest.mark.parametrize("size", [1, 3, 500])
+def test_f32_is_rounded_after_each_member(order, size):
+    values = np.float32([1, 1e8, -1e8, 3])
+    total = np.float32(values[order[0]])
+    for i in order[1:]:
+        total = np.float32(total + values[i])
+    found = reduced([np.full(size, v, np.float32) for v in values], ADD.replace("T", "f32"), order)
+    assert all((x == total).all() and x.shape == (size,) for x in found)
+
+
+def test_any_body():
+    body = """({
+      ^bb0(%a: tensor<i32>, %b: tensor<i32>):
+        %two = stablehlo.constant dense<2> : tensor<i32>
+        %d = stablehlo.multiply %a, %two : tensor<i32>
+        %s = stablehlo.subtract %d, %b : tensor<i32>
+        stablehlo.return %s : tensor<i32>
+    })"""
+    found = reduced([np.array([[i, 10 * i]], np.int32) for i in (1, 2, 3)], body, [2, 0, 1])
+    assert [x.tolist() for x in found] == [[[2 * (2 * 3 - 1) - 2, 2 * (2 * 30 - 10) - 20]]] * 3
+
+
+def test_a_body_of_a_wider_type():
+    body = ADD.replace("T", "f32")
+    text = f'%r:1 = "stablehlo.all_reduce"(%x0) {body} {{{groups([[0, 1]])}}} : (tensor<2xf16>) -> tensor<2xf32>'
+    inputs = [[np.array([2048, 1], np.float16)], [np.array([1, 2], np.float16)]]
+    found = run(text, "tensor<2xf32>", (2, 1), inputs)
+    assert [x.tolist() for (x,) in found] == [[2049, 3]] * 2  # f16 would have 2048
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "values", "total"),
+    [
+        (bool, "i1", [True, False, True], True),
+        (ml_dtypes.int4, "i4", [7, 1, 0], -8),
+        (np.uint8, "ui8", [255, 1, 2], 2),
+        (np.complex64, "complex<f32>", [1 + 2j, 3j, 1], 2 + 5j),
+        (np.float32, "f32", [-0.0, -0.0, -0.0], -0.0),
+        (np.float32, "f32", [np.inf, 1, -np.inf], np.nan),
+        (ml_dtypes.float8_e5m2fnuz, "f8E5M2FNUZ", [np.nan, 1, 2], np.nan),
+    ],
+)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (5,)])
+def test_types_and_shapes(dtype, name, values, total, shape):
+    arrays = [np.full(shape, v).astype(dtype) for v in values]
+    expected = np.full(shape, total).astype(dtype)
+    for found in reduced(arrays, ADD.replace("T", name), [0, 1, 2]):
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        if not (np.asarray(total) != np.asarray(total)).any():
+            assert found.tobytes() == expected.tobytes()
+        else:
+            assert np.isnan(found.astype(np.float32)).all()
+
+
+def test_groups_of_unlike_length():
+    text = (
+        f'%r:1 = "stablehlo.all_reduce"(%x0) {ADD_I64} {{{groups([[0, 2], [1, -1]])}}} : (tensor<i64>) -> tensor<i64>'
+    )
+    found = run(text, "tensor<i64>", (3, 1), [[np.array(i)] for i in (1, 2, 4)])
+    assert [int(x) for (x,) in found] == [5, 2, 5]
+
+
+def test_cross_replica_sum():
+    text = f'%r:1 = "stablehlo.cross-replica-sum"(%x0) {{{groups([[1, 2, 0]])}}} : (tensor<2xf8E4M3FN>) -> tensor<2xf8E4M3FN>'
+    inputs = [[np.array([v, w], ml_dtypes.float8_e4m3fn)] for v, w in ((16, 2), (1, 3), (1, 4))]
+    found = run(text, "tensor<2xf8E4M3FN>", (3, 1), inputs)
+    assert [x.astype(float).tolist() for (x,) in found] == [[18, 9]] * 3
+
+
+def test_stochastic_rounding_gives_all_members_the_same_and_each_run_too():
+    arrays = [np.full(200, v, ml_dtypes.float8_e4m3fn) for v in (16, 1)]  # 17 is halfway between 16 and 18
+    body, policy = ADD.replace("T", "f8E4M3FN"), Policy(rounding="stochastic", seed=3)
+    first, second = (np.array(reduced(arrays, body, [0, 1], policy)).astype(float) for _ in range(2))
+    assert (first == second).all() and (first[0] == first[1]).all()
+    assert set(first[0]) == {16, 18}
+    other = reduced(arrays, body, [0, 1], Policy(rounding="stochastic", seed=4))[0].astype(float)
+    assert (other != first[0]).any()
+
+
+# -- roots --------------------------------------------------------------------------------------------------------------
+
+DATA = [[np.array([10 * p + i, 1]) for i in (1, 2)] for p in range(4)]
+
+
+def with_roots(op: str, rows: list[list[int]], roots: list[list[int]]) -> list[list[list[int]]]:
+    text = f"%r:2 = {op} {{{groups(rows)}, has_dynamic_root}} : (tensor<2xi64>, tensor<2xi64>, tensor<2xi32>) -> RESULT"
+    result = "tensor<2xi64>, tensor<2xi64>"
+    inputs = [[*d, np.array(r, np.int32)] for d, r in zip(DATA, roots, strict=True)]
+    return [[x.tolist() for x in xs] for xs in run(text.replace("RESULT", f"({result})"), result, (4, 1), inputs)]
+
+
+def test_collective_broadcast_of_the_roots():
+    found = with_roots('"stablehlo.collective_broadcast"(%x0, %x1, %x2)', [[3, 1], [0, 2]], [[0, 1]] * 4)
+    assert found == [[[1, 1], [22, 1]], [[31, 1], [12, 1]], [[1, 1], [22, 1]], [[31, 1], [12, 1]]]
+
+
+def test_collective_reduce():
+    text = f'%r:1 = "stablehlo.collective_reduce"(%x0) {ADD_I64} {{{groups([[2, 0, 1]])}}} : (tensor<2xi64>) -> tensor<2xi64>'
+    found = run(text, "tensor<2xi64>", (4, 1), [[d[0]] for d in DATA])
+    assert [x.tolist() for (x,) in found] == [[0, 0], [0, 0], [33, 3], [0, 0]]
+
+
+def test_collective_reduce_to_the_roots():
+    found = with_roots(f'"stablehlo.collective_reduce"(%x0, %x1, %x2) {ADD_I64}', [[0, 1, 3]], [[1, 2]] * 4)
+    zeros = [0, 0]
+    assert found == [[zeros, zeros], [[43, 3], zeros], [zeros, zeros], [zeros, [46, 3]]]
+
+
+def test_a_root_outside_the_group():
+    with pytest.raises(ExecutionError, match=r"roots \[0, 2\] of a group of 2 processes \(would be 0 to 1\)"):
+        with_roots('"stablehlo.collective_broadcast"(%x0, %x1, %x2)', [[3, 1], [0, 2]], [[0, 2]] * 4)
+
+
+# -- groups -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_strategies():
+    rows = ((0, 1), (2, 3))
+    assert expand("cross_replica", rows, 4, 2) == [
+        ((0, 0), (1, 0)), ((0, 1), (1, 1)), ((2, 0), (3, 0)), ((2, 1), (3, 1)),
+    ]  # fmt: skip
+    assert expand("cross_partition", ((1, 0),), 2, 2) == [((0, 1), (0, 0)), ((1, 1), (1, 0))]
+    assert expand("cross_replica_and_partition", rows, 4, 2) == [
+        ((0, 0), (1, 0), (0, 1), (1, 1)), ((2, 0), (3, 0), (2, 1), (3, 1)),
+    ]  # fmt: skip
+    assert expand("flattened_ids", ((0, 5), (7, 2)), 4, 2) == [((0, 0), (2, 1)), ((3, 1), (1, 0))]
+
+
+def axis(name: str, pre: int = 0, size: int = 0) -> dict[str, Any]:
+    return {"name": name, "sub_axis_info": {"pre_size": pre, "size": size} if size else None}
+
+
+def rows_of(axes: list[dict[str, Any]], ids: list[int] | None = None) -> list[list[int]]:
+    mesh = {"axes": ({"name": "x", "size": 2}, {"name": "y", "size": 4}), "device_ids": ids}
+    call = Call("", (), (), {"replica_groups": {"mesh": mesh, "axes": axes}})
+    return [list(row) for row in Groups(call).rows]
+
+
+def test_axes_of_a_mesh():
+    # Devices lie as [[0, 1, 2, 3], [4, 5, 6, 7]].
+    assert rows_of([axis("x")]) == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert rows_of([axis("y")]) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert rows_of([axis("y"), axis("x")]) == [[0, 4, 1, 5, 2, 6, 3, 7]]
+    assert rows_of([axis("y", 1, 2)]) == [[0, 2], [1, 3], [4, 6], [5, 7]]  # the major half of y
+    assert rows_of([axis("y", 2, 2)]) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert rows_of([axis("y", 2, 2), axis("x")]) == [[0, 4, 1, 5], [2, 6, 3, 7]]
+    assert rows_of([axis("x")], [7, 6, 5, 4, 3, 2, 1, 0]) == [[7, 3], [6, 2], [5, 1], [4, 0]]
+    assert rows_of([]) == [[i] for i in range(8)]
+    for axes, message in (
+        ([axis("z")], "axis 'z', which the mesh does not have"),
+        ([axis("y", 1, 3)], r"cut axis 'y' of size 4 at \[1, 3, 4\]"),
+        ([axis("x"), axis("x")], "listed twice"),
+    ):
+        with pytest.raises(OpError, match=message):
+            rows_of(axes)
+
+
+@pytest.mark.parametrize(
+    "mesh",
+    [
+        '#stablehlo.mesh<axes = [#stablehlo.mesh_axis<name = "x", size = 2>, #stablehlo.mesh_axis<name = "y", size = 2>]>',
+        "@mesh",
+    ],
+)
+def test_axes_of_a_mesh_in_a_program(mesh):
+    axes = f'#stablehlo.replica_group_mesh_axes<mesh = {mesh}, axes = [#stablehlo.axis_ref<name = "x">]>'
+    text = (
+        f'%r:1 = "stablehlo.all_gather"(%x0) {{all_gather_dim = 0 : i64, {CHANNEL}, use_global_device_ids,'
+        f" replica_groups = {axes}}} : (tensor<1xi64>) -> tensor<2xi64>"
+    )
+    inputs = [[np.array([i])] for i in range(4)]
+    source = program(text, "tensor<2xi64>", (1, 4), inputs, extra='sdy.mesh @mesh = <["x"=2, "y"=2]>')
+    found = load(source)(*(x for xs in inputs for x in xs))
+    assert [x.tolist() for x in found] == [[0, 2], [1, 3], [0, 2], [1, 3]]
+
+
+def test_no_groups_are_one_of_all():
+    text = '%r:1 = "stablehlo.cross-replica-sum"(%x0) {replica_groups = dense<> : tensor<0x0xi64>} : (tensor<i64>) -> tensor<i64>'
+    assert [int(x) for (x,) in run(text, "tensor<i64>", (3, 1), [[np.array(i)] for i in (1, 2, 4)])] == [7] * 3
+
+
+def test_a_program_by_itself_is_a_grid_of_one():
+    text = f"""func.func @main(%x: tensor<2xi64>) -> (tensor<2xi64>, tensor<2xi64>, tensor<2xi64>, tensor<ui32>) {{
+      %r = "stablehlo.all_reduce"(%x) {ADD_I64} {{{groups([[0]])}}} : (tensor<2xi64>) -> tensor<2xi64>
+      %g = "stablehlo.all_gather"(%x) {{all_gather_dim = 0 : i64, {groups([[0]])}}} : (tensor<2xi64>) -> tensor<2xi64>
+      %p = "stablehlo.collective_permute"(%x) {{source_target_pairs = dense<> : tensor<0x2xi64>}}
+        : (tensor<2xi64>) -> tensor<2xi64>
+      %i = stablehlo.replica_id : tensor<ui32>
+      return %r, %g, %p, %i : tensor<2xi64>, tensor<2xi64>, tensor<2xi64>, tensor<ui32>
+    }}"""
+    assert [x.tolist() for x in load(text)(np.array([1, 2]))] == [[1, 2], [1, 2], [0, 0], 0]
+
+
+# -- asynchronous forms -------------------------------------------------------------------------------------------------
+
+ASYNC = {
+    "all_gather": ('"stablehlo.all_gather"(%y) {all_gather_dim = 0 : i64, GROUPS}', 4, [[0, 1, 10, 11]] * 2),
+    "all_reduce": ('"stablehlo.all_reduce"(%y) ADD {GROUPS}', 2, [[10, 12]] * 2),
+    "reduce_scatter": ('"stablehlo.reduce_scatter"(%y) ADD {scatter_dimension = 0 : i64, GROUPS}', 1, [[10], [12]]),
+    "all_to_all": (
+        '"stablehlo.all_to_all"(%y) {split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = 2 : i64, GROUPS}',
+        2,
+        [[0, 10], [1, 11]],
+    ),
+    "collective_broadcast": ('"stablehlo.collective_broadcast"(%y) {GROUPS}', 2, [[0, 1]] * 2),
+    "collective_permute": (
+        '"stablehlo.collective_permute"(%y) {source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>}',
+        2,
+        [[0, 0], [0, 1]],
+    ),
+    "slice": (
+        '"stablehlo.slice"(%y) {start_indices = array<i64: 1>, limit_indices = array<i64: 2>, strides = array<i64: 1>}',
+        1,
+        [[1], [11]],
+    ),
+}
+
+
+def started(op: str, name: str, operand: str = "%x0") -> str:
+    """The text that begins an op and calls its future by `name`."""
+    text, size, _ = ASYNC[op]
+    text = text.replace("ADD", ADD_I64).replace("GROUPS", groups([[0, 1]]))
+    return f"""{name} = "stablehlo.async_start"({operand}) ({{
+      ^bb0(%y: tensor<2xi64>):
+        %z = {text} : (tensor<2xi64>) -> tensor<{size}xi64>
+        stablehlo.return %z : tensor<{size}xi64>
+      }}) : (tensor<2xi64>) -> !stablehlo.future<tensor<{size}xi64>>"""
+
+
+@pytest.mark.parametrize("op", ASYNC)
+def test_asynchronous(op):
+    _, size, expected = ASYNC[op]
+    result = f"tensor<{size}xi64>"
+    text = f"""{started(op, "%f")}
+      %r:1 = "stablehlo.async_done"(%f) : (!stablehlo.future<{result}>) -> {result}"""
+    found = run(text, result, (2, 1), [[np.array([0, 1])], [np.array([10, 11])]])
+    assert [x.tolist() for (x,) in found] == expected
+
+
+def test_starting_does_not_wait():
+    # One process receives between start and done what the other sends only after its own done.
+    future = "!stablehlo.future<tensor<2xi64>>"
+    done = f'"stablehlo.async_done"(%f) : ({future}) -> tensor<2xi64>'
+    handle = "channel_handle = #stablehlo.channel_handle<handle = 5, type = 1>"
+    text = f"""
+      func.func @one(%x0: tensor<2xi64>) -> (tensor<2xi64>, tensor<2xi64>) {{
+        %t = stablehlo.create_token : !stablehlo.token
+        {started("all_reduce", "%f")}
+        %v, %u = "stablehlo.recv"(%t) {{{handle}}} : (!stablehlo.token) -> (tensor<2xi64>, !stablehlo.token)
+        %r = {done}
+        return %r, %v : tensor<2xi64>, tensor<2xi64>
+      }}
+      func.func @two(%x0: tensor<2xi64>) -> tensor<2xi64> {{
+        %t = stablehlo.create_token : !stablehlo.token
+        {started("all_reduce", "%f")}
+        %r = {done}
+        %u = "stablehlo.send"(%r, %t) {{{handle}}} : (tensor<2xi64>, !stablehlo.token) -> !stablehlo.token
+        return %r : tensor<2xi64>
+      }}
+      func.func @main(%x: tensor<2xi64>) -> (tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) {{
+        %r:3 = "interpreter.run_parallel"(%x, %x) {{programs = [[@one], [@two]]}}
+          : (tensor<2xi64>, tensor<2xi64>) -> (tensor<2xi64>, tensor<2xi64>, tensor<2xi64>)
+        return %r#0, %r#1, %r#2 : tensor<2xi64>, tensor<2xi64>, tensor<2xi64>
+      }}"""
+    assert [x.tolist() for x in load(text)(np.array([1, 2]))] == [[2, 4]] * 3
+
+
+# -- what is refused ----------------------------------------------------------------------------------------------------
+
+X = tensor("i64", 2, 6)
+GROUPS = {"replica_groups": np.array([[0, 1]])}
+I64 = tensor("i64")
+BODY = Body((I64, I64), (I64,), "stablehlo.add")
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "attributes", "message"),
+    [
+        ("all_gather", tensor("i64", 2, 12), {"all_gather_dim": 2}, r"dimensions \[2\] of operand .* \(would be 0 to 1\)"),
+        ("all_gather", tensor("i64", 4, 12), {"all_gather_dim": 1}, "result 0 is tensor<4x12xi64> of operand"),
+        ("all_gather", tensor("i32", 2, 12), {"all_gather_dim": 1}, "result 0 is tensor<2x12xi32> of operand"),
+        ("all_gather", tensor("i64", 2, 12), {"all_gather_dim": 1, "use_global_device_ids": True}, "without a channel"),
+        (
+            "all_gather",
+            tensor("i64", 2, 12),
+            {"all_gather_dim": 1, "replica_groups": np.array([[0, 0]])},
+            r"\[\[0, 0\]\] are not distinct",
+        ),
+        ("all_gather", tensor("i64", 2, 12), {"all_gather_dim": 1, "replica_groups": "x"}, "neither a list of lists"),
+        ("all_reduce", tensor("i64", 2, 5), {}, "result 0 is tensor<2x5xi64>"),
+        ("reduce_scatter", tensor("i64", 1, 3), {"scatter_dimension": 1}, "result 0 is tensor<1x3xi64>"),
+        (
+            "all_to_all",
+            X,
+            {"split_dimension": 0, "concat_dimension": 0, "split_count": 0},
+            r"split_count is 0 \(would be at least 1\)",
+        ),
+        ("collective_permute", X, {"source_target_pairs": np.array([[0, 1, 2]])}, r"shape \[1, 3\] \(would be \[N, 2\]\)"),
+        ("collective_permute", X, {"source_target_pairs": np.array([[0, 1], [0, 2]])}, "a source or a target twice"),
+        ("collective_permute", X, {"source_target_pairs": np.array([[0, 1], [2, 1]])}, "a source or a target twice"),
+        ("collective_broadcast", tensor("i64", 2), {}, "result 0 is tensor<2xi64> of operand"),
+        ("collective_reduce", X, {"has_dynamic_root": True}, "1 operands and 1 results"),
+    ],
+)  # fmt: skip
+def test_refused_when_bound(name, result, attributes, message):
+    record = lookup(name)
+    assert record is not None
+    bodies = (BODY,) if "reduce" in name else ()
+    with pytest.raises(OpError, match=message):
+        record.kernel(Call(record.name, (X,), (result,), {**GROUPS, **attributes}, bodies))
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "message"),
+    [
+        (
+            'all_gather"(%x0) {all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}',
+            (3, 1),
+            r"replica_groups are \[\[0, 1\]\], but the program runs as 3 replicas \(would be each of 0 to 2, by cross_replica\)",
+        ),
+        (
+            'all_gather"(%x0) {all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, CHANNEL}',
+            (2, 2),
+            r"result 0 has shape \[16\] in a group of 4, not tensor<8xi64>",
+        ),
+        (
+            'all_gather"(%x0) {all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, CHANNEL, '
+            "use_global_device_ids}",
+            (2, 2),
+            r"runs as 4 processs? ",
+        ),
+        (
+            'collective_permute"(%x0) {source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>, CHANNEL}',
+            (2, 1),
+            "source_target_pairs name 1, but the program runs as 1 partition$",
+        ),
+        (
+            'collective_broadcast"(%x0) {replica_groups = dense<[[2, 1]]> : tensor<1x2xi64>}',
+            (2, 1),
+            r"runs as 2 replicas \(would be some of 0 to 1, by cross_replica\)",
+        ),
+    ],
+)  # fmt: skip
+def test_refused_by_the_grid(text, shape, message):
+    size = 8 if "gather" in text else 4
+    result = f"tensor<{size}xi64>"
+    body = f'%r:1 = "stablehlo.{text.replace("CHANNEL", CHANNEL)} : (tensor<4xi64>) -> {result}'
+    with pytest.raises(ExecutionError, match=message):
+        run(body, result, shape, [[np.arange(4)]] * (shape[0] * shape[1]))
+
+
+def test_the_parser_refuses_two_ops_in_an_asynchronous_body():
+    text = f"""func.func @main(%x0: tensor<2xi64>) {{ {started("slice", "%f")} return }}"""
+    load(text).plan()
+    with pytest.raises(ProgramError):
+        load(
+            text.replace("stablehlo.return %z", "%w = stablehlo.add %z, %z : tensor<1xi64>\nstablehlo.return %w")
+        ).plan()
