@@ -170,9 +170,8 @@ def _nan_codes(fmt: Format) -> np.ndarray:
 @functools.cache
 def _neighbour_table(element: ElementType) -> np.ndarray:
     codes = (np.arange(256) & ((1 << element.bits) - 1)).astype(np.uint8)
-    table = _neighbours(
-        *(array_of(np.ravel(v), element.format) for v in np.meshgrid(codes, codes, indexing="ij")), element
-    )
+    first, second = (array_of(v, element.format) for v in (np.repeat(codes, 256), np.tile(codes, 256)))
+    table = _neighbours(first, second, element)
     table.setflags(write=False)
     return table
 

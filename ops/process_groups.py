@@ -66,7 +66,7 @@ class Groups:
         ids = {i for row in self.rows for i in row}
         if max(ids, default=0) >= size or (len(ids) < size and not self._has_outsiders):
             name = "some" if self._has_outsiders else "each"
-            said = f"replica_groups are {_text(self.rows)}, but the program runs as {size} {kind}{'s' * (size != 1)}"
+            said = f"replica_groups are {_text(self.rows)}, but the program runs as {_count(size, kind)}"
             raise OpError(f"{said} (would be {name} of 0 to {size - 1}, by {self.strategy})")
         return self.rows
 
@@ -95,8 +95,8 @@ class Pairs:
         axis = int(self.channel > 0)
         size = process.grid.shape[axis]
         if self._largest >= size:
-            kind = ("replica", "partition")[axis] + "s" * (size != 1)
-            raise OpError(f"source_target_pairs name {self._largest}, but the program runs as {size} {kind}")
+            runs = _count(size, ("replica", "partition")[axis])
+            raise OpError(f"source_target_pairs name {self._largest}, but the program runs as {runs}")
         replica, partition = process.id
 
         def at(i: int | None) -> ProcessId | None:
@@ -174,6 +174,10 @@ def _rows_of_axes(groups: Mapping[str, Any]) -> Rows:
     kept = [i for i in range(len(sizes)) if i not in listed]
     length = math.prod(sizes[i] for i in listed)
     return tuple(map(tuple, devices.reshape(sizes).transpose(kept + listed).reshape(-1, length).tolist()))
+
+
+def _count(size: int, kind: str) -> str:
+    return f"{size} {kind}" + ("" if size == 1 else "es" if kind.endswith("s") else "s")
 
 
 def _text(rows: Rows | tuple[tuple[int, int], ...]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import traceback
 from typing import Any
@@ -38,13 +39,20 @@ def main() -> None:
 _STARTED = object()
 
 
+def _arguments(text: str) -> str:
+    """The inputs that the program's first RUN line gives as `--args="[…]"`, an empty list where there are none."""
+    found = re.search(r'^// RUN: (?!not ).*--args="([^"\n]*)"', text, re.MULTILINE)
+    return found[1] if found else "[]"
+
+
 def _results(path: str, skip: int) -> Any:
     from ...ops.policy import Policy
     from ..api import read
     from ..errors import Error
     from ..machine import run
-    from ..parser import parse, split
+    from ..parser import parse, parse_attributes, split
     from ..planner import plan
+    from ..values import check_input
 
     try:
         programs: list[tuple[Any, int]] = list(split(read(path).decode()))
@@ -61,11 +69,13 @@ def _results(path: str, skip: int) -> Any:
             program = parse(text, path, line)
             if program.functions:
                 p = plan(program, None, Policy())
-                if p.argument_types:
+                inputs = [array for array, _ in parse_attributes(_arguments(text))]
+                if len(p.argument_types) != len(inputs):
                     where = p.function.location
                     message = f"{where}: @{p.function.name} takes inputs, and there are none (use minihlo run)"
                 else:
-                    run(p, [])
+                    types = enumerate(zip(inputs, p.argument_types, strict=True))
+                    run(p, [check_input(value, t, f"input {i}") for i, (value, t) in types])
         except (Error, MemoryError) as error:
             message = " ".join(str(error).split()) or "out of memory"
         except Exception:  # a bug of ours must not keep the other programs from running
