@@ -82,13 +82,14 @@ def _told(error: BaseException, plan: Plan) -> str:
 
 
 def _message(error: BaseException, plan: Plan) -> str:
-    if not isinstance(error, parallel.DeadlockError) or not error.parts:
+    if not isinstance(error, parallel.DeadlockError):
         return str(error)
-    parts = []
-    for process, part in error.parts:
+
+    def place(part: BaseException) -> str:
         operation = failed_operation(part, plan)
-        parts.append(f"process {process} {part.waits_for}" + (f" at {operation.location}" if operation else ""))
-    return f"deadlock: {'; '.join(parts)}"
+        return f" at {operation.location}" if operation else ""
+
+    return error.told(place)
 
 
 def _owned(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:

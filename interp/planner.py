@@ -170,7 +170,9 @@ class _Planner:
         callees: dict[str, Callee] = {}
         for name in _names([operation.attributes.get(a) for a in attributes]):
             run, function = self._function(name, operation), self._program.functions[name]
-            callees[name] = Callee(function.argument_types, function.result_types, run)
+            assert function.body is not None
+            body = self._body(function.body)
+            callees[name] = Callee(function.argument_types, function.result_types, run, body)
         return callees
 
     def _expansion(self, function: Function) -> Callable[..., tuple[Any, ...]]:

@@ -17,6 +17,8 @@ from .program import Function, Location, Operation, Program, Region, Value
 
 #: Ops at the top of a module that declare something other than a function. They are kept as attributes.
 _DECLARATIONS = ("sdy.mesh", "stablehlo.mesh")
+#: How the names of ops end that end a region.
+_TERMINATORS = (".return", ".assuming_yield")
 #: What `syntax.py` puts before the name of an op that this jaxlib's dialects are too old to know.
 NEWER = "newer."
 
@@ -148,10 +150,10 @@ class Reader:
         operations = self._operations[block]
         returns: tuple[Value, ...] = ()
         last = operations[-1] if operations else None
-        if last is not None and last.name.endswith(".return"):
+        if last is not None and last.name.endswith(_TERMINATORS):
             operations = operations[:-1]
         body = [self._operation(x) for x in operations]
-        if last is not None and last.name.endswith(".return"):
+        if last is not None and last.name.endswith(_TERMINATORS):
             returns = self._operands(last)
         return Region(arguments, body, returns)
 

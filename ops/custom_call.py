@@ -16,30 +16,55 @@ from .types import Kind, TensorType, type_of_dtype
 Target = Callable[..., Any]
 
 _TARGETS: dict[str, Target] = {}
+_BOUND: dict[str, Callable[[Call], Kernel]] = {}
 
 
 def target(name: str) -> Callable[[Target], Target]:
     """Makes the decorated function what `custom_call @name` calls. Raises ValueError where the name is taken."""
 
     def declare(function: Target) -> Target:
-        if name in _TARGETS:
-            raise ValueError(f"custom_call target {name!r} is declared twice")
+        _require_new(name)
         _TARGETS[name] = function
         return function
 
     return declare
 
 
-@op("custom_call", values="codes", accuracy=Accuracy("by its target"), has_effects=True, any_sizes=True)
+def bound_target(name: str) -> Callable[[Callable[[Call], Kernel]], Callable[[Call], Kernel]]:
+    """Makes the decorated function the binder of `custom_call @name`, for a target that needs more than the values."""
+
+    def declare(bind: Callable[[Call], Kernel]) -> Callable[[Call], Kernel]:
+        _require_new(name)
+        _BOUND[name] = bind
+        return bind
+
+    return declare
+
+
+def _require_new(name: str) -> None:
+    if name in _TARGETS or name in _BOUND:
+        raise ValueError(f"custom_call target {name!r} is declared twice")
+
+
+@op(
+    "custom_call",
+    values="codes",
+    accuracy=Accuracy("by its target"),
+    has_effects=True,
+    any_sizes=True,
+    calls=("called_computations",),
+)
 def custom_call(call: Call) -> Kernel:
     """What the function that is registered under call_target_name gives.
 
     (I2) the name is one that is registered.
     """
     name = call.attribute("call_target_name")
+    if name in _BOUND:
+        return _BOUND[name](call)
     function = _TARGETS.get(name)
     if function is None:
-        raise OpError(f"target {name!r} is not known (known: {', '.join(sorted(_TARGETS))})")
+        raise OpError(f"target {name!r} is not known (known: {', '.join(sorted([*_TARGETS, *_BOUND]))})")
     config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
     keywords = dict(config) if isinstance(config, Mapping) else {}
     types = call.results

@@ -21,7 +21,7 @@ import numpy as np
 
 from .minifloat.cast import array_of, cast, codes_of
 from .minifloat.codec import decode, round_number
-from .minifloat.formats import Format
+from .minifloat.formats import Format, Nan
 from .minifloat.number import Number
 from .policy import Policy
 from .random_stream import RandomStream
@@ -102,6 +102,9 @@ def _upcast(function: Function, element: ElementType, compute: ElementType, poli
             if function.is_predicate:
                 return result
             result = np.asarray(result, compute.dtype)
+            if element.format.nan is Nan.NONE:
+                # The operands are numbers, so NaN means an invalid operation, and its sign is the host's whim.
+                result = np.where(np.isnan(result), compute.dtype.type(np.nan), result)
             if plain and compute.bits <= 32:
                 # ml_dtypes, so that this way shares nothing with the direct one; it rounds once from f32.
                 return result.astype(np.float32).astype(element.dtype)

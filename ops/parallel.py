@@ -10,7 +10,9 @@ A grid in which nobody can go on is told as a deadlock; an error in one process 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import queue
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -41,8 +43,14 @@ class DeadlockError(OpError):
 
     def __init__(self, waits_for: str, parts: Sequence[tuple[ProcessId, DeadlockError]] = ()) -> None:
         """What one process waits for; of a whole grid the error of each process that waits."""
-        super().__init__(f"deadlock: {waits_for}")
         self.waits_for, self.parts = waits_for, tuple(parts)
+        super().__init__(self.told())
+
+    def told(self, place: Callable[[BaseException], str] = lambda _: "") -> str:
+        """The message, in which `place` may add to each process where it is."""
+        listed = [f"process {id} {e.waits_for}{place(e)}" for id, e in self.parts[:_MOST_TOLD]]
+        more = [f"and {len(self.parts) - _MOST_TOLD} more"] if len(self.parts) > _MOST_TOLD else []
+        return f"deadlock: {'; '.join([*listed, *more]) or self.waits_for}"
 
 
 class StoppedError(BaseException):
@@ -232,6 +240,7 @@ class Grid:
             outer.grid._inner.append(self)
         results: dict[ProcessId, Any] = {}
         failures: dict[ProcessId, BaseException] = {}
+        ended: queue.SimpleQueue[Process] = queue.SimpleQueue()
 
         def work(process: Process, task: Callable[[], Any]) -> None:
             _here.process = process
@@ -246,19 +255,18 @@ class Grid:
                 self.stop()
             finally:
                 self._end(process)
+                ended.put(process)
 
         pairs = zip(self.processes.values(), tasks, strict=True)
         threads = [
             threading.Thread(target=work, args=pair, name=f"process {pair[0].id}", daemon=True) for pair in pairs
         ]
         try:
-            _join(threads)
+            _start(threads)
+            _take(ended, len(threads))
         except BaseException:  # Ctrl-C
             self.stop()
-            end = time.monotonic() + _GRACE
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join(max(end - time.monotonic(), 0))
+            _take(ended, sum(thread.ident is not None for thread in threads), _GRACE)
             raise
         finally:
             with outer.grid.changed:
@@ -298,7 +306,7 @@ class Grid:
         if not needs:
             return f"waits {pending.waits_for()} for what no process sends"
         ended = [p for p in needs if p in self._ended]
-        return f"waits {pending.waits_for()} for {_list(needs)}" + (f"; {_list(ended)} has ended" if ended else "")
+        return f"waits {pending.waits_for()} for {_list(needs)}" + (f", of which {_list(ended)} ended" if ended else "")
 
     def _end(self, process: Process) -> None:
         with self.changed:
@@ -337,15 +345,24 @@ def described(value: Any) -> str:
     return "token" if value is None else f"{value.dtype} {list(value.shape)}"
 
 
-def _join(threads: list[threading.Thread]) -> None:
+def _start(threads: list[threading.Thread]) -> None:
     try:
         for thread in threads:
             thread.start()
     except RuntimeError as error:  # no more threads
         raise OpError(f"cannot run {len(threads)} processes: {error}") from None
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(_POLL)
+
+
+def _take(items: queue.SimpleQueue[Any], count: int, limit: float = float("inf")) -> None:
+    """Take so many items out of a queue, within a time in seconds. Ctrl-C works meanwhile.
+
+    `Thread.join` would not do: in some versions of Python a thread counts as ended once joining it was interrupted.
+    """
+    end = time.monotonic() + limit
+    while count and time.monotonic() < end:
+        with contextlib.suppress(queue.Empty):
+            items.get(timeout=_POLL)
+            count -= 1
 
 
 def _first(failures: dict[ProcessId, BaseException]) -> BaseException:
@@ -356,7 +373,7 @@ def _first(failures: dict[ProcessId, BaseException]) -> BaseException:
         error = failures[others[0]]
         error.add_note(f"in process {others[0]}")
         return error
-    return DeadlockError("; ".join(f"process {id} {e.waits_for}" for id, e in waits), waits)
+    return DeadlockError("", waits)
 
 
 def _disagreement(mine: ProcessId, share: Share, other: ProcessId, theirs: Share) -> str:

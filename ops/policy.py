@@ -19,9 +19,11 @@ class Policy:
         (`upcast:f32` unless another of COMPUTE_TYPES is named), uses the host's operation and casts down.
     accumulate: sums in dot_general and convolution of minifloats: `exact` (one rounding at the end), `f32`
         (summed in f32, one rounding), `element` (rounded after every step, in order).
-    rounding: how results in formats of up to 32 bits are rounded.
-    overflow: `ieee` (infinity if the format has one, else NaN, else the largest number), `saturate` (the
-        largest number, for infinities too), `onnx` (the saturating tables of the ONNX float8 and float4 pages).
+    rounding: of results in formats of up to 16 bits, and of conversions to f32; f32 and f64 arithmetic always rounds to
+        nearest even.
+    overflow: what a minifloat, or a conversion to any narrower float, becomes beyond the range: `ieee` (infinity if the
+        format has one, else NaN, else the largest number), `saturate` (the largest number, for infinities too),
+        `onnx` (the saturating tables of the ONNX float8 and float4 pages).
     seed: of stochastic rounding and of random ops; the same seed gives the same bits.
 
     Raises ValueError for a value that is not listed.

@@ -86,6 +86,7 @@ class Callee:
     arguments: tuple[Type, ...]
     results: tuple[Type, ...]
     run: Callable[..., tuple[Any, ...]]
+    body: Body
 
 
 @dataclasses.dataclass(frozen=True)

@@ -181,8 +181,8 @@ def quantized_type(
 
 _NUMBER = r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
 _QUANTIZED = re.compile(
-    rf"!quant\.uniform<\s*(?P<storage>\w+)(?:<(?P<low>-?\d+):(?P<high>-?\d+)>)?:(?P<expressed>\w+)(?::(?P<axis>\d+))?,"
-    rf"\s*(?P<open>\{{)?(?P<each>[^{{}}]*)(?(open)\}})\s*>",
+    r"!quant\.uniform<\s*(?P<storage>\w+)(?:<(?P<low>-?\d+):(?P<high>-?\d+)>)?:(?P<expressed>\w+)(?::(?P<axis>\d+))?,"
+    r"\s*(?P<open>\{)?(?P<each>[^{}]*)(?(open)\})\s*>",
     re.ASCII,
 )
 _PARAMETER = re.compile(rf"({_NUMBER})(?::(-?\d+))?", re.ASCII)

@@ -271,14 +271,35 @@ def test_types_of_values() -> None:
         assert types(f"tensor<0x3x{name}>") == (TensorType((0, 3), t),)
 
 
+def test_types_of_sizes_are_integers() -> None:
+    i64, i32 = ELEMENT_TYPES["i64"], ELEMENT_TYPES["i32"]
+    assert types("index, !shape.size, tensor<?x2xindex>, i32") == (
+        TensorType((), i64),
+        TensorType((), i64),
+        TensorType((None, 2), i64),
+        TensorType((), i32),
+    )
+    assert types("!shape.shape, !shape.witness") == (TensorType((None,), i64), TensorType((), ELEMENT_TYPES["i1"]))
+
+
+def test_bounds_of_sizes() -> None:
+    (t,) = types("tensor<?x4x?xf32, #stablehlo.bounds<5, ?, ?>>")
+    assert isinstance(t, TensorType)
+    assert (t.shape, t.bounds) == ((None, 4, None), (5, None, None))
+    assert str(t) == "tensor<?x4x?xf32, #stablehlo.bounds<5, ?, ?>>"
+    assert t == TensorType((None, 4, None), ELEMENT_TYPES["f32"])  # bounds limit a value; they do not make a new type
+    assert [t.admits(shape) for shape in ((5, 4, 9), (6, 4, 9), (5, 3, 9), (5, 4), (None, 4, None))] == [
+        *(True, False, False, False, True)
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("i32", "type i32 is not supported for a value"),
         ("memref<2xf32>", "type memref<2xf32> is not supported"),
         ("tensor<*xf32>", r"type tensor<\*xf32> is not supported"),
         ("tensor<2xf80>", "type tensor<2xf80> is not supported: f80 is not an element type"),
-        ("tensor<2xindex>", "index is not an element type"),
+        ("tensor<2xf32, 7 : i32>", "its encoding 7 : i32 is not known"),
         ("!other.thing", "type !other.thing is not supported"),
     ],
 )

@@ -303,8 +303,9 @@ def test_collective_broadcast_of_the_roots():
 
 
 def test_collective_reduce():
-    text = f'%r:1 = "stablehlo.collective_reduce"(%x0) {ADD_I64} {{{groups([[2, 0, 1]])}}} : (tensor<2xi64>) -> tensor<2xi64>'
-    found = run(text, "tensor<2xi64>", (4, 1), [[d[0]] for d in DATA])
+    t = "tensor<2xi64>"
+    text = f'%r:1 = "stablehlo.collective_reduce"(%x0) {ADD_I64} {{{groups([[2, 0, 1]])}}} : ({t}) -> {t}'
+    found = run(text, t, (4, 1), [[d[0]] for d in DATA])
     assert [x.tolist() for (x,) in found] == [[0, 0], [0, 0], [33, 3], [0, 0]]
 
 
@@ -366,7 +367,8 @@ def test_axes_of_a_mesh():
 @pytest.mark.parametrize(
     "mesh",
     [
-        '#stablehlo.mesh<axes = [#stablehlo.mesh_axis<name = "x", size = 2>, #stablehlo.mesh_axis<name = "y", size = 2>]>',
+        '#stablehlo.mesh<axes = [#stablehlo.mesh_axis<name = "x", size = 2>, '
+        '#stablehlo.mesh_axis<name = "y", size = 2>]>',
         "@mesh",
     ],
 )
@@ -383,7 +385,8 @@ def test_axes_of_a_mesh_in_a_program(mesh):
 
 
 def test_no_groups_are_one_of_all():
-    text = '%r:1 = "stablehlo.cross-replica-sum"(%x0) {replica_groups = dense<> : tensor<0x0xi64>} : (tensor<i64>) -> tensor<i64>'
+    none = "replica_groups = dense<> : tensor<0x0xi64>"
+    text = f'%r:1 = "stablehlo.cross-replica-sum"(%x0) {{{none}}} : (tensor<i64>) -> tensor<i64>'
     assert [int(x) for (x,) in run(text, "tensor<i64>", (3, 1), [[np.array(i)] for i in (1, 2, 4)])] == [7] * 3
 
 
@@ -406,7 +409,8 @@ ASYNC = {
     "all_reduce": ('"stablehlo.all_reduce"(%y) ADD {GROUPS}', 2, [[10, 12]] * 2),
     "reduce_scatter": ('"stablehlo.reduce_scatter"(%y) ADD {scatter_dimension = 0 : i64, GROUPS}', 1, [[10], [12]]),
     "all_to_all": (
-        '"stablehlo.all_to_all"(%y) {split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = 2 : i64, GROUPS}',
+        '"stablehlo.all_to_all"(%y) {split_dimension = 0 : i64, concat_dimension = 0 : i64, '
+        "split_count = 2 : i64, GROUPS}",
         2,
         [[0, 10], [1, 11]],
     ),
@@ -484,7 +488,7 @@ BODY = Body((I64, I64), (I64,), "stablehlo.add")
 @pytest.mark.parametrize(
     ("name", "result", "attributes", "message"),
     [
-        ("all_gather", tensor("i64", 2, 12), {"all_gather_dim": 2}, r"dimensions \[2\] of operand .* \(would be 0 to 1\)"),
+        ("all_gather", tensor("i64", 2, 12), {"all_gather_dim": 2}, r"dimensions \[2\] .* \(would be 0 to 1\)"),
         ("all_gather", tensor("i64", 4, 12), {"all_gather_dim": 1}, "result 0 is tensor<4x12xi64> of operand"),
         ("all_gather", tensor("i32", 2, 12), {"all_gather_dim": 1}, "result 0 is tensor<2x12xi32> of operand"),
         ("all_gather", tensor("i64", 2, 12), {"all_gather_dim": 1, "use_global_device_ids": True}, "without a channel"),
@@ -503,7 +507,7 @@ BODY = Body((I64, I64), (I64,), "stablehlo.add")
             {"split_dimension": 0, "concat_dimension": 0, "split_count": 0},
             r"split_count is 0 \(would be at least 1\)",
         ),
-        ("collective_permute", X, {"source_target_pairs": np.array([[0, 1, 2]])}, r"shape \[1, 3\] \(would be \[N, 2\]\)"),
+        ("collective_permute", X, {"source_target_pairs": np.array([[0, 1, 2]])}, r"shape \[1, 3\] \(would be"),
         ("collective_permute", X, {"source_target_pairs": np.array([[0, 1], [0, 2]])}, "a source or a target twice"),
         ("collective_permute", X, {"source_target_pairs": np.array([[0, 1], [2, 1]])}, "a source or a target twice"),
         ("collective_broadcast", tensor("i64", 2), {}, "result 0 is tensor<2xi64> of operand"),
@@ -524,7 +528,7 @@ def test_refused_when_bound(name, result, attributes, message):
         (
             'all_gather"(%x0) {all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}',
             (3, 1),
-            r"replica_groups are \[\[0, 1\]\], but the program runs as 3 replicas \(would be each of 0 to 2, by cross_replica\)",
+            r"\[\[0, 1\]\], but the program runs as 3 replicas \(would be each of 0 to 2, by cross_replica\)",
         ),
         (
             'all_gather"(%x0) {all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, CHANNEL}',

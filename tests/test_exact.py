@@ -336,13 +336,42 @@ def test_binary_ops_of_a_large_sample(element: str, op: str) -> None:
 
 
 def judge_binary(element: str, op: str, count: int) -> None:
+    judge_pairs(element, op, *pairs_of_a_sample(element, count))
+
+
+def judge_pairs(element: str, op: str, a: Sequence[int], b: Sequence[int]) -> None:
     fmt = FORMATS[element]
-    a, b = pairs_of_a_sample(element, count)
     (result,) = run([element] * 2, [(op, [0, 1], element)], [array(a, element), array(b, element)])
     expected = [
         oracle.encode(fmt, BINARY[op](oracle.decode(fmt, x), oracle.decode(fmt, y))) for x, y in zip(a, b, strict=True)
     ]
     check(fmt, result, expected, [a, b], op)
+
+
+@pytest.mark.parametrize("op", oracle.FUNCTIONS)
+def test_functions_of_few_bits(op: str) -> None:
+    """Small multiples of powers of two have results a hair beside a number or a tie: 1 - x**2 / 2, x - x**3 / 3."""
+    fmt = FORMATS["f32"]
+    numbers = {oracle.encode(fmt, m * oracle.Fraction(2) ** e) for m in (1, 3, 5, 7) for e in range(-149, 30)}
+    judge_unary("f32", op, sorted(numbers | {c | fmt.sign_bit for c in numbers}))
+
+
+@pytest.mark.parametrize("op", ["atan2", "power", "divide", "multiply"])
+@pytest.mark.parametrize("element", WIDE)
+def test_binary_ops_of_few_bits(element: str, op: str) -> None:
+    """The same of pairs, results among the subnormal numbers most of all: atan2(3 * smallest, 2) lies below a tie."""
+    fmt, generator = FORMATS[element], random.Random(SEED)
+    lowest = 1 - fmt.bias - fmt.mantissa_bits
+    cases = []
+    while len(cases) < 1500:
+        target, e = generator.randrange(lowest - 3, lowest + 8), generator.randrange(lowest, fmt.bias)
+        x = generator.randrange(1, 64) * oracle.Fraction(2) ** e
+        y = generator.choice((1, 1, 3)) * oracle.Fraction(2) ** (target - e if op == "multiply" else e - target)
+        y = generator.randrange(1, 8) * oracle.Fraction(2) ** generator.randrange(-8, 8) if op == "power" else y
+        pair = [oracle.encode(fmt, signed) for signed in (x * generator.choice((1, -1)), y * generator.choice((1, -1)))]
+        if min(c & fmt.ones for c in pair) > 0 and max(c & fmt.ones for c in pair) <= fmt.max_code:
+            cases.append(pair)
+    judge_pairs(element, op, *zip(*cases, strict=True))
 
 
 @pytest.mark.parametrize("op", [*UNARY, *BINARY])

@@ -292,8 +292,8 @@ ADD = "func.func @f(%a: tensor<4xf32>, %b: tensor<3xf32>) {\n  "
             "x.mlir:11:29: c.d: an operand is used before it is defined",
         ),
         (
-            "func.func @f(%a: tensor<2x!quant.uniform<i8:f32, 0.5:3>>) { return }",
-            "x.mlir:11:1: func.func: quantized type",
+            "func.func @f(%a: tensor<2x!quant.uniform<i3:f32, 0.5:3>>) { return }",
+            "x.mlir:11:1: func.func: type !quant.uniform<i3:f32, 5.000000e-01:3> is not supported: 'i3' is not an",
         ),
         (
             "func.func @f(%a: tensor<?xf32, #stablehlo.bounds<4>>) { return }",

@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 #: Most elements of a value.
 MOST = 160
+MOST_DIMENSIONS = 6
 
 ALL = tuple(ELEMENT_TYPES.values())
 FLOATS = tuple(t for t in ALL if t.is_float)
@@ -120,7 +121,7 @@ class Builder:
             for v in self._pool
             if v.type.element in among and (shape is None or v.type.shape == shape) and fits(v)
         ]
-        if found and self.chance(0.75):
+        if found and self.chance(0.75 if mood == "any" else 0.15):
             return found[-1] if self.chance(0.4) else self.one_of(found)
         for _ in range(20):
             new = Value("", TensorType(self.shape() if shape is None else shape, self.element(among)))
@@ -146,7 +147,7 @@ class Builder:
         notes: Iterable[str] = (),
     ) -> tuple[Value, ...]:
         """Adds an op. Raises Unfit where a result would be too large."""
-        if any(math.prod(shape) > MOST for shape, _ in results):
+        if any(math.prod(shape) > MOST or len(shape) > MOST_DIMENSIONS for shape, _ in results):
             raise Unfit
         values = tuple(Value(self.name(), TensorType(shape, t)) for shape, t in results)
         full = op if "." in op else f"stablehlo.{op}"
@@ -196,7 +197,7 @@ def random_program(seed: int, index: int) -> Program:
     b = Builder(np.random.default_rng([seed, index]))
     weights = np.array([w for w, _ in _RULES])
     goal, tries = b.between(3, 25), 0
-    while len(b.steps) < goal and tries < 200:
+    while sum(s.op != "stablehlo.constant" for s in b.steps) < goal and tries < 200:
         tries += 1
         draw = _RULES[int(b.rng.choice(len(_RULES), p=weights / weights.sum()))][1]
         with contextlib.suppress(Unfit):  # what a rule leaves behind then is a leaf or two

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -80,14 +81,16 @@ class Program:
         used = {v for s in self.steps for v in s.inputs}
         return tuple(v for s in self.steps for v in s.results if v not in used)
 
-    def module(self) -> Module:
-        """The whole program."""
-        return _module(self.steps, self.arguments, self.outputs, "")
+    def module(self, everything: bool = False) -> Module:
+        """The whole program; with `everything`, one that returns each step's results."""
+        returned = [v for s in self.steps for v in s.results] if everything else self.outputs
+        return _module(self.steps, self.arguments, returned, "")
 
-    def cut(self, steps: Sequence[Step]) -> tuple[Module, tuple[Value, ...]]:
-        """A module in which these steps stand side by side: every input an argument, every result returned."""
-        inputs = tuple(dict.fromkeys(v for s in steps for v in s.inputs))
-        return _module(steps, inputs, [v for s in steps for v in s.results], "r_"), inputs
+
+def cut(steps: Sequence[Step]) -> tuple[Module, tuple[Value, ...]]:
+    """A module in which these steps stand side by side: every input an argument, every result returned."""
+    inputs = tuple(dict.fromkeys(v for s in steps for v in s.inputs))
+    return _module(steps, inputs, [v for s in steps for v in s.results], "r_"), inputs
 
 
 def snippet(step: Step, values: Mapping[Value, np.ndarray]) -> str:
@@ -124,14 +127,14 @@ def dense(array: np.ndarray, t: TensorType) -> str:
     """A dense attribute: exact, floats as codes."""
     if not array.size:
         return f"dense<> : {t}"
-    return f"dense<{_nested(_literals(array, t.element))}> : {t}"
+    return f"dense<{_nested(_literals(array, t.element).tolist())}> : {t}"
 
 
 def _literals(x: np.ndarray, element: ElementType) -> np.ndarray:
     if element.kind is Kind.BOOL:
         return np.where(x, "true", "false").astype(object)
     if element.is_complex:
-        parts = [_literals(np.ascontiguousarray(p), element.part) for p in (x.real, x.imag)]
+        parts = [_literals(p, element.part) for p in (x.real, x.imag)]
         return np.asarray("(" + parts[0] + ", " + parts[1] + ")", object)
     if element.is_integer:
         return np.array([str(int(v)) for v in x.reshape(-1)], object).reshape(x.shape)
@@ -139,10 +142,8 @@ def _literals(x: np.ndarray, element: ElementType) -> np.ndarray:
     return np.array([f"0x{int(v):0{digits}X}" for v in codes(x).reshape(-1)], object).reshape(x.shape)
 
 
-def _nested(literals: np.ndarray) -> str:
-    if not literals.ndim:
-        return str(literals[()])
-    return f"[{', '.join(map(_nested, literals))}]"
+def _nested(literals: str | list[Any]) -> str:
+    return literals if isinstance(literals, str) else f"[{', '.join(map(_nested, literals))}]"
 
 
 def codes(x: np.ndarray) -> np.ndarray:

@@ -49,7 +49,7 @@ def transpose(b: Builder) -> None:
 def broadcast_in_dim(b: Builder) -> None:
     x = b.value(fits=lambda v: math.prod(size(v)) <= 40)
     rank = len(size(x))
-    full = b.between(rank, 4)
+    full = b.between(rank, max(rank, 4))
     dims = [int(d) for d in b.rng.permutation(full)[:rank]]
     shape = [b.between(0 if b.chance(0.1) else 1, 4) for _ in range(full)]
     for i, d in enumerate(dims):

@@ -1,0 +1,372 @@
+"""Ops of MLIR's `shape`, `tensor` and `arith` dialects with which programs compute sizes.
+
+Producers write these for what is unknown until a program runs, and CHLO's broadcasting ops expand to them. A shape is a
+list of sizes, and a size, which is of MLIR's type `index`, an i64; a witness is an i1 that is true.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .minifloat.cast import cast
+from .policy import Policy
+from .registry import BY_BODY, Call, Kernel, describe, element_types, lookup, op
+from .shape import listed, require
+from .types import ELEMENT_TYPES, ElementType, Kind, TensorType
+
+_WITNESS = np.array(True)
+
+
+def _size(n: Any) -> np.ndarray:
+    return np.array(n, np.int64)
+
+
+def _require_shapes(call: Call) -> None:
+    for i in range(len(call.operands)):
+        t = call.tensor(i)
+        require(len(t.shape) == 1 and t.element.is_integer, f"operand {i} is {t} (would be a list of sizes)")
+
+
+def _require_scalars(call: Call, first: int = 0) -> None:
+    for i in range(first, len(call.operands)):
+        t = call.tensor(i)
+        require(t.shape == () and t.element.is_integer, f"operand {i} is {t} (would be an index)")
+
+
+def _at(index: Any, count: int) -> int:
+    """An index into `count` things."""
+    require(0 <= index < count, f"index {index} is out of bounds (would be from 0 to {count - 1})")
+    return int(index)
+
+
+# -- shapes ------------------------------------------------------------------------------------------------------------
+
+
+@op("shape.shape_of", operands=1, any_sizes=True)
+def shape_of(call: Call) -> Kernel:
+    """The sizes of a tensor."""
+    call.tensor()
+    return lambda x: _size(x.shape)
+
+
+@op("shape.const_shape", operands=0)
+def const_shape(call: Call) -> Kernel:
+    """The sizes in the attribute `shape`."""
+    sizes = _size(call.integers("shape"))
+    return lambda: sizes
+
+
+@op("shape.const_size", operands=0)
+def const_size(call: Call) -> Kernel:
+    """The size in the attribute `value`."""
+    size = _size(int(call.attribute("value")))
+    return lambda: size
+
+
+def _same(call: Call) -> Kernel:
+    """The operand, whose type has another name."""
+    require(len(call.operands) == len(call.results) == 1, "takes one value and gives it")
+    result = call.result()
+    require(result.element == call.tensor().element, f"the result is {result}")
+
+    def kernel(x: np.ndarray) -> np.ndarray:
+        require(result.admits(x.shape), f"the result has shape {list(x.shape)}, which does not fit {result}")
+        return x
+
+    return kernel
+
+
+for _name, _doc in (
+    ("shape.to_extent_tensor", "A shape as a tensor."),
+    ("shape.from_extent_tensor", "A tensor as a shape."),
+    ("shape.value_as_shape", "A tensor as a shape."),
+    ("shape.index_to_size", "An index as a size."),
+    ("shape.size_to_index", "A size as an index."),
+    ("tensor.cast", "The same tensor, of whose type another part is known."),
+):
+
+    def _bind(call: Call) -> Kernel:
+        return _same(call)
+
+    _bind.__doc__ = _doc
+    op(_name, operands=1, any_sizes=True)(_bind)
+
+
+@op("shape.from_extents", any_sizes=True)
+def from_extents(call: Call) -> Kernel:
+    """The shape of these sizes."""
+    _require_scalars(call)
+    return lambda *sizes: _size(sizes)
+
+
+@op("shape.rank", operands=1, any_sizes=True)
+def rank(call: Call) -> Kernel:
+    """How many dimensions a tensor of this shape has."""
+    _require_shapes(call)
+    return lambda shape: _size(len(shape))
+
+
+@op("shape.num_elements", operands=1, any_sizes=True)
+def num_elements(call: Call) -> Kernel:
+    """How many elements a tensor of this shape has."""
+    _require_shapes(call)
+    return lambda shape: _size(math.prod(shape.tolist()))
+
+
+@op("shape.get_extent", operands=2, any_sizes=True)
+def get_extent(call: Call) -> Kernel:
+    """One size of a shape."""
+    _require_scalars(call, 1)
+    return lambda shape, i: _size(shape[_at(i, len(shape))])
+
+
+@op("shape.concat", operands=2, any_sizes=True)
+def concat(call: Call) -> Kernel:
+    """The sizes of the first shape, then those of the second."""
+    _require_shapes(call)
+    return lambda *shapes: np.concatenate(shapes)
+
+
+def _broadcast(shapes: Sequence[np.ndarray]) -> tuple[int, ...] | None:
+    """The shape that all broadcast to, aligned at the last dimension as in numpy; None where they do not."""
+    found: list[int] = []
+    for shape in shapes:
+        sizes = shape.tolist()[::-1]
+        found += [1] * (len(sizes) - len(found))
+        for i, n in enumerate(sizes):
+            if n != 1 and found[i] not in (1, n):
+                return None
+            found[i] = n if n != 1 else found[i]
+    return tuple(found[::-1])
+
+
+def _told(shapes: Sequence[np.ndarray]) -> str:
+    return " and ".join(listed(tuple(shape.tolist())) for shape in shapes)
+
+
+def _broadcastable(shapes: Sequence[np.ndarray]) -> tuple[int, ...]:
+    found = _broadcast(shapes)
+    require(found is not None, f"shapes {_told(shapes)} do not broadcast together")
+    return found or ()
+
+
+@op("shape.broadcast", any_sizes=True)
+def broadcast(call: Call) -> Kernel:
+    """The shape that all broadcast to, aligned at the last dimension."""
+    _require_shapes(call)
+    result = call.result()
+
+    def kernel(*shapes: np.ndarray) -> np.ndarray:
+        found = _size(_broadcastable(shapes))
+        require(result.admits(found.shape), f"the result has {len(found)} sizes, which does not fit {result}")
+        return found
+
+    return kernel
+
+
+@op("shape.is_broadcastable", any_sizes=True)
+def is_broadcastable(call: Call) -> Kernel:
+    """Whether shapes broadcast together."""
+    _require_shapes(call)
+    return lambda *shapes: np.array(_broadcast(shapes) is not None)
+
+
+@op("shape.shape_eq", any_sizes=True)
+def shape_eq(call: Call) -> Kernel:
+    """Whether all shapes are the same."""
+    _require_shapes(call)
+    return lambda *shapes: np.array(all(np.array_equal(shapes[0], shape) for shape in shapes))
+
+
+# -- witnesses ---------------------------------------------------------------------------------------------------------
+
+
+@op("shape.cstr_broadcastable", any_sizes=True, has_effects=True)
+def cstr_broadcastable(call: Call) -> Kernel:
+    """Fails unless the shapes broadcast together."""
+    _require_shapes(call)
+
+    def kernel(*shapes: np.ndarray) -> np.ndarray:
+        _broadcastable(shapes)
+        return _WITNESS
+
+    return kernel
+
+
+@op("shape.cstr_eq", any_sizes=True, has_effects=True)
+def cstr_eq(call: Call) -> Kernel:
+    """Fails unless all shapes are the same."""
+    _require_shapes(call)
+
+    def kernel(*shapes: np.ndarray) -> np.ndarray:
+        same = all(np.array_equal(shapes[0], shape) for shape in shapes)
+        require(same, f"shapes {_told(shapes)} differ (would be the same)")
+        return _WITNESS
+
+    return kernel
+
+
+@op("shape.cstr_require", "bool", operands=1, has_effects=True)
+def cstr_require(call: Call) -> Kernel:
+    """Fails, with the message `msg`, unless the operand is true."""
+    message = str(call.attributes.get("msg", "what is required does not hold"))
+
+    def kernel(holds: Any) -> np.ndarray:
+        require(holds, message)
+        return _WITNESS
+
+    return kernel
+
+
+@op("shape.const_witness", operands=0, has_effects=True)
+def const_witness(call: Call) -> Kernel:
+    """A witness; fails where the attribute `passing` is false."""
+    passing = bool(call.attribute("passing"))
+
+    def kernel() -> np.ndarray:
+        require(passing, "the witness does not pass")
+        return _WITNESS
+
+    return kernel
+
+
+@op("shape.assuming_all", "bool")
+def assuming_all(call: Call) -> Kernel:
+    """One witness for several."""
+    require(call.result() == TensorType((), ELEMENT_TYPES["i1"]), f"the result is {call.result()}")
+    return lambda *_: _WITNESS
+
+
+@op("shape.assuming", "bool", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True)
+def assuming(call: Call) -> Kernel:
+    """The results of the region, which is run: a witness has not failed."""
+    require(len(call.bodies) == 1 and not call.bodies[0].arguments, "must have one region, which takes nothing")
+    require(len(call.bodies[0].results) == len(call.results), f"the region has type {call.bodies[0]}")
+    is_single = len(call.results) == 1
+    return lambda regions, _: regions[0]()[0] if is_single else regions[0]()
+
+
+# -- tensors -----------------------------------------------------------------------------------------------------------
+
+
+def _dim(call: Call) -> Kernel:
+    """One size of a tensor."""
+    _require_scalars(call, 1)
+    call.tensor()
+    return lambda x, i: _size(x.shape[_at(i, x.ndim)])
+
+
+op("tensor.dim", operands=2, any_sizes=True)(_dim)
+op("shape.dim", operands=2, any_sizes=True)(_dim)
+
+
+@op("tensor.rank", operands=1, any_sizes=True)
+def tensor_rank(call: Call) -> Kernel:
+    """How many dimensions a tensor has."""
+    size = _size(len(call.tensor().shape))
+    return lambda _: size
+
+
+@op("tensor.from_elements")
+def from_elements(call: Call) -> Kernel:
+    """The tensor of these elements, in order."""
+    shape, element = call.shape(), call.result().element
+    require(len(call.operands) == math.prod(shape), f"{len(call.operands)} elements do not fill {call.result()}")
+    scalar = TensorType((), element)
+    require(all(t == scalar for t in call.operands), f"the elements must be {element}")
+    return lambda *elements: np.array(elements, element.dtype).reshape(shape)
+
+
+@op("tensor.extract", any_sizes=True)
+def extract(call: Call) -> Kernel:
+    """One element of a tensor."""
+    t = call.tensor()
+    require(len(call.operands) == 1 + len(t.shape), f"takes an index for each dimension of {t}")
+    _require_scalars(call, 1)
+    require(call.result() == TensorType((), t.element), f"the result is {call.result()} (would be {t.element})")
+    return lambda x, *indices: x[(*(_at(i, n) for i, n in zip(indices, x.shape, strict=True)), ...)]
+
+
+# -- integers ----------------------------------------------------------------------------------------------------------
+
+
+@op("arith.constant", operands=0)
+def arith_constant(call: Call) -> Kernel:
+    """The number, or tensor of numbers, of its attribute."""
+    value, t = call.attribute("value"), call.result()
+    if not isinstance(value, np.ndarray):
+        require(isinstance(value, bool | int | float), "value must be a number")
+        value = _number(value, t.element)
+    require(t.admits(value.shape) and value.dtype == t.element.dtype, f"the value is not of the type {t}")
+    return lambda: value
+
+
+def _number(value: float, element: ElementType) -> np.ndarray:
+    if element.is_float:
+        return np.asarray(cast(np.array(value, np.float64), ELEMENT_TYPES["f64"], element, Policy()))
+    require(not element.is_complex, "value must be a real number")
+    return np.array(value).astype(element.dtype)
+
+
+def _alias(name: str, types: str, of: str, doc: str) -> None:
+    """Declare an op as another one."""
+    taken = element_types(types)
+
+    def bind(call: Call) -> Kernel:
+        record = lookup(of)
+        assert record is not None
+        require(call.result().element in taken, f"the result is {call.result()} (would be of {describe(taken)})")
+        return record.kernel(call.like(of, call.operands, call.results))
+
+    bind.__doc__ = doc
+    op(f"arith.{name}", types, values="numbers", is_elementwise=True)(bind)
+
+
+# Of booleans, which are numbers to `arith` but not to StableHLO, only what means the same to both.
+for _name, _types, _of, _doc in (
+    ("addi", "integer", "add", "Sum."),
+    ("subi", "integer", "subtract", "Difference."),
+    ("muli", "integer", "multiply", "Product."),
+    ("divsi", "integer", "divide", "Quotient, truncated."),
+    ("remsi", "integer", "remainder", "Remainder of truncated division."),
+    ("maxsi", "integer", "maximum", "The larger."),
+    ("minsi", "integer", "minimum", "The smaller."),
+    ("andi", "bool integer", "and", "Bitwise and."),
+    ("ori", "bool integer", "or", "Bitwise or."),
+    ("xori", "bool integer", "xor", "Bitwise exclusive or."),
+    ("index_cast", "integer", "convert", "The same integer in another type; what does not fit wraps."),
+    ("extsi", "integer", "convert", "The same integer in a wider type."),
+    ("trunci", "integer", "convert", "The low bits of an integer."),
+):
+    _alias(_name, _types, _of, _doc)
+
+
+_PREDICATES: tuple[tuple[str, Callable[..., Any]], ...] = (
+    ("u", np.equal), ("u", np.not_equal), ("s", np.less), ("s", np.less_equal), ("s", np.greater),
+    ("s", np.greater_equal), ("u", np.less), ("u", np.less_equal), ("u", np.greater), ("u", np.greater_equal),
+)  # fmt: skip
+
+
+@op("arith.cmpi", "bool integer", values="numbers", operands=2, is_elementwise=True)
+def cmpi(call: Call) -> Kernel:
+    """Whether one integer is equal to, or below, another, read as signed or as unsigned, as `predicate` says."""
+    number, element = int(call.attribute("predicate")), call.tensor().element
+    require(0 <= number < len(_PREDICATES), f"predicate {number} is not known")
+    sign, compare = _PREDICATES[number]
+    if element.bits < 8:
+        require(element.kind is Kind.BOOL and number < 2, f"predicate {number} of {element} is not supported")
+        return compare
+    dtype = np.dtype(f"{'i' if sign == 's' else 'u'}{element.bits // 8}")
+    return lambda x, y: compare(x.view(dtype), y.view(dtype))
+
+
+@op("arith.select", operands=3, is_elementwise=True)
+def select(call: Call) -> Kernel:
+    """The second operand where the first is true, else the third."""
+    record = lookup("select")
+    assert record is not None
+    return record.kernel(call.like("select", call.operands, call.results))

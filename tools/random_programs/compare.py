@@ -1,0 +1,88 @@
+"""Where two results differ, and by how much."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from minihlo.ops.types import ElementType
+
+from .program import Step, codes
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One result of a step as we give it and as a peer does, on the same inputs."""
+
+    peer: str
+    step: Step
+    inputs: tuple[np.ndarray, ...]  #: of `step.inputs`
+    index: int  #: of the result
+    ours: np.ndarray
+    theirs: np.ndarray
+    again: Callable[[Sequence[np.ndarray]], list[np.ndarray]]  #: the step as we run it, on other inputs
+
+    @property
+    def element(self) -> ElementType:
+        return self.step.results[self.index].type.element
+
+    def rerun(self, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Our result on changed inputs."""
+        return self.again([change(x) for x in self.inputs])[self.index]
+
+
+
+def is_nan(x: np.ndarray) -> np.ndarray:
+    return np.asarray(x != x)
+
+
+def parts(x: np.ndarray) -> list[np.ndarray]:
+    """A complex array's two parts; any other array itself."""
+    return [np.ascontiguousarray(p).reshape(x.shape) for p in (x.real, x.imag)] if x.dtype.kind == "c" else [x]
+
+
+def same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where two arrays of one type have the same bits, or both NaN."""
+    found = np.ones(x.shape, bool)
+    for a, b in zip(parts(x), parts(y), strict=True):
+        found &= (codes(a) == codes(b)) | (is_nan(a) & is_nan(b))
+    return found
+
+
+def steps_apart(x: np.ndarray, y: np.ndarray, t: ElementType) -> np.ndarray:
+    """How many codes apart two arrays of a float type are; NaN is far from all but NaN. Of integers their distance."""
+    far = float(1 << 64)
+    if not t.is_float:
+        return np.abs(x.astype(object) - y.astype(object)).astype(float)
+    a, b = _places(x, t), _places(y, t)
+    apart = np.abs(a - b).astype(float)
+    nan = is_nan(x), is_nan(y)
+    return np.where(nan[0] & nan[1], 0.0, np.where(nan[0] | nan[1], far, apart))
+
+
+def _places(x: np.ndarray, t: ElementType) -> np.ndarray:
+    """Floats as integers in the order of the numbers, both zeros at 0."""
+    bits = codes(x).astype(object)
+    sign = t.format.sign_bit
+    return np.asarray(np.where((bits & sign) != 0, -(bits & (sign - 1)), bits) if sign else bits, object)
+
+
+def wide(x: np.ndarray) -> np.ndarray:
+    """Real or complex numbers in double precision."""
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+def absolute(x: np.ndarray) -> np.ndarray:
+    """Magnitudes, in the type itself: of a complex number, |re| + |im|."""
+    if x.dtype.kind == "c":
+        return (np.abs(x.real) + np.abs(x.imag)).astype(x.dtype)
+    if x.dtype.kind in "bu":
+        return x
+    return np.abs(x.astype(np.float64)).astype(np.float32).astype(x.dtype) if x.itemsize < 4 else np.abs(x)
+
+
+def epsilon(t: ElementType) -> float:
+    """The distance from 1 to the next number."""
+    return 2.0 ** -t.part.format.mantissa_bits
