@@ -220,14 +220,13 @@ class Converter:
     def dialect_attribute(self, a: ir.Attribute) -> Any:
         """An attribute that has no Python class of its own: an enumeration, a structure, or kept as its text."""
         text = str(a)
-        if found := _ENUMERATION.fullmatch(text):
-            return found[1]
         if text.startswith("dense_resource<"):
             return self._dense_resource(a, text)
         name = _STRUCTURE.match(text)
         cls, fields = _STRUCTURES.get(f"{name[1]}.{name[2]}", (None, ())) if name else (None, ())
         if cls is None:
-            return Opaque(text)
+            found = _ENUMERATION.fullmatch(text)
+            return found[1] if found else Opaque(text)
         pairs = ((f, f) if isinstance(f, str) else f for f in fields)
         reader = cls(a)
         return {ours: self._field(getattr(reader, theirs)) for ours, theirs in pairs}

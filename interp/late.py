@@ -61,20 +61,33 @@ def _remembered(call: Call, places: Iterable[int], bind: Callable[[Sizes], Kerne
     kernels: dict[Sizes, Kernel] = {}
     at = [i + (1 if call.bodies else 0) for i in places]  # the regions come first
 
-    def kernel(*values: Any) -> Any:
-        sizes = tuple([values[i].shape for i in at])
-        found = kernels.get(sizes)
-        if found is not None:
-            return found(*values)
-        found = bind(sizes)
-        results = found(*values)
+    def first_use(sizes: Sizes, values: tuple[Any, ...]) -> Any:
+        kernel = bind(sizes)
+        results = kernel(*values)
         _require_types("the result", (results,) if len(call.results) == 1 else results, call.results)
         if len(kernels) >= _KEPT:
             kernels.clear()
-        kernels[sizes] = found
+        kernels[sizes] = kernel
         return results
 
-    return kernel
+    # This runs before every op, so the common cases are written out.
+    def of_one(*values: Any) -> Any:
+        sizes = (values[first].shape,)
+        kernel = kernels.get(sizes)
+        return first_use(sizes, values) if kernel is None else kernel(*values)
+
+    def of_two(x: Any, y: Any) -> Any:
+        sizes = x.shape, y.shape
+        kernel = kernels.get(sizes)
+        return first_use(sizes, (x, y)) if kernel is None else kernel(x, y)
+
+    def of_any(*values: Any) -> Any:
+        sizes = tuple([values[i].shape for i in at])
+        kernel = kernels.get(sizes)
+        return first_use(sizes, values) if kernel is None else kernel(*values)
+
+    first = at[0]
+    return of_one if len(at) == 1 else of_two if at == [0, 1] and len(call.operands) == 2 else of_any
 
 
 def _guarded(kernel: Kernel, call: Call) -> Kernel:

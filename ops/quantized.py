@@ -1,4 +1,4 @@
-"""Quantized types: what their integers mean, and every op on them, made of the ops on what is stored or meant.
+"""Every op on quantized types, made of the ops on what is stored or meant.
 
 `Op.kernel` comes here for any use with a quantized operand or result, so no other op knows of these types:
 
@@ -11,19 +11,17 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from .minifloat.cast import cast, wrap
-from .policy import Policy
-from .registry import CORRECTLY_ROUNDED, Body, Call, Kernel, Op, lookup, op
+from .quantization import along, beside, dequantizer, quantized_element, quantizer, storer
+from .registry import CORRECTLY_ROUNDED, Body, Call, Kernel, Op, op
 from .shape import identity, require, require_shape
 from .types import ELEMENT_TYPES, ElementType, FutureType, QuantizedType, TensorType, TupleType, Type
 
-_F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]
+_F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]  #: of the scaled sums, and of the sums
 
 #: Ops whose results are operands as they are: between equal types the order of the integers is that of the numbers.
 _CHOICES = frozenset(f"stablehlo.{name}" for name in ("select", "maximum", "minimum", "clamp"))
@@ -168,7 +166,8 @@ def _of_regions(record: Op, call: Call) -> Kernel:
         taken = _taken_as(call, index)
         if isinstance(t, TensorType) and taken is not None and taken != t.element:
             require(
-                _is_quantized(t) and taken.expressed == t.element.expressed, f"the body takes {taken}, not {t.element}"
+                _is_quantized(t) and taken.expressed == t.element.expressed,
+                f"the body takes {taken}, not {t.element}",
             )
             target = TensorType(t.shape, taken)
             dequantize, quantize = dequantizer(t, call), quantizer(target, call)
@@ -255,148 +254,6 @@ class _Table:
         return np.ascontiguousarray(np.broadcast_to(table, 1 << (8 * len(operands))))
 
 
-# -- from integers to numbers and back -------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class _Arithmetic:
-    """The basic operations of a float type, as kernels: numpy's own, or those of ops that round to it."""
-
-    multiply: Kernel
-    divide: Kernel
-    add: Kernel
-    clamp: Callable[[Any, Any, Any], Any]  #: low, x, high
-    round: Kernel
-
-    @classmethod
-    def of(cls, t: TensorType, call: Call) -> _Arithmetic:
-        if t.element.bits >= 32:
-            return cls(
-                np.multiply, np.divide, np.add, lambda low, x, high: np.minimum(np.maximum(x, low), high), np.rint
-            )
-        names = (("multiply", 2), ("divide", 2), ("add", 2), ("clamp", 3), ("round_nearest_even", 1))
-        return cls(*(_kernel(name, t, count, call) for name, count in names))
-
-
-def _kernel(name: str, t: TensorType, count: int, call: Call) -> Kernel:
-    found = lookup(name)
-    assert found is not None
-    return found.kernel(call.like(name, (t,) * count, (t,)))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Constants:
-    """The parameters of a quantized type, shaped to go with a tensor of it."""
-
-    scale: np.ndarray  #: of the expressed type
-    zero: np.ndarray  #: 64-bit integers
-    shift: np.ndarray  #: the zero points again, of the expressed type
-    low: np.ndarray
-    high: np.ndarray
-
-    @classmethod
-    def of(cls, t: TensorType) -> _Constants:
-        element = _quantized(t)
-        expressed, policy = element.expressed, Policy()
-        scale = cast(_along(element.scales, t, np.float64), _F64, expressed, policy)
-        wide = np.asarray(cast(scale, expressed, _F64, policy))
-        fits = bool((np.isfinite(wide) & (wide > 0)).all())
-        require(fits, f"{element} has a scale that is no positive number of {expressed}")
-        zero = _along(element.zero_points, t, np.int64)
-        ends = (cast(np.array(v), _I64, expressed, policy) for v in (element.storage_min, element.storage_max))
-        return cls(np.asarray(scale), zero, np.asarray(cast(zero, _I64, expressed, policy)), *map(np.asarray, ends))
-
-
-def _quantized(t: TensorType) -> QuantizedType:
-    assert isinstance(t.element, QuantizedType)
-    return t.element
-
-
-def _along(values: tuple[Any, ...], t: TensorType, dtype: Any) -> np.ndarray:
-    """The values as an array that broadcasts along the quantized dimension, or to the whole."""
-    axis = _quantized(t).axis
-    return _beside(values, axis, len(t.shape), dtype)
-
-
-def _beside(values: tuple[Any, ...], axis: int | None, rank: int, dtype: Any) -> np.ndarray:
-    array = np.array(values, dtype)
-    return array.reshape(()) if axis is None else array.reshape(-1, *[1] * (rank - 1 - axis))
-
-
-def dequantizer(t: TensorType, call: Call) -> Kernel:
-    """From the integers of a quantized tensor to numbers of its expressed type; of any other tensor nothing."""
-    if not isinstance(t.element, QuantizedType):
-        return identity
-    element, expressed, policy = t.element, t.element.expressed, call.policy
-    constants, arithmetic = _Constants.of(t), _Arithmetic.of(TensorType(t.shape, expressed), call)
-    wide = np.dtype(np.int32 if element.bits <= 16 else np.int64)
-    zero, scale, multiply = constants.zero.astype(wide), constants.scale, arithmetic.multiply
-    is_host, dtype = expressed.bits >= 32, expressed.dtype
-    has_zero, kind = bool(zero.any()), ELEMENT_TYPES[f"i{8 * wide.itemsize}"]
-
-    def kernel(x: np.ndarray) -> Any:
-        numbers = x.astype(wide)
-        if has_zero:
-            numbers = numbers - zero
-        if is_host:
-            return multiply(numbers.astype(dtype), scale)
-        rng = call.random.generator if policy.rounding == "stochastic" else None
-        return multiply(np.asarray(cast(numbers, kind, expressed, policy, rng)), scale)
-
-    if element.dtype.itemsize > 1 or element.axis is not None or policy.rounding == "stochastic":
-        return kernel
-    return _decoder(element, policy)
-
-
-@functools.lru_cache(256)
-def _decoder(element: QuantizedType, policy: Policy) -> Kernel:
-    """All 256 codes looked up."""
-    t = TensorType((None,), element)
-    constants = _Constants.of(t)
-    codes = np.arange(256, dtype=np.uint8).view(element.dtype)
-    with np.errstate(all="ignore"):
-        numbers = np.asarray(cast(codes.astype(np.int64) - constants.zero, _I64, element.expressed, policy))
-        arithmetic = _Arithmetic.of(TensorType((None,), element.expressed), Call("", (), (), {}, policy=policy))
-        table = np.ascontiguousarray(arithmetic.multiply(numbers, constants.scale))
-    return lambda x: np.asarray(table.take(x.view(np.uint8)))
-
-
-def quantizer(t: TensorType, call: Call) -> Kernel:
-    """From numbers of the expressed type to the integers of a quantized tensor; for any other tensor nothing."""
-    if not isinstance(t.element, QuantizedType):
-        return identity
-    element = t.element
-    constants, arithmetic = _Constants.of(t), _Arithmetic.of(TensorType(t.shape, element.expressed), call)
-    scale, shift, low, high = constants.scale, constants.shift, constants.low, constants.high
-    divide, add, clamp, rounded = arithmetic.divide, arithmetic.add, arithmetic.clamp, arithmetic.round
-    store, has_shift = _storer(element, element.expressed), any(element.zero_points)
-
-    def kernel(x: np.ndarray) -> Any:
-        x = divide(x, scale)
-        if has_shift:
-            x = add(x, shift)
-        return store(rounded(clamp(low, x, high)))
-
-    return kernel
-
-
-def _storer(element: QuantizedType, source: ElementType) -> Kernel:
-    """Whole numbers of a float type within the limits, or NaN, as the integers that are stored."""
-    storage, policy = element.storage, Policy()
-    if source.bits < 32 or (storage.bits > 16 and source.bits < 64):  # the limits themselves may have been rounded
-        return lambda x: np.asarray(cast(x, source, storage, policy))
-    wide = np.dtype(np.int16 if storage.bits < 8 else storage.dtype)
-
-    def store(x: np.ndarray) -> Any:
-        is_nan = x != x
-        if False:
-            x = np.where(is_nan, 0, x)
-        integers = x.astype(wide)
-        return np.asarray(wrap(integers, storage)) if storage.bits < 8 else integers
-
-    return store
-
-
 # -- products --------------------------------------------------------------------------------------------------------
 
 
@@ -404,7 +261,7 @@ def _product(record: Op, call: Call) -> Kernel:
     """Integers less their zero points, multiplied and summed exactly; the sum times the scales of the operands by that
     of the result is computed in f64, from the scales as they are written, and rounded once."""
     lhs, rhs, result = call.tensor(0), call.tensor(1), call.result()
-    x, y, out = _quantized(lhs), _quantized(rhs), _quantized(result)
+    x, y, out = quantized_element(lhs), quantized_element(rhs), quantized_element(result)
     if x.axis is not None or max(x.bits, y.bits) > 16:
         return _through_numbers(record, call)
     require(x.expressed == y.expressed == out.expressed, f"expressed types {x}, {y} and {out} differ (would be one)")
@@ -413,8 +270,8 @@ def _product(record: Op, call: Call) -> Kernel:
     sums = record.bind(dataclasses.replace(call, operands=types, results=(TensorType(result.shape, _I64),)))
 
     rank, axis = len(result.shape), None if y.axis is None else _axis_in_result(call, y.axis)
-    factor = x.scales[0] * _beside(y.scales, axis, rank, np.float64) / _along(out.scales, result, np.float64)
-    zero, store = _along(out.zero_points, result, np.float64), _storer(out, _F64)
+    factor = x.scales[0] * beside(y.scales, axis, rank, np.float64) / along(out.scales, result, np.float64)
+    zero, store = along(out.zero_points, result, np.float64), storer(out, _F64)
     low, high = float(out.storage_min), float(out.storage_max)
 
     def kernel(lhs: np.ndarray, rhs: np.ndarray, *others: np.ndarray) -> Any:
@@ -426,11 +283,11 @@ def _product(record: Op, call: Call) -> Kernel:
 
 def _shifter(t: TensorType) -> tuple[ElementType, Kernel]:
     """The integers less their zero points: of which type they are then, and how to get them."""
-    element = _quantized(t)
+    element = quantized_element(t)
     if not any(element.zero_points):
         return element.storage, identity
     wide = ELEMENT_TYPES["i16" if element.bits <= 8 else "i32"]
-    zero, dtype = _along(element.zero_points, t, wide.dtype), wide.dtype
+    zero, dtype = along(element.zero_points, t, wide.dtype), wide.dtype
     return wide, lambda x: x.astype(dtype) - zero
 
 

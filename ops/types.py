@@ -89,7 +89,7 @@ class ElementType:
 class QuantizedType(ElementType):
     """Integers `q` that stand for the numbers `(q - zero_point) * scale` of a float type: `!quant.uniform<…>`.
 
-    As an element type it is its storage, integers; only `quantized.py` knows what they mean. With an axis there is a
+    As an element type it is its storage, integers; only `quantization.py` knows what they mean. With an axis there is a
     scale and a zero point for each index along that dimension of the tensor, else one for all. Made by
     `quantized_type`, which names it as MLIR does, so that equal types have equal names.
     """

@@ -206,7 +206,7 @@ def test_members_are_added_in_the_order_of_the_group():
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 2, 1, 3], [3, 2, 1, 0]])
 @pytest.mark.parametrize("size", [1, 3, 500])
 def test_f32_is_rounded_after_each_member(order, size):
-    values = np.float32([1, 1e8, -1e8, 3])
+    values = np.array([1, 1e8, -1e8, 3], np.float32)
     total = np.float32(values[order[0]])
     for i in order[1:]:
         total = np.float32(total + values[i])

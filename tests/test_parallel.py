@@ -88,7 +88,7 @@ FOREVER = """%true = stablehlo.constant dense<true> : tensor<i1>
   %loop = stablehlo.while(%p = %true) : tensor<i1>
   cond { stablehlo.return %p : tensor<i1> } do { stablehlo.return %p : tensor<i1> }"""
 
-# -- sending and receiving ----------------------------------------------------------------------------------------------
+# -- sending and receiving ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("more", ["", ", is_host_transfer = true"])
@@ -170,7 +170,7 @@ def test_infeed_and_outfeed():
         load(longer)()
 
 
-# -- deadlocks ----------------------------------------------------------------------------------------------------------
+# -- deadlocks ---------------------------------------------------------------------------------------------------------
 
 
 def deadlock(text: str, *arrays: np.ndarray) -> str:
@@ -194,7 +194,7 @@ def test_two_that_wait_for_each_other():
 def test_one_that_has_ended():
     message = deadlock(replicas(f"%r = {reduce()}", SAME), X, Y)
     assert (
-        "deadlock: process (0, 0) waits in stablehlo.all_reduce (group (0, 0), (1, 0)) for (1, 0), of which (1, 0) ended at"
+        "process (0, 0) waits in stablehlo.all_reduce (group (0, 0), (1, 0)) for (1, 0), of which (1, 0) ended at"
         in message
     )
     # Told at once, though another one is still busy.
@@ -229,7 +229,7 @@ def test_a_large_grid_is_not_listed_whole():
     assert message.endswith("; and 11 more")
 
 
-# -- errors -------------------------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 CHECK = f'%c = stablehlo.constant dense<7> : {T}\n"check.expect_eq"(%x, %c) : ({T}, {T}) -> ()\n{SAME}'
 
@@ -256,8 +256,9 @@ def test_others_bring_another_shape():
 
 
 def test_others_bring_another_op():
-    gather = f'%y = "stablehlo.all_gather"(%x) {{all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}}'
-    with pytest.raises(ExecutionError, match="has come to stablehlo.all_"):
+    groups = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"
+    gather = f'%y = "stablehlo.all_gather"(%x) {{all_gather_dim = 0 : i64, {groups}}}'
+    with pytest.raises(ExecutionError, match=r"has come to stablehlo\.all_"):
         load(replicas(f"%r = {reduce()}", f"{gather} : ({T}) -> tensor<4xi64>\n{SAME}"))(X, Y)
     with pytest.raises(ExecutionError, match=r"stablehlo.(add|maximum), .*stablehlo.(add|maximum), "):
         load(replicas(f"%r = {reduce()}", f"%r = {reduce().replace('stablehlo.add', 'stablehlo.maximum')}"))(X, Y)
@@ -293,7 +294,9 @@ def test_grids_in_grids():
     extra = f"func.func @inner(%x: {T}) -> {T} {{ %r = {reduce('[[0]]')} return %r : {T} }}"
     text = program(inner, T, (2, 1), [[X], [Y]], extra)
     assert lists(text, X, Y) == [[1, 2], [10, 20]]
-    with pytest.raises(ExecutionError, match=r"runs as 1 replica .* \(in process \(0, 0\)\) \(in process \(0, 0\)\)$"):
+    with pytest.raises(
+        ExecutionError, match=r"runs as 1 replica .* \(in process \(0, 0\)\) \(in process \([01], 0\)\)$"
+    ):
         load(text.replace("dense<[[0]]>", "dense<[[0, 1]]>").replace("tensor<1x1xi64>", "tensor<1x2xi64>"))(X, X)
     endless = text.replace("@inner]]", "@process]]")
     with pytest.raises(ExecutionError, match="nested more than 8 deep"):
@@ -327,7 +330,7 @@ def test_interrupted(other):
     assert no_process_is_left()
 
 
-# -- looking on ---------------------------------------------------------------------------------------------------------
+# -- looking on --------------------------------------------------------------------------------------------------------
 
 
 def test_probes():
@@ -382,7 +385,7 @@ def test_print(capsys):
     assert " process (0, 0): tensor<2xi64> {\n  [1, 2]\n}\n" in capsys.readouterr().out
 
 
-# -- random bits --------------------------------------------------------------------------------------------------------
+# -- random bits -------------------------------------------------------------------------------------------------------
 
 
 def test_each_process_has_random_bits_of_its_own():
@@ -401,7 +404,7 @@ def test_each_process_has_random_bits_of_its_own():
     assert len({*first, *draw(1)}) == 8
 
 
-# -- programs of JAX ----------------------------------------------------------------------------------------------------
+# -- programs of JAX ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 
 from minihlo.interp import parser
 from minihlo.interp.api import LoadedProgram
-from minihlo.interp.errors import ProgramError
+from minihlo.interp.errors import ExecutionError, ProgramError
 from minihlo.interp.printing import format_value
 from minihlo.interp.values import parse_value
 from minihlo.ops.policy import Policy
@@ -46,7 +46,14 @@ NAMES = (
 PER_TENSOR = tuple(element_type(n) for n in NAMES)
 WIDE = tuple(
     element_type(f"!quant.uniform<{n}>")
-    for n in ("i16:f32, 0.013:100", "u16:f32, 2.5:65535", "i32:f32, 1.5e-05", "u32:f64, 0.125:7", "i32:f16, 0.5:-3")
+    for n in (
+        "i16:f32, 0.013:100",
+        "u16:f32, 2.5:65535",
+        "i32:f32, 1.5e-05",
+        "u32:f64, 0.125:7",
+        "i32:f64, 0.1",
+        "i32:f16, 0.5:-3",
+    )
 )
 
 
@@ -180,6 +187,18 @@ def test_an_axis_that_does_not_fit(shape: tuple[int, ...]) -> None:
     t = quantized("!quant.uniform<i8:f32:1, {0.5, 0.25}>")
     with pytest.raises(OpError, match=r"quantized along|has 2 scales for dimension 1 of size 3"):
         bind("uniform_dequantize", [TensorType(shape, t)], TensorType(shape, F32))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_an_open_axis_that_does_not_fit(size: int) -> None:
+    t = quantized("!quant.uniform<i8:f32:0, {0.5, 0.25}>")
+    program = f"""func.func @main(%a: tensor<?x{t}>) -> tensor<?xf32> {{
+      %0 = stablehlo.uniform_dequantize %a : (tensor<?x{t}>) -> tensor<?xf32>
+      return %0 : tensor<?xf32>
+    }}"""
+    assert run(program, np.array([3, -3], np.int8))[0].tolist() == [1.5, -0.75]
+    with pytest.raises(ExecutionError, match=f"has 2 scales for dimension 0 of size {size}"):
+        run(program, np.zeros(size, np.int8))
 
 
 # -- quantize and dequantize ------------------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ def hurwitz_zeta(s: Fraction, q: Fraction, p: int) -> tuple[int, int, int]:
         return v >> -k if k < 0 else v
 
     total = sum(power(q + k) for k in range(negative)) * (-1 if is_odd else 1)
-    z, terms, far = q + negative, negative, max(Fraction(_least(p)), s)
+    z, terms, far = q + negative, negative, p // 8 + 4 + s  # the best error is then below 2**-p
     term = power(z)
     while z < far and (term or s <= z + 1):
         total, z, terms = total + term, z + 1, terms + 1

@@ -40,7 +40,7 @@ _DOUBLINGS = 7
 _TWO: Value = (FINITE, False, 1, 1)
 _LARGE_ERF = 3  # from 2**3 on, erfc is below 2**-92
 _NO_ERFC = 5  # from 2**5 on, it is below every format
-_BEYOND = 1 << 15  # exp of this is beyond every format
+_BEYOND = 1 << 11  # exp of this is beyond every format
 
 
 def _settle(enclose: Callable[[int], tuple[int, int, int]], bits: int = START) -> Triple:

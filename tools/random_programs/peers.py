@@ -1,7 +1,6 @@
 """The peers, each in a child process that may die: XLA's CPU compiler and StableHLO's C++ interpreter.
 
 A child takes modules with arrays on standard input and answers on standard output, in frames of a length and a pickle.
-`python -m tools.random_programs.peers xla` is such a child.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from minihlo.ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from .program import Module, codes
 
 PEERS = ("xla", "reference")
-_LENGTH = struct.Struct("<Q")
+LENGTH = struct.Struct("<Q")
 _SECONDS = 120.0
 _FLAGS = "--xla_allow_excess_precision=false --xla_cpu_multi_thread_eigen=false --xla_cpu_use_thunk_runtime=true"
 
@@ -71,7 +70,7 @@ class Peer:
         self._log = tempfile.TemporaryFile()
         environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1", "TF_CPP_MIN_LOG_LEVEL": "1"}
         environment["XLA_FLAGS"] = _FLAGS
-        command = [sys.executable, "-m", __name__, self.name]
+        command = [sys.executable, "-m", f"{__package__}.peer_process", self.name]
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=environment
         )
@@ -83,14 +82,14 @@ class Peer:
         assert child.stdin is not None
         assert child.stdout is not None
         try:
-            child.stdin.write(_LENGTH.pack(len(request)) + request)
+            child.stdin.write(LENGTH.pack(len(request)) + request)
             child.stdin.flush()
             if not select.select([child.stdout], [], [], _SECONDS)[0]:
                 child.kill()
                 child.wait()
                 self._child = None
                 return Failure("slow", f"no answer in {_SECONDS:g} s")
-            return pickle.loads(_frame(child.stdout))
+            return pickle.loads(frame(child.stdout))
         except (EOFError, BrokenPipeError):
             code = child.wait()
             self._child = None
@@ -104,11 +103,11 @@ class Peer:
         return " ".join((told or lines or [""])[0].split())[:300]
 
 
-def _frame(stream: IO[bytes]) -> bytes:
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
+def frame(stream: IO[bytes]) -> bytes:
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
         raise EOFError
-    (length,) = _LENGTH.unpack(head)
+    (length,) = LENGTH.unpack(head)
     body = stream.read(length)
     if len(body) < length:
         raise EOFError
@@ -210,68 +209,3 @@ def _back(lines: list[str], value: str, t: TensorType, carrier: str, name: str) 
     how = "bitcast_convert" if t.element.is_float and t.element.bits not in (4, 6) else "convert"
     lines.append(f"{name} = stablehlo.{how} {value} : ({source}) -> {carrier}")
     return name
-
-
-# -- the child ---------------------------------------------------------------------------------------------------------
-
-
-def _xla():
-    import jax
-    from jax._src.interpreters.mlir import make_ir_context
-    from jax._src.lib import xla_client
-    from jaxlib.mlir import ir
-
-    device = jax.devices("cpu")[0]
-    client: Any = device.client
-    devices = xla_client.DeviceList((device,))
-
-    def run(text: str, arrays: list[np.ndarray]) -> list[np.ndarray]:
-        with make_ir_context(), ir.Location.unknown():
-            module = ir.Module.parse(text)
-            program = client.compile_and_load(module, devices, xla_client.CompileOptions())
-        return [np.asarray(r) for r in program.execute([jax.device_put(a, device) for a in arrays])]
-
-    return run
-
-
-def _reference():
-    from jax._src.interpreters.mlir import make_ir_context
-    from jaxlib.mlir import ir
-    from jaxlib.mlir.dialects import stablehlo
-
-    def attribute(array: np.ndarray) -> ir.DenseElementsAttr:
-        if array.dtype.kind == "u":
-            return ir.DenseElementsAttr.get(array, type=ir.IntegerType.get_unsigned(8 * array.itemsize))
-        return ir.DenseElementsAttr.get(array)
-
-    def run(text: str, arrays: list[np.ndarray]) -> list[np.ndarray]:
-        with make_ir_context(), ir.Location.unknown():
-            results: Any = stablehlo.eval_module(ir.Module.parse(text), [attribute(a) for a in arrays])
-            return [np.array(r) for r in results]
-
-    return run
-
-
-def _serve(name: str) -> None:
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what C++ prints goes to the log
-    run = {"xla": _xla, "reference": _reference}[name]()
-    while True:
-        try:
-            text, arrays = pickle.loads(_frame(sys.stdin.buffer))
-        except EOFError:
-            return
-        try:
-            answer: Any = run(text, arrays)
-        except Exception as error:  # any refusal of the peer's
-            answer = Failure("refused", " ".join(str(error).split())[:400])
-        data = pickle.dumps(answer)
-        answers.write(_LENGTH.pack(len(data)) + data)
-        answers.flush()
-
-
-if __name__ == "__main__":
-    _serve(sys.argv[1])

@@ -1,0 +1,128 @@
+"""The peers: what each gives for a batch of cases, as codes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.metadata
+import warnings
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from minihlo.interp.backends import Backend, BackendError, ChildBackend, backend
+from minihlo.ops.types import ElementType
+
+from .cases import Case, code_dtype, decoded, encoded, program
+
+Codes = np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """Another implementation. `package` is the one whose version its results depend on."""
+
+    name: str
+    title: str
+    package: str
+
+    @functools.cached_property
+    def version(self) -> str:
+        return importlib.metadata.version(self.package)
+
+
+UPCAST = Peer("upcast", "minihlo `upcast`", "ml_dtypes")
+XLA = Peer("xla", "XLA CPU", "jaxlib")
+REFERENCE = Peer("reference", "StableHLO reference interpreter", "jaxlib")
+ML_DTYPES = Peer("ml_dtypes", "ml_dtypes", "ml_dtypes")
+PEERS = {p.name: p for p in (UPCAST, XLA, REFERENCE, ML_DTYPES)}
+
+#: XLA's code depends on the instructions the processor has. Excess precision would leave out conversions.
+_XLA_FLAGS = "--xla_cpu_max_isa=AVX2 --xla_allow_excess_precision=false"
+
+
+@functools.cache
+def backend_of(name: str) -> Backend:
+    """The backend that runs programs for a peer (ours is `direct`)."""
+    match name:
+        case "direct":
+            return backend("minihlo")
+        case "upcast":
+            return backend("minihlo:upcast")
+        case "xla":
+            flags = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1", "XLA_FLAGS": _XLA_FLAGS}
+            return ChildBackend("jax:cpu", flags)
+        case "reference":
+            return backend("reference")
+    raise ValueError(name)
+
+
+def results(peer: str, cases: Sequence[Case], operands: Sequence[Codes]) -> list[Codes | BackendError]:
+    """The codes each case gives on operands given as codes, or why there are none.
+
+    All cases run in one program; where that fails, each in one of its own.
+    """
+    if peer == "ml_dtypes":
+        return [_ml_dtypes(case, operands) for case in cases]
+    sent = [encoded(x, cases[0].operand_type) for x in operands]
+    try:
+        found = backend_of(peer).evaluate(program(cases, len(operands[0])), sent)
+    except BackendError as error:
+        if len(cases) == 1:
+            return [error]
+        return [results(peer, [case], operands)[0] for case in cases]
+    return [decoded(r, case.result_type) for r, case in zip(found, cases, strict=True)]
+
+
+# -- ml_dtypes: numpy's functions on its types -------------------------------------------------------------------------
+
+_UFUNCS: dict[str, np.ufunc] = {
+    "abs": np.absolute,
+    "add": np.add,
+    "atan2": np.arctan2,
+    "cbrt": np.cbrt,
+    "ceil": np.ceil,
+    "cosine": np.cos,
+    "divide": np.divide,
+    "exponential": np.exp,
+    "exponential_minus_one": np.expm1,
+    "floor": np.floor,
+    "is_finite": np.isfinite,
+    "log": np.log,
+    "log_plus_one": np.log1p,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "multiply": np.multiply,
+    "negate": np.negative,
+    "power": np.power,
+    "remainder": np.fmod,
+    "round_nearest_even": np.rint,
+    "sign": np.sign,
+    "sine": np.sin,
+    "sqrt": np.sqrt,
+    "subtract": np.subtract,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "compare EQ": np.equal,
+    "compare NE": np.not_equal,
+    "compare GE": np.greater_equal,
+    "compare GT": np.greater,
+    "compare LE": np.less_equal,
+    "compare LT": np.less,
+}
+
+
+def _ml_dtypes(case: Case, operands: Sequence[Codes]) -> Codes | BackendError:
+    arrays = [x.view(case.operand_type.dtype) for x in operands]
+    target = case.result_type.dtype
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        if case.op != "convert" and case.op not in _UFUNCS:
+            return BackendError("absent", "numpy has no such function")
+        try:
+            result = arrays[0].astype(target) if case.op == "convert" else _UFUNCS[case.op](*arrays)
+        except TypeError as error:
+            return BackendError("refused", str(error))
+        if result.dtype != target:
+            return BackendError("refused", f"numpy gives {result.dtype}")
+    return result.view(code_dtype(case.result_type))

@@ -1,0 +1,367 @@
+"""Cases of ops that compute each element by itself: functions of one and two numbers, and CHLO's broadcasting ones."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import random
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from minihlo.ops.registry import Op
+
+from tests import oracle
+from tests.oracle import FORMATS, Fraction, Value, decode, encode
+
+from . import functions
+from .catalog import cases, stem
+from .chunk import Chunk
+from .numbers import Codes, array, code, codes_of, each, each_bool, in_order, is_left_open, one, specials, spread
+
+SEED = 20240607
+
+#: About how many cases a function of one number has; how many one of two has beside the special ones.
+_UNARY, _RANDOM = 56, 36
+
+OPEN = "What these results are, the format leaves open; expected is what ml_dtypes' conversions give. See the README."
+
+CHLO_UNARY = tuple(f"chlo.{name}" for name in functions.UNARY)
+STABLEHLO_UNARY = tuple(oracle.UNARY)
+STABLEHLO_BINARY = tuple(oracle.BINARY)
+CHLO_BINARY = tuple(f"chlo.{name}" for name in functions.BINARY)
+
+
+def generator(*names: str) -> random.Random:
+    """Random numbers that are the same in each run."""
+    return random.Random(SEED + zlib.crc32(" ".join(names).encode()))
+
+
+# -- of one number -----------------------------------------------------------------------------------------------------
+
+
+def _class(fmt: oracle.Format, result: int) -> tuple[object, ...]:
+    """What sort of number a result is: where this changes, two neighbours are worth testing."""
+    x = decode(fmt, result)
+    if not oracle.is_finite(x) or x == 0:
+        return (str(x),)
+    magnitude = result & fmt.ones
+    return (x < 0, magnitude < 1 << fmt.mantissa_bits, magnitude == fmt.max_code, abs(x) == 1)
+
+
+def changes(element: str, function: Callable[[Value], Value]) -> list[int]:
+    """The pairs of neighbouring codes between which the sort of the result changes."""
+    fmt = FORMATS[element]
+    codes = in_order(element) if fmt.bits <= 8 else spread(in_order(element), 160)
+    places = {c: place for place, c in enumerate(codes)}
+
+    @functools.cache
+    def sort_of(c: int) -> tuple[object, ...]:
+        return _class(fmt, encode(fmt, function(decode(fmt, c))))
+
+    found = []
+    for a, b in itertools.pairwise(places):
+        while sort_of(a) != sort_of(b):
+            middle = (a + b) // 2
+            if middle in (a, b):
+                found += [a, b]
+                break
+            a, b = (middle, b) if sort_of(middle) == sort_of(a) else (a, middle)
+    return found
+
+
+def unary_codes(element: str, function: Callable[[Value], Value], salt: str) -> list[int]:
+    """Codes to try a function on: all of a type of six bits or less."""
+    fmt = FORMATS[element]
+    if fmt.bits <= 6:
+        return list(range(1 << fmt.bits))
+    round_numbers = [Fraction(n, 4) for n in (1, 2, 3, 5, 6, 7, 8, 10, 12, 14, 16, 18, 28, 32)]
+    near = [c for n in round_numbers for x in (n, -n) if decode(fmt, c := code(element, x)) == x]
+    found = dict.fromkeys([*specials(element), *spread(changes(element, function), 24), *near])
+    rest = generator(salt, element).sample(range(1 << fmt.bits), min(200, 1 << fmt.bits))
+    for c in rest:
+        if len(found) >= _UNARY:
+            break
+        found.setdefault(c)
+    return sorted(found, key=lambda c: (_place(fmt, c), c))
+
+
+def _place(fmt: oracle.Format, c: int) -> tuple[int, Fraction]:
+    x = decode(fmt, c)
+    if not oracle.is_finite(x):
+        return (2 if math.isnan(x) else int(math.copysign(1, x)), Fraction(0))
+    return (0, Fraction(x))
+
+
+@cases(*STABLEHLO_UNARY, *CHLO_UNARY)
+def unary(op: Op, element: str) -> Iterator[Chunk]:
+    name = op.name.partition(".")[2]
+    function = functions.UNARY[name] if op.name.startswith("chlo") else oracle.UNARY[name]
+    fmt, plain, left_open = FORMATS[element], [], []
+    for c in unary_codes(element, function, name):
+        result = function(decode(fmt, c))
+        (left_open if is_left_open(element, result) else plain).append(c)
+
+    def compute(codes: Codes) -> Codes:
+        return each(element, function, codes)
+
+    yield from _in_shapes(op, element, plain, compute)
+    if left_open:
+        chunk = Chunk(f"{stem(op.name)}_{element}_open", OPEN)
+        codes = array(spread(left_open, 24))
+        chunk.expect(chunk.short(op.name, chunk.constant(codes, element)), compute(codes))
+        yield chunk
+
+
+def _in_shapes(
+    op: Op, element: str, plain: Sequence[int], compute: Callable[[Codes], Codes], result: str | None = None
+) -> Iterator[Chunk]:
+    """The cases as a vector; a few of them as a scalar, as a matrix and as nothing."""
+    chunk = Chunk(f"{stem(op.name)}_{element}")
+    finite = [c for c in plain if oracle.is_finite(decode(FORMATS[element], c))] or plain
+    matrix = spread(finite, 6)
+    shaped = [array(plain), array(finite[len(finite) // 2], ()), array([], (0, 3))]
+    shaped += [array(matrix, (2, 3))] if len(matrix) == 6 else []
+    for codes in shaped:
+        chunk.expect(chunk.short(op.name, chunk.constant(codes, element), result=result), compute(codes))
+    yield chunk
+
+
+@cases("is_finite", "chlo.is_inf", "chlo.is_pos_inf", "chlo.is_neg_inf")
+def tests(op: Op, element: str) -> Iterator[Chunk]:
+    test: Callable[[Value], bool] = {
+        "stablehlo.is_finite": oracle.is_finite,
+        "chlo.is_inf": math.isinf,
+        "chlo.is_pos_inf": lambda x: x == math.inf,
+        "chlo.is_neg_inf": lambda x: x == -math.inf,
+    }[op.name]
+    codes = unary_codes(element, lambda x: x, op.name)
+    yield from _in_shapes(op, element, codes, lambda c: each_bool(element, test, c), "i1")
+
+
+@cases("chlo.conj", "chlo.constant_like")
+def the_same(op: Op, element: str) -> Iterator[Chunk]:
+    chunk = Chunk(f"{stem(op.name)}_{element}")
+    codes = array(unary_codes(element, lambda x: x, op.name))
+    x = chunk.constant(codes, element)
+    if op.name == "chlo.conj":
+        chunk.note("The conjugate of a real number is that number: every bit of it, NaN's too.")
+        chunk.expect(chunk.apply(op.name, [x], (x.shape, element)), codes, every_bit=True)
+    else:
+        for number in (1.0, 0.5, 4.0):
+            r = chunk.apply(op.name, [x], (x.shape, element), attributes=f"value = {number} : {element}")
+            chunk.expect(r, codes_of(element, [number] * codes.size))
+    yield chunk
+
+
+# -- of two numbers ----------------------------------------------------------------------------------------------------
+
+
+def _position(fmt: oracle.Format, x: Value, result: int) -> str:
+    """Where an exact result lies among the format's numbers."""
+    if x == 0:
+        return "zero"
+    r = decode(fmt, result)
+    sort = "subnormal" if fmt.is_signed and result & fmt.ones < 1 << fmt.mantissa_bits else "normal"
+    largest = abs(decode(fmt, fmt.max_code))
+    if abs(x) > largest:
+        return f"beyond the largest {oracle.is_finite(r)}"
+    if r == 0:
+        return "underflow"
+    if r == x:
+        return f"exact {sort}"
+    other = decode(fmt, result + (1 if abs(x) > abs(r) else -1))
+    where = "up" if abs(r) > abs(x) else "down"
+    if not oracle.is_finite(other):
+        return f"near the largest {where}"
+    tie = "tie" if abs(Fraction(other) - Fraction(x)) == abs(Fraction(r) - Fraction(x)) else "inexact"
+    return f"{tie} {sort} {where}"
+
+
+#: Pairs of numbers for special rules, of those the format holds.
+_MORE = {
+    "power": (
+        *((-2, 2), (-2, 3), (-2, 0.5), (2, 0.5), (4, 0.5), (2, -2), (-0.5, 3), (-1, 0.5), (-1, 2), (-1, 3)),
+        *((0, 2), (0, 3), (-0.0, 2), (-0.0, 3), (-0.0, 0.5), (0.5, math.inf), (2, math.inf), (-0.5, -math.inf)),
+        *((-math.inf, 2), (-math.inf, 3), (-math.inf, 0.5), (math.inf, 0.5), (math.inf, -2), (1, math.nan)),
+    ),
+    "atan2": ((2, 2), (-2, 2), (2, -2), (-2, -2), (0.5, 4), (4, 0.5), (-0.0, 2), (-0.0, -2), (0, -2)),
+    "remainder": ((3, 2), (-3, 2), (3, -2), (-3, -2), (2, 0.5), (-2, 0.5), (0.5, 2), (6, 4), (4, 6)),
+    "zeta": ((2, 1), (2, 2), (3, 0.5), (1.5, 2), (2, -0.5), (3, -0.5), (1.5, -0.5), (2, -1), (3, -1), (4, 1), (6, 2)),
+    "polygamma": ((0, 1), (1, 1), (2, 1), (3, 0.5), (1, -0.5), (2, -0.5), (1, -1), (2, -1), (0.5, 1), (4, 2), (-1, 1)),
+}
+
+#: How many random pairs are looked at for a function that is slow to evaluate; 1,500 for the others.
+_TRIES = {"power": 500, "atan2": 500, "zeta": 120, "polygamma": 120}
+
+
+def _held(element: str, x: float) -> int | None:
+    """The code of a number that the format holds."""
+    fmt = FORMATS[element]
+    if not fmt.is_signed and (x <= 0 or math.isinf(x)):
+        return None
+    c = code(element, x)
+    back = decode(fmt, c)
+    same = math.isnan(back) if math.isnan(x) else back == x and math.copysign(1, back) == math.copysign(1, x)
+    return c if same else None
+
+
+@functools.cache
+def pairs_of(element: str, name: str) -> tuple[tuple[int, int], ...]:
+    """Pairs of codes to try a function on: the special values by each other, and some for each place of the result."""
+    fmt = FORMATS[element]
+    function = functions.BINARY.get(name) or oracle.BINARY[name]
+    held = [_held(element, x) for x in (0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan)]
+    corner = [c for c in held if c is not None]
+    nan = _held(element, math.nan)
+    grid = [p for p in itertools.product(corner, corner) if nan not in p or one(element) in p or p[0] == p[1]]
+    found = dict.fromkeys(grid)
+    ends = [1, fmt.max_code] if fmt.is_signed else [0, fmt.max_code]
+    found |= dict.fromkeys(itertools.product(ends, [*ends, *(e | fmt.sign_bit for e in ends)]))
+    for pair in _MORE.get(name, ()):
+        held = [_held(element, x) for x in pair]
+        if None not in held:
+            found.setdefault((held[0], held[1]))
+    most = len(found) + _RANDOM
+    by_place: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for pair in _random_pairs(element, name, _TRIES.get(name, 1500)):
+        try:
+            x = function(decode(fmt, pair[0]), decode(fmt, pair[1]))
+        except ArithmeticError:
+            continue  # no telling in reasonable time
+        if oracle.is_finite(x):
+            by_place[_position(fmt, x, encode(fmt, x))].append(pair)
+    for place in itertools.zip_longest(*(by_place[p][:6] for p in sorted(by_place))):
+        for pair in place:
+            if pair is not None and len(found) < most:
+                found.setdefault(pair)
+    return tuple(found)
+
+
+def _random_pairs(element: str, name: str, count: int) -> Iterator[tuple[int, int]]:
+    fmt, rng = FORMATS[element], generator(name, element)
+    modest = name in ("zeta", "polygamma")
+    for _ in range(count):
+        a, b = (rng.randrange(1 << fmt.bits) for _ in range(2))
+        cut = rng.randrange(fmt.mantissa_bits + 1)
+        a = a >> cut << cut
+        if rng.random() < 0.5:  # of about the same size
+            b = (a & ~((1 << fmt.mantissa_bits) - 1)) + rng.randrange(-2, 3) * (1 << fmt.mantissa_bits)
+            b = (b | rng.randrange(1 << fmt.mantissa_bits)) & ((1 << fmt.bits) - 1)
+        if modest:
+            values = [decode(fmt, c) for c in (a, b)]
+            if not all(oracle.is_finite(v) and 2**-10 < abs(v) < 60 for v in values):
+                continue
+        yield a, b
+
+
+@cases(*STABLEHLO_BINARY, *CHLO_BINARY)
+def binary(op: Op, element: str) -> Iterator[Chunk]:
+    name = op.name.partition(".")[2]
+    function = functions.BINARY.get(name) or oracle.BINARY[name]
+
+    def compute(x: Codes, y: Codes) -> Codes:
+        return each(element, function, x, y)
+
+    fmt = FORMATS[element]
+    plain, left_open = [], []
+    for a, b in pairs_of(element, name):
+        is_open = is_left_open(element, function(decode(fmt, a), decode(fmt, b)))
+        (left_open if is_open else plain).append((a, b))
+    yield from two_in_shapes(op, element, plain, compute)
+    if left_open:
+        chunk = Chunk(f"{stem(op.name)}_{element}_open", OPEN)
+        x, y = (array(side) for side in zip(*spread(left_open, 24), strict=True))
+        chunk.expect(chunk.short(op.name, *_both(chunk, element, x, y)), compute(x, y))
+        yield chunk
+
+
+def _both(chunk: Chunk, element: str, x: Codes, y: Codes) -> list:
+    return [chunk.constant(x, element, "x"), chunk.constant(y, element, "y")]
+
+
+def two_in_shapes(
+    op: Op, element: str, pairs: Sequence[tuple[int, int]], compute: Callable[[Codes, Codes], Codes]
+) -> Iterator[Chunk]:
+    """The pairs as vectors; a few of them as scalars, as matrices and as nothing."""
+    chunk = Chunk(f"{stem(op.name)}_{element}")
+    few = spread(pairs, 6)
+    shapes = [(pairs, (len(pairs),)), (few[-1:], ()), ((), (2, 0))] + ([(few, (2, 3))] if len(few) == 6 else [])
+    for some, shape in shapes:
+        x, y = (array([pair[i] for pair in some], shape) for i in range(2))
+        chunk.expect(chunk.short(op.name, *_both(chunk, element, x, y)), compute(x, y))
+    yield chunk
+
+
+@cases("chlo.next_after")
+def next_after(op: Op, element: str) -> Iterator[Chunk]:
+    fmt = FORMATS[element]
+    numbers = [*specials(element), *spread(in_order(element), 8)]
+    pairs = list(itertools.product(specials(element), numbers))
+    pairs = spread(list(dict.fromkeys(pairs)), 80)
+    yield from two_in_shapes(op, element, pairs, lambda x, y: _on_pairs(functools.partial(functions.next_after, fmt), x, y))
+
+
+def _on_pairs(function: Callable[[int, int], int], x: Codes, y: Codes) -> Codes:
+    return array([function(a, b) for a, b in zip(x.ravel(), y.ravel(), strict=True)], x.shape)
+
+
+# -- broadcasting ------------------------------------------------------------------------------------------------------
+
+
+@cases(*(f"chlo.broadcast_{n}" for n in (*STABLEHLO_BINARY, *functions.BINARY, "next_after")))
+def broadcasting(op: Op, element: str) -> Iterator[Chunk]:
+    """A column and a row; a vector along a named dimension of a matrix; a scalar; a size of 0."""
+    name = op.name.removeprefix("chlo.broadcast_")
+    fmt = FORMATS[element]
+    if name == "next_after":
+        function = functools.partial(functions.next_after, fmt)
+        rows, columns = list(specials(element)[:4]), list(specials(element)[1:4])
+    else:
+        values = functions.BINARY.get(name) or oracle.BINARY[name]
+        function = _coded(fmt, values)
+        rows, columns = _clean_product(element, values)
+    chunk = Chunk(f"{stem(op.name)}_{element}")
+    m, n = len(rows), len(columns)
+    column, row = array(rows, (m, 1)), array(columns, (1, n))
+
+    def test(x: Codes, y: Codes, attributes: str, whole_x: Codes, whole_y: Codes) -> None:
+        operands = _both(chunk, element, x, y)
+        whole = np.broadcast_arrays(whole_x, whole_y)
+        r = chunk.apply(op.name, operands, (whole[0].shape, element), attributes=attributes)
+        chunk.expect(r, _on_pairs(function, *whole))
+
+    test(column, row, "", column, row)
+    test(column, array(columns), "broadcast_dimensions = array<i64: 1>", column, row)
+    matrix = np.broadcast_to(row, (m, n))
+    test(array(rows), matrix, "broadcast_dimensions = array<i64: 0>", column, matrix)
+    scalar = array(rows[0], ())
+    test(scalar, array(columns), "broadcast_dimensions = array<i64>", scalar, array(columns))
+    nothing = array([], (0, 1))
+    test(nothing, array(columns), "broadcast_dimensions = array<i64: 1>", nothing, row)
+    yield chunk
+
+
+def _coded(fmt: oracle.Format, function: Callable[[Value, Value], Value]) -> Callable[[int, int], int]:
+    return lambda a, b: encode(fmt, function(decode(fmt, a), decode(fmt, b)))
+
+
+def _clean_product(element: str, function: Callable[[Value, Value], Value]) -> tuple[list[int], list[int]]:
+    """Rows and columns, none of whose pairs has a result that the format leaves open: as many pairs as there are."""
+    fmt = FORMATS[element]
+    numbers = (1.0, 2.0, 0.5, 3.0, 1.5, 4.0, -1.0, -2.0, 0.0, -0.5, math.inf)
+    codes = [c for c in (_held(element, x) for x in numbers) if c is not None]
+
+    @functools.cache
+    def is_clean(a: int, b: int) -> bool:
+        return not is_left_open(element, function(decode(fmt, a), decode(fmt, b)))
+
+    best: tuple[list[int], list[int]] = [], []
+    for n in (3, 2, 1):
+        for columns in itertools.combinations(codes, n):
+            rows = [a for a in codes if all(is_clean(a, b) for b in columns)][:4]
+            if len(rows) * n > len(best[0]) * len(best[1]):
+                best = rows, list(columns)
+    return best
