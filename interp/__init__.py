@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .api import LoadedProgram, load
     from .errors import CheckFailure, Error, ExecutionError, InputError, ProgramError, ResourceError
     from .numbers import cast, pack, scale, unpack
+    from .policies import policy
 
 _HOME = {
     "Policy": "..ops.policy",
@@ -21,6 +22,7 @@ _HOME = {
         ("CheckFailure", "Error", "ExecutionError", "InputError", "ProgramError", "ResourceError"), ".errors"
     ),
     **dict.fromkeys(("cast", "pack", "scale", "unpack"), ".numbers"),
+    "policy": ".policies",
 }
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "cast",
     "load",
     "pack",
+    "policy",
     "scale",
     "unpack",
 ]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ops import parallel
+from ..ops.exchange import DeadlockError
 from ..ops.interpreter import with_streams
 from ..ops.registry import CheckError, OpError
 from .errors import CheckFailure, Error, ExecutionError, ResourceError
@@ -82,7 +83,7 @@ def _told(error: BaseException, plan: Plan) -> str:
 
 
 def _message(error: BaseException, plan: Plan) -> str:
-    if not isinstance(error, parallel.DeadlockError):
+    if not isinstance(error, DeadlockError):
         return str(error)
 
     def place(part: BaseException) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .parallel import Later, current
+from .exchange import Later
+from .parallel import current
 from .registry import BY_BODY, Call, Kernel, OpError, op
 from .types import FutureType
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from .exchange import Later, Share, described
 from .minifloat.cast import cast
-from .parallel import Later, Share, current, described
+from .parallel import current
 from .process_groups import Groups, Pairs
 from .reduce import Step, body_elements, fold_of
 from .registry import BY_BODY, Body, Call, Kernel, OpError, lookup, op

@@ -15,15 +15,24 @@ import dataclasses
 import queue
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .exchange import (
+    DeadlockError,
+    Pending,
+    ProcessId,
+    Share,
+    StoppedError,
+    channel_text,
+    described,
+    disagreement,
+    listed,
+)
 from .registry import OpError
 
-#: (replica_id, partition_id)
-ProcessId = tuple[int, int]
 #: Each function gives what one infeed op reads.
 Infeed = Sequence[Callable[[], tuple[Any, ...]]]
 
@@ -34,66 +43,6 @@ _MOST_NESTED = 8
 _GRACE = 2.0
 #: How many seconds to sleep between looks at whether Ctrl-C was pressed, on systems where it does not wake a sleeper.
 _POLL = 0.2
-#: A message lists this many processes.
-_MOST_TOLD = 8
-
-
-class DeadlockError(OpError):
-    """Processes wait for each other, or for what never comes."""
-
-    def __init__(self, waits_for: str, parts: Sequence[tuple[ProcessId, DeadlockError]] = ()) -> None:
-        """What one process waits for; of a whole grid the error of each process that waits."""
-        self.waits_for, self.parts = waits_for, tuple(parts)
-        super().__init__(self.told())
-
-    def told(self, place: Callable[[BaseException], str] = lambda _: "") -> str:
-        """The message, in which `place` may add to each process where it is."""
-        listed = [f"process {id} {e.waits_for}{place(e)}" for id, e in self.parts[:_MOST_TOLD]]
-        more = [f"and {len(self.parts) - _MOST_TOLD} more"] if len(self.parts) > _MOST_TOLD else []
-        return f"deadlock: {'; '.join([*listed, *more]) or self.waits_for}"
-
-
-class StoppedError(BaseException):
-    """Ends a process because another one has failed, or the user has pressed Ctrl-C. No op may catch it."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Share:
-    """What one process brings to a meeting."""
-
-    name: str  #: of the op
-    signature: tuple[str, ...]  #: what has to be the same for all
-    values: tuple[Any, ...]
-    #: Gives each member its results. Takes the values of each in the order of the group, and numbers that no other
-    #: meeting of the run has.
-    combine: Callable[[list[tuple[Any, ...]], tuple[int, ...]], list[tuple[Any, ...]]]
-
-
-@dataclasses.dataclass(eq=False)
-class Pending:
-    """Results that other processes have a part in: there now, or later."""
-
-    process: Process
-    waits_for: Callable[[], str]
-    is_there: Callable[[], bool]
-    needs: Callable[[], Iterable[ProcessId]]  #: who has to act before it is there, as far as that is known
-    take: Callable[[], tuple[Any, ...]]
-
-    def get(self) -> tuple[Any, ...]:
-        """The results. Raises DeadlockError where they can never come."""
-        self.process.wait(self)
-        return self.take()
-
-
-@dataclasses.dataclass(frozen=True)
-class Later:
-    """What an op gives instead of a result that is to be waited for later."""
-
-    pending: Pending
-    index: int = 0
-
-    def get(self) -> Any:
-        return self.pending.get()[self.index]
 
 
 @dataclasses.dataclass(eq=False)
@@ -123,7 +72,7 @@ class Process:
             meeting = grid.meetings.setdefault(key, _Meeting())
             for other, theirs in meeting.shares.items():
                 if theirs.signature != share.signature:
-                    raise OpError(_disagreement(self.id, share, other, theirs))
+                    raise OpError(disagreement(self.id, share, other, theirs))
             meeting.shares[self.id] = share
             is_last = len(meeting.shares) == len(members)
             if is_last:
@@ -136,7 +85,7 @@ class Process:
                 grid.changed.notify_all()
         return Pending(
             self,
-            lambda: f"in {share.name} ({_channel(channel)}group {_list(members)})",
+            lambda: f"in {share.name} ({channel_text(channel)}group {listed(members)})",
             lambda: meeting.results is not None,
             lambda: [m for m in members if m not in meeting.shares],
             lambda: meeting.results[self.id] if meeting.results is not None else (),
@@ -178,7 +127,7 @@ class Process:
             ends = self.grid.ends[channel]
             ends[end].add(self.id)
             if ends["receive"] and max(len(ends["receive"]), len(ends["send"])) > 1:
-                told = " and is ".join(f"{verb} by {_list(sorted(ends[e]))}" for e, verb in _ENDS if ends[e])
+                told = " and is ".join(f"{verb} by {listed(sorted(ends[e]))}" for e, verb in _ENDS if ends[e])
                 raise OpError(f"channel {channel} is {told} (would be one process at each end)")
 
     def wait(self, pending: Pending) -> None:
@@ -306,7 +255,9 @@ class Grid:
         if not needs:
             return f"waits {pending.waits_for()} for what no process sends"
         ended = [p for p in needs if p in self._ended]
-        return f"waits {pending.waits_for()} for {_list(needs)}" + (f", of which {_list(ended)} ended" if ended else "")
+        return f"waits {pending.waits_for()} for {listed(needs)}" + (
+            f", of which {listed(ended)} ended" if ended else ""
+        )
 
     def _end(self, process: Process) -> None:
         with self.changed:
@@ -340,11 +291,6 @@ def enter(process: Process | None) -> Process | None:
     return before
 
 
-def described(value: Any) -> str:
-    """The type of a value, as processes compare it."""
-    return "token" if value is None else f"{value.dtype} {list(value.shape)}"
-
-
 def _start(threads: list[threading.Thread]) -> None:
     try:
         for thread in threads:
@@ -374,20 +320,3 @@ def _first(failures: dict[ProcessId, BaseException]) -> BaseException:
         error.add_note(f"in process {others[0]}")
         return error
     return DeadlockError("", waits)
-
-
-def _disagreement(mine: ProcessId, share: Share, other: ProcessId, theirs: Share) -> str:
-    if share.name != theirs.name:
-        return f"process {other} has come to {theirs.name} in its place, on the same channel and with the same group"
-    told = [", ".join(s.signature) for s in (share, theirs)]
-    return f"process {mine} brings {told[0]}, but process {other} brings {told[1]} (would be alike)"
-
-
-def _channel(channel: int) -> str:
-    return f"channel {channel}, " if channel > 0 else ""
-
-
-def _list(ids: Iterable[ProcessId]) -> str:
-    ids = list(ids)
-    more = f", … ({len(ids)} in all)" if len(ids) > _MOST_TOLD else ""
-    return ", ".join(map(str, ids[:_MOST_TOLD])) + more

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .parallel import Process, ProcessId
+from .exchange import ProcessId
+from .parallel import Process
 from .registry import Call, OpError
 
 Rows = tuple[tuple[int, ...], ...]

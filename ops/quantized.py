@@ -116,7 +116,7 @@ def _is_small(record: Op, call: Call) -> bool:
 def _stored(t: Type) -> Type:
     if isinstance(t, TupleType | FutureType):
         return type(t)(tuple(map(_stored, t.elements)))
-    return TensorType(t.shape, t.element.storage) if isinstance(t, TensorType) else t
+    return dataclasses.replace(t, element=t.element.storage) if isinstance(t, TensorType) else t
 
 
 def _stored_call(call: Call) -> Call:
@@ -169,7 +169,7 @@ def _of_regions(record: Op, call: Call) -> Kernel:
                 _is_quantized(t) and taken.expressed == t.element.expressed,
                 f"the body takes {taken}, not {t.element}",
             )
-            target = TensorType(t.shape, taken)
+            target = dataclasses.replace(t, element=taken)
             dequantize, quantize = dequantizer(t, call), quantizer(target, call)
             converts.append(lambda x, d=dequantize, q=quantize: q(d(x)))
             operands.append(target)
@@ -219,7 +219,7 @@ def _each(functions: list[Kernel], values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _expressed(t: Type) -> Type:
-    return TensorType(t.shape, t.element.expressed) if isinstance(t, TensorType) else t
+    return dataclasses.replace(t, element=t.element.expressed) if isinstance(t, TensorType) else t
 
 
 class _Table:
@@ -265,9 +265,9 @@ def _product(record: Op, call: Call) -> Kernel:
     if x.axis is not None or max(x.bits, y.bits) > 16:
         return _through_numbers(record, call)
     require(x.expressed == y.expressed == out.expressed, f"expressed types {x}, {y} and {out} differ (would be one)")
-    shift_x, shift_y = _shifter(lhs), _shifter(rhs)
-    types = TensorType(lhs.shape, shift_x[0]), TensorType(rhs.shape, shift_y[0]), *call.operands[2:]
-    sums = record.bind(dataclasses.replace(call, operands=types, results=(TensorType(result.shape, _I64),)))
+    (x_type, shift_x), (y_type, shift_y) = _shifter(lhs), _shifter(rhs)
+    types = dataclasses.replace(lhs, element=x_type), dataclasses.replace(rhs, element=y_type), *call.operands[2:]
+    sums = record.bind(dataclasses.replace(call, operands=types, results=(dataclasses.replace(result, element=_I64),)))
 
     rank, axis = len(result.shape), None if y.axis is None else _axis_in_result(call, y.axis)
     factor = x.scales[0] * beside(y.scales, axis, rank, np.float64) / along(out.scales, result, np.float64)
@@ -275,7 +275,7 @@ def _product(record: Op, call: Call) -> Kernel:
     low, high = float(out.storage_min), float(out.storage_max)
 
     def kernel(lhs: np.ndarray, rhs: np.ndarray, *others: np.ndarray) -> Any:
-        total = sums(shift_x[1](lhs), shift_y[1](rhs), *others) * factor + zero
+        total = sums(shift_x(lhs), shift_y(rhs), *others) * factor + zero
         return store(np.rint(np.minimum(np.maximum(total, low), high)))
 
     return kernel

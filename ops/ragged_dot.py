@@ -112,7 +112,8 @@ def _wrong_sizes(call: Call) -> str:
 
 def _group_of_place(sizes: np.ndarray, extent: Dimensions, at: int) -> np.ndarray:
     """The group of each place, by the sizes along dimension `at` of `extent`; their number for a place in none."""
-    ends = np.cumsum(np.maximum(sizes.astype(np.int64), 0), axis=-1)
+    wide = sizes if sizes.itemsize == 8 else sizes.astype(np.int64)
+    ends = np.cumsum(np.clip(wide, 0, extent[at]).astype(np.int64), axis=-1)
     places = np.arange(extent[at])
     group = (places[:, None] >= ends[..., None, :]).sum(-1)  # as (outer…, place) or (place)
     return np.broadcast_to(group.reshape(*group.shape, *[1] * (len(extent) - at - 1)), extent)

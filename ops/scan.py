@@ -31,10 +31,8 @@ def scan(call: Call) -> Kernel:
     )
     carries = len(tensors) - inputs
     outputs = len(call.results) - carries
-    length = _length(call, tensors[:inputs], dimension)
     results = [call.result(i) for i in range(len(call.results))]
-    for t in results[:outputs]:
-        _check_dimension(t, dimension)
+    length = _length(call, tensors[:inputs], results[: max(outputs, 0)], dimension)
     takes = [*(_slice(t, dimension) for t in tensors[:inputs]), *tensors[inputs:]]
     gives = [*(_slice(t, dimension) for t in results[:outputs]), *results[outputs:]]
     if outputs < 0 or not (_agree(body.arguments, takes) and _agree(body.results, gives)):
@@ -62,24 +60,22 @@ def scan(call: Call) -> Kernel:
     return kernel
 
 
-def _length(call: Call, inputs: list[TensorType], dimension: int) -> int:
-    """How many slices there are; of inputs the first one's size, where it is known, else 0."""
-    for t in inputs:
-        _check_dimension(t, dimension)
-    sizes = {t.shape[dimension] for t in inputs} - {None}
+def _length(call: Call, inputs: list[TensorType], outputs: list[TensorType], dimension: int) -> int:
+    """How many slices there are, 0 where only running tells."""
+    sizes: set[int | None] = set()
+    for t in (*inputs, *outputs):
+        if not 0 <= dimension < len(t.shape):
+            raise OpError(f"dimension {dimension} is not one of {t}")
+        sizes.add(t.shape[dimension])
     given = call.attributes.get("scan_dim_size")
     if given is not None and int(given) >= 0:
         sizes.add(int(given))
-    if len(sizes) > 1:
-        raise OpError(f"dimension {dimension} has sizes {sorted(sizes)} (would be one size)")  # pyright: ignore
-    if not sizes and not inputs:
+    elif not inputs:
         raise OpError("scan_dim_size is missing (there are no inputs to tell it)")
+    sizes -= {None}
+    if len(sizes) > 1:
+        raise OpError(f"inputs, outputs and scan_dim_size differ in the size of dimension {dimension}")
     return next(iter(sizes), 0) or 0
-
-
-def _check_dimension(t: TensorType, dimension: int) -> None:
-    if not 0 <= dimension < len(t.shape):
-        raise OpError(f"dimension {dimension} is not one of {t}")
 
 
 def _slice(t: TensorType, dimension: int) -> TensorType:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .parallel import current, described
+from .exchange import described
+from .parallel import current
 from .process_groups import Pairs, channel_of
 from .registry import Call, Kernel, OpError, op
 from .types import TensorType, TokenType

@@ -54,7 +54,8 @@ def largest(rows: np.ndarray, element: ElementType, count: int) -> np.ndarray:
     if keys.itemsize == 8:
         return np.argsort(keys, axis=1, kind="stable")[:, :count]
     # Key and position in one integer: no two are equal, so that any way of sorting is stable.
-    packed = (keys.astype(np.int64) << 32) | np.arange(length)
+    wide = keys.astype(np.int64) - (1 << 31 if keys.dtype == np.uint32 else 0)
+    packed = (wide << 32) | np.arange(length)
     if count < length // 4 and length >= _LONG:
         packed = np.partition(packed, count, axis=1)[:, :count]
     return np.sort(packed, axis=1)[:, :count] & 0xFFFFFFFF

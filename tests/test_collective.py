@@ -285,6 +285,32 @@ def test_stochastic_rounding_gives_all_members_the_same_and_each_run_too():
     assert (other != first[0]).any()
 
 
+@pytest.mark.parametrize("late", [0, 1])
+def test_stochastic_rounding_does_not_depend_on_who_is_late(late):
+    body = f"""%me = stablehlo.replica_id : tensor<ui32>
+      %late = stablehlo.constant dense<{late}> : tensor<ui32>
+      %turns = stablehlo.constant dense<30000> : tensor<ui32>
+      %zero = stablehlo.constant dense<0> : tensor<ui32>
+      %one = stablehlo.constant dense<1> : tensor<ui32>
+      %is = stablehlo.compare EQ, %me, %late : (tensor<ui32>, tensor<ui32>) -> tensor<i1>
+      %n = stablehlo.select %is, %turns, %zero : tensor<i1>, tensor<ui32>
+      %w = stablehlo.while(%i = %zero) : tensor<ui32>
+      cond {{
+        %c = stablehlo.compare LT, %i, %n : (tensor<ui32>, tensor<ui32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      }} do {{
+        %j = stablehlo.add %i, %one : tensor<ui32>
+        stablehlo.return %j : tensor<ui32>
+      }}
+      %r:1 = "stablehlo.all_reduce"(%x0) {ADD.replace("T", "f8E4M3FN")} {{{groups([[0, 1]])}}} : (TYPE) -> TYPE"""
+    t = "tensor<50xf8E4M3FN>"
+    arrays = [np.full(50, v, ml_dtypes.float8_e4m3fn) for v in (16, 1)]
+    policy = Policy(rounding="stochastic", seed=3)
+    found = run(body.replace("TYPE", t), t, (2, 1), [[a] for a in arrays], policy)
+    expected = reduced(arrays, ADD.replace("T", "f8E4M3FN"), [0, 1], policy)[0]
+    assert [x.tobytes() for (x,) in found] == [expected.tobytes()] * 2
+
+
 # -- roots -------------------------------------------------------------------------------------------------------------
 
 DATA = [[np.array([10 * p + i, 1]) for i in (1, 2)] for p in range(4)]
@@ -444,37 +470,31 @@ def test_asynchronous(op):
     _, size, expected = ASYNC[op]
     result = f"tensor<{size}xi64>"
     text = f"""{started(op, "%f")}
-      %r:1 = "stablehlo.async_done"(%f) : (!stablehlo.future<{result}>) -> {result}"""
+      %s = "stablehlo.async_done"(%f) : (!stablehlo.future<{result}>) -> {result}
+      %r:1 = "stablehlo.async_done"(%f) : (!stablehlo.future<{result}>) -> {result}"""  # a value may be used twice
     found = run(text, result, (2, 1), [[np.array([0, 1])], [np.array([10, 11])]])
     assert [x.tolist() for (x,) in found] == expected
 
 
 def test_starting_does_not_wait():
-    # One process receives between start and done what the other sends only after its own done.
-    future = "!stablehlo.future<tensor<2xi64>>"
-    done = f'"stablehlo.async_done"(%f) : ({future}) -> tensor<2xi64>'
-    handle = "channel_handle = #stablehlo.channel_handle<handle = 5, type = 1>"
-    text = f"""
-      func.func @one(%x0: tensor<2xi64>) -> (tensor<2xi64>, tensor<2xi64>) {{
-        %t = stablehlo.create_token : !stablehlo.token
-        {started("all_reduce", "%f")}
-        %v, %u = "stablehlo.recv"(%t) {{{handle}}} : (!stablehlo.token) -> (tensor<2xi64>, !stablehlo.token)
-        %r = {done}
-        return %r, %v : tensor<2xi64>, tensor<2xi64>
-      }}
-      func.func @two(%x0: tensor<2xi64>) -> tensor<2xi64> {{
-        %t = stablehlo.create_token : !stablehlo.token
-        {started("all_reduce", "%f")}
-        %r = {done}
-        %u = "stablehlo.send"(%r, %t) {{{handle}}} : (tensor<2xi64>, !stablehlo.token) -> !stablehlo.token
-        return %r : tensor<2xi64>
-      }}
-      func.func @main(%x: tensor<2xi64>) -> (tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) {{
-        %r:3 = "interpreter.run_parallel"(%x, %x) {{programs = [[@one], [@two]]}}
-          : (tensor<2xi64>, tensor<2xi64>) -> (tensor<2xi64>, tensor<2xi64>, tensor<2xi64>)
-        return %r#0, %r#1, %r#2 : tensor<2xi64>, tensor<2xi64>, tensor<2xi64>
+    # The two processes start the same ops in unlike order: whoever waits for the first never comes to the second.
+    def process(name: str, order: str) -> str:
+        starts = [
+            started("all_reduce", f"%f{n}").replace("replica_groups", f"{CHANNEL.replace('1', n)}, replica_groups")
+            for n in order
+        ]
+        dones = [f'%r{n} = "stablehlo.async_done"(%f{n}) : (!stablehlo.future<{t}>) -> {t}' for n in "12"]
+        body = "\n".join([*starts, *dones, f"%r = stablehlo.subtract %r1, %r2 : {t}"])
+        return f"func.func @{name}(%x0: {t}) -> {t} {{ {body}\n return %r : {t} }}"
+
+    t = "tensor<2xi64>"
+    text = f"""{process("one", "12")}
+      {process("two", "21")}
+      func.func @main(%x: {t}) -> ({t}, {t}) {{
+        %r:2 = "interpreter.run_parallel"(%x, %x) {{programs = [[@one], [@two]]}} : ({t}, {t}) -> ({t}, {t})
+        return %r#0, %r#1 : {t}, {t}
       }}"""
-    assert [x.tolist() for x in load(text)(np.array([1, 2]))] == [[2, 4]] * 3
+    assert [x.tolist() for x in load(text)(np.array([1, 2]))] == [[0, 0]] * 2
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

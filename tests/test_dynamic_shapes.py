@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 from minihlo import interp
+from minihlo.interp import late, memory
 from minihlo.interp.errors import ExecutionError, InputError, ResourceError
+from minihlo.ops.registry import EXACT, Call, Kernel, Op
+from minihlo.ops.types import ELEMENT_TYPES, TensorType
 
 F8 = np.dtype(ml_dtypes.float8_e4m3fn)
 SIZES = (3, 1, 5, 0)
@@ -469,3 +472,39 @@ def test_results_beyond_memory() -> None:
     program = interp.load(CASES["products"].text)
     with pytest.raises(ResourceError, match=r"dot_general: tensor<4194304x4194304xf32> takes 64.0 TiB"):
         program(np.zeros((1 << 22, 4), np.float32), np.zeros((4, 1 << 22), np.float32))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "%r = stablehlo.add %x, %x : tensor<?xf32>",
+        """%one = stablehlo.constant dense<1.0> : tensor<f32>
+        %r = stablehlo.pad %x, %one, low = [1], high = [0], interior = [0]
+          : (tensor<?xf32>, tensor<f32>) -> tensor<?xf32>""",
+    ],
+    ids=["add", "pad"],
+)
+def test_every_result_needs_room(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = interp.load(main("%x: tensor<?xf32>", "tensor<?xf32>", f"{body}\nreturn %r : tensor<?xf32>"))
+    monkeypatch.setattr(memory, "limit", lambda: 1 << 20)
+    assert program(np.zeros(5, np.float32))
+    with pytest.raises(ResourceError, match=r"takes 32.0 MiB, but only 1.0 MiB are to be had"):
+        program(np.zeros(1 << 23, np.float32))
+
+
+def test_kernels_are_kept_but_not_for_ever() -> None:
+    bound: list[Any] = []
+
+    def bind(call: Call) -> Kernel:
+        bound.append(call.tensor().shape)
+        return lambda x: x
+
+    types = (TensorType((None, 2), ELEMENT_TYPES["f32"]),)
+    record = Op("test.same", bind, frozenset(ELEMENT_TYPES.values()), "codes", EXACT, 1, "The operand.")
+    kernel = late.bind(record, Call(record.name, types, types, {}))
+    for n in (1, 2, 1, 2):
+        assert kernel(np.zeros((n, 2))).shape == (n, 2)
+    assert bound == [(1, 2), (2, 2)]
+    for n in (*range(100), 1):
+        kernel(np.zeros((n, 2)))
+    assert bound.count((1, 2)) == 2

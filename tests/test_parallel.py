@@ -215,6 +215,12 @@ def test_one_by_itself():
     )
 
 
+def test_nothing_is_left_over_for_the_next_run():
+    function = f"func.func @main(%x: {T}) -> {T} {{ %t = stablehlo.create_token : {TOKEN}\n BODY return %r : {T} }}"
+    assert lists(function.replace("BODY", f"%u = {send('%x', 1)}\n{SAME}\n"), X) == [[1, 2]]
+    assert "deadlock" in deadlock(function.replace("BODY", f"%r, %u = {recv(1)}\n"), X)
+
+
 def test_groups_that_do_not_match():
     message = deadlock(replicas(*[f"%r = {reduce(g)}" for g in ("[[0, 1, 2]]", "[[0, 1, 2]]", "[[0, 2, 1]]")]), X, X, X)
     assert "group (0, 0), (1, 0), (2, 0)) for (2, 0)" in message

@@ -39,7 +39,7 @@ def run(op: str, element: str, *columns: list[int], policy: Policy | None = None
 
 def of(function: Callable) -> Callable[[Fraction], Value]:
     """A function of mpmath whose values at what it is called with are irrational."""
-    return lambda x: irrational(lambda: function(real(x)))
+    return lambda x: irrational(lambda: +function(real(x)))
 
 
 def within_one(inside: Callable[[Fraction], Value], at_one: Value, at_minus_one: Value) -> Callable[[Fraction], Value]:
@@ -60,7 +60,7 @@ def acosh(x: Fraction) -> Value:
 
 
 def erf(x: Fraction) -> Value:
-    return of(mp.erf)(x) if abs(x) < 100 else (1 - HAIR) * (1 if x > 0 else -1)
+    return of(mp.erf)(x) if abs(x) < 12 else (1 - HAIR) * (1 if x > 0 else -1)
 
 
 def erfc(x: Fraction) -> Value:
@@ -87,13 +87,15 @@ def bessel_i1e(x: Fraction) -> Value:
         return of(lambda v: mp.besseli(1, v) * mp.exp(-abs(v)))(x)
 
     def expansion() -> mp.mpf:
-        terms = (mp.fprod((4 - (2 * j - 1) ** 2) / (-8 * j * abs(real(x))) for j in range(1, k + 1)) for k in range(80))
-        return mp.fsum(terms) / mp.sqrt(2 * mp.pi * abs(real(x)))
+        total = term = mp.one
+        for k in range(1, 80):
+            term *= ((2 * k - 1) ** 2 - 4) / (8 * k * abs(real(x)))
+            total += term
+        return total / mp.sqrt(2 * mp.pi * abs(real(x)))
 
     return oracle.signed(irrational(expansion), x < 0)
 
 
-SQRT_HALF_PI = pi_times(Fraction(1, 2))
 #: Of each function: its value at a finite number other than zero, at +0, -0, +inf and -inf.
 UNARY: dict[str, tuple[Callable[[Fraction], Value], Value, Value, Value, Value]] = {
     "asin": (within_one(of(mp.asin), pi_times(Fraction(1, 2)), pi_times(Fraction(-1, 2))), ZERO, -0.0, NAN, NAN),
@@ -278,7 +280,7 @@ def test_pairs(op: str, element: str) -> None:
     check(fmt, run(op, element, first, second), results, [first, second], op)
 
 
-# -- the precision the loop goes on with where 60 bits are not certain ---------------------------------------------------
+# -- series -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("p", [64, 200, 900])
@@ -305,7 +307,7 @@ def test_series_are_within_their_bounds(p: int) -> None:
             assert abs(total - mp.ldexp(exact, p)) <= error + 2 * exact
 
 
-# -- neighbours ----------------------------------------------------------------------------------------------------------
+# -- neighbours -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("element", MINIFLOATS)
@@ -337,7 +339,8 @@ def test_next_after_is_numpys(element: str) -> None:
     values = np.array([*ends, -ends[-1], -ends[-2], np.finfo(dtype).tiny, 0.1], dtype)
     first, second = np.repeat(values, len(values)), np.tile(values, len(values))
     found = run("next_after", element, codes_of(first), codes_of(second))
-    wanted = np.nextafter(first, second)
+    with np.errstate(all="ignore"):
+        wanted = np.nextafter(first, second)
     assert np.array_equal(np.isnan(found), np.isnan(wanted))
     numbers = ~np.isnan(wanted)
     assert codes_of(found[numbers]) == codes_of(wanted[numbers])

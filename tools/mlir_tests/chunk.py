@@ -201,10 +201,8 @@ def _dense(codes: Codes, element: str) -> tuple[str, str]:
         return "dense<>", ""
     text = [_literal(element, c) for c in codes.ravel()]
     values = [shown(element, c) for c in codes.ravel()] if is_float(element) else None
-    if codes.ndim == 0 or codes.size <= 4:
+    if codes.ndim == 0 or codes.size <= (12 if values is None else 4):
         return f"dense<{_nested(np.array(text, object).reshape(codes.shape).tolist())}>", _remark(values)
-    if codes.ndim > 1 and values is None:
-        return f"dense<{_nested(np.array(text, object).reshape(codes.shape).tolist())}>", ""
     lines = _rows(codes.shape, text, values, element)
     return "dense<[\n" + "\n".join(f"    {line}" for line in lines) + "\n  ]>", ""
 

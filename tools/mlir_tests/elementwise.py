@@ -227,17 +227,22 @@ def pairs_of(element: str, name: str) -> tuple[tuple[int, int], ...]:
     most = len(found) + _RANDOM
     by_place: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for pair in _random_pairs(element, name, _TRIES.get(name, 1500)):
-        try:
-            x = function(decode(fmt, pair[0]), decode(fmt, pair[1]))
-        except ArithmeticError:
-            continue  # no telling in reasonable time
-        if oracle.is_finite(x):
+        x = _judged(function, decode(fmt, pair[0]), decode(fmt, pair[1]))
+        if x is not None and oracle.is_finite(x) and not is_left_open(element, x):
             by_place[_position(fmt, x, encode(fmt, x))].append(pair)
     for place in itertools.zip_longest(*(by_place[p][:6] for p in sorted(by_place))):
         for pair in place:
             if pair is not None and len(found) < most:
                 found.setdefault(pair)
-    return tuple(found)
+    return tuple(p for p in found if _judged(function, decode(fmt, p[0]), decode(fmt, p[1])) is not None)
+
+
+def _judged(function: Callable[[Value, Value], Value], x: Value, y: Value) -> Value | None:
+    """The exact result; None where the second source cannot tell it from a number of few bits."""
+    try:
+        return function(x, y)
+    except ArithmeticError:
+        return None
 
 
 def _random_pairs(element: str, name: str, count: int) -> Iterator[tuple[int, int]]:
@@ -300,7 +305,7 @@ def next_after(op: Op, element: str) -> Iterator[Chunk]:
     fmt = FORMATS[element]
     numbers = [*specials(element), *spread(in_order(element), 8)]
     pairs = list(itertools.product(specials(element), numbers))
-    pairs = spread(list(dict.fromkeys(pairs)), 80)
+    pairs = spread(list(dict.fromkeys(pairs)), 60)
     yield from two_in_shapes(op, element, pairs, lambda x, y: _on_pairs(functools.partial(functions.next_after, fmt), x, y))
 
 

@@ -70,12 +70,14 @@ def _large(limit: int, result: Value) -> Callable[[Fraction], Value | None]:
 def _bessel_i1e(x: Any) -> Any:
     with mp.workprec(mp.prec + 64):
         if x < 10000:
-            return mp.besseli(1, x) * mp.exp(-x)
-        total, term, k = mp.mpf(1), mp.mpf(1), 1  # the asymptotic series, whose terms fall quickly here
-        while abs(term) > mp.mpf(2) ** -mp.prec:
-            term *= -(4 - mp.mpf(2 * k - 1) ** 2) / (k * 8 * x)
-            total, k = total + term, k + 1
-        return total / mp.sqrt(2 * mp.pi * x)
+            found = mp.besseli(1, x) * mp.exp(-x)
+        else:
+            total, term, k = mp.mpf(1), mp.mpf(1), 1  # the asymptotic series, whose terms fall quickly here
+            while abs(term) > mp.mpf(2) ** -mp.prec:
+                term *= -(4 - mp.mpf(2 * k - 1) ** 2) / (k * 8 * x)
+                total, k = total + term, k + 1
+            found = total / mp.sqrt(2 * mp.pi * x)
+    return +found  # rounded to the precision asked for
 
 
 def _erfc(x: Value) -> Value:
@@ -129,7 +131,8 @@ def zeta(s: Value, q: Value) -> Value:
         power, first = int(s) if whole else _real(s), max(0, math.ceil(-q))
         with mp.workprec(mp.prec + 64):
             below = sum((_real(q + k) ** -power for k in range(first)), mp.mpf(0))
-            return below + mp.zeta(power, _real(q + first))
+            found = below + mp.zeta(power, _real(q + first))
+        return +found  # rounded to the precision asked for
 
     return oracle.irrational(compute)
 

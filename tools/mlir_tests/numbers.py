@@ -104,11 +104,11 @@ def is_left_open(element: str, x: Value) -> bool:
     fmt = FORMATS[element]
     if fmt.nan == "none":
         return not oracle.is_finite(x)
-    if fmt.is_signed or math.isnan(x):
+    if fmt.is_signed or x != x:
         return False
-    if x <= 0 or x < Fraction(1, 1 << 127):
+    if x < Fraction(1, 1 << 127):
         return True
-    if math.isinf(x):
+    if not isinstance(x, Fraction):
         return False
     e = x.numerator.bit_length() - x.denominator.bit_length()  # a tie is 3 * 2**k
     return any(x == 3 * Fraction(2) ** k for k in (e - 2, e - 1, e))

@@ -9,23 +9,11 @@ import sys
 from pathlib import Path
 
 from .builder import random_program
-from .peers import PEERS, Peer
-from .run import Checker, Finding, Tally
+from .peers import PEERS
+from .run import Finding, Tally, check_all
 
 #: Findings that are ours to look into; the others tell what a peer cannot do.
 FAULTS = ("crash", "inconsistent", "difference", "whole")
-
-
-def check_all(seed: int, indices: range, peers: list[str]) -> Tally:
-    """Programs number `indices` of a seed, against the peers."""
-    checker = Checker([Peer(name) for name in peers])
-    try:
-        for index in indices:
-            checker.check(random_program(seed, index), f"{seed}:{index}")
-    finally:
-        for peer in checker.peers:
-            peer.close()
-    return checker.tally
 
 
 def report(tally: Tally, keep: Path | None) -> int:

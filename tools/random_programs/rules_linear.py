@@ -201,6 +201,6 @@ def rng_bit_generator(b: Builder) -> None:
     algorithm = b.one_of(("THREE_FRY", "PHILOX", "DEFAULT"))
     ui64 = ELEMENT_TYPES["ui64"]
     state = b.leaf((b.one_of((2, 3)) if algorithm == "PHILOX" else 2,), ui64)
-    t = ELEMENT_TYPES[b.one_of(("ui8", "ui16", "ui32", "ui64", "i32", "f32"))]
+    t = ELEMENT_TYPES[b.one_of(("ui8", "ui16", "ui32", "ui64"))]
     attributes = f"rng_algorithm = #stablehlo<rng_algorithm {algorithm}>"
     b.add("rng_bit_generator", [state], [(size(state), ui64), (b.shape(), t)], attributes)

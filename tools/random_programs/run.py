@@ -12,6 +12,7 @@ import numpy as np
 
 from minihlo import interp
 
+from .builder import random_program
 from .compare import Case, same
 from .known import KNOWN, LACKS
 from .peers import Failure, Peer
@@ -187,6 +188,18 @@ class Checker:
 
     def _found(self, kind: str, subject: str, text: str, program: str, label: str) -> None:
         self.tally.findings.append(Finding(kind, subject, f"[{label}] {text}", program))
+
+
+def check_all(seed: int, indices: range, peers: list[str]) -> Tally:
+    """Programs number `indices` of a seed, against the peers."""
+    checker = Checker([Peer(name) for name in peers])
+    try:
+        for index in indices:
+            checker.check(random_program(seed, index), f"{seed}:{index}")
+    finally:
+        for peer in checker.peers:
+            peer.close()
+    return checker.tally
 
 
 def told(case: Case, left: np.ndarray) -> str:

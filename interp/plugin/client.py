@@ -1,0 +1,126 @@
+"""The client: the devices there are, and the way to compile."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+from ...ops.policy import Policy
+from .. import policies
+from ..errors import InputError
+from . import abi, interrupts
+from .devices import devices
+from .errors import INVALID_ARGUMENT, PluginError
+from .options import read_compile_options
+from .runtime import (
+    PLATFORM,
+    Addresses,
+    NamedValues,
+    Text,
+    fallible,
+    getter,
+    objects,
+    pool,
+    put,
+    read_named_values,
+    words,
+)
+
+#: How many devices there are, and the policy, where the options of the client do not tell.
+NUM_DEVICES, POLICY = "MINIHLO_NUM_DEVICES", "MINIHLO_POLICY"
+_MOST_DEVICES = 1024
+_NAME, _VERSION = Text(PLATFORM), Text(f"{PLATFORM}: StableHLO, interpreted")
+_NO_ATTRIBUTES = NamedValues({})
+
+
+class Client:
+    """A client; also its topology, of which the same is asked."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        count = str(options.get("num_devices") or os.environ.get(NUM_DEVICES) or 1)
+        if not count.isdecimal() or not 1 <= int(count) <= _MOST_DEVICES:
+            raise InputError(f"{NUM_DEVICES} is {count!r} (would be a number from 1 to {_MOST_DEVICES})")
+        text = options.get("policy") or os.environ.get(POLICY) or ""
+        #: As hardware computes, which is what users of JAX expect.
+        self.policy = policies.parse_policy(str(text), Policy(accumulate="f32"))
+        self.devices = devices(int(count))
+        self.by_id = {d.id: d for d in self.devices}
+        self.handles = Addresses([d.handle for d in self.devices])
+        self.memories = Addresses([d.memory for d in self.devices])
+        self.handle, self.topology = pool.add(self), pool.add(self)
+
+
+@fallible("Client_Create")
+def _create(a: Any) -> None:
+    interrupts.install()
+    a.client = Client(read_named_values(a.create_options, a.num_options)).handle
+
+
+@getter("Client_PlatformName")
+@getter("TopologyDescription_PlatformName")
+def _platform_name(p: int) -> None:
+    put(p, _NAME)
+
+
+@getter("Client_PlatformVersion")
+@getter("TopologyDescription_PlatformVersion")
+def _platform_version(p: int) -> None:
+    put(p, _VERSION)
+
+
+@getter("Client_ProcessIndex")
+def _process_index(p: int) -> None:
+    ctypes.c_int.from_address(p + 24).value = 0
+
+
+@getter("Client_Devices")
+@getter("Client_AddressableDevices")
+@getter("TopologyDescription_GetDeviceDescriptions")
+def _devices(p: int) -> None:
+    put(p, objects[words[(p >> 3) + 2]].handles)
+
+
+@getter("Client_AddressableMemories")
+def _memories(p: int) -> None:
+    put(p, objects[words[(p >> 3) + 2]].memories)
+
+
+@getter("Client_TopologyDescription")
+def _topology(p: int) -> None:
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].topology
+
+
+@getter("TopologyDescription_Attributes")
+def _attributes(p: int) -> None:
+    put(p, _NO_ATTRIBUTES)
+
+
+@fallible("Client_LookupDevice")
+@fallible("Client_LookupAddressableDevice")
+def _lookup(a: Any) -> None:
+    found = objects[a.client].by_id.get(a.id)
+    if found is None:
+        raise PluginError(INVALID_ARGUMENT, f"there is no device {a.id}")
+    a.device = found.handle
+
+
+@fallible("Client_DefaultDeviceAssignment")
+def _default_assignment(a: Any) -> None:
+    count = a.num_replicas * a.num_partitions
+    if count > len(objects[a.client].devices):
+        raise PluginError(INVALID_ARGUMENT, f"{count} devices are asked for; {NUM_DEVICES} says how many there are")
+    (ctypes.c_int * count).from_address(a.assignment)[:] = range(count)
+
+
+@fallible("Client_Compile")
+def _compile(a: Any) -> None:
+    from .executable import compile_program
+
+    program = abi.Program.from_address(a.program)
+    if ctypes.string_at(program.format, program.format_size) != b"mlir":
+        raise PluginError(INVALID_ARGUMENT, "a program must be MLIR")
+    options = read_compile_options(ctypes.string_at(a.compile_options, a.compile_options_size))
+    code = ctypes.string_at(program.code, program.code_size)
+    executable = interrupts.interruptible(compile_program, objects[a.client], code, options)
+    a.executable = pool.add(executable)

@@ -1,0 +1,52 @@
+"""Exceptions as errors of PJRT."""
+
+from __future__ import annotations
+
+import ctypes
+
+from ..errors import CheckFailure, Error, ExecutionError, InputError, ProgramError, ResourceError
+
+CANCELLED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 1, 3, 8, 9
+UNIMPLEMENTED, INTERNAL = 12, 13
+
+#: The first that fits is taken.
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (ResourceError, RESOURCE_EXHAUSTED),
+    (MemoryError, RESOURCE_EXHAUSTED),
+    (CheckFailure, FAILED_PRECONDITION),
+    (ProgramError, INVALID_ARGUMENT),
+    (InputError, INVALID_ARGUMENT),
+    (ExecutionError, INTERNAL),
+    (NotImplementedError, UNIMPLEMENTED),
+    (KeyboardInterrupt, CANCELLED),
+)
+_UNSUPPORTED = ("is not supported", "is not known")
+
+
+class PluginError(Error):
+    """An error with a code of its own."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ErrorObject:
+    """What an error handle stands for."""
+
+    __slots__ = ("_text", "address", "code", "size")
+
+    def __init__(self, error: BaseException) -> None:
+        self.code = code_of(error)
+        text = (str(error) or type(error).__name__).encode(errors="replace")
+        self._text = ctypes.create_string_buffer(text)
+        self.address, self.size = ctypes.addressof(self._text), len(text)
+
+
+def code_of(error: BaseException) -> int:
+    """The code of an exception."""
+    if isinstance(error, PluginError):
+        return error.code
+    if isinstance(error, ProgramError) and any(text in str(error) for text in _UNSUPPORTED):
+        return UNIMPLEMENTED
+    return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)

@@ -1,0 +1,149 @@
+"""Handles: the addresses that stand for our objects in the framework, and how we learn that it has dropped one.
+
+The framework may destroy a handle at any time: while an exception unwinds, without holding Python's lock, after the
+interpreter has shut down. No Python code can run then. So what it calls is a function of CPython itself, the one that
+clears a cell: it drops the reference in the third word of what it is given, which in the argument of every function
+that destroys is the handle. A handle therefore looks like a Python object: a count of references and a type, in memory
+of ours. One that has been destroyed has a lower count, which we find when we look through them now and then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import sysconfig
+import threading
+import types
+from typing import Any
+
+import numpy as np
+
+#: The count of a live handle. References from outside (see `hold`) come on top.
+_ALIVE = 1 << 20
+_DESTROYED = _ALIVE - 1
+#: The count of a handle that is shared and never ends. From 3.12 on such a count stands for an immortal object.
+_IMMORTAL = 0xE0000000 if sys.version_info >= (3, 12) else 1 << 60
+#: Handles in one piece of memory.
+_CHUNK = 1 << 10
+#: Handles are looked through after so many new ones, or new bytes.
+_SWEEP_EVERY = 256
+_SWEEP_BYTES = 1 << 26
+
+_SLOT_OF_TP_CLEAR = 51  # Py_tp_clear, a number that never changes
+
+
+class Pool:
+    """The live handles, and the objects they stand for."""
+
+    def __init__(self) -> None:
+        self.objects: dict[int, Any] = {}
+        self._counts: list[np.ndarray] = []  # of each chunk: the words of counts and of types
+        self._free: list[int] = []
+        self._kept: list[Any] = []
+        self._new = 0
+        self._new_bytes = 0
+        self._lock = threading.Lock()
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def add(self, thing: Any, nbytes: int = 0) -> int:
+        """A handle for an object; `nbytes` tells how much memory goes with it."""
+        self._new += 1
+        self._new_bytes += nbytes
+        if self._new >= _SWEEP_EVERY or self._new_bytes >= _SWEEP_BYTES:
+            self.sweep()
+        try:
+            address = self._free.pop()
+        except IndexError:
+            self._grow()
+            address = self._free.pop()
+        self.objects[address] = thing
+        return address
+
+    def hold(self, address: int) -> None:
+        """Count a reference from outside, which ends as a destroyed handle does."""
+        ctypes.c_int64.from_address(address).value += 1
+
+    def sweep(self) -> None:
+        """Forget the objects whose handles have been destroyed."""
+        if not self._lock.acquire(blocking=False):  # garbage collection, or another thread
+            return
+        try:
+            dropped = []
+            for words in self._counts:
+                counts = words[:, 0]
+                found = np.flatnonzero(counts == _DESTROYED)
+                if found.size:
+                    base = words.ctypes.data
+                    for i in found.tolist():
+                        address = base + 16 * i
+                        dropped.append(self.objects.pop(address, None))
+                        counts[i] = _ALIVE
+                        self._free.append(address)
+            # With many handles alive it pays to wait for more new ones.
+            self._new = -(len(self.objects) // 4)
+            self._new_bytes = 0
+        finally:
+            self._lock.release()
+        dropped.clear()
+
+    def _grow(self) -> None:
+        words = np.empty((_CHUNK, 2), np.int64)
+        words[:, 0] = _ALIVE
+        words[:, 1] = id(object)
+        self._counts.append(words)
+        base = words.ctypes.data
+        self._free.extend(range(base + 16 * (_CHUNK - 1), base - 1, -16))
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+
+def immortal() -> int:
+    """A handle that may be destroyed any number of times, and stands for nothing."""
+    words = (ctypes.c_int64 * 2)(_IMMORTAL, id(object))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(words))
+    return ctypes.addressof(words)
+
+
+def destroyer() -> int:
+    """The address of the function that destroys the handle in the third word of its argument."""
+    get_slot = ctypes.pythonapi.PyType_GetSlot
+    get_slot.restype, get_slot.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_int)
+    return get_slot(types.CellType, _SLOT_OF_TP_CLEAR) or 0
+
+
+def defect() -> str | None:
+    """Why handles cannot work in this Python, None where they can."""
+    if sys.implementation.name != "cpython":
+        return f"it needs CPython, not {sys.implementation.name}"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "Python is built without a GIL"
+    if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.byteorder != "little":
+        return "it needs a 64-bit little-endian machine"
+    if hasattr(sys, "gettotalrefcount") or object.__basicsize__ != 16:
+        return "Python is built for debugging"
+    if sys.version_info >= (3, 15):
+        return "this version of Python is newer than it knows"
+    try:
+        return _self_test()
+    except Exception as error:
+        return f"its self-test failed: {error}"
+
+
+def _self_test() -> str | None:
+    address = destroyer()
+    if not address:
+        return "cells cannot be cleared"
+    destroy = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)
+    handle = (ctypes.c_int64 * 2)(_ALIVE, id(object))
+    forever = (ctypes.c_int64 * 2)(_IMMORTAL, id(object))
+    for words, least, most in ((handle, _DESTROYED, _DESTROYED), (forever, _IMMORTAL - 1, _IMMORTAL)):
+        argument = (ctypes.c_uint64 * 4)(24, 0, ctypes.addressof(words), 0xABCD)
+        result = destroy(ctypes.addressof(argument))
+        if result or list(argument) != [24, 0, 0, 0xABCD] or not least <= words[0] <= most or words[1] != id(object):
+            return "its self-test failed: clearing a cell does more than drop a reference"
+    argument = (ctypes.c_uint64 * 4)(24, 0, 0, 0xABCD)
+    if destroy(ctypes.addressof(argument)):
+        return "its self-test failed: an empty cell cannot be cleared"
+    return None

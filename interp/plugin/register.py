@@ -1,0 +1,25 @@
+"""The plugin's table of functions, handed to JAX."""
+
+from __future__ import annotations
+
+import ctypes
+
+from jax._src import xla_bridge
+
+from . import runtime
+
+
+def register(priority: int) -> None:
+    """Make the platform known to this process's JAX."""
+    from . import buffers, client, devices, executable  # which declare the functions
+
+    _ = buffers, client, devices, executable
+    api = runtime.make_api()
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    name = runtime.forever(ctypes.create_string_buffer(b"pjrt_c_api"))
+    capsule = runtime.forever(new(ctypes.addressof(api), ctypes.cast(name, ctypes.c_char_p), None))
+    xla_bridge.register_plugin(runtime.PLATFORM, c_api=capsule, priority=priority)
+    from . import lowerings
+
+    lowerings.register()

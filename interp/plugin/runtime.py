@@ -1,0 +1,231 @@
+"""What all functions of the plugin share: the handles, the memory they fill, and the table they are listed in.
+
+A function takes the address of its argument and returns None, or the address of an error. Those declared by `getter` must
+not fail: the framework ends the process where they do. Those declared by `fallible` may raise any exception.
+
+Everything made here lives as long as the process: the framework uses it after the interpreter has shut down.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import abi, interrupts
+from .errors import PluginError, ErrorObject, UNIMPLEMENTED
+from .handles import Pool, destroyer, immortal
+
+PLATFORM = "minihlo"
+
+pool = Pool()
+objects = pool.objects
+words = abi.make_words()
+ready = immortal()  #: the event of whatever is done, which is everything
+
+_functions: dict[str, Callable[[int], int | None]] = {}
+_forever: list[Any] = []
+
+
+def getter(name: str) -> Callable[[Callable[[int], int | None]], Callable[[int], int | None]]:
+    """Makes the decorated function one of the table, which never raises."""
+
+    def declare(function: Callable[[int], int | None]) -> Callable[[int], int | None]:
+        interrupts.protect(function)
+        _functions[name] = function
+        return function
+
+    return declare
+
+
+def fallible(name: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Makes the decorated function one of the table. It takes the argument's structure and may raise."""
+
+    def declare(function: Callable[[Any], None]) -> Callable[[Any], None]:
+        structure = abi.ARGUMENTS[name]
+
+        def run(address: int) -> int | None:
+            try:
+                function(structure.from_address(address))
+            except BaseException as error:
+                return failed(error)
+            return None
+
+        interrupts.protect(run)
+        _functions[name] = run
+        return function
+
+    return declare
+
+
+def failed(error: BaseException) -> int:
+    """The handle of an error. Of Ctrl-C the user hears again when the framework has been told."""
+    if isinstance(error, KeyboardInterrupt):
+        interrupts.again()
+    return pool.add(ErrorObject(error))
+
+
+def forever(thing: Any) -> Any:
+    """The same thing, never to be freed."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    return thing
+
+
+def permanent(thing: Any) -> int:
+    """A handle that is never destroyed."""
+    address = immortal()
+    objects[address] = thing
+    return address
+
+
+class Text:
+    """A string at an address."""
+
+    __slots__ = ("_buffer", "address", "size")
+
+    def __init__(self, text: str | bytes) -> None:
+        data = text.encode(errors="replace") if isinstance(text, str) else text
+        self._buffer = ctypes.create_string_buffer(data)
+        self.address, self.size = ctypes.addressof(self._buffer), len(data)
+
+
+class Addresses:
+    """A list of addresses or of other words, at an address."""
+
+    __slots__ = ("_buffer", "address", "size")
+
+    def __init__(self, items: Sequence[int]) -> None:
+        self._buffer = (ctypes.c_int64 * max(len(items), 1))(*items)
+        self.address, self.size = ctypes.addressof(self._buffer), len(items)
+
+
+def put(argument: int, listed: Text | Addresses) -> None:
+    """Fill the two fields after the handle with an address and a size, as many functions do."""
+    words[(argument >> 3) + 3] = listed.address
+    words[(argument >> 3) + 4] = listed.size
+
+
+class NamedValues:
+    """A list of named values, at an address. Values are strings, bools, integers or lists of integers."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._kept: list[Any] = []
+        self._items = (abi.NamedValue * max(len(values), 1))()
+        self.address, self.size = ctypes.addressof(self._items), len(values)
+        for item, (name, value) in zip(self._items, values.items(), strict=False):
+            item.struct_size = ctypes.sizeof(abi.NamedValue)
+            item.name, item.name_size = self._text(name)
+            item.value_size = 1
+            if isinstance(value, str):
+                item.type = abi.STRING
+                item.union, item.value_size = self._text(value)
+            elif isinstance(value, int):
+                item.type, item.union = (abi.BOOL if isinstance(value, bool) else abi.INT64), value
+            else:
+                numbers = Addresses(value)
+                self._kept.append(numbers)
+                item.type, item.union, item.value_size = abi.INT64_LIST, numbers.address, numbers.size
+
+    def _text(self, text: str) -> tuple[int, int]:
+        made = Text(text)
+        self._kept.append(made)
+        return made.address, made.size
+
+
+def read_named_values(address: int, count: int) -> dict[str, Any]:
+    """A list of named values that the framework gives."""
+    values: dict[str, Any] = {}
+    for item in (abi.NamedValue * count).from_address(address) if count else ():
+        name = ctypes.string_at(item.name, item.name_size).decode()
+        if item.type == abi.STRING:
+            values[name] = ctypes.string_at(item.union, item.value_size).decode()
+        elif item.type == abi.INT64_LIST:
+            values[name] = list((ctypes.c_int64 * item.value_size).from_address(item.union))
+        elif item.type == abi.FLOAT:
+            values[name] = ctypes.c_float.from_buffer(item, abi.NamedValue.union.offset).value
+        else:
+            values[name] = item.union if item.type == abi.INT64 else bool(item.union & 0xFF)
+    return values
+
+
+def make_api() -> abi.Api:
+    """The table of functions. Call it once all of them are declared."""
+    api = forever(abi.Api())
+    api.struct_size = ctypes.sizeof(abi.Api)
+    api.version_size = 24
+    api.major, api.minor = abi.MAJOR, abi.MINOR
+    destroy = destroyer()
+    for name, _ in abi.FUNCTIONS:
+        if name.endswith("_Destroy") or name == "Buffer_DecreaseExternalReferenceCount":
+            setattr(api, name, destroy)
+        else:
+            callback = forever(abi.Function(_functions.get(name) or _absent(name)))
+            setattr(api, name, ctypes.cast(callback, ctypes.c_void_p).value)
+    return api
+
+
+def _absent(name: str) -> Callable[[int], int]:
+    def run(_: int) -> int:
+        return failed(PluginError(UNIMPLEMENTED, f"PJRT_{name} is not implemented by {PLATFORM}"))
+
+    interrupts.protect(run)
+    return run
+
+
+# -- errors, events and the plugin itself ----------------------------------------------------------------------------
+
+
+@getter("Error_Message")
+def _error_message(p: int) -> None:
+    put(p, objects[words[(p >> 3) + 2]])
+
+
+@getter("Error_GetCode")
+def _error_code(p: int) -> None:
+    abi.ARGUMENTS["Error_GetCode"].from_address(p).code = objects[words[(p >> 3) + 2]].code
+
+
+@getter("Event_IsReady")
+def _event_is_ready(p: int) -> None:
+    abi.ARGUMENTS["Event_IsReady"].from_address(p).is_ready = True
+
+
+@getter("Event_Error")
+def _event_error(_: int) -> None:
+    return None
+
+
+@getter("Event_Await")
+def _event_await(_: int) -> None:
+    return None
+
+
+_OnReady = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+@getter("Event_OnReady")
+def _event_on_ready(p: int) -> None:
+    at = p >> 3
+    _OnReady(words[at + 3])(None, words[at + 4])
+
+
+@getter("Plugin_Initialize")
+def _plugin_initialize(_: int) -> None:
+    return None
+
+
+@fallible("Plugin_Attributes")
+def _plugin_attributes(a: Any) -> None:
+    from jaxlib.mlir.dialects import stablehlo
+
+    versions = {
+        "stablehlo_current_version": stablehlo.get_current_version(),
+        "stablehlo_minimum_version": stablehlo.get_minimum_version(),
+    }
+    values = NamedValues({"xla_version": 0} | {k: [int(n) for n in v.split(".")] for k, v in versions.items()})
+    a.attributes, a.num_attributes = forever(values).address, values.size
+
+
+@getter("ExecuteContext_Create")
+def _execute_context_create(p: int) -> None:
+    words[(p >> 3) + 2] = ready

@@ -1,0 +1,71 @@
+"""The policy that holds where none is passed as an argument: for the programs that JAX runs."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import functools
+from collections.abc import Iterator
+
+from ..ops.policy import Policy
+from .errors import InputError
+
+_Fields = tuple[tuple[str, str | int], ...]
+
+_chosen: contextvars.ContextVar[Policy | _Fields | None] = contextvars.ContextVar("minihlo policy", default=None)
+
+
+@contextlib.contextmanager
+def policy(whole: Policy | None = None, /, **fields: str | int) -> Iterator[None]:
+    """Within it, programs that JAX runs on platform `minihlo` in this thread follow another policy.
+
+    Takes a whole Policy, or single fields, which replace those of the policy that holds so far. JAX needs to compile
+    nothing anew: the same compiled function follows whatever policy holds when it is called.
+    """
+    Policy(**fields) if whole is None else dataclasses.replace(whole, **fields)  # type: ignore[arg-type]  # checks them
+    before = _chosen.get()
+    if whole is not None:
+        chosen: Policy | _Fields = dataclasses.replace(whole, **fields)  # type: ignore[arg-type]
+    elif isinstance(before, Policy):
+        chosen = dataclasses.replace(before, **fields)  # type: ignore[arg-type]
+    else:
+        chosen = tuple((dict(before or ()) | fields).items())
+    token = _chosen.set(chosen)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def chosen(default: Policy) -> Policy:
+    """The policy that holds here; `default` where `policy` was not used, and for the fields it does not name."""
+    found = _chosen.get()
+    if found is None:
+        return default
+    return found if isinstance(found, Policy) else _replaced(default, found)
+
+
+@functools.lru_cache(64)
+def _replaced(default: Policy, fields: _Fields) -> Policy:
+    return dataclasses.replace(default, **dict(fields))  # type: ignore[arg-type]
+
+
+def parse_policy(text: str, default: Policy) -> Policy:
+    """A policy written as `accumulate=exact,rounding=toward_zero`; what it leaves out is as in `default`.
+
+    Raises InputError where it cannot be read.
+    """
+    names = [f.name for f in dataclasses.fields(Policy)]
+    fields: dict[str, str | int] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, _, value = (p.strip() for p in part.partition("="))
+        if name not in names or not value:
+            raise InputError(f"{part!r} is no part of a policy (name=value with one of: {', '.join(names)})")
+        if name == "seed" and not value.isdecimal():
+            raise InputError(f"seed must be an integer of at least 0, not {value!r}")
+        fields[name] = int(value) if name == "seed" else value
+    try:
+        return dataclasses.replace(default, **fields)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise InputError(str(error)) from None
