@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,11 +23,10 @@ from .errors import InputError, ProgramError, ResourceError
 from .expand import expansion
 from .parallel import one_at_a_time, printer, with_mesh
 from .program import Function, Operation, Program, Region, Value
+from .writer import Sources, Writer
 
 #: Results of ops on constants are computed once, up to this many bytes.
 _FOLD_LIMIT = 1 << 20
-#: Values of at least this many bytes are dropped as soon as nothing needs them.
-_DROP_FROM = 1 << 16
 _CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 
 Listener = Callable[[Operation, tuple[Any, ...]], None]
@@ -42,7 +40,7 @@ class Plan:
     policy: Policy
     entry: Callable[..., tuple[Any, ...]]
     random: RandomStream
-    sources: dict[str, tuple[str, list[Operation | None]]]  #: generated file -> its text, and the op of each line
+    sources: Sources
 
     @property
     def argument_types(self) -> tuple[Type, ...]:
@@ -90,7 +88,7 @@ class _Planner:
         self._random = RandomStream()
         self._functions: dict[str, _Deferred] = {}
         self._constants: dict[Value, Any] = {}
-        self._sources: dict[str, tuple[str, list[Operation | None]]] = {}
+        self._sources: Sources = {}
         self._pending: list[Function] = []
 
     def plan(self, function: Function) -> Plan:
@@ -115,7 +113,7 @@ class _Planner:
 
     def _compile(self, region: Region, captures: tuple[Value, ...], label: str) -> Callable[..., tuple[Any, ...]]:
         """The Python function of a region; its captured values are its first parameters."""
-        writer = _Writer(self._constants)
+        writer = Writer(self._constants)
         for value in (*captures, *region.arguments):
             writer.define(value)
         last_use = _last_uses(region)
@@ -124,7 +122,7 @@ class _Planner:
             writer.drop(last_use[index], operation)
         return writer.function(region.returns, len(captures) + len(region.arguments), label, self._sources)
 
-    def _operation(self, operation: Operation, writer: _Writer) -> None:
+    def _operation(self, operation: Operation, writer: Writer) -> None:
         for result in operation.results:
             _check_size(result.type, operation)
         if operation.name in _CALLS:
@@ -179,7 +177,7 @@ class _Planner:
         assert function.body is not None
         return self._compile(function.body, (), function.name)
 
-    def _listen(self, operation: Operation, writer: _Writer) -> None:
+    def _listen(self, operation: Operation, writer: Writer) -> None:
         if self._listener is not None:
             listener = one_at_a_time(self._listener)
             writer.call(lambda *values: listener(operation, values), operation, operation.results, no_results=True)
@@ -236,7 +234,7 @@ class _Planner:
             return None
         if not all(v in self._constants for v in _captures(region)):
             return None
-        writer = _Writer(self._constants.copy())
+        writer = Writer(self._constants.copy())
         for value in region.arguments:
             writer.define(value)
         for operation in region.operations:
@@ -263,84 +261,6 @@ class _Deferred:
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
         return self.target(*values)
-
-
-class _Writer:
-    """Writes the text of one Python function and collects the objects it names."""
-
-    _numbers = itertools.count()
-
-    def __init__(self, constants: dict[Value, Any]) -> None:
-        self._constants = constants
-        self._names: dict[Value, str] = {}
-        self._lines: list[str] = []
-        self._operations: list[Operation | None] = [None]  # of the line with `def`
-        self._globals: dict[str, Any] = {}
-        self._arguments: list[str] = []
-
-    def define(self, value: Value) -> str:
-        name = self._names[value] = f"v{len(self._names)}"
-        return name
-
-    def call(
-        self,
-        target: Callable[..., Any],
-        operation: Operation,
-        operands: Iterable[Value],
-        *,
-        regions: list[tuple[Callable[..., Any], tuple[Value, ...]]] | None = None,
-        always_tuple: bool = False,
-        no_results: bool = False,
-    ) -> None:
-        """`results = target(regions, operands)`."""
-        arguments = [self._use(v) for v in operands]
-        if regions:
-            arguments.insert(0, f"({', '.join(self._region(f, captures) for f, captures in regions)},)")
-        text = f"{self._object(target)}({', '.join(arguments)})"
-        results = () if no_results else operation.results
-        if results:
-            comma = "," if always_tuple and len(results) == 1 else ""
-            text = f"{', '.join(self.define(r) for r in results)}{comma} = {text}"
-        self._lines.append(f"    {text}")
-        self._operations.append(operation)
-
-    def drop(self, values: Iterable[Value], operation: Operation) -> None:
-        """Forget large values that nothing needs any more."""
-        mine = (v for v in values if v in self._names and v not in self._constants)
-        names = [self._names[v] for v in mine if _is_large(v.type)]
-        if names:
-            self._lines.append(f"    del {', '.join(names)}")
-            self._operations.append(operation)
-
-    def function(
-        self, returns: Iterable[Value], parameters: int, label: str, sources: dict[str, Any]
-    ) -> Callable[..., tuple[Any, ...]]:
-        result = "".join(f"{self._use(v)}, " for v in returns)
-        names = ", ".join(list(self._names.values())[:parameters])
-        text = "\n".join([f"def run({names}):", *self._lines, f"    return ({result})", ""])
-        file = f"<minihlo plan {next(self._numbers)} {label}>"
-        sources[file] = text, [*self._operations, None]
-        exec(compile(text, file, "exec"), self._globals)
-        return self._globals["run"]
-
-    def _use(self, value: Value) -> str:
-        if value in self._names:
-            return self._names[value]
-        name = self._names[value] = self._object(self._constants[value])
-        return name
-
-    def _region(self, function: Callable[..., Any], captures: tuple[Value, ...]) -> str:
-        captures = tuple(self._use(v) for v in captures)  # type: ignore[assignment]
-        name = self._object(function)
-        if not captures:
-            return name
-        self._globals["partial"] = functools.partial
-        return f"partial({', '.join([name, *captures])})"  # type: ignore[list-item]
-
-    def _object(self, thing: Any) -> str:
-        name = f"k{len(self._globals)}"
-        self._globals[name] = thing
-        return name
 
 
 def _captures(region: Region) -> tuple[Value, ...]:
@@ -385,10 +305,6 @@ def _names(value: Any) -> list[str]:
 def _array_of(t: Type) -> Type:
     assert isinstance(t, TensorType)
     return TensorType((None,), t.element)
-
-
-def _is_large(t: Type) -> bool:
-    return isinstance(t, TensorType) and (not t.is_static or t.nbytes >= _DROP_FROM)
 
 
 def _check_size(t: Type, operation: Operation) -> None:

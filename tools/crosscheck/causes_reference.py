@@ -29,7 +29,6 @@ from .peers import Codes
     "no total order",
     "reference",
     ERROR,
-    F64,
     "compare ignores the comparison type TOTALORDER",
     "It compares as FLOAT does: NaN is equal to and ordered with nothing, and -0 equals +0.",
 )
@@ -43,7 +42,6 @@ def _no_total_order(case: Case, operands: Sequence[Codes]) -> Codes | None:
     "rounding to integers overflows",
     "reference",
     ERROR,
-    F64,
     "floor, ceil and both roundings fail where the format cannot hold 2 to the number of its mantissa bits",
     "To round to an integer, APFloat adds that power of two and takes it away again. In f8E3M4 it is 16, beyond the "
     "largest number 15.5: the sum is infinite and the result NaN. In f6E2M3FN it is 8, beyond 7.5: the result is zero. "
@@ -63,7 +61,6 @@ def _rounding_overflows(case: Case, operands: Sequence[Codes]) -> Codes | None:
     "logistic overflows",
     "reference",
     ERROR,
-    F64,
     "logistic of a negative number that is large is NaN",
     "It is computed as 1 / (1 + exp(-x)), each step rounded to the format, and in formats without infinity exp overflows "
     "to NaN; the result is 0.",
@@ -154,7 +151,6 @@ def _encoded(exact: np.ndarray) -> Codes:
     "sign in the exponent",
     "reference",
     ERROR,
-    F64,
     "Negative results in f8E8M0FNU set the top bit of the exponent",
     "The format has no sign, and the bit that holds it elsewhere is the exponent's first: -0.5 (0x7E without its sign) "
     "becomes 0xFE = 2^127. Results of 2 or more in size lose their sign only. minihlo, ml_dtypes and XLA give NaN.",
@@ -187,7 +183,6 @@ def _zero_is_smallest(case: Case, operands: Sequence[Codes]) -> Codes | None:
     "NaN read as infinity",
     "reference",
     ERROR,
-    F64,
     "The NaN of f8E8M0FNU is read as infinity by functions and conversions",
     "Functions are computed in f64, and 0xFF arrives there as infinity: its conversion to f32 is infinite, its tanh 1, "
     "its rsqrt the zero that becomes 2^-127.",
