@@ -62,7 +62,7 @@ def backend(name: str) -> Backend:
     """The backend of that name. Raises InputError where there is none."""
     kind, _, rest = name.partition(":")
     if kind == "minihlo":
-        if rest and rest.partition(":")[0] != "upcast" or rest.endswith(":"):
+        if (rest and rest.partition(":")[0] != "upcast") or rest.endswith(":"):
             raise InputError(f"there is no backend {name!r} (would be {KINDS})")
         try:
             return Minihlo(name, Policy(arithmetic=rest or "direct"))

@@ -51,18 +51,28 @@ def _run(plan: Plan, action: Callable[[], Any]) -> Any:
     try:
         with np.errstate(all="ignore"):
             return action()
-    except Error:
-        raise
-    except CheckError as error:
-        raise CheckFailure(_told(error, plan)) from error
-    except MemoryError as error:
-        raise ResourceError(f"{_told(error, plan)} (out of memory)") from error
-    except RecursionError as error:
-        raise ExecutionError("the program calls itself, or nests, too deeply") from error
-    except (OpError, ArithmeticError, LookupError, TypeError, ValueError, AssertionError) as error:
-        raise ExecutionError(_told(error, plan)) from error
+    except Exception as error:
+        ours = as_ours(error, plan)
+        if ours is error:
+            raise
+        raise ours from error
     finally:
         parallel.enter(before)
+
+
+def as_ours(error: Exception, plan: Plan) -> Exception:
+    """The exception to raise in the place of one that an op of a plan raised, with the place of the op."""
+    if isinstance(error, Error):
+        return error
+    if isinstance(error, CheckError):
+        return CheckFailure(_told(error, plan))
+    if isinstance(error, MemoryError):
+        return ResourceError(f"{_told(error, plan)} (out of memory)")
+    if isinstance(error, RecursionError):
+        return ExecutionError("the program calls itself, or nests, too deeply")
+    if isinstance(error, (OpError, ArithmeticError, LookupError, TypeError, ValueError, AssertionError)):
+        return ExecutionError(_told(error, plan))
+    return error
 
 
 def failed_operation(error: BaseException, plan: Plan) -> Operation | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..ops.parallel import current
+from . import sharding
 from .attributes import Opaque
 from .printing import format_value
 from .program import Operation, Program
@@ -43,7 +44,12 @@ def one_at_a_time(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_mesh(attributes: dict[str, Any], program: Program) -> dict[str, Any]:
-    """The attributes of an op, with the mesh in the place of its name where `replica_groups` are axes of one."""
+    """The attributes of an op, with the mesh in the place of its name where `replica_groups` are axes of one.
+
+    Shardings are read too, which name their meshes in the same way.
+    """
+    if "in_shardings" in attributes:
+        return sharding.resolved(attributes, program)
     groups = attributes.get("replica_groups")
     if not isinstance(groups, Mapping) or not isinstance(groups.get("mesh"), str):
         return attributes

@@ -39,6 +39,12 @@ def parse(source: str | bytes, file: str = "<string>", first_line: int = 1) -> P
         return _program(_read_text(source, places, file, first_line), places, file)
 
 
+def module(source: str, file: str = "<string>", first_line: int = 1) -> ir.Module:
+    """The module that `parse` reads: the text in MLIR's own terms, with the ops it does not know in generic form."""
+    with quiet_native_stderr():
+        return _read_text(source, Places(file, first_line - 1), file, first_line)
+
+
 def from_module(module: ir.Module, file: str = "<module>") -> Program:
     """Reads a module that jaxlib or JAX has built, in whichever context."""
     return _program(module, Places(file), file)

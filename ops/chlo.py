@@ -135,6 +135,8 @@ def next_after(call: Call) -> Kernel:
     require_element(call, y)
     require_shape(call, x.shape)
     element = x.element
+    if element.bits >= 32:
+        return np.nextafter
     if not element.is_minifloat:
         return lambda x, y: _neighbours(x, y, element)
     if call.result().shape:

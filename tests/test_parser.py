@@ -296,8 +296,8 @@ ADD = "func.func @f(%a: tensor<4xf32>, %b: tensor<3xf32>) {\n  "
             "x.mlir:11:1: func.func: type !quant.uniform<i3:f32, 5.000000e-01:3> is not supported: 'i3' is not an",
         ),
         (
-            "func.func @f(%a: tensor<?xf32, #stablehlo.bounds<4>>) { return }",
-            "x.mlir:11:1: func.func: type tensor<?xf32, #",
+            "func.func @f(%a: tensor<?xf32, 7 : i32>) { return }",
+            "x.mlir:11:1: func.func: type tensor<?xf32, 7",
         ),
         (
             "func.func @f() { %0 = stablehlo.constant dense<0.0> : tensor<9223372036854775807x2xf32> return }",

@@ -342,8 +342,9 @@ def test_next_after_is_numpys(element: str) -> None:
     with np.errstate(all="ignore"):
         wanted = np.nextafter(first, second)
     assert np.array_equal(np.isnan(found), np.isnan(wanted))
-    numbers = ~np.isnan(wanted)
-    assert codes_of(found[numbers]) == codes_of(wanted[numbers])
+    # numpy's half is not as C: from a zero to the other it does not move.
+    known = ~np.isnan(wanted) & ((element != "f16") | (first != 0) | (second != 0))
+    assert codes_of(found[known]) == codes_of(wanted[known])
 
 
 def test_next_after_of_bfloat16() -> None:

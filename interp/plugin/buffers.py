@@ -84,6 +84,8 @@ def live(buffer: Buffer) -> np.ndarray:
 
 @fallible("Client_BufferFromHostBuffer")
 def _from_host(a: Any) -> None:
+    if not interrupts.installed:
+        interrupts.install()
     dtype = _DTYPES.get(a.type)
     if dtype is None:
         raise PluginError(UNIMPLEMENTED, f"buffer type {a.type} is not supported")

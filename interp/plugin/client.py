@@ -53,7 +53,6 @@ class Client:
 
 @fallible("Client_Create")
 def _create(a: Any) -> None:
-    interrupts.install()
     a.client = Client(read_named_values(a.create_options, a.num_options)).handle
 
 
@@ -117,6 +116,7 @@ def _default_assignment(a: Any) -> None:
 def _compile(a: Any) -> None:
     from .executable import compile_program
 
+    interrupts.install()
     program = abi.Program.from_address(a.program)
     if ctypes.string_at(program.format, program.format_size) != b"mlir":
         raise PluginError(INVALID_ARGUMENT, "a program must be MLIR")

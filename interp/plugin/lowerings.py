@@ -1,5 +1,172 @@
-"""How JAX lowers what has no general form, for this platform."""
+"""How JAX lowers, for this platform, what has no general form: factorizations and calls of Python functions.
+
+Everything here is registered for platform `minihlo` alone. It leans on modules of JAX that are not public, so what a
+version of JAX does not have is left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jax._src import callback as jax_callback
+from jax._src import debugging, dtypes
+from jax._src.interpreters import mlir
+from jax._src.lax import linalg
+
+from ...ops.custom_call import bound_target
+from ...ops.registry import Call, Kernel, OpError
+from ...ops.types import TensorType
+from .runtime import PLATFORM
+
+_CALLBACK = "minihlo.python_callback"
 
 
 def register() -> None:
-    pass
+    """Tell JAX."""
+    for name, target, options in _LINEAR_ALGEBRA:
+        primitive = getattr(linalg, name, None)
+        if primitive is not None:
+            mlir.register_lowering(primitive, functools.partial(_call_target, target, options), platform=PLATFORM)
+    for module, name, rule in (
+        (debugging, "debug_callback_p", "debug_callback_lowering"),
+        (debugging, "debug_print_p", "debug_print_lowering_rule"),
+    ):
+        if hasattr(module, name) and hasattr(module, rule):
+            mlir.register_lowering(getattr(module, name), getattr(module, rule), platform=PLATFORM, cacheable=False)
+    donating = getattr(mlir, "_platforms_with_donation", None)
+    if isinstance(donating, list) and PLATFORM not in donating:
+        donating.append(PLATFORM)
+    emit = getattr(jax_callback, "emit_python_callback", None)
+    if emit is not None:
+        jax_callback.emit_python_callback = functools.wraps(emit)(functools.partial(_emit_callback, emit))
+
+
+# -- factorizations ----------------------------------------------------------------------------------------------------
+
+#: JAX's primitive, our target, and which of the primitive's parameters the target takes, under which names.
+_LINEAR_ALGEBRA: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("lu_p", "LuDecomposition", {}),
+    ("eigh_p", "minihlo.eigh", {"lower": "lower"}),
+    ("eig_p", "minihlo.eig", {"compute_left_eigenvectors": "left", "compute_right_eigenvectors": "right"}),
+    ("svd_p", "minihlo.svd", {"full_matrices": "full_matrices", "compute_uv": "compute_uv"}),
+    ("geqp3_p", "minihlo.geqp3", {}),
+    ("hessenberg_p", "minihlo.hessenberg", {}),
+    ("schur_p", "minihlo.schur", {"compute_schur_vectors": "compute_schur_vectors"}),
+    ("tridiagonal_p", "minihlo.tridiagonal", {"lower": "lower"}),
+)
+
+
+def _call_target(target: str, options: dict[str, str], ctx: Any, *operands: Any, **parameters: Any) -> Sequence[Any]:
+    from jaxlib.mlir import ir
+
+    chosen = parameters.get("subset_by_index")
+    if chosen is not None and tuple(chosen) != (0, min(ctx.avals_in[0].shape[-2:])):
+        raise NotImplementedError(f"subset_by_index is not implemented for platform {PLATFORM}")
+    if parameters.get("sort_eig_vals"):
+        raise NotImplementedError(f"sort_eig_vals is not implemented for platform {PLATFORM}")
+    config = {ours: ir.BoolAttr.get(bool(parameters[theirs])) for theirs, ours in options.items()}
+    types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in ctx.avals_out]
+    return mlir.custom_call(target, result_types=types, operands=operands, backend_config=config, api_version=4).results
+
+
+# -- Python functions that a program calls -----------------------------------------------------------------------------
+
+
+class _Callback:
+    """A function that a program calls. It lives as long as the program that JAX has lowered, or a plan of it."""
+
+    def __init__(self, function: Callable[..., Sequence[Any]]) -> None:
+        self.function = function
+
+
+_callbacks: weakref.WeakValueDictionary[int, _Callback] = weakref.WeakValueDictionary()
+_numbers = iter(range(1, 1 << 62))
+
+
+def _emit_callback(
+    otherwise: Callable[..., Any],
+    ctx: Any,
+    callback: Callable[..., Sequence[Any]],
+    token: Any,
+    operands: Sequence[Any],
+    operand_avals: Sequence[Any],
+    result_avals: Sequence[Any],
+    *arguments: Any,
+    **options: Any,
+) -> Any:
+    """In the place of JAX's function of this name: emits the call of a Python function.
+
+    Where it is to run needs no saying: outside of manual computations a program runs once, whatever its devices.
+    """
+    if tuple(ctx.module_context.platforms) != (PLATFORM,):
+        return otherwise(ctx, callback, token, operands, operand_avals, result_avals, *arguments, **options)
+    from jaxlib.mlir import ir
+
+    number = next(_numbers)
+    holder = _callbacks[number] = _Callback(functools.partial(_checked, callback, tuple(result_avals)))
+    ctx.module_context.add_keepalive(holder)
+    types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in result_avals]
+    tokens = [token] if token else []
+    result = mlir.custom_call(
+        _CALLBACK,
+        result_types=[t.type for t in tokens] + types,
+        operands=[*tokens, *operands],
+        backend_config={"number": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)},
+        has_side_effect=bool(options.get("has_side_effect", True)),
+        api_version=4,
+    )
+    results = list(result.results)
+    return results[len(tokens) :], (results[0] if tokens else None), holder
+
+
+def _checked(callback: Callable[..., Sequence[Any]], avals: tuple[Any, ...], *values: Any) -> tuple[np.ndarray, ...]:
+    """What the function gives, as the types say. Raises RuntimeError where it does not fit."""
+    results = callback(*values)
+    if len(results) != len(avals):
+        raise RuntimeError(
+            f"Mismatched number of outputs from callback. Expected: {len(avals)}, Actual: {len(results)}"
+        )
+    canonicalize = getattr(dtypes, "canonicalize_value", lambda x: x)
+    found = tuple(np.asarray(canonicalize(np.asarray(r))) for r in results)
+    for i, (value, aval) in enumerate(zip(found, avals, strict=True)):
+        if value.shape != aval.shape:
+            raise RuntimeError(
+                f"Incorrect output shape for return value #{i}: Expected: {aval.shape}, Actual: {value.shape}"
+            )
+        if value.dtype != aval.dtype:
+            raise RuntimeError(
+                f"Incorrect output dtype for return value #{i}: Expected: {aval.dtype}, Actual: {value.dtype}"
+            )
+    return found
+
+
+@bound_target(_CALLBACK)
+def _bind_callback(call: Call) -> Kernel:
+    config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config") or {}
+    holder = _callbacks.get(int(config.get("number", 0)))
+    if holder is None:
+        raise OpError("the Python function it calls is gone")
+    count = len(call.results)
+    tensors = [i for i, t in enumerate(call.operands) if isinstance(t, TensorType)]
+
+    def kernel(*values: Any) -> Any:
+        arrays = [np.asarray(values[i]) for i in tensors]
+        try:
+            found = holder.function(*arrays)
+        except Exception as error:
+            raise CallbackError(error) from error
+        results = (*[None] * (count - len(found)), *found)
+        return results[0] if count == 1 else results
+
+    return kernel
+
+
+class CallbackError(RuntimeError):
+    """An exception of a Python function that a program calls."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
+import jax
 from jax._src import xla_bridge
 
 from . import runtime
@@ -20,6 +21,14 @@ def register(priority: int) -> None:
     name = runtime.forever(ctypes.create_string_buffer(b"pjrt_c_api"))
     capsule = runtime.forever(new(ctypes.addressof(api), ctypes.cast(name, ctypes.c_char_p), None))
     xla_bridge.register_plugin(runtime.PLATFORM, c_api=capsule, priority=priority)
+    _add_cpu()
     from . import lowerings
 
     lowerings.register()
+
+
+def _add_cpu() -> None:
+    """Where this platform is selected alone, add the host's behind it: JAX places what Python functions are given there."""
+    selected = [p for p in (jax.config.jax_platforms or "").split(",") if p]
+    if runtime.PLATFORM in selected and "cpu" not in selected:
+        jax.config.update("jax_platforms", ",".join([*selected, "cpu"]))

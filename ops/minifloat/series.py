@@ -231,8 +231,8 @@ def hurwitz_zeta(s: Fraction, q: Fraction, p: int) -> tuple[int, int, int]:
         term = power(z)
     if z < far:  # the rest is less than term (1 + z / (s - 1))
         return total, 11 * terms + 32, reference
-    # The rest by Euler and Maclaurin, DLMF 2.10.1: `term` times z / (s-1) + 1/2 + s B(2) / (2! z) + s (s+1) (s+2) B(4) /
-    # (4! z**3) + …. All derivatives keep their signs, so the error is less than the first term left out.
+    # The rest by Euler and Maclaurin, DLMF 2.10.1: `term` times z / (s-1) + 1/2 + s B(2) / (2! z) + s (s+1) (s+2) B(4)
+    # / (4! z**3) + …. All derivatives keep their signs, so the error is less than the first term left out.
     rest = math.floor(z / (s - 1) * (1 << p)) + (1 << p - 1)
     rising, k, factorial = math.floor(s / z * (1 << p)), 1, 2
     while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -89,7 +89,7 @@ def batches() -> list[tuple[Case, ...]]:
 
 
 def operands(element: str, arity: int) -> tuple[np.ndarray, ...]:
-    """The operands of a batch, as codes: all there are, or pairs of all; of wide types the ones at and near boundaries."""
+    """The operands of a batch, as codes: all, or all pairs; of wide types those at and near boundaries."""
     t = ELEMENT_TYPES[element]
     codes = _boundary_codes(element) if t.bits > 16 else np.arange(1 << t.bits, dtype=code_dtype(t))
     if arity == 1:
@@ -114,7 +114,8 @@ def _boundary_codes(element: str) -> np.ndarray:
         whole = np.unique(np.rint(numbers[numbers < 2.0**30]).astype(np.int64))
         near = np.unique((whole[:, None] + np.arange(-2, 3)).ravel())
         return np.concatenate([near, -near, [-(2**31), 2**31 - 1]]).astype(t.dtype).view(code_dtype(t))
-    exact = numbers.astype(t.dtype).view(code_dtype(t)).astype(np.int64)
+    with np.errstate(over="ignore"):  # what is beyond f32 is infinite there
+        exact = numbers.astype(t.dtype).view(code_dtype(t)).astype(np.int64)
     # Beyond f32's neighbours also those that f32 cannot tell from a boundary: there two roundings show.
     near = np.unique((exact[:, None] + [-(1 << 20), -9, -1, 0, 1, 9, 1 << 20]).ravel())
     near = near[(near >= 0) & (near <= exact.max())]

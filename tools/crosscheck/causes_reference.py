@@ -62,8 +62,8 @@ def _rounding_overflows(case: Case, operands: Sequence[Codes]) -> Codes | None:
     "reference",
     ERROR,
     "logistic of a negative number that is large is NaN",
-    "It is computed as 1 / (1 + exp(-x)), each step rounded to the format, and in formats without infinity exp overflows "
-    "to NaN; the result is 0.",
+    "It is computed as 1 / (1 + exp(-x)), each step rounded to the format, and in formats without infinity exp "
+    "overflows to NaN; the result is 0.",
 )
 def _logistic_overflows(case: Case, operands: Sequence[Codes]) -> Codes | None:
     if case.op != "logistic":
@@ -80,14 +80,16 @@ def _logistic_overflows(case: Case, operands: Sequence[Codes]) -> Codes | None:
     "It is computed as 1 / (1 + exp(-x)) with three roundings to the format.",
 )
 def _logistic_in_steps(case: Case, operands: Sequence[Codes]) -> Codes | None:
-    return _stepwise_logistic(case, operands) if case.op == "logistic" else None
+    if case.op != "logistic":
+        return None
+    exact = direct(case, operands)
+    return np.where(is_nan(exact, case.result_type), exact, _stepwise_logistic(case, operands))
 
 
 def _stepwise_logistic(case: Case, operands: Sequence[Codes]) -> Codes:
     t = case.operand_type
-    power = codes_of(np.exp(-_as_read(operands[0], case)), t)
-    if t == E8M0:  # exp(-infinity) is 0, which has the code of the smallest number
-        power = np.where(is_nan(operands[0], t), np.uint8(0), power)
+    with np.errstate(all="ignore"):
+        power = codes_of(np.exp(-value(operands[0], t)), t)
     one = np.full_like(operands[0], codes_of(np.array([1.0]), t)[0])
     return direct(case, [one, direct(case, [one, power], "add")], "divide")
 
@@ -168,8 +170,8 @@ def _sign_in_the_exponent(case: Case, operands: Sequence[Codes]) -> Codes | None
     "reference",
     OPEN,
     "Zero and results that vanish become 2^-127 in f8E8M0FNU",
-    "The format has no zero. minihlo, ml_dtypes and XLA give NaN for zero; minihlo and ml_dtypes also for what is zero in "
-    "f32 (up to 2^-150), XLA for all below 2^-127.",
+    "The format has no zero. minihlo, ml_dtypes and XLA give NaN for zero; minihlo and ml_dtypes also for results "
+    "up to 2^-150, which are zero in f32.",
 )
 def _zero_is_smallest(case: Case, operands: Sequence[Codes]) -> Codes | None:
     if case.result_type != E8M0 or case.op == "logistic":
@@ -193,4 +195,3 @@ def _nan_as_infinity(case: Case, operands: Sequence[Codes]) -> Codes | None:
     if case.result_type == E8M0:
         return _encoded(_exact(case, operands))
     return codes_of(_exact(case, operands), case.result_type) if case.op == "convert" else None
-

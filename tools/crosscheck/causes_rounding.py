@@ -1,4 +1,4 @@
-"""Causes that numpy's types and XLA have in common, and those of ml_dtypes: rounding twice, NaN's sign, wrapped integers."""
+"""Causes of ml_dtypes and of our `upcast`, and those XLA shares with them: rounding twice, signs, wrapped integers."""
 
 from __future__ import annotations
 
@@ -16,56 +16,12 @@ from .causes import (
     NO_NAN,
     OPEN,
     cause,
-    convert,
     direct,
     in_f64,
     rounded_twice,
     value,
 )
 from .peers import Codes
-
-
-@cause(
-    "functions through f32",
-    "upcast ml_dtypes",
-    ACCURACY,
-    "Functions are rounded to f32 first, then to the format",
-    "A result of f32 that is a tie of the narrow format may come from an exact value to either side of it. Only atan2 "
-    "has such values: far below 1 it nearly is the quotient, and the quotient is the tie.",
-)
-def _functions_through_f32(case: Case, operands: Sequence[Codes]) -> Codes | None:
-    return rounded_twice(case, F32, operands) if case.op in FUNCTIONS else None
-
-
-@cause(
-    "conversions through f32",
-    "ml_dtypes xla",
-    ERROR,
-    "Conversions are rounded to f32 first, then to the format",
-    "Two roundings are not one: what lies just beside a tie of the format becomes the tie in f32, and the tie is then "
-    "rounded the other way.",
-)
-def _conversions_through_f32(case: Case, operands: Sequence[Codes]) -> Codes | None:
-    if case.op != "convert" or case.operand in ("f32", "f16", "bf16"):
-        return None
-    return rounded_twice(case, F32, operands)
-
-
-@cause(
-    "subnormals to f8E8M0FNU",
-    "ml_dtypes xla",
-    ERROR,
-    "Numbers between 2^-127 and 2^-126 become 2^-126 in f8E8M0FNU",
-    "They are subnormal in f32, and each of them is rounded up, also those that are nearer to 2^-127, which the format "
-    "has.",
-)
-def _subnormals_up(case: Case, operands: Sequence[Codes]) -> Codes | None:
-    if case.op != "convert" or case.result_type != E8M0:
-        return None
-    numbers = value(operands[0], case.operand_type)
-    rounded = numbers.astype(np.float32).astype(np.float64)
-    found = convert(operands[0], case.operand_type, E8M0)
-    return np.where((2.0**-127 < np.maximum(rounded, numbers)) & (numbers < 2.0**-126), np.uint8(1), found)
 
 
 @cause(
@@ -85,8 +41,8 @@ def _zeros_alike(case: Case, operands: Sequence[Codes]) -> Codes | None:
     "ml_dtypes",
     OPEN,
     "An invalid operation in a format without NaN is +0",
-    "The processor's NaN for 0/0 or the root of -1 is negative on x86-64, and ml_dtypes converts -NaN to +0 (and NaN to "
-    "-0, as minihlo does for every NaN that an operation makes).",
+    "The processor's NaN for 0/0 or the root of -1 is negative on x86-64, and ml_dtypes converts -NaN to +0 (and NaN "
+    "to -0, as minihlo does for every NaN that an operation makes).",
 )
 def _invalid_is_zero(case: Case, operands: Sequence[Codes]) -> Codes | None:
     if case.result not in NO_NAN or case.op == "convert":
@@ -122,3 +78,43 @@ def _integers_wrap(case: Case, operands: Sequence[Codes]) -> Codes | None:
     target = case.result_type.dtype
     return whole.astype(target).view(f"u{target.itemsize}")
 
+
+@cause(
+    "subnormals to f8E8M0FNU",
+    "ml_dtypes xla",
+    ERROR,
+    "Numbers between 2^-127 and 2^-126 become 2^-126 in f8E8M0FNU",
+    "They are subnormal in f32, and each of them is rounded up, also those that are nearer to 2^-127, which the format "
+    "has.",
+)
+def _subnormals_up(case: Case, operands: Sequence[Codes]) -> Codes | None:
+    if case.op != "convert" or case.result_type != E8M0:
+        return None
+    numbers = value(operands[0], case.operand_type)
+    return np.where((numbers > 2.0**-127) & (numbers < 2.0**-126), np.uint8(1), direct(case, operands))
+
+
+@cause(
+    "functions through f32",
+    "upcast ml_dtypes",
+    ACCURACY,
+    "Functions are rounded to f32 first, then to the format",
+    "A result of f32 that is a tie of the narrow format may come from an exact value to either side of it. Only atan2 "
+    "has such values: far below 1 it nearly is the quotient, and the quotient is the tie.",
+)
+def _functions_through_f32(case: Case, operands: Sequence[Codes]) -> Codes | None:
+    return rounded_twice(case, F32, operands) if case.op in FUNCTIONS else None
+
+
+@cause(
+    "conversions through f32",
+    "ml_dtypes xla",
+    ERROR,
+    "Conversions from f64 (ml_dtypes) and i32 are rounded to f32 first, then to the format",
+    "Two roundings are not one: what lies just beside a tie of the format becomes the tie in f32, and the tie is then "
+    "rounded the other way.",
+)
+def _conversions_through_f32(case: Case, operands: Sequence[Codes]) -> Codes | None:
+    if case.op != "convert" or case.operand not in ("f64", "i32"):
+        return None
+    return rounded_twice(case, F32, operands)

@@ -1,4 +1,4 @@
-"""Causes of XLA's CPU compiler: it computes in f16 and f32, flushes subnormals, and clamps to integers in the format."""
+"""Causes of XLA's CPU compiler: it computes in f16 and f32, flushes subnormals, and clamps in the format."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from .peers import Codes
     "xla",
     ACCURACY,
     "Functions are rounded to f16 first, then to the format",
-    "XLA computes 8-bit and narrower types in f16. The correctly rounded result of f16 can be a tie of the narrow format "
-    "while the exact value is not.",
+    "XLA computes the 8-bit types in f16 (f8E8M0FNU in f32). The correctly rounded result of f16 can be a tie of "
+    "the narrow format while the exact value is not.",
 )
 def _functions_through_f16(case: Case, operands: Sequence[Codes]) -> Codes | None:
     if case.operand_type == E8M0 or case.op not in (*FUNCTIONS, "sqrt"):
@@ -94,7 +94,7 @@ def _flush(codes: Codes) -> Codes:
     ERROR,
     "power takes the base 2^-127 of f8E8M0FNU for about 2^-150",
     "The base is subnormal in f32, and its logarithm comes out wrong: every power of it is that of 2^-150, so that the "
-    "root of 2^-127 is 2^-75 and not 2^-63.",
+    "root of 2^-127 is 2^-75 and not 2^-64.",
 )
 def _powers_of_subnormals(case: Case, operands: Sequence[Codes]) -> Codes | None:
     if case.op != "power" or case.operand_type != E8M0:
@@ -122,8 +122,8 @@ def _small_f64(case: Case, operands: Sequence[Codes]) -> Codes | None:
     "xla",
     ERROR,
     "The largest number of f4E2M1FN, 6, converts to the largest integer, and -6 to the smallest",
-    "Whether a number is beyond the integer type is decided by comparing it with the type's limits converted to f4E2M1FN. "
-    "Those saturate to 6 and -6, so 6 becomes 127 in i8 and 2147483647 in i32.",
+    "Whether a number is beyond the integer type is decided by comparing it with the type's limits converted to "
+    "f4E2M1FN. Those saturate to 6 and -6, so 6 becomes 127 in i8 and 2147483647 in i32.",
 )
 def _clamped_in_the_format(case: Case, operands: Sequence[Codes]) -> Codes | None:
     t, target = case.operand_type, case.result_type
@@ -154,8 +154,8 @@ def _nan_to_f4(case: Case, operands: Sequence[Codes]) -> Codes | None:
     "xla",
     OPEN,
     "In the total order the NaN of the FNUZ formats comes first",
-    "Its code, 0x80, has the sign bit set. IEEE 754 puts negative NaN first and positive NaN last; whether the only NaN of "
-    "these formats is either the format does not say. minihlo puts it last.",
+    "Its code, 0x80, has the sign bit set. IEEE 754 puts negative NaN first and positive NaN last; whether the only "
+    "NaN of these formats is either the format does not say. minihlo puts it last.",
 )
 def _negative_nan(case: Case, operands: Sequence[Codes]) -> Codes | None:
     t = case.operand_type

@@ -6,12 +6,11 @@ import dataclasses
 import functools
 import importlib.metadata
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from minihlo.interp.backends import Backend, BackendError, ChildBackend, backend
-from minihlo.ops.types import ElementType
 
 from .cases import Case, code_dtype, decoded, encoded, program
 

@@ -92,7 +92,7 @@ class Chunk:
             dense, remark = _dense(codes, element)
             self.line(f"{plain.name} = stablehlo.constant {dense} : {plain.type}{remark}")
             return plain
-        held = Value(f"{plain.name}_codes", codes.shape, carrier(element), tensor(codes.shape, carrier(element)))
+        held = Value(self.fresh(f"{plain.name[1:]}_codes"), codes.shape, carrier(element), tensor(codes.shape, carrier(element)))
         dense, remark = _dense(codes, element)
         self.line(f"{held.name} = stablehlo.constant {dense} : {held.type}{remark}")
         self.line(f"{plain.name} = stablehlo.bitcast_convert {held.name} : ({held.type}) -> {plain.type}")
@@ -158,7 +158,7 @@ class Chunk:
         if not is_float(element):
             return self._check(value, codes)
         nans = [is_nan(element, c) for c in codes.ravel()]
-        base = value.name.replace("#", "_")
+        base = value.name[1:].replace("#", "_")
         held = self._held(value, base)
         if held.element == "f32" and element != "f32":
             codes = array([code("f32", x) for x in values_of(element, codes)], codes.shape)
@@ -174,12 +174,12 @@ class Chunk:
         """The codes of a float value, or an f32 of the same value."""
         element = carrier(value.element)
         op, name = ("convert", f"{base}_f32") if element == "f32" else ("bitcast_convert", f"{base}_codes")
-        held = Value(name, value.shape, element, tensor(value.shape, element))
+        held = Value(self.fresh(name), value.shape, element, tensor(value.shape, element))
         self.line(f"{held.name} = stablehlo.{op} {value.name} : ({value.type}) -> {held.type}")
         return held
 
     def _with_one_nan(self, value: Value, held: Value, base: str) -> Value:
-        nan, is_it, found = f"{base}_nan", f"{base}_is_nan", f"{base}_one_nan"
+        nan, is_it, found = (self.fresh(f"{base}_{what}") for what in ("nan", "is_nan", "one_nan"))
         mask = tensor(value.shape, "i1")
         splat = f"dense<{literal(value.element, canonical_nan(value.element))}>"
         self.line(f"{is_it} = stablehlo.compare NE, {value.name}, {value.name} : ({value.type}, {value.type}) -> {mask}")

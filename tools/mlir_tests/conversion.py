@@ -65,33 +65,31 @@ def _convert(name: str, note: str, source: str, x: Codes, target: str, expected:
     return chunk
 
 
-def _thresholds(target: str) -> list[Fraction]:
-    """Numbers of a format, midpoints between neighbours, and where it overflows and underflows."""
+def _thresholds(target: str) -> list[tuple[Fraction, bool]]:
+    """Numbers of a format, and midpoints between neighbours (which are told by True), one beyond the largest too."""
     fmt = FORMATS[target]
-    picked = [0, 1, 2, (1 << fmt.mantissa_bits) - 1, 1 << fmt.mantissa_bits, fmt.max_code // 2, code(target, 1)]
-    picked += [fmt.max_code - 1, fmt.max_code] + generator("convert", target).sample(range(fmt.max_code), 3)
-    found = []
-    for c in dict.fromkeys(c for c in picked if 0 <= c <= fmt.max_code):
+    picked = [0, 1, (1 << fmt.mantissa_bits) - 1, fmt.max_code // 2, fmt.max_code - 1, fmt.max_code]
+    picked += generator("convert", target).sample(range(fmt.max_code), 2)
+    found = {(2 * Fraction(decode(fmt, fmt.max_code)), False), (Fraction(decode(fmt, 1)) / 4, False)}
+    for c in dict.fromkeys(c for c in picked if c >= 0):
         x = Fraction(decode(fmt, c))
-        above = decode(fmt, c + 1) if c < fmt.max_code else None
-        step = Fraction(above) - x if above is not None else x - Fraction(decode(fmt, max(c - 1, 0))) if c else x
-        found += [x, x + step / 2]
-    largest = Fraction(decode(fmt, fmt.max_code))
-    return sorted({*found, 2 * largest, Fraction(decode(fmt, 1)) / 4})
+        last = c == fmt.max_code
+        other = Fraction(decode(fmt, c - 1 if last else c + 1))
+        found |= {(x, False), (x + abs(x - other) / 2, True)}
+    return sorted(found)
 
 
 def _converted(source: str, target: str) -> Iterator[Chunk]:
-    """Between floats: each threshold of the target and its neighbours in the source, and the source's special codes."""
+    """Between floats: thresholds of the target, the source's neighbours of those that are ties, its special codes."""
     fmt = FORMATS[source]
     if fmt.bits <= 6:
         codes = list(range(1 << fmt.bits))
     else:
         near = []
-        for x in _thresholds(target):
+        for x, is_tie in _thresholds(target):
             c = encode(fmt, x)
-            near += [n for n in (c - 1, c, c + 1) if 0 <= n <= fmt.max_code]
-        few = spread(sorted(dict.fromkeys(near)), 30 if fmt.bits <= 16 else 40)
-        codes = list(dict.fromkeys([*specials(source), *few, *(c | fmt.sign_bit for c in few[::3])]))
+            near += [n for n in ((c - 1, c, c + 1) if is_tie else (c,)) if 0 <= n <= fmt.max_code]
+        codes = list(dict.fromkeys([*specials(source), *near, *(c | fmt.sign_bit for c in near[1::4])]))
     plain, left_open = [], []
     for c in codes:
         (left_open if is_left_open(target, decode(fmt, c)) else plain).append(c)
@@ -131,7 +129,7 @@ def _from_integer(source: str, target: str) -> Iterator[Chunk]:
     if high - low < 16:
         numbers = list(range(low, high + 1))
     else:
-        near = [math.floor(x) + d for x in _thresholds(target) if x < 1 << 70 for d in (0, 1)]
+        near = [math.floor(x) + d for x, _ in _thresholds(target) if x < 1 << 70 for d in (0, 1)]
         near += [1 << p for p in range(0, 64, 9)] + [(1 << p) + (1 << p // 2) + 1 for p in range(2, 64, 11)]
         near = sorted({n for n in near if 0 <= n <= high})
         numbers = [0, 1, low, high, high - 1, *spread(near, 24)]

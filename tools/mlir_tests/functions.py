@@ -25,7 +25,10 @@ def _function(
     exact: Callable[[Fraction], Value | None] = lambda _: None,
     is_odd: bool = False,
 ) -> Callable[[Value], Value]:
-    """A function by its special values, its exact ones, and mpmath for the rest. An odd one is of |x|, and signed."""
+    """A function by its special values, its exact ones, and mpmath for the rest. An odd one is of |x|, and signed.
+
+    mpmath may give more bits than it is asked for: the plus rounds them off.
+    """
 
     def function(x: Value) -> Value:
         if math.isnan(x):
@@ -37,7 +40,7 @@ def _function(
         if is_odd and x < 0:
             return negate(function(-x))
         known = exact(Fraction(x))
-        return oracle.irrational(lambda: evaluate(_real(Fraction(x)))) if known is None else known
+        return oracle.irrational(lambda: +evaluate(_real(Fraction(x)))) if known is None else known
 
     return function
 
@@ -148,7 +151,7 @@ def polygamma(n: Value, x: Value) -> Value:
         return NAN if x < 0 else ZERO if is_odd else -0.0
     if _is_pole(Fraction(x)):
         return INF if is_odd else NAN
-    return oracle.irrational(lambda: mp.polygamma(int(n), _real(Fraction(x))))
+    return oracle.irrational(lambda: +mp.polygamma(int(n), _real(Fraction(x))))
 
 
 BINARY: dict[str, Callable[[Value, Value], Value]] = {"zeta": zeta, "polygamma": polygamma}

@@ -131,6 +131,16 @@ class Builder:
             return self.one_of(found)
         raise Unfit
 
+    def calm(self, among: Sequence[ElementType]) -> Value:
+        """A value for a region to work on: of a float or complex type, of small integers."""
+        t = self.element(among)
+        return self.value([t]) if not (t.is_float or t.is_complex) else self.leaf(self.shape(), t, "small")
+
+    def calm_like(self, v: Value) -> Value:
+        """A value of the same type, for a region to work on."""
+        t = v.type.element
+        return self.like(v) if not (t.is_float or t.is_complex) else self.leaf(size(v), t, "small")
+
     def like(self, v: Value, mood: str = "any") -> Value:
         """A value of the same type."""
         return self.value([v.type.element], shape=size(v), mood=mood)

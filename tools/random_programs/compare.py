@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -22,7 +22,8 @@ class Case:
     index: int  #: of the result
     ours: np.ndarray
     theirs: np.ndarray
-    again: Callable[[Sequence[np.ndarray]], list[np.ndarray]]  #: the step as we run it, on other inputs
+    #: The step as we run it, on other inputs; or another step.
+    again: Callable[..., list[np.ndarray]]
 
     @property
     def element(self) -> ElementType:
@@ -86,3 +87,52 @@ def absolute(x: np.ndarray) -> np.ndarray:
 def epsilon(t: ElementType) -> float:
     """The distance from 1 to the next number."""
     return 2.0 ** -t.part.format.mantissa_bits
+
+
+def has_subnormal(x: np.ndarray) -> np.ndarray:
+    """Where a float or a part of a complex number lies below the smallest normal f32, of f64 its own; and is not 0."""
+    found = np.zeros(x.shape, bool)
+    for part in parts(x):
+        size = np.abs(part.astype(np.float64))
+        found |= (size > 0) & (size < float(np.finfo(np.float64 if part.dtype == np.float64 else np.float32).tiny))
+    return found
+
+
+def flushed(x: np.ndarray) -> np.ndarray:
+    """Subnormal numbers, as f32 and f64 have them, replaced by zeros of their sign."""
+    if x.dtype.kind in "biu" or x.dtype.itemsize == 1 and x.dtype.name.startswith(("int", "uint")):
+        return x
+    if x.dtype.kind == "c":
+        result = np.empty(x.shape, x.dtype)
+        result.real, result.imag = map(flushed, parts(x))
+        return result
+    return np.where(has_subnormal(x), np.copysign(0.0, x.astype(np.float64)).astype(np.float32).astype(x.dtype), x)
+
+
+_ELEMENTARY = (
+    "rsqrt", "cbrt", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "tanh", "tan", "sine",
+    "cosine", "atan2", "power",
+)  # fmt: skip
+_COMPLEX_ONLY = ("sqrt", "abs", "sign", "divide", "multiply")
+
+
+def close(case: Case, mine: np.ndarray) -> np.ndarray:
+    """Whether the peer's results are as near to `mine` as the op promises; not so where it promises to be exact."""
+    step, t = case.step, case.element
+    if "sums" in step.notes and (t.is_float or t.is_complex):
+        return _within_rounding(case, mine)
+    if any(v.type.element.is_complex for v in step.operands) and step.short in (*_ELEMENTARY, *_COMPLEX_ONLY):
+        error = np.abs(wide(mine) - wide(case.theirs))
+        return np.asarray(error <= 8 * epsilon(t) * np.abs(wide(mine)))
+    if step.short in _ELEMENTARY and t.is_float:
+        return steps_apart(mine, case.theirs, t) <= (8 if t.bits >= 32 else 1)
+    return np.zeros(mine.shape, bool)
+
+
+def _within_rounding(case: Case, mine: np.ndarray) -> np.ndarray:
+    """Within what rounding can do to a sum of that many terms of that size, in any order."""
+    t = case.element
+    count = max((x.size for x in case.inputs), default=1)
+    size = np.abs(wide(case.rerun(absolute)))
+    smallest = 2.0**t.part.format.min_exponent
+    return np.asarray(np.abs(wide(mine) - wide(case.theirs)) <= count * (epsilon(t) * size + smallest))

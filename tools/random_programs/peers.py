@@ -25,7 +25,7 @@ from .program import Module, codes
 PEERS = ("xla", "reference")
 LENGTH = struct.Struct("<Q")
 _SECONDS = 120.0
-_FLAGS = "--xla_allow_excess_precision=false --xla_cpu_multi_thread_eigen=false --xla_cpu_use_thunk_runtime=true"
+_FLAGS = "--xla_allow_excess_precision=false --xla_cpu_multi_thread_eigen=false"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Peer:
             sent = [part for x, t in zip(arrays, module.arguments, strict=True) for part in _encode(x, t.element)]
         else:
             text, sent = module.named(), list(arrays)
+        sent = [np.ascontiguousarray(x).reshape(x.shape) for x in sent]
         answer = self._ask(pickle.dumps((text, sent)))
         if isinstance(answer, Failure):
             return answer

@@ -36,8 +36,6 @@ BINARY: dict[str, Sequence[ElementType]] = {
     **dict.fromkeys(("and", "or", "xor"), BITS),
     **dict.fromkeys(("shift_left", "shift_right_logical", "shift_right_arithmetic"), INTEGERS),
 }
-#: Binary ops whose every result is exactly specified, and of these the associative ones, where the types allow.
-EXACT_BINARY = ("add", "multiply", "subtract", "maximum", "minimum", "and", "or", "xor", "remainder")
 
 
 @rule(5)
@@ -62,11 +60,11 @@ def compare(b: Builder) -> None:
     compared(b, x, b.like(x))
 
 
-def comparison(b: Builder, t: ElementType) -> str:
+def comparison(b: Builder, t: ElementType, total: bool = True) -> str:
     """Attributes of a comparison of this type."""
     direction = b.one_of(("EQ", "NE") if t.is_complex else ("EQ", "NE", "GE", "GT", "LE", "LT"))
     kinds = {Kind.SIGNED: "SIGNED", Kind.FLOAT: "FLOAT", Kind.COMPLEX: "FLOAT"}
-    kind = "TOTALORDER" if t.is_float and b.chance(0.3) else kinds.get(t.kind, "UNSIGNED")
+    kind = "TOTALORDER" if total and t.is_float and b.chance(0.3) else kinds.get(t.kind, "UNSIGNED")
     return (
         f"comparison_direction = #stablehlo<comparison_direction {direction}>, "
         f"compare_type = #stablehlo<comparison_type {kind}>"

@@ -173,7 +173,7 @@ def fft(b: Builder) -> None:
 
 @rule(0.7)
 def batch_norm(b: Builder) -> None:
-    t = b.element(FLOATS)
+    t = b.element(WIDE if b.chance(0.7) else FLOATS)
     shape = b.shape(1, 4, 1, 4)
     axis = b.below(len(shape))
     one = (shape[axis],)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
+
 from minihlo.ops.types import ElementType, Kind
 
 from .builder import ALL, I1, I32, I64, INTEGERS, NUMBERS, Builder, Unfit, array, pairs, rule, size
@@ -11,45 +15,59 @@ from .rules_elementwise import comparison
 from .rules_linear import Window
 from .rules_shape import INDICES, Places
 
+_ASSOCIATIVE = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
 ORDERED = tuple(t for t in ALL if not t.is_complex)
 
 
-def folding(b: Builder, t: ElementType, is_swapped: bool = False) -> tuple[str, set[str], str]:
-    """A body that folds two scalars: its text, notes, and the mood that its values should have."""
-    body = Region(b, [((), t), ((), t)])
-    x, y = reversed(body.arguments) if is_swapped else body.arguments
-    kind = b.one_of(("one", "one", "one", "chosen", "twice", "any"))
-    sums = t.is_float or t.is_complex
-    if t.kind is Kind.BOOL:
-        associative = ["add", "multiply", "maximum", "minimum", "and", "or", "xor"]
-    elif sums:
-        associative = ["add", "maximum", "minimum", "multiply"]
-    else:
-        associative = ["add", "multiply", "maximum", "minimum", "and", "or", "xor"]
-    op = b.one_of(associative)
-    notes: set[str] = {"sums"} if sums and op in ("add", "multiply") else set()
-    if kind == "one":
-        result = body.binary(op, x, y)
-    elif kind == "chosen" and not t.is_complex:
-        # On NaN and on zeros of unlike sign this is not associative.
-        result, notes = body.chosen(b.chance(0.5), x, y), {"order"} if t.is_float else set()
-    elif kind == "twice" and op not in ("xor", "add", "multiply"):
-        result = body.binary(op, body.binary(op, y, x), y)
-    else:
-        result, notes = body.anything(body.arguments, b.between(1, 4), is_exact=True), {"order"}
-    mood = b.one_of(("small", "small", "tame", "any")) if "sums" in notes else "any"
-    return body.text(result), notes | {f"body:{o}" for o in body.ops()}, mood
+@dataclasses.dataclass
+class Folding:
+    """A body that folds two scalars."""
+
+    text: str
+    notes: set[str]
+    mood: str  #: that its values should have
+    neutral: int | None  #: what changes nothing, where that is 0 or 1
+
+    @staticmethod
+    def of(b: Builder, t: ElementType) -> Folding:
+        body = Region(b, [((), t), ((), t)])
+        x, y = body.arguments
+        sums = t.is_float or t.is_complex
+        kind = b.one_of(("one", "one", "one", "chosen", "twice", "any"))
+        op = b.one_of(("add", "multiply", "maximum", "minimum") if sums else _ASSOCIATIVE)
+        notes: set[str] = {"sums"} if sums and op in ("add", "multiply") else set()
+        if kind == "chosen" and not t.is_complex:
+            # On NaN and on zeros of unlike sign this is not associative.
+            result, notes = body.chosen(b.chance(0.5), x, y), {"order"} if t.is_float else set()
+            op = ""
+        elif kind == "twice" and op in ("maximum", "minimum", "and", "or"):
+            result = body.binary(op, body.binary(op, y, x), y)
+        elif kind == "any":
+            result, notes, op = body.anything(body.arguments, b.between(1, 4)), {"order"}, ""
+        else:
+            result = body.binary(op, x, y)
+        mood = b.one_of(("small", "small", "tame", "any")) if "sums" in notes else "any"
+        if "order" in notes and sums:
+            mood = "small"
+        neutral = {"add": 0, "or": 0, "xor": 0, "multiply": 1}.get(op)
+        return Folding(body.text(result), notes | {f"body:{o}" for o in body.ops()}, mood, neutral)
+
+    def init(self, b: Builder, t: ElementType) -> Value:
+        """Mostly the neutral value, as programs have it."""
+        if self.neutral is not None and t.name != "f8E8M0FNU" and b.chance(0.7):
+            return b.given(np.array(self.neutral).astype(np.float32 if t.is_float else t.dtype).astype(t.dtype), t)
+        return b.value([t], shape=(), mood=self.mood)
 
 
 @rule(4)
 def reduce(b: Builder) -> None:
     t = b.element()
-    body, notes, mood = folding(b, t)
-    x = b.value([t], mood=mood, shape=b.shape() if mood != "any" else None)
-    init = b.value([t], shape=(), mood=mood)
+    fold = Folding.of(b, t)
+    x = b.value([t], mood=fold.mood, shape=b.shape() if fold.mood != "any" else None)
+    init = fold.init(b, t)
     dims = [d for d in range(len(size(x))) if b.chance(0.6)]
     shape = tuple(n for d, n in enumerate(size(x)) if d not in dims)
-    b.add("reduce", [x, init], [(shape, t)], f"dimensions = {array(dims)}", [body], notes=notes)
+    b.add("reduce", [x, init], [(shape, t)], f"dimensions = {array(dims)}", [fold.text], notes=fold.notes)
 
 
 @rule(1)
@@ -73,11 +91,11 @@ def reduce_pair(b: Builder) -> None:
 @rule(2)
 def reduce_window(b: Builder) -> None:
     t = b.element()
-    body, notes, mood = folding(b, t)
-    x = b.value([t], mood=mood, shape=b.shape(largest=5) if mood != "any" else None)
+    fold = Folding.of(b, t)
+    x = b.value([t], mood=fold.mood, shape=b.shape(largest=5) if fold.mood != "any" else None)
     window = Window.of(b, size(x))
-    init = b.value([t], shape=(), mood=mood)
-    b.add("reduce_window", [x, init], [(window.shape, t)], window.attributes(), [body], notes=notes)
+    init = fold.init(b, t)
+    b.add("reduce_window", [x, init], [(window.shape, t)], window.attributes(), [fold.text], notes=fold.notes)
 
 
 @rule(1)
@@ -112,7 +130,8 @@ def scatter(b: Builder) -> None:
         body = Region(b, [((), t), ((), t)])
         text, notes, mood = body.text(body.arguments[1]), set(), "any"  # the update itself
     else:
-        text, notes, mood = folding(b, t)
+        fold = Folding.of(b, t)
+        text, notes, mood = fold.text, fold.notes, fold.mood
     x = b.value([t], mood=mood, shape=b.shape() if mood != "any" else None)
     places = Places(b, size(x))
     indices = places.starts(b, size(x), b.element(INDICES))
@@ -145,10 +164,10 @@ def sort(b: Builder) -> None:
 
 @rule(1.5)
 def map_(b: Builder) -> None:
-    x = b.value(NUMBERS)
-    operands = [x, *(b.like(x) for _ in range(b.below(2)))]
+    x = b.calm(NUMBERS)
+    operands = [x, *(b.calm_like(x) for _ in range(b.below(2)))]
     body = Region(b, [((), x.type.element)] * len(operands))
-    result = body.anything(body.arguments, b.between(1, 4), is_exact=True)
+    result = body.anything(body.arguments, b.between(1, 4))
     notes = {f"body:{o}" for o in body.ops()}
     dims = f"dimensions = {array(range(len(size(x))))}"
     b.add("map", operands, [(size(x), x.type.element)], dims, [body.text(result)], notes=notes)
@@ -159,13 +178,13 @@ def map_(b: Builder) -> None:
 
 def branch(b: Builder, captured: Value) -> tuple[str, set[str]]:
     body = Region(b)
-    result = body.anything([captured], b.between(1, 3), is_exact=True)
+    result = body.anything([captured], b.between(1, 3))
     return body.text(result), {f"body:{o}" for o in body.ops()}
 
 
 @rule(1.5)
 def if_(b: Builder) -> None:
-    x, y = (v := b.value(NUMBERS)), b.like(v)
+    x, y = (v := b.calm(NUMBERS)), b.calm_like(v)
     (yes, notes), (no, more) = branch(b, x), branch(b, y)
     pred = b.value([I1], shape=())
     b.add("if", [pred], [(size(x), x.type.element)], "", [yes, no], [x, y], notes=notes | more)
@@ -173,7 +192,7 @@ def if_(b: Builder) -> None:
 
 @rule(1.5)
 def case(b: Builder) -> None:
-    x = b.value(NUMBERS)
+    x = b.calm(NUMBERS)
     branches = [branch(b, x) for _ in range(b.between(1, 3))]
     index = b.integers(b.between(-1, 3), I32)
     texts, notes = [t for t, _ in branches], set().union(*(n for _, n in branches))
@@ -183,7 +202,7 @@ def case(b: Builder) -> None:
 @rule(2)
 def while_(b: Builder) -> None:
     """A loop of a few turns, whose count is part of its state; its body may use a value from outside."""
-    x = b.value(NUMBERS)
+    x = b.calm(NUMBERS)
     t = b.one_of((I32, I64))
     state = [((), t), (size(x), x.type.element)]
     test = Region(b, state)
@@ -193,9 +212,9 @@ def while_(b: Builder) -> None:
     )
     goes_on = test.text(test.add("compare", [test.arguments[0], limit], (), I1, attributes))
     body = Region(b, state)
-    captured = [b.like(x)] if b.chance(0.5) else []
+    captured = [b.calm_like(x)] if b.chance(0.5) else []
     count = body.binary("add", body.arguments[0], body.literal(1, t))
-    result = body.anything([body.arguments[1], *captured], b.between(1, 3), is_exact=True)
+    result = body.anything([body.arguments[1], *captured], b.between(1, 3))
     notes = {f"body:{o}" for o in body.ops()}
     start = b.integers(0, t)
     results = [((), t), (size(x), x.type.element)]
@@ -205,12 +224,12 @@ def while_(b: Builder) -> None:
 @rule(1)
 def call(b: Builder) -> None:
     """A function called directly or as the decomposition of a composite."""
-    x = b.value(NUMBERS)
+    x = b.calm(NUMBERS)
     body = Region(b, [(size(x), x.type.element)] * 2)
-    result = body.anything(body.arguments, b.between(1, 4), is_exact=True)
+    result = body.anything(body.arguments, b.between(1, 4))
     name = f"f{b.name()}"
     notes = {f"body:{o}" for o in body.ops()}
-    operands, results, function = [x, b.like(x)], [(size(x), x.type.element)], body.function(name, result)
+    operands, results, function = [x, b.calm_like(x)], [(size(x), x.type.element)], body.function(name, result)
     if b.chance(0.5):
         b.add("func.call", operands, results, f"callee = @{name}", functions=[function], notes=notes)
     else:

@@ -1,0 +1,53 @@
+"""The tests in an .mlir file: its parts between `// -----`, and the functions in them that can be run. Reads no MLIR.
+
+So that listing the tests of a folder imports nothing and costs nothing, functions are found in the text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+
+_SEPARATOR = re.compile("// ------*")
+_STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
+_FUNCTION = re.compile(
+    rf"{_STRING}|//[^\n]*|(?<![\w.$-])func(?:\.func)?\s+(?P<visibility>private|public)?\s*@(?P<name>{_STRING}|[\w.$-]+)\s*\("
+)
+_CHECK = re.compile(rf"{_STRING}|//[^\n]*|(?P<check>(?<![\w$-])check\.(?:expect_)?\w+)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """One test: a function of a part of a file."""
+
+    file: str
+    text: str  #: the part
+    line: int  #: of the file, where the part begins
+    function: str
+    function_line: int
+
+
+def chunks(file: str | os.PathLike[str]) -> list[Chunk]:
+    """The tests of a file, in order: of each part `@main`, else every public function.
+
+    Raises OSError or UnicodeDecodeError where the file cannot be read as text.
+    """
+    text, found, line = Path(file).read_text(encoding="utf-8"), [], 1
+    for part in _SEPARATOR.split(text):
+        functions = [
+            (m["name"].strip('"'), line + part.count("\n", 0, m.start()), m["visibility"] != "private")
+            for m in _FUNCTION.finditer(part)
+            if m["name"]
+        ]
+        main = [f for f in functions if f[0] == "main"]
+        public = [f for f in functions if f[2]] or functions
+        found += [Chunk(os.fspath(file), part, line, name, at) for name, at, _ in main or public]
+        line += part.count("\n")
+    return found
+
+
+def has_checks(text: str) -> bool:
+    """Whether a program checks anything, so that running it is a test."""
+    return "check." in text and any(m["check"] for m in _CHECK.finditer(text.replace('"check.', "check.")))

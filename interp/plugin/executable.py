@@ -1,0 +1,347 @@
+"""Programs that JAX has compiled, and their execution."""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops import parallel
+from ...ops.policy import Policy
+from ...ops.types import TensorType, TokenType, Type
+from .. import machine, parser, planner, policies
+from ..errors import Error
+from ..planner import Plan
+from ..program import Function, Program
+from . import abi, interrupts, partition
+from .buffers import CODES, Buffer
+from .client import NUM_DEVICES, Client
+from .devices import MEMORY_KIND, Device
+from .errors import FAILED_PRECONDITION, INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
+from .options import CompileOptions, write_assignment
+from .runtime import Addresses, Text, failed, fallible, getter, objects, pool, put, ready, words
+
+#: An executable keeps plans for so many policies.
+_PLANS = 8
+_DONATED = ("jax.buffer_donor", "tf.aliasing_output")
+
+Values = Sequence[Any]
+
+
+class Executable:
+    """What a handle of an executable, loaded or not, stands for."""
+
+    def __init__(self, client: Client, program: Program, options: CompileOptions) -> None:
+        self.client: Client | None = client
+        self.program, self.options = program, options
+        self.function: Function = planner.find_function(program)
+        self.policy = client.policy
+        self._plans: dict[Policy, Plan] = {}
+        self.last: tuple[Policy | None, Plan | None] = None, None
+        self.plan(policies.chosen(self.policy))
+
+        rows = options.devices or _default_devices(client, options)
+        missing = [i for row in rows for i in row if i not in client.by_id]
+        if missing:
+            raise PluginError(
+                INVALID_ARGUMENT,
+                f"there is no device {missing[0]} (there are {len(client.devices)}; {NUM_DEVICES} says how many)",
+            )
+        self.devices = [client.by_id[i] for row in rows for i in row]
+        self.device_handles = Addresses([d.handle for d in self.devices])
+        self.assignment = Text(options.assignment or write_assignment(rows))
+
+        self.donated = _donated(self.function)
+        self.tokens = [i for i, t in enumerate(self.function.argument_types) if isinstance(t, TokenType)]
+        self.partition = partition.Partition(self.function, program, options.partitions)
+        self.is_single = len(self.devices) == 1
+        types = [_tensor(t) for t in self.function.result_types]
+        shapes = [tiling.shape for tiling in self.partition.results]
+        self.name = Text(str(program.attributes.get("sym_name") or self.function.name))
+        self.num_outputs = len(types)
+        codes = (ctypes.c_int * max(len(types), 1))(*(CODES[t.element.dtype] if t else abi.TOKEN for t in types))
+        self.output_types = codes, ctypes.addressof(codes), len(types)
+        self.output_dims = Addresses([n for shape in shapes for n in shape])
+        self.output_ranks = Addresses([len(shape) for shape in shapes])
+        self.memory_kinds = Addresses([MEMORY_KIND.address] * len(types))
+        self.memory_kind_sizes = Addresses([MEMORY_KIND.size] * len(types))
+        self.optimized: bytes | None = None
+
+    def plan(self, policy: Policy) -> Plan:
+        """The plan under a policy."""
+        known, plan = self.last
+        if known is policy and plan is not None:
+            return plan
+        plan = self._plans.get(policy)
+        if plan is None:
+            plan = planner.plan(self.program, self.function.name, policy)
+            while len(self._plans) >= _PLANS:
+                self._plans.pop(next(iter(self._plans)))
+            self._plans[policy] = plan
+        self.last = policy, plan
+        return plan
+
+    def run(self, arguments: list[Values]) -> list[Values]:
+        """The results on each device of the arguments on each device."""
+        plan = self.plan(policies.chosen(self.policy))
+        if self.is_single:
+            return [_run(plan, arguments[0])]
+        return self.partition.run(plan, self.options.replicas, arguments, _run)
+
+
+def _tensor(t: Type) -> TensorType | None:
+    if isinstance(t, TokenType):
+        return None
+    if not isinstance(t, TensorType) or not t.is_static:
+        raise PluginError(UNIMPLEMENTED, f"a program with a result of type {t} is not supported")
+    return t
+
+
+def _default_devices(client: Client, options: CompileOptions) -> tuple[tuple[int, ...], ...]:
+    if options.replicas * options.partitions == 1:
+        return ((client.devices[0].id,),)
+    return tuple(tuple(range(r * options.partitions, (r + 1) * options.partitions)) for r in range(options.replicas))
+
+
+def _donated(function: Function) -> tuple[int, ...]:
+    attributes = function.attributes.get("arg_attrs") or ()
+    return tuple(i for i, a in enumerate(attributes) if a and any(name in a for name in _DONATED))
+
+
+@functools.lru_cache(256)
+def _parsed(code: bytes) -> Program:
+    return parser.parse(code, "<program>")
+
+
+def compile_program(client: Client, code: bytes, options: CompileOptions) -> Executable:
+    """Read a program and bind its ops. Raises what the parser and the planner raise."""
+    return Executable(client, _parsed(code), options)
+
+
+# -- running ---------------------------------------------------------------------------------------------------------
+
+#: Contexts in which numpy does not warn. Entering one takes a tenth of the time of `np.errstate`.
+_quiet: list[contextvars.Context] = []
+
+
+def _quiet_context() -> contextvars.Context:
+    context = contextvars.Context()
+    context.run(np.seterr, all="ignore")
+    return context
+
+
+def _run(plan: Plan, values: Values) -> Values:
+    """The results of a plan. As `machine.run`, but they may be arrays that somebody else has too."""
+    plan.random.restart(plan.policy.seed)
+    before = parallel.enter(None)
+    try:
+        context = _quiet.pop()
+    except IndexError:
+        context = _quiet_context()
+    try:
+        return context.run(plan.entry, *values)
+    except Exception as error:
+        raise machine.as_ours(error, plan) from None
+    finally:
+        _quiet.append(context)
+        parallel.enter(before)
+
+
+def _buffer(value: Any, device: Device) -> int:
+    """The handle of a result."""
+    if value is None:
+        return pool.add(Buffer(_TOKEN, device, abi.TOKEN))
+    if type(value) is not np.ndarray:
+        value = np.asarray(value)
+    elif value.base is not None or not value.flags.c_contiguous:
+        value = value.copy("C")
+    return pool.add(Buffer(value, device), value.nbytes)
+
+
+_TOKEN = np.zeros(0, bool)
+
+
+def _arguments(handles: Sequence[int]) -> list[Any]:
+    values = []
+    for h in handles:
+        buffer = objects[h]
+        array = buffer.array
+        if array is None:
+            raise PluginError(FAILED_PRECONDITION, "an argument has been deleted or donated")
+        values.append(array)
+    return values
+
+
+def _execute(at: int) -> None:
+    executable: Executable = objects[words[at + 2]]
+    if executable.client is None:
+        raise PluginError(FAILED_PRECONDITION, "the executable has been deleted")
+    lists, num_devices, num_args = words[at + 4], words[at + 5], words[at + 6]
+    devices = executable.devices
+    if num_devices != len(devices):
+        raise PluginError(UNIMPLEMENTED, f"a program for {len(devices)} devices was started on {num_devices} of them")
+    handles = (
+        [words[(row >> 3) : (row >> 3) + num_args].tolist() for row in words[lists >> 3 : (lists >> 3) + num_devices]]
+        if num_args
+        else [[]] * num_devices
+    )
+    arguments = [_arguments(row) for row in handles]
+    for i in executable.tokens:
+        for row in arguments:
+            row[i] = None
+    results = executable.run(arguments)
+    if executable.donated:
+        _donate(executable, words[at + 3], handles)
+    outputs, events, execute_on = words[at + 7], words[at + 8], words[at + 9]
+    for i, device in enumerate(devices):
+        if execute_on:
+            device = objects[execute_on]
+        row = words[(outputs >> 3) + i] >> 3
+        for j, value in enumerate(results[i]):
+            words[row + j] = _buffer(value, device)
+        if events:
+            words[(events >> 3) + i] = ready
+
+
+def _donate(executable: Executable, options: int, handles: list[list[int]]) -> None:
+    at = options >> 3
+    kept = set(words[words[at + 7] >> 3 : (words[at + 7] >> 3) + words[at + 8]].tolist()) if words[at + 8] else ()
+    for i in executable.donated:
+        if i not in kept:
+            for row in handles:
+                objects[row[i]].array = None
+
+
+@getter("LoadedExecutable_Execute")
+def _loaded_execute(p: int) -> int | None:
+    try:
+        interrupts.interruptible(_execute, p >> 3)
+    except BaseException as error:
+        return failed(error)
+    return None
+
+
+# -- what is asked of an executable ----------------------------------------------------------------------------------
+
+
+@getter("Executable_Name")
+def _name(p: int) -> None:
+    put(p, objects[words[(p >> 3) + 2]].name)
+
+
+def _numbers(**functions: Callable[[Executable], int]) -> None:
+    for name, function in functions.items():
+
+        def run(p: int, function: Callable[[Executable], int] = function) -> None:
+            words[(p >> 3) + 3] = function(objects[words[(p >> 3) + 2]])
+
+        getter(name)(run)
+
+
+_numbers(
+    Executable_NumReplicas=lambda e: e.options.replicas,
+    Executable_NumPartitions=lambda e: e.options.partitions,
+    Executable_NumOutputs=lambda e: e.num_outputs,
+    Executable_SizeOfGeneratedCodeInBytes=lambda _: 0,
+)
+
+
+@getter("LoadedExecutable_GetExecutable")
+def _get_executable(p: int) -> None:
+    words[(p >> 3) + 3] = pool.add(objects[words[(p >> 3) + 2]])
+
+
+@getter("LoadedExecutable_AddressableDevices")
+def _devices(p: int) -> None:
+    put(p, objects[words[(p >> 3) + 2]].device_handles)
+
+
+@getter("LoadedExecutable_Delete")
+def _delete(p: int) -> None:
+    objects[words[(p >> 3) + 2]].client = None
+
+
+@getter("LoadedExecutable_IsDeleted")
+def _is_deleted(p: int) -> None:
+    ctypes.c_bool.from_address(p + 24).value = objects[words[(p >> 3) + 2]].client is None
+
+
+@getter("Executable_OutputElementTypes")
+def _output_types(p: int) -> None:
+    _, words[(p >> 3) + 3], words[(p >> 3) + 4] = objects[words[(p >> 3) + 2]].output_types
+
+
+@getter("Executable_OutputDimensions")
+def _output_dimensions(p: int) -> None:
+    at = p >> 3
+    executable = objects[words[at + 2]]
+    words[at + 3] = executable.num_outputs
+    words[at + 4], words[at + 5] = executable.output_dims.address, executable.output_ranks.address
+
+
+@getter("Executable_OutputMemoryKinds")
+def _output_memory_kinds(p: int) -> None:
+    at = p >> 3
+    executable = objects[words[at + 2]]
+    words[at + 3] = executable.num_outputs
+    words[at + 4], words[at + 5] = executable.memory_kinds.address, executable.memory_kind_sizes.address
+
+
+#: What "deletes" an assignment clears a cell, as Destroy does: the third word, which is empty.
+_NOTHING = Addresses([0, 0, 0, 0])
+
+
+@getter("LoadedExecutable_GetDeviceAssignment")
+def _get_assignment(p: int) -> None:
+    put(p, objects[words[(p >> 3) + 2]].assignment)
+    words[(p >> 3) + 5] = _NOTHING.address
+    words[(p >> 3) + 6] = _destroyer
+
+
+@fallible("Executable_GetCompiledMemoryStats")
+def _memory_stats(a: Any) -> None:
+    function = objects[a.executable].function
+    for name, _ in a._fields_[3:]:
+        setattr(a, name, 0)
+    a.arguments, a.outputs = (
+        sum(t.nbytes for t in types if isinstance(t, TensorType) and t.is_static)
+        for types in (function.argument_types, function.result_types)
+    )
+    a.peak = a.arguments + a.outputs
+
+
+@fallible("Executable_GetCostAnalysis")
+def _cost(a: Any) -> None:
+    a.num_properties, a.properties = 0, _NOTHING.address
+
+
+@fallible("Executable_OptimizedProgram")
+def _optimized_program(a: Any) -> None:
+    executable: Executable = objects[a.executable]
+    if executable.optimized is None:
+        executable.optimized = partition.optimized_program(
+            executable.function,
+            executable.partition,
+            executable.function.name,
+            executable.options.replicas,
+            executable.options.partitions,
+        )
+    program = abi.Program.from_address(a.program)
+    program.format, program.format_size = _FORMAT.address, _FORMAT.size
+    if program.code:
+        if program.code_size < len(executable.optimized):
+            raise PluginError(INVALID_ARGUMENT, "the program does not fit")
+        ctypes.memmove(program.code, executable.optimized, len(executable.optimized))
+    program.code_size = len(executable.optimized)
+
+
+_FORMAT = Text("hlo_with_config")
+
+from .handles import destroyer  # noqa: E402
+
+_destroyer = destroyer()
+_ = Error

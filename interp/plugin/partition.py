@@ -1,0 +1,184 @@
+"""Programs for several devices: the whole program runs once, on arguments put together of the devices' parts.
+
+How they lie on the devices is said by the program's shardings. For results of which it says nothing we choose, and the
+framework asks which: by the "optimized program", of which it reads only the shardings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.sharded import cut
+from ...ops.types import TensorType, Type
+from .. import machine, sharding
+from ..attributes import Opaque
+from ..planner import Plan
+from ..program import Function, Program
+from . import protobuf
+from .propagation import propagate
+
+Values = Sequence[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tiling:
+    """How a tensor lies on devices: into how many parts each dimension is cut, and the part that each device has."""
+
+    whole: tuple[int, ...]
+    parts: tuple[int, ...]
+    places: tuple[tuple[int, ...], ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one part."""
+        return tuple(n // c for n, c in zip(self.whole, self.parts, strict=True))
+
+    @functools.cached_property
+    def is_cut(self) -> bool:
+        return math.prod(self.parts) > 1
+
+    @functools.cached_property
+    def slices(self) -> dict[tuple[int, ...], tuple[slice, ...]]:
+        """Where each part is in the whole."""
+        return {place: cut(self.whole, self.parts, place) for place in self.places}
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        """The whole tensor."""
+        if not self.is_cut:
+            return parts[0]
+        whole = np.empty(self.whole, parts[0].dtype)
+        for place, part in dict(zip(self.places, parts, strict=True)).items():
+            whole[self.slices[place]] = part
+        return whole
+
+    def divide(self, whole: Any) -> list[Any]:
+        """Each device's part; what several devices have is one array."""
+        if not self.is_cut:
+            return [whole] * len(self.places)
+        whole = np.asarray(whole)
+        parts = {place: np.ascontiguousarray(whole[where]) for place, where in self.slices.items()}
+        return [parts[place] for place in self.places]
+
+    def message(self) -> bytes:
+        """An OpSharding."""
+        if not self.is_cut:
+            return b""
+        holders: dict[tuple[int, ...], list[int]] = {}
+        for device, place in enumerate(self.places):
+            holders.setdefault(place, []).append(device)
+        devices = [d for place in np.ndindex(*self.parts) for d in holders[place]]
+        copies = len(self.places) // math.prod(self.parts)
+        dims = [*self.parts, copies] if copies > 1 else list(self.parts)
+        return protobuf.message((1, 3), (3, dims), (4, devices), *[(6, 1)] * (copies > 1))
+
+
+class Partition:
+    """How the arguments and results of a function lie on devices."""
+
+    def __init__(self, function: Function, program: Program, devices: int) -> None:
+        found = [
+            [_attribute(a) for a in function.attributes.get(name) or ({},) * len(types)]
+            for name, types in (("arg_attrs", function.argument_types), ("res_attrs", function.result_types))
+        ]
+        if devices > 1:
+            chosen = propagate(program, function)
+            found[1] = [said or found_one for said, found_one in zip(found[1], chosen, strict=True)]
+        self.arguments = [
+            _tiling(t, said, program, devices) for t, said in zip(function.argument_types, found[0], strict=True)
+        ]
+        self.results = [
+            _tiling(t, said, program, devices) for t, said in zip(function.result_types, found[1], strict=True)
+        ]
+        self._devices = devices
+
+    def run(
+        self, plan: Plan, replicas: int, arguments: list[Values], single: Callable[[Plan, Values], Values]
+    ) -> list[Values]:
+        """The results on each device, in the order replica by replica."""
+        n = self._devices
+        wholes = [
+            [tiling.join([row[i] for row in arguments[r * n : (r + 1) * n]]) for i, tiling in enumerate(self.arguments)]
+            for r in range(replicas)
+        ]
+        results = machine.run_grid(plan, replicas, 1, wholes) if replicas > 1 else [single(plan, wholes[0])]
+        rows: list[Values] = []
+        for whole in results:
+            divided = [tiling.divide(v) for tiling, v in zip(self.results, whole, strict=True)]
+            rows.extend([d[i] for d in divided] for i in range(n))
+        return rows
+
+
+def _attribute(attributes: Any) -> str | None:
+    for name in ("sdy.sharding", "mhlo.sharding"):
+        found = (attributes or {}).get(name)
+        if found is not None:
+            return found.text if isinstance(found, Opaque) else str(found)
+    return None
+
+
+def _tiling(t: Type, said: Any, program: Program, devices: int) -> Tiling:
+    shape = tuple(n or 0 for n in t.shape) if isinstance(t, TensorType) else (0,)
+    parts, places = (1,) * len(shape), [(0,) * len(shape)] * devices
+    if said and devices > 1 and isinstance(t, TensorType):
+        if isinstance(said, str) and "#sdy" not in said:
+            parts, places = sharding.tiles(said, len(shape), devices)
+        else:
+            (known,) = sharding.shardings(said, program) if isinstance(said, str) else (said,)
+            if known.mesh.axes:
+                parts, places = known.parts(), [known.part(d) for d in range(devices)]
+    return Tiling(shape, parts, tuple(places))
+
+
+#: The numbers of XLA's element types, by ours. (Those of buffer types are others.)
+_PRIMITIVES = {
+    name: number
+    for number, name in {
+        1: "i1", 26: "i2", 21: "i4", 2: "i8", 3: "i16", 4: "i32", 5: "i64", 27: "ui2", 22: "ui4", 6: "ui8", 7: "ui16",
+        8: "ui32", 9: "ui64", 10: "f16", 11: "f32", 16: "bf16", 12: "f64", 19: "f8E5M2", 28: "f8E4M3", 20: "f8E4M3FN",
+        23: "f8E4M3B11FNUZ", 29: "f8E3M4", 24: "f8E5M2FNUZ", 25: "f8E4M3FNUZ", 32: "f4E2M1FN", 33: "f8E8M0FNU",
+        15: "complex<f32>", 18: "complex<f64>",
+    }.items()
+}  # fmt: skip
+_TUPLE, _TOKEN = 13, 17
+
+
+def _shape_message(t: Type, shape: tuple[int, ...]) -> bytes:
+    if not isinstance(t, TensorType):
+        return protobuf.message((2, _TOKEN))
+    order = list(range(len(shape)))[::-1]
+    return protobuf.message((2, _PRIMITIVES[t.element.name]), (3, shape), (5, protobuf.message((1, order))))
+
+
+def optimized_program(function: Function, partition: Partition, name: str, replicas: int, partitions: int) -> bytes:
+    """An HloModuleProtoWithConfig of the right types and shardings: its one computation only takes and gives values."""
+    takes = [_shape_message(t, c.shape) for t, c in zip(function.argument_types, partition.arguments, strict=True)]
+    gives = [_shape_message(t, c.shape) for t, c in zip(function.result_types, partition.results, strict=True)]
+    result = protobuf.message((2, _TUPLE), *[(4, g) for g in gives])
+    program_shape = protobuf.message(*[(1, t) for t in takes], (2, result), *[(3, f"p{i}") for i in range(len(takes))])
+    parameters = [
+        protobuf.message((1, f"p{i}"), (2, "parameter"), (3, t), (9, i), (35, i + 1)) for i, t in enumerate(takes)
+    ]
+    first = len(takes) + 1
+    values = [
+        protobuf.message((1, f"r{i}"), (2, "custom-call"), (3, g), (28, "minihlo"), (35, first + i))
+        for i, g in enumerate(gives)
+    ]
+    root_id = first + len(gives)
+    root = protobuf.message((1, "root"), (2, "tuple"), (3, result), (35, root_id), (36, list(range(first, root_id))))
+    computation = protobuf.message(
+        (1, "main"), *[(2, i) for i in (*parameters, *values, root)], (4, program_shape), (5, 1), (6, root_id)
+    )
+    shardings: list[tuple[int, Any]] = []
+    if partitions > 1:
+        each = [c.message() for c in partition.results]
+        shardings.append((12, protobuf.message((1, 2), *[(5, m) for m in each])))
+        shardings += [(14, c.message()) for c in partition.arguments]
+    module = protobuf.message((1, name), (2, "main"), (6, 1), (3, computation), (4, program_shape), (5, 1), *shardings)
+    config = protobuf.message((1, program_shape), (4, replicas), (5, partitions), (7, int(partitions > 1)))
+    return protobuf.message((1, module), (2, config))

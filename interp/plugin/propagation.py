@@ -1,0 +1,153 @@
+"""Where the results of a program lie, as far as it does not say: shardings, followed from op to op.
+
+Any choice is right, since a sharding changes no value. This one follows tensors forward, from the arguments and from
+what the program says on the way, as long as dimensions keep their sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...ops.registry import lookup
+from ...ops.sharded import Axis, Mesh, Sharding
+from ...ops.types import TensorType, Type
+from .. import sharding
+from ..attributes import Opaque
+from ..program import Function, Operation, Program, Region, Value
+
+_Dims = tuple[tuple[Axis, ...], ...]
+
+
+def propagate(program: Program, function: Function) -> list[Sharding | None]:
+    """The sharding of each result; None where nothing is known of it."""
+    said = function.attributes.get("arg_attrs") or ({},) * len(function.argument_types)
+    shardings = [
+        next(iter(sharding.shardings(a["sdy.sharding"].text, program)), None)
+        if a and isinstance(a.get("sdy.sharding"), Opaque)
+        else None
+        for a in said
+    ]
+    return _Walk(program).function(function, shardings)
+
+
+class _Walk:
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._depth = 0
+
+    def function(self, function: Function, arguments: Iterable[Sharding | None]) -> list[Sharding | None]:
+        if function.body is None or self._depth > 8:
+            return [None] * len(function.result_types)
+        self._depth += 1
+        found = self._region(function.body, dict(zip(function.body.arguments, arguments, strict=False)))
+        self._depth -= 1
+        return found
+
+    def _region(self, region: Region, known: dict[Value, Sharding | None]) -> list[Sharding | None]:
+        for operation in region.operations:
+            results = self._operation(operation, known)
+            known.update(zip(operation.results, results, strict=False))
+        return [known.get(v) for v in region.returns]
+
+    def _operation(self, operation: Operation, known: dict[Value, Sharding | None]) -> list[Sharding | None]:
+        name = operation.name
+        operands = [known.get(v) for v in operation.operands]
+        if name in ("sdy.sharding_constraint", "sdy.reshard"):
+            text = operation.attributes.get("sharding")
+            return list(sharding.shardings(text.text, self._program)[:1]) if isinstance(text, Opaque) else operands[:1]
+        if name == "sdy.manual_computation":
+            return list(sharding.resolved(operation.attributes, self._program)["out_shardings"])
+        if name == "func.call":
+            callee = self._program.functions.get(str(operation.attributes.get("callee")))
+            return self.function(callee, operands) if callee else []
+        if name == "stablehlo.while" and operation.regions:
+            body = operation.regions[1]
+            after = self._region(body, {**known, **dict(zip(body.arguments, operands, strict=False))})
+            return [a or b for a, b in zip(operands, after, strict=True)]
+        if name == "stablehlo.case" and operation.regions:
+            return self._region(operation.regions[0], dict(known))
+        if not any(s is not None and s.mesh.axes for s in operands):
+            return []
+        return [self._result(operation, v.type, operands) for v in operation.results]
+
+    def _result(self, operation: Operation, t: Type, operands: list[Sharding | None]) -> Sharding | None:
+        if not isinstance(t, TensorType):
+            return None
+        mesh = next(s.mesh for s in operands if s is not None and s.mesh.axes)
+        candidates = [
+            dims
+            for value, s in zip(operation.operands, operands, strict=True)
+            if s is not None and s.mesh == mesh and isinstance(value.type, TensorType)
+            for dims in [_through(operation, operation.operands.index(value), value.type, t, s.dims)]
+            if dims is not None
+        ]
+        return _merged(mesh, t, candidates)
+
+
+def _merged(mesh: Mesh, t: TensorType, candidates: list[_Dims]) -> Sharding | None:
+    """Each dimension as the first candidate that cuts it says; no axis twice."""
+    used: set[str] = set()
+    merged: list[tuple[Axis, ...]] = []
+    for i, size in enumerate(t.shape):
+        chosen: tuple[Axis, ...] = ()
+        for dims in candidates:
+            axes = dims[i]
+            count = Sharding(mesh, (axes,)).parts()[0]
+            if axes and not used & {a.name for a in axes} and size and size % count == 0:
+                chosen = axes
+                break
+        used |= {a.name for a in chosen}
+        merged.append(chosen)
+    return Sharding(mesh, tuple(merged)) if any(merged) else None
+
+
+def _through(operation: Operation, index: int, source: TensorType, to: TensorType, dims: _Dims) -> _Dims | None:
+    """The dimensions of the result as one operand's sharding cuts them; None where they have nothing to do with it."""
+    name, attributes = operation.name.removeprefix("stablehlo."), operation.attributes
+    none: list[tuple[Axis, ...]] = [()] * len(to.shape)
+    if name == "transpose":
+        return tuple(dims[int(d)] for d in attributes["permutation"])
+    if name == "broadcast_in_dim":
+        for i, d in enumerate(attributes["broadcast_dimensions"]):
+            if source.shape[i] == to.shape[int(d)]:
+                none[int(d)] = dims[i]
+        return tuple(none)
+    if name == "reduce":
+        gone = {int(d) for d in attributes["dimensions"]}
+        kept = [d for i, d in enumerate(dims) if i not in gone]
+        return tuple(kept) if len(kept) == len(to.shape) else None
+    if name == "dot_general":
+        return _through_dot(attributes["dot_dimension_numbers"], index, to, dims)
+    if name == "reshape":
+        return _through_reshape(source, to, dims)
+    record = lookup(operation.name)
+    if len(source.shape) != len(to.shape) or (record is None and source.shape != to.shape):
+        return None
+    return tuple(d if m == n else () for d, m, n in zip(dims, source.shape, to.shape, strict=True))
+
+
+def _through_dot(numbers: dict[str, tuple[int, ...]], index: int, to: TensorType, dims: _Dims) -> _Dims:
+    side = ("lhs", "rhs")[index] if index < 2 else "lhs"
+    batch = [int(d) for d in numbers[f"{side}_batching_dimensions"]]
+    gone = {*batch, *(int(d) for d in numbers[f"{side}_contracting_dimensions"])}
+    free = [d for i, d in enumerate(dims) if i not in gone]
+    others = len(to.shape) - len(batch) - len(free)
+    rest = [*free, *[()] * others] if side == "lhs" else [*[()] * others, *free]
+    return tuple([dims[d] for d in batch] + rest)
+
+
+def _through_reshape(source: TensorType, to: TensorType, dims: _Dims) -> _Dims:
+    """Dimensions that are the same from the left, then from the right."""
+    found: list[tuple[Axis, ...]] = [()] * len(to.shape)
+    m, n = len(source.shape), len(to.shape)
+    i = 0
+    while i < min(m, n) and source.shape[i] == to.shape[i]:
+        found[i] = dims[i]
+        i += 1
+    j = 1
+    while j <= min(m, n) - i and source.shape[m - j] == to.shape[n - j]:
+        found[n - j] = dims[m - j]
+        j += 1
+    if i < min(m, n) and not found[i] and dims[i]:  # split or merged: the outermost part keeps the cut
+        found[i] = dims[i]
+    return tuple(found)

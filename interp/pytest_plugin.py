@@ -1,0 +1,165 @@
+"""pytest collects .mlir files: one test for each part or function, run on the backend of `--minihlo-backend`.
+
+A file named on the command line is always collected. In folders a file is, if its name fits `minihlo_files` (an ini
+option, `*.mlir` unless set; empty for none) and it has a function and a check. Nothing is imported before that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .backends import Backend
+    from .chunks import Chunk
+
+_BACKEND = pytest.StashKey["Backend"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("minihlo", "StableHLO programs in .mlir files (minihlo)")
+    group.addoption(
+        "--minihlo-backend",
+        default="minihlo",
+        metavar="NAME",
+        help="what runs .mlir files: minihlo, minihlo:upcast, jax:PLATFORM or reference (default: minihlo)",
+    )
+    parser.addini("minihlo_files", "names of .mlir files that are tests, if they have checks", "args", ["*.mlir"])
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> MlirFile | None:
+    if file_path.suffix != ".mlir":
+        return None
+    if not parent.session.isinitpath(file_path):
+        patterns = parent.config.getini("minihlo_files")
+        if not any(fnmatch.fnmatch(file_path.name, p) for p in patterns) or not _is_test(file_path):
+            return None
+    return MlirFile.from_parent(parent, path=file_path)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--minihlo-backend") != "minihlo":
+        _backend(config)  # a wrong name is told before anything runs
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    backend = config.stash.get(_BACKEND, None)
+    if backend is not None:
+        backend.close()
+
+
+def _is_test(path: Path) -> bool:
+    from .chunks import chunks, has_checks
+
+    try:
+        return has_checks(path.read_text(encoding="utf-8")) and bool(chunks(path))
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+class MlirFile(pytest.File):
+    """An .mlir file."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        from .chunks import chunks
+
+        try:
+            found = chunks(self.path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise self.CollectError(f"{self.path}: cannot be read as text: {error}") from None
+        if not found:
+            raise self.CollectError(f"{self.path}: there is no function in this file")
+        file = _shown_path(self.path, self.config)
+        for name, chunk in zip(_unique([c.function for c in found]), found, strict=True):
+            yield MlirItem.from_parent(self, name=name, chunk=dataclasses.replace(chunk, file=file))
+
+
+def _unique(names: list[str]) -> Iterator[str]:
+    """Parts of a file may all have a `@main`: the second is `main-2`."""
+    taken: set[str] = set()
+    for name in names:
+        number, made = 1, name
+        while made in taken or (number > 1 and made in names):
+            number += 1
+            made = f"{name}-{number}"
+        taken.add(made)
+        yield made
+
+
+class MlirItem(pytest.Item):
+    """One function of an .mlir file."""
+
+    def __init__(self, *, chunk: Chunk, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.chunk = chunk
+
+    def runtest(self) -> None:
+        from .checked import run
+        from .errors import Error
+
+        backend = _backend(self.config)
+        try:
+            mismatches = run(self.chunk, backend)
+        except (Error, MemoryError) as error:
+            text = " ".join(str(error).split()) or "out of memory"
+            if not text.startswith(self.chunk.file):
+                text = f"{self.chunk.file}:{self.chunk.function_line}: {text}"
+            raise MlirFailure(text) from error
+        if mismatches:
+            raise MlirFailure("\n".join(self._told(mismatches, backend)))
+
+    def _told(self, mismatches: list[Any], backend: Backend) -> Iterator[str]:
+        from .backends import Minihlo
+        from .backends import backend as backend_of
+        from .checked import values_of
+        from .told import told
+
+        ours = backend if isinstance(backend, Minihlo) else backend_of("minihlo")
+        assert isinstance(ours, Minihlo)
+        values = values_of(mismatches[0].program, self.chunk.function, ours)
+        for mismatch in mismatches:
+            yield told(mismatch, self.chunk, backend.name, values)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if not isinstance(excinfo.value, MlirFailure):  # a bug of ours: with its traceback
+            return super().repr_failure(excinfo, style)
+        return f"{excinfo.value}\nrun this case alone: {self._command()}"
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self.chunk.function_line - 1, self.name
+
+    def _command(self) -> str:
+        words = ["pytest", f"{self.chunk.file}::{self.name}"]
+        name = self.config.getoption("--minihlo-backend")
+        words += [f"--minihlo-backend={name}"] * (name != "minihlo")
+        return shlex.join(words)
+
+
+def _shown_path(path: Path, config: pytest.Config) -> str:
+    """As seen from where pytest was started; ids are relative to the root folder, which may be another."""
+    try:
+        return str(path.relative_to(config.invocation_params.dir))
+    except ValueError:
+        return str(path)
+
+
+class MlirFailure(Exception):
+    """A test that failed; the message is what there is to tell."""
+
+
+def _backend(config: pytest.Config) -> Backend:
+    from .backends import backend
+    from .errors import InputError
+
+    if _BACKEND not in config.stash:
+        try:
+            config.stash[_BACKEND] = backend(str(config.getoption("--minihlo-backend")))
+        except InputError as error:
+            raise pytest.UsageError(str(error)) from None
+    return config.stash[_BACKEND]

@@ -1,0 +1,55 @@
+"""What a peer does not have at all: no result is a third thing beside a right and a wrong one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from minihlo.ops.minifloat.formats import MINIFLOATS
+
+from .cases import Case
+
+_SIX_BITS = ("f6E2M3FN", "f6E3M2FN")
+_NOT_IN_NUMPY = ("logistic", "round_nearest_afz", "rsqrt")
+
+
+@dataclasses.dataclass(frozen=True)
+class Absence:
+    """A group of cases that a peer refuses, or dies of."""
+
+    peer: str
+    what: str
+    why: str
+    covers: Callable[[Case], bool]
+
+
+ABSENCES = (
+    Absence(
+        "xla",
+        "every op and conversion of f6E2M3FN and f6E3M2FN",
+        "XLA has no 6-bit types: its CPU compiler refuses such a program, and some end the process.",
+        lambda case: case.operand in _SIX_BITS or case.result in _SIX_BITS,
+    ),
+    Absence(
+        "ml_dtypes",
+        "logistic, round_nearest_afz, rsqrt, and compare with TOTALORDER",
+        "numpy has no such function.",
+        lambda case: case.op in _NOT_IN_NUMPY or case.op.endswith("TOTALORDER"),
+    ),
+    Absence(
+        "ml_dtypes",
+        "conversions between f8E8M0FNU and the other formats of up to 8 bits",
+        "ml_dtypes has no cast between them.",
+        lambda case: (
+            case.op == "convert"
+            and "f8E8M0FNU" in (case.operand, case.result)
+            and case.operand in MINIFLOATS
+            and case.result in MINIFLOATS
+        ),
+    ),
+)
+
+
+def is_absent(peer: str, case: Case) -> bool:
+    """Whether the peer is known to give no result."""
+    return any(a.peer == peer and a.covers(case) for a in ABSENCES)
