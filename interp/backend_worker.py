@@ -46,11 +46,13 @@ def _reference() -> Evaluate:
 
     from .parser import make_context
 
+    dense: Any = ir.DenseElementsAttr  # whose type stubs do not know numpy's arrays
+
     def attribute(array: np.ndarray) -> Any:
         array = np.ascontiguousarray(array)
         if array.dtype.kind == "u":
-            return ir.DenseElementsAttr.get(array, type=ir.IntegerType.get_unsigned(8 * array.itemsize))
-        return ir.DenseElementsAttr.get(array)
+            return dense.get(array, type=ir.IntegerType.get_unsigned(8 * array.itemsize))
+        return dense.get(array)
 
     def evaluate(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         with make_context(), ir.Location.unknown():  # the interpreter's own dialect has to be there

@@ -6,6 +6,7 @@ values that are checked, as types that numpy has, and the checks are made here.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator
@@ -83,10 +84,8 @@ def values_of(program: Program, function: str, backend: Minihlo) -> dict[int, An
     def listen(operation: Operation, results: tuple[Any, ...]) -> None:
         values.update(zip(map(id, operation.results), results, strict=False))
 
-    try:
+    with contextlib.suppress(Exception):  # it failed before, or that is what is told anyway
         machine.run(plan(program, function, backend.policy, listen), [])
-    except Exception:  # it did before
-        pass
     return values
 
 

@@ -65,6 +65,19 @@ func.func @chlo_scan_f16() {
   ]> : tensor<6xui16>
   %r3_1_codes = stablehlo.bitcast_convert %r3#1 : (tensor<f16>) -> tensor<ui16>
   check.expect_eq_const %r3_1_codes, dense<0x4100> : tensor<ui16>  // 2.5
+  %x4_codes = stablehlo.constant dense<[0x4000, 0x1400, 0x1400]> : tensor<3xui16>  // 2, 2^-10, 2^-10
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<3xui16>) -> tensor<3xf16>
+  %init4_codes = stablehlo.constant dense<0x0000> : tensor<ui16>  // 0
+  %init4 = stablehlo.bitcast_convert %init4_codes : (tensor<ui16>) -> tensor<f16>
+  %r4:2 = "chlo.scan"(%x4, %init4) ({
+  ^bb0(%a: tensor<f16>, %b: tensor<f16>):
+    %s = stablehlo.add %a, %b : tensor<f16>
+    stablehlo.return %s, %s : tensor<f16>, tensor<f16>
+  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf16>, tensor<f16>) -> (tensor<3xf16>, tensor<f16>)
+  %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf16>) -> tensor<3xui16>
+  check.expect_eq_const %r4_0_codes, dense<[0x4000, 0x4000, 0x4000]> : tensor<3xui16>  // 2, 2, 2
+  %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f16>) -> tensor<ui16>
+  check.expect_eq_const %r4_1_codes, dense<0x4000> : tensor<ui16>  // 2
   return
 }
 
@@ -129,6 +142,19 @@ func.func @chlo_scan_bf16() {
   ]> : tensor<6xui16>
   %r3_1_codes = stablehlo.bitcast_convert %r3#1 : (tensor<bf16>) -> tensor<ui16>
   check.expect_eq_const %r3_1_codes, dense<0x4020> : tensor<ui16>  // 2.5
+  %x4_codes = stablehlo.constant dense<[0x4000, 0x3C00, 0x3C00]> : tensor<3xui16>  // 2, 0.007812, 0.007812
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<3xui16>) -> tensor<3xbf16>
+  %init4_codes = stablehlo.constant dense<0x0000> : tensor<ui16>  // 0
+  %init4 = stablehlo.bitcast_convert %init4_codes : (tensor<ui16>) -> tensor<bf16>
+  %r4:2 = "chlo.scan"(%x4, %init4) ({
+  ^bb0(%a: tensor<bf16>, %b: tensor<bf16>):
+    %s = stablehlo.add %a, %b : tensor<bf16>
+    stablehlo.return %s, %s : tensor<bf16>, tensor<bf16>
+  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xbf16>, tensor<bf16>) -> (tensor<3xbf16>, tensor<bf16>)
+  %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xbf16>) -> tensor<3xui16>
+  check.expect_eq_const %r4_0_codes, dense<[0x4000, 0x4000, 0x4000]> : tensor<3xui16>  // 2, 2, 2
+  %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<bf16>) -> tensor<ui16>
+  check.expect_eq_const %r4_1_codes, dense<0x4000> : tensor<ui16>  // 2
   return
 }
 
@@ -189,6 +215,19 @@ func.func @chlo_scan_f4E2M1FN() {
   ]> : tensor<6xui4>
   %r3_1_codes = stablehlo.bitcast_convert %r3#1 : (tensor<f4E2M1FN>) -> tensor<ui4>
   check.expect_eq_const %r3_1_codes, dense<0x4> : tensor<ui4>  // 2
+  %x4_codes = stablehlo.constant dense<[0x4, 0x1, 0x1]> : tensor<3xui4>  // 2, 0.5, 0.5
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
+  %init4_codes = stablehlo.constant dense<0x0> : tensor<ui4>  // 0
+  %init4 = stablehlo.bitcast_convert %init4_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
+  %r4:2 = "chlo.scan"(%x4, %init4) ({
+  ^bb0(%a: tensor<f4E2M1FN>, %b: tensor<f4E2M1FN>):
+    %s = stablehlo.add %a, %b : tensor<f4E2M1FN>
+    stablehlo.return %s, %s : tensor<f4E2M1FN>, tensor<f4E2M1FN>
+  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf4E2M1FN>, tensor<f4E2M1FN>) -> (tensor<3xf4E2M1FN>, tensor<f4E2M1FN>)
+  %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf4E2M1FN>) -> tensor<3xui4>
+  check.expect_eq_const %r4_0_codes, dense<[0x4, 0x4, 0x4]> : tensor<3xui4>  // 2, 2, 2
+  %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f4E2M1FN>) -> tensor<ui4>
+  check.expect_eq_const %r4_1_codes, dense<0x4> : tensor<ui4>  // 2
   return
 }
 
@@ -251,6 +290,19 @@ func.func @chlo_scan_f6E2M3FN() {
   %r3_1_f32 = stablehlo.convert %r3#1 : (tensor<f6E2M3FN>) -> tensor<f32>
   %r3_1_f32_codes = stablehlo.bitcast_convert %r3_1_f32 : (tensor<f32>) -> tensor<ui32>
   check.expect_eq_const %r3_1_f32_codes, dense<0x40200000> : tensor<ui32>  // 2.5
+  %x4 = stablehlo.constant dense<[0x10, 0x01, 0x01]> : tensor<3xf6E2M3FN>  // 2, 0.125, 0.125
+  %init4 = stablehlo.constant dense<0x00> : tensor<f6E2M3FN>  // 0
+  %r4:2 = "chlo.scan"(%x4, %init4) ({
+  ^bb0(%a: tensor<f6E2M3FN>, %b: tensor<f6E2M3FN>):
+    %s = stablehlo.add %a, %b : tensor<f6E2M3FN>
+    stablehlo.return %s, %s : tensor<f6E2M3FN>, tensor<f6E2M3FN>
+  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf6E2M3FN>, tensor<f6E2M3FN>) -> (tensor<3xf6E2M3FN>, tensor<f6E2M3FN>)
+  %r4_0_f32 = stablehlo.convert %r4#0 : (tensor<3xf6E2M3FN>) -> tensor<3xf32>
+  %r4_0_f32_codes = stablehlo.bitcast_convert %r4_0_f32 : (tensor<3xf32>) -> tensor<3xui32>
+  check.expect_eq_const %r4_0_f32_codes, dense<[0x40000000, 0x40000000, 0x40000000]> : tensor<3xui32>  // 2, 2, 2
+  %r4_1_f32 = stablehlo.convert %r4#1 : (tensor<f6E2M3FN>) -> tensor<f32>
+  %r4_1_f32_codes = stablehlo.bitcast_convert %r4_1_f32 : (tensor<f32>) -> tensor<ui32>
+  check.expect_eq_const %r4_1_f32_codes, dense<0x40000000> : tensor<ui32>  // 2
   return
 }
 
@@ -313,6 +365,19 @@ func.func @chlo_scan_f6E3M2FN() {
   %r3_1_f32 = stablehlo.convert %r3#1 : (tensor<f6E3M2FN>) -> tensor<f32>
   %r3_1_f32_codes = stablehlo.bitcast_convert %r3_1_f32 : (tensor<f32>) -> tensor<ui32>
   check.expect_eq_const %r3_1_f32_codes, dense<0x40200000> : tensor<ui32>  // 2.5
+  %x4 = stablehlo.constant dense<[0x10, 0x04, 0x04]> : tensor<3xf6E3M2FN>  // 2, 0.25, 0.25
+  %init4 = stablehlo.constant dense<0x00> : tensor<f6E3M2FN>  // 0
+  %r4:2 = "chlo.scan"(%x4, %init4) ({
+  ^bb0(%a: tensor<f6E3M2FN>, %b: tensor<f6E3M2FN>):
+    %s = stablehlo.add %a, %b : tensor<f6E3M2FN>
+    stablehlo.return %s, %s : tensor<f6E3M2FN>, tensor<f6E3M2FN>
+  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf6E3M2FN>, tensor<f6E3M2FN>) -> (tensor<3xf6E3M2FN>, tensor<f6E3M2FN>)
+  %r4_0_f32 = stablehlo.convert %r4#0 : (tensor<3xf6E3M2FN>) -> tensor<3xf32>
+  %r4_0_f32_codes = stablehlo.bitcast_convert %r4_0_f32 : (tensor<3xf32>) -> tensor<3xui32>
+  check.expect_eq_const %r4_0_f32_codes, dense<[0x40000000, 0x40000000, 0x40000000]> : tensor<3xui32>  // 2, 2, 2
+  %r4_1_f32 = stablehlo.convert %r4#1 : (tensor<f6E3M2FN>) -> tensor<f32>
+  %r4_1_f32_codes = stablehlo.bitcast_convert %r4_1_f32 : (tensor<f32>) -> tensor<ui32>
+  check.expect_eq_const %r4_1_f32_codes, dense<0x40000000> : tensor<ui32>  // 2
   return
 }
 
@@ -373,6 +438,19 @@ func.func @chlo_scan_f8E3M4() {
   ]> : tensor<6xui8>
   %r3_1_codes = stablehlo.bitcast_convert %r3#1 : (tensor<f8E3M4>) -> tensor<ui8>
   check.expect_eq_const %r3_1_codes, dense<0x44> : tensor<ui8>  // 2.5
+  %x4_codes = stablehlo.constant dense<[0x40, 0x04, 0x04]> : tensor<3xui8>  // 2, 0.0625, 0.0625
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<3xui8>) -> tensor<3xf8E3M4>
+  %init4_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+  %init4 = stablehlo.bitcast_convert %init4_codes : (tensor<ui8>) -> tensor<f8E3M4>
+  %r4:2 = "chlo.scan"(%x4, %init4) ({
+  ^bb0(%a: tensor<f8E3M4>, %b: tensor<f8E3M4>):
+    %s = stablehlo.add %a, %b : tensor<f8E3M4>
+    stablehlo.return %s, %s : tensor<f8E3M4>, tensor<f8E3M4>
+  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E3M4>, tensor<f8E3M4>) -> (tensor<3xf8E3M4>, tensor<f8E3M4>)
+  %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E3M4>) -> tensor<3xui8>
+  check.expect_eq_const %r4_0_codes, dense<[0x40, 0x40, 0x40]> : tensor<3xui8>  // 2, 2, 2
+  %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E3M4>) -> tensor<ui8>
+  check.expect_eq_const %r4_1_codes, dense<0x40> : tensor<ui8>  // 2
   return
 }
 
@@ -433,6 +511,19 @@ func.func @chlo_scan_f8E4M3() {
   ]> : tensor<6xui8>
   %r3_1_codes = stablehlo.bitcast_convert %r3#1 : (tensor<f8E4M3>) -> tensor<ui8>
   check.expect_eq_const %r3_1_codes, dense<0x42> : tensor<ui8>  // 2.5
+  %x4_codes = stablehlo.constant dense<[0x40, 0x20, 0x20]> : tensor<3xui8>  // 2, 0.125, 0.125
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
+  %init4_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+  %init4 = stablehlo.bitcast_convert %init4_codes : (tensor<ui8>) -> tensor<f8E4M3>
+  %r4:2 = "chlo.scan"(%x4, %init4) ({
+  ^bb0(%a: tensor<f8E4M3>, %b: tensor<f8E4M3>):
+    %s = stablehlo.add %a, %b : tensor<f8E4M3>
+    stablehlo.return %s, %s : tensor<f8E4M3>, tensor<f8E4M3>
+  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E4M3>, tensor<f8E4M3>) -> (tensor<3xf8E4M3>, tensor<f8E4M3>)
+  %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E4M3>) -> tensor<3xui8>
+  check.expect_eq_const %r4_0_codes, dense<[0x40, 0x40, 0x40]> : tensor<3xui8>  // 2, 2, 2
+  %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E4M3>) -> tensor<ui8>
+  check.expect_eq_const %r4_1_codes, dense<0x40> : tensor<ui8>  // 2
   return
 }
 
@@ -493,6 +584,19 @@ func.func @chlo_scan_f8E4M3FN() {
   ]> : tensor<6xui8>
   %r3_1_codes = stablehlo.bitcast_convert %r3#1 : (tensor<f8E4M3FN>) -> tensor<ui8>
   check.expect_eq_const %r3_1_codes, dense<0x42> : tensor<ui8>  // 2.5
+  %x4_codes = stablehlo.constant dense<[0x40, 0x20, 0x20]> : tensor<3xui8>  // 2, 0.125, 0.125
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FN>
+  %init4_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+  %init4 = stablehlo.bitcast_convert %init4_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
+  %r4:2 = "chlo.scan"(%x4, %init4) ({
+  ^bb0(%a: tensor<f8E4M3FN>, %b: tensor<f8E4M3FN>):
+    %s = stablehlo.add %a, %b : tensor<f8E4M3FN>
+    stablehlo.return %s, %s : tensor<f8E4M3FN>, tensor<f8E4M3FN>
+  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E4M3FN>, tensor<f8E4M3FN>) -> (tensor<3xf8E4M3FN>, tensor<f8E4M3FN>)
+  %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E4M3FN>) -> tensor<3xui8>
+  check.expect_eq_const %r4_0_codes, dense<[0x40, 0x40, 0x40]> : tensor<3xui8>  // 2, 2, 2
+  %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E4M3FN>) -> tensor<ui8>
+  check.expect_eq_const %r4_1_codes, dense<0x40> : tensor<ui8>  // 2
   return
 }
 
@@ -553,6 +657,19 @@ func.func @chlo_scan_f8E4M3FNUZ() {
   ]> : tensor<6xui8>
   %r3_1_codes = stablehlo.bitcast_convert %r3#1 : (tensor<f8E4M3FNUZ>) -> tensor<ui8>
   check.expect_eq_const %r3_1_codes, dense<0x4A> : tensor<ui8>  // 2.5
+  %x4_codes = stablehlo.constant dense<[0x48, 0x28, 0x28]> : tensor<3xui8>  // 2, 0.125, 0.125
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
+  %init4_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+  %init4 = stablehlo.bitcast_convert %init4_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
+  %r4:2 = "chlo.scan"(%x4, %init4) ({
+  ^bb0(%a: tensor<f8E4M3FNUZ>, %b: tensor<f8E4M3FNUZ>):
+    %s = stablehlo.add %a, %b : tensor<f8E4M3FNUZ>
+    stablehlo.return %s, %s : tensor<f8E4M3FNUZ>, tensor<f8E4M3FNUZ>
+  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> (tensor<3xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>)
+  %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E4M3FNUZ>) -> tensor<3xui8>
+  check.expect_eq_const %r4_0_codes, dense<[0x48, 0x48, 0x48]> : tensor<3xui8>  // 2, 2, 2
+  %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E4M3FNUZ>) -> tensor<ui8>
+  check.expect_eq_const %r4_1_codes, dense<0x48> : tensor<ui8>  // 2
   return
 }
 
@@ -613,6 +730,19 @@ func.func @chlo_scan_f8E4M3B11FNUZ() {
   ]> : tensor<6xui8>
   %r3_1_codes = stablehlo.bitcast_convert %r3#1 : (tensor<f8E4M3B11FNUZ>) -> tensor<ui8>
   check.expect_eq_const %r3_1_codes, dense<0x62> : tensor<ui8>  // 2.5
+  %x4_codes = stablehlo.constant dense<[0x60, 0x40, 0x40]> : tensor<3xui8>  // 2, 0.125, 0.125
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<3xui8>) -> tensor<3xf8E4M3B11FNUZ>
+  %init4_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+  %init4 = stablehlo.bitcast_convert %init4_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
+  %r4:2 = "chlo.scan"(%x4, %init4) ({
+  ^bb0(%a: tensor<f8E4M3B11FNUZ>, %b: tensor<f8E4M3B11FNUZ>):
+    %s = stablehlo.add %a, %b : tensor<f8E4M3B11FNUZ>
+    stablehlo.return %s, %s : tensor<f8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>
+  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> (tensor<3xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>)
+  %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E4M3B11FNUZ>) -> tensor<3xui8>
+  check.expect_eq_const %r4_0_codes, dense<[0x60, 0x60, 0x60]> : tensor<3xui8>  // 2, 2, 2
+  %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E4M3B11FNUZ>) -> tensor<ui8>
+  check.expect_eq_const %r4_1_codes, dense<0x60> : tensor<ui8>  // 2
   return
 }
 
@@ -673,6 +803,19 @@ func.func @chlo_scan_f8E5M2() {
   ]> : tensor<6xui8>
   %r3_1_codes = stablehlo.bitcast_convert %r3#1 : (tensor<f8E5M2>) -> tensor<ui8>
   check.expect_eq_const %r3_1_codes, dense<0x41> : tensor<ui8>  // 2.5
+  %x4_codes = stablehlo.constant dense<[0x40, 0x34, 0x34]> : tensor<3xui8>  // 2, 0.25, 0.25
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
+  %init4_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+  %init4 = stablehlo.bitcast_convert %init4_codes : (tensor<ui8>) -> tensor<f8E5M2>
+  %r4:2 = "chlo.scan"(%x4, %init4) ({
+  ^bb0(%a: tensor<f8E5M2>, %b: tensor<f8E5M2>):
+    %s = stablehlo.add %a, %b : tensor<f8E5M2>
+    stablehlo.return %s, %s : tensor<f8E5M2>, tensor<f8E5M2>
+  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E5M2>, tensor<f8E5M2>) -> (tensor<3xf8E5M2>, tensor<f8E5M2>)
+  %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E5M2>) -> tensor<3xui8>
+  check.expect_eq_const %r4_0_codes, dense<[0x40, 0x40, 0x40]> : tensor<3xui8>  // 2, 2, 2
+  %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E5M2>) -> tensor<ui8>
+  check.expect_eq_const %r4_1_codes, dense<0x40> : tensor<ui8>  // 2
   return
 }
 
@@ -733,6 +876,19 @@ func.func @chlo_scan_f8E5M2FNUZ() {
   ]> : tensor<6xui8>
   %r3_1_codes = stablehlo.bitcast_convert %r3#1 : (tensor<f8E5M2FNUZ>) -> tensor<ui8>
   check.expect_eq_const %r3_1_codes, dense<0x45> : tensor<ui8>  // 2.5
+  %x4_codes = stablehlo.constant dense<[0x44, 0x38, 0x38]> : tensor<3xui8>  // 2, 0.25, 0.25
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<3xui8>) -> tensor<3xf8E5M2FNUZ>
+  %init4_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+  %init4 = stablehlo.bitcast_convert %init4_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
+  %r4:2 = "chlo.scan"(%x4, %init4) ({
+  ^bb0(%a: tensor<f8E5M2FNUZ>, %b: tensor<f8E5M2FNUZ>):
+    %s = stablehlo.add %a, %b : tensor<f8E5M2FNUZ>
+    stablehlo.return %s, %s : tensor<f8E5M2FNUZ>, tensor<f8E5M2FNUZ>
+  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> (tensor<3xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>)
+  %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E5M2FNUZ>) -> tensor<3xui8>
+  check.expect_eq_const %r4_0_codes, dense<[0x44, 0x44, 0x44]> : tensor<3xui8>  // 2, 2, 2
+  %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E5M2FNUZ>) -> tensor<ui8>
+  check.expect_eq_const %r4_1_codes, dense<0x44> : tensor<ui8>  // 2
   return
 }
 
@@ -793,5 +949,18 @@ func.func @chlo_scan_f8E8M0FNU() {
   ]> : tensor<6xui8>
   %r3_1_codes = stablehlo.bitcast_convert %r3#1 : (tensor<f8E8M0FNU>) -> tensor<ui8>
   check.expect_eq_const %r3_1_codes, dense<0x82> : tensor<ui8>  // 8
+  %x4_codes = stablehlo.constant dense<[0x7F, 0x80, 0x7F]> : tensor<3xui8>  // 1, 2, 1
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<3xui8>) -> tensor<3xf8E8M0FNU>
+  %init4_codes = stablehlo.constant dense<0x7F> : tensor<ui8>  // 1
+  %init4 = stablehlo.bitcast_convert %init4_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
+  %r4:2 = "chlo.scan"(%x4, %init4) ({
+  ^bb0(%a: tensor<f8E8M0FNU>, %b: tensor<f8E8M0FNU>):
+    %s = stablehlo.multiply %a, %b : tensor<f8E8M0FNU>
+    stablehlo.return %s, %s : tensor<f8E8M0FNU>, tensor<f8E8M0FNU>
+  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E8M0FNU>, tensor<f8E8M0FNU>) -> (tensor<3xf8E8M0FNU>, tensor<f8E8M0FNU>)
+  %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E8M0FNU>) -> tensor<3xui8>
+  check.expect_eq_const %r4_0_codes, dense<[0x7F, 0x80, 0x80]> : tensor<3xui8>  // 1, 2, 2
+  %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E8M0FNU>) -> tensor<ui8>
+  check.expect_eq_const %r4_1_codes, dense<0x80> : tensor<ui8>  // 2
   return
 }

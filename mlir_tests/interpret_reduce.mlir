@@ -235,10 +235,9 @@ func.func @reduce_f16() {
 
 // -----
 
-// The body adds in the element type: 2**p + 1/2 ulp + 1/2 ulp is 2**p where every step is rounded (a tie, to even), and
-// one ulp more where the sum is rounded once. The body says the first. Both terms of an order that adds the halves
-// first are the second: expected is the order of the elements, first to last, from the initial value.
-func.func @reduce_f16_in_steps() {
+// 2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value,
+// each step rounded. Legal too is 0x4001 (2.002), where the halves are added first.
+func.func @reduce_f16_in_order_open() {
   %x_codes = stablehlo.constant dense<[0x4000, 0x1400, 0x1400]> : tensor<3xui16>  // 2, 2^-10, 2^-10
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui16>) -> tensor<3xf16>
   %init_codes = stablehlo.constant dense<0x0000> : tensor<ui16>  // 0
@@ -484,10 +483,9 @@ func.func @reduce_bf16() {
 
 // -----
 
-// The body adds in the element type: 2**p + 1/2 ulp + 1/2 ulp is 2**p where every step is rounded (a tie, to even), and
-// one ulp more where the sum is rounded once. The body says the first. Both terms of an order that adds the halves
-// first are the second: expected is the order of the elements, first to last, from the initial value.
-func.func @reduce_bf16_in_steps() {
+// 2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value,
+// each step rounded. Legal too is 0x4001 (2.016), where the halves are added first.
+func.func @reduce_bf16_in_order_open() {
   %x_codes = stablehlo.constant dense<[0x4000, 0x3C00, 0x3C00]> : tensor<3xui16>  // 2, 0.007812, 0.007812
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui16>) -> tensor<3xbf16>
   %init_codes = stablehlo.constant dense<0x0000> : tensor<ui16>  // 0
@@ -706,10 +704,9 @@ func.func @reduce_f4E2M1FN() {
 
 // -----
 
-// The body adds in the element type: 2**p + 1/2 ulp + 1/2 ulp is 2**p where every step is rounded (a tie, to even), and
-// one ulp more where the sum is rounded once. The body says the first. Both terms of an order that adds the halves
-// first are the second: expected is the order of the elements, first to last, from the initial value.
-func.func @reduce_f4E2M1FN_in_steps() {
+// 2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value,
+// each step rounded. Legal too is 0x5 (3), where the halves are added first.
+func.func @reduce_f4E2M1FN_in_order_open() {
   %x_codes = stablehlo.constant dense<[0x4, 0x1, 0x1]> : tensor<3xui4>  // 2, 0.5, 0.5
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
   %init_codes = stablehlo.constant dense<0x0> : tensor<ui4>  // 0
@@ -913,10 +910,9 @@ func.func @reduce_f6E2M3FN() {
 
 // -----
 
-// The body adds in the element type: 2**p + 1/2 ulp + 1/2 ulp is 2**p where every step is rounded (a tie, to even), and
-// one ulp more where the sum is rounded once. The body says the first. Both terms of an order that adds the halves
-// first are the second: expected is the order of the elements, first to last, from the initial value.
-func.func @reduce_f6E2M3FN_in_steps() {
+// 2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value,
+// each step rounded. Legal too is 0x11 (2.25), where the halves are added first.
+func.func @reduce_f6E2M3FN_in_order_open() {
   %x = stablehlo.constant dense<[0x10, 0x01, 0x01]> : tensor<3xf6E2M3FN>  // 2, 0.125, 0.125
   %init = stablehlo.constant dense<0x00> : tensor<f6E2M3FN>  // 0
   %r = "stablehlo.reduce"(%x, %init) ({
@@ -1119,10 +1115,9 @@ func.func @reduce_f6E3M2FN() {
 
 // -----
 
-// The body adds in the element type: 2**p + 1/2 ulp + 1/2 ulp is 2**p where every step is rounded (a tie, to even), and
-// one ulp more where the sum is rounded once. The body says the first. Both terms of an order that adds the halves
-// first are the second: expected is the order of the elements, first to last, from the initial value.
-func.func @reduce_f6E3M2FN_in_steps() {
+// 2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value,
+// each step rounded. Legal too is 0x11 (2.5), where the halves are added first.
+func.func @reduce_f6E3M2FN_in_order_open() {
   %x = stablehlo.constant dense<[0x10, 0x04, 0x04]> : tensor<3xf6E3M2FN>  // 2, 0.25, 0.25
   %init = stablehlo.constant dense<0x00> : tensor<f6E3M2FN>  // 0
   %r = "stablehlo.reduce"(%x, %init) ({
@@ -1364,10 +1359,9 @@ func.func @reduce_f8E3M4() {
 
 // -----
 
-// The body adds in the element type: 2**p + 1/2 ulp + 1/2 ulp is 2**p where every step is rounded (a tie, to even), and
-// one ulp more where the sum is rounded once. The body says the first. Both terms of an order that adds the halves
-// first are the second: expected is the order of the elements, first to last, from the initial value.
-func.func @reduce_f8E3M4_in_steps() {
+// 2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value,
+// each step rounded. Legal too is 0x41 (2.125), where the halves are added first.
+func.func @reduce_f8E3M4_in_order_open() {
   %x_codes = stablehlo.constant dense<[0x40, 0x04, 0x04]> : tensor<3xui8>  // 2, 0.0625, 0.0625
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E3M4>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
@@ -1610,10 +1604,9 @@ func.func @reduce_f8E4M3() {
 
 // -----
 
-// The body adds in the element type: 2**p + 1/2 ulp + 1/2 ulp is 2**p where every step is rounded (a tie, to even), and
-// one ulp more where the sum is rounded once. The body says the first. Both terms of an order that adds the halves
-// first are the second: expected is the order of the elements, first to last, from the initial value.
-func.func @reduce_f8E4M3_in_steps() {
+// 2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value,
+// each step rounded. Legal too is 0x41 (2.25), where the halves are added first.
+func.func @reduce_f8E4M3_in_order_open() {
   %x_codes = stablehlo.constant dense<[0x40, 0x20, 0x20]> : tensor<3xui8>  // 2, 0.125, 0.125
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
@@ -1856,10 +1849,9 @@ func.func @reduce_f8E4M3FN() {
 
 // -----
 
-// The body adds in the element type: 2**p + 1/2 ulp + 1/2 ulp is 2**p where every step is rounded (a tie, to even), and
-// one ulp more where the sum is rounded once. The body says the first. Both terms of an order that adds the halves
-// first are the second: expected is the order of the elements, first to last, from the initial value.
-func.func @reduce_f8E4M3FN_in_steps() {
+// 2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value,
+// each step rounded. Legal too is 0x41 (2.25), where the halves are added first.
+func.func @reduce_f8E4M3FN_in_order_open() {
   %x_codes = stablehlo.constant dense<[0x40, 0x20, 0x20]> : tensor<3xui8>  // 2, 0.125, 0.125
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FN>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
@@ -2078,10 +2070,9 @@ func.func @reduce_f8E4M3FNUZ() {
 
 // -----
 
-// The body adds in the element type: 2**p + 1/2 ulp + 1/2 ulp is 2**p where every step is rounded (a tie, to even), and
-// one ulp more where the sum is rounded once. The body says the first. Both terms of an order that adds the halves
-// first are the second: expected is the order of the elements, first to last, from the initial value.
-func.func @reduce_f8E4M3FNUZ_in_steps() {
+// 2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value,
+// each step rounded. Legal too is 0x49 (2.25), where the halves are added first.
+func.func @reduce_f8E4M3FNUZ_in_order_open() {
   %x_codes = stablehlo.constant dense<[0x48, 0x28, 0x28]> : tensor<3xui8>  // 2, 0.125, 0.125
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
@@ -2300,10 +2291,9 @@ func.func @reduce_f8E4M3B11FNUZ() {
 
 // -----
 
-// The body adds in the element type: 2**p + 1/2 ulp + 1/2 ulp is 2**p where every step is rounded (a tie, to even), and
-// one ulp more where the sum is rounded once. The body says the first. Both terms of an order that adds the halves
-// first are the second: expected is the order of the elements, first to last, from the initial value.
-func.func @reduce_f8E4M3B11FNUZ_in_steps() {
+// 2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value,
+// each step rounded. Legal too is 0x61 (2.25), where the halves are added first.
+func.func @reduce_f8E4M3B11FNUZ_in_order_open() {
   %x_codes = stablehlo.constant dense<[0x60, 0x40, 0x40]> : tensor<3xui8>  // 2, 0.125, 0.125
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E4M3B11FNUZ>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
@@ -2546,10 +2536,9 @@ func.func @reduce_f8E5M2() {
 
 // -----
 
-// The body adds in the element type: 2**p + 1/2 ulp + 1/2 ulp is 2**p where every step is rounded (a tie, to even), and
-// one ulp more where the sum is rounded once. The body says the first. Both terms of an order that adds the halves
-// first are the second: expected is the order of the elements, first to last, from the initial value.
-func.func @reduce_f8E5M2_in_steps() {
+// 2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value,
+// each step rounded. Legal too is 0x41 (2.5), where the halves are added first.
+func.func @reduce_f8E5M2_in_order_open() {
   %x_codes = stablehlo.constant dense<[0x40, 0x34, 0x34]> : tensor<3xui8>  // 2, 0.25, 0.25
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
@@ -2768,10 +2757,9 @@ func.func @reduce_f8E5M2FNUZ() {
 
 // -----
 
-// The body adds in the element type: 2**p + 1/2 ulp + 1/2 ulp is 2**p where every step is rounded (a tie, to even), and
-// one ulp more where the sum is rounded once. The body says the first. Both terms of an order that adds the halves
-// first are the second: expected is the order of the elements, first to last, from the initial value.
-func.func @reduce_f8E5M2FNUZ_in_steps() {
+// 2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value,
+// each step rounded. Legal too is 0x45 (2.5), where the halves are added first.
+func.func @reduce_f8E5M2FNUZ_in_order_open() {
   %x_codes = stablehlo.constant dense<[0x44, 0x38, 0x38]> : tensor<3xui8>  // 2, 0.25, 0.25
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E5M2FNUZ>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0

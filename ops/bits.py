@@ -52,7 +52,7 @@ def _shift(call: Call, read: Callable, shift: Callable) -> Kernel:
     return shift if view == dtype else lambda x, y: shift(x.view(view), y.view(view)).view(dtype)
 
 
-@op("shift_left", "integer", values="numbers", operands=2)
+@op("shift_left", "integer", values="numbers", operands=2, is_elementwise=True)
 def shift_left(call: Call) -> Kernel:
     """Bits moved up by an unsigned amount, zeros moved in; by the width or more, 0.
 
@@ -62,7 +62,7 @@ def shift_left(call: Call) -> Kernel:
     return _shift(call, _signed if call.tensor().element.kind is Kind.SIGNED else _unsigned, np.left_shift)
 
 
-@op("shift_right_logical", "integer", values="numbers", operands=2)
+@op("shift_right_logical", "integer", values="numbers", operands=2, is_elementwise=True)
 def shift_right_logical(call: Call) -> Kernel:
     """Bits moved down by an unsigned amount, zeros moved in; by the width or more, 0.
 
@@ -71,7 +71,7 @@ def shift_right_logical(call: Call) -> Kernel:
     return _shift(call, _unsigned, np.right_shift)
 
 
-@op("shift_right_arithmetic", "integer", values="numbers", operands=2)
+@op("shift_right_arithmetic", "integer", values="numbers", operands=2, is_elementwise=True)
 def shift_right_arithmetic(call: Call) -> Kernel:
     """Bits moved down by an unsigned amount, copies of the top bit moved in, in unsigned types too.
 
@@ -80,7 +80,7 @@ def shift_right_arithmetic(call: Call) -> Kernel:
     return _shift(call, _signed, np.right_shift)
 
 
-@op("popcnt", "integer", values="numbers", operands=1)
+@op("popcnt", "integer", values="numbers", operands=1, is_elementwise=True)
 def popcnt(call: Call) -> Kernel:
     """How many bits are set; where the type cannot hold that many, modulo its range.
 
@@ -91,7 +91,7 @@ def popcnt(call: Call) -> Kernel:
     return lambda x: _integers(np.bitwise_count(_unsigned(x, element)), element)
 
 
-@op("count_leading_zeros", "integer", values="numbers", operands=1)
+@op("count_leading_zeros", "integer", values="numbers", operands=1, is_elementwise=True)
 def count_leading_zeros(call: Call) -> Kernel:
     """How many bits are zero above the highest one set; where the type cannot hold that many, modulo its range.
 
@@ -174,7 +174,7 @@ def _require_part(call: Call) -> None:
     require_shape(call, t.shape)
 
 
-@op("real", "float complex", operands=1)
+@op("real", "float complex", operands=1, is_elementwise=True)
 def real(call: Call) -> Kernel:
     """The real part; of a real number itself.
 
@@ -184,7 +184,7 @@ def real(call: Call) -> Kernel:
     return (lambda x: x.real) if call.tensor().element.is_complex else identity
 
 
-@op("imag", "float complex", operands=1)
+@op("imag", "float complex", operands=1, is_elementwise=True)
 def imag(call: Call) -> Kernel:
     """The imaginary part; of a real number 0.
 
@@ -223,7 +223,7 @@ _ABSOLUTE = Function(arithmetic.absolute, np.abs, 1, is_basic=True)
 _IS_FINITE = Function(lambda x: x.kind == FINITE, np.isfinite, 1, is_basic=True, is_predicate=True)
 
 
-@op("abs", "signed float complex", values="numbers", accuracy=ROUNDED_TO_32, operands=1)
+@op("abs", "signed float complex", values="numbers", accuracy=ROUNDED_TO_32, operands=1, is_elementwise=True)
 def abs_(call: Call) -> Kernel:
     """The absolute value; of the smallest integer itself, of NaN with its sign cleared, of a complex number its length.
 
@@ -239,7 +239,7 @@ def abs_(call: Call) -> Kernel:
     return np.abs if element.bits >= 8 else lambda x: _integers(np.abs(_signed(x, element)), element)
 
 
-@op("is_finite", "float", values="numbers", operands=1)
+@op("is_finite", "float", values="numbers", operands=1, is_elementwise=True)
 def is_finite(call: Call) -> Kernel:
     """Whether the number is neither infinite nor NaN.
 

@@ -18,7 +18,7 @@ from .types import ELEMENT_TYPES, ElementType
 _F64 = ELEMENT_TYPES["f64"]
 
 
-@op("convert", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1)
+@op("convert", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
 def convert(call: Call) -> Kernel:
     """The numbers in another element type: integers wrap, floats are rounded once, or truncated to integers.
 
@@ -70,7 +70,7 @@ def _table(source: ElementType, target: ElementType, policy: Policy) -> np.ndarr
     return table
 
 
-@op("reduce_precision", "float", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1)
+@op("reduce_precision", "float", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
 def reduce_precision(call: Call) -> Kernel:
     """The nearest number of fewer mantissa bits (ties to even codes), infinite or zero where fewer exponent bits end.
 

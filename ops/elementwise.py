@@ -42,11 +42,11 @@ def elementwise(
     """Declare an op by what it does to numpy's own types; for floats `direct` is the exact definition.
 
     The decorated function serves floats and complex numbers, and integers and booleans where `integer` and `boolean`
-    are not given. Integers below eight bits come as bytes and are wrapped after. `expanded` are types for `Op.expanded`.
+    are not given. Integers below eight bits come as bytes and are wrapped after. `expanded` is for `Op.expanded`.
     """
 
     def declare(host: Host) -> Host:
-        function = None if direct is None else Function(direct, host, operands, accuracy is not ROUNDED_TO_32)
+        function = None if direct is None else Function(direct, host, operands, not accuracy.is_near)
 
         def bind(call: Call) -> Kernel:
             element = call.tensor().element
@@ -54,7 +54,7 @@ def elementwise(
                 return lift(function, element, call.policy, call.random, len(call.result().shape))
             if element.is_integer:
                 return _on_integers(integer or host, element)
-            if element.is_complex and accuracy is ROUNDED_TO_32:
+            if element.is_complex and accuracy.is_near:
                 return _on_complex(host, element)
             return boolean if element.kind is Kind.BOOL and boolean is not None else host
 

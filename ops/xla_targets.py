@@ -86,8 +86,10 @@ def _householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
 def _pivoted_qr(a: np.ndarray, pivots: np.ndarray) -> Arrays:
     """As `Qr`, of a matrix whose columns are put in order on the way."""
     if not a.size:
-        return a, np.broadcast_to(np.arange(1, a.shape[-1] + 1, dtype=pivots.dtype), pivots.shape).copy(), np.zeros(
-            (*a.shape[:-2], min(a.shape[-2:])), a.dtype
+        return (
+            a,
+            np.broadcast_to(np.arange(1, a.shape[-1] + 1, dtype=pivots.dtype), pivots.shape).copy(),
+            np.zeros((*a.shape[:-2], min(a.shape[-2:])), a.dtype),
         )
     r, order, tau = _each(_wide(a), lambda m: _lapack("geqp3", m)[:3])
     return r.astype(a.dtype), order.astype(pivots.dtype), tau.astype(a.dtype)
@@ -157,7 +159,9 @@ def _svd(a: np.ndarray, full_matrices: bool = False, compute_uv: bool = True) ->
     k, batch = min(m, n), a.shape[:-2]
     shapes = [(*batch, k), (*batch, m, m if full_matrices else k), (*batch, n if full_matrices else k, n)]
     if not compute_uv:
-        return (_nan_unless_found(lambda: (np.linalg.svd(_wide(a), compute_uv=False),), shapes)[0].astype(_real(a.dtype)),)
+        return (
+            _nan_unless_found(lambda: (np.linalg.svd(_wide(a), compute_uv=False),), shapes)[0].astype(_real(a.dtype)),
+        )
 
     def found() -> Arrays:
         u, s, vt = np.linalg.svd(_wide(a), full_matrices)

@@ -1,4 +1,4 @@
-"""Writes the tables and the output of commands in README.md: `python -m tools.generate`.
+"""Writes the tables and the output of commands in README.md and DIVERGENCES.md: `python -m tools.generate`.
 
 A table stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is a key of `TABLES`. In a block of `console`
 what follows a line `$ COMMAND` is what the command prints. With `--check` nothing is written; the exit status says whether
@@ -22,7 +22,10 @@ from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS, Nan
 from minihlo.ops.minifloat.open_points import ML_DTYPES, ONNX, OPEN_POINTS, XLA
 from minihlo.ops.registry import describe, ops
 
-README = Path(__file__).parent.parent / "README.md"
+from .crosscheck import page
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = (ROOT / "README.md", ROOT / "DIVERGENCES.md")
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -91,6 +94,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "formats": formats_table,
     "ops": ops_table,
     "open points": open_points_table,
+    **page.SECTIONS,
 }
 
 
@@ -100,7 +104,7 @@ def console(block: str) -> str:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for command in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
         result = subprocess.run(
-            command, shell=True, cwd=README.parent, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            command, shell=True, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         lines += [f"$ {command}", result.stdout.decode().rstrip()]
     return "\n".join(line for line in lines if line)
@@ -118,11 +122,12 @@ def generated(text: str) -> str:
 
 
 def main() -> int:
-    old = README.read_text()
-    new = generated(old)
+    current = {path: path.read_text() for path in DOCUMENTS}
+    new = {path: generated(text) for path, text in current.items()}
     if "--check" in sys.argv[1:]:
-        return int(new != old)
-    README.write_text(new)
+        return int(new != current)
+    for path, text in new.items():
+        path.write_text(text)
     return 0
 
 

@@ -1,7 +1,7 @@
 """The platform `minihlo` for JAX: a PJRT plugin without compiled code.
 
-JAX finds it by its entry point and calls `initialize`. It has the lowest priority, so the default platform stays what it
-was; `JAX_PLATFORMS=minihlo` or `jax.devices("minihlo")` select it.
+JAX finds it by its entry point and calls `initialize`. It has the lowest priority, so the default platform stays
+what it was; `JAX_PLATFORMS=minihlo` or `jax.devices("minihlo")` select it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The binary interface of a PJRT plugin: the structures that a framework hands to its functions, as ctypes sees them.
 
-Facts of `xla/pjrt/c/pjrt_c_api.h`, minor version 81. A function takes the address of one structure, whose fields it reads
-and fills, and returns None for success or the address of an error. Every structure starts with its own size and a
+Facts of `xla/pjrt/c/pjrt_c_api.h`, minor version 81. A function takes the address of one structure, whose fields it
+reads and fills, and returns None for success or the address of an error. Every structure starts with its own size and a
 pointer to extensions.
 """
 

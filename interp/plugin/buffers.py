@@ -5,7 +5,6 @@ A buffer holds a numpy array that nobody writes to, its elements in order from m
 
 from __future__ import annotations
 
-import ctypes
 import math
 from typing import Any
 
@@ -183,7 +182,7 @@ def _copy_to_memory(a: Any) -> None:
 
 @getter("Buffer_ElementType")
 def _element_type(p: int) -> None:
-    ctypes.c_int.from_address(p + 24).value = objects[words[(p >> 3) + 2]].code
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].code
 
 
 @getter("Buffer_Dimensions")
@@ -202,16 +201,19 @@ def _dynamic_dimensions(p: int) -> None:
     words[at + 4] = 0
 
 
+_LAYOUT = abi.ARGUMENTS["Buffer_GetMemoryLayout"].layout.offset >> 3
+
+
 @getter("Buffer_GetMemoryLayout")
 def _layout(p: int) -> None:
-    a = abi.ARGUMENTS["Buffer_GetMemoryLayout"].from_address(p)
-    shape = objects[a.buffer].shape
-    layout = a.layout
-    layout.struct_size, layout.extension_start = ctypes.sizeof(abi.Layout), None
-    layout.inner_size, layout.inner_extension = 56, None
-    layout.numbers, layout.count = shape.minor_to_major, shape.rank
-    layout.tile_dims, layout.tile_dim_sizes, layout.num_tiles = None, None, 0
-    layout.type = abi.TILED
+    at = p >> 3
+    shape = objects[words[at + 2]].shape
+    at += _LAYOUT
+    words[at], words[at + 1] = 80, 0  # sizes of the structures, and no extensions
+    words[at + 2], words[at + 3] = 56, 0
+    words[at + 4], words[at + 5] = shape.minor_to_major, shape.rank
+    words[at + 6], words[at + 7], words[at + 8] = 0, 0, 0  # no tiles
+    words[at + 9] = abi.TILED
 
 
 @getter("Buffer_OnDeviceSizeInBytes")
@@ -239,13 +241,13 @@ def _delete(p: int) -> None:
 
 @getter("Buffer_IsDeleted")
 def _is_deleted(p: int) -> None:
-    ctypes.c_bool.from_address(p + 24).value = objects[words[(p >> 3) + 2]].array is None
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].array is None
 
 
 @getter("Buffer_IsOnCpu")
 def _is_on_cpu(p: int) -> None:
     # Then the framework reads our array in place.
-    ctypes.c_bool.from_address(p + 24).value = True
+    words[(p >> 3) + 3] = 1
 
 
 @getter("Buffer_ReadyEvent")

@@ -20,9 +20,9 @@ from .runtime import (
     Text,
     fallible,
     getter,
+    listing,
     objects,
     pool,
-    put,
     read_named_values,
     words,
 )
@@ -46,8 +46,13 @@ class Client:
         self.policy = policies.parse_policy(str(text), Policy(accumulate="f32"))
         self.devices = devices(int(count))
         self.by_id = {d.id: d for d in self.devices}
-        self.handles = Addresses([d.handle for d in self.devices])
-        self.memories = Addresses([d.memory for d in self.devices])
+        self.listed = {
+            "name": _NAME,
+            "version": _VERSION,
+            "devices": Addresses([d.handle for d in self.devices]),
+            "memories": Addresses([d.memory for d in self.devices]),
+            "attributes": _NO_ATTRIBUTES,
+        }
         self.handle, self.topology = pool.add(self), pool.add(self)
 
 
@@ -56,43 +61,21 @@ def _create(a: Any) -> None:
     a.client = Client(read_named_values(a.create_options, a.num_options)).handle
 
 
-@getter("Client_PlatformName")
-@getter("TopologyDescription_PlatformName")
-def _platform_name(p: int) -> None:
-    put(p, _NAME)
-
-
-@getter("Client_PlatformVersion")
-@getter("TopologyDescription_PlatformVersion")
-def _platform_version(p: int) -> None:
-    put(p, _VERSION)
+listing("name", "Client_PlatformName", "TopologyDescription_PlatformName")
+listing("version", "Client_PlatformVersion", "TopologyDescription_PlatformVersion")
+listing("devices", "Client_Devices", "Client_AddressableDevices", "TopologyDescription_GetDeviceDescriptions")
+listing("memories", "Client_AddressableMemories")
+listing("attributes", "TopologyDescription_Attributes")
 
 
 @getter("Client_ProcessIndex")
 def _process_index(p: int) -> None:
-    ctypes.c_int.from_address(p + 24).value = 0
-
-
-@getter("Client_Devices")
-@getter("Client_AddressableDevices")
-@getter("TopologyDescription_GetDeviceDescriptions")
-def _devices(p: int) -> None:
-    put(p, objects[words[(p >> 3) + 2]].handles)
-
-
-@getter("Client_AddressableMemories")
-def _memories(p: int) -> None:
-    put(p, objects[words[(p >> 3) + 2]].memories)
+    words[(p >> 3) + 3] = 0
 
 
 @getter("Client_TopologyDescription")
 def _topology(p: int) -> None:
     words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].topology
-
-
-@getter("TopologyDescription_Attributes")
-def _attributes(p: int) -> None:
-    put(p, _NO_ATTRIBUTES)
 
 
 @fallible("Client_LookupDevice")

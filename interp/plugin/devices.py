@@ -7,8 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import memory
-from . import abi
-from .runtime import PLATFORM, Addresses, NamedValues, Text, fallible, forever, getter, objects, permanent, put, words
+from .runtime import (
+    PLATFORM,
+    Addresses,
+    NamedValues,
+    Text,
+    fallible,
+    forever,
+    getter,
+    listing,
+    objects,
+    permanent,
+    words,
+)
 
 MEMORY_KIND = Text("device")
 _KIND = Text(PLATFORM)
@@ -20,11 +31,17 @@ class Device:
 
     def __init__(self, id: int) -> None:
         self.id = id
-        self.in_use = self.peak = 0  # bytes
         self.handle, self.memory = permanent(self), permanent(self)
-        self.memories, self.devices = Addresses([self.memory]), Addresses([self.handle])
-        self.to_string = Text(f"MinihloDevice(id={id})")
-        self.memory_to_string = Text(f"MinihloMemory(id={id}, device={id})")
+        text = Text(f"MinihloDevice(id={id})")
+        memory_text = Text(f"MinihloMemory(id={id}, device={id})")
+        self.listed = {
+            "kind": _KIND,
+            "memory kind": MEMORY_KIND,
+            "text": text,
+            "memory text": memory_text,
+            "memories": Addresses([self.memory]),
+            "devices": Addresses([self.handle]),
+        }
         forever(self)
 
 
@@ -38,46 +55,25 @@ def devices(count: int) -> Sequence[Device]:
     return _devices[:count]
 
 
-def _texts(**functions: str) -> None:
-    for name, attribute in functions.items():
-
-        def run(p: int, attribute: str = attribute) -> None:
-            put(p, getattr(objects[words[(p >> 3) + 2]], attribute))
-
-        getter(name)(run)
-
-
-_texts(
-    DeviceDescription_DebugString="to_string",
-    DeviceDescription_ToString="to_string",
-    Device_AddressableMemories="memories",
-    Memory_DebugString="memory_to_string",
-    Memory_ToString="memory_to_string",
-    Memory_AddressableByDevices="devices",
-)
-
-
-@getter("DeviceDescription_Kind")
-def _kind(p: int) -> None:
-    put(p, _KIND)
-
-
-@getter("Memory_Kind")
-def _memory_kind(p: int) -> None:
-    put(p, MEMORY_KIND)
+listing("kind", "DeviceDescription_Kind")
+listing("memory kind", "Memory_Kind")
+listing("text", "DeviceDescription_DebugString", "DeviceDescription_ToString")
+listing("memory text", "Memory_DebugString", "Memory_ToString")
+listing("memories", "Device_AddressableMemories")
+listing("devices", "Memory_AddressableByDevices")
 
 
 @getter("DeviceDescription_Id")
 @getter("Device_LocalHardwareId")
 @getter("Memory_Id")
 def _id(p: int) -> None:
-    ctypes.c_int.from_address(p + 24).value = objects[words[(p >> 3) + 2]].id
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].id
 
 
 @getter("DeviceDescription_ProcessIndex")
 @getter("Memory_Kind_Id")
 def _zero(p: int) -> None:
-    ctypes.c_int.from_address(p + 24).value = 0
+    words[(p >> 3) + 3] = 0
 
 
 @getter("DeviceDescription_Attributes")
@@ -93,7 +89,7 @@ def _description(p: int) -> None:
 
 @getter("Device_IsAddressable")
 def _is_addressable(p: int) -> None:
-    ctypes.c_bool.from_address(p + 24).value = True
+    words[(p >> 3) + 3] = 1
 
 
 @getter("Device_DefaultMemory")
@@ -110,6 +106,3 @@ def _memory_stats(a: Any) -> None:
 
     a.bytes_in_use = total(objects[a.device])
     a.bytes_limit, a.bytes_limit_is_set = memory.limit(), True
-
-
-_ = abi

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextvars
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from ...ops import parallel
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType, Type
 from .. import machine, parser, planner, policies
-from ..errors import Error
 from ..planner import Plan
 from ..program import Function, Program
 from . import abi, interrupts, partition
@@ -22,8 +22,9 @@ from .buffers import CODES, Buffer
 from .client import NUM_DEVICES, Client
 from .devices import MEMORY_KIND, Device
 from .errors import FAILED_PRECONDITION, INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
-from .options import CompileOptions, write_assignment
-from .runtime import Addresses, Text, failed, fallible, getter, objects, pool, put, ready, words
+from .handles import destroyer
+from .options import CompileOptions
+from .runtime import Addresses, Text, failed, fallible, getter, listing, objects, pool, ready, too_deep, words
 
 #: An executable keeps plans for so many policies.
 _PLANS = 8
@@ -35,7 +36,7 @@ Values = Sequence[Any]
 class Executable:
     """What a handle of an executable, loaded or not, stands for."""
 
-    def __init__(self, client: Client, program: Program, options: CompileOptions) -> None:
+    def __init__(self, client: Client, program: Program, options: CompileOptions, fingerprint: str) -> None:
         self.client: Client | None = client
         self.program, self.options = program, options
         self.function: Function = planner.find_function(program)
@@ -52,8 +53,6 @@ class Executable:
                 f"there is no device {missing[0]} (there are {len(client.devices)}; {NUM_DEVICES} says how many)",
             )
         self.devices = [client.by_id[i] for row in rows for i in row]
-        self.device_handles = Addresses([d.handle for d in self.devices])
-        self.assignment = Text(options.assignment or write_assignment(rows))
 
         self.donated = _donated(self.function)
         self.tokens = [i for i, t in enumerate(self.function.argument_types) if isinstance(t, TokenType)]
@@ -61,10 +60,14 @@ class Executable:
         self.is_single = len(self.devices) == 1
         types = [_tensor(t) for t in self.function.result_types]
         shapes = [tiling.shape for tiling in self.partition.results]
-        self.name = Text(str(program.attributes.get("sym_name") or self.function.name))
+        self.listed = {
+            "name": Text(str(program.attributes.get("sym_name") or self.function.name)),
+            "devices": Addresses([d.handle for d in self.devices]),
+            "assignment": Text(options.assignment or write_assignment(rows)),
+            "types": Addresses([CODES[t.element.dtype] if t else abi.TOKEN for t in types], ctypes.c_int),
+            "fingerprint": Text(fingerprint),
+        }
         self.num_outputs = len(types)
-        codes = (ctypes.c_int * max(len(types), 1))(*(CODES[t.element.dtype] if t else abi.TOKEN for t in types))
-        self.output_types = codes, ctypes.addressof(codes), len(types)
         self.output_dims = Addresses([n for shape in shapes for n in shape])
         self.output_ranks = Addresses([len(shape) for shape in shapes])
         self.memory_kinds = Addresses([MEMORY_KIND.address] * len(types))
@@ -119,7 +122,7 @@ def _parsed(code: bytes) -> Program:
 
 def compile_program(client: Client, code: bytes, options: CompileOptions) -> Executable:
     """Read a program and bind its ops. Raises what the parser and the planner raise."""
-    return Executable(client, _parsed(code), options)
+    return Executable(client, _parsed(code), options, hashlib.sha256(code).hexdigest())
 
 
 # -- running ---------------------------------------------------------------------------------------------------------
@@ -176,39 +179,56 @@ def _arguments(handles: Sequence[int]) -> list[Any]:
     return values
 
 
-def _execute(at: int) -> None:
-    executable: Executable = objects[words[at + 2]]
+@getter("LoadedExecutable_Execute")
+def _execute(p: int) -> int | None:
+    try:
+        made: list[int] = []
+        at = p >> 3
+        executable: Executable = objects[words[at + 2]]
+        lists, num_devices, num_args = words[at + 4] >> 3, words[at + 5], words[at + 6]
+        rows = words[lists : lists + num_devices].tolist()
+        handles = [words[row >> 3 : (row >> 3) + num_args].tolist() if num_args else [] for row in rows]
+        results = interrupts.interruptible(_run_on_devices, executable, handles)
+        devices = [objects[words[at + 9]]] if words[at + 9] else executable.devices
+        for device, values in zip(devices, results, strict=True):
+            for value in values:
+                made.append(_buffer(value, device))
+        if executable.donated:
+            _donate(executable, words[at + 3] >> 3, handles)
+        outputs, events, i = words[at + 7] >> 3, words[at + 8] >> 3, 0
+        for n, values in enumerate(results):
+            row = words[outputs + n] >> 3
+            for j in range(len(values)):
+                words[row + j] = made[i]
+                i += 1
+            if events:
+                words[events + n] = ready
+    except RecursionError:
+        return too_deep
+    except BaseException as error:
+        for handle in made:
+            pool.discard(handle)
+        return failed(error)
+    return None
+
+
+def _run_on_devices(executable: Executable, handles: list[list[int]]) -> list[Values]:
     if executable.client is None:
         raise PluginError(FAILED_PRECONDITION, "the executable has been deleted")
-    lists, num_devices, num_args = words[at + 4], words[at + 5], words[at + 6]
-    devices = executable.devices
-    if num_devices != len(devices):
-        raise PluginError(UNIMPLEMENTED, f"a program for {len(devices)} devices was started on {num_devices} of them")
-    handles = (
-        [words[(row >> 3) : (row >> 3) + num_args].tolist() for row in words[lists >> 3 : (lists >> 3) + num_devices]]
-        if num_args
-        else [[]] * num_devices
-    )
+    if len(handles) != len(executable.devices):
+        raise PluginError(
+            UNIMPLEMENTED,
+            f"a program for {len(executable.devices)} devices was started on {len(handles)} of them",
+        )
     arguments = [_arguments(row) for row in handles]
     for i in executable.tokens:
         for row in arguments:
             row[i] = None
-    results = executable.run(arguments)
-    if executable.donated:
-        _donate(executable, words[at + 3], handles)
-    outputs, events, execute_on = words[at + 7], words[at + 8], words[at + 9]
-    for i, device in enumerate(devices):
-        if execute_on:
-            device = objects[execute_on]
-        row = words[(outputs >> 3) + i] >> 3
-        for j, value in enumerate(results[i]):
-            words[row + j] = _buffer(value, device)
-        if events:
-            words[(events >> 3) + i] = ready
+    return executable.run(arguments)
 
 
 def _donate(executable: Executable, options: int, handles: list[list[int]]) -> None:
-    at = options >> 3
+    at = options
     kept = set(words[words[at + 7] >> 3 : (words[at + 7] >> 3) + words[at + 8]].tolist()) if words[at + 8] else ()
     for i in executable.donated:
         if i not in kept:
@@ -216,48 +236,38 @@ def _donate(executable: Executable, options: int, handles: list[list[int]]) -> N
                 objects[row[i]].array = None
 
 
-@getter("LoadedExecutable_Execute")
-def _loaded_execute(p: int) -> int | None:
-    try:
-        interrupts.interruptible(_execute, p >> 3)
-    except BaseException as error:
-        return failed(error)
-    return None
-
-
 # -- what is asked of an executable ----------------------------------------------------------------------------------
 
 
-@getter("Executable_Name")
-def _name(p: int) -> None:
-    put(p, objects[words[(p >> 3) + 2]].name)
+listing("name", "Executable_Name")
+listing("devices", "LoadedExecutable_AddressableDevices")
+listing("types", "Executable_OutputElementTypes")
+listing("fingerprint", "Executable_Fingerprint", "LoadedExecutable_Fingerprint")
 
 
-def _numbers(**functions: Callable[[Executable], int]) -> None:
-    for name, function in functions.items():
-
-        def run(p: int, function: Callable[[Executable], int] = function) -> None:
-            words[(p >> 3) + 3] = function(objects[words[(p >> 3) + 2]])
-
-        getter(name)(run)
+@getter("Executable_NumReplicas")
+def _num_replicas(p: int) -> None:
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].options.replicas
 
 
-_numbers(
-    Executable_NumReplicas=lambda e: e.options.replicas,
-    Executable_NumPartitions=lambda e: e.options.partitions,
-    Executable_NumOutputs=lambda e: e.num_outputs,
-    Executable_SizeOfGeneratedCodeInBytes=lambda _: 0,
-)
+@getter("Executable_NumPartitions")
+def _num_partitions(p: int) -> None:
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].options.partitions
 
 
-@getter("LoadedExecutable_GetExecutable")
-def _get_executable(p: int) -> None:
-    words[(p >> 3) + 3] = pool.add(objects[words[(p >> 3) + 2]])
+@getter("Executable_NumOutputs")
+def _num_outputs(p: int) -> None:
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].num_outputs
 
 
-@getter("LoadedExecutable_AddressableDevices")
-def _devices(p: int) -> None:
-    put(p, objects[words[(p >> 3) + 2]].device_handles)
+@getter("Executable_SizeOfGeneratedCodeInBytes")
+def _size_of_code(p: int) -> None:
+    words[(p >> 3) + 3] = 0
+
+
+@fallible("LoadedExecutable_GetExecutable")
+def _get_executable(a: Any) -> None:
+    a.executable = pool.add(objects[a.loaded])
 
 
 @getter("LoadedExecutable_Delete")
@@ -267,12 +277,7 @@ def _delete(p: int) -> None:
 
 @getter("LoadedExecutable_IsDeleted")
 def _is_deleted(p: int) -> None:
-    ctypes.c_bool.from_address(p + 24).value = objects[words[(p >> 3) + 2]].client is None
-
-
-@getter("Executable_OutputElementTypes")
-def _output_types(p: int) -> None:
-    _, words[(p >> 3) + 3], words[(p >> 3) + 4] = objects[words[(p >> 3) + 2]].output_types
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].client is None
 
 
 @getter("Executable_OutputDimensions")
@@ -297,9 +302,10 @@ _NOTHING = Addresses([0, 0, 0, 0])
 
 @getter("LoadedExecutable_GetDeviceAssignment")
 def _get_assignment(p: int) -> None:
-    put(p, objects[words[(p >> 3) + 2]].assignment)
-    words[(p >> 3) + 5] = _NOTHING.address
-    words[(p >> 3) + 6] = _destroyer
+    at = p >> 3
+    assignment = objects[words[at + 2]].listed["assignment"]
+    words[at + 3], words[at + 4] = assignment.address, assignment.size
+    words[at + 5], words[at + 6] = _NOTHING.address, _destroyer
 
 
 @fallible("Executable_GetCompiledMemoryStats")
@@ -340,8 +346,4 @@ def _optimized_program(a: Any) -> None:
 
 
 _FORMAT = Text("hlo_with_config")
-
-from .handles import destroyer  # noqa: E402
-
 _destroyer = destroyer()
-_ = Error

@@ -60,6 +60,11 @@ class Pool:
         self.objects[address] = thing
         return address
 
+    def discard(self, address: int) -> None:
+        """Take back a handle that nobody has seen."""
+        if self.objects.pop(address, None) is not None:
+            self._free.append(address)
+
     def hold(self, address: int) -> None:
         """Count a reference from outside, which ends as a destroyed handle does."""
         ctypes.c_int64.from_address(address).value += 1

@@ -1,7 +1,9 @@
 """What all functions of the plugin share: the handles, the memory they fill, and the table they are listed in.
 
-A function takes the address of its argument and returns None, or the address of an error. Those declared by `getter` must
-not fail: the framework ends the process where they do. Those declared by `fallible` may raise any exception.
+A function takes the address of its argument and returns None, or the address of an error. Those declared by `getter`
+must not fail: the framework ends the process where they do. So they call nothing, which would fail where the user's
+program has recursed to Python's limit, and write whole words: what follows a short field is padding. Those declared by
+`fallible` may raise any exception.
 
 Everything made here lives as long as the process: the framework uses it after the interpreter has shut down.
 """
@@ -13,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import abi, interrupts
-from .errors import PluginError, ErrorObject, UNIMPLEMENTED
+from .errors import UNIMPLEMENTED, ErrorObject, PluginError
 from .handles import Pool, destroyer, immortal
 
 PLATFORM = "minihlo"
@@ -47,6 +49,8 @@ def fallible(name: str) -> Callable[[Callable[[Any], None]], Callable[[Any], Non
         def run(address: int) -> int | None:
             try:
                 function(structure.from_address(address))
+            except RecursionError:
+                return too_deep
             except BaseException as error:
                 return failed(error)
             return None
@@ -94,15 +98,22 @@ class Addresses:
 
     __slots__ = ("_buffer", "address", "size")
 
-    def __init__(self, items: Sequence[int]) -> None:
-        self._buffer = (ctypes.c_int64 * max(len(items), 1))(*items)
+    def __init__(self, items: Sequence[int], kind: Any = ctypes.c_int64) -> None:
+        self._buffer = (kind * max(len(items), 1))(*items)
         self.address, self.size = ctypes.addressof(self._buffer), len(items)
 
 
-def put(argument: int, listed: Text | Addresses) -> None:
-    """Fill the two fields after the handle with an address and a size, as many functions do."""
-    words[(argument >> 3) + 3] = listed.address
-    words[(argument >> 3) + 4] = listed.size
+def listing(attribute: str, *names: str) -> None:
+    """Declares functions that fill the two fields after the handle with the address and the size of what the object has
+    under a name."""
+    for name in names:
+
+        def run(p: int) -> None:
+            at = p >> 3
+            listed = objects[words[at + 2]].listed[attribute]
+            words[at + 3], words[at + 4] = listed.address, listed.size
+
+        getter(name)(run)
 
 
 class NamedValues:
@@ -175,19 +186,26 @@ def _absent(name: str) -> Callable[[int], int]:
 # -- errors, events and the plugin itself ----------------------------------------------------------------------------
 
 
+#: The error where Python's recursion limit leaves no room to make one.
+too_deep = permanent(forever(ErrorObject(RecursionError("maximum recursion depth exceeded"))))
+
+
 @getter("Error_Message")
 def _error_message(p: int) -> None:
-    put(p, objects[words[(p >> 3) + 2]])
+    at = p >> 3
+    error = objects[words[at + 2]]
+    words[at + 3], words[at + 4] = error.address, error.size
 
 
 @getter("Error_GetCode")
 def _error_code(p: int) -> None:
-    abi.ARGUMENTS["Error_GetCode"].from_address(p).code = objects[words[(p >> 3) + 2]].code
+    at = p >> 3
+    words[at + 3] = objects[words[at + 2]].code
 
 
 @getter("Event_IsReady")
 def _event_is_ready(p: int) -> None:
-    abi.ARGUMENTS["Event_IsReady"].from_address(p).is_ready = True
+    words[(p >> 3) + 3] = 1
 
 
 @getter("Event_Error")

@@ -17,7 +17,7 @@ from tests.oracle import FORMATS, decode
 
 from .catalog import cases, stem
 from .chunk import Chunk, body, integer_list, tensor
-from .numbers import Codes, array, codes_of, is_nan, some_codes, specials, step
+from .numbers import Codes, array, codes_of, is_nan, literal, shown, some_codes, specials, step
 
 ANY_ORDER = "Each step of a sum is a number of the format, so that every order of steps gives the same."
 
@@ -91,25 +91,26 @@ def reduce(op: Op, element: str) -> Iterator[Chunk]:
             chunk.expect(r, expected)
     yield chunk
     if FORMATS[element].is_signed:
-        yield _rounding(op, element)
+        yield _in_order(op, element)
 
 
-def _rounding(op: Op, element: str) -> Chunk:
-    """A sum in which every step is rounded, which one rounding at the end would not give."""
-    chunk = Chunk(
-        f"reduce_{element}_in_steps",
-        "The body adds in the element type: 2**p + 1/2 ulp + 1/2 ulp is 2**p where every step is rounded (a tie, to even), "
-        "and one ulp more where the sum is rounded once. The body says the first. Both terms of an order that adds the "
-        "halves first are the second: expected is the order of the elements, first to last, from the initial value.",
-    )
+def _in_order(op: Op, element: str) -> Chunk:
+    """A sum in which the order tells, and whether each step is rounded."""
     fmt = FORMATS[element]
-    large = codes_of(element, 2).item()
-    half = codes_of(element, math.ldexp(1.0, -fmt.mantissa_bits))
+    large, half = codes_of(element, 2).item(), codes_of(element, math.ldexp(1.0, -fmt.mantissa_bits)).item()
+    add = step(element, "add")
+    others = add(add(half, half), large)
+    chunk = Chunk(
+        f"reduce_{element}_in_order_open",
+        "2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value, "
+        f"each step rounded. Legal too is {literal(element, others)} ({shown(element, others)}), where the halves are "
+        "added first.",
+    )
     x = array([large, half, half])
-    expected = fold(step(element, "add"), 0, x)
     operands = [chunk.constant(x, element), chunk.constant(array(0, ()), element, "init")]
-    r = chunk.apply(op.name, operands, ((), element), attributes="dimensions = array<i64: 0>", regions=body(element, "add"))
-    chunk.expect(r, array(expected, ()))
+    attributes = "dimensions = array<i64: 0>"
+    r = chunk.apply(op.name, operands, ((), element), attributes=attributes, regions=body(element, "add"))
+    chunk.expect(r, array(fold(add, 0, x), ()))
     return chunk
 
 
@@ -214,8 +215,10 @@ def scan(op: Op, element: str) -> Iterator[Chunk]:
     chunk = Chunk(f"{stem(op.name)}_{element}", "Each step is rounded, in order: the sums so far, and the last one.")
     name = "add" if FORMATS[element].is_signed else "multiply"
     function, first = step(element, name), _fill(element, name)
-    for shape, dim, backwards in (((6,), 0, False), ((2, 3), 1, False), ((6,), 0, True)):
+    for shape, dim, backwards in (((6,), 0, False), ((2, 3), 1, False), ((6,), 0, True), ((3,), 0, False)):
         x = _operand(element, name, *shape)
+        if shape == (3,) and name == "add":  # where a sum rounded once would be more
+            x = codes_of(element, [2, *[math.ldexp(1.0, -FORMATS[element].mantissa_bits)] * 2])
         rows = x.reshape(-1, shape[-1])
         order = range(shape[-1] - 1, -1, -1) if backwards else range(shape[-1])
         sums = np.empty(rows.shape, object)

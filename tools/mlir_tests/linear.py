@@ -1,1 +1,357 @@
-"""Soon."""
+"""Cases of sums of products: dot products, einsums, convolutions.
+
+How a sum is rounded is the implementation's to choose. The operands here are drawn so that every product, and every sum of
+some of them, is a number of the format: then all choices agree. What tells the choices apart has functions of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from minihlo.ops.registry import Op
+
+from tests import oracle
+from tests.oracle import FORMATS, Fraction, decode, encode
+
+from .catalog import cases, stem
+from .chunk import Chunk, integer_list
+from .elementwise import generator
+from .numbers import Codes, array, codes_of, each, is_nan, one, specials
+
+AGREE = "Every product and every partial sum is a number of the format, so that all ways of summing give the same."
+ONCE = (
+    "Policy: the sum is exact, or wide enough (f32), and is rounded once. An implementation that rounds to the element "
+    "type after each step gives less: it loses the small terms one by one."
+)
+
+Index = tuple[int, ...]
+#: For each element of a result, the places in the operands whose products are summed.
+Terms = dict[Index, list[tuple[Index, Index]]]
+
+#: Numbers to draw operands from: the first list that leads to exact sums is taken.
+_NUMBERS = ((1, -1, 2, -2, 0.5, -0.5, 1.5, 3), (1, -1, 2, 0.5, -0.5), (1, -1, 2), (1, -1, 0))
+
+
+def draw(element: str, shapes: tuple[Index, Index], terms: Terms, salt: str) -> tuple[Codes, Codes]:
+    """Operands of these shapes all of whose sums are exact. Raises ValueError where none are found."""
+    if not FORMATS[element].is_signed:
+        one = codes_of(element, 1).item()
+        return array([one] * math.prod(shapes[0]), shapes[0]), array([one + 1] * math.prod(shapes[1]), shapes[1])
+    rng = generator(salt, element)
+    for numbers in _NUMBERS:
+        codes = codes_of(element, numbers)
+        for _ in range(40):
+            x, y = (array(rng.choices(list(codes), k=math.prod(s)), s) for s in shapes)
+            if all(is_exact(element, [(x[a], y[b]) for a, b in places]) for places in terms.values()):
+                return x, y
+    raise ValueError(f"no operands in {element} with exact sums")
+
+
+def is_exact(element: str, pairs: Sequence[tuple[int, int]]) -> bool:
+    """Whether each sum of some of the products is a number of the format; and not all products zeros, of some sign."""
+    fmt = FORMATS[element]
+    products = [oracle.multiply(decode(fmt, a), decode(fmt, b)) for a, b in pairs]
+    sums = {Fraction(0)}
+    for p in products:
+        sums |= {s + Fraction(p) for s in sums}
+    held = all(decode(fmt, encode(fmt, s)) == s for s in sums)
+    return held and (not products or any(p != 0 for p in products))
+
+
+def summed(element: str, x: Codes, y: Codes, terms: Terms, shape: Index, result: str | None = None) -> Codes:
+    """The sums of products, exact and rounded once."""
+    fmt, found = FORMATS[element], np.empty(shape, object)
+    for index, places in terms.items():
+        total = sum((Fraction(decode(fmt, x[a])) * Fraction(decode(fmt, y[b])) for a, b in places), Fraction(0))
+        found[index] = encode(FORMATS[result or element], total)
+    return found
+
+
+# -- einsum, and all that is one -------------------------------------------------------------------------------------------
+
+
+def einsum_terms(x: str, y: str, out: str, sizes: dict[str, int]) -> Terms:
+    """The places of a sum of products by labels: a letter for each dimension."""
+    summed_over = "".join(dict.fromkeys(c for c in x + y if c not in out))
+    found: Terms = {}
+    for index in itertools.product(*(range(sizes[c]) for c in out)):
+        places = []
+        for inner in itertools.product(*(range(sizes[c]) for c in summed_over)):
+            at = dict(zip(out + summed_over, index + inner, strict=True))
+            places.append((tuple(at[c] for c in x), tuple(at[c] for c in y)))
+        found[index] = places
+    return found
+
+
+def product(
+    chunk: Chunk, op: str, element: str, labels: str, sizes: dict[str, int], attributes: str, result: str | None = None
+) -> None:
+    """A product whose dimensions are labelled as in `ab,bc->ac`."""
+    inputs, _, out = labels.partition("->")
+    x_labels, _, y_labels = inputs.partition(",")
+    shapes = tuple(sizes[c] for c in x_labels), tuple(sizes[c] for c in y_labels)
+    terms = einsum_terms(x_labels, y_labels, out, sizes)
+    x, y = draw(element, shapes, terms, f"{op} {labels}")
+    shape = tuple(sizes[c] for c in out)
+    operands = [chunk.constant(x, element), chunk.constant(y, element, "y")]
+    r = chunk.apply(op, operands, (shape, result or element), attributes=attributes)
+    chunk.expect(r, summed(element, x, y, terms, shape, result))
+
+
+def _sizes(element: str, k: int = 3) -> dict[str, int]:
+    """Sizes by label: k is summed over."""
+    return {"a": 2, "b": 3, "g": 2, "h": 2, "k": k if FORMATS[element].is_signed else 2, "z": 0}
+
+
+@cases("dot_general")
+def dot_general(op: Op, element: str) -> Iterator[Chunk]:
+    chunk = Chunk(f"dot_general_{element}", AGREE)
+    sizes = _sizes(element)
+    for labels, batching, contracting in (
+        ("ak,kb->ab", ([], []), ([1], [0])),
+        ("gak,gkb->gab", ([0], [0]), ([2], [1])),
+        ("ka,bk->ab", ([], []), ([0], [1])),
+        ("k,k->", ([], []), ([0], [0])),
+        ("gh,hg->hg", ([1, 0], [0, 1]), ([], [])),
+        ("az,zb->ab", ([], []), ([1], [0])),
+        ("zk,kb->zb", ([], []), ([1], [0])),
+    ):
+        if labels.startswith("az") and not FORMATS[element].is_signed:
+            continue  # a sum of nothing is zero, which the format does not have
+        product(chunk, op.name, element, labels, sizes, _numbers(batching, contracting))
+    product(chunk, op.name, element, "ak,kb->ab", sizes, _numbers(([], []), ([1], [0])), "f32")
+    yield chunk
+    yield _outer(op, element)
+    if FORMATS[element].bits <= 8 and FORMATS[element].is_signed:
+        yield _rounded_once(op, element, _numbers(([], []), ([0], [0])))
+
+
+def _numbers(batching: tuple[list[int], list[int]], contracting: tuple[list[int], list[int]]) -> str:
+    named = ", ".join(
+        f"{side}_{kind}_dimensions = {pair[i]}"
+        for kind, pair in (("batching", batching), ("contracting", contracting))
+        for i, side in enumerate(("lhs", "rhs"))
+    )
+    return f"dot_dimension_numbers = #stablehlo.dot<{named}>"
+
+
+def _outer(op: Op, element: str) -> Chunk:
+    """One product for each result: special values, overflow and underflow."""
+    chunk = Chunk(f"dot_general_{element}_special", "Sums of one product each: infinities, NaN, overflow, underflow.")
+    fmt = FORMATS[element]
+    tail = [c for c in specials(element) if is_nan(element, c)][:1]
+    tail += [fmt.max_code + 1] if fmt.has_infinity else []
+    numbers = [one(element), fmt.max_code, *tail]
+    if fmt.is_signed:
+        # No product is -0, which some make +0 by adding it to that.
+        others = [0, 1, one(element), one(element) | fmt.sign_bit, fmt.max_code | fmt.sign_bit, *tail]
+    else:
+        others = [0, one(element), fmt.max_code, *tail]
+    x, y = array(numbers, (len(numbers), 1)), array(others, (1, len(others)))
+    operands = [chunk.constant(x, element), chunk.constant(y, element, "y")]
+    shape = len(numbers), len(others)
+    r = chunk.apply(op.name, operands, (shape, element), attributes=_numbers(([], []), ([1], [0])))
+    chunk.expect(r, each(element, oracle.multiply, x, y))
+    return chunk
+
+
+def _rounded_once(op: Op, element: str, attributes: str) -> Chunk:
+    chunk = Chunk(f"{stem(op.name)}_{element}_rounded_once", ONCE)
+    fmt = FORMATS[element]
+    ulp = Fraction(2) ** (1 - fmt.mantissa_bits)  # of 2
+    ones = [Fraction(1)]
+    for numbers in ([Fraction(2), ulp / 2, ulp / 2], [-Fraction(2), -ulp / 2, -ulp / 2], [Fraction(2), *[ulp / 2] * 3]):
+        x, y = codes_of(element, numbers), codes_of(element, ones * len(numbers))
+        operands = [chunk.constant(x, element), chunk.constant(y, element, "y")]
+        r = chunk.apply(op.name, operands, ((), element), attributes=attributes)
+        chunk.expect(r, array(encode(fmt, sum(numbers, Fraction(0))), ()))
+    return chunk
+
+
+@cases("dot")
+def dot(op: Op, element: str) -> Iterator[Chunk]:
+    chunk = Chunk(f"dot_{element}", AGREE)
+    for labels in ("ak,kb->ab", "ak,k->a", "k,kb->b", "k,k->", "zk,kb->zb"):
+        product(chunk, op.name, element, labels, _sizes(element), "")
+    yield chunk
+    if FORMATS[element].bits <= 8 and FORMATS[element].is_signed:
+        yield _rounded_once(op, element, "")
+
+
+@cases("einsum")
+def einsum(op: Op, element: str) -> Iterator[Chunk]:
+    chunk = Chunk(f"einsum_{element}", AGREE)
+    for labels in ("ak,kb->ab", "gak,gbk->gab", "k,k->", "a,b->ba", "gh,h->gh"):
+        product(chunk, op.name, element, labels, _sizes(element), f'einsum_config = "{labels}"')
+    yield chunk
+
+
+@cases("unary_einsum")
+def unary_einsum(op: Op, element: str) -> Iterator[Chunk]:
+    chunk = Chunk(f"unary_einsum_{element}", AGREE)
+    sizes = _sizes(element)
+    for labels in ("ab->ba", "ak->a", "kb->b"):
+        inner, out = labels.split("->")
+        shape = tuple(sizes[c] for c in inner)
+        terms = einsum_terms(inner, "", out, sizes)
+        x, y = draw(element, (shape, ()), terms, labels)
+        if FORMATS[element].is_signed:
+            terms = {index: [(a, ()) for a, _ in places] for index, places in terms.items()}
+        y = codes_of(element, 1)
+        result = tuple(sizes[c] for c in out)
+        r = chunk.apply(op.name, [chunk.constant(x, element)], (result, element), attributes=f'einsum_config = "{labels}"')
+        chunk.expect(r, summed(element, x, y, terms, result))
+    yield chunk
+
+
+@cases("chlo.ragged_dot")
+def ragged_dot(op: Op, element: str) -> Iterator[Chunk]:
+    chunk = Chunk(f"{stem(op.name)}_{element}", "Rows in groups of sizes 1 and 2, each times a matrix of its own. " + AGREE)
+    sizes = {"m": 3, "n": 2, "g": 2, **_sizes(element)}
+    group = (0, 1, 1)
+    terms: Terms = {
+        (m, n): [((m, k), (group[m], k, n)) for k in range(sizes["k"])] for m in range(3) for n in range(2)
+    }
+    x, y = draw(element, ((3, sizes["k"]), (2, sizes["k"], 2)), terms, "ragged")
+    operands = [chunk.constant(x, element), chunk.constant(y, element, "y")]
+    operands.append(chunk.constant(array([1, 2]), "i64", "sizes"))
+    numbers = (
+        "lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], "
+        "rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]"
+    )
+    r = chunk.apply(
+        op.name, operands, ((3, 2), element), attributes=f"ragged_dot_dimension_numbers = #chlo.ragged_dot<{numbers}>"
+    )
+    chunk.expect(r, summed(element, x, y, terms, (3, 2)))
+    yield chunk
+
+
+# -- convolutions ----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Convolution:
+    """One use: shapes by dimension (`b0f` and so on, in the order of the numbers), and what is not the default."""
+
+    x: Index
+    y: Index
+    numbers: str  #: as MLIR writes it: `[b, 0, f]x[0, i, o]->[b, 0, f]`
+    strides: Index = ()
+    padding: tuple[tuple[int, int], ...] = ()
+    lhs_dilation: Index = ()
+    rhs_dilation: Index = ()
+    reversal: tuple[bool, ...] = ()
+    groups: int = 1
+    batch_groups: int = 1
+
+    @property
+    def rank(self) -> int:
+        """Of space."""
+        return len(self.x) - 2
+
+    def full(self, name: str) -> Any:
+        default = {"padding": (0, 0), "reversal": False}.get(name, 1)
+        return getattr(self, name) or (default,) * self.rank
+
+    def labels(self) -> list[list[str]]:
+        inputs, _, out = self.numbers.partition("->")
+        return [part.strip("[]").split(", ") for part in (*inputs.split("x"), out)]
+
+    def attributes(self, with_padding: bool = True) -> str:
+        def truth(b: bool) -> str:
+            return "true" if b else "false"
+
+        parts = [
+            f"window_strides = {integer_list(self.full('strides'))}",
+            f"lhs_dilation = {integer_list(self.full('lhs_dilation'))}",
+            f"rhs_dilation = {integer_list(self.full('rhs_dilation'))}",
+            f"window_reversal = array<i1: {', '.join(map(truth, self.full('reversal')))}>",
+            f"dimension_numbers = #stablehlo.conv<{self.numbers}>",
+            f"feature_group_count = {self.groups} : i64",
+            f"batch_group_count = {self.batch_groups} : i64",
+        ]
+        if with_padding:
+            pairs = [list(p) for p in self.full("padding")]
+            parts.append(f"padding = dense<{pairs}> : tensor<{self.rank}x2xi64>")
+        return ", ".join(parts)
+
+    def terms(self) -> tuple[Terms, Index]:
+        """The places that meet for each element of the result, and its shape."""
+        x_labels, y_labels, out_labels = self.labels()
+        xs, ys = dict(zip(x_labels, self.x, strict=True)), dict(zip(y_labels, self.y, strict=True))
+        space = [str(d) for d in range(self.rank)]
+        settings = [self.full(n) for n in ("strides", "padding", "lhs_dilation", "rhs_dilation", "reversal")]
+        sizes = {"b": xs["b"] // self.batch_groups, "f": ys["o"]}
+        for d, stride, (low, high), wide, apart, _ in zip(space, *settings, strict=True):
+            whole = low + (xs[d] - 1) * wide + 1 + high
+            sizes[d] = (whole - (ys[d] - 1) * apart - 1) // stride + 1
+        found: Terms = {}
+        for index in itertools.product(*(range(sizes[c]) for c in out_labels)):
+            at = dict(zip(out_labels, index, strict=True))
+            group, batch_group = at["f"] // (ys["o"] // self.groups), at["f"] // (ys["o"] // self.batch_groups)
+            places = []
+            for inner in itertools.product(range(ys["i"]), *(range(ys[d]) for d in space)):
+                x_at = {"b": at["b"] + batch_group * sizes["b"], "f": inner[0] + group * ys["i"]}
+                y_at = {"i": inner[0], "o": at["f"]}
+                inside = True
+                for d, k, stride, (low, _), wide, apart, is_reversed in zip(space, inner[1:], *settings, strict=True):
+                    place = at[d] * stride + k * apart - low
+                    inside = inside and place % wide == 0 and 0 <= place // wide < xs[d]
+                    x_at[d], y_at[d] = place // wide, ys[d] - 1 - k if is_reversed else k
+                if inside:
+                    places.append((tuple(x_at[c] for c in x_labels), tuple(y_at[c] for c in y_labels)))
+            found[index] = places
+        return found, tuple(sizes[c] for c in out_labels)
+
+
+_USUAL = "[b, 0, f]x[0, i, o]->[b, 0, f]"
+CONVOLUTIONS = (
+    Convolution((1, 5, 1), (3, 1, 2), _USUAL, strides=(2,)),
+    Convolution((1, 4, 2), (2, 2, 1), _USUAL, padding=((1, 0),), rhs_dilation=(2,)),
+    Convolution((1, 3, 1), (2, 1, 1), _USUAL, lhs_dilation=(2,), padding=((0, 1),), reversal=(True,)),
+    Convolution((2, 2, 3, 3), (2, 2, 2, 1), "[b, f, 0, 1]x[o, 0, 1, i]->[b, f, 0, 1]", groups=2),
+    Convolution((2, 3, 1), (2, 1, 2), _USUAL, batch_groups=2),
+)
+#: Two products in each sum, and no padding: for a format without zero.
+_OF_PAIRS = (
+    Convolution((1, 5, 1), (2, 1, 2), _USUAL, strides=(2,)),
+    Convolution((1, 4, 2), (1, 2, 1), _USUAL),
+    Convolution((1, 4, 1), (2, 1, 1), _USUAL, rhs_dilation=(2,), reversal=(True,)),
+)
+
+
+@cases("convolution", "dynamic_conv")
+def convolution(op: Op, element: str) -> Iterator[Chunk]:
+    chunk = Chunk(f"{stem(op.name)}_{element}", AGREE)
+    is_dynamic = op.name.endswith("dynamic_conv")
+    for case in CONVOLUTIONS if FORMATS[element].is_signed else _OF_PAIRS:
+        terms, shape = case.terms()
+        x, y = draw(element, (case.x, case.y), terms, f"convolution {case.numbers}")
+        operands = [chunk.constant(x, element), chunk.constant(y, element, "y")]
+        if is_dynamic:
+            operands.append(chunk.constant(array([list(p) for p in case.full("padding")]), "i64", "padding"))
+        r = chunk.apply(op.name, operands, (shape, element), attributes=case.attributes(not is_dynamic))
+        chunk.expect(r, summed(element, x, y, terms, shape))
+    yield chunk
+    if FORMATS[element].bits <= 8 and FORMATS[element].is_signed:
+        yield _convolution_once(op, element, is_dynamic)
+
+
+def _convolution_once(op: Op, element: str, is_dynamic: bool) -> Chunk:
+    chunk = Chunk(f"{stem(op.name)}_{element}_rounded_once", ONCE)
+    fmt = FORMATS[element]
+    half = Fraction(2) ** -fmt.mantissa_bits
+    numbers = [Fraction(2), half, half]
+    case = Convolution((1, 3, 1), (3, 1, 1), _USUAL)
+    x, y = codes_of(element, numbers).reshape(1, 3, 1), codes_of(element, [1, 1, 1]).reshape(3, 1, 1)
+    operands = [chunk.constant(x, element), chunk.constant(y, element, "y")]
+    operands += [chunk.constant(array([[0, 0]]), "i64", "padding")] * is_dynamic
+    r = chunk.apply(op.name, operands, ((1, 1, 1), element), attributes=case.attributes(not is_dynamic))
+    chunk.expect(r, array([[[encode(fmt, sum(numbers, Fraction(0)))]]]))
+    return chunk
+

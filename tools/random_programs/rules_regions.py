@@ -136,6 +136,8 @@ def scatter(b: Builder) -> None:
     places = Places(b, size(x))
     indices = places.starts(b, size(x), b.element(INDICES))
     updates = b.value([t], shape=places.whole, mood=mood)
+    if any(places.sizes[d] > 1 for d in places.mapped):
+        notes = notes | {"windows"}
     attributes = f"scatter_dimension_numbers = {places.numbers('scatter')}, unique_indices = false"
     b.add("scatter", [x, indices, updates], [(size(x), t)], attributes, [text], notes=notes)
 

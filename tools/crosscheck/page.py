@@ -1,0 +1,163 @@
+"""DIVERGENCES.md: the table of divergences as a page to read, by peer and cause."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from minihlo.ops.minifloat.formats import MINIFLOATS
+from minihlo.ops.types import ELEMENT_TYPES, ElementType
+
+from . import causes_reference, causes_rounding, causes_xla  # noqa: F401  they declare the causes
+from .absent import ABSENCES
+from .causes import ACCURACY, CAUSES, ERROR, KINDS, OPEN, Cause, value
+from .peers import PEERS
+from .table import Row, load
+
+_TITLES = {
+    "xla": "XLA's CPU compiler",
+    "reference": "StableHLO's reference interpreter",
+    "ml_dtypes": "ml_dtypes",
+    "upcast": "minihlo, arithmetic `upcast`",
+}
+
+
+def summary() -> str:
+    """How many cases differ, by peer and kind."""
+    versions, rows = load()
+    lines = []
+    for peer in _TITLES:
+        cells = [f"[{_TITLES[peer]}](#{_anchor(_TITLES[peer])})", _version(peer, versions)]
+        for kind in (ERROR, OPEN, ACCURACY):
+            found = [r for r in rows if r.peer == peer and CAUSES[r.cause].kind == kind]
+            cells.append(f"{sum(r.cases for r in found):,} in {len(found)}" if found else "none")
+        lines.append(cells)
+    header = ["", "version", *(f"{KINDS[k]}" for k in (ERROR, OPEN, ACCURACY))]
+    return _table(header, lines)
+
+
+def _version(peer: str, versions: dict[str, str]) -> str:
+    return f"{PEERS[peer].package} {versions[PEERS[peer].package]}"
+
+
+def of_peer(peer: str) -> Callable[[], str]:
+    """The section of a peer: its causes, those of the peer's own errors first."""
+
+    def section() -> str:
+        _, rows = load()
+        mine: dict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            if row.peer == peer:
+                mine[row.cause].append(row)
+        order = {ERROR: 0, OPEN: 1, ACCURACY: 2}
+        causes = sorted((CAUSES[c] for c in mine), key=lambda c: (order[c.kind], -sum(r.cases for r in mine[c.name])))
+        parts = [_told(cause, mine[cause.name]) for cause in causes]
+        missing = [f"- {a.what}: {a.why}" for a in ABSENCES if a.peer == peer]
+        if missing:
+            parts.append("\n".join(["### Not there", "", *missing]))
+        return "\n\n".join(parts)
+
+    return section
+
+
+def _told(cause: Cause, rows: list[Row]) -> str:
+    lines = [f"### {cause.title}", "", f"*{KINDS[cause.kind][0].upper()}{KINDS[cause.kind][1:]}.* {cause.why}", ""]
+    by_op: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_op[f"convert to {row.result}" if row.op == "convert" and _by_target(rows) else row.op].append(row)
+    farthest = max(r.ulp for r in rows)
+    if farthest:
+        lines += [f"At most {farthest} ULP from the exact result.", ""]
+    cells = []
+    for op, group in sorted(by_op.items()):
+        shown = max(group, key=_plainness)
+        cells.append([f"`{op}`", _formats(group), _example(shown)])
+    return "\n".join([*lines, _table(["op", "formats, and how many cases", "for example"], cells)])
+
+
+def _by_target(rows: list[Row]) -> bool:
+    """Whether conversions are listed by what they convert to, or by what they convert from."""
+    return len({r.result for r in rows}) < len({r.operand for r in rows})
+
+
+def _formats(rows: list[Row]) -> str:
+    conversion = rows[0].op == "convert"
+    name: Callable[[Row], str] = lambda r: r.operand  # noqa: E731
+    if conversion and not _by_target(rows) and len({r.result for r in rows}) > 1:
+        name = lambda r: f"{r.operand} to {r.result}"  # noqa: E731
+    counted = {name(r): r.cases for r in rows}
+    return ", ".join(f"{n} {count:,}" for n, count in counted.items())
+
+
+def _plainness(row: Row) -> tuple[bool, int]:
+    """Rows whose example is easiest to read come first: of 8 bits, and with short numbers."""
+    t = ELEMENT_TYPES[row.operand]
+    numbers = [_number(c, t) for c in row.example]
+    return t.bits <= 8, -sum(map(len, numbers))
+
+
+def _example(row: Row) -> str:
+    t, target = ELEMENT_TYPES[row.operand], ELEMENT_TYPES[row.result]
+    operands = ", ".join(_code(c, t) for c in row.example)
+    formats = row.operand if row.op != "convert" else f"{row.operand} to {row.result}"
+    return f"{formats}: ({operands}) gives {_code(row.got, target)}, exact {_code(row.expected, target)}"
+
+
+def _code(code: int, t: ElementType) -> str:
+    if not t.is_float:
+        return _number(code, t)
+    return f"`0x{code:0{-(-t.bits // 4)}X}` = {_number(code, t)}"
+
+
+def _number(code: int, t: ElementType) -> str:
+    import numpy as np
+
+    if t.name == "i1":
+        return "true" if code else "false"
+    found = float(value(np.array([code]).astype(f"u{t.dtype.itemsize}"), t)[0])
+    mantissa, power = _power_of_two(found)
+    if mantissa == 1 and abs(power) > 5:
+        return f"{'-' if found < 0 else ''}2^{power}"
+    if t.is_integer:
+        return str(int(found))
+    text = repr(found).removesuffix(".0")
+    return text if len(text) <= 22 else f"{found:.6g}"
+
+
+def _power_of_two(x: float) -> tuple[int, int]:
+    """m and p of |x| = m * 2**p with m odd; 0, 0 where x is zero or not finite."""
+    import math
+
+    if x == 0 or not math.isfinite(x):
+        return 0, 0
+    n, d = abs(x).as_integer_ratio()
+    zeros = (n & -n).bit_length() - 1
+    return n >> zeros, zeros - d.bit_length() + 1
+
+
+def _anchor(title: str) -> str:
+    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")
+
+
+def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    header = list(header)
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def compared() -> str:
+    """What was compared, in numbers."""
+    from .cases import batches, operands
+
+    found = batches()
+    ops = {c.op.partition(" ")[0] for b in found for c in b}
+    cases = sum(len(b) * len(operands(b[0].operand, b[0].arity)[0]) for b in found)
+    formats = ", ".join(f"`{f}`" for f in MINIFLOATS)
+    return f"{len(ops)} ops, {cases:,} cases for each peer; formats: {formats}."
+
+
+SECTIONS: dict[str, Callable[[], str]] = {
+    "divergences": summary,
+    "what is compared": compared,
+    **{f"divergences of {peer}": of_peer(peer) for peer in _TITLES},
+}
