@@ -13,7 +13,7 @@ from .minifloat.number import FINITE
 from .policy import Policy
 from .registry import ROUNDED_TO_32, Call, Kernel, op
 from .shape import identity, require, require_shape
-from .types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from .types import ELEMENT_TYPES, ElementType, Kind
 
 
 def _unsigned(x: np.ndarray, element: ElementType) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Writes the tables and the output of commands in README.md and DIVERGENCES.md: `python -m tools.generate`.
 
 A table stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is a key of `TABLES`. In a block of `console`
-what follows a line `$ COMMAND` is what the command prints. With `--check` nothing is written; the exit status says whether
-the text is current.
+what follows a line `$ COMMAND` is what the command prints. With `--check` nothing is written; the exit status says
+whether the text is current.
 """
 
 from __future__ import annotations

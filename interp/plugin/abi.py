@@ -8,6 +8,7 @@ pointer to extensions.
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any
 
 MAJOR, MINOR = 0, 81
@@ -222,10 +223,12 @@ FUNCTIONS: tuple[tuple[str, str | None], ...] = (
 
 _KINDS["L"] = Layout
 
-#: The argument of each function that is there.
-ARGUMENTS: dict[str, Any] = {
-    name: _structure(name + "_Args", fields) for name, fields in FUNCTIONS if fields is not None
-}
+
+@functools.cache
+def argument(name: str) -> Any:
+    """The structure that a function takes."""
+    return _structure(name + "_Args", dict(FUNCTIONS)[name] or "")
+
 
 Function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 

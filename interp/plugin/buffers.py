@@ -82,9 +82,8 @@ def live(buffer: Buffer) -> np.ndarray:
 
 
 @fallible("Client_BufferFromHostBuffer")
-def _from_host(a: Any) -> None:
-    if not interrupts.installed:
-        interrupts.install()
+def from_host(a: Any) -> None:
+    """Copy an array of the host."""
     dtype = _DTYPES.get(a.type)
     if dtype is None:
         raise PluginError(UNIMPLEMENTED, f"buffer type {a.type} is not supported")
@@ -201,7 +200,7 @@ def _dynamic_dimensions(p: int) -> None:
     words[at + 4] = 0
 
 
-_LAYOUT = abi.ARGUMENTS["Buffer_GetMemoryLayout"].layout.offset >> 3
+_LAYOUT = abi.argument("Buffer_GetMemoryLayout").layout.offset >> 3
 
 
 @getter("Buffer_GetMemoryLayout")

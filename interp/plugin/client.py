@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...ops.policy import Policy
-from .. import policies
 from ..errors import InputError
-from . import abi, interrupts
+from . import interrupts, shutdown
 from .devices import devices
 from .errors import INVALID_ARGUMENT, PluginError
-from .options import read_compile_options
 from .runtime import (
     PLATFORM,
     Addresses,
     NamedValues,
     Text,
     fallible,
+    fill_api,
     getter,
     listing,
     objects,
@@ -26,6 +24,9 @@ from .runtime import (
     read_named_values,
     words,
 )
+
+if TYPE_CHECKING:
+    from ...ops.policy import Policy
 
 #: How many devices there are, and the policy, where the options of the client do not tell.
 NUM_DEVICES, POLICY = "MINIHLO_NUM_DEVICES", "MINIHLO_POLICY"
@@ -43,7 +44,7 @@ class Client:
             raise InputError(f"{NUM_DEVICES} is {count!r} (would be a number from 1 to {_MOST_DEVICES})")
         text = options.get("policy") or os.environ.get(POLICY) or ""
         #: As hardware computes, which is what users of JAX expect.
-        self.policy = policies.parse_policy(str(text), Policy(accumulate="f32"))
+        self.policy = _policy(str(text))
         self.devices = devices(int(count))
         self.by_id = {d.id: d for d in self.devices}
         self.listed = {
@@ -54,6 +55,13 @@ class Client:
             "attributes": _NO_ATTRIBUTES,
         }
         self.handle, self.topology = pool.add(self), pool.add(self)
+
+
+def _policy(text: str) -> Policy:
+    from ...ops.policy import Policy
+    from .. import policies
+
+    return policies.parse_policy(text, Policy(accumulate="f32"))
 
 
 @fallible("Client_Create")
@@ -95,15 +103,30 @@ def _default_assignment(a: Any) -> None:
     (ctypes.c_int * count).from_address(a.assignment)[:] = range(count)
 
 
-@fallible("Client_Compile")
-def _compile(a: Any) -> None:
-    from .executable import compile_program
+# -- the rest of the plugin, loaded when it is used --------------------------------------------------------------------
 
+
+def _load() -> None:
+    """Load what computes, and put the functions declared there into the table."""
+    from . import buffers, executable, host_callbacks
+
+    _ = buffers, executable, host_callbacks
     interrupts.install()
-    program = abi.Program.from_address(a.program)
-    if ctypes.string_at(program.format, program.format_size) != b"mlir":
-        raise PluginError(INVALID_ARGUMENT, "a program must be MLIR")
-    options = read_compile_options(ctypes.string_at(a.compile_options, a.compile_options_size))
-    code = ctypes.string_at(program.code, program.code_size)
-    executable = interrupts.interruptible(compile_program, objects[a.client], code, options)
-    a.executable = pool.add(executable)
+    shutdown.install()
+    fill_api()
+
+
+@fallible("Client_BufferFromHostBuffer")
+def _first_buffer(a: Any) -> None:
+    _load()
+    from . import buffers
+
+    buffers.from_host(a)
+
+
+@fallible("Client_Compile")
+def _first_compile(a: Any) -> None:
+    _load()
+    from . import executable
+
+    executable.compile_(a)

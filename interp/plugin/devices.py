@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from .. import memory
 from .runtime import (
     PLATFORM,
     Addresses,
@@ -102,6 +101,7 @@ def _memory_stats(a: Any) -> None:
     for name, kind in a._fields_:
         if kind in (ctypes.c_int64, ctypes.c_bool):
             setattr(a, name, 0)
+    from .. import memory
     from .buffers import total
 
     a.bytes_in_use = total(objects[a.device])

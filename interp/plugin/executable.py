@@ -17,13 +17,13 @@ from ...ops.types import TensorType, TokenType, Type
 from .. import machine, parser, planner, policies
 from ..planner import Plan
 from ..program import Function, Program
-from . import abi, interrupts, partition
+from . import abi, interrupts, partition, shutdown
 from .buffers import CODES, Buffer
 from .client import NUM_DEVICES, Client
 from .devices import MEMORY_KIND, Device
 from .errors import FAILED_PRECONDITION, INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from .handles import destroyer
-from .options import CompileOptions
+from .options import CompileOptions, read_compile_options, write_assignment
 from .runtime import Addresses, Text, failed, fallible, getter, listing, objects, pool, ready, too_deep, words
 
 #: An executable keeps plans for so many policies.
@@ -120,8 +120,18 @@ def _parsed(code: bytes) -> Program:
     return parser.parse(code, "<program>")
 
 
-def compile_program(client: Client, code: bytes, options: CompileOptions) -> Executable:
-    """Read a program and bind its ops. Raises what the parser and the planner raise."""
+@fallible("Client_Compile")
+def compile_(a: Any) -> None:
+    """Read a program and bind its ops."""
+    program = abi.Program.from_address(a.program)
+    if ctypes.string_at(program.format, program.format_size) != b"mlir":
+        raise PluginError(INVALID_ARGUMENT, "a program must be MLIR")
+    options = read_compile_options(ctypes.string_at(a.compile_options, a.compile_options_size))
+    code = ctypes.string_at(program.code, program.code_size)
+    a.executable = pool.add(interrupts.interruptible(_compiled, objects[a.client], code, options))
+
+
+def _compiled(client: Client, code: bytes, options: CompileOptions) -> Executable:
     return Executable(client, _parsed(code), options, hashlib.sha256(code).hexdigest())
 
 
@@ -181,8 +191,10 @@ def _arguments(handles: Sequence[int]) -> list[Any]:
 
 @getter("LoadedExecutable_Execute")
 def _execute(p: int) -> int | None:
+    if shutdown.closing:
+        shutdown.park()
+    made: list[int] = []
     try:
-        made: list[int] = []
         at = p >> 3
         executable: Executable = objects[words[at + 2]]
         lists, num_devices, num_args = words[at + 4] >> 3, words[at + 5], words[at + 6]
@@ -203,12 +215,15 @@ def _execute(p: int) -> int | None:
                 i += 1
             if events:
                 words[events + n] = ready
-    except RecursionError:
-        return too_deep
     except BaseException as error:
-        for handle in made:
-            pool.discard(handle)
-        return failed(error)
+        try:
+            for handle in made:
+                pool.discard(handle)
+            return failed(error)
+        except RecursionError:
+            return too_deep
+    if shutdown.closing:
+        shutdown.park()
     return None
 
 

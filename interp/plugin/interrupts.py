@@ -20,13 +20,16 @@ from typing import Any
 _protected: set[CodeType] = set()
 #: How long to wait, in seconds, until an interrupt is tried again.
 _DELAY = 0.001
-#: Whether our handler has been put in place.
-installed = False
 
 
 def protect(function: Callable[..., Any]) -> None:
     """Count a function among those that take no exception of a signal."""
     _protected.add(function.__code__)
+
+
+def is_protected(code: CodeType) -> bool:
+    """Whether this is the code of a function that the framework calls."""
+    return code in _protected
 
 
 def interruptible(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -36,10 +39,8 @@ def interruptible(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def install() -> None:
     """Put our handler around the one there is. Does nothing outside the main thread, or where it is there already."""
-    global installed
     if threading.current_thread() is not threading.main_thread():
         return
-    installed = True
     before = signal.getsignal(signal.SIGINT)
     if callable(before) and getattr(before, "func", None) is not _handle:
         signal.signal(signal.SIGINT, functools.partial(_handle, before))

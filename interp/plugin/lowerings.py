@@ -7,22 +7,15 @@ version of JAX does not have is left out.
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from jax._src import callback as jax_callback
 from jax._src import debugging, dtypes
 from jax._src.interpreters import mlir
 from jax._src.lax import linalg
 
-from ...ops.custom_call import bound_target
-from ...ops.registry import Call, Kernel, OpError
-from ...ops.types import TensorType
 from .runtime import PLATFORM
-
-_CALLBACK = "minihlo.python_callback"
 
 
 def register() -> None:
@@ -76,17 +69,6 @@ def _call_target(target: str, options: dict[str, str], ctx: Any, *operands: Any,
 # -- Python functions that a program calls -----------------------------------------------------------------------------
 
 
-class _Callback:
-    """A function that a program calls. It lives as long as the program that JAX has lowered, or a plan of it."""
-
-    def __init__(self, function: Callable[..., Sequence[Any]]) -> None:
-        self.function = function
-
-
-_callbacks: weakref.WeakValueDictionary[int, _Callback] = weakref.WeakValueDictionary()
-_numbers = iter(range(1, 1 << 62))
-
-
 def _emit_callback(
     otherwise: Callable[..., Any],
     ctx: Any,
@@ -106,67 +88,20 @@ def _emit_callback(
         return otherwise(ctx, callback, token, operands, operand_avals, result_avals, *arguments, **options)
     from jaxlib.mlir import ir
 
-    number = next(_numbers)
-    holder = _callbacks[number] = _Callback(functools.partial(_checked, callback, tuple(result_avals)))
+    from . import host_callbacks
+
+    canonicalize = getattr(dtypes, "canonicalize_value", lambda x: x)
+    holder = host_callbacks.Callback(callback, tuple(result_avals), canonicalize)
     ctx.module_context.add_keepalive(holder)
     types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in result_avals]
     tokens = [token] if token else []
     result = mlir.custom_call(
-        _CALLBACK,
+        host_callbacks.TARGET,
         result_types=[t.type for t in tokens] + types,
         operands=[*tokens, *operands],
-        backend_config={"number": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)},
+        backend_config={"number": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), holder.number)},
         has_side_effect=bool(options.get("has_side_effect", True)),
         api_version=4,
     )
     results = list(result.results)
     return results[len(tokens) :], (results[0] if tokens else None), holder
-
-
-def _checked(callback: Callable[..., Sequence[Any]], avals: tuple[Any, ...], *values: Any) -> tuple[np.ndarray, ...]:
-    """What the function gives, as the types say. Raises RuntimeError where it does not fit."""
-    results = callback(*values)
-    if len(results) != len(avals):
-        raise RuntimeError(
-            f"Mismatched number of outputs from callback. Expected: {len(avals)}, Actual: {len(results)}"
-        )
-    canonicalize = getattr(dtypes, "canonicalize_value", lambda x: x)
-    found = tuple(np.asarray(canonicalize(np.asarray(r))) for r in results)
-    for i, (value, aval) in enumerate(zip(found, avals, strict=True)):
-        if value.shape != aval.shape:
-            raise RuntimeError(
-                f"Incorrect output shape for return value #{i}: Expected: {aval.shape}, Actual: {value.shape}"
-            )
-        if value.dtype != aval.dtype:
-            raise RuntimeError(
-                f"Incorrect output dtype for return value #{i}: Expected: {aval.dtype}, Actual: {value.dtype}"
-            )
-    return found
-
-
-@bound_target(_CALLBACK)
-def _bind_callback(call: Call) -> Kernel:
-    config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config") or {}
-    holder = _callbacks.get(int(config.get("number", 0)))
-    if holder is None:
-        raise OpError("the Python function it calls is gone")
-    count = len(call.results)
-    tensors = [i for i, t in enumerate(call.operands) if isinstance(t, TensorType)]
-
-    def kernel(*values: Any) -> Any:
-        arrays = [np.asarray(values[i]) for i in tensors]
-        try:
-            found = holder.function(*arrays)
-        except Exception as error:
-            raise CallbackError(error) from error
-        results = (*[None] * (count - len(found)), *found)
-        return results[0] if count == 1 else results
-
-    return kernel
-
-
-class CallbackError(RuntimeError):
-    """An exception of a Python function that a program calls."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(f"{type(error).__name__}: {error}")

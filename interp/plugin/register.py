@@ -12,14 +12,14 @@ from . import runtime
 
 def register(priority: int) -> None:
     """Make the platform known to this process's JAX."""
-    from . import buffers, client, devices, executable  # which declare the functions
+    from . import client, devices  # which declare functions
 
-    _ = buffers, client, devices, executable
-    api = runtime.make_api()
+    _ = client, devices
+    runtime.fill_api()
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     name = runtime.forever(ctypes.create_string_buffer(b"pjrt_c_api"))
-    capsule = runtime.forever(new(ctypes.addressof(api), ctypes.cast(name, ctypes.c_char_p), None))
+    capsule = runtime.forever(new(ctypes.addressof(runtime.api), ctypes.cast(name, ctypes.c_char_p), None))
     xla_bridge.register_plugin(runtime.PLATFORM, c_api=capsule, priority=priority)
     _add_cpu()
     from . import lowerings

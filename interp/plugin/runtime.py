@@ -11,10 +11,11 @@ Everything made here lives as long as the process: the framework uses it after t
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import abi, interrupts
+from . import abi, interrupts, shutdown
 from .errors import UNIMPLEMENTED, ErrorObject, PluginError
 from .handles import Pool, destroyer, immortal
 
@@ -44,15 +45,20 @@ def fallible(name: str) -> Callable[[Callable[[Any], None]], Callable[[Any], Non
     """Makes the decorated function one of the table. It takes the argument's structure and may raise."""
 
     def declare(function: Callable[[Any], None]) -> Callable[[Any], None]:
-        structure = abi.ARGUMENTS[name]
+        structure = functools.cache(lambda: abi.argument(name))
 
         def run(address: int) -> int | None:
+            if shutdown.closing:
+                shutdown.park()
             try:
-                function(structure.from_address(address))
-            except RecursionError:
-                return too_deep
+                function(structure().from_address(address))
             except BaseException as error:
-                return failed(error)
+                try:
+                    return failed(error)
+                except RecursionError:
+                    return too_deep
+            if shutdown.closing:
+                shutdown.park()
             return None
 
         interrupts.protect(run)
@@ -159,20 +165,21 @@ def read_named_values(address: int, count: int) -> dict[str, Any]:
     return values
 
 
-def make_api() -> abi.Api:
-    """The table of functions. Call it once all of them are declared."""
-    api = forever(abi.Api())
+api = forever(abi.Api())
+
+
+def fill_api() -> None:
+    """Put into the table the functions that have been declared; stand-ins for those that were not before."""
+    destroy = destroyer()
     api.struct_size = ctypes.sizeof(abi.Api)
     api.version_size = 24
     api.major, api.minor = abi.MAJOR, abi.MINOR
-    destroy = destroyer()
     for name, _ in abi.FUNCTIONS:
         if name.endswith("_Destroy") or name == "Buffer_DecreaseExternalReferenceCount":
             setattr(api, name, destroy)
-        else:
-            callback = forever(abi.Function(_functions.get(name) or _absent(name)))
+        elif name in _functions or not getattr(api, name):
+            callback = forever(abi.Function(_functions.pop(name, None) or _absent(name)))
             setattr(api, name, ctypes.cast(callback, ctypes.c_void_p).value)
-    return api
 
 
 def _absent(name: str) -> Callable[[int], int]:

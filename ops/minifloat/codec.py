@@ -42,11 +42,9 @@ def decode(codes: np.ndarray, fmt: Format) -> Number:
         significand = np.ones_like(codes)
         exponent = fmt.min_exponent + field
     kind = np.full(codes.shape, FINITE, np.uint8)
-    if fmt.nan is Nan.NEGATIVE_ZERO:
-        is_nan = codes == fmt.sign_bit  # a negative NaN, as in ml_dtypes
-    else:
-        is_nan = magnitude > fmt.max_code + int(fmt.has_infinity)
-    kind[is_nan] = NAN
+    beyond = magnitude > fmt.max_code + int(fmt.has_infinity)
+    # The NaN of the FNUZ formats is a negative one, as in ml_dtypes.
+    kind[codes == fmt.sign_bit if fmt.nan is Nan.NEGATIVE_ZERO else beyond] = NAN
     if fmt.has_infinity:
         kind[magnitude == fmt.infinity_code] = INFINITE
     return Number(kind, sign, significand, exponent)

@@ -110,7 +110,7 @@ def _functions_through_f32(case: Case, operands: Sequence[Codes]) -> Codes | Non
     "conversions through f32",
     "ml_dtypes xla",
     ERROR,
-    "Conversions from f64 (ml_dtypes) and i32 are rounded to f32 first, then to the format",
+    "Conversions from wider types are rounded to f32 first, then to the format",
     "Two roundings are not one: what lies just beside a tie of the format becomes the tie in f32, and the tie is then "
     "rounded the other way.",
 )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+
+import numpy as np
 
 from minihlo.ops.minifloat.formats import MINIFLOATS
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
 from . import causes_reference, causes_rounding, causes_xla  # noqa: F401  they declare the causes
 from .absent import ABSENCES
+from .cases import batches, operands
 from .causes import ACCURACY, CAUSES, ERROR, KINDS, OPEN, Cause, value
 from .peers import PEERS
 from .table import Row, load
@@ -110,8 +114,6 @@ def _code(code: int, t: ElementType) -> str:
 
 
 def _number(code: int, t: ElementType) -> str:
-    import numpy as np
-
     if t.name == "i1":
         return "true" if code else "false"
     found = float(value(np.array([code]).astype(f"u{t.dtype.itemsize}"), t)[0])
@@ -126,8 +128,6 @@ def _number(code: int, t: ElementType) -> str:
 
 def _power_of_two(x: float) -> tuple[int, int]:
     """m and p of |x| = m * 2**p with m odd; 0, 0 where x is zero or not finite."""
-    import math
-
     if x == 0 or not math.isfinite(x):
         return 0, 0
     n, d = abs(x).as_integer_ratio()
@@ -147,8 +147,6 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def compared() -> str:
     """What was compared, in numbers."""
-    from .cases import batches, operands
-
     found = batches()
     ops = {c.op.partition(" ")[0] for b in found for c in b}
     cases = sum(len(b) * len(operands(b[0].operand, b[0].arity)[0]) for b in found)

@@ -92,7 +92,9 @@ class Chunk:
             dense, remark = _dense(codes, element)
             self.line(f"{plain.name} = stablehlo.constant {dense} : {plain.type}{remark}")
             return plain
-        held = Value(self.fresh(f"{plain.name[1:]}_codes"), codes.shape, carrier(element), tensor(codes.shape, carrier(element)))
+        held = Value(
+            self.fresh(f"{plain.name[1:]}_codes"), codes.shape, carrier(element), tensor(codes.shape, carrier(element))
+        )
         dense, remark = _dense(codes, element)
         self.line(f"{held.name} = stablehlo.constant {dense} : {held.type}{remark}")
         self.line(f"{plain.name} = stablehlo.bitcast_convert {held.name} : ({held.type}) -> {plain.type}")
@@ -137,7 +139,9 @@ class Chunk:
         first = operands[0]
         full = op if "." in op else f"stablehlo.{op}"
         names = ", ".join(v.name for v in operands)
-        found = Value(self.fresh("r"), first.shape, result or first.element, tensor(first.shape, result or first.element))
+        found = Value(
+            self.fresh("r"), first.shape, result or first.element, tensor(first.shape, result or first.element)
+        )
         same = all(v.type == found.type for v in operands) and not full.startswith("chlo")
         types = found.type if same else f"({', '.join(v.type for v in operands)}) -> {found.type}"
         if full.startswith("chlo") and len(operands) == 1:
@@ -182,7 +186,9 @@ class Chunk:
         nan, is_it, found = (self.fresh(f"{base}_{what}") for what in ("nan", "is_nan", "one_nan"))
         mask = tensor(value.shape, "i1")
         splat = f"dense<{literal(value.element, canonical_nan(value.element))}>"
-        self.line(f"{is_it} = stablehlo.compare NE, {value.name}, {value.name} : ({value.type}, {value.type}) -> {mask}")
+        self.line(
+            f"{is_it} = stablehlo.compare NE, {value.name}, {value.name} : ({value.type}, {value.type}) -> {mask}"
+        )
         self.line(f"{nan} = stablehlo.constant {splat} : {held.type}  // for any NaN")
         self.line(f"{found} = stablehlo.select {is_it}, {nan}, {held.name} : {mask}, {held.type}")
         return dataclasses.replace(held, name=found)

@@ -125,7 +125,7 @@ def shown(element: str, c: int) -> str:
         power = m.numerator.bit_length() - m.denominator.bit_length()
         if m == Fraction(2) ** power and abs(power) > 9:
             return f"{'-' * (x < 0)}2^{power}"
-    return f"{float(x):.4g}".replace("e-0", "e-").replace("e+0", "e")
+    return f"{float(x):.3g}".replace("e-0", "e-").replace("e+0", "e")
 
 
 def literal(element: str, c: int) -> str:

@@ -29,7 +29,7 @@ def moving(op: Op, element: str) -> Chunk:
 @cases("broadcast")
 def broadcast(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for sizes, shape in (((2,), (3,)), ((2, 2), ()), ((), (2,)), ((0,), (2,)), ((1, 2), (2, 2))):
+    for sizes, shape in (((2,), (6,)), ((2, 2), ()), ((0,), (2,))):
         x = some_codes(element, *shape)
         expected = np.broadcast_to(x, sizes + shape)
         move(chunk, element, op.name, [x], expected, f"broadcast_sizes = {integer_list(sizes)}")
@@ -40,13 +40,10 @@ def broadcast(op: Op, element: str) -> Iterator[Chunk]:
 def broadcast_in_dim(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
     for shape, dims, result in (
-        ((3,), (1,), (2, 3)),
-        ((3,), (0,), (3, 2)),
+        ((6,), (1,), (2, 6)),
         ((2, 1), (0, 1), (2, 3)),
         ((2, 3), (2, 0), (3, 1, 2)),
-        ((), (), (2, 2)),
         ((1,), (0,), (0,)),
-        ((4,), (0,), (4,)),
     ):
         x = some_codes(element, *shape, start=len(dims))
         expected = broadcast_to_dims(x, dims, result)
@@ -65,7 +62,7 @@ def broadcast_to_dims(x: Codes, dims: tuple[int, ...], result: tuple[int, ...]) 
 @cases("concatenate")
 def concatenate(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for dim, shapes in ((0, [(3,), (0,), (2,)]), (1, [(2, 2), (2, 1), (2, 3)]), (0, [(1, 2), (2, 2)]), (0, [(4,)])):
+    for dim, shapes in ((0, [(6,), (0,), (4,)]), (1, [(2, 2), (2, 1), (2, 3)])):
         parts = [some_codes(element, *s, start=5 * i) for i, s in enumerate(shapes)]
         move(chunk, element, op.name, parts, np.concatenate(parts, dim), f"dimension = {dim} : i64")
     yield chunk
@@ -74,7 +71,7 @@ def concatenate(op: Op, element: str) -> Iterator[Chunk]:
 @cases("reshape")
 def reshape(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for old, new in (((24,), (2, 3, 4)), ((2, 3), (3, 2)), ((1, 1), ()), ((), (1,)), ((0, 3), (5, 0))):
+    for old, new in (((12,), (2, 3, 2)), ((1, 1), ()), ((0, 3), (5, 0))):
         x = some_codes(element, *old)
         move(chunk, element, op.name, [x], x.reshape(new))
     yield chunk
@@ -83,7 +80,7 @@ def reshape(op: Op, element: str) -> Iterator[Chunk]:
 @cases("transpose")
 def transpose(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for shape, order in (((4, 5), (1, 0)), ((2, 3, 2), (2, 0, 1)), ((2, 2, 3), (0, 1, 2)), ((0, 3), (1, 0)), ((), ())):
+    for shape, order in (((3, 4), (1, 0)), ((2, 3, 2), (2, 0, 1)), ((0, 3), (1, 0))):
         x = some_codes(element, *shape)
         expected = np.empty([shape[d] for d in order], object)
         for index in np.ndindex(shape):
@@ -95,7 +92,7 @@ def transpose(op: Op, element: str) -> Iterator[Chunk]:
 @cases("reverse")
 def reverse(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for shape, dims in (((24,), (0,)), ((2, 3), (1,)), ((2, 3), (1, 0)), ((2, 2), ()), ((0, 2), (0,))):
+    for shape, dims in (((12,), (0,)), ((2, 3), (1,)), ((2, 3), (1, 0)), ((0, 2), (0,))):
         x = some_codes(element, *shape)
         expected = array([x[tuple(n - 1 - i if d in dims else i for d, (i, n) in enumerate(zip(index, shape)))]  # noqa: B905
                           for index in np.ndindex(shape)], shape)  # fmt: skip
@@ -117,8 +114,6 @@ def padded(x: Codes, fill: int, low: list[int], high: list[int], interior: list[
 #: Low, high, interior padding of shapes.
 PADDINGS = (
     ((5,), [1], [2], [0]),
-    ((4,), [0], [0], [2]),
-    ((5,), [-1], [-2], [0]),
     ((3,), [-1], [1], [1]),
     ((2, 3), [1, 0], [0, -1], [0, 1]),
     ((0, 2), [1, 0], [1, 0], [3, 0]),
@@ -134,7 +129,11 @@ def pad(op: Op, element: str) -> Iterator[Chunk]:
         expected = padded(x, fill, low, high, interior)
         attributes = ", ".join(
             f"{name} = {integer_list(amounts)}"
-            for name, amounts in (("edge_padding_low", low), ("edge_padding_high", high), ("interior_padding", interior))
+            for name, amounts in (
+                ("edge_padding_low", low),
+                ("edge_padding_high", high),
+                ("interior_padding", interior),
+            )
         )
         chunk.expect(
             chunk.apply(op.name, operands, (expected.shape, element), attributes=attributes), expected, every_bit=True
@@ -144,9 +143,8 @@ def pad(op: Op, element: str) -> Iterator[Chunk]:
 
 #: Starts, limits and strides of slices of shapes.
 SLICES = (
-    ((24,), (3,), (20,), (5,)),
+    ((16,), (3,), (15,), (3,)),
     ((3, 4), (1, 0), (3, 4), (1, 2)),
-    ((3, 4), (0, 1), (2, 2), (1, 1)),
     ((4,), (2,), (2,), (1,)),
     ((), (), (), ()),
 )
@@ -171,9 +169,9 @@ def sliced(x: Codes, starts: tuple[int, ...], limits: tuple[int, ...], strides: 
 @cases("optimization_barrier")
 def optimization_barrier(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    x, y = some_codes(element, 24), some_codes(element, 2, 2, start=9)
+    x, y = some_codes(element, 12), some_codes(element, 2, 2, start=9)
     operands = [chunk.constant(x, element), chunk.constant(y, element, "y")]
-    found = chunk.apply_all(op.name, operands, [((24,), element), ((2, 2), element)])
+    found = chunk.apply_all(op.name, operands, [((12,), element), ((2, 2), element)])
     for value, codes in zip(found, (x, y), strict=True):
         chunk.expect(value, codes, every_bit=True)
     yield chunk
@@ -182,7 +180,7 @@ def optimization_barrier(op: Op, element: str) -> Iterator[Chunk]:
 @cases("get_tuple_element")
 def get_tuple_element(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    x, y = some_codes(element, 24), some_codes(element, 2, 2, start=9)
+    x, y = some_codes(element, 12), some_codes(element, 2, 2, start=9)
     operands = [chunk.constant(x, element), chunk.constant(y, element, "y")]
     types = ", ".join(v.type for v in operands)
     made = Value(chunk.fresh("tuple"), (), "", f"tuple<{types}>")

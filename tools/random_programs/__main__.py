@@ -29,7 +29,9 @@ def report(tally: Tally, keep: Path | None) -> int:
     for finding in tally.findings:
         groups[finding.kind, finding.subject].append(finding)
     faults = 0
-    for number, ((kind, subject), found) in enumerate(sorted(groups.items(), key=lambda g: (g[0][0] not in FAULTS, g[0]))):
+    for number, ((kind, subject), found) in enumerate(
+        sorted(groups.items(), key=lambda g: (g[0][0] not in FAULTS, g[0]))
+    ):
         faults += kind in FAULTS
         print(f"\n{kind}: {subject} ({len(found)} times)\n{found[0].text}")
         if keep:

@@ -117,9 +117,7 @@ class Builder:
     ) -> Value:
         """A value of the program that fits, or a new leaf; of this shape if one is given."""
         found = [
-            v
-            for v in self._pool
-            if v.type.element in among and (shape is None or v.type.shape == shape) and fits(v)
+            v for v in self._pool if v.type.element in among and (shape is None or v.type.shape == shape) and fits(v)
         ]
         if found and self.chance(0.75 if mood == "any" else 0.15):
             return found[-1] if self.chance(0.4) else self.one_of(found)

@@ -34,7 +34,6 @@ class Case:
         return self.again([change(x) for x in self.inputs])[self.index]
 
 
-
 def is_nan(x: np.ndarray) -> np.ndarray:
     return np.asarray(x != x)
 
@@ -86,7 +85,7 @@ def absolute(x: np.ndarray) -> np.ndarray:
 
 def epsilon(t: ElementType) -> float:
     """The distance from 1 to the next number."""
-    return 2.0 ** -t.part.format.mantissa_bits
+    return 2.0**-t.part.format.mantissa_bits
 
 
 def has_subnormal(x: np.ndarray) -> np.ndarray:

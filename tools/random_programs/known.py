@@ -72,9 +72,7 @@ def _totally_ordered(step: Step) -> bool:
     return any("TOTALORDER" in text for text in (step.attributes, *step.regions, *step.functions))
 
 
-_DYNAMIC = _named(
-    "dynamic_reshape", "dynamic_broadcast_in_dim", "dynamic_iota", "dynamic_pad", "real_dynamic_slice"
-)
+_DYNAMIC = _named("dynamic_reshape", "dynamic_broadcast_in_dim", "dynamic_iota", "dynamic_pad", "real_dynamic_slice")
 _SPEC_ONLY = _named(
     "batch_norm_training", "batch_norm_inference", "batch_norm_grad", "cholesky", "triangular_solve", "fft",
     "rng_bit_generator", "torch_index_select", "real_dynamic_slice",
@@ -116,11 +114,16 @@ FAILINGS: tuple[Failing, ...] = (
         _named("select_and_scatter"),
         r"param_instructions_",
     ),
-    Failing("xla", "mishandles a scatter of one window", _named("scatter"), r"hlo verifier|RET_CHECK|PjRtStreamExecutor"),
+    Failing(
+        "xla", "mishandles a scatter of one window", _named("scatter"), r"hlo verifier|RET_CHECK|PjRtStreamExecutor"
+    ),
     Failing("xla", "loses track of the types below a byte in sort", _both(_named("sort"), _SUB_BYTE), r"same shape"),
     Failing("xla", "has no maximum of complex numbers", _of("complex<f32>", "complex<f64>"), r"complex op"),
     Failing(
-        "xla", "has no bitcast between complex types", _both(_named("bitcast_convert"), _is_inexact), r"complex and real"
+        "xla",
+        "has no bitcast between complex types",
+        _both(_named("bitcast_convert"), _is_inexact),
+        r"complex and real",
     ),
 )
 
@@ -283,7 +286,9 @@ def _norm(case: Case) -> np.ndarray:
     """Within what rounding does to a whole that is computed together."""
     mine, yours = wide(case.ours), wide(case.theirs)
     finite = np.abs(mine[np.isfinite(mine)])
-    scale = max([float(finite.max(initial=0.0)), *(float(np.nanmax(np.abs(wide(x)), initial=0.0)) for x in case.inputs)])
+    scale = max(
+        [float(finite.max(initial=0.0)), *(float(np.nanmax(np.abs(wide(x)), initial=0.0)) for x in case.inputs)]
+    )
     return np.asarray(np.abs(mine - yours) <= 256 * epsilon(case.element) * scale)
 
 
@@ -330,9 +335,21 @@ KNOWN: tuple[Known, ...] = (
     Known("xla", "counts the bits of extended signs", _both(_named("popcnt"), _of("i2", "i4")), _popcnt_of_bytes),
     Known("xla", "takes the largest f4 for an infinity", _both(_named("convert"), _of("f4E2M1FN")), _cast_of_largest),
     Known("xla", "sorts integers of two bits wrongly", _both(_named("sort"), _of("i2", "ui2")), _everything),
-    Known("xla", "puts the NaN of FNUZ formats elsewhere in the total order", _both(_FNUZ, _totally_ordered), _fnuz_nan_order),
-    Known("xla", "reduces the precision of subnormal numbers in a wider type", _named("reduce_precision"), _of_subnormals),
-    Known("xla", "leaves out a whole update window of which a part is out of bounds", lambda s: "windows" in s.notes, _everything),
+    Known(
+        "xla",
+        "puts the NaN of FNUZ formats elsewhere in the total order",
+        _both(_FNUZ, _totally_ordered),
+        _fnuz_nan_order,
+    ),
+    Known(
+        "xla", "reduces the precision of subnormal numbers in a wider type", _named("reduce_precision"), _of_subnormals
+    ),
+    Known(
+        "xla",
+        "leaves out a whole update window of which a part is out of bounds",
+        lambda s: "windows" in s.notes,
+        _everything,
+    ),
     Known(
         "reference",
         "reads unsigned starts as signed",

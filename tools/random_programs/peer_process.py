@@ -15,7 +15,6 @@ import numpy as np
 from .peers import LENGTH, Failure, frame
 
 
-
 def _xla():
     import jax
     from jax._src.interpreters.mlir import make_ir_context

@@ -19,9 +19,7 @@ class Region:
         self.arguments = [Value(b.name(), TensorType(shape, t)) for shape, t in arguments]
         self.steps: list[Step] = []
 
-    def add(
-        self, op: str, operands: Sequence[Value], shape: Shape, t: ElementType, attributes: str = ""
-    ) -> Value:
+    def add(self, op: str, operands: Sequence[Value], shape: Shape, t: ElementType, attributes: str = "") -> Value:
         result = Value(self.b.name(), TensorType(shape, t))
         self.steps.append(Step(f"stablehlo.{op}", tuple(operands), (result,), attributes))
         return result

@@ -32,8 +32,10 @@ def _listed(numbers: Sequence[int]) -> str:
 def dot_general(b: Builder) -> None:
     t = b.element(NUMBERS)
     mood = b.one_of(("small", "small", "tame", "any"))
-    batch, summed, left, right = ([b.between(0 if b.chance(0.05) else 1, 4) for _ in range(b.one_of(n))]
-                                  for n in ((0, 0, 1, 2), (0, 1, 1, 2), (0, 1, 1), (0, 1, 1)))
+    batch, summed, left, right = (
+        [b.between(0 if b.chance(0.05) else 1, 4) for _ in range(b.one_of(n))]
+        for n in ((0, 0, 1, 2), (0, 1, 1, 2), (0, 1, 1), (0, 1, 1))
+    )
 
     def side(free: list[int]) -> tuple[Shape, list[int], list[int]]:
         dims = [*batch, *summed, *free]

@@ -237,5 +237,3 @@ def call(b: Builder) -> None:
     else:
         attributes = f'name = "random.composite", decomposition = @{name}'
         b.add("composite", operands, results, attributes, functions=[function], notes=notes)
-
-

@@ -107,10 +107,7 @@ def concatenate(b: Builder) -> None:
 def _starts(b: Builder, shape: Shape) -> list:
     t = b.element(INDICES)
     low = -3 if t.kind is Kind.SIGNED else 0
-    return [
-        b.value([t], shape=()) if b.chance(0.2) else b.integers(b.between(low, n + 2), t)
-        for n in shape
-    ]
+    return [b.value([t], shape=()) if b.chance(0.2) else b.integers(b.between(low, n + 2), t) for n in shape]
 
 
 @rule(1.5)
@@ -150,9 +147,7 @@ class Places:
         slots = len(extra) + len(self.batching)
         of_grid = [int(i) for i in b.rng.permutation(slots)[: len(self.batching)]]
         rest = iter(extra)
-        self.grid = [
-            shape[self.batching[of_grid.index(i)]] if i in of_grid else next(rest) for i in range(slots)
-        ]
+        self.grid = [shape[self.batching[of_grid.index(i)]] if i in of_grid else next(rest) for i in range(slots)]
         self.vector = b.below(slots + 1)
         indices = list(self.grid)
         if len(self.mapped) != 1 or b.chance(0.6):
@@ -171,10 +166,21 @@ class Places:
     def numbers(self, kind: str) -> str:
         """The attribute of dimension numbers; `kind` is gather or scatter."""
         a, c, d, e, f = (
-            ("offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims", "start_index_map")
+            (
+                "offset_dims",
+                "collapsed_slice_dims",
+                "operand_batching_dims",
+                "start_indices_batching_dims",
+                "start_index_map",
+            )
             if kind == "gather"
-            else ("update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims",
-                  "scatter_dims_to_operand_dims")
+            else (
+                "update_window_dims",
+                "inserted_window_dims",
+                "input_batching_dims",
+                "scatter_indices_batching_dims",
+                "scatter_dims_to_operand_dims",
+            )
         )
         fields = {a: self.axes, c: self.dropped, d: self.batching, e: self.of_indices, f: self.mapped}
         text = ", ".join(f"{k} = [{', '.join(map(str, v))}]" for k, v in fields.items())

@@ -113,7 +113,7 @@ class Checker:
                 is_exact = False
             else:
                 together.append(step)
-        modules, failed, many = [*alone, together], 0, False
+        modules, failed, many = [m for m in (*alone, together) if m], 0, False
         while modules:
             steps = modules.pop()
             module, inputs = cut(steps)
@@ -143,7 +143,12 @@ class Checker:
         self._found(how.how, subject, how.text, snippet(step, values), label)
 
     def _compared(
-        self, peer: Peer, steps: Sequence[Step], values: Mapping[Value, np.ndarray], results: list[np.ndarray], label: str
+        self,
+        peer: Peer,
+        steps: Sequence[Step],
+        values: Mapping[Value, np.ndarray],
+        results: list[np.ndarray],
+        label: str,
     ) -> bool:
         found, is_same = iter(results), True
         for step in steps:
@@ -188,7 +193,9 @@ class Checker:
         results = peer.run(program.module(), program.arrays)
         text = program.module().named()
         if isinstance(results, Failure):
-            self._found(results.how, f"{peer.name} whole: {_without_places(results.text)[:60]}", results.text, text, label)
+            self._found(
+                results.how, f"{peer.name} whole: {_without_places(results.text)[:60]}", results.text, text, label
+            )
             return
         self.tally.wholes[peer.name] += 1
         for value, array in zip(program.outputs, results, strict=True):
@@ -218,7 +225,9 @@ def told(case: Case, left: np.ndarray) -> str:
     for place in np.argwhere(left)[:3]:
         at = tuple(int(i) for i in place)
         inputs = [_one(x, at if x.shape == left.shape else ()) for x in case.inputs if x.shape in (left.shape, ())]
-        lines.append(f"  at {list(at)}: ours {_one(case.ours, at)} theirs {_one(case.theirs, at)} of {'; '.join(inputs)}")
+        lines.append(
+            f"  at {list(at)}: ours {_one(case.ours, at)} theirs {_one(case.theirs, at)} of {'; '.join(inputs)}"
+        )
     return "\n".join(lines)
 
 
