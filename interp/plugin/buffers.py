@@ -84,6 +84,8 @@ def live(buffer: Buffer) -> np.ndarray:
 @fallible("Client_BufferFromHostBuffer")
 def from_host(a: Any) -> None:
     """Copy an array of the host."""
+    if not interrupts.installed:
+        interrupts.install()
     dtype = _DTYPES.get(a.type)
     if dtype is None:
         raise PluginError(UNIMPLEMENTED, f"buffer type {a.type} is not supported")

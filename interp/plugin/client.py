@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from . import interrupts, shutdown
+from . import shutdown
 from .devices import devices
 from .errors import INVALID_ARGUMENT, PluginError
 from .runtime import (
@@ -111,7 +111,6 @@ def _load() -> None:
     from . import buffers, executable, host_callbacks
 
     _ = buffers, executable, host_callbacks
-    interrupts.install()
     shutdown.install()
     fill_api()
 

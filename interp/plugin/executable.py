@@ -88,11 +88,32 @@ class Executable:
         self.last = policy, plan
         return plan
 
-    def run(self, arguments: list[Values]) -> list[Values]:
-        """The results on each device of the arguments on each device."""
-        plan = self.plan(policies.chosen(self.policy))
+    def run(self, rows: list[list[int]]) -> list[Values]:
+        """The results on each device, of the handles of its arguments."""
+        if self.client is None:
+            raise PluginError(FAILED_PRECONDITION, "the executable has been deleted")
+        policy = policies.chosen(self.policy)
+        known, plan = self.last
+        if known is not policy or plan is None:
+            plan = self.plan(policy)
+        arguments = []
+        for handles in rows:
+            values: list[Any] = []
+            for handle in handles:
+                array = objects[handle].array
+                if array is None:
+                    raise PluginError(FAILED_PRECONDITION, "an argument has been deleted or donated")
+                values.append(array)
+            arguments.append(values)
+        for i in self.tokens:
+            for values in arguments:
+                values[i] = None
         if self.is_single:
             return [_run(plan, arguments[0])]
+        if len(rows) != len(self.devices):
+            raise PluginError(
+                UNIMPLEMENTED, f"a program for {len(self.devices)} devices was started on {len(rows)} of them"
+            )
         return self.partition.run(plan, self.options.replicas, arguments, _run)
 
 
@@ -178,43 +199,36 @@ def _buffer(value: Any, device: Device) -> int:
 _TOKEN = np.zeros(0, bool)
 
 
-def _arguments(handles: Sequence[int]) -> list[Any]:
-    values = []
-    for h in handles:
-        buffer = objects[h]
-        array = buffer.array
-        if array is None:
-            raise PluginError(FAILED_PRECONDITION, "an argument has been deleted or donated")
-        values.append(array)
-    return values
-
-
 @getter("LoadedExecutable_Execute")
 def _execute(p: int) -> int | None:
     if shutdown.closing:
         shutdown.park()
     made: list[int] = []
     try:
+        if not interrupts.installed:
+            interrupts.install()
         at = p >> 3
         executable: Executable = objects[words[at + 2]]
         lists, num_devices, num_args = words[at + 4] >> 3, words[at + 5], words[at + 6]
-        rows = words[lists : lists + num_devices].tolist()
-        handles = [words[row >> 3 : (row >> 3) + num_args].tolist() if num_args else [] for row in rows]
-        results = interrupts.interruptible(_run_on_devices, executable, handles)
-        devices = [objects[words[at + 9]]] if words[at + 9] else executable.devices
-        for device, values in zip(devices, results, strict=True):
-            for value in values:
+        rows = []
+        for i in range(lists, lists + num_devices):
+            row = words[i] >> 3
+            rows.append(words[row : row + num_args].tolist() if num_args else [])
+        results = interrupts.interruptible(executable.run, rows)
+        devices = executable.devices if not words[at + 9] else [objects[words[at + 9]]]
+        for i, device in enumerate(devices):
+            for value in results[i]:
                 made.append(_buffer(value, device))
         if executable.donated:
-            _donate(executable, words[at + 3] >> 3, handles)
-        outputs, events, i = words[at + 7] >> 3, words[at + 8] >> 3, 0
-        for n, values in enumerate(results):
-            row = words[outputs + n] >> 3
-            for j in range(len(values)):
-                words[row + j] = made[i]
-                i += 1
+            _donate(executable, words[at + 3] >> 3, rows)
+        outputs, events, number = words[at + 7] >> 3, words[at + 8] >> 3, 0
+        for i in range(num_devices):
+            row = words[outputs + i] >> 3
+            for j in range(executable.num_outputs):
+                words[row + j] = made[number]
+                number += 1
             if events:
-                words[events + n] = ready
+                words[events + i] = ready
     except BaseException as error:
         try:
             for handle in made:
@@ -225,21 +239,6 @@ def _execute(p: int) -> int | None:
     if shutdown.closing:
         shutdown.park()
     return None
-
-
-def _run_on_devices(executable: Executable, handles: list[list[int]]) -> list[Values]:
-    if executable.client is None:
-        raise PluginError(FAILED_PRECONDITION, "the executable has been deleted")
-    if len(handles) != len(executable.devices):
-        raise PluginError(
-            UNIMPLEMENTED,
-            f"a program for {len(executable.devices)} devices was started on {len(handles)} of them",
-        )
-    arguments = [_arguments(row) for row in handles]
-    for i in executable.tokens:
-        for row in arguments:
-            row[i] = None
-    return executable.run(arguments)
 
 
 def _donate(executable: Executable, options: int, handles: list[list[int]]) -> None:

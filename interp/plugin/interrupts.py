@@ -20,6 +20,8 @@ from typing import Any
 _protected: set[CodeType] = set()
 #: How long to wait, in seconds, until an interrupt is tried again.
 _DELAY = 0.001
+#: Whether our handler has been put in place, which only the main thread can do.
+installed = False
 
 
 def protect(function: Callable[..., Any]) -> None:
@@ -39,8 +41,10 @@ def interruptible(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def install() -> None:
     """Put our handler around the one there is. Does nothing outside the main thread, or where it is there already."""
+    global installed
     if threading.current_thread() is not threading.main_thread():
         return
+    installed = True
     before = signal.getsignal(signal.SIGINT)
     if callable(before) and getattr(before, "func", None) is not _handle:
         signal.signal(signal.SIGINT, functools.partial(_handle, before))

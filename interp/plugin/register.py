@@ -20,6 +20,10 @@ def register(priority: int) -> None:
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     name = runtime.forever(ctypes.create_string_buffer(b"pjrt_c_api"))
     capsule = runtime.forever(new(ctypes.addressof(runtime.api), ctypes.cast(name, ctypes.c_char_p), None))
+    # The platform is set up for users too who do not select it, and JAX would warn all of them that it is experimental.
+    known = getattr(xla_bridge, "_nonexperimental_plugins", None)
+    if isinstance(known, set):
+        known.add(runtime.PLATFORM)
     xla_bridge.register_plugin(runtime.PLATFORM, c_api=capsule, priority=priority)
     _add_cpu()
     from . import lowerings

@@ -226,12 +226,18 @@ def _event_await(_: int) -> None:
 
 
 _OnReady = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+#: The framework's functions by their addresses, of which there are few.
+_called: dict[int, Any] = {}
 
 
 @getter("Event_OnReady")
 def _event_on_ready(p: int) -> None:
     at = p >> 3
-    _OnReady(words[at + 3])(None, words[at + 4])
+    address = words[at + 3]
+    function = _called.get(address)
+    if function is None:
+        function = _called[address] = _OnReady(address)
+    function(None, words[at + 4])
 
 
 @getter("Plugin_Initialize")

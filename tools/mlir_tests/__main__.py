@@ -1,7 +1,7 @@
 """Writes mlir_tests/: `python -m tools.mlir_tests [OP …]`.
 
-With `--check` nothing is written; the exit status says whether the files are current. With `--table` the table of ops and
-formats is printed.
+With `--check` nothing is written; the exit status says whether the files are current. With `--table` only the table of
+ops and formats is printed.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from minihlo.ops.registry import Op
 
+from minihlo.ops.registry import Op
 from tests import oracle
 from tests.oracle import FORMATS, decode
 
@@ -32,6 +32,8 @@ def _total(element: str, test: Callable[[int, int], bool], x: Codes, y: Codes) -
 def _all_directions(chunk: Chunk, element: str, x: Codes, y: Codes, compare_type: str) -> None:
     operands = [chunk.constant(x, element, "x"), chunk.constant(y, element, "y")]
     for direction, test in oracle.COMPARE.items():
+        if compare_type == "TOTALORDER" and direction in ("NE", "LE", "GT"):
+            continue  # which the others tell
         op = f"compare {direction},"
         found = chunk.fresh(direction.lower())
         types = f"({operands[0].type}, {operands[1].type}) -> {operands[0].type.replace(element, 'i1')}"
@@ -87,8 +89,8 @@ def broadcast_compare(op: Op, element: str) -> Iterator[Chunk]:
 @cases("select")
 def select(_: Op, element: str) -> Iterator[Chunk]:
     chunk = Chunk(f"select_{element}", "Elements are moved, so every bit of them counts, NaN's payload too.")
-    x, y = some_codes(element, 24), some_codes(element, 24, start=7)
-    pred = array([(i * 5 // 3) % 2 for i in range(24)])
+    x, y = some_codes(element, 16), some_codes(element, 16, start=7)
+    pred = array([(i * 5 // 3) % 2 for i in range(16)])
     shapes = [(pred, x, y), (pred[:6].reshape(2, 3), x[6:12].reshape(2, 3), y[6:12].reshape(2, 3))]
     shapes += [(pred[:0], x[:0], y[:0])] + [(array(p, ()), x[:4], y[:4]) for p in (0, 1)]
     shapes += [(array(1, ()), array(x[9], ()), array(y[9], ()))]
@@ -126,9 +128,9 @@ def clamp(_: Op, element: str) -> Iterator[Chunk]:
     a, b, nan = ordered[len(ordered) // 3], ordered[-2], codes[-1]
     test(array(a, ()), codes, array(b, ()))
     few = array(spread(list(codes), 6))
-    for low, high in ((b, a), (nan, b), (fmt.sign_bit, fmt.sign_bit)):
+    for low, high in ((b, a), (nan, b)):
         test(array(low, ()), few, array(high, ()))
-    triples = spread(list(itertools.product(spread(list(codes), 5), repeat=3)), 32)
+    triples = spread(list(itertools.product(spread(list(codes), 5), repeat=3)), 20)
     low, x, high = (array(side) for side in zip(*triples, strict=True))
     test(low, x, high)
     test(array(a, ()), array(numbers[0], ()), array(b, ()))

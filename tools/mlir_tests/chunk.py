@@ -88,7 +88,7 @@ class Chunk:
         """A constant of these codes (of integers: these numbers; of i1: ones and zeros)."""
         codes = array(codes)
         plain = Value(self.fresh(name), codes.shape, element, tensor(codes.shape, element))
-        if not is_float(element) or width(element) == 6:
+        if not is_float(element) or width(element) == 6 or not codes.size:
             dense, remark = _dense(codes, element)
             self.line(f"{plain.name} = stablehlo.constant {dense} : {plain.type}{remark}")
             return plain
@@ -159,7 +159,7 @@ class Chunk:
         if codes.shape != value.shape:
             raise ValueError(f"{self.name}: {value.name} is {value.type}, expected are {codes.shape}")
         element = value.element
-        if not is_float(element):
+        if not is_float(element) or not codes.size:
             return self._check(value, codes)
         nans = [is_nan(element, c) for c in codes.ravel()]
         base = value.name[1:].replace("#", "_")
@@ -198,7 +198,7 @@ class Chunk:
         self.line(f"check.expect_eq_const {value.name}, {dense} : {value.type}{remark}")
 
 
-# -- layout --------------------------------------------------------------------------------------------------------------
+# -- layout ----------------------------------------------------------------------------------------------------------
 
 
 def _dense(codes: Codes, element: str) -> tuple[str, str]:

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from minihlo.ops.registry import Op
 
+from minihlo.ops.registry import Op
 from tests import oracle
 from tests.oracle import FORMATS, Fraction, Value, decode, encode
 
 from .catalog import cases, extra_cases, stem
 from .chunk import Chunk, tensor
 from .elementwise import OPEN, generator
-from .numbers import Codes, array, codes_of, each, some_codes
+from .numbers import Codes, array, codes_of, each, share, some_codes
 
 EXACT = "No step has to round, so that all ways of computing give the same."
 NO_SUMS = "This format has no zero to begin a sum with: each sum is NaN. "
@@ -141,7 +141,7 @@ def _exact_case(element: str, name: str, steps: _Steps, shape: tuple[int, ...]) 
             found = getattr(steps, name)(*drawn)
         except InexactError:
             continue
-        if all(x == 0 for x in found[0]) or any(-x == x and isinstance(x, float) for x in sum(found, [])):
+        if all(x == 0 for x in found[0]) or any(x == 0 and isinstance(x, float) for xs in found for x in xs):
             continue
         results = [shape, per_feature, per_feature]
         return (
@@ -183,7 +183,7 @@ def _without_zero(op: Op, element: str, name: str) -> Chunk:
     return chunk
 
 
-# -- linear algebra ----------------------------------------------------------------------------------------------------------
+# -- linear algebra --------------------------------------------------------------------------------------------------
 
 
 def _only(chunk: Chunk, value: Any, mask: Codes, element: str) -> Any:
@@ -195,12 +195,9 @@ def _only(chunk: Chunk, value: Any, mask: Codes, element: str) -> Any:
 @cases("cholesky")
 def cholesky(op: Op, element: str) -> Iterator[Chunk]:
     chunk = Chunk(f"cholesky_{element}", EXACT, "The other triangle of the result is open: it is set to ones here.")
-    factors = [[[1]], [[2]], [[1, 0], [1, 1]], [[2, 0], [1, 1]]]
-    if not FORMATS[element].is_signed:
-        factors = factors[:3]
-    else:
-        factors = [[[2]], [[2, 0], [-1, 1]], [[1, 0, 0], [1, 1, 0], [0, -1, 1]]]
-    for factor, lower in itertools.product(factors, (True, False)):
+    is_signed = FORMATS[element].is_signed
+    factors = [[[2, 0], [-1, 1]], [[1, 0, 0], [1, 1, 0], [0, -1, 1]]] if is_signed else [[[2]], [[1, 0], [1, 1]]]
+    for factor, lower in share(element, list(itertools.product(factors, (True, False)))):
         whole = np.array(factor, dtype=object) * Fraction(1)
         n = len(factor)
         a = np.array([[sum(whole[i, k] * whole[j, k] for k in range(n)) for j in range(n)] for i in range(n)], object)
@@ -237,7 +234,7 @@ def triangular_solve(op: Op, element: str) -> Iterator[Chunk]:
         "The other triangle of a is not read, nor its diagonal where that is unit.",
     )
     is_signed = FORMATS[element].is_signed
-    for left, lower, unit, transpose in _SOLVES:
+    for left, lower, unit, transpose in share(element, _SOLVES):
         diagonal, corner = ([1, 2], -1) if is_signed else ([1, 1], 1)
         solution = np.array([[1, 0.5], [2, 1]] if is_signed else [[1, 2], [1, 2]])
         solution = solution if is_signed or left else solution.T
@@ -258,7 +255,7 @@ def triangular_solve(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-# -- others ------------------------------------------------------------------------------------------------------------------
+# -- others ----------------------------------------------------------------------------------------------------------
 
 
 @extra_cases("stablehlo.composite")

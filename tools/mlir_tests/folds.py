@@ -1,4 +1,4 @@
-"""Cases of ops that fold many numbers by a body: reduce, windows, scan. Each step is rounded, in order, as it is written.
+"""Cases of ops that fold many numbers by a body: reduce, windows, scan. Each step is rounded, in order, as written.
 
 The orders that the specification leaves open give the same here: the values are such that every partial sum is a number
 of the format.
@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from minihlo.ops.registry import Op
 
+from minihlo.ops.registry import Op
 from tests.oracle import FORMATS, decode
 
 from .catalog import cases, stem
 from .chunk import Chunk, body, integer_list, tensor
-from .numbers import Codes, array, codes_of, is_nan, literal, shown, some_codes, specials, step
+from .numbers import Codes, array, codes_of, is_nan, literal, share, shown, some_codes, specials, step
 
 ANY_ORDER = "Each step of a sum is a number of the format, so that every order of steps gives the same."
 
@@ -103,8 +103,8 @@ def _in_order(op: Op, element: str) -> Chunk:
     others = add(add(half, half), large)
     chunk = Chunk(
         f"reduce_{element}_in_order_open",
-        "2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial value, "
-        f"each step rounded. Legal too is {literal(element, others)} ({shown(element, others)}), where the halves are "
+        "2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial "
+        f"value, each step rounded. Legal too is {literal(element, others)} ({shown(element, others)}), where the halves are "
         "added first.",
     )
     x = array([large, half, half])
@@ -115,7 +115,7 @@ def _in_order(op: Op, element: str) -> Chunk:
     return chunk
 
 
-# -- windows -----------------------------------------------------------------------------------------------------------------
+# -- windows ---------------------------------------------------------------------------------------------------------
 
 
 def _windows(
@@ -162,7 +162,7 @@ def reduce_window(op: Op, element: str) -> Iterator[Chunk]:
     chunk = Chunk(f"reduce_window_{element}", ANY_ORDER)
     for name in _bodies(element)[:2]:
         function, first = step(element, name), _fill(element, name)
-        for shape, case in _WINDOWS:
+        for shape, case in share(element, _WINDOWS) if name == _bodies(element)[0] else _WINDOWS[:1]:
             x = _operand(element, name, *shape)
             found = {w: fold(function, first, array([first if m is None else x[m] for m in members], (len(members),)))
                      for w, members in _windows(shape, case)}  # fmt: skip
@@ -187,10 +187,13 @@ def select_and_scatter(op: Op, element: str) -> Iterator[Chunk]:
     )
     combine = "add" if fmt.is_signed else "multiply"
     function, first = step(element, combine), _fill(element, combine)
-    for shape, case in (
-        ((6,), {"window_dimensions": [3], "window_strides": [3]}),
-        ((5,), {"window_dimensions": [2]}),
-        ((4, 4), {"window_dimensions": [2, 2], "window_strides": [2, 2], "padding": [1, 1, 0, 0]}),
+    for shape, case in share(
+        element,
+        (
+            ((6,), {"window_dimensions": [3], "window_strides": [3]}),
+            ((5,), {"window_dimensions": [2]}),
+            ((4, 4), {"window_dimensions": [2, 2], "window_strides": [2, 2], "padding": [1, 1, 0, 0]}),
+        ),
     ):
         numbers = (1, 4, 2, 3, 0.5, 2, 1, 1.5) if fmt.is_signed else (1, 4, 2, 8, 0.5, 2, 1, 16)
         x = codes_of(element, [numbers[(3 * i) % 8] for i in range(math.prod(shape))]).reshape(shape)

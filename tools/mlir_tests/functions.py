@@ -1,4 +1,4 @@
-"""CHLO's functions as the second source has them: values in, exact values out, by mpmath at as many bits as it takes."""
+"""CHLO's functions as the second source has them: values in, exact values out, by mpmath at as many bits as needed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def _function(
         if x == 0:
             return signed(at_zero, is_odd and is_negative(x))
         if is_odd and x < 0:
-            return negate(function(-x))
+            found = function(-x)
+            return found if found != found else negate(found)
         known = exact(Fraction(x))
         return oracle.irrational(lambda: +evaluate(_real(Fraction(x)))) if known is None else known
 

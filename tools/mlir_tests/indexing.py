@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from minihlo.ops.registry import Op
 
+from minihlo.ops.registry import Op
 from tests.oracle import FORMATS
 
 from .catalog import cases, stem
 from .chunk import Chunk, body, integer_list
-from .numbers import Codes, array, codes_of, some_codes, step
+from .numbers import Codes, array, codes_of, share, some_codes, step
 from .shape import moving
 
 Shape = tuple[int, ...]
@@ -25,11 +25,14 @@ def clipped(start: int, size: int, n: int) -> int:
 @cases("dynamic_slice")
 def dynamic_slice(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for shape, starts, sizes, index in (
-        ((12,), (5,), (6,), "i64"),
-        ((3, 4), (1, 9), (2, 2), "i32"),
-        ((3, 4), (-5, 1), (1, 3), "i8"),
-        ((3,), (1,), (0,), "ui32"),
+    for shape, starts, sizes, index in share(
+        element,
+        (
+            ((12,), (5,), (6,), "i64"),
+            ((3, 4), (1, 9), (2, 2), "i32"),
+            ((3, 4), (-5, 1), (1, 3), "i8"),
+            ((3,), (1,), (0,), "ui32"),
+        ),
     ):
         x = some_codes(element, *shape)
         operands = [chunk.constant(x, element), *(chunk.constant(array(s, ()), index, "start") for s in starts)]
@@ -43,10 +46,13 @@ def dynamic_slice(op: Op, element: str) -> Iterator[Chunk]:
 @cases("dynamic_update_slice")
 def dynamic_update_slice(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for shape, starts, sizes in (
-        ((12,), (5,), (6,)),
-        ((3, 4), (-1, 9), (2, 2)),
-        ((3,), (1,), (0,)),
+    for shape, starts, sizes in share(
+        element,
+        (
+            ((12,), (5,), (6,)),
+            ((3, 4), (-1, 9), (2, 2)),
+            ((3,), (1,), (0,)),
+        ),
     ):
         x, update = some_codes(element, *shape), some_codes(element, *sizes, start=13)
         operands = [chunk.constant(x, element), chunk.constant(update, element, "update")]
@@ -58,7 +64,7 @@ def dynamic_update_slice(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-# -- gather ----------------------------------------------------------------------------------------------------------------
+# -- gather ----------------------------------------------------------------------------------------------------------
 
 #: Shapes of operand and indices, the indices, the dimension numbers and the slice sizes.
 GATHERS: tuple[dict[str, Any], ...] = (
@@ -120,7 +126,7 @@ def gather(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
     is_dynamic = op.name.endswith("dynamic_gather")
     names = ("offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims")
-    for case in GATHERS:
+    for case in share(element, GATHERS):
         x = some_codes(element, *case["shape"])
         operands = [chunk.constant(x, element), chunk.constant(array(np.array(case["indices"])), "i64", "start")]
         lists = [f"{n} = {_dims(case, n)}" for n in (*names, "start_index_map") if _dims(case, n)]
@@ -140,10 +146,13 @@ def gather(op: Op, element: str) -> Iterator[Chunk]:
 @cases("torch_index_select")
 def torch_index_select(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for shape, index, dim, batch in (
-        ((3, 4), [2, 0, 7], 0, 0),
-        ((3, 4), [[1, 3], [0, 0]], 1, 0),
-        ((2, 3), [[2, 0], [1, 1]], 1, 1),
+    for shape, index, dim, batch in share(
+        element,
+        (
+            ((3, 4), [2, 0, 7], 0, 0),
+            ((3, 4), [[1, 3], [0, 0]], 1, 0),
+            ((2, 3), [[2, 0], [1, 1]], 1, 1),
+        ),
     ):
         x, places = some_codes(element, *shape), np.array(index)
         if batch:
@@ -158,7 +167,7 @@ def torch_index_select(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-# -- scatter ---------------------------------------------------------------------------------------------------------------
+# -- scatter ---------------------------------------------------------------------------------------------------------
 
 
 @cases("scatter")

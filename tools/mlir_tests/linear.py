@@ -1,7 +1,7 @@
 """Cases of sums of products: dot products, einsums, convolutions.
 
-How a sum is rounded is the implementation's to choose. The operands here are drawn so that every product, and every sum of
-some of them, is a number of the format: then all choices agree. What tells the choices apart has functions of its own.
+How a sum is rounded is the implementation's to choose. The operands here are drawn so that every product, and every sum
+of some of them, is a number of the format: then all choices agree. What tells the choices apart has functions of its own.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from minihlo.ops.registry import Op
 
+from minihlo.ops.registry import Op
 from tests import oracle
 from tests.oracle import FORMATS, Fraction, decode, encode
 
 from .catalog import cases, stem
 from .chunk import Chunk, integer_list
 from .elementwise import generator
-from .numbers import Codes, array, codes_of, each, is_nan, one, specials
+from .numbers import Codes, array, codes_of, each, is_nan, one, share, specials
 
 AGREE = "Every product and every partial sum is a number of the format, so that all ways of summing give the same."
 ONCE = (
@@ -72,7 +72,7 @@ def summed(element: str, x: Codes, y: Codes, terms: Terms, shape: Index, result:
     return found
 
 
-# -- einsum, and all that is one -------------------------------------------------------------------------------------------
+# -- einsum, and all that is one -------------------------------------------------------------------------------------
 
 
 def einsum_terms(x: str, y: str, out: str, sizes: dict[str, int]) -> Terms:
@@ -112,12 +112,14 @@ def _sizes(element: str, k: int = 3) -> dict[str, int]:
 def dot_general(op: Op, element: str) -> Iterator[Chunk]:
     chunk = Chunk(f"dot_general_{element}", AGREE)
     sizes = _sizes(element)
-    for labels, batching, contracting in (
-        ("ak,kb->ab", ([], []), ([1], [0])),
-        ("gak,gkb->gab", ([0], [0]), ([2], [1])),
-        ("ka,bk->ab", ([], []), ([0], [1])),
-        ("k,k->", ([], []), ([0], [0])),
-        ("az,zb->ab", ([], []), ([1], [0])),
+    for labels, batching, contracting in share(
+        element,
+        (
+            ("ak,kb->ab", ([], []), ([1], [0])),
+            ("gak,gkb->gab", ([0], [0]), ([2], [1])),
+            ("ka,bk->ab", ([], []), ([0], [1])),
+            ("az,zb->ab", ([], []), ([1], [0])),
+        ),
     ):
         if labels.startswith("az") and not FORMATS[element].is_signed:
             continue  # a sum of nothing is zero, which the format does not have
@@ -174,7 +176,7 @@ def _rounded_once(op: Op, element: str, attributes: str) -> Chunk:
 @cases("dot")
 def dot(op: Op, element: str) -> Iterator[Chunk]:
     chunk = Chunk(f"dot_{element}", AGREE)
-    for labels in ("ak,kb->ab", "ak,k->a", "k,k->", "zk,kb->zb"):
+    for labels in share(element, ("ak,kb->ab", "ak,k->a", "k,k->", "zk,kb->zb")):
         product(chunk, op.name, element, labels, _sizes(element), "")
     yield chunk
     if FORMATS[element].bits <= 8 and FORMATS[element].is_signed:
@@ -184,7 +186,7 @@ def dot(op: Op, element: str) -> Iterator[Chunk]:
 @cases("einsum")
 def einsum(op: Op, element: str) -> Iterator[Chunk]:
     chunk = Chunk(f"einsum_{element}", AGREE)
-    for labels in ("ak,kb->ab", "gak,gbk->gab", "a,b->ba"):
+    for labels in share(element, ("ak,kb->ab", "gak,gbk->gab", "a,b->ba", "gh,h->gh")):
         product(chunk, op.name, element, labels, _sizes(element), f'einsum_config = "{labels}"')
     yield chunk
 
@@ -231,7 +233,7 @@ def ragged_dot(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-# -- convolutions ----------------------------------------------------------------------------------------------------------
+# -- convolutions ----------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -312,8 +314,9 @@ class Convolution:
 _USUAL = "[b, 0, f]x[0, i, o]->[b, 0, f]"
 CONVOLUTIONS = (
     Convolution((1, 5, 1), (3, 1, 2), _USUAL, strides=(2,)),
-    Convolution((1, 4, 2), (2, 2, 1), _USUAL, padding=((1, 0),), rhs_dilation=(2,)),
-    Convolution((1, 3, 1), (2, 1, 1), _USUAL, lhs_dilation=(2,), padding=((0, 1),), reversal=(True,)),
+    Convolution(
+        (1, 3, 2), (2, 2, 1), _USUAL, lhs_dilation=(2,), rhs_dilation=(2,), padding=((1, 0),), reversal=(True,)
+    ),
     Convolution((2, 2, 3, 3), (2, 2, 2, 1), "[b, f, 0, 1]x[o, 0, 1, i]->[b, f, 0, 1]", groups=2),
     Convolution((2, 3, 1), (2, 1, 2), _USUAL, batch_groups=2),
 )
@@ -329,7 +332,7 @@ _OF_PAIRS = (
 def convolution(op: Op, element: str) -> Iterator[Chunk]:
     chunk = Chunk(f"{stem(op.name)}_{element}", AGREE)
     is_dynamic = op.name.endswith("dynamic_conv")
-    for case in CONVOLUTIONS if FORMATS[element].is_signed else _OF_PAIRS:
+    for case in share(element, CONVOLUTIONS if FORMATS[element].is_signed else _OF_PAIRS):
         terms, shape = case.terms()
         x, y = draw(element, (case.x, case.y), terms, f"convolution {case.numbers}")
         operands = [chunk.constant(x, element), chunk.constant(y, element, "y")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -179,6 +179,11 @@ def in_order(element: str) -> list[int]:
     last = fmt.max_code + fmt.has_infinity
     up = sorted({*range(0, last + 1, step), last, fmt.max_code})
     return [c | fmt.sign_bit for c in reversed(up) if c] + up if fmt.is_signed else up
+
+
+def share(element: str, cases: Sequence[Any]) -> list[Any]:
+    """Of cases that exercise what has nothing to do with formats every third one: the other formats have the others."""
+    return [case for i, case in enumerate(cases) if (i - TESTED.index(element)) % min(3, len(cases)) == 0]
 
 
 def spread(codes: Iterable[int], count: int) -> list[int]:

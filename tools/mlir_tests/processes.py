@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from minihlo.ops.registry import Op
 
+from minihlo.ops.registry import Op
 from tests import oracle
 from tests.oracle import FORMATS
 
@@ -91,7 +91,7 @@ def reduced(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-# -- values that come and go -------------------------------------------------------------------------------------------
+# -- values that come and go -----------------------------------------------------------------------------------------
 
 
 @cases("async_done")

@@ -6,14 +6,14 @@ import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from minihlo.ops.registry import Op
 
+from minihlo.ops.registry import Op
 from tests import oracle
 from tests.oracle import FORMATS, decode
 
 from .catalog import cases, stem
 from .chunk import Chunk, Value, tensor
-from .numbers import Codes, array, codes_of, is_nan, some_codes, specials, step
+from .numbers import Codes, array, codes_of, is_nan, share, some_codes, specials, step
 from .shape import MOVES
 
 
@@ -43,7 +43,7 @@ def map_(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-# -- control ---------------------------------------------------------------------------------------------------------------
+# -- control ---------------------------------------------------------------------------------------------------------
 
 
 @cases("while")
@@ -125,7 +125,7 @@ def branch(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-# -- sort ------------------------------------------------------------------------------------------------------------------
+# -- sort ------------------------------------------------------------------------------------------------------------
 
 
 def _comparator(elements: list[str], direction: str, compare_type: str) -> str:
@@ -188,7 +188,7 @@ def top_k(op: Op, element: str) -> Iterator[Chunk]:
     key: Callable[[int], int] = functools.partial(oracle.total_order, fmt)
     numbers = [c for c in some_codes(element, 40) if not is_nan(element, c) and c != fmt.sign_bit][:12]
     numbers[5] = numbers[2]
-    for shape, k in (((12,), 5), ((2, 6), 3), ((2, 3), 0)):
+    for shape, k in share(element, (((12,), 5), ((2, 6), 3), ((2, 3), 0))):
         count = int(np.prod(shape))
         x = array(numbers[:count], shape)
         rows = x.reshape(-1, shape[-1])

@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
+
 from minihlo.ops.registry import Op
 
 from .catalog import cases, stem
 from .chunk import Chunk, Value, integer_list
-from .numbers import Codes, array, some_codes
+from .numbers import Codes, array, share, some_codes
 
 MOVES = "Elements are moved, so every bit of them counts, NaN's payload too."
 
@@ -29,7 +30,7 @@ def moving(op: Op, element: str) -> Chunk:
 @cases("broadcast")
 def broadcast(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for sizes, shape in (((2,), (6,)), ((2, 2), ()), ((0,), (2,))):
+    for sizes, shape in share(element, (((2,), (6,)), ((2, 2), ()), ((0,), (2,)), ((1, 2), (2, 2)))):
         x = some_codes(element, *shape)
         expected = np.broadcast_to(x, sizes + shape)
         move(chunk, element, op.name, [x], expected, f"broadcast_sizes = {integer_list(sizes)}")
@@ -39,12 +40,13 @@ def broadcast(op: Op, element: str) -> Iterator[Chunk]:
 @cases("broadcast_in_dim")
 def broadcast_in_dim(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for shape, dims, result in (
+    uses = (
         ((6,), (1,), (2, 6)),
         ((2, 1), (0, 1), (2, 3)),
         ((2, 3), (2, 0), (3, 1, 2)),
         ((1,), (0,), (0,)),
-    ):
+    )
+    for shape, dims, result in share(element, uses):
         x = some_codes(element, *shape, start=len(dims))
         expected = broadcast_to_dims(x, dims, result)
         move(chunk, element, op.name, [x], expected, f"broadcast_dimensions = {integer_list(dims)}")
@@ -71,7 +73,7 @@ def concatenate(op: Op, element: str) -> Iterator[Chunk]:
 @cases("reshape")
 def reshape(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for old, new in (((12,), (2, 3, 2)), ((1, 1), ()), ((0, 3), (5, 0))):
+    for old, new in share(element, (((12,), (2, 3, 2)), ((2, 4), (4, 2)), ((1, 1), ()), ((0, 3), (5, 0)))):
         x = some_codes(element, *old)
         move(chunk, element, op.name, [x], x.reshape(new))
     yield chunk
@@ -80,7 +82,7 @@ def reshape(op: Op, element: str) -> Iterator[Chunk]:
 @cases("transpose")
 def transpose(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for shape, order in (((3, 4), (1, 0)), ((2, 3, 2), (2, 0, 1)), ((0, 3), (1, 0))):
+    for shape, order in share(element, (((3, 4), (1, 0)), ((2, 3, 2), (2, 0, 1)), ((0, 3), (1, 0)), ((), ()))):
         x = some_codes(element, *shape)
         expected = np.empty([shape[d] for d in order], object)
         for index in np.ndindex(shape):
@@ -92,7 +94,7 @@ def transpose(op: Op, element: str) -> Iterator[Chunk]:
 @cases("reverse")
 def reverse(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for shape, dims in (((12,), (0,)), ((2, 3), (1,)), ((2, 3), (1, 0)), ((0, 2), (0,))):
+    for shape, dims in share(element, (((12,), (0,)), ((2, 4), (1,)), ((2, 3), (1, 0)), ((0, 2), (0,)))):
         x = some_codes(element, *shape)
         expected = array([x[tuple(n - 1 - i if d in dims else i for d, (i, n) in enumerate(zip(index, shape)))]  # noqa: B905
                           for index in np.ndindex(shape)], shape)  # fmt: skip
@@ -123,7 +125,7 @@ PADDINGS = (
 @cases("pad")
 def pad(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for i, (shape, low, high, interior) in enumerate(PADDINGS):
+    for i, (shape, low, high, interior) in enumerate(share(element, PADDINGS)):
         x, fill = some_codes(element, *shape), some_codes(element, 1, start=3 + 5 * i)[0]
         operands = [chunk.constant(x, element), chunk.constant(array(fill, ()), element, "fill")]
         expected = padded(x, fill, low, high, interior)
@@ -153,7 +155,7 @@ SLICES = (
 @cases("slice")
 def slice_(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for shape, starts, limits, strides in SLICES:
+    for shape, starts, limits, strides in share(element, SLICES):
         x = some_codes(element, *shape)
         names = ("start_indices", starts), ("limit_indices", limits), ("strides", strides)
         attributes = ", ".join(f"{name} = {integer_list(numbers)}" for name, numbers in names)

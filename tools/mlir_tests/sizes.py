@@ -8,14 +8,14 @@ from minihlo.ops.registry import Op
 
 from .catalog import cases, stem
 from .chunk import Chunk, integer_list
-from .numbers import array, some_codes
+from .numbers import array, share, some_codes
 from .shape import PADDINGS, SLICES, broadcast_to_dims, moving, padded, sliced
 
 
 @cases("dynamic_broadcast_in_dim")
 def dynamic_broadcast_in_dim(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for shape, dims, result in (((6,), (1,), (2, 6)), ((2, 1), (0, 1), (2, 3)), ((1,), (0,), (0,))):
+    for shape, dims, result in share(element, (((6,), (1,), (2, 6)), ((2, 1), (0, 1), (2, 3)), ((1,), (0,), (0,)))):
         x = some_codes(element, *shape)
         operands = [chunk.constant(x, element), chunk.constant(array(result), "i64", "shape")]
         attributes = f"broadcast_dimensions = {integer_list(dims)}"
@@ -27,7 +27,7 @@ def dynamic_broadcast_in_dim(op: Op, element: str) -> Iterator[Chunk]:
 @cases("dynamic_reshape")
 def dynamic_reshape(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for old, new in (((12,), (2, 3, 2)), ((0, 3), (5, 0))):
+    for old, new in share(element, (((12,), (2, 3, 2)), ((2, 4), (4, 2)), ((0, 3), (5, 0)))):
         x = some_codes(element, *old)
         operands = [chunk.constant(x, element), chunk.constant(array(new), "i32", "shape")]
         chunk.expect(chunk.apply(op.name, operands, (new, element)), x.reshape(new), every_bit=True)
@@ -37,7 +37,7 @@ def dynamic_reshape(op: Op, element: str) -> Iterator[Chunk]:
 @cases("dynamic_pad")
 def dynamic_pad(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for i, (shape, low, high, interior) in enumerate(PADDINGS):
+    for i, (shape, low, high, interior) in enumerate(share(element, PADDINGS)):
         x, fill = some_codes(element, *shape), some_codes(element, 1, start=3 + 5 * i)[0]
         operands = [chunk.constant(x, element), chunk.constant(array(fill, ()), element, "fill")]
         operands += [chunk.constant(array(amounts), "i64", "amount") for amounts in (low, high, interior)]
@@ -49,7 +49,7 @@ def dynamic_pad(op: Op, element: str) -> Iterator[Chunk]:
 @cases("real_dynamic_slice")
 def real_dynamic_slice(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
-    for shape, *bounds in SLICES[:-1]:
+    for shape, *bounds in share(element, SLICES[:-1]):
         x = some_codes(element, *shape)
         operands = [chunk.constant(x, element), *(chunk.constant(array(b), "i64", "bound") for b in bounds)]
         expected = sliced(x, *bounds)
