@@ -27,6 +27,7 @@ bench: $(VENV)/test.stamp
 
 generate: $(VENV)/test.stamp
 	$(BIN)/python examples/transformer_block.py
+	$(BIN)/python -m tools.mlir_tests
 	$(BIN)/python -m tools.generate
 
 $(VENV)/run.stamp: pyproject.toml

@@ -1,8 +1,9 @@
 """A transformer block with FP8 activations and weights, in JAX, and the StableHLO it lowers to.
 
 `python examples/transformer_block.py` writes beside this file transformer_block.mlir, its input transformer_block_x.npy
-and what JAX computes on the CPU, transformer_block_jax.npy. The matrix products take f8E4M3FNUZ operands and give f32; activations are brought to the format's range by a
-scale before each cast (a "scaled cast"); GELU is computed in f8E4M3FNUZ itself.
+and what JAX computes on the CPU, transformer_block_jax.npy. The matrix products take f8E4M3FNUZ operands and give f32;
+activations are brought to the format's range by a scale before each cast (a "scaled cast"); GELU is computed in
+f8E4M3FNUZ itself.
 """
 
 from __future__ import annotations

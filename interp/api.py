@@ -65,8 +65,8 @@ def load(source: str | bytes | os.PathLike[str] | Any) -> LoadedProgram:
     """Read a program from a path, MLIR text, bytes (MLIR bytecode or a StableHLO portable artifact) or an ir.Module.
 
     A string is a path unless it has a line break or names no file and looks like MLIR. jaxlib's reader of bytecode can
-    abort on damaged input, so a child process tries it first (about 0.2 s). Raises ProgramError where the program cannot
-    be read, with its place.
+    abort on damaged input, so a child process tries it first (about 0.2 s). Raises ProgramError where the program
+    cannot be read, with its place.
     """
     if isinstance(source, bytes):
         return _load_bytes(source, "<bytes>")

@@ -116,11 +116,12 @@ _STRUCTURES: dict[str, tuple[Any, tuple[str | tuple[str, str], ...]]] = {
     ),
     "stablehlo.result_accuracy": (_stablehlo.ResultAccuracyAttr, ("atol", "rtol", "ulps", "mode")),
     "stablehlo.bounds": (_stablehlo.TypeExtensions, ("bounds",)),
-    "stablehlo.replica_group_mesh_axes": (_stablehlo.ReplicaGroupMeshAxesAttr, ("mesh", "axes")),
-    "stablehlo.axis_ref": (_stablehlo.AxisRefAttr, ("name", "sub_axis_info")),
-    "stablehlo.sub_axis_info": (_stablehlo.SubAxisInfoAttr, ("pre_size", "size")),
-    "stablehlo.mesh": (_stablehlo.MeshAttr, ("axes", "device_ids")),
-    "stablehlo.mesh_axis": (_stablehlo.MeshAxisAttr, ("name", "size")),
+    # Meshes are newer than the oldest jaxlib that the JAX platform works with.
+    "stablehlo.replica_group_mesh_axes": (getattr(_stablehlo, "ReplicaGroupMeshAxesAttr", None), ("mesh", "axes")),
+    "stablehlo.axis_ref": (getattr(_stablehlo, "AxisRefAttr", None), ("name", "sub_axis_info")),
+    "stablehlo.sub_axis_info": (getattr(_stablehlo, "SubAxisInfoAttr", None), ("pre_size", "size")),
+    "stablehlo.mesh": (getattr(_stablehlo, "MeshAttr", None), ("axes", "device_ids")),
+    "stablehlo.mesh_axis": (getattr(_stablehlo, "MeshAxisAttr", None), ("name", "size")),
     "chlo.ragged_dot": (
         _chlo.RaggedDotDimensionNumbers,
         (

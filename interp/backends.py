@@ -93,10 +93,10 @@ class Minihlo:
 
 
 class ChildBackend:
-    """A backend in a child process. `environment` is added to that of this process."""
+    """A backend in a child process. `environment` is added to that of this process; `seconds` is a program's time."""
 
-    def __init__(self, name: str, environment: Mapping[str, str] | None = None) -> None:
-        self.name = name
+    def __init__(self, name: str, environment: Mapping[str, str] | None = None, seconds: float = SECONDS) -> None:
+        self.name, self._seconds = name, seconds
         self._environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **os.environ, **(environment or {})}
         self._child: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
@@ -136,9 +136,9 @@ class ChildBackend:
         try:
             child.stdin.write(LENGTH.pack(len(request)) + request)
             child.stdin.flush()
-            if not select.select([child.stdout], [], [], SECONDS)[0]:
+            if not select.select([child.stdout], [], [], self._seconds)[0]:
                 self.close()
-                raise BackendError("slow", f"{self.name} gave no answer in {SECONDS:g} s")
+                raise BackendError("slow", f"{self.name} gave no answer in {self._seconds:g} s")
             return pickle.loads(read_frame(child.stdout))
         except (EOFError, BrokenPipeError):
             code, said = child.wait(), self._last_words()

@@ -24,6 +24,7 @@ from .chunks import Chunk
 from .errors import CheckFailure, InputError
 from .planner import plan
 from .program import Function, Operation, Program
+from .reader import one_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,8 +117,12 @@ def exported(chunk: Chunk, program: Program, function: Function) -> tuple[list[O
     if len(checks) != sum(1 for o in _all_operations(program) if o.name.startswith("check.")):
         raise BackendError("refused", f"{function.location}: only minihlo runs checks in regions and called functions")
     module = parser.module(chunk.text, chunk.file, chunk.line)
-    with module.context, ir.Location.unknown():
-        _rewrite(module, function.name, checks)
+    try:
+        with module.context, ir.Location.unknown():
+            _rewrite(module, function.name, checks)
+    except ir.MLIRError as error:  # ops newer than this jaxlib, which MLIR knows nothing of
+        told = one_line(error.error_diagnostics[0].message) if error.error_diagnostics else str(error)
+        raise BackendError("refused", f"{function.location}: this program cannot be exported: {told}") from None
     text: Any = module.operation.get_asm(enable_debug_info=False)
     return checks, text
 

@@ -1,8 +1,8 @@
 """Ops as other ops: the expansion that jaxlib's own compiler passes give, for what we do not declare ourselves.
 
-CHLO's functions without a StableHLO op (lgamma, digamma, erf_inv …) are defined in practice by such a pass: every backend
-computes what it expands to. So are some functions of complex numbers near infinity and one. Our own declarations come
-first; they are exact for the formats they take.
+CHLO's functions without a StableHLO op (lgamma, digamma, erf_inv …) are defined in practice by such a pass: every
+backend computes what it expands to. So are some functions of complex numbers near infinity and one. Our own
+declarations come first; they are exact for the formats they take.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import functools
 
 from .errors import ProgramError
 from .program import Function, Operation
-
 
 _PASSES = "builtin.module(func.func(chlo-legalize-to-stablehlo,stablehlo-complex-math-expander))"
 
@@ -40,7 +39,8 @@ def _expanded(name: str, operands: tuple[str, ...], results: tuple[str, ...]) ->
     names = [f"%a{i}" for i in range(len(operands))]
     takes, gives = ", ".join(operands), ", ".join(results)
     returned = ", ".join(f"%r#{i}" for i in range(len(results)))
-    text = f"""func.func @expansion({", ".join(f"{n}: {t}" for n, t in zip(names, operands, strict=True))}) -> ({gives}) {{
+    arguments = ", ".join(f"{n}: {t}" for n, t in zip(names, operands, strict=True))
+    text = f"""func.func @expansion({arguments}) -> ({gives}) {{
       %r:{len(results)} = "{name}"({", ".join(names)}) : ({takes}) -> ({gives})
       func.return {returned} : {gives}
     }}"""

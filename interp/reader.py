@@ -25,6 +25,14 @@ NEWER = "newer."
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 
 
+#: Whether this jaxlib has a class for each kind of location. Before, there were methods.
+_HAS_KINDS = hasattr(ir, "FileLineColLoc")
+
+
+def _is(location: Any, kind: str, name: str) -> bool:
+    return isinstance(location, getattr(ir, name)) if _HAS_KINDS else getattr(location, f"is_a_{kind}")()
+
+
 class Places:
     """Tells locations of MLIR in terms of the source file."""
 
@@ -35,20 +43,21 @@ class Places:
 
     def __call__(self, location: Any) -> Location:
         """The line and column of a location; of one made of others the innermost first."""
-        if type(location) is ir.Location:  # as diagnostics have it: not told apart yet
-            location = ir.Location.from_attr(location.attr, location.context)
-        if isinstance(location, ir.FileLineColLoc):
-            if location.filename == "-":  # what MLIR calls a text that came from memory
-                if self._shift is None or not location.start_line:
+        place: Any = location
+        if type(location) is ir.Location and _HAS_KINDS:  # as diagnostics have it: not told apart yet
+            place = ir.Location.from_attr(location.attr, location.context)
+        if _is(place, "file", "FileLineColLoc"):
+            if place.filename == "-":  # what MLIR calls a text that came from memory
+                if self._shift is None or not place.start_line:
                     return Location(self._file)
-                return Location(self._file, location.start_line + self._shift, location.start_col)
-            return Location(location.filename, location.start_line, location.start_col)
-        if isinstance(location, ir.NameLoc):
-            return self(location.child_loc)
-        if isinstance(location, ir.CallSiteLoc):
-            return self(location.callee)
-        if isinstance(location, ir.FusedLoc):
-            places = [self(x) for x in location.locations]
+                return Location(self._file, place.start_line + self._shift, place.start_col)
+            return Location(place.filename, place.start_line, place.start_col)
+        if _is(place, "name", "NameLoc"):
+            return self(place.child_loc)
+        if _is(place, "callsite", "CallSiteLoc"):
+            return self(place.callee)
+        if _is(place, "fused", "FusedLoc"):
+            places = [self(x) for x in place.locations]
             return next((p for p in places if p.line), Location(self._file))
         return Location(self._file)
 

@@ -26,7 +26,9 @@ func.func @all_gather_f16() {
     [0xFBFF, 0x7BFE, 0xFBFE, 0x7C00]   // -6.55e4, 6.55e4, -6.55e4, inf
   ]> : tensor<2x4xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui16>) -> tensor<2x4xf16>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f16], [@process_0_f16]]} : (tensor<2x4xf16>, tensor<2x4xf16>) -> (tensor<4x4xf16>, tensor<4x4xf16>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f16], [@process_0_f16]]}
+    : (tensor<2x4xf16>, tensor<2x4xf16>) -> (tensor<4x4xf16>, tensor<4x4xf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x4xf16>) -> tensor<4x4xui16>
   check.expect_eq_const %r_0_codes, dense<[
     [0x0000, 0x8000, 0x3C00, 0xBC00],  // 0, -0, 1, -1
@@ -51,7 +53,9 @@ func.func @all_gather_f16() {
     [0xFBFF, 0x7BFE, 0xFBFE, 0x7C00]   // -6.55e4, 6.55e4, -6.55e4, inf
   ]> : tensor<2x4xui16>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<2x4xui16>) -> tensor<2x4xf16>
-  %r2:2 = "interpreter.run_parallel"(%x3, %x4) {programs = [[@process_1_f16], [@process_1_f16]]} : (tensor<2x4xf16>, tensor<2x4xf16>) -> (tensor<2x8xf16>, tensor<2x8xf16>)
+  %r2:2 = "interpreter.run_parallel"(%x3, %x4)
+    {programs = [[@process_1_f16], [@process_1_f16]]}
+    : (tensor<2x4xf16>, tensor<2x4xf16>) -> (tensor<2x8xf16>, tensor<2x8xf16>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x8xf16>) -> tensor<2x8xui16>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x0000, 0x8000, 0x3C00, 0xBC00, 0x83FF, 0x0400, 0x8400, 0x7BFF],  // 0, -0, 1, -1, -6.1e-5, 2^-14, -2^-14, 6.55e4
@@ -87,7 +91,9 @@ func.func @all_gather_bf16() {
     [0xFF7F, 0x7F7E, 0xFF7E, 0x7F80]   // -3.39e+38, 3.38e+38, -3.38e+38, inf
   ]> : tensor<2x4xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui16>) -> tensor<2x4xbf16>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_bf16], [@process_0_bf16]]} : (tensor<2x4xbf16>, tensor<2x4xbf16>) -> (tensor<4x4xbf16>, tensor<4x4xbf16>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_bf16], [@process_0_bf16]]}
+    : (tensor<2x4xbf16>, tensor<2x4xbf16>) -> (tensor<4x4xbf16>, tensor<4x4xbf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x4xbf16>) -> tensor<4x4xui16>
   check.expect_eq_const %r_0_codes, dense<[
     [0x0000, 0x8000, 0x3F80, 0xBF80],  // 0, -0, 1, -1
@@ -112,7 +118,9 @@ func.func @all_gather_bf16() {
     [0xFF7F, 0x7F7E, 0xFF7E, 0x7F80]   // -3.39e+38, 3.38e+38, -3.38e+38, inf
   ]> : tensor<2x4xui16>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<2x4xui16>) -> tensor<2x4xbf16>
-  %r2:2 = "interpreter.run_parallel"(%x3, %x4) {programs = [[@process_1_bf16], [@process_1_bf16]]} : (tensor<2x4xbf16>, tensor<2x4xbf16>) -> (tensor<2x8xbf16>, tensor<2x8xbf16>)
+  %r2:2 = "interpreter.run_parallel"(%x3, %x4)
+    {programs = [[@process_1_bf16], [@process_1_bf16]]}
+    : (tensor<2x4xbf16>, tensor<2x4xbf16>) -> (tensor<2x8xbf16>, tensor<2x8xbf16>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x8xbf16>) -> tensor<2x8xui16>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x0000, 0x8000, 0x3F80, 0xBF80, 0x807F, 0x0080, 0x8080, 0x7F7F],  // 0, -0, 1, -1, -1.17e-38, 2^-126, -2^-126, 3.39e+38
@@ -148,7 +156,9 @@ func.func @all_gather_f4E2M1FN() {
     [0xC, 0x3, 0xD, 0x4]   // -2, 1.5, -3, 2
   ]> : tensor<2x4xui4>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui4>) -> tensor<2x4xf4E2M1FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f4E2M1FN], [@process_0_f4E2M1FN]]} : (tensor<2x4xf4E2M1FN>, tensor<2x4xf4E2M1FN>) -> (tensor<4x4xf4E2M1FN>, tensor<4x4xf4E2M1FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f4E2M1FN], [@process_0_f4E2M1FN]]}
+    : (tensor<2x4xf4E2M1FN>, tensor<2x4xf4E2M1FN>) -> (tensor<4x4xf4E2M1FN>, tensor<4x4xf4E2M1FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x4xf4E2M1FN>) -> tensor<4x4xui4>
   check.expect_eq_const %r_0_codes, dense<[
     [0x0, 0x8, 0x2, 0xA],  // 0, -0, 1, -1
@@ -173,7 +183,9 @@ func.func @all_gather_f4E2M1FN() {
     [0xC, 0x3, 0xD, 0x4]   // -2, 1.5, -3, 2
   ]> : tensor<2x4xui4>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<2x4xui4>) -> tensor<2x4xf4E2M1FN>
-  %r2:2 = "interpreter.run_parallel"(%x3, %x4) {programs = [[@process_1_f4E2M1FN], [@process_1_f4E2M1FN]]} : (tensor<2x4xf4E2M1FN>, tensor<2x4xf4E2M1FN>) -> (tensor<2x8xf4E2M1FN>, tensor<2x8xf4E2M1FN>)
+  %r2:2 = "interpreter.run_parallel"(%x3, %x4)
+    {programs = [[@process_1_f4E2M1FN], [@process_1_f4E2M1FN]]}
+    : (tensor<2x4xf4E2M1FN>, tensor<2x4xf4E2M1FN>) -> (tensor<2x8xf4E2M1FN>, tensor<2x8xf4E2M1FN>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x8xf4E2M1FN>) -> tensor<2x8xui4>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x0, 0x8, 0x2, 0xA, 0xF, 0x6, 0xE, 0x5],  // 0, -0, 1, -1, -6, 4, -4, 3
@@ -207,7 +219,9 @@ func.func @all_gather_f6E2M3FN() {
     [0x27, 0x1F, 0x3F, 0x1E],  // -0.875, 7.5, -7.5, 7
     [0x3E, 0x05, 0x3C, 0x33]   // -7, 0.625, -6, -2.75
   ]> : tensor<2x4xf6E2M3FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f6E2M3FN], [@process_0_f6E2M3FN]]} : (tensor<2x4xf6E2M3FN>, tensor<2x4xf6E2M3FN>) -> (tensor<4x4xf6E2M3FN>, tensor<4x4xf6E2M3FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f6E2M3FN], [@process_0_f6E2M3FN]]}
+    : (tensor<2x4xf6E2M3FN>, tensor<2x4xf6E2M3FN>) -> (tensor<4x4xf6E2M3FN>, tensor<4x4xf6E2M3FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<4x4xf6E2M3FN>) -> tensor<4x4xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<4x4xf32>) -> tensor<4x4xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -232,7 +246,9 @@ func.func @all_gather_f6E2M3FN() {
     [0x27, 0x1F, 0x3F, 0x1E],  // -0.875, 7.5, -7.5, 7
     [0x3E, 0x05, 0x3C, 0x33]   // -7, 0.625, -6, -2.75
   ]> : tensor<2x4xf6E2M3FN>
-  %r2:2 = "interpreter.run_parallel"(%x3, %x4) {programs = [[@process_1_f6E2M3FN], [@process_1_f6E2M3FN]]} : (tensor<2x4xf6E2M3FN>, tensor<2x4xf6E2M3FN>) -> (tensor<2x8xf6E2M3FN>, tensor<2x8xf6E2M3FN>)
+  %r2:2 = "interpreter.run_parallel"(%x3, %x4)
+    {programs = [[@process_1_f6E2M3FN], [@process_1_f6E2M3FN]]}
+    : (tensor<2x4xf6E2M3FN>, tensor<2x4xf6E2M3FN>) -> (tensor<2x8xf6E2M3FN>, tensor<2x8xf6E2M3FN>)
   %r2_0_f32 = stablehlo.convert %r2#0 : (tensor<2x8xf6E2M3FN>) -> tensor<2x8xf32>
   %r2_0_f32_codes = stablehlo.bitcast_convert %r2_0_f32 : (tensor<2x8xf32>) -> tensor<2x8xui32>
   check.expect_eq_const %r2_0_f32_codes, dense<[
@@ -268,7 +284,9 @@ func.func @all_gather_f6E3M2FN() {
     [0x23, 0x04, 0x24, 0x1F],  // -0.188, 0.25, -0.25, 28
     [0x3F, 0x1E, 0x3E, 0x05]   // -28, 24, -24, 0.312
   ]> : tensor<2x4xf6E3M2FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f6E3M2FN], [@process_0_f6E3M2FN]]} : (tensor<2x4xf6E3M2FN>, tensor<2x4xf6E3M2FN>) -> (tensor<4x4xf6E3M2FN>, tensor<4x4xf6E3M2FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f6E3M2FN], [@process_0_f6E3M2FN]]}
+    : (tensor<2x4xf6E3M2FN>, tensor<2x4xf6E3M2FN>) -> (tensor<4x4xf6E3M2FN>, tensor<4x4xf6E3M2FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<4x4xf6E3M2FN>) -> tensor<4x4xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<4x4xf32>) -> tensor<4x4xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -293,7 +311,9 @@ func.func @all_gather_f6E3M2FN() {
     [0x23, 0x04, 0x24, 0x1F],  // -0.188, 0.25, -0.25, 28
     [0x3F, 0x1E, 0x3E, 0x05]   // -28, 24, -24, 0.312
   ]> : tensor<2x4xf6E3M2FN>
-  %r2:2 = "interpreter.run_parallel"(%x3, %x4) {programs = [[@process_1_f6E3M2FN], [@process_1_f6E3M2FN]]} : (tensor<2x4xf6E3M2FN>, tensor<2x4xf6E3M2FN>) -> (tensor<2x8xf6E3M2FN>, tensor<2x8xf6E3M2FN>)
+  %r2:2 = "interpreter.run_parallel"(%x3, %x4)
+    {programs = [[@process_1_f6E3M2FN], [@process_1_f6E3M2FN]]}
+    : (tensor<2x4xf6E3M2FN>, tensor<2x4xf6E3M2FN>) -> (tensor<2x8xf6E3M2FN>, tensor<2x8xf6E3M2FN>)
   %r2_0_f32 = stablehlo.convert %r2#0 : (tensor<2x8xf6E3M2FN>) -> tensor<2x8xf32>
   %r2_0_f32_codes = stablehlo.bitcast_convert %r2_0_f32 : (tensor<2x8xf32>) -> tensor<2x8xui32>
   check.expect_eq_const %r2_0_f32_codes, dense<[
@@ -331,7 +351,9 @@ func.func @all_gather_f8E3M4() {
     [0xEF, 0x6E, 0xEE, 0x70]   // -15.5, 15, -15, inf
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E3M4>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E3M4], [@process_0_f8E3M4]]} : (tensor<2x4xf8E3M4>, tensor<2x4xf8E3M4>) -> (tensor<4x4xf8E3M4>, tensor<4x4xf8E3M4>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E3M4], [@process_0_f8E3M4]]}
+    : (tensor<2x4xf8E3M4>, tensor<2x4xf8E3M4>) -> (tensor<4x4xf8E3M4>, tensor<4x4xf8E3M4>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x4xf8E3M4>) -> tensor<4x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80, 0x30, 0xB0],  // 0, -0, 1, -1
@@ -356,7 +378,9 @@ func.func @all_gather_f8E3M4() {
     [0xEF, 0x6E, 0xEE, 0x70]   // -15.5, 15, -15, inf
   ]> : tensor<2x4xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E3M4>
-  %r2:2 = "interpreter.run_parallel"(%x3, %x4) {programs = [[@process_1_f8E3M4], [@process_1_f8E3M4]]} : (tensor<2x4xf8E3M4>, tensor<2x4xf8E3M4>) -> (tensor<2x8xf8E3M4>, tensor<2x8xf8E3M4>)
+  %r2:2 = "interpreter.run_parallel"(%x3, %x4)
+    {programs = [[@process_1_f8E3M4], [@process_1_f8E3M4]]}
+    : (tensor<2x4xf8E3M4>, tensor<2x4xf8E3M4>) -> (tensor<2x8xf8E3M4>, tensor<2x8xf8E3M4>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x8xf8E3M4>) -> tensor<2x8xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x00, 0x80, 0x30, 0xB0, 0x8F, 0x10, 0x90, 0x6F],  // 0, -0, 1, -1, -0.234, 0.25, -0.25, 15.5
@@ -392,7 +416,9 @@ func.func @all_gather_f8E4M3() {
     [0xF7, 0x76, 0xF6, 0x78]   // -240, 224, -224, inf
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3], [@process_0_f8E4M3]]} : (tensor<2x4xf8E4M3>, tensor<2x4xf8E4M3>) -> (tensor<4x4xf8E4M3>, tensor<4x4xf8E4M3>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3], [@process_0_f8E4M3]]}
+    : (tensor<2x4xf8E4M3>, tensor<2x4xf8E4M3>) -> (tensor<4x4xf8E4M3>, tensor<4x4xf8E4M3>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x4xf8E4M3>) -> tensor<4x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80, 0x38, 0xB8],  // 0, -0, 1, -1
@@ -417,7 +443,9 @@ func.func @all_gather_f8E4M3() {
     [0xF7, 0x76, 0xF6, 0x78]   // -240, 224, -224, inf
   ]> : tensor<2x4xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3>
-  %r2:2 = "interpreter.run_parallel"(%x3, %x4) {programs = [[@process_1_f8E4M3], [@process_1_f8E4M3]]} : (tensor<2x4xf8E4M3>, tensor<2x4xf8E4M3>) -> (tensor<2x8xf8E4M3>, tensor<2x8xf8E4M3>)
+  %r2:2 = "interpreter.run_parallel"(%x3, %x4)
+    {programs = [[@process_1_f8E4M3], [@process_1_f8E4M3]]}
+    : (tensor<2x4xf8E4M3>, tensor<2x4xf8E4M3>) -> (tensor<2x8xf8E4M3>, tensor<2x8xf8E4M3>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x8xf8E4M3>) -> tensor<2x8xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x00, 0x80, 0x38, 0xB8, 0x87, 0x08, 0x88, 0x77],  // 0, -0, 1, -1, -0.0137, 0.0156, -0.0156, 240
@@ -453,7 +481,9 @@ func.func @all_gather_f8E4M3FN() {
     [0xFE, 0x7D, 0xFD, 0x7F]   // -448, 416, -416, nan
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3FN], [@process_0_f8E4M3FN]]} : (tensor<2x4xf8E4M3FN>, tensor<2x4xf8E4M3FN>) -> (tensor<4x4xf8E4M3FN>, tensor<4x4xf8E4M3FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3FN], [@process_0_f8E4M3FN]]}
+    : (tensor<2x4xf8E4M3FN>, tensor<2x4xf8E4M3FN>) -> (tensor<4x4xf8E4M3FN>, tensor<4x4xf8E4M3FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x4xf8E4M3FN>) -> tensor<4x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80, 0x38, 0xB8],  // 0, -0, 1, -1
@@ -478,7 +508,9 @@ func.func @all_gather_f8E4M3FN() {
     [0xFE, 0x7D, 0xFD, 0x7F]   // -448, 416, -416, nan
   ]> : tensor<2x4xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3FN>
-  %r2:2 = "interpreter.run_parallel"(%x3, %x4) {programs = [[@process_1_f8E4M3FN], [@process_1_f8E4M3FN]]} : (tensor<2x4xf8E4M3FN>, tensor<2x4xf8E4M3FN>) -> (tensor<2x8xf8E4M3FN>, tensor<2x8xf8E4M3FN>)
+  %r2:2 = "interpreter.run_parallel"(%x3, %x4)
+    {programs = [[@process_1_f8E4M3FN], [@process_1_f8E4M3FN]]}
+    : (tensor<2x4xf8E4M3FN>, tensor<2x4xf8E4M3FN>) -> (tensor<2x8xf8E4M3FN>, tensor<2x8xf8E4M3FN>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x8xf8E4M3FN>) -> tensor<2x8xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x00, 0x80, 0x38, 0xB8, 0x87, 0x08, 0x88, 0x7E],  // 0, -0, 1, -1, -0.0137, 0.0156, -0.0156, 448
@@ -514,7 +546,9 @@ func.func @all_gather_f8E4M3FNUZ() {
     [0xFF, 0x7E, 0xFE, 0x05]   // -240, 224, -224, 0.00488
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3FNUZ], [@process_0_f8E4M3FNUZ]]} : (tensor<2x4xf8E4M3FNUZ>, tensor<2x4xf8E4M3FNUZ>) -> (tensor<4x4xf8E4M3FNUZ>, tensor<4x4xf8E4M3FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3FNUZ], [@process_0_f8E4M3FNUZ]]}
+    : (tensor<2x4xf8E4M3FNUZ>, tensor<2x4xf8E4M3FNUZ>) -> (tensor<4x4xf8E4M3FNUZ>, tensor<4x4xf8E4M3FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x4xf8E4M3FNUZ>) -> tensor<4x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80, 0x40, 0xC0],  // 0, nan, 1, -1
@@ -539,7 +573,9 @@ func.func @all_gather_f8E4M3FNUZ() {
     [0xFF, 0x7E, 0xFE, 0x05]   // -240, 224, -224, 0.00488
   ]> : tensor<2x4xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3FNUZ>
-  %r2:2 = "interpreter.run_parallel"(%x3, %x4) {programs = [[@process_1_f8E4M3FNUZ], [@process_1_f8E4M3FNUZ]]} : (tensor<2x4xf8E4M3FNUZ>, tensor<2x4xf8E4M3FNUZ>) -> (tensor<2x8xf8E4M3FNUZ>, tensor<2x8xf8E4M3FNUZ>)
+  %r2:2 = "interpreter.run_parallel"(%x3, %x4)
+    {programs = [[@process_1_f8E4M3FNUZ], [@process_1_f8E4M3FNUZ]]}
+    : (tensor<2x4xf8E4M3FNUZ>, tensor<2x4xf8E4M3FNUZ>) -> (tensor<2x8xf8E4M3FNUZ>, tensor<2x8xf8E4M3FNUZ>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x8xf8E4M3FNUZ>) -> tensor<2x8xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x00, 0x80, 0x40, 0xC0, 0x87, 0x08, 0x88, 0x7F],  // 0, nan, 1, -1, -0.00684, 0.00781, -0.00781, 240
@@ -575,7 +611,9 @@ func.func @all_gather_f8E4M3B11FNUZ() {
     [0xFF, 0x7E, 0xFE, 0x05]   // -30, 28, -28, 0.00061
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3B11FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3B11FNUZ], [@process_0_f8E4M3B11FNUZ]]} : (tensor<2x4xf8E4M3B11FNUZ>, tensor<2x4xf8E4M3B11FNUZ>) -> (tensor<4x4xf8E4M3B11FNUZ>, tensor<4x4xf8E4M3B11FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3B11FNUZ], [@process_0_f8E4M3B11FNUZ]]}
+    : (tensor<2x4xf8E4M3B11FNUZ>, tensor<2x4xf8E4M3B11FNUZ>) -> (tensor<4x4xf8E4M3B11FNUZ>, tensor<4x4xf8E4M3B11FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x4xf8E4M3B11FNUZ>) -> tensor<4x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80, 0x58, 0xD8],  // 0, nan, 1, -1
@@ -600,7 +638,9 @@ func.func @all_gather_f8E4M3B11FNUZ() {
     [0xFF, 0x7E, 0xFE, 0x05]   // -30, 28, -28, 0.00061
   ]> : tensor<2x4xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3B11FNUZ>
-  %r2:2 = "interpreter.run_parallel"(%x3, %x4) {programs = [[@process_1_f8E4M3B11FNUZ], [@process_1_f8E4M3B11FNUZ]]} : (tensor<2x4xf8E4M3B11FNUZ>, tensor<2x4xf8E4M3B11FNUZ>) -> (tensor<2x8xf8E4M3B11FNUZ>, tensor<2x8xf8E4M3B11FNUZ>)
+  %r2:2 = "interpreter.run_parallel"(%x3, %x4)
+    {programs = [[@process_1_f8E4M3B11FNUZ], [@process_1_f8E4M3B11FNUZ]]}
+    : (tensor<2x4xf8E4M3B11FNUZ>, tensor<2x4xf8E4M3B11FNUZ>) -> (tensor<2x8xf8E4M3B11FNUZ>, tensor<2x8xf8E4M3B11FNUZ>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x8xf8E4M3B11FNUZ>) -> tensor<2x8xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x00, 0x80, 0x58, 0xD8, 0x87, 0x08, 0x88, 0x7F],  // 0, nan, 1, -1, -0.000854, 2^-10, -2^-10, 30
@@ -636,7 +676,9 @@ func.func @all_gather_f8E5M2() {
     [0xFB, 0x7A, 0xFA, 0x7C]   // -5.73e4, 4.92e4, -4.92e4, inf
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E5M2>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E5M2], [@process_0_f8E5M2]]} : (tensor<2x4xf8E5M2>, tensor<2x4xf8E5M2>) -> (tensor<4x4xf8E5M2>, tensor<4x4xf8E5M2>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E5M2], [@process_0_f8E5M2]]}
+    : (tensor<2x4xf8E5M2>, tensor<2x4xf8E5M2>) -> (tensor<4x4xf8E5M2>, tensor<4x4xf8E5M2>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x4xf8E5M2>) -> tensor<4x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80, 0x3C, 0xBC],  // 0, -0, 1, -1
@@ -661,7 +703,9 @@ func.func @all_gather_f8E5M2() {
     [0xFB, 0x7A, 0xFA, 0x7C]   // -5.73e4, 4.92e4, -4.92e4, inf
   ]> : tensor<2x4xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E5M2>
-  %r2:2 = "interpreter.run_parallel"(%x3, %x4) {programs = [[@process_1_f8E5M2], [@process_1_f8E5M2]]} : (tensor<2x4xf8E5M2>, tensor<2x4xf8E5M2>) -> (tensor<2x8xf8E5M2>, tensor<2x8xf8E5M2>)
+  %r2:2 = "interpreter.run_parallel"(%x3, %x4)
+    {programs = [[@process_1_f8E5M2], [@process_1_f8E5M2]]}
+    : (tensor<2x4xf8E5M2>, tensor<2x4xf8E5M2>) -> (tensor<2x8xf8E5M2>, tensor<2x8xf8E5M2>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x8xf8E5M2>) -> tensor<2x8xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x00, 0x80, 0x3C, 0xBC, 0x83, 0x04, 0x84, 0x7B],  // 0, -0, 1, -1, -4.58e-5, 2^-14, -2^-14, 5.73e4
@@ -697,7 +741,9 @@ func.func @all_gather_f8E5M2FNUZ() {
     [0xFF, 0x7E, 0xFE, 0x05]   // -5.73e4, 4.92e4, -4.92e4, 3.81e-5
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E5M2FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E5M2FNUZ], [@process_0_f8E5M2FNUZ]]} : (tensor<2x4xf8E5M2FNUZ>, tensor<2x4xf8E5M2FNUZ>) -> (tensor<4x4xf8E5M2FNUZ>, tensor<4x4xf8E5M2FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E5M2FNUZ], [@process_0_f8E5M2FNUZ]]}
+    : (tensor<2x4xf8E5M2FNUZ>, tensor<2x4xf8E5M2FNUZ>) -> (tensor<4x4xf8E5M2FNUZ>, tensor<4x4xf8E5M2FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x4xf8E5M2FNUZ>) -> tensor<4x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80, 0x40, 0xC0],  // 0, nan, 1, -1
@@ -722,7 +768,9 @@ func.func @all_gather_f8E5M2FNUZ() {
     [0xFF, 0x7E, 0xFE, 0x05]   // -5.73e4, 4.92e4, -4.92e4, 3.81e-5
   ]> : tensor<2x4xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E5M2FNUZ>
-  %r2:2 = "interpreter.run_parallel"(%x3, %x4) {programs = [[@process_1_f8E5M2FNUZ], [@process_1_f8E5M2FNUZ]]} : (tensor<2x4xf8E5M2FNUZ>, tensor<2x4xf8E5M2FNUZ>) -> (tensor<2x8xf8E5M2FNUZ>, tensor<2x8xf8E5M2FNUZ>)
+  %r2:2 = "interpreter.run_parallel"(%x3, %x4)
+    {programs = [[@process_1_f8E5M2FNUZ], [@process_1_f8E5M2FNUZ]]}
+    : (tensor<2x4xf8E5M2FNUZ>, tensor<2x4xf8E5M2FNUZ>) -> (tensor<2x8xf8E5M2FNUZ>, tensor<2x8xf8E5M2FNUZ>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x8xf8E5M2FNUZ>) -> tensor<2x8xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x00, 0x80, 0x40, 0xC0, 0x83, 0x04, 0x84, 0x7F],  // 0, nan, 1, -1, -2.29e-5, 2^-15, -2^-15, 5.73e4
@@ -758,7 +806,9 @@ func.func @all_gather_f8E8M0FNU() {
     [0xAA, 0xE1, 0x18, 0x4F]   // 2^43, 2^98, 2^-103, 2^-48
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E8M0FNU>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E8M0FNU], [@process_0_f8E8M0FNU]]} : (tensor<2x4xf8E8M0FNU>, tensor<2x4xf8E8M0FNU>) -> (tensor<4x4xf8E8M0FNU>, tensor<4x4xf8E8M0FNU>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E8M0FNU], [@process_0_f8E8M0FNU]]}
+    : (tensor<2x4xf8E8M0FNU>, tensor<2x4xf8E8M0FNU>) -> (tensor<4x4xf8E8M0FNU>, tensor<4x4xf8E8M0FNU>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x4xf8E8M0FNU>) -> tensor<4x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x7F, 0x80, 0x7E, 0x00],  // 1, 2, 0.5, 2^-127
@@ -783,7 +833,9 @@ func.func @all_gather_f8E8M0FNU() {
     [0xAA, 0xE1, 0x18, 0x4F]   // 2^43, 2^98, 2^-103, 2^-48
   ]> : tensor<2x4xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E8M0FNU>
-  %r2:2 = "interpreter.run_parallel"(%x3, %x4) {programs = [[@process_1_f8E8M0FNU], [@process_1_f8E8M0FNU]]} : (tensor<2x4xf8E8M0FNU>, tensor<2x4xf8E8M0FNU>) -> (tensor<2x8xf8E8M0FNU>, tensor<2x8xf8E8M0FNU>)
+  %r2:2 = "interpreter.run_parallel"(%x3, %x4)
+    {programs = [[@process_1_f8E8M0FNU], [@process_1_f8E8M0FNU]]}
+    : (tensor<2x4xf8E8M0FNU>, tensor<2x4xf8E8M0FNU>) -> (tensor<2x8xf8E8M0FNU>, tensor<2x8xf8E8M0FNU>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x8xf8E8M0FNU>) -> tensor<2x8xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x7F, 0x80, 0x7E, 0x00, 0xFF, 0x05, 0x3C, 0x73],  // 1, 2, 0.5, 2^-127, nan, 2^-122, 2^-67, 2^-12

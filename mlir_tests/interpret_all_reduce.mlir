@@ -32,7 +32,9 @@ func.func @all_reduce_f16() {
     0x7B6F, 0x3215, 0x6F37, 0x0A51           // 6.09e4, 0.19, 7.39e3, 0.000193
   ]> : tensor<24xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui16>) -> tensor<24xf16>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f16], [@process_0_f16]]} : (tensor<24xf16>, tensor<24xf16>) -> (tensor<24xf16>, tensor<24xf16>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f16], [@process_0_f16]]}
+    : (tensor<24xf16>, tensor<24xf16>) -> (tensor<24xf16>, tensor<24xf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<24xf16>) -> tensor<24xui16>
   %r_0_is_nan = stablehlo.compare NE, %r#0, %r#0 : (tensor<24xf16>, tensor<24xf16>) -> tensor<24xi1>
   %r_0_nan = stablehlo.constant dense<0x7E00> : tensor<24xui16>  // for any NaN
@@ -86,7 +88,9 @@ func.func @all_reduce_bf16() {
     0x6B6D, 0xA3F4, 0x55FE, 0x055D           // 2.87e+26, -2.65e-17, 3.49e+13, 1.04e-35
   ]> : tensor<24xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui16>) -> tensor<24xbf16>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_bf16], [@process_0_bf16]]} : (tensor<24xbf16>, tensor<24xbf16>) -> (tensor<24xbf16>, tensor<24xbf16>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_bf16], [@process_0_bf16]]}
+    : (tensor<24xbf16>, tensor<24xbf16>) -> (tensor<24xbf16>, tensor<24xbf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<24xbf16>) -> tensor<24xui16>
   %r_0_is_nan = stablehlo.compare NE, %r#0, %r#0 : (tensor<24xbf16>, tensor<24xbf16>) -> tensor<24xi1>
   %r_0_nan = stablehlo.constant dense<0x7FC0> : tensor<24xui16>  // for any NaN
@@ -136,7 +140,9 @@ func.func @all_reduce_f4E2M1FN() {
     0x1, 0x1, 0x9, 0x7, 0x5, 0xD, 0x7, 0x6   // 0.5, 0.5, -0.5, 6, 3, -3, 6, 4
   ]> : tensor<24xui4>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui4>) -> tensor<24xf4E2M1FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f4E2M1FN], [@process_0_f4E2M1FN]]} : (tensor<24xf4E2M1FN>, tensor<24xf4E2M1FN>) -> (tensor<24xf4E2M1FN>, tensor<24xf4E2M1FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f4E2M1FN], [@process_0_f4E2M1FN]]}
+    : (tensor<24xf4E2M1FN>, tensor<24xf4E2M1FN>) -> (tensor<24xf4E2M1FN>, tensor<24xf4E2M1FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<24xf4E2M1FN>) -> tensor<24xui4>
   check.expect_eq_const %r_0_codes, dense<[
     0x0, 0x2, 0x0, 0x2, 0x2, 0x4, 0xA, 0x0,  // 0, 1, 0, 1, 1, 2, -1, 0
@@ -174,7 +180,9 @@ func.func @all_reduce_f6E2M3FN() {
     0x01, 0x21, 0x01, 0x21, 0x22, 0x2B, 0x14, 0x1A,  // 0.125, -0.125, 0.125, -0.125, -0.25, -1.38, 3, 5
     0x15, 0x01, 0x09, 0x1F, 0x1D, 0x0F, 0x33, 0x22   // 3.25, 0.125, 1.12, 7.5, 6.5, 1.88, -2.75, -0.25
   ]> : tensor<24xf6E2M3FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f6E2M3FN], [@process_0_f6E2M3FN]]} : (tensor<24xf6E2M3FN>, tensor<24xf6E2M3FN>) -> (tensor<24xf6E2M3FN>, tensor<24xf6E2M3FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f6E2M3FN], [@process_0_f6E2M3FN]]}
+    : (tensor<24xf6E2M3FN>, tensor<24xf6E2M3FN>) -> (tensor<24xf6E2M3FN>, tensor<24xf6E2M3FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<24xf6E2M3FN>) -> tensor<24xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<24xf32>) -> tensor<24xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -220,7 +228,9 @@ func.func @all_reduce_f6E3M2FN() {
     0x01, 0x21, 0x01, 0x21, 0x11, 0x15, 0x13, 0x24,  // 0.0625, -0.0625, 0.0625, -0.0625, 2.5, 5, 3.5, -0.25
     0x25, 0x2F, 0x14, 0x36, 0x21, 0x09, 0x06, 0x06   // -0.312, -1.75, 4, -6, -0.0625, 0.625, 0.375, 0.375
   ]> : tensor<24xf6E3M2FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f6E3M2FN], [@process_0_f6E3M2FN]]} : (tensor<24xf6E3M2FN>, tensor<24xf6E3M2FN>) -> (tensor<24xf6E3M2FN>, tensor<24xf6E3M2FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f6E3M2FN], [@process_0_f6E3M2FN]]}
+    : (tensor<24xf6E3M2FN>, tensor<24xf6E3M2FN>) -> (tensor<24xf6E3M2FN>, tensor<24xf6E3M2FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<24xf6E3M2FN>) -> tensor<24xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<24xf32>) -> tensor<24xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -268,7 +278,9 @@ func.func @all_reduce_f8E3M4() {
     0x24, 0x66, 0xE8, 0x0D, 0xCF, 0x31, 0x3D, 0xE5   // 0.625, 11, -12, 0.203, -3.88, 1.06, 1.81, -10.5
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E3M4>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E3M4], [@process_0_f8E3M4]]} : (tensor<24xf8E3M4>, tensor<24xf8E3M4>) -> (tensor<24xf8E3M4>, tensor<24xf8E3M4>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E3M4], [@process_0_f8E3M4]]}
+    : (tensor<24xf8E3M4>, tensor<24xf8E3M4>) -> (tensor<24xf8E3M4>, tensor<24xf8E3M4>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<24xf8E3M4>) -> tensor<24xui8>
   %r_0_is_nan = stablehlo.compare NE, %r#0, %r#0 : (tensor<24xf8E3M4>, tensor<24xf8E3M4>) -> tensor<24xi1>
   %r_0_nan = stablehlo.constant dense<0x78> : tensor<24xui8>  // for any NaN
@@ -314,7 +326,9 @@ func.func @all_reduce_f8E4M3() {
     0xBE, 0x4B, 0x74, 0x32, 0xDA, 0x0B, 0xBD, 0x55   // -1.75, 5.5, 192, 0.625, -20, 0.0215, -1.62, 13
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E4M3>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3], [@process_0_f8E4M3]]} : (tensor<24xf8E4M3>, tensor<24xf8E4M3>) -> (tensor<24xf8E4M3>, tensor<24xf8E4M3>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3], [@process_0_f8E4M3]]}
+    : (tensor<24xf8E4M3>, tensor<24xf8E4M3>) -> (tensor<24xf8E4M3>, tensor<24xf8E4M3>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<24xf8E4M3>) -> tensor<24xui8>
   %r_0_is_nan = stablehlo.compare NE, %r#0, %r#0 : (tensor<24xf8E4M3>, tensor<24xf8E4M3>) -> tensor<24xi1>
   %r_0_nan = stablehlo.constant dense<0x7C> : tensor<24xui8>  // for any NaN
@@ -360,7 +374,9 @@ func.func @all_reduce_f8E4M3FN() {
     0xE0, 0x1C, 0x0F, 0x87, 0x8E, 0xFE, 0x01, 0x0D   // -32, 0.0938, 0.0293, -0.0137, -0.0273, -448, 0.00195, 0.0254
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E4M3FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3FN], [@process_0_f8E4M3FN]]} : (tensor<24xf8E4M3FN>, tensor<24xf8E4M3FN>) -> (tensor<24xf8E4M3FN>, tensor<24xf8E4M3FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3FN], [@process_0_f8E4M3FN]]}
+    : (tensor<24xf8E4M3FN>, tensor<24xf8E4M3FN>) -> (tensor<24xf8E4M3FN>, tensor<24xf8E4M3FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<24xf8E4M3FN>) -> tensor<24xui8>
   %r_0_is_nan = stablehlo.compare NE, %r#0, %r#0 : (tensor<24xf8E4M3FN>, tensor<24xf8E4M3FN>) -> tensor<24xi1>
   %r_0_nan = stablehlo.constant dense<0x7F> : tensor<24xui8>  // for any NaN
@@ -406,7 +422,9 @@ func.func @all_reduce_f8E4M3FNUZ() {
     0x28, 0x76, 0x38, 0x77, 0xFF, 0x83, 0xFA, 0x6E   // 0.125, 112, 0.5, 120, -240, -0.00293, -160, 56
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E4M3FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3FNUZ], [@process_0_f8E4M3FNUZ]]} : (tensor<24xf8E4M3FNUZ>, tensor<24xf8E4M3FNUZ>) -> (tensor<24xf8E4M3FNUZ>, tensor<24xf8E4M3FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3FNUZ], [@process_0_f8E4M3FNUZ]]}
+    : (tensor<24xf8E4M3FNUZ>, tensor<24xf8E4M3FNUZ>) -> (tensor<24xf8E4M3FNUZ>, tensor<24xf8E4M3FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<24xf8E4M3FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0xC0, 0x48, 0x80, 0xC0, 0xC8, 0x80, 0x7F,  // 0, -1, 2, nan, -1, -2, nan, 240
@@ -446,7 +464,9 @@ func.func @all_reduce_f8E4M3B11FNUZ() {
     0x00, 0x0B, 0x5A, 0xF3, 0x06, 0xF4, 0xE1, 0xF1   // 0, 0.00134, 1.25, -11, 0.000732, -12, -2.25, -9
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E4M3B11FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3B11FNUZ], [@process_0_f8E4M3B11FNUZ]]} : (tensor<24xf8E4M3B11FNUZ>, tensor<24xf8E4M3B11FNUZ>) -> (tensor<24xf8E4M3B11FNUZ>, tensor<24xf8E4M3B11FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3B11FNUZ], [@process_0_f8E4M3B11FNUZ]]}
+    : (tensor<24xf8E4M3B11FNUZ>, tensor<24xf8E4M3B11FNUZ>) -> (tensor<24xf8E4M3B11FNUZ>, tensor<24xf8E4M3B11FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0xD8, 0x60, 0x80, 0xD8, 0xE0, 0x80, 0x7F,  // 0, -1, 2, nan, -1, -2, nan, 30
@@ -486,7 +506,9 @@ func.func @all_reduce_f8E5M2() {
     0x3E, 0xF7, 0xAB, 0x10, 0xC2, 0x7A, 0x1B, 0x1C   // 1.5, -2.87e4, -0.0547, 2^-11, -3, 4.92e4, 0.00342, 0.00391
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E5M2>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E5M2], [@process_0_f8E5M2]]} : (tensor<24xf8E5M2>, tensor<24xf8E5M2>) -> (tensor<24xf8E5M2>, tensor<24xf8E5M2>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E5M2], [@process_0_f8E5M2]]}
+    : (tensor<24xf8E5M2>, tensor<24xf8E5M2>) -> (tensor<24xf8E5M2>, tensor<24xf8E5M2>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<24xf8E5M2>) -> tensor<24xui8>
   %r_0_is_nan = stablehlo.compare NE, %r#0, %r#0 : (tensor<24xf8E5M2>, tensor<24xf8E5M2>) -> tensor<24xi1>
   %r_0_nan = stablehlo.constant dense<0x7E> : tensor<24xui8>  // for any NaN
@@ -532,7 +554,9 @@ func.func @all_reduce_f8E5M2FNUZ() {
     0xB1, 0x08, 0xE2, 0x4A, 0x50, 0xFF, 0xA4, 0x62   // -0.0781, 2^-14, -384, 6, 16, -5.73e4, -0.00781, 384
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E5M2FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E5M2FNUZ], [@process_0_f8E5M2FNUZ]]} : (tensor<24xf8E5M2FNUZ>, tensor<24xf8E5M2FNUZ>) -> (tensor<24xf8E5M2FNUZ>, tensor<24xf8E5M2FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E5M2FNUZ], [@process_0_f8E5M2FNUZ]]}
+    : (tensor<24xf8E5M2FNUZ>, tensor<24xf8E5M2FNUZ>) -> (tensor<24xf8E5M2FNUZ>, tensor<24xf8E5M2FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<24xf8E5M2FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0xC0, 0x44, 0x80, 0xC0, 0xC4, 0x80, 0x7F,  // 0, -1, 2, nan, -1, -2, nan, 5.73e4
@@ -572,7 +596,9 @@ func.func @all_reduce_f8E8M0FNU() {
     0x0F, 0x9B, 0x0E, 0x15, 0xD8, 0x4A               // 2^-112, 2^28, 2^-113, 2^-106, 2^89, 2^-53
   ]> : tensor<22xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<22xui8>) -> tensor<22xf8E8M0FNU>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E8M0FNU], [@process_0_f8E8M0FNU]]} : (tensor<22xf8E8M0FNU>, tensor<22xf8E8M0FNU>) -> (tensor<22xf8E8M0FNU>, tensor<22xf8E8M0FNU>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E8M0FNU], [@process_0_f8E8M0FNU]]}
+    : (tensor<22xf8E8M0FNU>, tensor<22xf8E8M0FNU>) -> (tensor<22xf8E8M0FNU>, tensor<22xf8E8M0FNU>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<22xf8E8M0FNU>) -> tensor<22xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x80, 0xFF, 0xFF, 0xFF, 0x01, 0xFE, 0xFE, 0xFF,  // 2, nan, nan, nan, 2^-126, 2^127, 2^127, nan

@@ -22,7 +22,9 @@ func.func @all_to_all_f16() {
     [0xFBFF, 0x7BFE, 0xFBFE, 0x7C00]   // -6.55e4, 6.55e4, -6.55e4, inf
   ]> : tensor<2x4xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui16>) -> tensor<2x4xf16>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f16], [@process_0_f16]]} : (tensor<2x4xf16>, tensor<2x4xf16>) -> (tensor<4x2xf16>, tensor<4x2xf16>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f16], [@process_0_f16]]}
+    : (tensor<2x4xf16>, tensor<2x4xf16>) -> (tensor<4x2xf16>, tensor<4x2xf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x2xf16>) -> tensor<4x2xui16>
   check.expect_eq_const %r_0_codes, dense<[
     [0x0000, 0x8000],  // 0, -0
@@ -58,7 +60,9 @@ func.func @all_to_all_bf16() {
     [0xFF7F, 0x7F7E, 0xFF7E, 0x7F80]   // -3.39e+38, 3.38e+38, -3.38e+38, inf
   ]> : tensor<2x4xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui16>) -> tensor<2x4xbf16>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_bf16], [@process_0_bf16]]} : (tensor<2x4xbf16>, tensor<2x4xbf16>) -> (tensor<4x2xbf16>, tensor<4x2xbf16>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_bf16], [@process_0_bf16]]}
+    : (tensor<2x4xbf16>, tensor<2x4xbf16>) -> (tensor<4x2xbf16>, tensor<4x2xbf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x2xbf16>) -> tensor<4x2xui16>
   check.expect_eq_const %r_0_codes, dense<[
     [0x0000, 0x8000],  // 0, -0
@@ -94,7 +98,9 @@ func.func @all_to_all_f4E2M1FN() {
     [0xC, 0x3, 0xD, 0x4]   // -2, 1.5, -3, 2
   ]> : tensor<2x4xui4>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui4>) -> tensor<2x4xf4E2M1FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f4E2M1FN], [@process_0_f4E2M1FN]]} : (tensor<2x4xf4E2M1FN>, tensor<2x4xf4E2M1FN>) -> (tensor<4x2xf4E2M1FN>, tensor<4x2xf4E2M1FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f4E2M1FN], [@process_0_f4E2M1FN]]}
+    : (tensor<2x4xf4E2M1FN>, tensor<2x4xf4E2M1FN>) -> (tensor<4x2xf4E2M1FN>, tensor<4x2xf4E2M1FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x2xf4E2M1FN>) -> tensor<4x2xui4>
   check.expect_eq_const %r_0_codes, dense<[
     [0x0, 0x8],  // 0, -0
@@ -128,7 +134,9 @@ func.func @all_to_all_f6E2M3FN() {
     [0x27, 0x1F, 0x3F, 0x1E],  // -0.875, 7.5, -7.5, 7
     [0x3E, 0x05, 0x3C, 0x33]   // -7, 0.625, -6, -2.75
   ]> : tensor<2x4xf6E2M3FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f6E2M3FN], [@process_0_f6E2M3FN]]} : (tensor<2x4xf6E2M3FN>, tensor<2x4xf6E2M3FN>) -> (tensor<4x2xf6E2M3FN>, tensor<4x2xf6E2M3FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f6E2M3FN], [@process_0_f6E2M3FN]]}
+    : (tensor<2x4xf6E2M3FN>, tensor<2x4xf6E2M3FN>) -> (tensor<4x2xf6E2M3FN>, tensor<4x2xf6E2M3FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<4x2xf6E2M3FN>) -> tensor<4x2xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<4x2xf32>) -> tensor<4x2xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -164,7 +172,9 @@ func.func @all_to_all_f6E3M2FN() {
     [0x23, 0x04, 0x24, 0x1F],  // -0.188, 0.25, -0.25, 28
     [0x3F, 0x1E, 0x3E, 0x05]   // -28, 24, -24, 0.312
   ]> : tensor<2x4xf6E3M2FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f6E3M2FN], [@process_0_f6E3M2FN]]} : (tensor<2x4xf6E3M2FN>, tensor<2x4xf6E3M2FN>) -> (tensor<4x2xf6E3M2FN>, tensor<4x2xf6E3M2FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f6E3M2FN], [@process_0_f6E3M2FN]]}
+    : (tensor<2x4xf6E3M2FN>, tensor<2x4xf6E3M2FN>) -> (tensor<4x2xf6E3M2FN>, tensor<4x2xf6E3M2FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<4x2xf6E3M2FN>) -> tensor<4x2xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<4x2xf32>) -> tensor<4x2xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -202,7 +212,9 @@ func.func @all_to_all_f8E3M4() {
     [0xEF, 0x6E, 0xEE, 0x70]   // -15.5, 15, -15, inf
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E3M4>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E3M4], [@process_0_f8E3M4]]} : (tensor<2x4xf8E3M4>, tensor<2x4xf8E3M4>) -> (tensor<4x2xf8E3M4>, tensor<4x2xf8E3M4>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E3M4], [@process_0_f8E3M4]]}
+    : (tensor<2x4xf8E3M4>, tensor<2x4xf8E3M4>) -> (tensor<4x2xf8E3M4>, tensor<4x2xf8E3M4>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x2xf8E3M4>) -> tensor<4x2xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80],  // 0, -0
@@ -238,7 +250,9 @@ func.func @all_to_all_f8E4M3() {
     [0xF7, 0x76, 0xF6, 0x78]   // -240, 224, -224, inf
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3], [@process_0_f8E4M3]]} : (tensor<2x4xf8E4M3>, tensor<2x4xf8E4M3>) -> (tensor<4x2xf8E4M3>, tensor<4x2xf8E4M3>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3], [@process_0_f8E4M3]]}
+    : (tensor<2x4xf8E4M3>, tensor<2x4xf8E4M3>) -> (tensor<4x2xf8E4M3>, tensor<4x2xf8E4M3>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x2xf8E4M3>) -> tensor<4x2xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80],  // 0, -0
@@ -274,7 +288,9 @@ func.func @all_to_all_f8E4M3FN() {
     [0xFE, 0x7D, 0xFD, 0x7F]   // -448, 416, -416, nan
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3FN], [@process_0_f8E4M3FN]]} : (tensor<2x4xf8E4M3FN>, tensor<2x4xf8E4M3FN>) -> (tensor<4x2xf8E4M3FN>, tensor<4x2xf8E4M3FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3FN], [@process_0_f8E4M3FN]]}
+    : (tensor<2x4xf8E4M3FN>, tensor<2x4xf8E4M3FN>) -> (tensor<4x2xf8E4M3FN>, tensor<4x2xf8E4M3FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x2xf8E4M3FN>) -> tensor<4x2xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80],  // 0, -0
@@ -310,7 +326,9 @@ func.func @all_to_all_f8E4M3FNUZ() {
     [0xFF, 0x7E, 0xFE, 0x05]   // -240, 224, -224, 0.00488
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3FNUZ], [@process_0_f8E4M3FNUZ]]} : (tensor<2x4xf8E4M3FNUZ>, tensor<2x4xf8E4M3FNUZ>) -> (tensor<4x2xf8E4M3FNUZ>, tensor<4x2xf8E4M3FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3FNUZ], [@process_0_f8E4M3FNUZ]]}
+    : (tensor<2x4xf8E4M3FNUZ>, tensor<2x4xf8E4M3FNUZ>) -> (tensor<4x2xf8E4M3FNUZ>, tensor<4x2xf8E4M3FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x2xf8E4M3FNUZ>) -> tensor<4x2xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80],  // 0, nan
@@ -346,7 +364,9 @@ func.func @all_to_all_f8E4M3B11FNUZ() {
     [0xFF, 0x7E, 0xFE, 0x05]   // -30, 28, -28, 0.00061
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3B11FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3B11FNUZ], [@process_0_f8E4M3B11FNUZ]]} : (tensor<2x4xf8E4M3B11FNUZ>, tensor<2x4xf8E4M3B11FNUZ>) -> (tensor<4x2xf8E4M3B11FNUZ>, tensor<4x2xf8E4M3B11FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3B11FNUZ], [@process_0_f8E4M3B11FNUZ]]}
+    : (tensor<2x4xf8E4M3B11FNUZ>, tensor<2x4xf8E4M3B11FNUZ>) -> (tensor<4x2xf8E4M3B11FNUZ>, tensor<4x2xf8E4M3B11FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x2xf8E4M3B11FNUZ>) -> tensor<4x2xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80],  // 0, nan
@@ -382,7 +402,9 @@ func.func @all_to_all_f8E5M2() {
     [0xFB, 0x7A, 0xFA, 0x7C]   // -5.73e4, 4.92e4, -4.92e4, inf
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E5M2>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E5M2], [@process_0_f8E5M2]]} : (tensor<2x4xf8E5M2>, tensor<2x4xf8E5M2>) -> (tensor<4x2xf8E5M2>, tensor<4x2xf8E5M2>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E5M2], [@process_0_f8E5M2]]}
+    : (tensor<2x4xf8E5M2>, tensor<2x4xf8E5M2>) -> (tensor<4x2xf8E5M2>, tensor<4x2xf8E5M2>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x2xf8E5M2>) -> tensor<4x2xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80],  // 0, -0
@@ -418,7 +440,9 @@ func.func @all_to_all_f8E5M2FNUZ() {
     [0xFF, 0x7E, 0xFE, 0x05]   // -5.73e4, 4.92e4, -4.92e4, 3.81e-5
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E5M2FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E5M2FNUZ], [@process_0_f8E5M2FNUZ]]} : (tensor<2x4xf8E5M2FNUZ>, tensor<2x4xf8E5M2FNUZ>) -> (tensor<4x2xf8E5M2FNUZ>, tensor<4x2xf8E5M2FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E5M2FNUZ], [@process_0_f8E5M2FNUZ]]}
+    : (tensor<2x4xf8E5M2FNUZ>, tensor<2x4xf8E5M2FNUZ>) -> (tensor<4x2xf8E5M2FNUZ>, tensor<4x2xf8E5M2FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x2xf8E5M2FNUZ>) -> tensor<4x2xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x00, 0x80],  // 0, nan
@@ -454,7 +478,9 @@ func.func @all_to_all_f8E8M0FNU() {
     [0xAA, 0xE1, 0x18, 0x4F]   // 2^43, 2^98, 2^-103, 2^-48
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E8M0FNU>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E8M0FNU], [@process_0_f8E8M0FNU]]} : (tensor<2x4xf8E8M0FNU>, tensor<2x4xf8E8M0FNU>) -> (tensor<4x2xf8E8M0FNU>, tensor<4x2xf8E8M0FNU>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E8M0FNU], [@process_0_f8E8M0FNU]]}
+    : (tensor<2x4xf8E8M0FNU>, tensor<2x4xf8E8M0FNU>) -> (tensor<4x2xf8E8M0FNU>, tensor<4x2xf8E8M0FNU>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<4x2xf8E8M0FNU>) -> tensor<4x2xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x7F, 0x80],  // 1, 2

@@ -27,7 +27,9 @@ func.func @async_done_f16() {
     0x7BFE                                   // 6.55e4
   ]> : tensor<6xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui16>) -> tensor<6xf16>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_f16], [@process_f16]]} : (tensor<6xf16>, tensor<6xf16>) -> (tensor<12xf16>, tensor<12xf16>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_f16], [@process_f16]]}
+    : (tensor<6xf16>, tensor<6xf16>) -> (tensor<12xf16>, tensor<12xf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf16>) -> tensor<12xui16>
   check.expect_eq_const %r_0_codes, dense<[
     0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001,  // 0, -0, 1, -1, 2^-24
@@ -66,7 +68,9 @@ func.func @async_done_bf16() {
     0x7F7E                                   // 3.38e+38
   ]> : tensor<6xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui16>) -> tensor<6xbf16>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_bf16], [@process_bf16]]} : (tensor<6xbf16>, tensor<6xbf16>) -> (tensor<12xbf16>, tensor<12xbf16>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_bf16], [@process_bf16]]}
+    : (tensor<6xbf16>, tensor<6xbf16>) -> (tensor<12xbf16>, tensor<12xbf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xbf16>) -> tensor<12xui16>
   check.expect_eq_const %r_0_codes, dense<[
     0x0000, 0x8000, 0x3F80, 0xBF80, 0x0001,  // 0, -0, 1, -1, 2^-133
@@ -103,7 +107,9 @@ func.func @async_done_f4E2M1FN() {
     0xF, 0x6, 0xE, 0x5, 0xC, 0x3  // -6, 4, -4, 3, -2, 1.5
   ]> : tensor<6xui4>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui4>) -> tensor<6xf4E2M1FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_f4E2M1FN], [@process_f4E2M1FN]]} : (tensor<6xf4E2M1FN>, tensor<6xf4E2M1FN>) -> (tensor<12xf4E2M1FN>, tensor<12xf4E2M1FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_f4E2M1FN], [@process_f4E2M1FN]]}
+    : (tensor<6xf4E2M1FN>, tensor<6xf4E2M1FN>) -> (tensor<12xf4E2M1FN>, tensor<12xf4E2M1FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf4E2M1FN>) -> tensor<12xui4>
   check.expect_eq_const %r_0_codes, dense<[
     0x0, 0x8, 0x2, 0xA, 0x1, 0x9, 0xF, 0x6,  // 0, -0, 1, -1, 0.5, -0.5, -6, 4
@@ -136,7 +142,9 @@ func.func @async_done_f6E2M3FN() {
   %x2 = stablehlo.constant dense<[
     0x27, 0x1F, 0x3F, 0x1E, 0x3E, 0x05  // -0.875, 7.5, -7.5, 7, -7, 0.625
   ]> : tensor<6xf6E2M3FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_f6E2M3FN], [@process_f6E2M3FN]]} : (tensor<6xf6E2M3FN>, tensor<6xf6E2M3FN>) -> (tensor<12xf6E2M3FN>, tensor<12xf6E2M3FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_f6E2M3FN], [@process_f6E2M3FN]]}
+    : (tensor<6xf6E2M3FN>, tensor<6xf6E2M3FN>) -> (tensor<12xf6E2M3FN>, tensor<12xf6E2M3FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<12xf6E2M3FN>) -> tensor<12xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<12xf32>) -> tensor<12xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -173,7 +181,9 @@ func.func @async_done_f6E3M2FN() {
   %x2 = stablehlo.constant dense<[
     0x23, 0x04, 0x24, 0x1F, 0x3F, 0x1E  // -0.188, 0.25, -0.25, 28, -28, 24
   ]> : tensor<6xf6E3M2FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_f6E3M2FN], [@process_f6E3M2FN]]} : (tensor<6xf6E3M2FN>, tensor<6xf6E3M2FN>) -> (tensor<12xf6E3M2FN>, tensor<12xf6E3M2FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_f6E3M2FN], [@process_f6E3M2FN]]}
+    : (tensor<6xf6E3M2FN>, tensor<6xf6E3M2FN>) -> (tensor<12xf6E3M2FN>, tensor<12xf6E3M2FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<12xf6E3M2FN>) -> tensor<12xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<12xf32>) -> tensor<12xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -212,7 +222,9 @@ func.func @async_done_f8E3M4() {
     0x8F, 0x10, 0x90, 0x6F, 0xEF, 0x6E  // -0.234, 0.25, -0.25, 15.5, -15.5, 15
   ]> : tensor<6xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E3M4>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_f8E3M4], [@process_f8E3M4]]} : (tensor<6xf8E3M4>, tensor<6xf8E3M4>) -> (tensor<12xf8E3M4>, tensor<12xf8E3M4>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_f8E3M4], [@process_f8E3M4]]}
+    : (tensor<6xf8E3M4>, tensor<6xf8E3M4>) -> (tensor<12xf8E3M4>, tensor<12xf8E3M4>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E3M4>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x30, 0xB0, 0x01, 0x81, 0x8F, 0x10,  // 0, -0, 1, -1, 0.0156, -0.0156, -0.234, 0.25
@@ -247,7 +259,9 @@ func.func @async_done_f8E4M3() {
     0x87, 0x08, 0x88, 0x77, 0xF7, 0x76  // -0.0137, 0.0156, -0.0156, 240, -240, 224
   ]> : tensor<6xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E4M3>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_f8E4M3], [@process_f8E4M3]]} : (tensor<6xf8E4M3>, tensor<6xf8E4M3>) -> (tensor<12xf8E4M3>, tensor<12xf8E4M3>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_f8E4M3], [@process_f8E4M3]]}
+    : (tensor<6xf8E4M3>, tensor<6xf8E4M3>) -> (tensor<12xf8E4M3>, tensor<12xf8E4M3>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E4M3>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x38, 0xB8, 0x01, 0x81, 0x87, 0x08,  // 0, -0, 1, -1, 0.00195, -0.00195, -0.0137, 0.0156
@@ -282,7 +296,9 @@ func.func @async_done_f8E4M3FN() {
     0x87, 0x08, 0x88, 0x7E, 0xFE, 0x7D  // -0.0137, 0.0156, -0.0156, 448, -448, 416
   ]> : tensor<6xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E4M3FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_f8E4M3FN], [@process_f8E4M3FN]]} : (tensor<6xf8E4M3FN>, tensor<6xf8E4M3FN>) -> (tensor<12xf8E4M3FN>, tensor<12xf8E4M3FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_f8E4M3FN], [@process_f8E4M3FN]]}
+    : (tensor<6xf8E4M3FN>, tensor<6xf8E4M3FN>) -> (tensor<12xf8E4M3FN>, tensor<12xf8E4M3FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E4M3FN>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x38, 0xB8, 0x01, 0x81, 0x87, 0x08,  // 0, -0, 1, -1, 0.00195, -0.00195, -0.0137, 0.0156
@@ -317,7 +333,9 @@ func.func @async_done_f8E4M3FNUZ() {
     0x87, 0x08, 0x88, 0x7F, 0xFF, 0x7E  // -0.00684, 0.00781, -0.00781, 240, -240, 224
   ]> : tensor<6xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E4M3FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_f8E4M3FNUZ], [@process_f8E4M3FNUZ]]} : (tensor<6xf8E4M3FNUZ>, tensor<6xf8E4M3FNUZ>) -> (tensor<12xf8E4M3FNUZ>, tensor<12xf8E4M3FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_f8E4M3FNUZ], [@process_f8E4M3FNUZ]]}
+    : (tensor<6xf8E4M3FNUZ>, tensor<6xf8E4M3FNUZ>) -> (tensor<12xf8E4M3FNUZ>, tensor<12xf8E4M3FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E4M3FNUZ>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x40, 0xC0, 0x01, 0x81, 0x87, 0x08,  // 0, nan, 1, -1, 2^-10, -2^-10, -0.00684, 0.00781
@@ -352,7 +370,9 @@ func.func @async_done_f8E4M3B11FNUZ() {
     0x87, 0x08, 0x88, 0x7F, 0xFF, 0x7E  // -0.000854, 2^-10, -2^-10, 30, -30, 28
   ]> : tensor<6xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E4M3B11FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_f8E4M3B11FNUZ], [@process_f8E4M3B11FNUZ]]} : (tensor<6xf8E4M3B11FNUZ>, tensor<6xf8E4M3B11FNUZ>) -> (tensor<12xf8E4M3B11FNUZ>, tensor<12xf8E4M3B11FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_f8E4M3B11FNUZ], [@process_f8E4M3B11FNUZ]]}
+    : (tensor<6xf8E4M3B11FNUZ>, tensor<6xf8E4M3B11FNUZ>) -> (tensor<12xf8E4M3B11FNUZ>, tensor<12xf8E4M3B11FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E4M3B11FNUZ>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x58, 0xD8, 0x01, 0x81, 0x87, 0x08,  // 0, nan, 1, -1, 2^-13, -2^-13, -0.000854, 2^-10
@@ -387,7 +407,9 @@ func.func @async_done_f8E5M2() {
     0x83, 0x04, 0x84, 0x7B, 0xFB, 0x7A  // -4.58e-5, 2^-14, -2^-14, 5.73e4, -5.73e4, 4.92e4
   ]> : tensor<6xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E5M2>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_f8E5M2], [@process_f8E5M2]]} : (tensor<6xf8E5M2>, tensor<6xf8E5M2>) -> (tensor<12xf8E5M2>, tensor<12xf8E5M2>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_f8E5M2], [@process_f8E5M2]]}
+    : (tensor<6xf8E5M2>, tensor<6xf8E5M2>) -> (tensor<12xf8E5M2>, tensor<12xf8E5M2>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E5M2>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x3C, 0xBC, 0x01, 0x81, 0x83, 0x04,  // 0, -0, 1, -1, 2^-16, -2^-16, -4.58e-5, 2^-14
@@ -422,7 +444,9 @@ func.func @async_done_f8E5M2FNUZ() {
     0x83, 0x04, 0x84, 0x7F, 0xFF, 0x7E  // -2.29e-5, 2^-15, -2^-15, 5.73e4, -5.73e4, 4.92e4
   ]> : tensor<6xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E5M2FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_f8E5M2FNUZ], [@process_f8E5M2FNUZ]]} : (tensor<6xf8E5M2FNUZ>, tensor<6xf8E5M2FNUZ>) -> (tensor<12xf8E5M2FNUZ>, tensor<12xf8E5M2FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_f8E5M2FNUZ], [@process_f8E5M2FNUZ]]}
+    : (tensor<6xf8E5M2FNUZ>, tensor<6xf8E5M2FNUZ>) -> (tensor<12xf8E5M2FNUZ>, tensor<12xf8E5M2FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E5M2FNUZ>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x40, 0xC0, 0x01, 0x81, 0x83, 0x04,  // 0, nan, 1, -1, 2^-17, -2^-17, -2.29e-5, 2^-15
@@ -457,7 +481,9 @@ func.func @async_done_f8E8M0FNU() {
     0xFF, 0x05, 0x3C, 0x73, 0xAA, 0xE1  // nan, 2^-122, 2^-67, 2^-12, 2^43, 2^98
   ]> : tensor<6xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E8M0FNU>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_f8E8M0FNU], [@process_f8E8M0FNU]]} : (tensor<6xf8E8M0FNU>, tensor<6xf8E8M0FNU>) -> (tensor<12xf8E8M0FNU>, tensor<12xf8E8M0FNU>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_f8E8M0FNU], [@process_f8E8M0FNU]]}
+    : (tensor<6xf8E8M0FNU>, tensor<6xf8E8M0FNU>) -> (tensor<12xf8E8M0FNU>, tensor<12xf8E8M0FNU>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E8M0FNU>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x7F, 0x80, 0x7E, 0x00, 0x01, 0xFE, 0xFF, 0x05,  // 1, 2, 0.5, 2^-127, 2^-126, 2^127, nan, 2^-122

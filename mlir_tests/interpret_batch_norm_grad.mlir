@@ -18,7 +18,9 @@ func.func @batch_norm_grad_f16() {
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui16>) -> tensor<2xf16>
   %grad_codes = stablehlo.constant dense<[[0x4000, 0x3800], [0x4000, 0x0000]]> : tensor<2x2xui16>  // 2, 0.5, 2, 0
   %grad = stablehlo.bitcast_convert %grad_codes : (tensor<2x2xui16>) -> tensor<2x2xf16>
-  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2x2xf16>) -> (tensor<2x2xf16>, tensor<2xf16>, tensor<2xf16>)
+  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2x2xf16>) -> (tensor<2x2xf16>, tensor<2xf16>, tensor<2xf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf16>) -> tensor<2x2xui16>
   check.expect_eq_const %r_0_codes, dense<[[0x4480, 0x4000], [0x3880, 0x3C00]]> : tensor<2x2xui16>  // 4.5, 2, 0.562, 1
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf16>) -> tensor<2xui16>
@@ -35,7 +37,9 @@ func.func @batch_norm_grad_f16() {
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui16>) -> tensor<2xf16>
   %grad2_codes = stablehlo.constant dense<[[[0xBC00], [0xC000]], [[0x4400], [0x4000]]]> : tensor<2x2x1xui16>  // -1, -2, 4, 2
   %grad2 = stablehlo.bitcast_convert %grad2_codes : (tensor<2x2x1xui16>) -> tensor<2x2x1xf16>
-  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2x2x1xf16>) -> (tensor<2x2x1xf16>, tensor<2xf16>, tensor<2xf16>)
+  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2x2x1xf16>) -> (tensor<2x2x1xf16>, tensor<2xf16>, tensor<2xf16>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf16>) -> tensor<2x2x1xui16>
   check.expect_eq_const %r2_0_codes, dense<[[[0x3A00], [0xB600]], [[0x4900], [0x48A0]]]> : tensor<2x2x1xui16>  // 0.75, -0.375, 10, 9.25
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf16>) -> tensor<2xui16>
@@ -59,7 +63,9 @@ func.func @batch_norm_grad_bf16() {
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui16>) -> tensor<2xbf16>
   %grad_codes = stablehlo.constant dense<[[0xBF80, 0x3F00], [0xBF80, 0x3F00]]> : tensor<2x2xui16>  // -1, 0.5, -1, 0.5
   %grad = stablehlo.bitcast_convert %grad_codes : (tensor<2x2xui16>) -> tensor<2x2xbf16>
-  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2x2xbf16>) -> (tensor<2x2xbf16>, tensor<2xbf16>, tensor<2xbf16>)
+  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2x2xbf16>) -> (tensor<2x2xbf16>, tensor<2xbf16>, tensor<2xbf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xbf16>) -> tensor<2x2xui16>
   check.expect_eq_const %r_0_codes, dense<[[0x0000, 0xBF20], [0x3F80, 0xBF70]]> : tensor<2x2xui16>  // 0, -0.625, 1, -0.938
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xbf16>) -> tensor<2xui16>
@@ -76,7 +82,9 @@ func.func @batch_norm_grad_bf16() {
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui16>) -> tensor<2xbf16>
   %grad2_codes = stablehlo.constant dense<[[[0x3F80], [0xC000]], [[0x4000], [0x3F80]]]> : tensor<2x2x1xui16>  // 1, -2, 2, 1
   %grad2 = stablehlo.bitcast_convert %grad2_codes : (tensor<2x2x1xui16>) -> tensor<2x2x1xbf16>
-  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2x2x1xbf16>) -> (tensor<2x2x1xbf16>, tensor<2xbf16>, tensor<2xbf16>)
+  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2x2x1xbf16>) -> (tensor<2x2x1xbf16>, tensor<2xbf16>, tensor<2xbf16>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xbf16>) -> tensor<2x2x1xui16>
   check.expect_eq_const %r2_0_codes, dense<[[[0x3FA8], [0xC028]], [[0xBEC0], [0x3EC0]]]> : tensor<2x2x1xui16>  // 1.31, -2.62, -0.375, 0.375
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xbf16>) -> tensor<2xui16>
@@ -100,7 +108,9 @@ func.func @batch_norm_grad_f4E2M1FN() {
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
   %grad_codes = stablehlo.constant dense<[[0x0, 0x0], [0x4, 0x2]]> : tensor<2x2xui4>  // 0, 0, 2, 1
   %grad = stablehlo.bitcast_convert %grad_codes : (tensor<2x2xui4>) -> tensor<2x2xf4E2M1FN>
-  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2x2xf4E2M1FN>) -> (tensor<2x2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>)
+  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2x2xf4E2M1FN>) -> (tensor<2x2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf4E2M1FN>) -> tensor<2x2xui4>
   check.expect_eq_const %r_0_codes, dense<[[0xD, 0xA], [0x3, 0x2]]> : tensor<2x2xui4>  // -3, -1, 1.5, 1
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf4E2M1FN>) -> tensor<2xui4>
@@ -117,7 +127,9 @@ func.func @batch_norm_grad_f4E2M1FN() {
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
   %grad2_codes = stablehlo.constant dense<[[[0x0], [0xC]], [[0x0], [0xA]]]> : tensor<2x2x1xui4>  // 0, -2, 0, -1
   %grad2 = stablehlo.bitcast_convert %grad2_codes : (tensor<2x2x1xui4>) -> tensor<2x2x1xf4E2M1FN>
-  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2x2x1xf4E2M1FN>) -> (tensor<2x2x1xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>)
+  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2x2x1xf4E2M1FN>) -> (tensor<2x2x1xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf4E2M1FN>) -> tensor<2x2x1xui4>
   check.expect_eq_const %r2_0_codes, dense<[[[0x2], [0xA]], [[0x9], [0x1]]]> : tensor<2x2x1xui4>  // 1, -1, -0.5, 0.5
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf4E2M1FN>) -> tensor<2xui4>
@@ -136,7 +148,9 @@ func.func @batch_norm_grad_f6E2M3FN() {
   %mean = stablehlo.constant dense<[0x10, 0x10]> : tensor<2xf6E2M3FN>  // 2, 2
   %variance = stablehlo.constant dense<[0x14, 0x00]> : tensor<2xf6E2M3FN>  // 3, 0
   %grad = stablehlo.constant dense<[[0x14, 0x10], [0x14, 0x08]]> : tensor<2x2xf6E2M3FN>  // 3, 2, 3, 1
-  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2x2xf6E2M3FN>) -> (tensor<2x2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>)
+  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2x2xf6E2M3FN>) -> (tensor<2x2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<2x2xf6E2M3FN>) -> tensor<2x2xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[[0x00000000, 0xBF000000], [0x00000000, 0x3F800000]]> : tensor<2x2xui32>  // 0, -0.5, 0, 1
@@ -151,7 +165,9 @@ func.func @batch_norm_grad_f6E2M3FN() {
   %mean2 = stablehlo.constant dense<[0x08, 0x08]> : tensor<2xf6E2M3FN>  // 1, 1
   %variance2 = stablehlo.constant dense<[0x08, 0x08]> : tensor<2xf6E2M3FN>  // 1, 1
   %grad2 = stablehlo.constant dense<[[[0x28], [0x30]], [[0x00], [0x08]]]> : tensor<2x2x1xf6E2M3FN>  // -1, -2, 0, 1
-  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2x2x1xf6E2M3FN>) -> (tensor<2x2x1xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>)
+  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2x2x1xf6E2M3FN>) -> (tensor<2x2x1xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>)
   %r2_0_f32 = stablehlo.convert %r2#0 : (tensor<2x2x1xf6E2M3FN>) -> tensor<2x2x1xf32>
   %r2_0_f32_codes = stablehlo.bitcast_convert %r2_0_f32 : (tensor<2x2x1xf32>) -> tensor<2x2x1xui32>
   check.expect_eq_const %r2_0_f32_codes, dense<[[[0x3F400000], [0xBEC00000]], [[0x00000000], [0x00000000]]]> : tensor<2x2x1xui32>  // 0.75, -0.375, 0, 0
@@ -173,7 +189,9 @@ func.func @batch_norm_grad_f6E3M2FN() {
   %mean = stablehlo.constant dense<[0x12, 0x30]> : tensor<2xf6E3M2FN>  // 3, -2
   %variance = stablehlo.constant dense<[0x00, 0x12]> : tensor<2xf6E3M2FN>  // 0, 3
   %grad = stablehlo.constant dense<[[0x0C, 0x10], [0x2C, 0x2C]]> : tensor<2x2xf6E3M2FN>  // 1, 2, -1, -1
-  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2x2xf6E3M2FN>) -> (tensor<2x2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>)
+  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2x2xf6E3M2FN>) -> (tensor<2x2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<2x2xf6E3M2FN>) -> tensor<2x2xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[[0x00000000, 0x3EC00000], [0x00000000, 0xBEC00000]]> : tensor<2x2xui32>  // 0, 0.375, 0, -0.375
@@ -188,7 +206,9 @@ func.func @batch_norm_grad_f6E3M2FN() {
   %mean2 = stablehlo.constant dense<[0x00, 0x2C]> : tensor<2xf6E3M2FN>  // 0, -1
   %variance2 = stablehlo.constant dense<[0x0C, 0x0C]> : tensor<2xf6E3M2FN>  // 1, 1
   %grad2 = stablehlo.constant dense<[[[0x08], [0x30]], [[0x10], [0x14]]]> : tensor<2x2x1xf6E3M2FN>  // 0.5, -2, 2, 4
-  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2x2x1xf6E3M2FN>) -> (tensor<2x2x1xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>)
+  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2x2x1xf6E3M2FN>) -> (tensor<2x2x1xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>)
   %r2_0_f32 = stablehlo.convert %r2#0 : (tensor<2x2x1xf6E3M2FN>) -> tensor<2x2x1xf32>
   %r2_0_f32_codes = stablehlo.bitcast_convert %r2_0_f32 : (tensor<2x2x1xf32>) -> tensor<2x2x1xui32>
   check.expect_eq_const %r2_0_f32_codes, dense<[[[0xBF000000], [0x3F600000]], [[0x3F200000], [0xBF000000]]]> : tensor<2x2x1xui32>  // -0.5, 0.875, 0.625, -0.5
@@ -215,7 +235,9 @@ func.func @batch_norm_grad_f8E3M4() {
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
   %grad_codes = stablehlo.constant dense<[[0x20, 0xB0], [0x30, 0x20]]> : tensor<2x2xui8>  // 0.5, -1, 1, 0.5
   %grad = stablehlo.bitcast_convert %grad_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E3M4>
-  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2x2xf8E3M4>) -> (tensor<2x2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>)
+  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2x2xf8E3M4>) -> (tensor<2x2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E3M4>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0xA0, 0x90], [0xA0, 0xBC]]> : tensor<2x2xui8>  // -0.5, -0.25, -0.5, -1.75
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E3M4>) -> tensor<2xui8>
@@ -232,7 +254,9 @@ func.func @batch_norm_grad_f8E3M4() {
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
   %grad2_codes = stablehlo.constant dense<[[[0x40], [0x48]], [[0x00], [0xB0]]]> : tensor<2x2x1xui8>  // 2, 3, 0, -1
   %grad2 = stablehlo.bitcast_convert %grad2_codes : (tensor<2x2x1xui8>) -> tensor<2x2x1xf8E3M4>
-  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2x2x1xf8E3M4>) -> (tensor<2x2x1xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>)
+  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2x2x1xf8E3M4>) -> (tensor<2x2x1xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E3M4>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0x20], [0xA0]], [[0x34], [0x24]]]> : tensor<2x2x1xui8>  // 0.5, -0.5, 1.25, 0.625
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E3M4>) -> tensor<2xui8>
@@ -256,7 +280,9 @@ func.func @batch_norm_grad_f8E4M3() {
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
   %grad_codes = stablehlo.constant dense<[[0xB8, 0x44], [0x30, 0xC0]]> : tensor<2x2xui8>  // -1, 3, 0.5, -2
   %grad = stablehlo.bitcast_convert %grad_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3>
-  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2x2xf8E4M3>) -> (tensor<2x2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>)
+  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2x2xf8E4M3>) -> (tensor<2x2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E4M3>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0x00, 0xCE], [0x4C, 0xD7]]> : tensor<2x2xui8>  // 0, -7, 6, -15
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E4M3>) -> tensor<2xui8>
@@ -273,7 +299,9 @@ func.func @batch_norm_grad_f8E4M3() {
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
   %grad2_codes = stablehlo.constant dense<[[[0x00], [0xB8]], [[0xB8], [0xC0]]]> : tensor<2x2x1xui8>  // 0, -1, -1, -2
   %grad2 = stablehlo.bitcast_convert %grad2_codes : (tensor<2x2x1xui8>) -> tensor<2x2x1xf8E4M3>
-  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2x2x1xf8E4M3>) -> (tensor<2x2x1xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>)
+  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2x2x1xf8E4M3>) -> (tensor<2x2x1xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E4M3>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0xBA], [0x3A]], [[0x24], [0xA1]]]> : tensor<2x2x1xui8>  // -1.25, 1.25, 0.188, -0.141
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E4M3>) -> tensor<2xui8>
@@ -297,7 +325,9 @@ func.func @batch_norm_grad_f8E4M3FN() {
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FN>
   %grad_codes = stablehlo.constant dense<[[0x00, 0x48], [0xB8, 0x00]]> : tensor<2x2xui8>  // 0, 4, -1, 0
   %grad = stablehlo.bitcast_convert %grad_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3FN>
-  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2x2xf8E4M3FN>) -> (tensor<2x2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>)
+  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2x2xf8E4M3FN>) -> (tensor<2x2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E4M3FN>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0x20, 0xD8], [0xAA, 0xD0]]> : tensor<2x2xui8>  // 0.125, -16, -0.312, -8
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E4M3FN>) -> tensor<2xui8>
@@ -314,7 +344,9 @@ func.func @batch_norm_grad_f8E4M3FN() {
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FN>
   %grad2_codes = stablehlo.constant dense<[[[0x48], [0x00]], [[0x30], [0x30]]]> : tensor<2x2x1xui8>  // 4, 0, 0.5, 0.5
   %grad2 = stablehlo.bitcast_convert %grad2_codes : (tensor<2x2x1xui8>) -> tensor<2x2x1xf8E4M3FN>
-  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2x2x1xf8E4M3FN>) -> (tensor<2x2x1xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>)
+  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2x2x1xf8E4M3FN>) -> (tensor<2x2x1xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E4M3FN>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0xD4], [0xDA]], [[0x84], [0x84]]]> : tensor<2x2x1xui8>  // -12, -20, -0.00781, -0.00781
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E4M3FN>) -> tensor<2xui8>
@@ -338,7 +370,9 @@ func.func @batch_norm_grad_f8E4M3FNUZ() {
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
   %grad_codes = stablehlo.constant dense<[[0x38, 0x4C], [0xC8, 0x40]]> : tensor<2x2xui8>  // 0.5, 3, -2, 1
   %grad = stablehlo.bitcast_convert %grad_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3FNUZ>
-  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2x2xf8E4M3FNUZ>) -> (tensor<2x2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>)
+  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2x2xf8E4M3FNUZ>) -> (tensor<2x2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E4M3FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0x51, 0x48], [0xC4, 0xC9]]> : tensor<2x2xui8>  // 4.5, 2, -1.5, -2.25
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E4M3FNUZ>) -> tensor<2xui8>
@@ -355,7 +389,9 @@ func.func @batch_norm_grad_f8E4M3FNUZ() {
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
   %grad2_codes = stablehlo.constant dense<[[[0x38], [0x38]], [[0x48], [0x48]]]> : tensor<2x2x1xui8>  // 0.5, 0.5, 2, 2
   %grad2 = stablehlo.bitcast_convert %grad2_codes : (tensor<2x2x1xui8>) -> tensor<2x2x1xf8E4M3FNUZ>
-  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2x2x1xf8E4M3FNUZ>) -> (tensor<2x2x1xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>)
+  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2x2x1xf8E4M3FNUZ>) -> (tensor<2x2x1xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E4M3FNUZ>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0xA1], [0x1C]], [[0x48], [0x48]]]> : tensor<2x2x1xui8>  // -0.0703, 0.0469, 2, 2
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E4M3FNUZ>) -> tensor<2xui8>
@@ -379,7 +415,9 @@ func.func @batch_norm_grad_f8E4M3B11FNUZ() {
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E4M3B11FNUZ>
   %grad_codes = stablehlo.constant dense<[[0x58, 0x60], [0xD8, 0x50]]> : tensor<2x2xui8>  // 1, 2, -1, 0.5
   %grad = stablehlo.bitcast_convert %grad_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3B11FNUZ>
-  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2x2xf8E4M3B11FNUZ>) -> (tensor<2x2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>)
+  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2x2xf8E4M3B11FNUZ>) -> (tensor<2x2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E4M3B11FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0xD8, 0xC0], [0x56, 0xCA]]> : tensor<2x2xui8>  // -1, -0.125, 0.875, -0.312
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E4M3B11FNUZ>) -> tensor<2xui8>
@@ -396,7 +434,9 @@ func.func @batch_norm_grad_f8E4M3B11FNUZ() {
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3B11FNUZ>
   %grad2_codes = stablehlo.constant dense<[[[0x50], [0x00]], [[0xE0], [0x00]]]> : tensor<2x2x1xui8>  // 0.5, 0, -2, 0
   %grad2 = stablehlo.bitcast_convert %grad2_codes : (tensor<2x2x1xui8>) -> tensor<2x2x1xf8E4M3B11FNUZ>
-  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2x2x1xf8E4M3B11FNUZ>) -> (tensor<2x2x1xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>)
+  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2x2x1xf8E4M3B11FNUZ>) -> (tensor<2x2x1xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E4M3B11FNUZ>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0x00], [0xCA]], [[0x58], [0xD8]]]> : tensor<2x2x1xui8>  // 0, -0.312, 1, -1
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E4M3B11FNUZ>) -> tensor<2xui8>
@@ -420,7 +460,9 @@ func.func @batch_norm_grad_f8E5M2() {
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E5M2>
   %grad_codes = stablehlo.constant dense<[[0x00, 0x44], [0x44, 0x40]]> : tensor<2x2xui8>  // 0, 4, 4, 2
   %grad = stablehlo.bitcast_convert %grad_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E5M2>
-  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2x2xf8E5M2>) -> (tensor<2x2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>)
+  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2x2xf8E5M2>) -> (tensor<2x2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E5M2>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0xC8, 0xC5], [0x48, 0x40]]> : tensor<2x2xui8>  // -8, -5, 8, 2
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E5M2>) -> tensor<2xui8>
@@ -437,7 +479,9 @@ func.func @batch_norm_grad_f8E5M2() {
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2>
   %grad2_codes = stablehlo.constant dense<[[[0x00], [0x42]], [[0x00], [0x00]]]> : tensor<2x2x1xui8>  // 0, 3, 0, 0
   %grad2 = stablehlo.bitcast_convert %grad2_codes : (tensor<2x2x1xui8>) -> tensor<2x2x1xf8E5M2>
-  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2x2x1xf8E5M2>) -> (tensor<2x2x1xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>)
+  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2x2x1xf8E5M2>) -> (tensor<2x2x1xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E5M2>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0x3E], [0xBE]], [[0x00], [0x00]]]> : tensor<2x2x1xui8>  // 1.5, -1.5, 0, 0
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E5M2>) -> tensor<2xui8>
@@ -461,7 +505,9 @@ func.func @batch_norm_grad_f8E5M2FNUZ() {
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
   %grad_codes = stablehlo.constant dense<[[0xC4, 0x44], [0x44, 0x44]]> : tensor<2x2xui8>  // -2, 2, 2, 2
   %grad = stablehlo.bitcast_convert %grad_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E5M2FNUZ>
-  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2x2xf8E5M2FNUZ>) -> (tensor<2x2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>)
+  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2x2xf8E5M2FNUZ>) -> (tensor<2x2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E5M2FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0x48, 0xBC], [0xD0, 0xBC]]> : tensor<2x2xui8>  // 4, -0.5, -16, -0.5
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E5M2FNUZ>) -> tensor<2xui8>
@@ -478,7 +524,9 @@ func.func @batch_norm_grad_f8E5M2FNUZ() {
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
   %grad2_codes = stablehlo.constant dense<[[[0x00], [0xC4]], [[0x44], [0x44]]]> : tensor<2x2x1xui8>  // 0, -2, 2, 2
   %grad2 = stablehlo.bitcast_convert %grad2_codes : (tensor<2x2x1xui8>) -> tensor<2x2x1xf8E5M2FNUZ>
-  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2x2x1xf8E5M2FNUZ>) -> (tensor<2x2x1xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>)
+  %r2:3 = "stablehlo.batch_norm_grad"(%x2, %scale2, %mean2, %variance2, %grad2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2x2x1xf8E5M2FNUZ>) -> (tensor<2x2x1xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E5M2FNUZ>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0x42], [0xC2]], [[0x3A], [0x3E]]]> : tensor<2x2x1xui8>  // 1.5, -1.5, 0.375, 0.75
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E5M2FNUZ>) -> tensor<2xui8>
@@ -503,7 +551,9 @@ func.func @batch_norm_grad_f8E8M0FNU_open() {
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
   %grad_codes = stablehlo.constant dense<[[0x7F, 0x7F], [0x80, 0x80]]> : tensor<2x2xui8>  // 1, 1, 2, 2
   %grad = stablehlo.bitcast_convert %grad_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E8M0FNU>
-  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad) {epsilon = 2.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2x2xf8E8M0FNU>) -> (tensor<2x2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>)
+  %r:3 = "stablehlo.batch_norm_grad"(%x, %scale, %mean, %variance, %grad)
+    {epsilon = 2.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2x2xf8E8M0FNU>) -> (tensor<2x2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E8M0FNU>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0xFF, 0xFF], [0xFF, 0xFF]]> : tensor<2x2xui8>  // nan, nan, nan, nan
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E8M0FNU>) -> tensor<2xui8>

@@ -18,7 +18,9 @@ func.func @batch_norm_inference_f16() {
   %mean = stablehlo.bitcast_convert %mean_codes : (tensor<2xui16>) -> tensor<2xf16>
   %variance_codes = stablehlo.constant dense<[0x4200, 0x0000]> : tensor<2xui16>  // 3, 0
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui16>) -> tensor<2xf16>
-  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2xf16>) -> tensor<2x2xf16>
+  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2xf16>) -> tensor<2x2xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf16>) -> tensor<2x2xui16>
   check.expect_eq_const %r_codes, dense<[[0x0000, 0xC300], [0xC200, 0x4480]]> : tensor<2x2xui16>  // 0, -3.5, -3, 4.5
   %x2_codes = stablehlo.constant dense<[[[0x3C00], [0xC000]], [[0x4400], [0xC000]]]> : tensor<2x2x1xui16>  // 1, -2, 4, -2
@@ -31,7 +33,9 @@ func.func @batch_norm_inference_f16() {
   %mean2 = stablehlo.bitcast_convert %mean2_codes : (tensor<2xui16>) -> tensor<2xf16>
   %variance2_codes = stablehlo.constant dense<[0x3C00, 0x3C00]> : tensor<2xui16>  // 1, 1
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui16>) -> tensor<2xf16>
-  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2xf16>) -> tensor<2x2x1xf16>
+  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2xf16>, tensor<2xf16>) -> tensor<2x2x1xf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x1xf16>) -> tensor<2x2x1xui16>
   check.expect_eq_const %r2_codes, dense<[[[0xC400], [0xC840]], [[0x4200], [0xC200]]]> : tensor<2x2x1xui16>  // -4, -8.5, 3, -3
   return
@@ -51,7 +55,9 @@ func.func @batch_norm_inference_bf16() {
   %mean = stablehlo.bitcast_convert %mean_codes : (tensor<2xui16>) -> tensor<2xbf16>
   %variance_codes = stablehlo.constant dense<[0x4040, 0x4040]> : tensor<2xui16>  // 3, 3
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui16>) -> tensor<2xbf16>
-  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2xbf16>) -> tensor<2x2xbf16>
+  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2xbf16>) -> tensor<2x2xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xbf16>) -> tensor<2x2xui16>
   check.expect_eq_const %r_codes, dense<[[0xC040, 0x4090], [0xC010, 0x40D0]]> : tensor<2x2xui16>  // -3, 4.5, -2.25, 6.5
   %x2_codes = stablehlo.constant dense<[[[0x4000], [0x4040]], [[0xC000], [0x3F00]]]> : tensor<2x2x1xui16>  // 2, 3, -2, 0.5
@@ -64,7 +70,9 @@ func.func @batch_norm_inference_bf16() {
   %mean2 = stablehlo.bitcast_convert %mean2_codes : (tensor<2xui16>) -> tensor<2xbf16>
   %variance2_codes = stablehlo.constant dense<[0x3F80, 0x3F80]> : tensor<2xui16>  // 1, 1
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui16>) -> tensor<2xbf16>
-  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2xbf16>) -> tensor<2x2x1xbf16>
+  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2xbf16>, tensor<2xbf16>) -> tensor<2x2x1xbf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x1xbf16>) -> tensor<2x2x1xui16>
   check.expect_eq_const %r2_codes, dense<[[[0x4080], [0x4088]], [[0xC000], [0xBF40]]]> : tensor<2x2x1xui16>  // 4, 4.25, -2, -0.75
   return
@@ -84,7 +92,9 @@ func.func @batch_norm_inference_f4E2M1FN() {
   %mean = stablehlo.bitcast_convert %mean_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
   %variance_codes = stablehlo.constant dense<[0x0, 0x0]> : tensor<2xui4>  // 0, 0
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
-  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>) -> tensor<2x2xf4E2M1FN>
+  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>) -> tensor<2x2xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf4E2M1FN>) -> tensor<2x2xui4>
   check.expect_eq_const %r_codes, dense<[[0xC, 0x0], [0xC, 0x1]]> : tensor<2x2xui4>  // -2, 0, -2, 0.5
   %x2_codes = stablehlo.constant dense<[[[0x2], [0x2]], [[0xC], [0x6]]]> : tensor<2x2x1xui4>  // 1, 1, -2, 4
@@ -97,7 +107,9 @@ func.func @batch_norm_inference_f4E2M1FN() {
   %mean2 = stablehlo.bitcast_convert %mean2_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
   %variance2_codes = stablehlo.constant dense<[0x2, 0x2]> : tensor<2xui4>  // 1, 1
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
-  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>) -> tensor<2x2x1xf4E2M1FN>
+  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>) -> tensor<2x2x1xf4E2M1FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x1xf4E2M1FN>) -> tensor<2x2x1xui4>
   check.expect_eq_const %r2_codes, dense<[[[0x6], [0x6]], [[0x0], [0x3]]]> : tensor<2x2x1xui4>  // 4, 4, 0, 1.5
   return
@@ -112,7 +124,9 @@ func.func @batch_norm_inference_f6E2M3FN() {
   %offset = stablehlo.constant dense<[0x08, 0x30]> : tensor<2xf6E2M3FN>  // 1, -2
   %mean = stablehlo.constant dense<[0x28, 0x28]> : tensor<2xf6E2M3FN>  // -1, -1
   %variance = stablehlo.constant dense<[0x00, 0x14]> : tensor<2xf6E2M3FN>  // 0, 3
-  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>) -> tensor<2x2xf6E2M3FN>
+  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>) -> tensor<2x2xf6E2M3FN>
   %r_f32 = stablehlo.convert %r : (tensor<2x2xf6E2M3FN>) -> tensor<2x2xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
   check.expect_eq_const %r_f32_codes, dense<[[0xC0800000, 0xBF400000], [0xC0000000, 0xBF400000]]> : tensor<2x2xui32>  // -4, -0.75, -2, -0.75
@@ -121,7 +135,9 @@ func.func @batch_norm_inference_f6E2M3FN() {
   %offset2 = stablehlo.constant dense<[0x10, 0x28]> : tensor<2xf6E2M3FN>  // 2, -1
   %mean2 = stablehlo.constant dense<[0x00, 0x14]> : tensor<2xf6E2M3FN>  // 0, 3
   %variance2 = stablehlo.constant dense<[0x08, 0x08]> : tensor<2xf6E2M3FN>  // 1, 1
-  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>) -> tensor<2x2x1xf6E2M3FN>
+  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>) -> tensor<2x2x1xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<2x2x1xf6E2M3FN>) -> tensor<2x2x1xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<2x2x1xf32>) -> tensor<2x2x1xui32>
   check.expect_eq_const %r2_f32_codes, dense<[[[0x40200000], [0x3FE00000]], [[0xBF800000], [0xBF800000]]]> : tensor<2x2x1xui32>  // 2.5, 1.75, -1, -1
@@ -137,7 +153,9 @@ func.func @batch_norm_inference_f6E3M2FN() {
   %offset = stablehlo.constant dense<[0x12, 0x08]> : tensor<2xf6E3M2FN>  // 3, 0.5
   %mean = stablehlo.constant dense<[0x12, 0x14]> : tensor<2xf6E3M2FN>  // 3, 4
   %variance = stablehlo.constant dense<[0x00, 0x12]> : tensor<2xf6E3M2FN>  // 0, 3
-  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>) -> tensor<2x2xf6E3M2FN>
+  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>) -> tensor<2x2xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<2x2xf6E3M2FN>) -> tensor<2x2xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
   check.expect_eq_const %r_f32_codes, dense<[[0x40400000, 0x3F000000], [0x40800000, 0x3F000000]]> : tensor<2x2xui32>  // 3, 0.5, 4, 0.5
@@ -146,7 +164,9 @@ func.func @batch_norm_inference_f6E3M2FN() {
   %offset2 = stablehlo.constant dense<[0x30, 0x08]> : tensor<2xf6E3M2FN>  // -2, 0.5
   %mean2 = stablehlo.constant dense<[0x0C, 0x08]> : tensor<2xf6E3M2FN>  // 1, 0.5
   %variance2 = stablehlo.constant dense<[0x0C, 0x0C]> : tensor<2xf6E3M2FN>  // 1, 1
-  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>) -> tensor<2x2x1xf6E3M2FN>
+  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>) -> tensor<2x2x1xf6E3M2FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<2x2x1xf6E3M2FN>) -> tensor<2x2x1xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<2x2x1xf32>) -> tensor<2x2x1xui32>
   check.expect_eq_const %r2_f32_codes, dense<[[[0xC0600000], [0xBF000000]], [[0xBE000000], [0x3F600000]]]> : tensor<2x2x1xui32>  // -3.5, -0.5, -0.125, 0.875
@@ -167,7 +187,9 @@ func.func @batch_norm_inference_f8E3M4() {
   %mean = stablehlo.bitcast_convert %mean_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
   %variance_codes = stablehlo.constant dense<[0x00, 0x48]> : tensor<2xui8>  // 0, 3
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
-  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>) -> tensor<2x2xf8E3M4>
+  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>) -> tensor<2x2xf8E3M4>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E3M4>) -> tensor<2x2xui8>
   check.expect_eq_const %r_codes, dense<[[0xD8, 0xCC], [0x00, 0x44]]> : tensor<2x2xui8>  // -6, -3.5, 0, 2.5
   %x2_codes = stablehlo.constant dense<[[[0x48], [0x50]], [[0x40], [0xB0]]]> : tensor<2x2x1xui8>  // 3, 4, 2, -1
@@ -180,7 +202,9 @@ func.func @batch_norm_inference_f8E3M4() {
   %mean2 = stablehlo.bitcast_convert %mean2_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
   %variance2_codes = stablehlo.constant dense<[0x30, 0x30]> : tensor<2xui8>  // 1, 1
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
-  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>) -> tensor<2x2x1xf8E3M4>
+  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>) -> tensor<2x2x1xf8E3M4>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x1xf8E3M4>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_codes, dense<[[[0x4C], [0x50]], [[0x5C], [0x30]]]> : tensor<2x2x1xui8>  // 3.5, 4, 7, 1
   return
@@ -200,7 +224,9 @@ func.func @batch_norm_inference_f8E4M3() {
   %mean = stablehlo.bitcast_convert %mean_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
   %variance_codes = stablehlo.constant dense<[0x00, 0x00]> : tensor<2xui8>  // 0, 0
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
-  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>) -> tensor<2x2xf8E4M3>
+  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>) -> tensor<2x2xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E4M3>) -> tensor<2x2xui8>
   check.expect_eq_const %r_codes, dense<[[0x54, 0x42], [0x54, 0x48]]> : tensor<2x2xui8>  // 12, 2.5, 12, 4
   %x2_codes = stablehlo.constant dense<[[[0x00], [0x40]], [[0x44], [0x38]]]> : tensor<2x2x1xui8>  // 0, 2, 3, 1
@@ -213,7 +239,9 @@ func.func @batch_norm_inference_f8E4M3() {
   %mean2 = stablehlo.bitcast_convert %mean2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
   %variance2_codes = stablehlo.constant dense<[0x38, 0x38]> : tensor<2xui8>  // 1, 1
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
-  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>) -> tensor<2x2x1xf8E4M3>
+  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>) -> tensor<2x2x1xf8E4M3>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x1xf8E4M3>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_codes, dense<[[[0x38], [0x44]], [[0x43], [0xA8]]]> : tensor<2x2x1xui8>  // 1, 3, 2.75, -0.25
   return
@@ -233,7 +261,9 @@ func.func @batch_norm_inference_f8E4M3FN() {
   %mean = stablehlo.bitcast_convert %mean_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FN>
   %variance_codes = stablehlo.constant dense<[0x00, 0x44]> : tensor<2xui8>  // 0, 3
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FN>
-  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>) -> tensor<2x2xf8E4M3FN>
+  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>) -> tensor<2x2xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E4M3FN>) -> tensor<2x2xui8>
   check.expect_eq_const %r_codes, dense<[[0xC8, 0xB8], [0xCE, 0xAC]]> : tensor<2x2xui8>  // -4, -1, -7, -0.375
   %x2_codes = stablehlo.constant dense<[[[0x30], [0xB8]], [[0x00], [0x30]]]> : tensor<2x2x1xui8>  // 0.5, -1, 0, 0.5
@@ -246,7 +276,9 @@ func.func @batch_norm_inference_f8E4M3FN() {
   %mean2 = stablehlo.bitcast_convert %mean2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FN>
   %variance2_codes = stablehlo.constant dense<[0x38, 0x38]> : tensor<2xui8>  // 1, 1
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FN>
-  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>) -> tensor<2x2x1xf8E4M3FN>
+  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>) -> tensor<2x2x1xf8E4M3FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x1xf8E4M3FN>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_codes, dense<[[[0x34], [0x00]], [[0xB0], [0x30]]]> : tensor<2x2x1xui8>  // 0.75, 0, -0.5, 0.5
   return
@@ -266,7 +298,9 @@ func.func @batch_norm_inference_f8E4M3FNUZ() {
   %mean = stablehlo.bitcast_convert %mean_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
   %variance_codes = stablehlo.constant dense<[0x4C, 0x4C]> : tensor<2xui8>  // 3, 3
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
-  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>) -> tensor<2x2xf8E4M3FNUZ>
+  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>) -> tensor<2x2xf8E4M3FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E4M3FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r_codes, dense<[[0x4E, 0xC0], [0x38, 0x42]]> : tensor<2x2xui8>  // 3.5, -1, 0.5, 1.25
   %x2_codes = stablehlo.constant dense<[[[0xC0], [0x48]], [[0x48], [0xC0]]]> : tensor<2x2x1xui8>  // -1, 2, 2, -1
@@ -279,7 +313,9 @@ func.func @batch_norm_inference_f8E4M3FNUZ() {
   %mean2 = stablehlo.bitcast_convert %mean2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
   %variance2_codes = stablehlo.constant dense<[0x40, 0x40]> : tensor<2xui8>  // 1, 1
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
-  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>) -> tensor<2x2x1xf8E4M3FNUZ>
+  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>) -> tensor<2x2x1xf8E4M3FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x1xf8E4M3FNUZ>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_codes, dense<[[[0xC0], [0x48]], [[0x54], [0x00]]]> : tensor<2x2x1xui8>  // -1, 2, 6, 0
   return
@@ -299,7 +335,9 @@ func.func @batch_norm_inference_f8E4M3B11FNUZ() {
   %mean = stablehlo.bitcast_convert %mean_codes : (tensor<2xui8>) -> tensor<2xf8E4M3B11FNUZ>
   %variance_codes = stablehlo.constant dense<[0x64, 0x00]> : tensor<2xui8>  // 3, 0
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E4M3B11FNUZ>
-  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>) -> tensor<2x2xf8E4M3B11FNUZ>
+  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>) -> tensor<2x2xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E4M3B11FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r_codes, dense<[[0xE8, 0xEC], [0xE8, 0x68]]> : tensor<2x2xui8>  // -4, -6, -4, 4
   %x2_codes = stablehlo.constant dense<[[[0x50], [0xD8]], [[0xD8], [0x00]]]> : tensor<2x2x1xui8>  // 0.5, -1, -1, 0
@@ -312,7 +350,9 @@ func.func @batch_norm_inference_f8E4M3B11FNUZ() {
   %mean2 = stablehlo.bitcast_convert %mean2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3B11FNUZ>
   %variance2_codes = stablehlo.constant dense<[0x58, 0x58]> : tensor<2xui8>  // 1, 1
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3B11FNUZ>
-  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>) -> tensor<2x2x1xf8E4M3B11FNUZ>
+  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>) -> tensor<2x2x1xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x1xf8E4M3B11FNUZ>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_codes, dense<[[[0x50], [0xD8]], [[0x00], [0x58]]]> : tensor<2x2x1xui8>  // 0.5, -1, 0, 1
   return
@@ -332,7 +372,9 @@ func.func @batch_norm_inference_f8E5M2() {
   %mean = stablehlo.bitcast_convert %mean_codes : (tensor<2xui8>) -> tensor<2xf8E5M2>
   %variance_codes = stablehlo.constant dense<[0x00, 0x00]> : tensor<2xui8>  // 0, 0
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E5M2>
-  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>) -> tensor<2x2xf8E5M2>
+  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>) -> tensor<2x2xf8E5M2>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E5M2>) -> tensor<2x2xui8>
   check.expect_eq_const %r_codes, dense<[[0xC9, 0x42], [0xC8, 0x3E]]> : tensor<2x2xui8>  // -10, 3, -8, 1.5
   %x2_codes = stablehlo.constant dense<[[[0xC0], [0x3C]], [[0x40], [0x3C]]]> : tensor<2x2x1xui8>  // -2, 1, 2, 1
@@ -345,7 +387,9 @@ func.func @batch_norm_inference_f8E5M2() {
   %mean2 = stablehlo.bitcast_convert %mean2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2>
   %variance2_codes = stablehlo.constant dense<[0x3C, 0x3C]> : tensor<2xui8>  // 1, 1
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2>
-  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>) -> tensor<2x2x1xf8E5M2>
+  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>) -> tensor<2x2x1xf8E5M2>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x1xf8E5M2>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_codes, dense<[[[0xC8], [0xC0]], [[0xB8], [0x00]]]> : tensor<2x2x1xui8>  // -8, -2, -0.5, 0
   return
@@ -365,7 +409,9 @@ func.func @batch_norm_inference_f8E5M2FNUZ() {
   %mean = stablehlo.bitcast_convert %mean_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
   %variance_codes = stablehlo.constant dense<[0x00, 0x00]> : tensor<2xui8>  // 0, 0
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
-  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>) -> tensor<2x2xf8E5M2FNUZ>
+  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>) -> tensor<2x2xf8E5M2FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E5M2FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r_codes, dense<[[0x00, 0xCA], [0x00, 0xC8]]> : tensor<2x2xui8>  // 0, -6, 0, -4
   %x2_codes = stablehlo.constant dense<[[[0xC4], [0x44]], [[0xC0], [0xC0]]]> : tensor<2x2x1xui8>  // -2, 2, -1, -1
@@ -378,7 +424,9 @@ func.func @batch_norm_inference_f8E5M2FNUZ() {
   %mean2 = stablehlo.bitcast_convert %mean2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
   %variance2_codes = stablehlo.constant dense<[0x40, 0x40]> : tensor<2xui8>  // 1, 1
   %variance2 = stablehlo.bitcast_convert %variance2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
-  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>) -> tensor<2x2x1xf8E5M2FNUZ>
+  %r2 = "stablehlo.batch_norm_inference"(%x2, %scale2, %offset2, %mean2, %variance2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>) -> tensor<2x2x1xf8E5M2FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x1xf8E5M2FNUZ>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_codes, dense<[[[0x42], [0x45]], [[0x45], [0x45]]]> : tensor<2x2x1xui8>  // 1.5, 2.5, 2.5, 2.5
   return
@@ -398,7 +446,9 @@ func.func @batch_norm_inference_f8E8M0FNU() {
   %mean = stablehlo.bitcast_convert %mean_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
   %variance_codes = stablehlo.constant dense<[0x80, 0x80]> : tensor<2xui8>  // 2, 2
   %variance = stablehlo.bitcast_convert %variance_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
-  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance) {epsilon = 2.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>) -> tensor<2x2xf8E8M0FNU>
+  %r = "stablehlo.batch_norm_inference"(%x, %scale, %offset, %mean, %variance)
+    {epsilon = 2.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>) -> tensor<2x2xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E8M0FNU>) -> tensor<2x2xui8>
   check.expect_eq_const %r_codes, dense<[[0x7F, 0x83], [0x7F, 0x83]]> : tensor<2x2xui8>  // 1, 16, 1, 16
   return

@@ -14,7 +14,9 @@ func.func @batch_norm_training_f16() {
   %scale = stablehlo.bitcast_convert %scale_codes : (tensor<2xui16>) -> tensor<2xf16>
   %offset_codes = stablehlo.constant dense<[0xBC00, 0x4200]> : tensor<2xui16>  // -1, 3
   %offset = stablehlo.bitcast_convert %offset_codes : (tensor<2xui16>) -> tensor<2xf16>
-  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf16>, tensor<2xf16>, tensor<2xf16>) -> (tensor<2x2xf16>, tensor<2xf16>, tensor<2xf16>)
+  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf16>, tensor<2xf16>, tensor<2xf16>) -> (tensor<2x2xf16>, tensor<2xf16>, tensor<2xf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf16>) -> tensor<2x2xui16>
   check.expect_eq_const %r_0_codes, dense<[[0xBC00, 0x4200], [0xBC00, 0x4200]]> : tensor<2x2xui16>  // -1, 3, -1, 3
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf16>) -> tensor<2xui16>
@@ -27,7 +29,9 @@ func.func @batch_norm_training_f16() {
   %scale2 = stablehlo.bitcast_convert %scale2_codes : (tensor<2xui16>) -> tensor<2xf16>
   %offset2_codes = stablehlo.constant dense<[0x4400, 0x0000]> : tensor<2xui16>  // 4, 0
   %offset2 = stablehlo.bitcast_convert %offset2_codes : (tensor<2xui16>) -> tensor<2xf16>
-  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf16>, tensor<2xf16>, tensor<2xf16>) -> (tensor<2x2x1xf16>, tensor<2xf16>, tensor<2xf16>)
+  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf16>, tensor<2xf16>, tensor<2xf16>) -> (tensor<2x2x1xf16>, tensor<2xf16>, tensor<2xf16>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf16>) -> tensor<2x2x1xui16>
   check.expect_eq_const %r2_0_codes, dense<[[[0x4400], [0x4400]], [[0x3C00], [0xBC00]]]> : tensor<2x2x1xui16>  // 4, 4, 1, -1
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf16>) -> tensor<2xui16>
@@ -47,7 +51,9 @@ func.func @batch_norm_training_bf16() {
   %scale = stablehlo.bitcast_convert %scale_codes : (tensor<2xui16>) -> tensor<2xbf16>
   %offset_codes = stablehlo.constant dense<[0x4000, 0xC000]> : tensor<2xui16>  // 2, -2
   %offset = stablehlo.bitcast_convert %offset_codes : (tensor<2xui16>) -> tensor<2xbf16>
-  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xbf16>, tensor<2xbf16>, tensor<2xbf16>) -> (tensor<2x2xbf16>, tensor<2xbf16>, tensor<2xbf16>)
+  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xbf16>, tensor<2xbf16>, tensor<2xbf16>) -> (tensor<2x2xbf16>, tensor<2xbf16>, tensor<2xbf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xbf16>) -> tensor<2x2xui16>
   check.expect_eq_const %r_0_codes, dense<[[0x4000, 0xC000], [0x4000, 0xC000]]> : tensor<2x2xui16>  // 2, -2, 2, -2
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xbf16>) -> tensor<2xui16>
@@ -60,7 +66,9 @@ func.func @batch_norm_training_bf16() {
   %scale2 = stablehlo.bitcast_convert %scale2_codes : (tensor<2xui16>) -> tensor<2xbf16>
   %offset2_codes = stablehlo.constant dense<[0x3F00, 0x4000]> : tensor<2xui16>  // 0.5, 2
   %offset2 = stablehlo.bitcast_convert %offset2_codes : (tensor<2xui16>) -> tensor<2xbf16>
-  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xbf16>, tensor<2xbf16>, tensor<2xbf16>) -> (tensor<2x2x1xbf16>, tensor<2xbf16>, tensor<2xbf16>)
+  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xbf16>, tensor<2xbf16>, tensor<2xbf16>) -> (tensor<2x2x1xbf16>, tensor<2xbf16>, tensor<2xbf16>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xbf16>) -> tensor<2x2x1xui16>
   check.expect_eq_const %r2_0_codes, dense<[[[0x3FC0], [0xBF00]], [[0x4040], [0x3F80]]]> : tensor<2x2x1xui16>  // 1.5, -0.5, 3, 1
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xbf16>) -> tensor<2xui16>
@@ -80,7 +88,9 @@ func.func @batch_norm_training_f4E2M1FN() {
   %scale = stablehlo.bitcast_convert %scale_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
   %offset_codes = stablehlo.constant dense<[0xA, 0x1]> : tensor<2xui4>  // -1, 0.5
   %offset = stablehlo.bitcast_convert %offset_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
-  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>) -> (tensor<2x2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>)
+  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>) -> (tensor<2x2xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf4E2M1FN>) -> tensor<2x2xui4>
   check.expect_eq_const %r_0_codes, dense<[[0xA, 0x1], [0xA, 0x1]]> : tensor<2x2xui4>  // -1, 0.5, -1, 0.5
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf4E2M1FN>) -> tensor<2xui4>
@@ -93,7 +103,9 @@ func.func @batch_norm_training_f4E2M1FN() {
   %scale2 = stablehlo.bitcast_convert %scale2_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
   %offset2_codes = stablehlo.constant dense<[0x1, 0xC]> : tensor<2xui4>  // 0.5, -2
   %offset2 = stablehlo.bitcast_convert %offset2_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
-  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>) -> (tensor<2x2x1xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>)
+  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>) -> (tensor<2x2x1xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf4E2M1FN>) -> tensor<2x2x1xui4>
   check.expect_eq_const %r2_0_codes, dense<[[[0x2], [0x0]], [[0xE], [0x0]]]> : tensor<2x2x1xui4>  // 1, 0, -4, 0
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf4E2M1FN>) -> tensor<2xui4>
@@ -110,7 +122,9 @@ func.func @batch_norm_training_f6E2M3FN() {
   %x = stablehlo.constant dense<[[0x08, 0x14], [0x08, 0x14]]> : tensor<2x2xf6E2M3FN>  // 1, 3, 1, 3
   %scale = stablehlo.constant dense<[0x10, 0x08]> : tensor<2xf6E2M3FN>  // 2, 1
   %offset = stablehlo.constant dense<[0x08, 0x04]> : tensor<2xf6E2M3FN>  // 1, 0.5
-  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>) -> (tensor<2x2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>)
+  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>) -> (tensor<2x2xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<2x2xf6E2M3FN>) -> tensor<2x2xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[[0x3F800000, 0x3F000000], [0x3F800000, 0x3F000000]]> : tensor<2x2xui32>  // 1, 0.5, 1, 0.5
@@ -123,7 +137,9 @@ func.func @batch_norm_training_f6E2M3FN() {
   %x2 = stablehlo.constant dense<[[[0x00], [0x10]], [[0x10], [0x00]]]> : tensor<2x2x1xf6E2M3FN>  // 0, 2, 2, 0
   %scale2 = stablehlo.constant dense<[0x30, 0x04]> : tensor<2xf6E2M3FN>  // -2, 0.5
   %offset2 = stablehlo.constant dense<[0x00, 0x28]> : tensor<2xf6E2M3FN>  // 0, -1
-  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>) -> (tensor<2x2x1xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>)
+  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>) -> (tensor<2x2x1xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>)
   %r2_0_f32 = stablehlo.convert %r2#0 : (tensor<2x2x1xf6E2M3FN>) -> tensor<2x2x1xf32>
   %r2_0_f32_codes = stablehlo.bitcast_convert %r2_0_f32 : (tensor<2x2x1xf32>) -> tensor<2x2x1xui32>
   check.expect_eq_const %r2_0_f32_codes, dense<[[[0x3F800000], [0xBF800000]], [[0xBF400000], [0xBFA00000]]]> : tensor<2x2x1xui32>  // 1, -1, -0.75, -1.25
@@ -143,7 +159,9 @@ func.func @batch_norm_training_f6E3M2FN() {
   %x = stablehlo.constant dense<[[0x2C, 0x00], [0x2C, 0x00]]> : tensor<2x2xf6E3M2FN>  // -1, 0, -1, 0
   %scale = stablehlo.constant dense<[0x08, 0x14]> : tensor<2xf6E3M2FN>  // 0.5, 4
   %offset = stablehlo.constant dense<[0x14, 0x14]> : tensor<2xf6E3M2FN>  // 4, 4
-  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>) -> (tensor<2x2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>)
+  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>) -> (tensor<2x2xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<2x2xf6E3M2FN>) -> tensor<2x2xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[[0x40800000, 0x40800000], [0x40800000, 0x40800000]]> : tensor<2x2xui32>  // 4, 4, 4, 4
@@ -156,7 +174,9 @@ func.func @batch_norm_training_f6E3M2FN() {
   %x2 = stablehlo.constant dense<[[[0x2C], [0x0C]], [[0x14], [0x10]]]> : tensor<2x2x1xf6E3M2FN>  // -1, 1, 4, 2
   %scale2 = stablehlo.constant dense<[0x10, 0x30]> : tensor<2xf6E3M2FN>  // 2, -2
   %offset2 = stablehlo.constant dense<[0x14, 0x0C]> : tensor<2xf6E3M2FN>  // 4, 1
-  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>) -> (tensor<2x2x1xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>)
+  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>) -> (tensor<2x2x1xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>)
   %r2_0_f32 = stablehlo.convert %r2#0 : (tensor<2x2x1xf6E3M2FN>) -> tensor<2x2x1xf32>
   %r2_0_f32_codes = stablehlo.bitcast_convert %r2_0_f32 : (tensor<2x2x1xf32>) -> tensor<2x2x1xui32>
   check.expect_eq_const %r2_0_f32_codes, dense<[[[0x40400000], [0x40A00000]], [[0x00000000], [0x40000000]]]> : tensor<2x2x1xui32>  // 3, 5, 0, 2
@@ -179,7 +199,9 @@ func.func @batch_norm_training_f8E3M4() {
   %scale = stablehlo.bitcast_convert %scale_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
   %offset_codes = stablehlo.constant dense<[0x40, 0x30]> : tensor<2xui8>  // 2, 1
   %offset = stablehlo.bitcast_convert %offset_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
-  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>) -> (tensor<2x2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>)
+  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>) -> (tensor<2x2xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E3M4>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0x40, 0x30], [0x40, 0x30]]> : tensor<2x2xui8>  // 2, 1, 2, 1
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E3M4>) -> tensor<2xui8>
@@ -192,7 +214,9 @@ func.func @batch_norm_training_f8E3M4() {
   %scale2 = stablehlo.bitcast_convert %scale2_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
   %offset2_codes = stablehlo.constant dense<[0xC0, 0x30]> : tensor<2xui8>  // -2, 1
   %offset2 = stablehlo.bitcast_convert %offset2_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
-  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>) -> (tensor<2x2x1xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>)
+  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>) -> (tensor<2x2x1xf8E3M4>, tensor<2xf8E3M4>, tensor<2xf8E3M4>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E3M4>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0xC0], [0xC0]], [[0x20], [0x38]]]> : tensor<2x2x1xui8>  // -2, -2, 0.5, 1.5
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E3M4>) -> tensor<2xui8>
@@ -212,7 +236,9 @@ func.func @batch_norm_training_f8E4M3() {
   %scale = stablehlo.bitcast_convert %scale_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
   %offset_codes = stablehlo.constant dense<[0x44, 0x48]> : tensor<2xui8>  // 3, 4
   %offset = stablehlo.bitcast_convert %offset_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
-  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>) -> (tensor<2x2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>)
+  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>) -> (tensor<2x2xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E4M3>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0x44, 0x48], [0x44, 0x48]]> : tensor<2x2xui8>  // 3, 4, 3, 4
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E4M3>) -> tensor<2xui8>
@@ -225,7 +251,9 @@ func.func @batch_norm_training_f8E4M3() {
   %scale2 = stablehlo.bitcast_convert %scale2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
   %offset2_codes = stablehlo.constant dense<[0x48, 0xB8]> : tensor<2xui8>  // 4, -1
   %offset2 = stablehlo.bitcast_convert %offset2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
-  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>) -> (tensor<2x2x1xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>)
+  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>) -> (tensor<2x2x1xf8E4M3>, tensor<2xf8E4M3>, tensor<2xf8E4M3>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E4M3>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0x4A], [0x44]], [[0xBA], [0xB4]]]> : tensor<2x2x1xui8>  // 5, 3, -1.25, -0.75
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E4M3>) -> tensor<2xui8>
@@ -245,7 +273,9 @@ func.func @batch_norm_training_f8E4M3FN() {
   %scale = stablehlo.bitcast_convert %scale_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FN>
   %offset_codes = stablehlo.constant dense<[0x44, 0x48]> : tensor<2xui8>  // 3, 4
   %offset = stablehlo.bitcast_convert %offset_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FN>
-  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>) -> (tensor<2x2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>)
+  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>) -> (tensor<2x2xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E4M3FN>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0x44, 0x48], [0x44, 0x48]]> : tensor<2x2xui8>  // 3, 4, 3, 4
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E4M3FN>) -> tensor<2xui8>
@@ -258,7 +288,9 @@ func.func @batch_norm_training_f8E4M3FN() {
   %scale2 = stablehlo.bitcast_convert %scale2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FN>
   %offset2_codes = stablehlo.constant dense<[0x48, 0x44]> : tensor<2xui8>  // 4, 3
   %offset2 = stablehlo.bitcast_convert %offset2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FN>
-  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>) -> (tensor<2x2x1xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>)
+  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>) -> (tensor<2x2x1xf8E4M3FN>, tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E4M3FN>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0x4A], [0x44]], [[0x4A], [0x38]]]> : tensor<2x2x1xui8>  // 5, 3, 5, 1
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E4M3FN>) -> tensor<2xui8>
@@ -278,7 +310,9 @@ func.func @batch_norm_training_f8E4M3FNUZ() {
   %scale = stablehlo.bitcast_convert %scale_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
   %offset_codes = stablehlo.constant dense<[0x48, 0x50]> : tensor<2xui8>  // 2, 4
   %offset = stablehlo.bitcast_convert %offset_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
-  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>) -> (tensor<2x2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>)
+  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>) -> (tensor<2x2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E4M3FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0x48, 0x50], [0x48, 0x50]]> : tensor<2x2xui8>  // 2, 4, 2, 4
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E4M3FNUZ>) -> tensor<2xui8>
@@ -291,7 +325,9 @@ func.func @batch_norm_training_f8E4M3FNUZ() {
   %scale2 = stablehlo.bitcast_convert %scale2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
   %offset2_codes = stablehlo.constant dense<[0x48, 0x40]> : tensor<2xui8>  // 2, 1
   %offset2 = stablehlo.bitcast_convert %offset2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
-  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>) -> (tensor<2x2x1xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>)
+  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>) -> (tensor<2x2x1xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E4M3FNUZ>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0x50], [0x00]], [[0x42], [0x3C]]]> : tensor<2x2x1xui8>  // 4, 0, 1.25, 0.75
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E4M3FNUZ>) -> tensor<2xui8>
@@ -311,7 +347,9 @@ func.func @batch_norm_training_f8E4M3B11FNUZ() {
   %scale = stablehlo.bitcast_convert %scale_codes : (tensor<2xui8>) -> tensor<2xf8E4M3B11FNUZ>
   %offset_codes = stablehlo.constant dense<[0x68, 0x60]> : tensor<2xui8>  // 4, 2
   %offset = stablehlo.bitcast_convert %offset_codes : (tensor<2xui8>) -> tensor<2xf8E4M3B11FNUZ>
-  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>) -> (tensor<2x2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>)
+  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>) -> (tensor<2x2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E4M3B11FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0x68, 0x60], [0x68, 0x60]]> : tensor<2x2xui8>  // 4, 2, 4, 2
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E4M3B11FNUZ>) -> tensor<2xui8>
@@ -324,7 +362,9 @@ func.func @batch_norm_training_f8E4M3B11FNUZ() {
   %scale2 = stablehlo.bitcast_convert %scale2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3B11FNUZ>
   %offset2_codes = stablehlo.constant dense<[0x60, 0x60]> : tensor<2xui8>  // 2, 2
   %offset2 = stablehlo.bitcast_convert %offset2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3B11FNUZ>
-  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>) -> (tensor<2x2x1xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>)
+  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>) -> (tensor<2x2x1xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E4M3B11FNUZ>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0x58], [0x64]], [[0x62], [0x5C]]]> : tensor<2x2x1xui8>  // 1, 3, 2.5, 1.5
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E4M3B11FNUZ>) -> tensor<2xui8>
@@ -344,7 +384,9 @@ func.func @batch_norm_training_f8E5M2() {
   %scale = stablehlo.bitcast_convert %scale_codes : (tensor<2xui8>) -> tensor<2xf8E5M2>
   %offset_codes = stablehlo.constant dense<[0xBC, 0x00]> : tensor<2xui8>  // -1, 0
   %offset = stablehlo.bitcast_convert %offset_codes : (tensor<2xui8>) -> tensor<2xf8E5M2>
-  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>) -> (tensor<2x2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>)
+  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>) -> (tensor<2x2xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E5M2>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0xBC, 0x00], [0xBC, 0x00]]> : tensor<2x2xui8>  // -1, 0, -1, 0
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E5M2>) -> tensor<2xui8>
@@ -357,7 +399,9 @@ func.func @batch_norm_training_f8E5M2() {
   %scale2 = stablehlo.bitcast_convert %scale2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2>
   %offset2_codes = stablehlo.constant dense<[0xBC, 0x42]> : tensor<2xui8>  // -1, 3
   %offset2 = stablehlo.bitcast_convert %offset2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2>
-  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>) -> (tensor<2x2x1xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>)
+  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>) -> (tensor<2x2x1xf8E5M2>, tensor<2xf8E5M2>, tensor<2xf8E5M2>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E5M2>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0xBC], [0xBC]], [[0x42], [0x42]]]> : tensor<2x2x1xui8>  // -1, -1, 3, 3
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E5M2>) -> tensor<2xui8>
@@ -377,7 +421,9 @@ func.func @batch_norm_training_f8E5M2FNUZ() {
   %scale = stablehlo.bitcast_convert %scale_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
   %offset_codes = stablehlo.constant dense<[0x40, 0x46]> : tensor<2xui8>  // 1, 3
   %offset = stablehlo.bitcast_convert %offset_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
-  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset) {epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>) -> (tensor<2x2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>)
+  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset)
+    {epsilon = 1.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>) -> (tensor<2x2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E5M2FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0x40, 0x46], [0x40, 0x46]]> : tensor<2x2xui8>  // 1, 3, 1, 3
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E5M2FNUZ>) -> tensor<2xui8>
@@ -390,7 +436,9 @@ func.func @batch_norm_training_f8E5M2FNUZ() {
   %scale2 = stablehlo.bitcast_convert %scale2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
   %offset2_codes = stablehlo.constant dense<[0x00, 0x40]> : tensor<2xui8>  // 0, 1
   %offset2 = stablehlo.bitcast_convert %offset2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
-  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2) {epsilon = 3.0 : f32, feature_index = 0 : i64} : (tensor<2x2x1xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>) -> (tensor<2x2x1xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>)
+  %r2:3 = "stablehlo.batch_norm_training"(%x2, %scale2, %offset2)
+    {epsilon = 3.0 : f32, feature_index = 0 : i64}
+    : (tensor<2x2x1xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>) -> (tensor<2x2x1xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x2x1xf8E5M2FNUZ>) -> tensor<2x2x1xui8>
   check.expect_eq_const %r2_0_codes, dense<[[[0xB8], [0x38]], [[0x42], [0x3C]]]> : tensor<2x2x1xui8>  // -0.25, 0.25, 1.5, 0.5
   %r2_1_codes = stablehlo.bitcast_convert %r2#1 : (tensor<2xf8E5M2FNUZ>) -> tensor<2xui8>
@@ -411,7 +459,9 @@ func.func @batch_norm_training_f8E8M0FNU_open() {
   %scale = stablehlo.bitcast_convert %scale_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
   %offset_codes = stablehlo.constant dense<[0x7F, 0x80]> : tensor<2xui8>  // 1, 2
   %offset = stablehlo.bitcast_convert %offset_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
-  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset) {epsilon = 2.0 : f32, feature_index = 1 : i64} : (tensor<2x2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>) -> (tensor<2x2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>)
+  %r:3 = "stablehlo.batch_norm_training"(%x, %scale, %offset)
+    {epsilon = 2.0 : f32, feature_index = 1 : i64}
+    : (tensor<2x2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>) -> (tensor<2x2xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x2xf8E8M0FNU>) -> tensor<2x2xui8>
   check.expect_eq_const %r_0_codes, dense<[[0xFF, 0xFF], [0xFF, 0xFF]]> : tensor<2x2xui8>  // nan, nan, nan, nan
   %r_1_codes = stablehlo.bitcast_convert %r#1 : (tensor<2xf8E8M0FNU>) -> tensor<2xui8>

@@ -19,10 +19,16 @@ func.func @broadcast_f16() {
     [0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001, 0x8001],  // 0, -0, 1, -1, 2^-24, -2^-24
     [0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001, 0x8001]   // 0, -0, 1, -1, 2^-24, -2^-24
   ]> : tensor<2x6xui16>
-  %x2_codes = stablehlo.constant dense<[0x0000, 0x8000]> : tensor<2xui16>  // 0, -0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui16>) -> tensor<2xf16>
-  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 0>} : (tensor<2xf16>) -> tensor<0x2xf16>
-  check.expect_eq_const %r2, dense<> : tensor<0x2xf16>
+  %x2_codes = stablehlo.constant dense<[[0x0000, 0x8000], [0x3C00, 0xBC00]]> : tensor<2x2xui16>  // 0, -0, 1, -1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui16>) -> tensor<2x2xf16>
+  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 1, 2>} : (tensor<2x2xf16>) -> tensor<1x2x2x2xf16>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<1x2x2x2xf16>) -> tensor<1x2x2x2xui16>
+  check.expect_eq_const %r2_codes, dense<[
+    [[[0x0000, 0x8000],  // 0, -0
+    [0x3C00, 0xBC00]],   // 1, -1
+    [[0x0000, 0x8000],   // 0, -0
+    [0x3C00, 0xBC00]]]   // 1, -1
+  ]> : tensor<1x2x2x2xui16>
   return
 }
 
@@ -35,16 +41,6 @@ func.func @broadcast_bf16() {
   %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2, 2>} : (tensor<bf16>) -> tensor<2x2xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xbf16>) -> tensor<2x2xui16>
   check.expect_eq_const %r_codes, dense<[[0x0000, 0x0000], [0x0000, 0x0000]]> : tensor<2x2xui16>  // 0, 0, 0, 0
-  %x2_codes = stablehlo.constant dense<[[0x0000, 0x8000], [0x3F80, 0xBF80]]> : tensor<2x2xui16>  // 0, -0, 1, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui16>) -> tensor<2x2xbf16>
-  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 1, 2>} : (tensor<2x2xbf16>) -> tensor<1x2x2x2xbf16>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<1x2x2x2xbf16>) -> tensor<1x2x2x2xui16>
-  check.expect_eq_const %r2_codes, dense<[
-    [[[0x0000, 0x8000],  // 0, -0
-    [0x3F80, 0xBF80]],   // 1, -1
-    [[0x0000, 0x8000],   // 0, -0
-    [0x3F80, 0xBF80]]]   // 1, -1
-  ]> : tensor<1x2x2x2xui16>
   return
 }
 
@@ -52,20 +48,10 @@ func.func @broadcast_bf16() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_f4E2M1FN() {
-  %x_codes = stablehlo.constant dense<[
-    0x0, 0x8, 0x2, 0xA, 0x1, 0x9  // 0, -0, 1, -1, 0.5, -0.5
-  ]> : tensor<6xui4>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui4>) -> tensor<6xf4E2M1FN>
-  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2>} : (tensor<6xf4E2M1FN>) -> tensor<2x6xf4E2M1FN>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf4E2M1FN>) -> tensor<2x6xui4>
-  check.expect_eq_const %r_codes, dense<[
-    [0x0, 0x8, 0x2, 0xA, 0x1, 0x9],  // 0, -0, 1, -1, 0.5, -0.5
-    [0x0, 0x8, 0x2, 0xA, 0x1, 0x9]   // 0, -0, 1, -1, 0.5, -0.5
-  ]> : tensor<2x6xui4>
-  %x2_codes = stablehlo.constant dense<[0x0, 0x8]> : tensor<2xui4>  // 0, -0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
-  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 0>} : (tensor<2xf4E2M1FN>) -> tensor<0x2xf4E2M1FN>
-  check.expect_eq_const %r2, dense<> : tensor<0x2xf4E2M1FN>
+  %x_codes = stablehlo.constant dense<[0x0, 0x8]> : tensor<2xui4>  // 0, -0
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
+  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 0>} : (tensor<2xf4E2M1FN>) -> tensor<0x2xf4E2M1FN>
+  check.expect_eq_const %r, dense<> : tensor<0x2xf4E2M1FN>
   return
 }
 
@@ -73,13 +59,20 @@ func.func @broadcast_f4E2M1FN() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_f6E2M3FN() {
-  %x = stablehlo.constant dense<0x00> : tensor<f6E2M3FN>  // 0
-  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2, 2>} : (tensor<f6E2M3FN>) -> tensor<2x2xf6E2M3FN>
-  %r_f32 = stablehlo.convert %r : (tensor<2x2xf6E2M3FN>) -> tensor<2x2xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
-  check.expect_eq_const %r_f32_codes, dense<[[0x00000000, 0x00000000], [0x00000000, 0x00000000]]> : tensor<2x2xui32>  // 0, 0, 0, 0
+  %x = stablehlo.constant dense<[
+    0x00, 0x20, 0x08, 0x28, 0x01, 0x21  // 0, -0, 1, -1, 0.125, -0.125
+  ]> : tensor<6xf6E2M3FN>
+  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2>} : (tensor<6xf6E2M3FN>) -> tensor<2x6xf6E2M3FN>
+  %r_f32 = stablehlo.convert %r : (tensor<2x6xf6E2M3FN>) -> tensor<2x6xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x6xf32>) -> tensor<2x6xui32>
+  check.expect_eq_const %r_f32_codes, dense<[
+    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x3E000000, 0xBE000000],  // 0, -0, 1, -1, 0.125, -0.125
+    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x3E000000, 0xBE000000]   // 0, -0, 1, -1, 0.125, -0.125
+  ]> : tensor<2x6xui32>
   %x2 = stablehlo.constant dense<[[0x00, 0x20], [0x08, 0x28]]> : tensor<2x2xf6E2M3FN>  // 0, -0, 1, -1
-  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 1, 2>} : (tensor<2x2xf6E2M3FN>) -> tensor<1x2x2x2xf6E2M3FN>
+  %r2 = "stablehlo.broadcast"(%x2)
+    {broadcast_sizes = array<i64: 1, 2>}
+    : (tensor<2x2xf6E2M3FN>) -> tensor<1x2x2x2xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<1x2x2x2xf6E2M3FN>) -> tensor<1x2x2x2xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xui32>
   check.expect_eq_const %r2_f32_codes, dense<[
@@ -95,19 +88,11 @@ func.func @broadcast_f6E2M3FN() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_f6E3M2FN() {
-  %x = stablehlo.constant dense<[
-    0x00, 0x20, 0x0C, 0x2C, 0x01, 0x21  // 0, -0, 1, -1, 0.0625, -0.0625
-  ]> : tensor<6xf6E3M2FN>
-  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2>} : (tensor<6xf6E3M2FN>) -> tensor<2x6xf6E3M2FN>
-  %r_f32 = stablehlo.convert %r : (tensor<2x6xf6E3M2FN>) -> tensor<2x6xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x6xf32>) -> tensor<2x6xui32>
-  check.expect_eq_const %r_f32_codes, dense<[
-    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x3D800000, 0xBD800000],  // 0, -0, 1, -1, 0.0625, -0.0625
-    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x3D800000, 0xBD800000]   // 0, -0, 1, -1, 0.0625, -0.0625
-  ]> : tensor<2x6xui32>
-  %x2 = stablehlo.constant dense<[0x00, 0x20]> : tensor<2xf6E3M2FN>  // 0, -0
-  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 0>} : (tensor<2xf6E3M2FN>) -> tensor<0x2xf6E3M2FN>
-  check.expect_eq_const %r2, dense<> : tensor<0x2xf6E3M2FN>
+  %x = stablehlo.constant dense<0x00> : tensor<f6E3M2FN>  // 0
+  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2, 2>} : (tensor<f6E3M2FN>) -> tensor<2x2xf6E3M2FN>
+  %r_f32 = stablehlo.convert %r : (tensor<2x2xf6E3M2FN>) -> tensor<2x2xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
+  check.expect_eq_const %r_f32_codes, dense<[[0x00000000, 0x00000000], [0x00000000, 0x00000000]]> : tensor<2x2xui32>  // 0, 0, 0, 0
   return
 }
 
@@ -115,21 +100,10 @@ func.func @broadcast_f6E3M2FN() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_f8E3M4() {
-  %x_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<ui8>) -> tensor<f8E3M4>
-  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2, 2>} : (tensor<f8E3M4>) -> tensor<2x2xf8E3M4>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E3M4>) -> tensor<2x2xui8>
-  check.expect_eq_const %r_codes, dense<[[0x00, 0x00], [0x00, 0x00]]> : tensor<2x2xui8>  // 0, 0, 0, 0
-  %x2_codes = stablehlo.constant dense<[[0x00, 0x80], [0x30, 0xB0]]> : tensor<2x2xui8>  // 0, -0, 1, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E3M4>
-  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 1, 2>} : (tensor<2x2xf8E3M4>) -> tensor<1x2x2x2xf8E3M4>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<1x2x2x2xf8E3M4>) -> tensor<1x2x2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [[[0x00, 0x80],  // 0, -0
-    [0x30, 0xB0]],   // 1, -1
-    [[0x00, 0x80],   // 0, -0
-    [0x30, 0xB0]]]   // 1, -1
-  ]> : tensor<1x2x2x2xui8>
+  %x_codes = stablehlo.constant dense<[0x00, 0x80]> : tensor<2xui8>  // 0, -0
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
+  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 0>} : (tensor<2xf8E3M4>) -> tensor<0x2xf8E3M4>
+  check.expect_eq_const %r, dense<> : tensor<0x2xf8E3M4>
   return
 }
 
@@ -147,26 +121,10 @@ func.func @broadcast_f8E4M3() {
     [0x00, 0x80, 0x38, 0xB8, 0x01, 0x81],  // 0, -0, 1, -1, 0.00195, -0.00195
     [0x00, 0x80, 0x38, 0xB8, 0x01, 0x81]   // 0, -0, 1, -1, 0.00195, -0.00195
   ]> : tensor<2x6xui8>
-  %x2_codes = stablehlo.constant dense<[0x00, 0x80]> : tensor<2xui8>  // 0, -0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
-  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 0>} : (tensor<2xf8E4M3>) -> tensor<0x2xf8E4M3>
-  check.expect_eq_const %r2, dense<> : tensor<0x2xf8E4M3>
-  return
-}
-
-// -----
-
-// Elements are moved, so every bit of them counts, NaN's payload too.
-func.func @broadcast_f8E4M3FN() {
-  %x_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
-  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2, 2>} : (tensor<f8E4M3FN>) -> tensor<2x2xf8E4M3FN>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E4M3FN>) -> tensor<2x2xui8>
-  check.expect_eq_const %r_codes, dense<[[0x00, 0x00], [0x00, 0x00]]> : tensor<2x2xui8>  // 0, 0, 0, 0
   %x2_codes = stablehlo.constant dense<[[0x00, 0x80], [0x38, 0xB8]]> : tensor<2x2xui8>  // 0, -0, 1, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3FN>
-  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 1, 2>} : (tensor<2x2xf8E4M3FN>) -> tensor<1x2x2x2xf8E4M3FN>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<1x2x2x2xf8E4M3FN>) -> tensor<1x2x2x2xui8>
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3>
+  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 1, 2>} : (tensor<2x2xf8E4M3>) -> tensor<1x2x2x2xf8E4M3>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<1x2x2x2xf8E4M3>) -> tensor<1x2x2x2xui8>
   check.expect_eq_const %r2_codes, dense<[
     [[[0x00, 0x80],  // 0, -0
     [0x38, 0xB8]],   // 1, -1
@@ -179,21 +137,23 @@ func.func @broadcast_f8E4M3FN() {
 // -----
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
+func.func @broadcast_f8E4M3FN() {
+  %x_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
+  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2, 2>} : (tensor<f8E4M3FN>) -> tensor<2x2xf8E4M3FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E4M3FN>) -> tensor<2x2xui8>
+  check.expect_eq_const %r_codes, dense<[[0x00, 0x00], [0x00, 0x00]]> : tensor<2x2xui8>  // 0, 0, 0, 0
+  return
+}
+
+// -----
+
+// Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_f8E4M3FNUZ() {
-  %x_codes = stablehlo.constant dense<[
-    0x00, 0x80, 0x40, 0xC0, 0x01, 0x81  // 0, nan, 1, -1, 2^-10, -2^-10
-  ]> : tensor<6xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3FNUZ>
-  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2>} : (tensor<6xf8E4M3FNUZ>) -> tensor<2x6xf8E4M3FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf8E4M3FNUZ>) -> tensor<2x6xui8>
-  check.expect_eq_const %r_codes, dense<[
-    [0x00, 0x80, 0x40, 0xC0, 0x01, 0x81],  // 0, nan, 1, -1, 2^-10, -2^-10
-    [0x00, 0x80, 0x40, 0xC0, 0x01, 0x81]   // 0, nan, 1, -1, 2^-10, -2^-10
-  ]> : tensor<2x6xui8>
-  %x2_codes = stablehlo.constant dense<[0x00, 0x80]> : tensor<2xui8>  // 0, nan
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
-  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 0>} : (tensor<2xf8E4M3FNUZ>) -> tensor<0x2xf8E4M3FNUZ>
-  check.expect_eq_const %r2, dense<> : tensor<0x2xf8E4M3FNUZ>
+  %x_codes = stablehlo.constant dense<[0x00, 0x80]> : tensor<2xui8>  // 0, nan
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
+  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 0>} : (tensor<2xf8E4M3FNUZ>) -> tensor<0x2xf8E4M3FNUZ>
+  check.expect_eq_const %r, dense<> : tensor<0x2xf8E4M3FNUZ>
   return
 }
 
@@ -201,14 +161,23 @@ func.func @broadcast_f8E4M3FNUZ() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_f8E4M3B11FNUZ() {
-  %x_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
-  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2, 2>} : (tensor<f8E4M3B11FNUZ>) -> tensor<2x2xf8E4M3B11FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E4M3B11FNUZ>) -> tensor<2x2xui8>
-  check.expect_eq_const %r_codes, dense<[[0x00, 0x00], [0x00, 0x00]]> : tensor<2x2xui8>  // 0, 0, 0, 0
+  %x_codes = stablehlo.constant dense<[
+    0x00, 0x80, 0x58, 0xD8, 0x01, 0x81  // 0, nan, 1, -1, 2^-13, -2^-13
+  ]> : tensor<6xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3B11FNUZ>
+  %r = "stablehlo.broadcast"(%x)
+    {broadcast_sizes = array<i64: 2>}
+    : (tensor<6xf8E4M3B11FNUZ>) -> tensor<2x6xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf8E4M3B11FNUZ>) -> tensor<2x6xui8>
+  check.expect_eq_const %r_codes, dense<[
+    [0x00, 0x80, 0x58, 0xD8, 0x01, 0x81],  // 0, nan, 1, -1, 2^-13, -2^-13
+    [0x00, 0x80, 0x58, 0xD8, 0x01, 0x81]   // 0, nan, 1, -1, 2^-13, -2^-13
+  ]> : tensor<2x6xui8>
   %x2_codes = stablehlo.constant dense<[[0x00, 0x80], [0x58, 0xD8]]> : tensor<2x2xui8>  // 0, nan, 1, -1
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3B11FNUZ>
-  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 1, 2>} : (tensor<2x2xf8E4M3B11FNUZ>) -> tensor<1x2x2x2xf8E4M3B11FNUZ>
+  %r2 = "stablehlo.broadcast"(%x2)
+    {broadcast_sizes = array<i64: 1, 2>}
+    : (tensor<2x2xf8E4M3B11FNUZ>) -> tensor<1x2x2x2xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<1x2x2x2xf8E4M3B11FNUZ>) -> tensor<1x2x2x2xui8>
   check.expect_eq_const %r2_codes, dense<[
     [[[0x00, 0x80],  // 0, nan
@@ -223,20 +192,11 @@ func.func @broadcast_f8E4M3B11FNUZ() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_f8E5M2() {
-  %x_codes = stablehlo.constant dense<[
-    0x00, 0x80, 0x3C, 0xBC, 0x01, 0x81  // 0, -0, 1, -1, 2^-16, -2^-16
-  ]> : tensor<6xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E5M2>
-  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2>} : (tensor<6xf8E5M2>) -> tensor<2x6xf8E5M2>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf8E5M2>) -> tensor<2x6xui8>
-  check.expect_eq_const %r_codes, dense<[
-    [0x00, 0x80, 0x3C, 0xBC, 0x01, 0x81],  // 0, -0, 1, -1, 2^-16, -2^-16
-    [0x00, 0x80, 0x3C, 0xBC, 0x01, 0x81]   // 0, -0, 1, -1, 2^-16, -2^-16
-  ]> : tensor<2x6xui8>
-  %x2_codes = stablehlo.constant dense<[0x00, 0x80]> : tensor<2xui8>  // 0, -0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2>
-  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 0>} : (tensor<2xf8E5M2>) -> tensor<0x2xf8E5M2>
-  check.expect_eq_const %r2, dense<> : tensor<0x2xf8E5M2>
+  %x_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<ui8>) -> tensor<f8E5M2>
+  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2, 2>} : (tensor<f8E5M2>) -> tensor<2x2xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E5M2>) -> tensor<2x2xui8>
+  check.expect_eq_const %r_codes, dense<[[0x00, 0x00], [0x00, 0x00]]> : tensor<2x2xui8>  // 0, 0, 0, 0
   return
 }
 
@@ -244,21 +204,10 @@ func.func @broadcast_f8E5M2() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_f8E5M2FNUZ() {
-  %x_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
-  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 2, 2>} : (tensor<f8E5M2FNUZ>) -> tensor<2x2xf8E5M2FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E5M2FNUZ>) -> tensor<2x2xui8>
-  check.expect_eq_const %r_codes, dense<[[0x00, 0x00], [0x00, 0x00]]> : tensor<2x2xui8>  // 0, 0, 0, 0
-  %x2_codes = stablehlo.constant dense<[[0x00, 0x80], [0x40, 0xC0]]> : tensor<2x2xui8>  // 0, nan, 1, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E5M2FNUZ>
-  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 1, 2>} : (tensor<2x2xf8E5M2FNUZ>) -> tensor<1x2x2x2xf8E5M2FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<1x2x2x2xf8E5M2FNUZ>) -> tensor<1x2x2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [[[0x00, 0x80],  // 0, nan
-    [0x40, 0xC0]],   // 1, -1
-    [[0x00, 0x80],   // 0, nan
-    [0x40, 0xC0]]]   // 1, -1
-  ]> : tensor<1x2x2x2xui8>
+  %x_codes = stablehlo.constant dense<[0x00, 0x80]> : tensor<2xui8>  // 0, nan
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
+  %r = "stablehlo.broadcast"(%x) {broadcast_sizes = array<i64: 0>} : (tensor<2xf8E5M2FNUZ>) -> tensor<0x2xf8E5M2FNUZ>
+  check.expect_eq_const %r, dense<> : tensor<0x2xf8E5M2FNUZ>
   return
 }
 
@@ -276,9 +225,17 @@ func.func @broadcast_f8E8M0FNU() {
     [0x7F, 0x80, 0x7E, 0x00, 0x01, 0xFE],  // 1, 2, 0.5, 2^-127, 2^-126, 2^127
     [0x7F, 0x80, 0x7E, 0x00, 0x01, 0xFE]   // 1, 2, 0.5, 2^-127, 2^-126, 2^127
   ]> : tensor<2x6xui8>
-  %x2_codes = stablehlo.constant dense<[0x7F, 0x80]> : tensor<2xui8>  // 1, 2
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
-  %r2 = "stablehlo.broadcast"(%x2) {broadcast_sizes = array<i64: 0>} : (tensor<2xf8E8M0FNU>) -> tensor<0x2xf8E8M0FNU>
-  check.expect_eq_const %r2, dense<> : tensor<0x2xf8E8M0FNU>
+  %x2_codes = stablehlo.constant dense<[[0x7F, 0x80], [0x7E, 0x00]]> : tensor<2x2xui8>  // 1, 2, 0.5, 2^-127
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E8M0FNU>
+  %r2 = "stablehlo.broadcast"(%x2)
+    {broadcast_sizes = array<i64: 1, 2>}
+    : (tensor<2x2xf8E8M0FNU>) -> tensor<1x2x2x2xf8E8M0FNU>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<1x2x2x2xf8E8M0FNU>) -> tensor<1x2x2x2xui8>
+  check.expect_eq_const %r2_codes, dense<[
+    [[[0x7F, 0x80],  // 1, 2
+    [0x7E, 0x00]],   // 0.5, 2^-127
+    [[0x7F, 0x80],   // 1, 2
+    [0x7E, 0x00]]]   // 0.5, 2^-127
+  ]> : tensor<1x2x2x2xui8>
   return
 }

@@ -19,18 +19,10 @@ func.func @broadcast_in_dim_f16() {
     [0x8000, 0x3C00, 0xBC00, 0x0001, 0x8001, 0x03FF],  // -0, 1, -1, 2^-24, -2^-24, 6.1e-5
     [0x8000, 0x3C00, 0xBC00, 0x0001, 0x8001, 0x03FF]   // -0, 1, -1, 2^-24, -2^-24, 6.1e-5
   ]> : tensor<2x6xui16>
-  %x2_codes = stablehlo.constant dense<[
-    [0x3C00, 0xBC00, 0x0001],  // 1, -1, 2^-24
-    [0x8001, 0x03FF, 0x83FF]   // -2^-24, 6.1e-5, -6.1e-5
-  ]> : tensor<2x3xui16>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui16>) -> tensor<2x3xf16>
-  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 2, 0>} : (tensor<2x3xf16>) -> tensor<3x1x2xf16>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x1x2xf16>) -> tensor<3x1x2xui16>
-  check.expect_eq_const %r2_codes, dense<[
-    [[0x3C00, 0x8001]],  // 1, -2^-24
-    [[0xBC00, 0x03FF]],  // -1, 6.1e-5
-    [[0x0001, 0x83FF]]   // 2^-24, -6.1e-5
-  ]> : tensor<3x1x2xui16>
+  %x2_codes = stablehlo.constant dense<[0x8000]> : tensor<1xui16>  // -0
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui16>) -> tensor<1xf16>
+  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xf16>) -> tensor<0xf16>
+  check.expect_eq_const %r2, dense<> : tensor<0xf16>
   return
 }
 
@@ -40,16 +32,14 @@ func.func @broadcast_in_dim_f16() {
 func.func @broadcast_in_dim_bf16() {
   %x_codes = stablehlo.constant dense<[[0x3F80], [0xBF80]]> : tensor<2x1xui16>  // 1, -1
   %x = stablehlo.bitcast_convert %x_codes : (tensor<2x1xui16>) -> tensor<2x1xbf16>
-  %r = "stablehlo.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xbf16>) -> tensor<2x3xbf16>
+  %r = "stablehlo.broadcast_in_dim"(%x)
+    {broadcast_dimensions = array<i64: 0, 1>}
+    : (tensor<2x1xbf16>) -> tensor<2x3xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xbf16>) -> tensor<2x3xui16>
   check.expect_eq_const %r_codes, dense<[
     [0x3F80, 0x3F80, 0x3F80],  // 1, 1, 1
     [0xBF80, 0xBF80, 0xBF80]   // -1, -1, -1
   ]> : tensor<2x3xui16>
-  %x2_codes = stablehlo.constant dense<[0x8000]> : tensor<1xui16>  // -0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui16>) -> tensor<1xbf16>
-  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xbf16>) -> tensor<0xbf16>
-  check.expect_eq_const %r2, dense<> : tensor<0xbf16>
   return
 }
 
@@ -58,23 +48,15 @@ func.func @broadcast_in_dim_bf16() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_in_dim_f4E2M1FN() {
   %x_codes = stablehlo.constant dense<[
-    0x8, 0x2, 0xA, 0x1, 0x9, 0x7  // -0, 1, -1, 0.5, -0.5, 6
-  ]> : tensor<6xui4>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui4>) -> tensor<6xf4E2M1FN>
-  %r = "stablehlo.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 1>} : (tensor<6xf4E2M1FN>) -> tensor<2x6xf4E2M1FN>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf4E2M1FN>) -> tensor<2x6xui4>
-  check.expect_eq_const %r_codes, dense<[
-    [0x8, 0x2, 0xA, 0x1, 0x9, 0x7],  // -0, 1, -1, 0.5, -0.5, 6
-    [0x8, 0x2, 0xA, 0x1, 0x9, 0x7]   // -0, 1, -1, 0.5, -0.5, 6
-  ]> : tensor<2x6xui4>
-  %x2_codes = stablehlo.constant dense<[
     [0x2, 0xA, 0x1],  // 1, -1, 0.5
     [0x9, 0x7, 0xF]   // -0.5, 6, -6
   ]> : tensor<2x3xui4>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui4>) -> tensor<2x3xf4E2M1FN>
-  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 2, 0>} : (tensor<2x3xf4E2M1FN>) -> tensor<3x1x2xf4E2M1FN>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x1x2xf4E2M1FN>) -> tensor<3x1x2xui4>
-  check.expect_eq_const %r2_codes, dense<[
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui4>) -> tensor<2x3xf4E2M1FN>
+  %r = "stablehlo.broadcast_in_dim"(%x)
+    {broadcast_dimensions = array<i64: 2, 0>}
+    : (tensor<2x3xf4E2M1FN>) -> tensor<3x1x2xf4E2M1FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x1x2xf4E2M1FN>) -> tensor<3x1x2xui4>
+  check.expect_eq_const %r_codes, dense<[
     [[0x2, 0x9]],  // 1, -0.5
     [[0xA, 0x7]],  // -1, 6
     [[0x1, 0xF]]   // 0.5, -6
@@ -86,16 +68,22 @@ func.func @broadcast_in_dim_f4E2M1FN() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_in_dim_f6E2M3FN() {
-  %x = stablehlo.constant dense<[[0x08], [0x28]]> : tensor<2x1xf6E2M3FN>  // 1, -1
-  %r = "stablehlo.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf6E2M3FN>) -> tensor<2x3xf6E2M3FN>
-  %r_f32 = stablehlo.convert %r : (tensor<2x3xf6E2M3FN>) -> tensor<2x3xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
+  %x = stablehlo.constant dense<[
+    0x20, 0x08, 0x28, 0x01, 0x21, 0x07  // -0, 1, -1, 0.125, -0.125, 0.875
+  ]> : tensor<6xf6E2M3FN>
+  %r = "stablehlo.broadcast_in_dim"(%x)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<6xf6E2M3FN>) -> tensor<2x6xf6E2M3FN>
+  %r_f32 = stablehlo.convert %r : (tensor<2x6xf6E2M3FN>) -> tensor<2x6xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x6xf32>) -> tensor<2x6xui32>
   check.expect_eq_const %r_f32_codes, dense<[
-    [0x3F800000, 0x3F800000, 0x3F800000],  // 1, 1, 1
-    [0xBF800000, 0xBF800000, 0xBF800000]   // -1, -1, -1
-  ]> : tensor<2x3xui32>
+    [0x80000000, 0x3F800000, 0xBF800000, 0x3E000000, 0xBE000000, 0x3F600000],  // -0, 1, -1, 0.125, -0.125, 0.875
+    [0x80000000, 0x3F800000, 0xBF800000, 0x3E000000, 0xBE000000, 0x3F600000]   // -0, 1, -1, 0.125, -0.125, 0.875
+  ]> : tensor<2x6xui32>
   %x2 = stablehlo.constant dense<[0x20]> : tensor<1xf6E2M3FN>  // -0
-  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xf6E2M3FN>) -> tensor<0xf6E2M3FN>
+  %r2 = "stablehlo.broadcast_in_dim"(%x2)
+    {broadcast_dimensions = array<i64: 0>}
+    : (tensor<1xf6E2M3FN>) -> tensor<0xf6E2M3FN>
   check.expect_eq_const %r2, dense<> : tensor<0xf6E2M3FN>
   return
 }
@@ -104,28 +92,16 @@ func.func @broadcast_in_dim_f6E2M3FN() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_in_dim_f6E3M2FN() {
-  %x = stablehlo.constant dense<[
-    0x20, 0x0C, 0x2C, 0x01, 0x21, 0x03  // -0, 1, -1, 0.0625, -0.0625, 0.188
-  ]> : tensor<6xf6E3M2FN>
-  %r = "stablehlo.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 1>} : (tensor<6xf6E3M2FN>) -> tensor<2x6xf6E3M2FN>
-  %r_f32 = stablehlo.convert %r : (tensor<2x6xf6E3M2FN>) -> tensor<2x6xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x6xf32>) -> tensor<2x6xui32>
+  %x = stablehlo.constant dense<[[0x0C], [0x2C]]> : tensor<2x1xf6E3M2FN>  // 1, -1
+  %r = "stablehlo.broadcast_in_dim"(%x)
+    {broadcast_dimensions = array<i64: 0, 1>}
+    : (tensor<2x1xf6E3M2FN>) -> tensor<2x3xf6E3M2FN>
+  %r_f32 = stablehlo.convert %r : (tensor<2x3xf6E3M2FN>) -> tensor<2x3xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
   check.expect_eq_const %r_f32_codes, dense<[
-    [0x80000000, 0x3F800000, 0xBF800000, 0x3D800000, 0xBD800000, 0x3E400000],  // -0, 1, -1, 0.0625, -0.0625, 0.188
-    [0x80000000, 0x3F800000, 0xBF800000, 0x3D800000, 0xBD800000, 0x3E400000]   // -0, 1, -1, 0.0625, -0.0625, 0.188
-  ]> : tensor<2x6xui32>
-  %x2 = stablehlo.constant dense<[
-    [0x0C, 0x2C, 0x01],  // 1, -1, 0.0625
-    [0x21, 0x03, 0x23]   // -0.0625, 0.188, -0.188
-  ]> : tensor<2x3xf6E3M2FN>
-  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 2, 0>} : (tensor<2x3xf6E3M2FN>) -> tensor<3x1x2xf6E3M2FN>
-  %r2_f32 = stablehlo.convert %r2 : (tensor<3x1x2xf6E3M2FN>) -> tensor<3x1x2xf32>
-  %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<3x1x2xf32>) -> tensor<3x1x2xui32>
-  check.expect_eq_const %r2_f32_codes, dense<[
-    [[0x3F800000, 0xBD800000]],  // 1, -0.0625
-    [[0xBF800000, 0x3E400000]],  // -1, 0.188
-    [[0x3D800000, 0xBE400000]]   // 0.0625, -0.188
-  ]> : tensor<3x1x2xui32>
+    [0x3F800000, 0x3F800000, 0x3F800000],  // 1, 1, 1
+    [0xBF800000, 0xBF800000, 0xBF800000]   // -1, -1, -1
+  ]> : tensor<2x3xui32>
   return
 }
 
@@ -133,18 +109,20 @@ func.func @broadcast_in_dim_f6E3M2FN() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_in_dim_f8E3M4() {
-  %x_codes = stablehlo.constant dense<[[0x30], [0xB0]]> : tensor<2x1xui8>  // 1, -1
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x1xui8>) -> tensor<2x1xf8E3M4>
-  %r = "stablehlo.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf8E3M4>) -> tensor<2x3xf8E3M4>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E3M4>) -> tensor<2x3xui8>
-  check.expect_eq_const %r_codes, dense<[
-    [0x30, 0x30, 0x30],  // 1, 1, 1
-    [0xB0, 0xB0, 0xB0]   // -1, -1, -1
+  %x_codes = stablehlo.constant dense<[
+    [0x30, 0xB0, 0x01],  // 1, -1, 0.0156
+    [0x81, 0x0F, 0x8F]   // -0.0156, 0.234, -0.234
   ]> : tensor<2x3xui8>
-  %x2_codes = stablehlo.constant dense<[0x80]> : tensor<1xui8>  // -0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui8>) -> tensor<1xf8E3M4>
-  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xf8E3M4>) -> tensor<0xf8E3M4>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E3M4>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E3M4>
+  %r = "stablehlo.broadcast_in_dim"(%x)
+    {broadcast_dimensions = array<i64: 2, 0>}
+    : (tensor<2x3xf8E3M4>) -> tensor<3x1x2xf8E3M4>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x1x2xf8E3M4>) -> tensor<3x1x2xui8>
+  check.expect_eq_const %r_codes, dense<[
+    [[0x30, 0x81]],  // 1, -0.0156
+    [[0xB0, 0x0F]],  // -1, 0.234
+    [[0x01, 0x8F]]   // 0.0156, -0.234
+  ]> : tensor<3x1x2xui8>
   return
 }
 
@@ -156,24 +134,20 @@ func.func @broadcast_in_dim_f8E4M3() {
     0x80, 0x38, 0xB8, 0x01, 0x81, 0x07  // -0, 1, -1, 0.00195, -0.00195, 0.0137
   ]> : tensor<6xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3>
-  %r = "stablehlo.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 1>} : (tensor<6xf8E4M3>) -> tensor<2x6xf8E4M3>
+  %r = "stablehlo.broadcast_in_dim"(%x)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<6xf8E4M3>) -> tensor<2x6xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf8E4M3>) -> tensor<2x6xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x80, 0x38, 0xB8, 0x01, 0x81, 0x07],  // -0, 1, -1, 0.00195, -0.00195, 0.0137
     [0x80, 0x38, 0xB8, 0x01, 0x81, 0x07]   // -0, 1, -1, 0.00195, -0.00195, 0.0137
   ]> : tensor<2x6xui8>
-  %x2_codes = stablehlo.constant dense<[
-    [0x38, 0xB8, 0x01],  // 1, -1, 0.00195
-    [0x81, 0x07, 0x87]   // -0.00195, 0.0137, -0.0137
-  ]> : tensor<2x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3>
-  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 2, 0>} : (tensor<2x3xf8E4M3>) -> tensor<3x1x2xf8E4M3>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x1x2xf8E4M3>) -> tensor<3x1x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [[0x38, 0x81]],  // 1, -0.00195
-    [[0xB8, 0x07]],  // -1, 0.0137
-    [[0x01, 0x87]]   // 0.00195, -0.0137
-  ]> : tensor<3x1x2xui8>
+  %x2_codes = stablehlo.constant dense<[0x80]> : tensor<1xui8>  // -0
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui8>) -> tensor<1xf8E4M3>
+  %r2 = "stablehlo.broadcast_in_dim"(%x2)
+    {broadcast_dimensions = array<i64: 0>}
+    : (tensor<1xf8E4M3>) -> tensor<0xf8E4M3>
+  check.expect_eq_const %r2, dense<> : tensor<0xf8E4M3>
   return
 }
 
@@ -183,16 +157,14 @@ func.func @broadcast_in_dim_f8E4M3() {
 func.func @broadcast_in_dim_f8E4M3FN() {
   %x_codes = stablehlo.constant dense<[[0x38], [0xB8]]> : tensor<2x1xui8>  // 1, -1
   %x = stablehlo.bitcast_convert %x_codes : (tensor<2x1xui8>) -> tensor<2x1xf8E4M3FN>
-  %r = "stablehlo.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf8E4M3FN>) -> tensor<2x3xf8E4M3FN>
+  %r = "stablehlo.broadcast_in_dim"(%x)
+    {broadcast_dimensions = array<i64: 0, 1>}
+    : (tensor<2x1xf8E4M3FN>) -> tensor<2x3xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E4M3FN>) -> tensor<2x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x38, 0x38, 0x38],  // 1, 1, 1
     [0xB8, 0xB8, 0xB8]   // -1, -1, -1
   ]> : tensor<2x3xui8>
-  %x2_codes = stablehlo.constant dense<[0x80]> : tensor<1xui8>  // -0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui8>) -> tensor<1xf8E4M3FN>
-  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xf8E4M3FN>) -> tensor<0xf8E4M3FN>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E4M3FN>
   return
 }
 
@@ -201,23 +173,15 @@ func.func @broadcast_in_dim_f8E4M3FN() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_in_dim_f8E4M3FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    0x80, 0x40, 0xC0, 0x01, 0x81, 0x07  // nan, 1, -1, 2^-10, -2^-10, 0.00684
-  ]> : tensor<6xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3FNUZ>
-  %r = "stablehlo.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 1>} : (tensor<6xf8E4M3FNUZ>) -> tensor<2x6xf8E4M3FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf8E4M3FNUZ>) -> tensor<2x6xui8>
-  check.expect_eq_const %r_codes, dense<[
-    [0x80, 0x40, 0xC0, 0x01, 0x81, 0x07],  // nan, 1, -1, 2^-10, -2^-10, 0.00684
-    [0x80, 0x40, 0xC0, 0x01, 0x81, 0x07]   // nan, 1, -1, 2^-10, -2^-10, 0.00684
-  ]> : tensor<2x6xui8>
-  %x2_codes = stablehlo.constant dense<[
     [0x40, 0xC0, 0x01],  // 1, -1, 2^-10
     [0x81, 0x07, 0x87]   // -2^-10, 0.00684, -0.00684
   ]> : tensor<2x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3FNUZ>
-  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 2, 0>} : (tensor<2x3xf8E4M3FNUZ>) -> tensor<3x1x2xf8E4M3FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x1x2xf8E4M3FNUZ>) -> tensor<3x1x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3FNUZ>
+  %r = "stablehlo.broadcast_in_dim"(%x)
+    {broadcast_dimensions = array<i64: 2, 0>}
+    : (tensor<2x3xf8E4M3FNUZ>) -> tensor<3x1x2xf8E4M3FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x1x2xf8E4M3FNUZ>) -> tensor<3x1x2xui8>
+  check.expect_eq_const %r_codes, dense<[
     [[0x40, 0x81]],  // 1, -2^-10
     [[0xC0, 0x07]],  // -1, 0.00684
     [[0x01, 0x87]]   // 2^-10, -0.00684
@@ -229,17 +193,23 @@ func.func @broadcast_in_dim_f8E4M3FNUZ() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_in_dim_f8E4M3B11FNUZ() {
-  %x_codes = stablehlo.constant dense<[[0x58], [0xD8]]> : tensor<2x1xui8>  // 1, -1
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x1xui8>) -> tensor<2x1xf8E4M3B11FNUZ>
-  %r = "stablehlo.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf8E4M3B11FNUZ>) -> tensor<2x3xf8E4M3B11FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E4M3B11FNUZ>) -> tensor<2x3xui8>
+  %x_codes = stablehlo.constant dense<[
+    0x80, 0x58, 0xD8, 0x01, 0x81, 0x07  // nan, 1, -1, 2^-13, -2^-13, 0.000854
+  ]> : tensor<6xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3B11FNUZ>
+  %r = "stablehlo.broadcast_in_dim"(%x)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<6xf8E4M3B11FNUZ>) -> tensor<2x6xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf8E4M3B11FNUZ>) -> tensor<2x6xui8>
   check.expect_eq_const %r_codes, dense<[
-    [0x58, 0x58, 0x58],  // 1, 1, 1
-    [0xD8, 0xD8, 0xD8]   // -1, -1, -1
-  ]> : tensor<2x3xui8>
+    [0x80, 0x58, 0xD8, 0x01, 0x81, 0x07],  // nan, 1, -1, 2^-13, -2^-13, 0.000854
+    [0x80, 0x58, 0xD8, 0x01, 0x81, 0x07]   // nan, 1, -1, 2^-13, -2^-13, 0.000854
+  ]> : tensor<2x6xui8>
   %x2_codes = stablehlo.constant dense<[0x80]> : tensor<1xui8>  // nan
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui8>) -> tensor<1xf8E4M3B11FNUZ>
-  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xf8E4M3B11FNUZ>) -> tensor<0xf8E4M3B11FNUZ>
+  %r2 = "stablehlo.broadcast_in_dim"(%x2)
+    {broadcast_dimensions = array<i64: 0>}
+    : (tensor<1xf8E4M3B11FNUZ>) -> tensor<0xf8E4M3B11FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<0xf8E4M3B11FNUZ>
   return
 }
@@ -248,28 +218,16 @@ func.func @broadcast_in_dim_f8E4M3B11FNUZ() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_in_dim_f8E5M2() {
-  %x_codes = stablehlo.constant dense<[
-    0x80, 0x3C, 0xBC, 0x01, 0x81, 0x03  // -0, 1, -1, 2^-16, -2^-16, 4.58e-5
-  ]> : tensor<6xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E5M2>
-  %r = "stablehlo.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 1>} : (tensor<6xf8E5M2>) -> tensor<2x6xf8E5M2>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf8E5M2>) -> tensor<2x6xui8>
+  %x_codes = stablehlo.constant dense<[[0x3C], [0xBC]]> : tensor<2x1xui8>  // 1, -1
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x1xui8>) -> tensor<2x1xf8E5M2>
+  %r = "stablehlo.broadcast_in_dim"(%x)
+    {broadcast_dimensions = array<i64: 0, 1>}
+    : (tensor<2x1xf8E5M2>) -> tensor<2x3xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E5M2>) -> tensor<2x3xui8>
   check.expect_eq_const %r_codes, dense<[
-    [0x80, 0x3C, 0xBC, 0x01, 0x81, 0x03],  // -0, 1, -1, 2^-16, -2^-16, 4.58e-5
-    [0x80, 0x3C, 0xBC, 0x01, 0x81, 0x03]   // -0, 1, -1, 2^-16, -2^-16, 4.58e-5
-  ]> : tensor<2x6xui8>
-  %x2_codes = stablehlo.constant dense<[
-    [0x3C, 0xBC, 0x01],  // 1, -1, 2^-16
-    [0x81, 0x03, 0x83]   // -2^-16, 4.58e-5, -4.58e-5
+    [0x3C, 0x3C, 0x3C],  // 1, 1, 1
+    [0xBC, 0xBC, 0xBC]   // -1, -1, -1
   ]> : tensor<2x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2>
-  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 2, 0>} : (tensor<2x3xf8E5M2>) -> tensor<3x1x2xf8E5M2>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x1x2xf8E5M2>) -> tensor<3x1x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [[0x3C, 0x81]],  // 1, -2^-16
-    [[0xBC, 0x03]],  // -1, 4.58e-5
-    [[0x01, 0x83]]   // 2^-16, -4.58e-5
-  ]> : tensor<3x1x2xui8>
   return
 }
 
@@ -277,18 +235,20 @@ func.func @broadcast_in_dim_f8E5M2() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @broadcast_in_dim_f8E5M2FNUZ() {
-  %x_codes = stablehlo.constant dense<[[0x40], [0xC0]]> : tensor<2x1xui8>  // 1, -1
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x1xui8>) -> tensor<2x1xf8E5M2FNUZ>
-  %r = "stablehlo.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf8E5M2FNUZ>) -> tensor<2x3xf8E5M2FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E5M2FNUZ>) -> tensor<2x3xui8>
-  check.expect_eq_const %r_codes, dense<[
-    [0x40, 0x40, 0x40],  // 1, 1, 1
-    [0xC0, 0xC0, 0xC0]   // -1, -1, -1
+  %x_codes = stablehlo.constant dense<[
+    [0x40, 0xC0, 0x01],  // 1, -1, 2^-17
+    [0x81, 0x03, 0x83]   // -2^-17, 2.29e-5, -2.29e-5
   ]> : tensor<2x3xui8>
-  %x2_codes = stablehlo.constant dense<[0x80]> : tensor<1xui8>  // nan
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui8>) -> tensor<1xf8E5M2FNUZ>
-  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xf8E5M2FNUZ>) -> tensor<0xf8E5M2FNUZ>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E5M2FNUZ>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2FNUZ>
+  %r = "stablehlo.broadcast_in_dim"(%x)
+    {broadcast_dimensions = array<i64: 2, 0>}
+    : (tensor<2x3xf8E5M2FNUZ>) -> tensor<3x1x2xf8E5M2FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x1x2xf8E5M2FNUZ>) -> tensor<3x1x2xui8>
+  check.expect_eq_const %r_codes, dense<[
+    [[0x40, 0x81]],  // 1, -2^-17
+    [[0xC0, 0x03]],  // -1, 2.29e-5
+    [[0x01, 0x83]]   // 2^-17, -2.29e-5
+  ]> : tensor<3x1x2xui8>
   return
 }
 
@@ -300,23 +260,19 @@ func.func @broadcast_in_dim_f8E8M0FNU() {
     0x80, 0x7E, 0x00, 0x01, 0xFE, 0xFD  // 2, 0.5, 2^-127, 2^-126, 2^127, 2^126
   ]> : tensor<6xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E8M0FNU>
-  %r = "stablehlo.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 1>} : (tensor<6xf8E8M0FNU>) -> tensor<2x6xf8E8M0FNU>
+  %r = "stablehlo.broadcast_in_dim"(%x)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<6xf8E8M0FNU>) -> tensor<2x6xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf8E8M0FNU>) -> tensor<2x6xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x80, 0x7E, 0x00, 0x01, 0xFE, 0xFD],  // 2, 0.5, 2^-127, 2^-126, 2^127, 2^126
     [0x80, 0x7E, 0x00, 0x01, 0xFE, 0xFD]   // 2, 0.5, 2^-127, 2^-126, 2^127, 2^126
   ]> : tensor<2x6xui8>
-  %x2_codes = stablehlo.constant dense<[
-    [0x7E, 0x00, 0x01],  // 0.5, 2^-127, 2^-126
-    [0xFE, 0xFD, 0xFF]   // 2^127, 2^126, nan
-  ]> : tensor<2x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E8M0FNU>
-  %r2 = "stablehlo.broadcast_in_dim"(%x2) {broadcast_dimensions = array<i64: 2, 0>} : (tensor<2x3xf8E8M0FNU>) -> tensor<3x1x2xf8E8M0FNU>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x1x2xf8E8M0FNU>) -> tensor<3x1x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [[0x7E, 0xFE]],  // 0.5, 2^127
-    [[0x00, 0xFD]],  // 2^-127, 2^126
-    [[0x01, 0xFF]]   // 2^-126, nan
-  ]> : tensor<3x1x2xui8>
+  %x2_codes = stablehlo.constant dense<[0x80]> : tensor<1xui8>  // 2
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui8>) -> tensor<1xf8E8M0FNU>
+  %r2 = "stablehlo.broadcast_in_dim"(%x2)
+    {broadcast_dimensions = array<i64: 0>}
+    : (tensor<1xf8E8M0FNU>) -> tensor<0xf8E8M0FNU>
+  check.expect_eq_const %r2, dense<> : tensor<0xf8E8M0FNU>
   return
 }

@@ -239,6 +239,31 @@ func.func @cbrt_f8E3M4() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @cbrt_f8E3M4_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E3M4>
+  %r = stablehlo.cbrt %x : tensor<256xf8E3M4>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E3M4>) -> tensor<256xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf8E3M4>, tensor<256xf8E3M4>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x78> : tensor<256xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<893255806> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @cbrt_f8E4M3() {
   %x_codes = stablehlo.constant dense<[
     0xF8, 0xF7, 0xF6, 0xC8, 0xC6, 0xC4, 0xC2, 0xC0,  // -inf, -240, -224, -4, -3.5, -3, -2.5, -2
@@ -270,6 +295,31 @@ func.func @cbrt_f8E4M3() {
   %r3 = stablehlo.cbrt %x3 : tensor<f8E4M3>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<f8E4M3>) -> tensor<ui8>
   check.expect_eq_const %r3_codes, dense<0x28> : tensor<ui8>  // 0.25
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @cbrt_f8E4M3_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3>
+  %r = stablehlo.cbrt %x : tensor<256xf8E4M3>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E4M3>) -> tensor<256xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf8E4M3>, tensor<256xf8E4M3>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7C> : tensor<256xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3506895594> : tensor<ui32>
   return
 }
 
@@ -315,6 +365,31 @@ func.func @cbrt_f8E4M3FN() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @cbrt_f8E4M3FN_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3FN>
+  %r = stablehlo.cbrt %x : tensor<256xf8E4M3FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E4M3FN>) -> tensor<256xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf8E4M3FN>, tensor<256xf8E4M3FN>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7F> : tensor<256xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<1114810506> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @cbrt_f8E4M3FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0xFF, 0xFE, 0xD0, 0xCE, 0xCC, 0xCA, 0xC8, 0xC6,  // -240, -224, -4, -3.5, -3, -2.5, -2, -1.75
@@ -336,6 +411,28 @@ func.func @cbrt_f8E4M3FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0x3xf8E4M3FNUZ>
   %r2 = stablehlo.cbrt %x2 : tensor<0x3xf8E4M3FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E4M3FNUZ>
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @cbrt_f8E4M3FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3FNUZ>
+  %r = stablehlo.cbrt %x : tensor<256xf8E4M3FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E4M3FNUZ>) -> tensor<256xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<2400290504> : tensor<ui32>
   return
 }
 
@@ -367,6 +464,28 @@ func.func @cbrt_f8E4M3B11FNUZ() {
   %r3 = stablehlo.cbrt %x3 : tensor<f8E4M3B11FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<f8E4M3B11FNUZ>) -> tensor<ui8>
   check.expect_eq_const %r3_codes, dense<0x44> : tensor<ui8>  // 0.188
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @cbrt_f8E4M3B11FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3B11FNUZ>
+  %r = stablehlo.cbrt %x : tensor<256xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E4M3B11FNUZ>) -> tensor<256xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<4218058408> : tensor<ui32>
   return
 }
 
@@ -412,6 +531,31 @@ func.func @cbrt_f8E5M2() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @cbrt_f8E5M2_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E5M2>
+  %r = stablehlo.cbrt %x : tensor<256xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E5M2>) -> tensor<256xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf8E5M2>, tensor<256xf8E5M2>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7E> : tensor<256xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<1928714694> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @cbrt_f8E5M2FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0xFF, 0xFE, 0xD0, 0xC8, 0xC7, 0xC6, 0xC5, 0xC4,  // -5.73e4, -4.92e4, -16, -4, -3.5, -3, -2.5, -2
@@ -433,6 +577,28 @@ func.func @cbrt_f8E5M2FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0x3xf8E5M2FNUZ>
   %r2 = stablehlo.cbrt %x2 : tensor<0x3xf8E5M2FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E5M2FNUZ>
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @cbrt_f8E5M2FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E5M2FNUZ>
+  %r = stablehlo.cbrt %x : tensor<256xf8E5M2FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E5M2FNUZ>) -> tensor<256xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<1433120676> : tensor<ui32>
   return
 }
 

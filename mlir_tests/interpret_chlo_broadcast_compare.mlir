@@ -18,7 +18,9 @@ func.func @chlo_broadcast_compare_f16() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6x1xui16>) -> tensor<6x1xf16>
   %y_codes = stablehlo.constant dense<[0x0001, 0x83FF, 0xFBFF, 0x7FFF]> : tensor<4xui16>  // 2^-24, -6.1e-5, -6.55e4, nan
   %y = stablehlo.bitcast_convert %y_codes : (tensor<4xui16>) -> tensor<4xf16>
-  %r = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf16>, tensor<4xf16>) -> tensor<6x4xi1>
+  %r = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf16>, tensor<4xf16>) -> tensor<6x4xi1>
   check.expect_eq_const %r, dense<[
     [false, false, false, false],
     [true, false, false, false],
@@ -27,7 +29,9 @@ func.func @chlo_broadcast_compare_f16() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r2 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf16>, tensor<4xf16>) -> tensor<6x4xi1>
+  %r2 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf16>, tensor<4xf16>) -> tensor<6x4xi1>
   check.expect_eq_const %r2, dense<[
     [true, true, true, true],
     [false, true, true, true],
@@ -36,7 +40,9 @@ func.func @chlo_broadcast_compare_f16() {
     [true, true, true, true],
     [true, true, true, true]
   ]> : tensor<6x4xi1>
-  %r3 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf16>, tensor<4xf16>) -> tensor<6x4xi1>
+  %r3 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf16>, tensor<4xf16>) -> tensor<6x4xi1>
   check.expect_eq_const %r3, dense<[
     [true, false, false, false],
     [false, false, false, false],
@@ -45,7 +51,9 @@ func.func @chlo_broadcast_compare_f16() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r4 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf16>, tensor<4xf16>) -> tensor<6x4xi1>
+  %r4 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf16>, tensor<4xf16>) -> tensor<6x4xi1>
   check.expect_eq_const %r4, dense<[
     [true, false, false, false],
     [true, false, false, false],
@@ -54,7 +62,9 @@ func.func @chlo_broadcast_compare_f16() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r5 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf16>, tensor<4xf16>) -> tensor<6x4xi1>
+  %r5 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf16>, tensor<4xf16>) -> tensor<6x4xi1>
   check.expect_eq_const %r5, dense<[
     [false, true, true, false],
     [false, true, true, false],
@@ -63,7 +73,9 @@ func.func @chlo_broadcast_compare_f16() {
     [true, true, true, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r6 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf16>, tensor<4xf16>) -> tensor<6x4xi1>
+  %r6 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf16>, tensor<4xf16>) -> tensor<6x4xi1>
   check.expect_eq_const %r6, dense<[
     [false, true, true, false],
     [true, true, true, false],
@@ -89,7 +101,9 @@ func.func @chlo_broadcast_compare_bf16() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6x1xui16>) -> tensor<6x1xbf16>
   %y_codes = stablehlo.constant dense<[0x0001, 0x807F, 0xFF7F, 0x7FFF]> : tensor<4xui16>  // 2^-133, -1.17e-38, -3.39e+38, nan
   %y = stablehlo.bitcast_convert %y_codes : (tensor<4xui16>) -> tensor<4xbf16>
-  %r = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xbf16>, tensor<4xbf16>) -> tensor<6x4xi1>
+  %r = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xbf16>, tensor<4xbf16>) -> tensor<6x4xi1>
   check.expect_eq_const %r, dense<[
     [false, false, false, false],
     [true, false, false, false],
@@ -98,7 +112,9 @@ func.func @chlo_broadcast_compare_bf16() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r2 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xbf16>, tensor<4xbf16>) -> tensor<6x4xi1>
+  %r2 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xbf16>, tensor<4xbf16>) -> tensor<6x4xi1>
   check.expect_eq_const %r2, dense<[
     [true, true, true, true],
     [false, true, true, true],
@@ -107,7 +123,9 @@ func.func @chlo_broadcast_compare_bf16() {
     [true, true, true, true],
     [true, true, true, true]
   ]> : tensor<6x4xi1>
-  %r3 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xbf16>, tensor<4xbf16>) -> tensor<6x4xi1>
+  %r3 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xbf16>, tensor<4xbf16>) -> tensor<6x4xi1>
   check.expect_eq_const %r3, dense<[
     [true, false, false, false],
     [false, false, false, false],
@@ -116,7 +134,9 @@ func.func @chlo_broadcast_compare_bf16() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r4 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xbf16>, tensor<4xbf16>) -> tensor<6x4xi1>
+  %r4 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xbf16>, tensor<4xbf16>) -> tensor<6x4xi1>
   check.expect_eq_const %r4, dense<[
     [true, false, false, false],
     [true, false, false, false],
@@ -125,7 +145,9 @@ func.func @chlo_broadcast_compare_bf16() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r5 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xbf16>, tensor<4xbf16>) -> tensor<6x4xi1>
+  %r5 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xbf16>, tensor<4xbf16>) -> tensor<6x4xi1>
   check.expect_eq_const %r5, dense<[
     [false, true, true, false],
     [false, true, true, false],
@@ -134,7 +156,9 @@ func.func @chlo_broadcast_compare_bf16() {
     [true, true, true, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r6 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xbf16>, tensor<4xbf16>) -> tensor<6x4xi1>
+  %r6 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xbf16>, tensor<4xbf16>) -> tensor<6x4xi1>
   check.expect_eq_const %r6, dense<[
     [false, true, true, false],
     [true, true, true, false],
@@ -160,7 +184,9 @@ func.func @chlo_broadcast_compare_f4E2M1FN() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6x1xui4>) -> tensor<6x1xf4E2M1FN>
   %y_codes = stablehlo.constant dense<[0x2, 0x1, 0x9, 0xE]> : tensor<4xui4>  // 1, 0.5, -0.5, -4
   %y = stablehlo.bitcast_convert %y_codes : (tensor<4xui4>) -> tensor<4xf4E2M1FN>
-  %r = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<6x4xi1>
+  %r = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r, dense<[
     [false, false, false, false],
     [true, false, false, false],
@@ -169,7 +195,9 @@ func.func @chlo_broadcast_compare_f4E2M1FN() {
     [false, false, false, false],
     [false, false, false, true]
   ]> : tensor<6x4xi1>
-  %r2 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<6x4xi1>
+  %r2 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r2, dense<[
     [true, true, true, true],
     [false, true, true, true],
@@ -178,7 +206,9 @@ func.func @chlo_broadcast_compare_f4E2M1FN() {
     [true, true, true, true],
     [true, true, true, false]
   ]> : tensor<6x4xi1>
-  %r3 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<6x4xi1>
+  %r3 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r3, dense<[
     [true, true, false, false],
     [false, false, false, false],
@@ -187,7 +217,9 @@ func.func @chlo_broadcast_compare_f4E2M1FN() {
     [true, true, true, true],
     [true, true, true, false]
   ]> : tensor<6x4xi1>
-  %r4 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<6x4xi1>
+  %r4 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r4, dense<[
     [true, true, false, false],
     [true, false, false, false],
@@ -196,7 +228,9 @@ func.func @chlo_broadcast_compare_f4E2M1FN() {
     [true, true, true, true],
     [true, true, true, true]
   ]> : tensor<6x4xi1>
-  %r5 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<6x4xi1>
+  %r5 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r5, dense<[
     [false, false, true, true],
     [false, true, true, true],
@@ -205,7 +239,9 @@ func.func @chlo_broadcast_compare_f4E2M1FN() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r6 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<6x4xi1>
+  %r6 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r6, dense<[
     [false, false, true, true],
     [true, true, true, true],
@@ -229,7 +265,9 @@ func.func @chlo_broadcast_compare_f6E2M3FN() {
     [0x3E]   // -7
   ]> : tensor<6x1xf6E2M3FN>
   %y = stablehlo.constant dense<[0x08, 0x01, 0x27, 0x3E]> : tensor<4xf6E2M3FN>  // 1, 0.125, -0.875, -7
-  %r = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<6x4xi1>
+  %r = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r, dense<[
     [false, false, false, false],
     [true, false, false, false],
@@ -238,7 +276,9 @@ func.func @chlo_broadcast_compare_f6E2M3FN() {
     [false, false, false, false],
     [false, false, false, true]
   ]> : tensor<6x4xi1>
-  %r2 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<6x4xi1>
+  %r2 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r2, dense<[
     [true, true, true, true],
     [false, true, true, true],
@@ -247,7 +287,9 @@ func.func @chlo_broadcast_compare_f6E2M3FN() {
     [true, true, true, true],
     [true, true, true, false]
   ]> : tensor<6x4xi1>
-  %r3 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<6x4xi1>
+  %r3 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r3, dense<[
     [true, true, false, false],
     [false, false, false, false],
@@ -256,7 +298,9 @@ func.func @chlo_broadcast_compare_f6E2M3FN() {
     [true, true, true, true],
     [true, true, true, false]
   ]> : tensor<6x4xi1>
-  %r4 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<6x4xi1>
+  %r4 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r4, dense<[
     [true, true, false, false],
     [true, false, false, false],
@@ -265,7 +309,9 @@ func.func @chlo_broadcast_compare_f6E2M3FN() {
     [true, true, true, true],
     [true, true, true, true]
   ]> : tensor<6x4xi1>
-  %r5 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<6x4xi1>
+  %r5 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r5, dense<[
     [false, false, true, true],
     [false, true, true, true],
@@ -274,7 +320,9 @@ func.func @chlo_broadcast_compare_f6E2M3FN() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r6 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<6x4xi1>
+  %r6 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r6, dense<[
     [false, false, true, true],
     [true, true, true, true],
@@ -298,7 +346,9 @@ func.func @chlo_broadcast_compare_f6E3M2FN() {
     [0x3E]   // -24
   ]> : tensor<6x1xf6E3M2FN>
   %y = stablehlo.constant dense<[0x2C, 0x21, 0x04, 0x3E]> : tensor<4xf6E3M2FN>  // -1, -0.0625, 0.25, -24
-  %r = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<6x4xi1>
+  %r = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r, dense<[
     [false, false, false, false],
     [true, false, false, false],
@@ -307,7 +357,9 @@ func.func @chlo_broadcast_compare_f6E3M2FN() {
     [false, false, false, false],
     [false, false, false, true]
   ]> : tensor<6x4xi1>
-  %r2 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<6x4xi1>
+  %r2 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r2, dense<[
     [true, true, true, true],
     [false, true, true, true],
@@ -316,7 +368,9 @@ func.func @chlo_broadcast_compare_f6E3M2FN() {
     [true, true, true, true],
     [true, true, true, false]
   ]> : tensor<6x4xi1>
-  %r3 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<6x4xi1>
+  %r3 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r3, dense<[
     [false, false, true, false],
     [false, true, true, false],
@@ -325,7 +379,9 @@ func.func @chlo_broadcast_compare_f6E3M2FN() {
     [false, false, false, false],
     [true, true, true, false]
   ]> : tensor<6x4xi1>
-  %r4 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<6x4xi1>
+  %r4 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r4, dense<[
     [false, false, true, false],
     [true, true, true, false],
@@ -334,7 +390,9 @@ func.func @chlo_broadcast_compare_f6E3M2FN() {
     [false, false, false, false],
     [true, true, true, true]
   ]> : tensor<6x4xi1>
-  %r5 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<6x4xi1>
+  %r5 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r5, dense<[
     [true, true, false, true],
     [false, false, false, true],
@@ -343,7 +401,9 @@ func.func @chlo_broadcast_compare_f6E3M2FN() {
     [true, true, true, true],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r6 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<6x4xi1>
+  %r6 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r6, dense<[
     [true, true, false, true],
     [true, false, false, true],
@@ -369,7 +429,9 @@ func.func @chlo_broadcast_compare_f8E3M4() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6x1xui8>) -> tensor<6x1xf8E3M4>
   %y_codes = stablehlo.constant dense<[0x01, 0x8F, 0xEF, 0x7F]> : tensor<4xui8>  // 0.0156, -0.234, -15.5, nan
   %y = stablehlo.bitcast_convert %y_codes : (tensor<4xui8>) -> tensor<4xf8E3M4>
-  %r = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E3M4>, tensor<4xf8E3M4>) -> tensor<6x4xi1>
+  %r = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E3M4>, tensor<4xf8E3M4>) -> tensor<6x4xi1>
   check.expect_eq_const %r, dense<[
     [false, false, false, false],
     [true, false, false, false],
@@ -378,7 +440,9 @@ func.func @chlo_broadcast_compare_f8E3M4() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r2 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E3M4>, tensor<4xf8E3M4>) -> tensor<6x4xi1>
+  %r2 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E3M4>, tensor<4xf8E3M4>) -> tensor<6x4xi1>
   check.expect_eq_const %r2, dense<[
     [true, true, true, true],
     [false, true, true, true],
@@ -387,7 +451,9 @@ func.func @chlo_broadcast_compare_f8E3M4() {
     [true, true, true, true],
     [true, true, true, true]
   ]> : tensor<6x4xi1>
-  %r3 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E3M4>, tensor<4xf8E3M4>) -> tensor<6x4xi1>
+  %r3 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E3M4>, tensor<4xf8E3M4>) -> tensor<6x4xi1>
   check.expect_eq_const %r3, dense<[
     [true, false, false, false],
     [false, false, false, false],
@@ -396,7 +462,9 @@ func.func @chlo_broadcast_compare_f8E3M4() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r4 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E3M4>, tensor<4xf8E3M4>) -> tensor<6x4xi1>
+  %r4 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E3M4>, tensor<4xf8E3M4>) -> tensor<6x4xi1>
   check.expect_eq_const %r4, dense<[
     [true, false, false, false],
     [true, false, false, false],
@@ -405,7 +473,9 @@ func.func @chlo_broadcast_compare_f8E3M4() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r5 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E3M4>, tensor<4xf8E3M4>) -> tensor<6x4xi1>
+  %r5 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E3M4>, tensor<4xf8E3M4>) -> tensor<6x4xi1>
   check.expect_eq_const %r5, dense<[
     [false, true, true, false],
     [false, true, true, false],
@@ -414,7 +484,9 @@ func.func @chlo_broadcast_compare_f8E3M4() {
     [true, true, true, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r6 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E3M4>, tensor<4xf8E3M4>) -> tensor<6x4xi1>
+  %r6 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E3M4>, tensor<4xf8E3M4>) -> tensor<6x4xi1>
   check.expect_eq_const %r6, dense<[
     [false, true, true, false],
     [true, true, true, false],
@@ -440,7 +512,9 @@ func.func @chlo_broadcast_compare_f8E4M3() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6x1xui8>) -> tensor<6x1xf8E4M3>
   %y_codes = stablehlo.constant dense<[0x01, 0x87, 0xF7, 0x7F]> : tensor<4xui8>  // 0.00195, -0.0137, -240, nan
   %y = stablehlo.bitcast_convert %y_codes : (tensor<4xui8>) -> tensor<4xf8E4M3>
-  %r = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3>, tensor<4xf8E4M3>) -> tensor<6x4xi1>
+  %r = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3>, tensor<4xf8E4M3>) -> tensor<6x4xi1>
   check.expect_eq_const %r, dense<[
     [false, false, false, false],
     [true, false, false, false],
@@ -449,7 +523,9 @@ func.func @chlo_broadcast_compare_f8E4M3() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r2 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3>, tensor<4xf8E4M3>) -> tensor<6x4xi1>
+  %r2 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3>, tensor<4xf8E4M3>) -> tensor<6x4xi1>
   check.expect_eq_const %r2, dense<[
     [true, true, true, true],
     [false, true, true, true],
@@ -458,7 +534,9 @@ func.func @chlo_broadcast_compare_f8E4M3() {
     [true, true, true, true],
     [true, true, true, true]
   ]> : tensor<6x4xi1>
-  %r3 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3>, tensor<4xf8E4M3>) -> tensor<6x4xi1>
+  %r3 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3>, tensor<4xf8E4M3>) -> tensor<6x4xi1>
   check.expect_eq_const %r3, dense<[
     [true, false, false, false],
     [false, false, false, false],
@@ -467,7 +545,9 @@ func.func @chlo_broadcast_compare_f8E4M3() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r4 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3>, tensor<4xf8E4M3>) -> tensor<6x4xi1>
+  %r4 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3>, tensor<4xf8E4M3>) -> tensor<6x4xi1>
   check.expect_eq_const %r4, dense<[
     [true, false, false, false],
     [true, false, false, false],
@@ -476,7 +556,9 @@ func.func @chlo_broadcast_compare_f8E4M3() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r5 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3>, tensor<4xf8E4M3>) -> tensor<6x4xi1>
+  %r5 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3>, tensor<4xf8E4M3>) -> tensor<6x4xi1>
   check.expect_eq_const %r5, dense<[
     [false, true, true, false],
     [false, true, true, false],
@@ -485,7 +567,9 @@ func.func @chlo_broadcast_compare_f8E4M3() {
     [true, true, true, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r6 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3>, tensor<4xf8E4M3>) -> tensor<6x4xi1>
+  %r6 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3>, tensor<4xf8E4M3>) -> tensor<6x4xi1>
   check.expect_eq_const %r6, dense<[
     [false, true, true, false],
     [true, true, true, false],
@@ -511,7 +595,9 @@ func.func @chlo_broadcast_compare_f8E4M3FN() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6x1xui8>) -> tensor<6x1xf8E4M3FN>
   %y_codes = stablehlo.constant dense<[0xB8, 0x07, 0x88, 0xFF]> : tensor<4xui8>  // -1, 0.0137, -0.0156, nan
   %y = stablehlo.bitcast_convert %y_codes : (tensor<4xui8>) -> tensor<4xf8E4M3FN>
-  %r = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<6x4xi1>
+  %r = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r, dense<[
     [false, false, false, false],
     [true, false, false, false],
@@ -520,7 +606,9 @@ func.func @chlo_broadcast_compare_f8E4M3FN() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r2 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<6x4xi1>
+  %r2 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r2, dense<[
     [true, true, true, true],
     [false, true, true, true],
@@ -529,7 +617,9 @@ func.func @chlo_broadcast_compare_f8E4M3FN() {
     [true, true, true, true],
     [true, true, true, true]
   ]> : tensor<6x4xi1>
-  %r3 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<6x4xi1>
+  %r3 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r3, dense<[
     [false, true, false, false],
     [false, true, true, false],
@@ -538,7 +628,9 @@ func.func @chlo_broadcast_compare_f8E4M3FN() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r4 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<6x4xi1>
+  %r4 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r4, dense<[
     [false, true, false, false],
     [true, true, true, false],
@@ -547,7 +639,9 @@ func.func @chlo_broadcast_compare_f8E4M3FN() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r5 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<6x4xi1>
+  %r5 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r5, dense<[
     [true, false, true, false],
     [false, false, false, false],
@@ -556,7 +650,9 @@ func.func @chlo_broadcast_compare_f8E4M3FN() {
     [true, true, true, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r6 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<6x4xi1>
+  %r6 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<6x4xi1>
   check.expect_eq_const %r6, dense<[
     [true, false, true, false],
     [true, false, false, false],
@@ -582,7 +678,9 @@ func.func @chlo_broadcast_compare_f8E4M3FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6x1xui8>) -> tensor<6x1xf8E4M3FNUZ>
   %y_codes = stablehlo.constant dense<[0xC0, 0x81, 0x08, 0xFE]> : tensor<4xui8>  // -1, -2^-10, 0.00781, -224
   %y = stablehlo.bitcast_convert %y_codes : (tensor<4xui8>) -> tensor<4xf8E4M3FNUZ>
-  %r = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<6x4xi1>
+  %r = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r, dense<[
     [false, false, false, false],
     [true, false, false, false],
@@ -591,7 +689,9 @@ func.func @chlo_broadcast_compare_f8E4M3FNUZ() {
     [false, false, false, false],
     [false, false, false, true]
   ]> : tensor<6x4xi1>
-  %r2 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<6x4xi1>
+  %r2 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r2, dense<[
     [true, true, true, true],
     [false, true, true, true],
@@ -600,7 +700,9 @@ func.func @chlo_broadcast_compare_f8E4M3FNUZ() {
     [true, true, true, true],
     [true, true, true, false]
   ]> : tensor<6x4xi1>
-  %r3 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<6x4xi1>
+  %r3 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r3, dense<[
     [false, false, true, false],
     [false, true, true, false],
@@ -609,7 +711,9 @@ func.func @chlo_broadcast_compare_f8E4M3FNUZ() {
     [false, false, false, false],
     [true, true, true, false]
   ]> : tensor<6x4xi1>
-  %r4 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<6x4xi1>
+  %r4 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r4, dense<[
     [false, false, true, false],
     [true, true, true, false],
@@ -618,7 +722,9 @@ func.func @chlo_broadcast_compare_f8E4M3FNUZ() {
     [false, false, false, false],
     [true, true, true, true]
   ]> : tensor<6x4xi1>
-  %r5 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<6x4xi1>
+  %r5 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r5, dense<[
     [true, true, false, true],
     [false, false, false, true],
@@ -627,7 +733,9 @@ func.func @chlo_broadcast_compare_f8E4M3FNUZ() {
     [true, true, true, true],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r6 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<6x4xi1>
+  %r6 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r6, dense<[
     [true, true, false, true],
     [true, false, false, true],
@@ -653,7 +761,9 @@ func.func @chlo_broadcast_compare_f8E4M3B11FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6x1xui8>) -> tensor<6x1xf8E4M3B11FNUZ>
   %y_codes = stablehlo.constant dense<[0xD8, 0x81, 0x08, 0xFE]> : tensor<4xui8>  // -1, -2^-13, 2^-10, -28
   %y = stablehlo.bitcast_convert %y_codes : (tensor<4xui8>) -> tensor<4xf8E4M3B11FNUZ>
-  %r = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<6x4xi1>
+  %r = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r, dense<[
     [false, false, false, false],
     [true, false, false, false],
@@ -662,7 +772,9 @@ func.func @chlo_broadcast_compare_f8E4M3B11FNUZ() {
     [false, false, false, false],
     [false, false, false, true]
   ]> : tensor<6x4xi1>
-  %r2 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<6x4xi1>
+  %r2 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r2, dense<[
     [true, true, true, true],
     [false, true, true, true],
@@ -671,7 +783,9 @@ func.func @chlo_broadcast_compare_f8E4M3B11FNUZ() {
     [true, true, true, true],
     [true, true, true, false]
   ]> : tensor<6x4xi1>
-  %r3 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<6x4xi1>
+  %r3 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r3, dense<[
     [false, false, true, false],
     [false, true, true, false],
@@ -680,7 +794,9 @@ func.func @chlo_broadcast_compare_f8E4M3B11FNUZ() {
     [false, false, false, false],
     [true, true, true, false]
   ]> : tensor<6x4xi1>
-  %r4 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<6x4xi1>
+  %r4 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r4, dense<[
     [false, false, true, false],
     [true, true, true, false],
@@ -689,7 +805,9 @@ func.func @chlo_broadcast_compare_f8E4M3B11FNUZ() {
     [false, false, false, false],
     [true, true, true, true]
   ]> : tensor<6x4xi1>
-  %r5 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<6x4xi1>
+  %r5 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r5, dense<[
     [true, true, false, true],
     [false, false, false, true],
@@ -698,7 +816,9 @@ func.func @chlo_broadcast_compare_f8E4M3B11FNUZ() {
     [true, true, true, true],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r6 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<6x4xi1>
+  %r6 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r6, dense<[
     [true, true, false, true],
     [true, false, false, true],
@@ -724,7 +844,9 @@ func.func @chlo_broadcast_compare_f8E5M2() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6x1xui8>) -> tensor<6x1xf8E5M2>
   %y_codes = stablehlo.constant dense<[0x01, 0x83, 0xFB, 0x7F]> : tensor<4xui8>  // 2^-16, -4.58e-5, -5.73e4, nan
   %y = stablehlo.bitcast_convert %y_codes : (tensor<4xui8>) -> tensor<4xf8E5M2>
-  %r = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E5M2>, tensor<4xf8E5M2>) -> tensor<6x4xi1>
+  %r = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E5M2>, tensor<4xf8E5M2>) -> tensor<6x4xi1>
   check.expect_eq_const %r, dense<[
     [false, false, false, false],
     [true, false, false, false],
@@ -733,7 +855,9 @@ func.func @chlo_broadcast_compare_f8E5M2() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r2 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E5M2>, tensor<4xf8E5M2>) -> tensor<6x4xi1>
+  %r2 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E5M2>, tensor<4xf8E5M2>) -> tensor<6x4xi1>
   check.expect_eq_const %r2, dense<[
     [true, true, true, true],
     [false, true, true, true],
@@ -742,7 +866,9 @@ func.func @chlo_broadcast_compare_f8E5M2() {
     [true, true, true, true],
     [true, true, true, true]
   ]> : tensor<6x4xi1>
-  %r3 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E5M2>, tensor<4xf8E5M2>) -> tensor<6x4xi1>
+  %r3 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E5M2>, tensor<4xf8E5M2>) -> tensor<6x4xi1>
   check.expect_eq_const %r3, dense<[
     [true, false, false, false],
     [false, false, false, false],
@@ -751,7 +877,9 @@ func.func @chlo_broadcast_compare_f8E5M2() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r4 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E5M2>, tensor<4xf8E5M2>) -> tensor<6x4xi1>
+  %r4 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E5M2>, tensor<4xf8E5M2>) -> tensor<6x4xi1>
   check.expect_eq_const %r4, dense<[
     [true, false, false, false],
     [true, false, false, false],
@@ -760,7 +888,9 @@ func.func @chlo_broadcast_compare_f8E5M2() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r5 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E5M2>, tensor<4xf8E5M2>) -> tensor<6x4xi1>
+  %r5 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E5M2>, tensor<4xf8E5M2>) -> tensor<6x4xi1>
   check.expect_eq_const %r5, dense<[
     [false, true, true, false],
     [false, true, true, false],
@@ -769,7 +899,9 @@ func.func @chlo_broadcast_compare_f8E5M2() {
     [true, true, true, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r6 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E5M2>, tensor<4xf8E5M2>) -> tensor<6x4xi1>
+  %r6 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E5M2>, tensor<4xf8E5M2>) -> tensor<6x4xi1>
   check.expect_eq_const %r6, dense<[
     [false, true, true, false],
     [true, true, true, false],
@@ -795,7 +927,9 @@ func.func @chlo_broadcast_compare_f8E5M2FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6x1xui8>) -> tensor<6x1xf8E5M2FNUZ>
   %y_codes = stablehlo.constant dense<[0xC0, 0x81, 0x04, 0xFE]> : tensor<4xui8>  // -1, -2^-17, 2^-15, -4.92e4
   %y = stablehlo.bitcast_convert %y_codes : (tensor<4xui8>) -> tensor<4xf8E5M2FNUZ>
-  %r = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<6x4xi1>
+  %r = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r, dense<[
     [false, false, false, false],
     [true, false, false, false],
@@ -804,7 +938,9 @@ func.func @chlo_broadcast_compare_f8E5M2FNUZ() {
     [false, false, false, false],
     [false, false, false, true]
   ]> : tensor<6x4xi1>
-  %r2 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<6x4xi1>
+  %r2 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r2, dense<[
     [true, true, true, true],
     [false, true, true, true],
@@ -813,7 +949,9 @@ func.func @chlo_broadcast_compare_f8E5M2FNUZ() {
     [true, true, true, true],
     [true, true, true, false]
   ]> : tensor<6x4xi1>
-  %r3 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<6x4xi1>
+  %r3 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r3, dense<[
     [false, false, true, false],
     [false, true, true, false],
@@ -822,7 +960,9 @@ func.func @chlo_broadcast_compare_f8E5M2FNUZ() {
     [false, false, false, false],
     [true, true, true, false]
   ]> : tensor<6x4xi1>
-  %r4 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<6x4xi1>
+  %r4 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r4, dense<[
     [false, false, true, false],
     [true, true, true, false],
@@ -831,7 +971,9 @@ func.func @chlo_broadcast_compare_f8E5M2FNUZ() {
     [false, false, false, false],
     [true, true, true, true]
   ]> : tensor<6x4xi1>
-  %r5 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<6x4xi1>
+  %r5 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r5, dense<[
     [true, true, false, true],
     [false, false, false, true],
@@ -840,7 +982,9 @@ func.func @chlo_broadcast_compare_f8E5M2FNUZ() {
     [true, true, true, true],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r6 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<6x4xi1>
+  %r6 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<6x4xi1>
   check.expect_eq_const %r6, dense<[
     [true, true, false, true],
     [true, false, false, true],
@@ -866,7 +1010,9 @@ func.func @chlo_broadcast_compare_f8E8M0FNU() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6x1xui8>) -> tensor<6x1xf8E8M0FNU>
   %y_codes = stablehlo.constant dense<[0x80, 0x00, 0x01, 0xFF]> : tensor<4xui8>  // 2, 2^-127, 2^-126, nan
   %y = stablehlo.bitcast_convert %y_codes : (tensor<4xui8>) -> tensor<4xf8E8M0FNU>
-  %r = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<6x4xi1>
+  %r = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction EQ>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<6x4xi1>
   check.expect_eq_const %r, dense<[
     [false, false, false, false],
     [true, false, false, false],
@@ -875,7 +1021,9 @@ func.func @chlo_broadcast_compare_f8E8M0FNU() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r2 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<6x4xi1>
+  %r2 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction NE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<6x4xi1>
   check.expect_eq_const %r2, dense<[
     [true, true, true, true],
     [false, true, true, true],
@@ -884,7 +1032,9 @@ func.func @chlo_broadcast_compare_f8E8M0FNU() {
     [true, true, true, true],
     [true, true, true, true]
   ]> : tensor<6x4xi1>
-  %r3 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<6x4xi1>
+  %r3 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<6x4xi1>
   check.expect_eq_const %r3, dense<[
     [true, false, false, false],
     [false, false, false, false],
@@ -893,7 +1043,9 @@ func.func @chlo_broadcast_compare_f8E8M0FNU() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r4 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<6x4xi1>
+  %r4 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction LE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<6x4xi1>
   check.expect_eq_const %r4, dense<[
     [true, false, false, false],
     [true, false, false, false],
@@ -902,7 +1054,9 @@ func.func @chlo_broadcast_compare_f8E8M0FNU() {
     [false, false, false, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r5 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<6x4xi1>
+  %r5 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GT>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<6x4xi1>
   check.expect_eq_const %r5, dense<[
     [false, true, true, false],
     [false, true, true, false],
@@ -911,7 +1065,9 @@ func.func @chlo_broadcast_compare_f8E8M0FNU() {
     [true, true, true, false],
     [false, false, false, false]
   ]> : tensor<6x4xi1>
-  %r6 = "chlo.broadcast_compare"(%x, %y) {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>} : (tensor<6x1xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<6x4xi1>
+  %r6 = "chlo.broadcast_compare"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>, comparison_direction = #chlo<comparison_direction GE>, compare_type = #chlo<comparison_type FLOAT>}
+    : (tensor<6x1xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<6x4xi1>
   check.expect_eq_const %r6, dense<[
     [false, true, true, false],
     [true, true, true, false],

@@ -11,7 +11,9 @@ func.func @chlo_broadcast_next_after_f16() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui16>) -> tensor<4x1xf16>
   %y_codes = stablehlo.constant dense<[0x8000, 0x3C00, 0xBC00]> : tensor<3xui16>  // -0, 1, -1
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui16>) -> tensor<3xf16>
-  %r = "chlo.broadcast_next_after"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf16>, tensor<3xf16>) -> tensor<4x3xf16>
+  %r = "chlo.broadcast_next_after"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf16>, tensor<3xf16>) -> tensor<4x3xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf16>) -> tensor<4x3xui16>
   check.expect_eq_const %r_codes, dense<[
     [0x8000, 0x0001, 0x8001],  // -0, 2^-24, -2^-24
@@ -23,13 +25,17 @@ func.func @chlo_broadcast_next_after_f16() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui16>) -> tensor<f16>
   %y2_codes = stablehlo.constant dense<[0x8000, 0x3C00, 0xBC00]> : tensor<3xui16>  // -0, 1, -1
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui16>) -> tensor<3xf16>
-  %r2 = "chlo.broadcast_next_after"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f16>, tensor<3xf16>) -> tensor<3xf16>
+  %r2 = "chlo.broadcast_next_after"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f16>, tensor<3xf16>) -> tensor<3xf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf16>) -> tensor<3xui16>
   check.expect_eq_const %r2_codes, dense<[0x8000, 0x0001, 0x8001]> : tensor<3xui16>  // -0, 2^-24, -2^-24
   %x3 = stablehlo.constant dense<> : tensor<0x1xf16>
   %y3_codes = stablehlo.constant dense<[0x8000, 0x3C00, 0xBC00]> : tensor<3xui16>  // -0, 1, -1
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<3xui16>) -> tensor<3xf16>
-  %r3 = "chlo.broadcast_next_after"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf16>, tensor<3xf16>) -> tensor<0x3xf16>
+  %r3 = "chlo.broadcast_next_after"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf16>, tensor<3xf16>) -> tensor<0x3xf16>
   check.expect_eq_const %r3, dense<> : tensor<0x3xf16>
   return
 }
@@ -52,7 +58,9 @@ func.func @chlo_broadcast_next_after_bf16() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xbf16>
   %y2_codes = stablehlo.constant dense<[0x8000, 0x3F80, 0xBF80]> : tensor<3xui16>  // -0, 1, -1
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui16>) -> tensor<3xbf16>
-  %r2 = "chlo.broadcast_next_after"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xbf16>, tensor<3xbf16>) -> tensor<0x3xbf16>
+  %r2 = "chlo.broadcast_next_after"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xbf16>, tensor<3xbf16>) -> tensor<0x3xbf16>
   check.expect_eq_const %r2, dense<> : tensor<0x3xbf16>
   return
 }
@@ -64,7 +72,9 @@ func.func @chlo_broadcast_next_after_f4E2M1FN() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui4>) -> tensor<4x1xf4E2M1FN>
   %y_codes = stablehlo.constant dense<[0x8, 0x2, 0xA]> : tensor<3xui4>  // -0, 1, -1
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
-  %r = "chlo.broadcast_next_after"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<4x3xf4E2M1FN>
+  %r = "chlo.broadcast_next_after"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<4x3xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf4E2M1FN>) -> tensor<4x3xui4>
   check.expect_eq_const %r_codes, dense<[
     [0x8, 0x1, 0x9],  // -0, 0.5, -0.5
@@ -75,7 +85,9 @@ func.func @chlo_broadcast_next_after_f4E2M1FN() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf4E2M1FN>
   %y2_codes = stablehlo.constant dense<[0x8, 0x2, 0xA]> : tensor<3xui4>  // -0, 1, -1
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
-  %r2 = "chlo.broadcast_next_after"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<0x3xf4E2M1FN>
+  %r2 = "chlo.broadcast_next_after"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<0x3xf4E2M1FN>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf4E2M1FN>
   return
 }
@@ -96,13 +108,17 @@ func.func @chlo_broadcast_next_after_f6E2M3FN() {
   ]> : tensor<4x3xui32>
   %x2 = stablehlo.constant dense<0x00> : tensor<f6E2M3FN>  // 0
   %y2 = stablehlo.constant dense<[0x20, 0x08, 0x28]> : tensor<3xf6E2M3FN>  // -0, 1, -1
-  %r2 = "chlo.broadcast_next_after"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f6E2M3FN>, tensor<3xf6E2M3FN>) -> tensor<3xf6E2M3FN>
+  %r2 = "chlo.broadcast_next_after"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f6E2M3FN>, tensor<3xf6E2M3FN>) -> tensor<3xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<3xf6E2M3FN>) -> tensor<3xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<3xf32>) -> tensor<3xui32>
   check.expect_eq_const %r2_f32_codes, dense<[0x80000000, 0x3E000000, 0xBE000000]> : tensor<3xui32>  // -0, 0.125, -0.125
   %x3 = stablehlo.constant dense<> : tensor<0x1xf6E2M3FN>
   %y3 = stablehlo.constant dense<[0x20, 0x08, 0x28]> : tensor<3xf6E2M3FN>  // -0, 1, -1
-  %r3 = "chlo.broadcast_next_after"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf6E2M3FN>, tensor<3xf6E2M3FN>) -> tensor<0x3xf6E2M3FN>
+  %r3 = "chlo.broadcast_next_after"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf6E2M3FN>, tensor<3xf6E2M3FN>) -> tensor<0x3xf6E2M3FN>
   check.expect_eq_const %r3, dense<> : tensor<0x3xf6E2M3FN>
   return
 }
@@ -112,7 +128,9 @@ func.func @chlo_broadcast_next_after_f6E2M3FN() {
 func.func @chlo_broadcast_next_after_f6E3M2FN() {
   %x = stablehlo.constant dense<[[0x00], [0x20], [0x0C], [0x2C]]> : tensor<4x1xf6E3M2FN>  // 0, -0, 1, -1
   %y = stablehlo.constant dense<[0x20, 0x0C, 0x2C]> : tensor<3xf6E3M2FN>  // -0, 1, -1
-  %r = "chlo.broadcast_next_after"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<4x3xf6E3M2FN>
+  %r = "chlo.broadcast_next_after"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<4x3xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<4x3xf6E3M2FN>) -> tensor<4x3xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<4x3xf32>) -> tensor<4x3xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -123,7 +141,9 @@ func.func @chlo_broadcast_next_after_f6E3M2FN() {
   ]> : tensor<4x3xui32>
   %x2 = stablehlo.constant dense<> : tensor<0x1xf6E3M2FN>
   %y2 = stablehlo.constant dense<[0x20, 0x0C, 0x2C]> : tensor<3xf6E3M2FN>  // -0, 1, -1
-  %r2 = "chlo.broadcast_next_after"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<0x3xf6E3M2FN>
+  %r2 = "chlo.broadcast_next_after"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<0x3xf6E3M2FN>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf6E3M2FN>
   return
 }
@@ -146,7 +166,9 @@ func.func @chlo_broadcast_next_after_f8E3M4() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E3M4>
   %y2_codes = stablehlo.constant dense<[0x80, 0x30, 0xB0]> : tensor<3xui8>  // -0, 1, -1
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E3M4>
-  %r2 = "chlo.broadcast_next_after"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E3M4>, tensor<3xf8E3M4>) -> tensor<0x3xf8E3M4>
+  %r2 = "chlo.broadcast_next_after"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E3M4>, tensor<3xf8E3M4>) -> tensor<0x3xf8E3M4>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E3M4>
   return
 }
@@ -158,7 +180,9 @@ func.func @chlo_broadcast_next_after_f8E4M3() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E4M3>
   %y_codes = stablehlo.constant dense<[0x80, 0x38, 0xB8]> : tensor<3xui8>  // -0, 1, -1
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
-  %r = "chlo.broadcast_next_after"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf8E4M3>, tensor<3xf8E4M3>) -> tensor<4x3xf8E4M3>
+  %r = "chlo.broadcast_next_after"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf8E4M3>, tensor<3xf8E4M3>) -> tensor<4x3xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E4M3>) -> tensor<4x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x80, 0x01, 0x81],  // -0, 0.00195, -0.00195
@@ -170,13 +194,17 @@ func.func @chlo_broadcast_next_after_f8E4M3() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E4M3>
   %y2_codes = stablehlo.constant dense<[0x80, 0x38, 0xB8]> : tensor<3xui8>  // -0, 1, -1
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
-  %r2 = "chlo.broadcast_next_after"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f8E4M3>, tensor<3xf8E4M3>) -> tensor<3xf8E4M3>
+  %r2 = "chlo.broadcast_next_after"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f8E4M3>, tensor<3xf8E4M3>) -> tensor<3xf8E4M3>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E4M3>) -> tensor<3xui8>
   check.expect_eq_const %r2_codes, dense<[0x80, 0x01, 0x81]> : tensor<3xui8>  // -0, 0.00195, -0.00195
   %x3 = stablehlo.constant dense<> : tensor<0x1xf8E4M3>
   %y3_codes = stablehlo.constant dense<[0x80, 0x38, 0xB8]> : tensor<3xui8>  // -0, 1, -1
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
-  %r3 = "chlo.broadcast_next_after"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E4M3>, tensor<3xf8E4M3>) -> tensor<0x3xf8E4M3>
+  %r3 = "chlo.broadcast_next_after"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E4M3>, tensor<3xf8E4M3>) -> tensor<0x3xf8E4M3>
   check.expect_eq_const %r3, dense<> : tensor<0x3xf8E4M3>
   return
 }
@@ -199,7 +227,9 @@ func.func @chlo_broadcast_next_after_f8E4M3FN() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E4M3FN>
   %y2_codes = stablehlo.constant dense<[0x80, 0x38, 0xB8]> : tensor<3xui8>  // -0, 1, -1
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FN>
-  %r2 = "chlo.broadcast_next_after"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E4M3FN>, tensor<3xf8E4M3FN>) -> tensor<0x3xf8E4M3FN>
+  %r2 = "chlo.broadcast_next_after"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E4M3FN>, tensor<3xf8E4M3FN>) -> tensor<0x3xf8E4M3FN>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E4M3FN>
   return
 }
@@ -211,7 +241,9 @@ func.func @chlo_broadcast_next_after_f8E4M3FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E4M3FNUZ>
   %y_codes = stablehlo.constant dense<[0x80, 0x40, 0xC0]> : tensor<3xui8>  // nan, 1, -1
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
-  %r = "chlo.broadcast_next_after"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<4x3xf8E4M3FNUZ>
+  %r = "chlo.broadcast_next_after"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<4x3xf8E4M3FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E4M3FNUZ>) -> tensor<4x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x80, 0x01, 0x81],  // nan, 2^-10, -2^-10
@@ -222,7 +254,9 @@ func.func @chlo_broadcast_next_after_f8E4M3FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E4M3FNUZ>
   %y2_codes = stablehlo.constant dense<[0x80, 0x40, 0xC0]> : tensor<3xui8>  // nan, 1, -1
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
-  %r2 = "chlo.broadcast_next_after"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<0x3xf8E4M3FNUZ>
+  %r2 = "chlo.broadcast_next_after"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<0x3xf8E4M3FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E4M3FNUZ>
   return
 }
@@ -234,7 +268,8 @@ func.func @chlo_broadcast_next_after_f8E4M3B11FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E4M3B11FNUZ>
   %y_codes = stablehlo.constant dense<[[0x80, 0x58, 0xD8]]> : tensor<1x3xui8>  // nan, 1, -1
   %y = stablehlo.bitcast_convert %y_codes : (tensor<1x3xui8>) -> tensor<1x3xf8E4M3B11FNUZ>
-  %r = "chlo.broadcast_next_after"(%x, %y) : (tensor<4x1xf8E4M3B11FNUZ>, tensor<1x3xf8E4M3B11FNUZ>) -> tensor<4x3xf8E4M3B11FNUZ>
+  %r = "chlo.broadcast_next_after"(%x, %y)
+    : (tensor<4x1xf8E4M3B11FNUZ>, tensor<1x3xf8E4M3B11FNUZ>) -> tensor<4x3xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E4M3B11FNUZ>) -> tensor<4x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x80, 0x01, 0x81],  // nan, 2^-13, -2^-13
@@ -246,13 +281,17 @@ func.func @chlo_broadcast_next_after_f8E4M3B11FNUZ() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
   %y2_codes = stablehlo.constant dense<[0x80, 0x58, 0xD8]> : tensor<3xui8>  // nan, 1, -1
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3B11FNUZ>
-  %r2 = "chlo.broadcast_next_after"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f8E4M3B11FNUZ>, tensor<3xf8E4M3B11FNUZ>) -> tensor<3xf8E4M3B11FNUZ>
+  %r2 = "chlo.broadcast_next_after"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f8E4M3B11FNUZ>, tensor<3xf8E4M3B11FNUZ>) -> tensor<3xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E4M3B11FNUZ>) -> tensor<3xui8>
   check.expect_eq_const %r2_codes, dense<[0x80, 0x01, 0x81]> : tensor<3xui8>  // nan, 2^-13, -2^-13
   %x3 = stablehlo.constant dense<> : tensor<0x1xf8E4M3B11FNUZ>
   %y3_codes = stablehlo.constant dense<[0x80, 0x58, 0xD8]> : tensor<3xui8>  // nan, 1, -1
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<3xui8>) -> tensor<3xf8E4M3B11FNUZ>
-  %r3 = "chlo.broadcast_next_after"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E4M3B11FNUZ>, tensor<3xf8E4M3B11FNUZ>) -> tensor<0x3xf8E4M3B11FNUZ>
+  %r3 = "chlo.broadcast_next_after"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E4M3B11FNUZ>, tensor<3xf8E4M3B11FNUZ>) -> tensor<0x3xf8E4M3B11FNUZ>
   check.expect_eq_const %r3, dense<> : tensor<0x3xf8E4M3B11FNUZ>
   return
 }
@@ -264,7 +303,9 @@ func.func @chlo_broadcast_next_after_f8E5M2() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E5M2>
   %y_codes = stablehlo.constant dense<[0x80, 0x3C, 0xBC]> : tensor<3xui8>  // -0, 1, -1
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
-  %r = "chlo.broadcast_next_after"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf8E5M2>, tensor<3xf8E5M2>) -> tensor<4x3xf8E5M2>
+  %r = "chlo.broadcast_next_after"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf8E5M2>, tensor<3xf8E5M2>) -> tensor<4x3xf8E5M2>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E5M2>) -> tensor<4x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x80, 0x01, 0x81],  // -0, 2^-16, -2^-16
@@ -275,7 +316,9 @@ func.func @chlo_broadcast_next_after_f8E5M2() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E5M2>
   %y2_codes = stablehlo.constant dense<[0x80, 0x3C, 0xBC]> : tensor<3xui8>  // -0, 1, -1
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
-  %r2 = "chlo.broadcast_next_after"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E5M2>, tensor<3xf8E5M2>) -> tensor<0x3xf8E5M2>
+  %r2 = "chlo.broadcast_next_after"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E5M2>, tensor<3xf8E5M2>) -> tensor<0x3xf8E5M2>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E5M2>
   return
 }
@@ -298,7 +341,9 @@ func.func @chlo_broadcast_next_after_f8E5M2FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E5M2FNUZ>
   %y2_codes = stablehlo.constant dense<[0x80, 0x40, 0xC0]> : tensor<3xui8>  // nan, 1, -1
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E5M2FNUZ>
-  %r2 = "chlo.broadcast_next_after"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E5M2FNUZ>, tensor<3xf8E5M2FNUZ>) -> tensor<0x3xf8E5M2FNUZ>
+  %r2 = "chlo.broadcast_next_after"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E5M2FNUZ>, tensor<3xf8E5M2FNUZ>) -> tensor<0x3xf8E5M2FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E5M2FNUZ>
   return
 }
@@ -310,7 +355,9 @@ func.func @chlo_broadcast_next_after_f8E8M0FNU() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E8M0FNU>
   %y_codes = stablehlo.constant dense<[0x80, 0x7E, 0x00]> : tensor<3xui8>  // 2, 0.5, 2^-127
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E8M0FNU>
-  %r = "chlo.broadcast_next_after"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf8E8M0FNU>, tensor<3xf8E8M0FNU>) -> tensor<4x3xf8E8M0FNU>
+  %r = "chlo.broadcast_next_after"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf8E8M0FNU>, tensor<3xf8E8M0FNU>) -> tensor<4x3xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E8M0FNU>) -> tensor<4x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x80, 0x7E, 0x7E],  // 2, 0.5, 0.5
@@ -322,13 +369,17 @@ func.func @chlo_broadcast_next_after_f8E8M0FNU() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
   %y2_codes = stablehlo.constant dense<[0x80, 0x7E, 0x00]> : tensor<3xui8>  // 2, 0.5, 2^-127
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E8M0FNU>
-  %r2 = "chlo.broadcast_next_after"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f8E8M0FNU>, tensor<3xf8E8M0FNU>) -> tensor<3xf8E8M0FNU>
+  %r2 = "chlo.broadcast_next_after"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f8E8M0FNU>, tensor<3xf8E8M0FNU>) -> tensor<3xf8E8M0FNU>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E8M0FNU>) -> tensor<3xui8>
   check.expect_eq_const %r2_codes, dense<[0x80, 0x7E, 0x7E]> : tensor<3xui8>  // 2, 0.5, 0.5
   %x3 = stablehlo.constant dense<> : tensor<0x1xf8E8M0FNU>
   %y3_codes = stablehlo.constant dense<[0x80, 0x7E, 0x00]> : tensor<3xui8>  // 2, 0.5, 2^-127
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<3xui8>) -> tensor<3xf8E8M0FNU>
-  %r3 = "chlo.broadcast_next_after"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E8M0FNU>, tensor<3xf8E8M0FNU>) -> tensor<0x3xf8E8M0FNU>
+  %r3 = "chlo.broadcast_next_after"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E8M0FNU>, tensor<3xf8E8M0FNU>) -> tensor<0x3xf8E8M0FNU>
   check.expect_eq_const %r3, dense<> : tensor<0x3xf8E8M0FNU>
   return
 }

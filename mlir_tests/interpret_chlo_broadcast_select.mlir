@@ -127,7 +127,8 @@ func.func @chlo_broadcast_select_f4E2M1FN() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui4>) -> tensor<3x4xf4E2M1FN>
   %y_codes = stablehlo.constant dense<[[0x9, 0x7, 0xF, 0x6]]> : tensor<1x4xui4>  // -0.5, 6, -6, 4
   %y = stablehlo.bitcast_convert %y_codes : (tensor<1x4xui4>) -> tensor<1x4xf4E2M1FN>
-  %r = "chlo.broadcast_select"(%pred, %x, %y) : (tensor<4xi1>, tensor<3x4xf4E2M1FN>, tensor<1x4xf4E2M1FN>) -> tensor<3x4xf4E2M1FN>
+  %r = "chlo.broadcast_select"(%pred, %x, %y)
+    : (tensor<4xi1>, tensor<3x4xf4E2M1FN>, tensor<1x4xf4E2M1FN>) -> tensor<3x4xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf4E2M1FN>) -> tensor<3x4xui4>
   check.expect_eq_const %r_codes, dense<[
     [0x0, 0x7, 0xF, 0xA],  // 0, 6, -6, -1
@@ -143,7 +144,8 @@ func.func @chlo_broadcast_select_f4E2M1FN() {
     [0x6, 0xE, 0x5, 0xC]   // 4, -4, 3, -2
   ]> : tensor<3x4xui4>
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x4xui4>) -> tensor<3x4xf4E2M1FN>
-  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2) : (tensor<i1>, tensor<1x4xf4E2M1FN>, tensor<3x4xf4E2M1FN>) -> tensor<3x4xf4E2M1FN>
+  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2)
+    : (tensor<i1>, tensor<1x4xf4E2M1FN>, tensor<3x4xf4E2M1FN>) -> tensor<3x4xf4E2M1FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf4E2M1FN>) -> tensor<3x4xui4>
   check.expect_eq_const %r2_codes, dense<[
     [0x9, 0x7, 0xF, 0x6],  // -0.5, 6, -6, 4
@@ -159,7 +161,8 @@ func.func @chlo_broadcast_select_f4E2M1FN() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x4xui4>) -> tensor<3x4xf4E2M1FN>
   %y3_codes = stablehlo.constant dense<0xF> : tensor<ui4>  // -6
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
-  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3) : (tensor<3x1xi1>, tensor<3x4xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<3x4xf4E2M1FN>
+  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3)
+    : (tensor<3x1xi1>, tensor<3x4xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<3x4xf4E2M1FN>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x4xf4E2M1FN>) -> tensor<3x4xui4>
   check.expect_eq_const %r3_codes, dense<[
     [0x0, 0x8, 0x2, 0xA],  // 0, -0, 1, -1
@@ -180,7 +183,8 @@ func.func @chlo_broadcast_select_f6E2M3FN() {
     [0x1F, 0x3F, 0x1E, 0x3E]   // 7.5, -7.5, 7, -7
   ]> : tensor<3x4xf6E2M3FN>
   %y = stablehlo.constant dense<[[0x21, 0x07, 0x27, 0x1F]]> : tensor<1x4xf6E2M3FN>  // -0.125, 0.875, -0.875, 7.5
-  %r = "chlo.broadcast_select"(%pred, %x, %y) : (tensor<4xi1>, tensor<3x4xf6E2M3FN>, tensor<1x4xf6E2M3FN>) -> tensor<3x4xf6E2M3FN>
+  %r = "chlo.broadcast_select"(%pred, %x, %y)
+    : (tensor<4xi1>, tensor<3x4xf6E2M3FN>, tensor<1x4xf6E2M3FN>) -> tensor<3x4xf6E2M3FN>
   %r_f32 = stablehlo.convert %r : (tensor<3x4xf6E2M3FN>) -> tensor<3x4xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<3x4xf32>) -> tensor<3x4xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -195,7 +199,8 @@ func.func @chlo_broadcast_select_f6E2M3FN() {
     [0x01, 0x21, 0x07, 0x27],  // 0.125, -0.125, 0.875, -0.875
     [0x1F, 0x3F, 0x1E, 0x3E]   // 7.5, -7.5, 7, -7
   ]> : tensor<3x4xf6E2M3FN>
-  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2) : (tensor<i1>, tensor<1x4xf6E2M3FN>, tensor<3x4xf6E2M3FN>) -> tensor<3x4xf6E2M3FN>
+  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2)
+    : (tensor<i1>, tensor<1x4xf6E2M3FN>, tensor<3x4xf6E2M3FN>) -> tensor<3x4xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<3x4xf6E2M3FN>) -> tensor<3x4xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<3x4xf32>) -> tensor<3x4xui32>
   check.expect_eq_const %r2_f32_codes, dense<[
@@ -210,7 +215,8 @@ func.func @chlo_broadcast_select_f6E2M3FN() {
     [0x1F, 0x3F, 0x1E, 0x3E]   // 7.5, -7.5, 7, -7
   ]> : tensor<3x4xf6E2M3FN>
   %y3 = stablehlo.constant dense<0x27> : tensor<f6E2M3FN>  // -0.875
-  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3) : (tensor<3x1xi1>, tensor<3x4xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<3x4xf6E2M3FN>
+  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3)
+    : (tensor<3x1xi1>, tensor<3x4xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<3x4xf6E2M3FN>
   %r3_f32 = stablehlo.convert %r3 : (tensor<3x4xf6E2M3FN>) -> tensor<3x4xf32>
   %r3_f32_codes = stablehlo.bitcast_convert %r3_f32 : (tensor<3x4xf32>) -> tensor<3x4xui32>
   check.expect_eq_const %r3_f32_codes, dense<[
@@ -232,7 +238,8 @@ func.func @chlo_broadcast_select_f6E3M2FN() {
     [0x04, 0x24, 0x1F, 0x3F]   // 0.25, -0.25, 28, -28
   ]> : tensor<3x4xf6E3M2FN>
   %y = stablehlo.constant dense<[[0x21, 0x03, 0x23, 0x04]]> : tensor<1x4xf6E3M2FN>  // -0.0625, 0.188, -0.188, 0.25
-  %r = "chlo.broadcast_select"(%pred, %x, %y) : (tensor<4xi1>, tensor<3x4xf6E3M2FN>, tensor<1x4xf6E3M2FN>) -> tensor<3x4xf6E3M2FN>
+  %r = "chlo.broadcast_select"(%pred, %x, %y)
+    : (tensor<4xi1>, tensor<3x4xf6E3M2FN>, tensor<1x4xf6E3M2FN>) -> tensor<3x4xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<3x4xf6E3M2FN>) -> tensor<3x4xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<3x4xf32>) -> tensor<3x4xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -247,7 +254,8 @@ func.func @chlo_broadcast_select_f6E3M2FN() {
     [0x01, 0x21, 0x03, 0x23],  // 0.0625, -0.0625, 0.188, -0.188
     [0x04, 0x24, 0x1F, 0x3F]   // 0.25, -0.25, 28, -28
   ]> : tensor<3x4xf6E3M2FN>
-  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2) : (tensor<i1>, tensor<1x4xf6E3M2FN>, tensor<3x4xf6E3M2FN>) -> tensor<3x4xf6E3M2FN>
+  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2)
+    : (tensor<i1>, tensor<1x4xf6E3M2FN>, tensor<3x4xf6E3M2FN>) -> tensor<3x4xf6E3M2FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<3x4xf6E3M2FN>) -> tensor<3x4xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<3x4xf32>) -> tensor<3x4xui32>
   check.expect_eq_const %r2_f32_codes, dense<[
@@ -262,7 +270,8 @@ func.func @chlo_broadcast_select_f6E3M2FN() {
     [0x04, 0x24, 0x1F, 0x3F]   // 0.25, -0.25, 28, -28
   ]> : tensor<3x4xf6E3M2FN>
   %y3 = stablehlo.constant dense<0x23> : tensor<f6E3M2FN>  // -0.188
-  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3) : (tensor<3x1xi1>, tensor<3x4xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<3x4xf6E3M2FN>
+  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3)
+    : (tensor<3x1xi1>, tensor<3x4xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<3x4xf6E3M2FN>
   %r3_f32 = stablehlo.convert %r3 : (tensor<3x4xf6E3M2FN>) -> tensor<3x4xf32>
   %r3_f32_codes = stablehlo.bitcast_convert %r3_f32 : (tensor<3x4xf32>) -> tensor<3x4xui32>
   check.expect_eq_const %r3_f32_codes, dense<[
@@ -286,7 +295,8 @@ func.func @chlo_broadcast_select_f8E3M4() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E3M4>
   %y_codes = stablehlo.constant dense<[[0x81, 0x0F, 0x8F, 0x10]]> : tensor<1x4xui8>  // -0.0156, 0.234, -0.234, 0.25
   %y = stablehlo.bitcast_convert %y_codes : (tensor<1x4xui8>) -> tensor<1x4xf8E3M4>
-  %r = "chlo.broadcast_select"(%pred, %x, %y) : (tensor<4xi1>, tensor<3x4xf8E3M4>, tensor<1x4xf8E3M4>) -> tensor<3x4xf8E3M4>
+  %r = "chlo.broadcast_select"(%pred, %x, %y)
+    : (tensor<4xi1>, tensor<3x4xf8E3M4>, tensor<1x4xf8E3M4>) -> tensor<3x4xf8E3M4>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E3M4>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x0F, 0x8F, 0xB0],  // 0, 0.234, -0.234, -1
@@ -302,7 +312,8 @@ func.func @chlo_broadcast_select_f8E3M4() {
     [0x10, 0x90, 0x6F, 0xEF]   // 0.25, -0.25, 15.5, -15.5
   ]> : tensor<3x4xui8>
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E3M4>
-  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2) : (tensor<i1>, tensor<1x4xf8E3M4>, tensor<3x4xf8E3M4>) -> tensor<3x4xf8E3M4>
+  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2)
+    : (tensor<i1>, tensor<1x4xf8E3M4>, tensor<3x4xf8E3M4>) -> tensor<3x4xf8E3M4>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf8E3M4>) -> tensor<3x4xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x81, 0x0F, 0x8F, 0x10],  // -0.0156, 0.234, -0.234, 0.25
@@ -318,7 +329,8 @@ func.func @chlo_broadcast_select_f8E3M4() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E3M4>
   %y3_codes = stablehlo.constant dense<0x8F> : tensor<ui8>  // -0.234
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<ui8>) -> tensor<f8E3M4>
-  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3) : (tensor<3x1xi1>, tensor<3x4xf8E3M4>, tensor<f8E3M4>) -> tensor<3x4xf8E3M4>
+  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3)
+    : (tensor<3x1xi1>, tensor<3x4xf8E3M4>, tensor<f8E3M4>) -> tensor<3x4xf8E3M4>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x4xf8E3M4>) -> tensor<3x4xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0x00, 0x80, 0x30, 0xB0],  // 0, -0, 1, -1
@@ -341,7 +353,8 @@ func.func @chlo_broadcast_select_f8E4M3() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3>
   %y_codes = stablehlo.constant dense<[[0x81, 0x07, 0x87, 0x08]]> : tensor<1x4xui8>  // -0.00195, 0.0137, -0.0137, 0.0156
   %y = stablehlo.bitcast_convert %y_codes : (tensor<1x4xui8>) -> tensor<1x4xf8E4M3>
-  %r = "chlo.broadcast_select"(%pred, %x, %y) : (tensor<4xi1>, tensor<3x4xf8E4M3>, tensor<1x4xf8E4M3>) -> tensor<3x4xf8E4M3>
+  %r = "chlo.broadcast_select"(%pred, %x, %y)
+    : (tensor<4xi1>, tensor<3x4xf8E4M3>, tensor<1x4xf8E4M3>) -> tensor<3x4xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E4M3>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x07, 0x87, 0xB8],  // 0, 0.0137, -0.0137, -1
@@ -357,7 +370,8 @@ func.func @chlo_broadcast_select_f8E4M3() {
     [0x08, 0x88, 0x77, 0xF7]   // 0.0156, -0.0156, 240, -240
   ]> : tensor<3x4xui8>
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3>
-  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2) : (tensor<i1>, tensor<1x4xf8E4M3>, tensor<3x4xf8E4M3>) -> tensor<3x4xf8E4M3>
+  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2)
+    : (tensor<i1>, tensor<1x4xf8E4M3>, tensor<3x4xf8E4M3>) -> tensor<3x4xf8E4M3>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf8E4M3>) -> tensor<3x4xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x81, 0x07, 0x87, 0x08],  // -0.00195, 0.0137, -0.0137, 0.0156
@@ -373,7 +387,8 @@ func.func @chlo_broadcast_select_f8E4M3() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3>
   %y3_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.0137
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<ui8>) -> tensor<f8E4M3>
-  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3) : (tensor<3x1xi1>, tensor<3x4xf8E4M3>, tensor<f8E4M3>) -> tensor<3x4xf8E4M3>
+  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3)
+    : (tensor<3x1xi1>, tensor<3x4xf8E4M3>, tensor<f8E4M3>) -> tensor<3x4xf8E4M3>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x4xf8E4M3>) -> tensor<3x4xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0x00, 0x80, 0x38, 0xB8],  // 0, -0, 1, -1
@@ -396,7 +411,8 @@ func.func @chlo_broadcast_select_f8E4M3FN() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3FN>
   %y_codes = stablehlo.constant dense<[[0x81, 0x07, 0x87, 0x08]]> : tensor<1x4xui8>  // -0.00195, 0.0137, -0.0137, 0.0156
   %y = stablehlo.bitcast_convert %y_codes : (tensor<1x4xui8>) -> tensor<1x4xf8E4M3FN>
-  %r = "chlo.broadcast_select"(%pred, %x, %y) : (tensor<4xi1>, tensor<3x4xf8E4M3FN>, tensor<1x4xf8E4M3FN>) -> tensor<3x4xf8E4M3FN>
+  %r = "chlo.broadcast_select"(%pred, %x, %y)
+    : (tensor<4xi1>, tensor<3x4xf8E4M3FN>, tensor<1x4xf8E4M3FN>) -> tensor<3x4xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E4M3FN>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x07, 0x87, 0xB8],  // 0, 0.0137, -0.0137, -1
@@ -412,7 +428,8 @@ func.func @chlo_broadcast_select_f8E4M3FN() {
     [0x08, 0x88, 0x7E, 0xFE]   // 0.0156, -0.0156, 448, -448
   ]> : tensor<3x4xui8>
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3FN>
-  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2) : (tensor<i1>, tensor<1x4xf8E4M3FN>, tensor<3x4xf8E4M3FN>) -> tensor<3x4xf8E4M3FN>
+  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2)
+    : (tensor<i1>, tensor<1x4xf8E4M3FN>, tensor<3x4xf8E4M3FN>) -> tensor<3x4xf8E4M3FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf8E4M3FN>) -> tensor<3x4xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x81, 0x07, 0x87, 0x08],  // -0.00195, 0.0137, -0.0137, 0.0156
@@ -428,7 +445,8 @@ func.func @chlo_broadcast_select_f8E4M3FN() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3FN>
   %y3_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.0137
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
-  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3) : (tensor<3x1xi1>, tensor<3x4xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<3x4xf8E4M3FN>
+  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3)
+    : (tensor<3x1xi1>, tensor<3x4xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<3x4xf8E4M3FN>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x4xf8E4M3FN>) -> tensor<3x4xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0x00, 0x80, 0x38, 0xB8],  // 0, -0, 1, -1
@@ -451,7 +469,8 @@ func.func @chlo_broadcast_select_f8E4M3FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3FNUZ>
   %y_codes = stablehlo.constant dense<[[0x81, 0x07, 0x87, 0x08]]> : tensor<1x4xui8>  // -2^-10, 0.00684, -0.00684, 0.00781
   %y = stablehlo.bitcast_convert %y_codes : (tensor<1x4xui8>) -> tensor<1x4xf8E4M3FNUZ>
-  %r = "chlo.broadcast_select"(%pred, %x, %y) : (tensor<4xi1>, tensor<3x4xf8E4M3FNUZ>, tensor<1x4xf8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
+  %r = "chlo.broadcast_select"(%pred, %x, %y)
+    : (tensor<4xi1>, tensor<3x4xf8E4M3FNUZ>, tensor<1x4xf8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E4M3FNUZ>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x07, 0x87, 0xC0],  // 0, 0.00684, -0.00684, -1
@@ -467,7 +486,8 @@ func.func @chlo_broadcast_select_f8E4M3FNUZ() {
     [0x08, 0x88, 0x7F, 0xFF]   // 0.00781, -0.00781, 240, -240
   ]> : tensor<3x4xui8>
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3FNUZ>
-  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2) : (tensor<i1>, tensor<1x4xf8E4M3FNUZ>, tensor<3x4xf8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
+  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2)
+    : (tensor<i1>, tensor<1x4xf8E4M3FNUZ>, tensor<3x4xf8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf8E4M3FNUZ>) -> tensor<3x4xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x81, 0x07, 0x87, 0x08],  // -2^-10, 0.00684, -0.00684, 0.00781
@@ -483,7 +503,8 @@ func.func @chlo_broadcast_select_f8E4M3FNUZ() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3FNUZ>
   %y3_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.00684
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
-  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3) : (tensor<3x1xi1>, tensor<3x4xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
+  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3)
+    : (tensor<3x1xi1>, tensor<3x4xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x4xf8E4M3FNUZ>) -> tensor<3x4xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0x00, 0x80, 0x40, 0xC0],  // 0, nan, 1, -1
@@ -506,7 +527,8 @@ func.func @chlo_broadcast_select_f8E4M3B11FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3B11FNUZ>
   %y_codes = stablehlo.constant dense<[[0x81, 0x07, 0x87, 0x08]]> : tensor<1x4xui8>  // -2^-13, 0.000854, -0.000854, 2^-10
   %y = stablehlo.bitcast_convert %y_codes : (tensor<1x4xui8>) -> tensor<1x4xf8E4M3B11FNUZ>
-  %r = "chlo.broadcast_select"(%pred, %x, %y) : (tensor<4xi1>, tensor<3x4xf8E4M3B11FNUZ>, tensor<1x4xf8E4M3B11FNUZ>) -> tensor<3x4xf8E4M3B11FNUZ>
+  %r = "chlo.broadcast_select"(%pred, %x, %y)
+    : (tensor<4xi1>, tensor<3x4xf8E4M3B11FNUZ>, tensor<1x4xf8E4M3B11FNUZ>) -> tensor<3x4xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E4M3B11FNUZ>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x07, 0x87, 0xD8],  // 0, 0.000854, -0.000854, -1
@@ -522,7 +544,8 @@ func.func @chlo_broadcast_select_f8E4M3B11FNUZ() {
     [0x08, 0x88, 0x7F, 0xFF]   // 2^-10, -2^-10, 30, -30
   ]> : tensor<3x4xui8>
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3B11FNUZ>
-  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2) : (tensor<i1>, tensor<1x4xf8E4M3B11FNUZ>, tensor<3x4xf8E4M3B11FNUZ>) -> tensor<3x4xf8E4M3B11FNUZ>
+  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2)
+    : (tensor<i1>, tensor<1x4xf8E4M3B11FNUZ>, tensor<3x4xf8E4M3B11FNUZ>) -> tensor<3x4xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf8E4M3B11FNUZ>) -> tensor<3x4xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x81, 0x07, 0x87, 0x08],  // -2^-13, 0.000854, -0.000854, 2^-10
@@ -538,7 +561,8 @@ func.func @chlo_broadcast_select_f8E4M3B11FNUZ() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3B11FNUZ>
   %y3_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.000854
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
-  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3) : (tensor<3x1xi1>, tensor<3x4xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<3x4xf8E4M3B11FNUZ>
+  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3)
+    : (tensor<3x1xi1>, tensor<3x4xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<3x4xf8E4M3B11FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x4xf8E4M3B11FNUZ>) -> tensor<3x4xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0x00, 0x80, 0x58, 0xD8],  // 0, nan, 1, -1
@@ -561,7 +585,8 @@ func.func @chlo_broadcast_select_f8E5M2() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E5M2>
   %y_codes = stablehlo.constant dense<[[0x81, 0x03, 0x83, 0x04]]> : tensor<1x4xui8>  // -2^-16, 4.58e-5, -4.58e-5, 2^-14
   %y = stablehlo.bitcast_convert %y_codes : (tensor<1x4xui8>) -> tensor<1x4xf8E5M2>
-  %r = "chlo.broadcast_select"(%pred, %x, %y) : (tensor<4xi1>, tensor<3x4xf8E5M2>, tensor<1x4xf8E5M2>) -> tensor<3x4xf8E5M2>
+  %r = "chlo.broadcast_select"(%pred, %x, %y)
+    : (tensor<4xi1>, tensor<3x4xf8E5M2>, tensor<1x4xf8E5M2>) -> tensor<3x4xf8E5M2>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E5M2>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x03, 0x83, 0xBC],  // 0, 4.58e-5, -4.58e-5, -1
@@ -577,7 +602,8 @@ func.func @chlo_broadcast_select_f8E5M2() {
     [0x04, 0x84, 0x7B, 0xFB]   // 2^-14, -2^-14, 5.73e4, -5.73e4
   ]> : tensor<3x4xui8>
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E5M2>
-  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2) : (tensor<i1>, tensor<1x4xf8E5M2>, tensor<3x4xf8E5M2>) -> tensor<3x4xf8E5M2>
+  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2)
+    : (tensor<i1>, tensor<1x4xf8E5M2>, tensor<3x4xf8E5M2>) -> tensor<3x4xf8E5M2>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf8E5M2>) -> tensor<3x4xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x81, 0x03, 0x83, 0x04],  // -2^-16, 4.58e-5, -4.58e-5, 2^-14
@@ -593,7 +619,8 @@ func.func @chlo_broadcast_select_f8E5M2() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E5M2>
   %y3_codes = stablehlo.constant dense<0x83> : tensor<ui8>  // -4.58e-5
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<ui8>) -> tensor<f8E5M2>
-  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3) : (tensor<3x1xi1>, tensor<3x4xf8E5M2>, tensor<f8E5M2>) -> tensor<3x4xf8E5M2>
+  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3)
+    : (tensor<3x1xi1>, tensor<3x4xf8E5M2>, tensor<f8E5M2>) -> tensor<3x4xf8E5M2>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x4xf8E5M2>) -> tensor<3x4xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0x00, 0x80, 0x3C, 0xBC],  // 0, -0, 1, -1
@@ -616,7 +643,8 @@ func.func @chlo_broadcast_select_f8E5M2FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E5M2FNUZ>
   %y_codes = stablehlo.constant dense<[[0x81, 0x03, 0x83, 0x04]]> : tensor<1x4xui8>  // -2^-17, 2.29e-5, -2.29e-5, 2^-15
   %y = stablehlo.bitcast_convert %y_codes : (tensor<1x4xui8>) -> tensor<1x4xf8E5M2FNUZ>
-  %r = "chlo.broadcast_select"(%pred, %x, %y) : (tensor<4xi1>, tensor<3x4xf8E5M2FNUZ>, tensor<1x4xf8E5M2FNUZ>) -> tensor<3x4xf8E5M2FNUZ>
+  %r = "chlo.broadcast_select"(%pred, %x, %y)
+    : (tensor<4xi1>, tensor<3x4xf8E5M2FNUZ>, tensor<1x4xf8E5M2FNUZ>) -> tensor<3x4xf8E5M2FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E5M2FNUZ>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x03, 0x83, 0xC0],  // 0, 2.29e-5, -2.29e-5, -1
@@ -632,7 +660,8 @@ func.func @chlo_broadcast_select_f8E5M2FNUZ() {
     [0x04, 0x84, 0x7F, 0xFF]   // 2^-15, -2^-15, 5.73e4, -5.73e4
   ]> : tensor<3x4xui8>
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E5M2FNUZ>
-  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2) : (tensor<i1>, tensor<1x4xf8E5M2FNUZ>, tensor<3x4xf8E5M2FNUZ>) -> tensor<3x4xf8E5M2FNUZ>
+  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2)
+    : (tensor<i1>, tensor<1x4xf8E5M2FNUZ>, tensor<3x4xf8E5M2FNUZ>) -> tensor<3x4xf8E5M2FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf8E5M2FNUZ>) -> tensor<3x4xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x81, 0x03, 0x83, 0x04],  // -2^-17, 2.29e-5, -2.29e-5, 2^-15
@@ -648,7 +677,8 @@ func.func @chlo_broadcast_select_f8E5M2FNUZ() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E5M2FNUZ>
   %y3_codes = stablehlo.constant dense<0x83> : tensor<ui8>  // -2.29e-5
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
-  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3) : (tensor<3x1xi1>, tensor<3x4xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<3x4xf8E5M2FNUZ>
+  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3)
+    : (tensor<3x1xi1>, tensor<3x4xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<3x4xf8E5M2FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x4xf8E5M2FNUZ>) -> tensor<3x4xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0x00, 0x80, 0x40, 0xC0],  // 0, nan, 1, -1
@@ -671,7 +701,8 @@ func.func @chlo_broadcast_select_f8E8M0FNU() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E8M0FNU>
   %y_codes = stablehlo.constant dense<[[0xFE, 0xFD, 0xFF, 0x05]]> : tensor<1x4xui8>  // 2^127, 2^126, nan, 2^-122
   %y = stablehlo.bitcast_convert %y_codes : (tensor<1x4xui8>) -> tensor<1x4xf8E8M0FNU>
-  %r = "chlo.broadcast_select"(%pred, %x, %y) : (tensor<4xi1>, tensor<3x4xf8E8M0FNU>, tensor<1x4xf8E8M0FNU>) -> tensor<3x4xf8E8M0FNU>
+  %r = "chlo.broadcast_select"(%pred, %x, %y)
+    : (tensor<4xi1>, tensor<3x4xf8E8M0FNU>, tensor<1x4xf8E8M0FNU>) -> tensor<3x4xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E8M0FNU>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x7F, 0xFD, 0xFF, 0x00],  // 1, 2^126, nan, 2^-127
@@ -687,7 +718,8 @@ func.func @chlo_broadcast_select_f8E8M0FNU() {
     [0x05, 0x3C, 0x73, 0xAA]   // 2^-122, 2^-67, 2^-12, 2^43
   ]> : tensor<3x4xui8>
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E8M0FNU>
-  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2) : (tensor<i1>, tensor<1x4xf8E8M0FNU>, tensor<3x4xf8E8M0FNU>) -> tensor<3x4xf8E8M0FNU>
+  %r2 = "chlo.broadcast_select"(%pred2, %x2, %y2)
+    : (tensor<i1>, tensor<1x4xf8E8M0FNU>, tensor<3x4xf8E8M0FNU>) -> tensor<3x4xf8E8M0FNU>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf8E8M0FNU>) -> tensor<3x4xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0xFE, 0xFD, 0xFF, 0x05],  // 2^127, 2^126, nan, 2^-122
@@ -703,7 +735,8 @@ func.func @chlo_broadcast_select_f8E8M0FNU() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E8M0FNU>
   %y3_codes = stablehlo.constant dense<0xFF> : tensor<ui8>  // nan
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
-  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3) : (tensor<3x1xi1>, tensor<3x4xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<3x4xf8E8M0FNU>
+  %r3 = "chlo.broadcast_select"(%pred3, %x3, %y3)
+    : (tensor<3x1xi1>, tensor<3x4xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<3x4xf8E8M0FNU>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x4xf8E8M0FNU>) -> tensor<3x4xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0x7F, 0x80, 0x7E, 0x00],  // 1, 2, 0.5, 2^-127

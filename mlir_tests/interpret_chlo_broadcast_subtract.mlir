@@ -11,7 +11,9 @@ func.func @chlo_broadcast_subtract_f16() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui16>) -> tensor<4x1xf16>
   %y_codes = stablehlo.constant dense<[0x3C00, 0x4000, 0x3800]> : tensor<3xui16>  // 1, 2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui16>) -> tensor<3xf16>
-  %r = "chlo.broadcast_subtract"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf16>, tensor<3xf16>) -> tensor<4x3xf16>
+  %r = "chlo.broadcast_subtract"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf16>, tensor<3xf16>) -> tensor<4x3xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf16>) -> tensor<4x3xui16>
   check.expect_eq_const %r_codes, dense<[
     [0x0000, 0xBC00, 0x3800],  // 0, -1, 0.5
@@ -23,13 +25,17 @@ func.func @chlo_broadcast_subtract_f16() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui16>) -> tensor<f16>
   %y2_codes = stablehlo.constant dense<[0x3C00, 0x4000, 0x3800]> : tensor<3xui16>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui16>) -> tensor<3xf16>
-  %r2 = "chlo.broadcast_subtract"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f16>, tensor<3xf16>) -> tensor<3xf16>
+  %r2 = "chlo.broadcast_subtract"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f16>, tensor<3xf16>) -> tensor<3xf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf16>) -> tensor<3xui16>
   check.expect_eq_const %r2_codes, dense<[0x0000, 0xBC00, 0x3800]> : tensor<3xui16>  // 0, -1, 0.5
   %x3 = stablehlo.constant dense<> : tensor<0x1xf16>
   %y3_codes = stablehlo.constant dense<[0x3C00, 0x4000, 0x3800]> : tensor<3xui16>  // 1, 2, 0.5
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<3xui16>) -> tensor<3xf16>
-  %r3 = "chlo.broadcast_subtract"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf16>, tensor<3xf16>) -> tensor<0x3xf16>
+  %r3 = "chlo.broadcast_subtract"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf16>, tensor<3xf16>) -> tensor<0x3xf16>
   check.expect_eq_const %r3, dense<> : tensor<0x3xf16>
   return
 }
@@ -52,7 +58,9 @@ func.func @chlo_broadcast_subtract_bf16() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xbf16>
   %y2_codes = stablehlo.constant dense<[0x3F80, 0x4000, 0x3F00]> : tensor<3xui16>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui16>) -> tensor<3xbf16>
-  %r2 = "chlo.broadcast_subtract"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xbf16>, tensor<3xbf16>) -> tensor<0x3xbf16>
+  %r2 = "chlo.broadcast_subtract"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xbf16>, tensor<3xbf16>) -> tensor<0x3xbf16>
   check.expect_eq_const %r2, dense<> : tensor<0x3xbf16>
   return
 }
@@ -64,7 +72,9 @@ func.func @chlo_broadcast_subtract_f4E2M1FN() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui4>) -> tensor<4x1xf4E2M1FN>
   %y_codes = stablehlo.constant dense<[0x2, 0x4, 0x1]> : tensor<3xui4>  // 1, 2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
-  %r = "chlo.broadcast_subtract"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<4x3xf4E2M1FN>
+  %r = "chlo.broadcast_subtract"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<4x3xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf4E2M1FN>) -> tensor<4x3xui4>
   check.expect_eq_const %r_codes, dense<[
     [0x0, 0xA, 0x1],  // 0, -1, 0.5
@@ -75,7 +85,9 @@ func.func @chlo_broadcast_subtract_f4E2M1FN() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf4E2M1FN>
   %y2_codes = stablehlo.constant dense<[0x2, 0x4, 0x1]> : tensor<3xui4>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
-  %r2 = "chlo.broadcast_subtract"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<0x3xf4E2M1FN>
+  %r2 = "chlo.broadcast_subtract"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<0x3xf4E2M1FN>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf4E2M1FN>
   return
 }
@@ -96,13 +108,17 @@ func.func @chlo_broadcast_subtract_f6E2M3FN() {
   ]> : tensor<4x3xui32>
   %x2 = stablehlo.constant dense<0x08> : tensor<f6E2M3FN>  // 1
   %y2 = stablehlo.constant dense<[0x08, 0x10, 0x04]> : tensor<3xf6E2M3FN>  // 1, 2, 0.5
-  %r2 = "chlo.broadcast_subtract"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f6E2M3FN>, tensor<3xf6E2M3FN>) -> tensor<3xf6E2M3FN>
+  %r2 = "chlo.broadcast_subtract"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f6E2M3FN>, tensor<3xf6E2M3FN>) -> tensor<3xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<3xf6E2M3FN>) -> tensor<3xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<3xf32>) -> tensor<3xui32>
   check.expect_eq_const %r2_f32_codes, dense<[0x00000000, 0xBF800000, 0x3F000000]> : tensor<3xui32>  // 0, -1, 0.5
   %x3 = stablehlo.constant dense<> : tensor<0x1xf6E2M3FN>
   %y3 = stablehlo.constant dense<[0x08, 0x10, 0x04]> : tensor<3xf6E2M3FN>  // 1, 2, 0.5
-  %r3 = "chlo.broadcast_subtract"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf6E2M3FN>, tensor<3xf6E2M3FN>) -> tensor<0x3xf6E2M3FN>
+  %r3 = "chlo.broadcast_subtract"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf6E2M3FN>, tensor<3xf6E2M3FN>) -> tensor<0x3xf6E2M3FN>
   check.expect_eq_const %r3, dense<> : tensor<0x3xf6E2M3FN>
   return
 }
@@ -112,7 +128,9 @@ func.func @chlo_broadcast_subtract_f6E2M3FN() {
 func.func @chlo_broadcast_subtract_f6E3M2FN() {
   %x = stablehlo.constant dense<[[0x0C], [0x10], [0x08], [0x12]]> : tensor<4x1xf6E3M2FN>  // 1, 2, 0.5, 3
   %y = stablehlo.constant dense<[0x0C, 0x10, 0x08]> : tensor<3xf6E3M2FN>  // 1, 2, 0.5
-  %r = "chlo.broadcast_subtract"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<4x3xf6E3M2FN>
+  %r = "chlo.broadcast_subtract"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<4x3xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<4x3xf6E3M2FN>) -> tensor<4x3xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<4x3xf32>) -> tensor<4x3xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -123,7 +141,9 @@ func.func @chlo_broadcast_subtract_f6E3M2FN() {
   ]> : tensor<4x3xui32>
   %x2 = stablehlo.constant dense<> : tensor<0x1xf6E3M2FN>
   %y2 = stablehlo.constant dense<[0x0C, 0x10, 0x08]> : tensor<3xf6E3M2FN>  // 1, 2, 0.5
-  %r2 = "chlo.broadcast_subtract"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<0x3xf6E3M2FN>
+  %r2 = "chlo.broadcast_subtract"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<0x3xf6E3M2FN>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf6E3M2FN>
   return
 }
@@ -146,7 +166,9 @@ func.func @chlo_broadcast_subtract_f8E3M4() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E3M4>
   %y2_codes = stablehlo.constant dense<[0x30, 0x40, 0x20]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E3M4>
-  %r2 = "chlo.broadcast_subtract"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E3M4>, tensor<3xf8E3M4>) -> tensor<0x3xf8E3M4>
+  %r2 = "chlo.broadcast_subtract"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E3M4>, tensor<3xf8E3M4>) -> tensor<0x3xf8E3M4>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E3M4>
   return
 }
@@ -158,7 +180,9 @@ func.func @chlo_broadcast_subtract_f8E4M3() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E4M3>
   %y_codes = stablehlo.constant dense<[0x38, 0x40, 0x30]> : tensor<3xui8>  // 1, 2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
-  %r = "chlo.broadcast_subtract"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf8E4M3>, tensor<3xf8E4M3>) -> tensor<4x3xf8E4M3>
+  %r = "chlo.broadcast_subtract"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf8E4M3>, tensor<3xf8E4M3>) -> tensor<4x3xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E4M3>) -> tensor<4x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0xB8, 0x30],  // 0, -1, 0.5
@@ -170,13 +194,17 @@ func.func @chlo_broadcast_subtract_f8E4M3() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E4M3>
   %y2_codes = stablehlo.constant dense<[0x38, 0x40, 0x30]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
-  %r2 = "chlo.broadcast_subtract"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f8E4M3>, tensor<3xf8E4M3>) -> tensor<3xf8E4M3>
+  %r2 = "chlo.broadcast_subtract"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f8E4M3>, tensor<3xf8E4M3>) -> tensor<3xf8E4M3>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E4M3>) -> tensor<3xui8>
   check.expect_eq_const %r2_codes, dense<[0x00, 0xB8, 0x30]> : tensor<3xui8>  // 0, -1, 0.5
   %x3 = stablehlo.constant dense<> : tensor<0x1xf8E4M3>
   %y3_codes = stablehlo.constant dense<[0x38, 0x40, 0x30]> : tensor<3xui8>  // 1, 2, 0.5
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
-  %r3 = "chlo.broadcast_subtract"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E4M3>, tensor<3xf8E4M3>) -> tensor<0x3xf8E4M3>
+  %r3 = "chlo.broadcast_subtract"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E4M3>, tensor<3xf8E4M3>) -> tensor<0x3xf8E4M3>
   check.expect_eq_const %r3, dense<> : tensor<0x3xf8E4M3>
   return
 }
@@ -199,7 +227,9 @@ func.func @chlo_broadcast_subtract_f8E4M3FN() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E4M3FN>
   %y2_codes = stablehlo.constant dense<[0x38, 0x40, 0x30]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FN>
-  %r2 = "chlo.broadcast_subtract"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E4M3FN>, tensor<3xf8E4M3FN>) -> tensor<0x3xf8E4M3FN>
+  %r2 = "chlo.broadcast_subtract"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E4M3FN>, tensor<3xf8E4M3FN>) -> tensor<0x3xf8E4M3FN>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E4M3FN>
   return
 }
@@ -211,7 +241,9 @@ func.func @chlo_broadcast_subtract_f8E4M3FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E4M3FNUZ>
   %y_codes = stablehlo.constant dense<[0x40, 0x48, 0x38]> : tensor<3xui8>  // 1, 2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
-  %r = "chlo.broadcast_subtract"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<4x3xf8E4M3FNUZ>
+  %r = "chlo.broadcast_subtract"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<4x3xf8E4M3FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E4M3FNUZ>) -> tensor<4x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0xC0, 0x38],  // 0, -1, 0.5
@@ -222,7 +254,9 @@ func.func @chlo_broadcast_subtract_f8E4M3FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E4M3FNUZ>
   %y2_codes = stablehlo.constant dense<[0x40, 0x48, 0x38]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
-  %r2 = "chlo.broadcast_subtract"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<0x3xf8E4M3FNUZ>
+  %r2 = "chlo.broadcast_subtract"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<0x3xf8E4M3FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E4M3FNUZ>
   return
 }
@@ -234,7 +268,8 @@ func.func @chlo_broadcast_subtract_f8E4M3B11FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E4M3B11FNUZ>
   %y_codes = stablehlo.constant dense<[[0x58, 0x60, 0x50]]> : tensor<1x3xui8>  // 1, 2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<1x3xui8>) -> tensor<1x3xf8E4M3B11FNUZ>
-  %r = "chlo.broadcast_subtract"(%x, %y) : (tensor<4x1xf8E4M3B11FNUZ>, tensor<1x3xf8E4M3B11FNUZ>) -> tensor<4x3xf8E4M3B11FNUZ>
+  %r = "chlo.broadcast_subtract"(%x, %y)
+    : (tensor<4x1xf8E4M3B11FNUZ>, tensor<1x3xf8E4M3B11FNUZ>) -> tensor<4x3xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E4M3B11FNUZ>) -> tensor<4x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0xD8, 0x50],  // 0, -1, 0.5
@@ -246,13 +281,17 @@ func.func @chlo_broadcast_subtract_f8E4M3B11FNUZ() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
   %y2_codes = stablehlo.constant dense<[0x58, 0x60, 0x50]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3B11FNUZ>
-  %r2 = "chlo.broadcast_subtract"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f8E4M3B11FNUZ>, tensor<3xf8E4M3B11FNUZ>) -> tensor<3xf8E4M3B11FNUZ>
+  %r2 = "chlo.broadcast_subtract"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f8E4M3B11FNUZ>, tensor<3xf8E4M3B11FNUZ>) -> tensor<3xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E4M3B11FNUZ>) -> tensor<3xui8>
   check.expect_eq_const %r2_codes, dense<[0x00, 0xD8, 0x50]> : tensor<3xui8>  // 0, -1, 0.5
   %x3 = stablehlo.constant dense<> : tensor<0x1xf8E4M3B11FNUZ>
   %y3_codes = stablehlo.constant dense<[0x58, 0x60, 0x50]> : tensor<3xui8>  // 1, 2, 0.5
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<3xui8>) -> tensor<3xf8E4M3B11FNUZ>
-  %r3 = "chlo.broadcast_subtract"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E4M3B11FNUZ>, tensor<3xf8E4M3B11FNUZ>) -> tensor<0x3xf8E4M3B11FNUZ>
+  %r3 = "chlo.broadcast_subtract"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E4M3B11FNUZ>, tensor<3xf8E4M3B11FNUZ>) -> tensor<0x3xf8E4M3B11FNUZ>
   check.expect_eq_const %r3, dense<> : tensor<0x3xf8E4M3B11FNUZ>
   return
 }
@@ -264,7 +303,9 @@ func.func @chlo_broadcast_subtract_f8E5M2() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E5M2>
   %y_codes = stablehlo.constant dense<[0x3C, 0x40, 0x38]> : tensor<3xui8>  // 1, 2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
-  %r = "chlo.broadcast_subtract"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf8E5M2>, tensor<3xf8E5M2>) -> tensor<4x3xf8E5M2>
+  %r = "chlo.broadcast_subtract"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf8E5M2>, tensor<3xf8E5M2>) -> tensor<4x3xf8E5M2>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E5M2>) -> tensor<4x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0xBC, 0x38],  // 0, -1, 0.5
@@ -275,7 +316,9 @@ func.func @chlo_broadcast_subtract_f8E5M2() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E5M2>
   %y2_codes = stablehlo.constant dense<[0x3C, 0x40, 0x38]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
-  %r2 = "chlo.broadcast_subtract"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E5M2>, tensor<3xf8E5M2>) -> tensor<0x3xf8E5M2>
+  %r2 = "chlo.broadcast_subtract"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E5M2>, tensor<3xf8E5M2>) -> tensor<0x3xf8E5M2>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E5M2>
   return
 }
@@ -298,7 +341,9 @@ func.func @chlo_broadcast_subtract_f8E5M2FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E5M2FNUZ>
   %y2_codes = stablehlo.constant dense<[0x40, 0x44, 0x3C]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E5M2FNUZ>
-  %r2 = "chlo.broadcast_subtract"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E5M2FNUZ>, tensor<3xf8E5M2FNUZ>) -> tensor<0x3xf8E5M2FNUZ>
+  %r2 = "chlo.broadcast_subtract"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E5M2FNUZ>, tensor<3xf8E5M2FNUZ>) -> tensor<0x3xf8E5M2FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E5M2FNUZ>
   return
 }
@@ -310,20 +355,26 @@ func.func @chlo_broadcast_subtract_f8E8M0FNU() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<1x1xui8>) -> tensor<1x1xf8E8M0FNU>
   %y_codes = stablehlo.constant dense<[0x80, 0x7E]> : tensor<2xui8>  // 2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
-  %r = "chlo.broadcast_subtract"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<1x1xf8E8M0FNU>, tensor<2xf8E8M0FNU>) -> tensor<1x2xf8E8M0FNU>
+  %r = "chlo.broadcast_subtract"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<1x1xf8E8M0FNU>, tensor<2xf8E8M0FNU>) -> tensor<1x2xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<1x2xf8E8M0FNU>) -> tensor<1x2xui8>
   check.expect_eq_const %r_codes, dense<[[0x80, 0x81]]> : tensor<1x2xui8>  // 2, 4
   %x2_codes = stablehlo.constant dense<0x81> : tensor<ui8>  // 4
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
   %y2_codes = stablehlo.constant dense<[0x80, 0x7E]> : tensor<2xui8>  // 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
-  %r2 = "chlo.broadcast_subtract"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f8E8M0FNU>, tensor<2xf8E8M0FNU>) -> tensor<2xf8E8M0FNU>
+  %r2 = "chlo.broadcast_subtract"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f8E8M0FNU>, tensor<2xf8E8M0FNU>) -> tensor<2xf8E8M0FNU>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2xf8E8M0FNU>) -> tensor<2xui8>
   check.expect_eq_const %r2_codes, dense<[0x80, 0x81]> : tensor<2xui8>  // 2, 4
   %x3 = stablehlo.constant dense<> : tensor<0x1xf8E8M0FNU>
   %y3_codes = stablehlo.constant dense<[0x80, 0x7E]> : tensor<2xui8>  // 2, 0.5
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
-  %r3 = "chlo.broadcast_subtract"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E8M0FNU>, tensor<2xf8E8M0FNU>) -> tensor<0x2xf8E8M0FNU>
+  %r3 = "chlo.broadcast_subtract"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E8M0FNU>, tensor<2xf8E8M0FNU>) -> tensor<0x2xf8E8M0FNU>
   check.expect_eq_const %r3, dense<> : tensor<0x2xf8E8M0FNU>
   return
 }

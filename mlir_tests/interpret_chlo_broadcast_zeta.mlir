@@ -12,7 +12,9 @@ func.func @chlo_broadcast_zeta_f4E2M1FN() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui4>) -> tensor<4x1xf4E2M1FN>
   %y_codes = stablehlo.constant dense<[0x2, 0x4, 0x1]> : tensor<3xui4>  // 1, 2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
-  %r = "chlo.broadcast_zeta"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<4x3xf4E2M1FN>
+  %r = "chlo.broadcast_zeta"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<4x3xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf4E2M1FN>) -> tensor<4x3xui4>
   check.expect_eq_const %r_codes, dense<[
     [0x3, 0x1, 0x6],  // 1.5, 0.5, 4
@@ -23,7 +25,9 @@ func.func @chlo_broadcast_zeta_f4E2M1FN() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf4E2M1FN>
   %y2_codes = stablehlo.constant dense<[0x2, 0x4, 0x1]> : tensor<3xui4>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
-  %r2 = "chlo.broadcast_zeta"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<0x3xf4E2M1FN>
+  %r2 = "chlo.broadcast_zeta"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<0x3xf4E2M1FN>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf4E2M1FN>
   return
 }
@@ -44,13 +48,17 @@ func.func @chlo_broadcast_zeta_f6E2M3FN() {
   ]> : tensor<4x3xui32>
   %x2 = stablehlo.constant dense<0x10> : tensor<f6E2M3FN>  // 2
   %y2 = stablehlo.constant dense<[0x08, 0x10, 0x04]> : tensor<3xf6E2M3FN>  // 1, 2, 0.5
-  %r2 = "chlo.broadcast_zeta"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f6E2M3FN>, tensor<3xf6E2M3FN>) -> tensor<3xf6E2M3FN>
+  %r2 = "chlo.broadcast_zeta"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f6E2M3FN>, tensor<3xf6E2M3FN>) -> tensor<3xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<3xf6E2M3FN>) -> tensor<3xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<3xf32>) -> tensor<3xui32>
   check.expect_eq_const %r2_f32_codes, dense<[0x3FD00000, 0x3F200000, 0x40A00000]> : tensor<3xui32>  // 1.62, 0.625, 5
   %x3 = stablehlo.constant dense<> : tensor<0x1xf6E2M3FN>
   %y3 = stablehlo.constant dense<[0x08, 0x10, 0x04]> : tensor<3xf6E2M3FN>  // 1, 2, 0.5
-  %r3 = "chlo.broadcast_zeta"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf6E2M3FN>, tensor<3xf6E2M3FN>) -> tensor<0x3xf6E2M3FN>
+  %r3 = "chlo.broadcast_zeta"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf6E2M3FN>, tensor<3xf6E2M3FN>) -> tensor<0x3xf6E2M3FN>
   check.expect_eq_const %r3, dense<> : tensor<0x3xf6E2M3FN>
   return
 }
@@ -60,7 +68,9 @@ func.func @chlo_broadcast_zeta_f6E2M3FN() {
 func.func @chlo_broadcast_zeta_f6E3M2FN() {
   %x = stablehlo.constant dense<[[0x10], [0x12], [0x0E], [0x14]]> : tensor<4x1xf6E3M2FN>  // 2, 3, 1.5, 4
   %y = stablehlo.constant dense<[0x0C, 0x10, 0x08]> : tensor<3xf6E3M2FN>  // 1, 2, 0.5
-  %r = "chlo.broadcast_zeta"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<4x3xf6E3M2FN>
+  %r = "chlo.broadcast_zeta"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<4x3xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<4x3xf6E3M2FN>) -> tensor<4x3xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<4x3xf32>) -> tensor<4x3xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -71,7 +81,9 @@ func.func @chlo_broadcast_zeta_f6E3M2FN() {
   ]> : tensor<4x3xui32>
   %x2 = stablehlo.constant dense<> : tensor<0x1xf6E3M2FN>
   %y2 = stablehlo.constant dense<[0x0C, 0x10, 0x08]> : tensor<3xf6E3M2FN>  // 1, 2, 0.5
-  %r2 = "chlo.broadcast_zeta"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<0x3xf6E3M2FN>
+  %r2 = "chlo.broadcast_zeta"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<0x3xf6E3M2FN>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf6E3M2FN>
   return
 }
@@ -97,7 +109,9 @@ func.func @chlo_broadcast_zeta_f8E3M4() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E3M4>
   %y2_codes = stablehlo.constant dense<[0x30, 0x40, 0x20]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E3M4>
-  %r2 = "chlo.broadcast_zeta"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E3M4>, tensor<3xf8E3M4>) -> tensor<0x3xf8E3M4>
+  %r2 = "chlo.broadcast_zeta"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E3M4>, tensor<3xf8E3M4>) -> tensor<0x3xf8E3M4>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E3M4>
   return
 }
@@ -109,7 +123,9 @@ func.func @chlo_broadcast_zeta_f8E4M3() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E4M3>
   %y_codes = stablehlo.constant dense<[0x38, 0x40, 0x30]> : tensor<3xui8>  // 1, 2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
-  %r = "chlo.broadcast_zeta"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf8E4M3>, tensor<3xf8E4M3>) -> tensor<4x3xf8E4M3>
+  %r = "chlo.broadcast_zeta"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf8E4M3>, tensor<3xf8E4M3>) -> tensor<4x3xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E4M3>) -> tensor<4x3xui8>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<4x3xf8E4M3>, tensor<4x3xf8E4M3>) -> tensor<4x3xi1>
   %r_nan = stablehlo.constant dense<0x7C> : tensor<4x3xui8>  // for any NaN
@@ -124,13 +140,17 @@ func.func @chlo_broadcast_zeta_f8E4M3() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E4M3>
   %y2_codes = stablehlo.constant dense<[0x38, 0x40, 0x30]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
-  %r2 = "chlo.broadcast_zeta"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f8E4M3>, tensor<3xf8E4M3>) -> tensor<3xf8E4M3>
+  %r2 = "chlo.broadcast_zeta"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f8E4M3>, tensor<3xf8E4M3>) -> tensor<3xf8E4M3>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E4M3>) -> tensor<3xui8>
   check.expect_eq_const %r2_codes, dense<[0x78, 0x78, 0x78]> : tensor<3xui8>  // inf, inf, inf
   %x3 = stablehlo.constant dense<> : tensor<0x1xf8E4M3>
   %y3_codes = stablehlo.constant dense<[0x38, 0x40, 0x30]> : tensor<3xui8>  // 1, 2, 0.5
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
-  %r3 = "chlo.broadcast_zeta"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E4M3>, tensor<3xf8E4M3>) -> tensor<0x3xf8E4M3>
+  %r3 = "chlo.broadcast_zeta"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E4M3>, tensor<3xf8E4M3>) -> tensor<0x3xf8E4M3>
   check.expect_eq_const %r3, dense<> : tensor<0x3xf8E4M3>
   return
 }
@@ -156,7 +176,9 @@ func.func @chlo_broadcast_zeta_f8E4M3FN() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E4M3FN>
   %y2_codes = stablehlo.constant dense<[0x38, 0x40, 0x30]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FN>
-  %r2 = "chlo.broadcast_zeta"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E4M3FN>, tensor<3xf8E4M3FN>) -> tensor<0x3xf8E4M3FN>
+  %r2 = "chlo.broadcast_zeta"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E4M3FN>, tensor<3xf8E4M3FN>) -> tensor<0x3xf8E4M3FN>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E4M3FN>
   return
 }
@@ -168,7 +190,9 @@ func.func @chlo_broadcast_zeta_f8E4M3FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E4M3FNUZ>
   %y_codes = stablehlo.constant dense<[0x40, 0x48, 0x38]> : tensor<3xui8>  // 1, 2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
-  %r = "chlo.broadcast_zeta"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<4x3xf8E4M3FNUZ>
+  %r = "chlo.broadcast_zeta"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<4x3xf8E4M3FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E4M3FNUZ>) -> tensor<4x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x80, 0x80, 0x80],  // nan, nan, nan
@@ -179,7 +203,9 @@ func.func @chlo_broadcast_zeta_f8E4M3FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E4M3FNUZ>
   %y2_codes = stablehlo.constant dense<[0x40, 0x48, 0x38]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
-  %r2 = "chlo.broadcast_zeta"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<0x3xf8E4M3FNUZ>
+  %r2 = "chlo.broadcast_zeta"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<0x3xf8E4M3FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E4M3FNUZ>
   return
 }
@@ -191,7 +217,8 @@ func.func @chlo_broadcast_zeta_f8E4M3B11FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E4M3B11FNUZ>
   %y_codes = stablehlo.constant dense<[[0x58, 0x60, 0x50]]> : tensor<1x3xui8>  // 1, 2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<1x3xui8>) -> tensor<1x3xf8E4M3B11FNUZ>
-  %r = "chlo.broadcast_zeta"(%x, %y) : (tensor<4x1xf8E4M3B11FNUZ>, tensor<1x3xf8E4M3B11FNUZ>) -> tensor<4x3xf8E4M3B11FNUZ>
+  %r = "chlo.broadcast_zeta"(%x, %y)
+    : (tensor<4x1xf8E4M3B11FNUZ>, tensor<1x3xf8E4M3B11FNUZ>) -> tensor<4x3xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E4M3B11FNUZ>) -> tensor<4x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x80, 0x80, 0x80],  // nan, nan, nan
@@ -203,13 +230,17 @@ func.func @chlo_broadcast_zeta_f8E4M3B11FNUZ() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
   %y2_codes = stablehlo.constant dense<[0x58, 0x60, 0x50]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3B11FNUZ>
-  %r2 = "chlo.broadcast_zeta"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f8E4M3B11FNUZ>, tensor<3xf8E4M3B11FNUZ>) -> tensor<3xf8E4M3B11FNUZ>
+  %r2 = "chlo.broadcast_zeta"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f8E4M3B11FNUZ>, tensor<3xf8E4M3B11FNUZ>) -> tensor<3xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E4M3B11FNUZ>) -> tensor<3xui8>
   check.expect_eq_const %r2_codes, dense<[0x80, 0x80, 0x80]> : tensor<3xui8>  // nan, nan, nan
   %x3 = stablehlo.constant dense<> : tensor<0x1xf8E4M3B11FNUZ>
   %y3_codes = stablehlo.constant dense<[0x58, 0x60, 0x50]> : tensor<3xui8>  // 1, 2, 0.5
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<3xui8>) -> tensor<3xf8E4M3B11FNUZ>
-  %r3 = "chlo.broadcast_zeta"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E4M3B11FNUZ>, tensor<3xf8E4M3B11FNUZ>) -> tensor<0x3xf8E4M3B11FNUZ>
+  %r3 = "chlo.broadcast_zeta"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E4M3B11FNUZ>, tensor<3xf8E4M3B11FNUZ>) -> tensor<0x3xf8E4M3B11FNUZ>
   check.expect_eq_const %r3, dense<> : tensor<0x3xf8E4M3B11FNUZ>
   return
 }
@@ -221,7 +252,9 @@ func.func @chlo_broadcast_zeta_f8E5M2() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E5M2>
   %y_codes = stablehlo.constant dense<[0x3C, 0x40, 0x38]> : tensor<3xui8>  // 1, 2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
-  %r = "chlo.broadcast_zeta"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf8E5M2>, tensor<3xf8E5M2>) -> tensor<4x3xf8E5M2>
+  %r = "chlo.broadcast_zeta"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf8E5M2>, tensor<3xf8E5M2>) -> tensor<4x3xf8E5M2>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E5M2>) -> tensor<4x3xui8>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<4x3xf8E5M2>, tensor<4x3xf8E5M2>) -> tensor<4x3xi1>
   %r_nan = stablehlo.constant dense<0x7E> : tensor<4x3xui8>  // for any NaN
@@ -235,7 +268,9 @@ func.func @chlo_broadcast_zeta_f8E5M2() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E5M2>
   %y2_codes = stablehlo.constant dense<[0x3C, 0x40, 0x38]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
-  %r2 = "chlo.broadcast_zeta"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E5M2>, tensor<3xf8E5M2>) -> tensor<0x3xf8E5M2>
+  %r2 = "chlo.broadcast_zeta"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E5M2>, tensor<3xf8E5M2>) -> tensor<0x3xf8E5M2>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E5M2>
   return
 }
@@ -258,7 +293,9 @@ func.func @chlo_broadcast_zeta_f8E5M2FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0x1xf8E5M2FNUZ>
   %y2_codes = stablehlo.constant dense<[0x40, 0x44, 0x3C]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E5M2FNUZ>
-  %r2 = "chlo.broadcast_zeta"(%x2, %y2) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E5M2FNUZ>, tensor<3xf8E5M2FNUZ>) -> tensor<0x3xf8E5M2FNUZ>
+  %r2 = "chlo.broadcast_zeta"(%x2, %y2)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E5M2FNUZ>, tensor<3xf8E5M2FNUZ>) -> tensor<0x3xf8E5M2FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E5M2FNUZ>
   return
 }
@@ -270,7 +307,9 @@ func.func @chlo_broadcast_zeta_f8E8M0FNU() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x1xui8>) -> tensor<4x1xf8E8M0FNU>
   %y_codes = stablehlo.constant dense<[0x7F, 0x80, 0x7E]> : tensor<3xui8>  // 1, 2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E8M0FNU>
-  %r = "chlo.broadcast_zeta"(%x, %y) {broadcast_dimensions = array<i64: 1>} : (tensor<4x1xf8E8M0FNU>, tensor<3xf8E8M0FNU>) -> tensor<4x3xf8E8M0FNU>
+  %r = "chlo.broadcast_zeta"(%x, %y)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<4x1xf8E8M0FNU>, tensor<3xf8E8M0FNU>) -> tensor<4x3xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x3xf8E8M0FNU>) -> tensor<4x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0xFF, 0xFF, 0xFF],  // nan, nan, nan
@@ -282,13 +321,17 @@ func.func @chlo_broadcast_zeta_f8E8M0FNU() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
   %y2_codes = stablehlo.constant dense<[0x7F, 0x80, 0x7E]> : tensor<3xui8>  // 1, 2, 0.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E8M0FNU>
-  %r2 = "chlo.broadcast_zeta"(%x2, %y2) {broadcast_dimensions = array<i64>} : (tensor<f8E8M0FNU>, tensor<3xf8E8M0FNU>) -> tensor<3xf8E8M0FNU>
+  %r2 = "chlo.broadcast_zeta"(%x2, %y2)
+    {broadcast_dimensions = array<i64>}
+    : (tensor<f8E8M0FNU>, tensor<3xf8E8M0FNU>) -> tensor<3xf8E8M0FNU>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E8M0FNU>) -> tensor<3xui8>
   check.expect_eq_const %r2_codes, dense<[0xFF, 0xFF, 0xFF]> : tensor<3xui8>  // nan, nan, nan
   %x3 = stablehlo.constant dense<> : tensor<0x1xf8E8M0FNU>
   %y3_codes = stablehlo.constant dense<[0x7F, 0x80, 0x7E]> : tensor<3xui8>  // 1, 2, 0.5
   %y3 = stablehlo.bitcast_convert %y3_codes : (tensor<3xui8>) -> tensor<3xf8E8M0FNU>
-  %r3 = "chlo.broadcast_zeta"(%x3, %y3) {broadcast_dimensions = array<i64: 1>} : (tensor<0x1xf8E8M0FNU>, tensor<3xf8E8M0FNU>) -> tensor<0x3xf8E8M0FNU>
+  %r3 = "chlo.broadcast_zeta"(%x3, %y3)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<0x1xf8E8M0FNU>, tensor<3xf8E8M0FNU>) -> tensor<0x3xf8E8M0FNU>
   check.expect_eq_const %r3, dense<> : tensor<0x3xf8E8M0FNU>
   return
 }

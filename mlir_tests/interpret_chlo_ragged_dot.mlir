@@ -25,7 +25,9 @@ func.func @chlo_ragged_dot_f16() {
   ]> : tensor<2x3x2xui16>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x2xui16>) -> tensor<2x3x2xf16>
   %sizes = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
-  %r = "chlo.ragged_dot"(%x, %y, %sizes) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>} : (tensor<3x3xf16>, tensor<2x3x2xf16>, tensor<2xi64>) -> tensor<3x2xf16>
+  %r = "chlo.ragged_dot"(%x, %y, %sizes)
+    {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}
+    : (tensor<3x3xf16>, tensor<2x3x2xf16>, tensor<2xi64>) -> tensor<3x2xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf16>) -> tensor<3x2xui16>
   check.expect_eq_const %r_codes, dense<[
     [0xC200, 0xBE00],  // -3, -1.5
@@ -56,7 +58,9 @@ func.func @chlo_ragged_dot_bf16() {
   ]> : tensor<2x3x2xui16>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x2xui16>) -> tensor<2x3x2xbf16>
   %sizes = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
-  %r = "chlo.ragged_dot"(%x, %y, %sizes) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>} : (tensor<3x3xbf16>, tensor<2x3x2xbf16>, tensor<2xi64>) -> tensor<3x2xbf16>
+  %r = "chlo.ragged_dot"(%x, %y, %sizes)
+    {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}
+    : (tensor<3x3xbf16>, tensor<2x3x2xbf16>, tensor<2xi64>) -> tensor<3x2xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xbf16>) -> tensor<3x2xui16>
   check.expect_eq_const %r_codes, dense<[
     [0x0000, 0xBF80],  // 0, -1
@@ -87,7 +91,9 @@ func.func @chlo_ragged_dot_f4E2M1FN() {
   ]> : tensor<2x3x2xui4>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x2xui4>) -> tensor<2x3x2xf4E2M1FN>
   %sizes = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
-  %r = "chlo.ragged_dot"(%x, %y, %sizes) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>} : (tensor<3x3xf4E2M1FN>, tensor<2x3x2xf4E2M1FN>, tensor<2xi64>) -> tensor<3x2xf4E2M1FN>
+  %r = "chlo.ragged_dot"(%x, %y, %sizes)
+    {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}
+    : (tensor<3x3xf4E2M1FN>, tensor<2x3x2xf4E2M1FN>, tensor<2xi64>) -> tensor<3x2xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf4E2M1FN>) -> tensor<3x2xui4>
   check.expect_eq_const %r_codes, dense<[
     [0xD, 0xC],  // -3, -2
@@ -116,7 +122,9 @@ func.func @chlo_ragged_dot_f6E2M3FN() {
     [0x04, 0x28]]   // 0.5, -1
   ]> : tensor<2x3x2xf6E2M3FN>
   %sizes = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
-  %r = "chlo.ragged_dot"(%x, %y, %sizes) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>} : (tensor<3x3xf6E2M3FN>, tensor<2x3x2xf6E2M3FN>, tensor<2xi64>) -> tensor<3x2xf6E2M3FN>
+  %r = "chlo.ragged_dot"(%x, %y, %sizes)
+    {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}
+    : (tensor<3x3xf6E2M3FN>, tensor<2x3x2xf6E2M3FN>, tensor<2xi64>) -> tensor<3x2xf6E2M3FN>
   %r_f32 = stablehlo.convert %r : (tensor<3x2xf6E2M3FN>) -> tensor<3x2xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<3x2xf32>) -> tensor<3x2xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -146,7 +154,9 @@ func.func @chlo_ragged_dot_f6E3M2FN() {
     [0x0C, 0x10]]   // 1, 2
   ]> : tensor<2x3x2xf6E3M2FN>
   %sizes = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
-  %r = "chlo.ragged_dot"(%x, %y, %sizes) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>} : (tensor<3x3xf6E3M2FN>, tensor<2x3x2xf6E3M2FN>, tensor<2xi64>) -> tensor<3x2xf6E3M2FN>
+  %r = "chlo.ragged_dot"(%x, %y, %sizes)
+    {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}
+    : (tensor<3x3xf6E3M2FN>, tensor<2x3x2xf6E3M2FN>, tensor<2xi64>) -> tensor<3x2xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<3x2xf6E3M2FN>) -> tensor<3x2xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<3x2xf32>) -> tensor<3x2xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -178,7 +188,9 @@ func.func @chlo_ragged_dot_f8E3M4() {
   ]> : tensor<2x3x2xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E3M4>
   %sizes = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
-  %r = "chlo.ragged_dot"(%x, %y, %sizes) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>} : (tensor<3x3xf8E3M4>, tensor<2x3x2xf8E3M4>, tensor<2xi64>) -> tensor<3x2xf8E3M4>
+  %r = "chlo.ragged_dot"(%x, %y, %sizes)
+    {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}
+    : (tensor<3x3xf8E3M4>, tensor<2x3x2xf8E3M4>, tensor<2xi64>) -> tensor<3x2xf8E3M4>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E3M4>) -> tensor<3x2xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x5A, 0x20],  // 6.5, 0.5
@@ -209,7 +221,9 @@ func.func @chlo_ragged_dot_f8E4M3() {
   ]> : tensor<2x3x2xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E4M3>
   %sizes = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
-  %r = "chlo.ragged_dot"(%x, %y, %sizes) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>} : (tensor<3x3xf8E4M3>, tensor<2x3x2xf8E4M3>, tensor<2xi64>) -> tensor<3x2xf8E4M3>
+  %r = "chlo.ragged_dot"(%x, %y, %sizes)
+    {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}
+    : (tensor<3x3xf8E4M3>, tensor<2x3x2xf8E4M3>, tensor<2xi64>) -> tensor<3x2xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E4M3>) -> tensor<3x2xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x3C, 0x44],  // 1.5, 3
@@ -240,7 +254,9 @@ func.func @chlo_ragged_dot_f8E4M3FN() {
   ]> : tensor<2x3x2xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E4M3FN>
   %sizes = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
-  %r = "chlo.ragged_dot"(%x, %y, %sizes) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>} : (tensor<3x3xf8E4M3FN>, tensor<2x3x2xf8E4M3FN>, tensor<2xi64>) -> tensor<3x2xf8E4M3FN>
+  %r = "chlo.ragged_dot"(%x, %y, %sizes)
+    {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}
+    : (tensor<3x3xf8E4M3FN>, tensor<2x3x2xf8E4M3FN>, tensor<2xi64>) -> tensor<3x2xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E4M3FN>) -> tensor<3x2xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x43, 0x38],  // 2.75, 1
@@ -271,7 +287,9 @@ func.func @chlo_ragged_dot_f8E4M3FNUZ() {
   ]> : tensor<2x3x2xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E4M3FNUZ>
   %sizes = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
-  %r = "chlo.ragged_dot"(%x, %y, %sizes) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>} : (tensor<3x3xf8E4M3FNUZ>, tensor<2x3x2xf8E4M3FNUZ>, tensor<2xi64>) -> tensor<3x2xf8E4M3FNUZ>
+  %r = "chlo.ragged_dot"(%x, %y, %sizes)
+    {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}
+    : (tensor<3x3xf8E4M3FNUZ>, tensor<2x3x2xf8E4M3FNUZ>, tensor<2xi64>) -> tensor<3x2xf8E4M3FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E4M3FNUZ>) -> tensor<3x2xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x4B, 0x38],  // 2.75, 0.5
@@ -302,7 +320,9 @@ func.func @chlo_ragged_dot_f8E4M3B11FNUZ() {
   ]> : tensor<2x3x2xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E4M3B11FNUZ>
   %sizes = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
-  %r = "chlo.ragged_dot"(%x, %y, %sizes) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>} : (tensor<3x3xf8E4M3B11FNUZ>, tensor<2x3x2xf8E4M3B11FNUZ>, tensor<2xi64>) -> tensor<3x2xf8E4M3B11FNUZ>
+  %r = "chlo.ragged_dot"(%x, %y, %sizes)
+    {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}
+    : (tensor<3x3xf8E4M3B11FNUZ>, tensor<2x3x2xf8E4M3B11FNUZ>, tensor<2xi64>) -> tensor<3x2xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E4M3B11FNUZ>) -> tensor<3x2xui8>
   check.expect_eq_const %r_codes, dense<[
     [0xC8, 0x68],  // -0.25, 4
@@ -333,7 +353,9 @@ func.func @chlo_ragged_dot_f8E5M2() {
   ]> : tensor<2x3x2xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E5M2>
   %sizes = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
-  %r = "chlo.ragged_dot"(%x, %y, %sizes) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>} : (tensor<3x3xf8E5M2>, tensor<2x3x2xf8E5M2>, tensor<2xi64>) -> tensor<3x2xf8E5M2>
+  %r = "chlo.ragged_dot"(%x, %y, %sizes)
+    {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}
+    : (tensor<3x3xf8E5M2>, tensor<2x3x2xf8E5M2>, tensor<2xi64>) -> tensor<3x2xf8E5M2>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E5M2>) -> tensor<3x2xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0xBC],  // 0, -1
@@ -364,7 +386,9 @@ func.func @chlo_ragged_dot_f8E5M2FNUZ() {
   ]> : tensor<2x3x2xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E5M2FNUZ>
   %sizes = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
-  %r = "chlo.ragged_dot"(%x, %y, %sizes) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>} : (tensor<3x3xf8E5M2FNUZ>, tensor<2x3x2xf8E5M2FNUZ>, tensor<2xi64>) -> tensor<3x2xf8E5M2FNUZ>
+  %r = "chlo.ragged_dot"(%x, %y, %sizes)
+    {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}
+    : (tensor<3x3xf8E5M2FNUZ>, tensor<2x3x2xf8E5M2FNUZ>, tensor<2xi64>) -> tensor<3x2xf8E5M2FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E5M2FNUZ>) -> tensor<3x2xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x40, 0xC8],  // 1, -4
@@ -393,7 +417,9 @@ func.func @chlo_ragged_dot_f8E8M0FNU() {
   ]> : tensor<2x2x2xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2x2xui8>) -> tensor<2x2x2xf8E8M0FNU>
   %sizes = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
-  %r = "chlo.ragged_dot"(%x, %y, %sizes) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>} : (tensor<3x2xf8E8M0FNU>, tensor<2x2x2xf8E8M0FNU>, tensor<2xi64>) -> tensor<3x2xf8E8M0FNU>
+  %r = "chlo.ragged_dot"(%x, %y, %sizes)
+    {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}
+    : (tensor<3x2xf8E8M0FNU>, tensor<2x2x2xf8E8M0FNU>, tensor<2xi64>) -> tensor<3x2xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E8M0FNU>) -> tensor<3x2xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x81, 0x81],  // 4, 4

@@ -19,7 +19,9 @@ func.func @chlo_scan_f16() {
   ^bb0(%a: tensor<f16>, %b: tensor<f16>):
     %s = stablehlo.add %a, %b : tensor<f16>
     stablehlo.return %s, %s : tensor<f16>, tensor<f16>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf16>, tensor<f16>) -> (tensor<6xf16>, tensor<f16>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf16>, tensor<f16>) -> (tensor<6xf16>, tensor<f16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<6xf16>) -> tensor<6xui16>
   check.expect_eq_const %r_0_codes, dense<[
     0x3C00, 0x0000, 0x3800, 0x4000, 0x3E00,  // 1, 0, 0.5, 2, 1.5
@@ -38,7 +40,9 @@ func.func @chlo_scan_f16() {
   ^bb0(%a: tensor<2xf16>, %b: tensor<2xf16>):
     %s = stablehlo.add %a, %b : tensor<2xf16>
     stablehlo.return %s, %s : tensor<2xf16>, tensor<2xf16>
-  }) {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<2x3xf16>, tensor<2xf16>) -> (tensor<2x3xf16>, tensor<2xf16>)
+  })
+    {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<2x3xf16>, tensor<2xf16>) -> (tensor<2x3xf16>, tensor<2xf16>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x3xf16>) -> tensor<2x3xui16>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x3C00, 0x0000, 0x3800],  // 1, 0, 0.5
@@ -57,7 +61,9 @@ func.func @chlo_scan_f16() {
   ^bb0(%a: tensor<f16>, %b: tensor<f16>):
     %s = stablehlo.add %a, %b : tensor<f16>
     stablehlo.return %s, %s : tensor<f16>, tensor<f16>
-  }) {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf16>, tensor<f16>) -> (tensor<6xf16>, tensor<f16>)
+  })
+    {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf16>, tensor<f16>) -> (tensor<6xf16>, tensor<f16>)
   %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<6xf16>) -> tensor<6xui16>
   check.expect_eq_const %r3_0_codes, dense<[
     0x4100, 0x3E00, 0x4100, 0x4000, 0x3800,  // 2.5, 1.5, 2.5, 2, 0.5
@@ -73,7 +79,9 @@ func.func @chlo_scan_f16() {
   ^bb0(%a: tensor<f16>, %b: tensor<f16>):
     %s = stablehlo.add %a, %b : tensor<f16>
     stablehlo.return %s, %s : tensor<f16>, tensor<f16>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf16>, tensor<f16>) -> (tensor<3xf16>, tensor<f16>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<3xf16>, tensor<f16>) -> (tensor<3xf16>, tensor<f16>)
   %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf16>) -> tensor<3xui16>
   check.expect_eq_const %r4_0_codes, dense<[0x4000, 0x4000, 0x4000]> : tensor<3xui16>  // 2, 2, 2
   %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f16>) -> tensor<ui16>
@@ -96,7 +104,9 @@ func.func @chlo_scan_bf16() {
   ^bb0(%a: tensor<bf16>, %b: tensor<bf16>):
     %s = stablehlo.add %a, %b : tensor<bf16>
     stablehlo.return %s, %s : tensor<bf16>, tensor<bf16>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xbf16>, tensor<bf16>) -> (tensor<6xbf16>, tensor<bf16>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xbf16>, tensor<bf16>) -> (tensor<6xbf16>, tensor<bf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<6xbf16>) -> tensor<6xui16>
   check.expect_eq_const %r_0_codes, dense<[
     0x3F80, 0x0000, 0x3F00, 0x4000, 0x3FC0,  // 1, 0, 0.5, 2, 1.5
@@ -115,7 +125,9 @@ func.func @chlo_scan_bf16() {
   ^bb0(%a: tensor<2xbf16>, %b: tensor<2xbf16>):
     %s = stablehlo.add %a, %b : tensor<2xbf16>
     stablehlo.return %s, %s : tensor<2xbf16>, tensor<2xbf16>
-  }) {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<2x3xbf16>, tensor<2xbf16>) -> (tensor<2x3xbf16>, tensor<2xbf16>)
+  })
+    {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<2x3xbf16>, tensor<2xbf16>) -> (tensor<2x3xbf16>, tensor<2xbf16>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x3xbf16>) -> tensor<2x3xui16>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x3F80, 0x0000, 0x3F00],  // 1, 0, 0.5
@@ -134,7 +146,9 @@ func.func @chlo_scan_bf16() {
   ^bb0(%a: tensor<bf16>, %b: tensor<bf16>):
     %s = stablehlo.add %a, %b : tensor<bf16>
     stablehlo.return %s, %s : tensor<bf16>, tensor<bf16>
-  }) {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xbf16>, tensor<bf16>) -> (tensor<6xbf16>, tensor<bf16>)
+  })
+    {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xbf16>, tensor<bf16>) -> (tensor<6xbf16>, tensor<bf16>)
   %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<6xbf16>) -> tensor<6xui16>
   check.expect_eq_const %r3_0_codes, dense<[
     0x4020, 0x3FC0, 0x4020, 0x4000, 0x3F00,  // 2.5, 1.5, 2.5, 2, 0.5
@@ -150,7 +164,9 @@ func.func @chlo_scan_bf16() {
   ^bb0(%a: tensor<bf16>, %b: tensor<bf16>):
     %s = stablehlo.add %a, %b : tensor<bf16>
     stablehlo.return %s, %s : tensor<bf16>, tensor<bf16>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xbf16>, tensor<bf16>) -> (tensor<3xbf16>, tensor<bf16>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<3xbf16>, tensor<bf16>) -> (tensor<3xbf16>, tensor<bf16>)
   %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xbf16>) -> tensor<3xui16>
   check.expect_eq_const %r4_0_codes, dense<[0x4000, 0x4000, 0x4000]> : tensor<3xui16>  // 2, 2, 2
   %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<bf16>) -> tensor<ui16>
@@ -172,7 +188,9 @@ func.func @chlo_scan_f4E2M1FN() {
   ^bb0(%a: tensor<f4E2M1FN>, %b: tensor<f4E2M1FN>):
     %s = stablehlo.add %a, %b : tensor<f4E2M1FN>
     stablehlo.return %s, %s : tensor<f4E2M1FN>, tensor<f4E2M1FN>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf4E2M1FN>, tensor<f4E2M1FN>) -> (tensor<6xf4E2M1FN>, tensor<f4E2M1FN>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf4E2M1FN>, tensor<f4E2M1FN>) -> (tensor<6xf4E2M1FN>, tensor<f4E2M1FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<6xf4E2M1FN>) -> tensor<6xui4>
   check.expect_eq_const %r_0_codes, dense<[
     0x2, 0x0, 0x1, 0x4, 0x3, 0x4  // 1, 0, 0.5, 2, 1.5, 2
@@ -190,7 +208,9 @@ func.func @chlo_scan_f4E2M1FN() {
   ^bb0(%a: tensor<2xf4E2M1FN>, %b: tensor<2xf4E2M1FN>):
     %s = stablehlo.add %a, %b : tensor<2xf4E2M1FN>
     stablehlo.return %s, %s : tensor<2xf4E2M1FN>, tensor<2xf4E2M1FN>
-  }) {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<2x3xf4E2M1FN>, tensor<2xf4E2M1FN>) -> (tensor<2x3xf4E2M1FN>, tensor<2xf4E2M1FN>)
+  })
+    {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<2x3xf4E2M1FN>, tensor<2xf4E2M1FN>) -> (tensor<2x3xf4E2M1FN>, tensor<2xf4E2M1FN>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x3xf4E2M1FN>) -> tensor<2x3xui4>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x2, 0x0, 0x1],  // 1, 0, 0.5
@@ -208,7 +228,9 @@ func.func @chlo_scan_f4E2M1FN() {
   ^bb0(%a: tensor<f4E2M1FN>, %b: tensor<f4E2M1FN>):
     %s = stablehlo.add %a, %b : tensor<f4E2M1FN>
     stablehlo.return %s, %s : tensor<f4E2M1FN>, tensor<f4E2M1FN>
-  }) {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf4E2M1FN>, tensor<f4E2M1FN>) -> (tensor<6xf4E2M1FN>, tensor<f4E2M1FN>)
+  })
+    {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf4E2M1FN>, tensor<f4E2M1FN>) -> (tensor<6xf4E2M1FN>, tensor<f4E2M1FN>)
   %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<6xf4E2M1FN>) -> tensor<6xui4>
   check.expect_eq_const %r3_0_codes, dense<[
     0x4, 0x2, 0x4, 0x4, 0x1, 0x2  // 2, 1, 2, 2, 0.5, 1
@@ -223,7 +245,9 @@ func.func @chlo_scan_f4E2M1FN() {
   ^bb0(%a: tensor<f4E2M1FN>, %b: tensor<f4E2M1FN>):
     %s = stablehlo.add %a, %b : tensor<f4E2M1FN>
     stablehlo.return %s, %s : tensor<f4E2M1FN>, tensor<f4E2M1FN>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf4E2M1FN>, tensor<f4E2M1FN>) -> (tensor<3xf4E2M1FN>, tensor<f4E2M1FN>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<3xf4E2M1FN>, tensor<f4E2M1FN>) -> (tensor<3xf4E2M1FN>, tensor<f4E2M1FN>)
   %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf4E2M1FN>) -> tensor<3xui4>
   check.expect_eq_const %r4_0_codes, dense<[0x4, 0x4, 0x4]> : tensor<3xui4>  // 2, 2, 2
   %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f4E2M1FN>) -> tensor<ui4>
@@ -243,7 +267,9 @@ func.func @chlo_scan_f6E2M3FN() {
   ^bb0(%a: tensor<f6E2M3FN>, %b: tensor<f6E2M3FN>):
     %s = stablehlo.add %a, %b : tensor<f6E2M3FN>
     stablehlo.return %s, %s : tensor<f6E2M3FN>, tensor<f6E2M3FN>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf6E2M3FN>, tensor<f6E2M3FN>) -> (tensor<6xf6E2M3FN>, tensor<f6E2M3FN>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf6E2M3FN>, tensor<f6E2M3FN>) -> (tensor<6xf6E2M3FN>, tensor<f6E2M3FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<6xf6E2M3FN>) -> tensor<6xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<6xf32>) -> tensor<6xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -262,7 +288,9 @@ func.func @chlo_scan_f6E2M3FN() {
   ^bb0(%a: tensor<2xf6E2M3FN>, %b: tensor<2xf6E2M3FN>):
     %s = stablehlo.add %a, %b : tensor<2xf6E2M3FN>
     stablehlo.return %s, %s : tensor<2xf6E2M3FN>, tensor<2xf6E2M3FN>
-  }) {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<2x3xf6E2M3FN>, tensor<2xf6E2M3FN>) -> (tensor<2x3xf6E2M3FN>, tensor<2xf6E2M3FN>)
+  })
+    {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<2x3xf6E2M3FN>, tensor<2xf6E2M3FN>) -> (tensor<2x3xf6E2M3FN>, tensor<2xf6E2M3FN>)
   %r2_0_f32 = stablehlo.convert %r2#0 : (tensor<2x3xf6E2M3FN>) -> tensor<2x3xf32>
   %r2_0_f32_codes = stablehlo.bitcast_convert %r2_0_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
   check.expect_eq_const %r2_0_f32_codes, dense<[
@@ -280,7 +308,9 @@ func.func @chlo_scan_f6E2M3FN() {
   ^bb0(%a: tensor<f6E2M3FN>, %b: tensor<f6E2M3FN>):
     %s = stablehlo.add %a, %b : tensor<f6E2M3FN>
     stablehlo.return %s, %s : tensor<f6E2M3FN>, tensor<f6E2M3FN>
-  }) {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf6E2M3FN>, tensor<f6E2M3FN>) -> (tensor<6xf6E2M3FN>, tensor<f6E2M3FN>)
+  })
+    {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf6E2M3FN>, tensor<f6E2M3FN>) -> (tensor<6xf6E2M3FN>, tensor<f6E2M3FN>)
   %r3_0_f32 = stablehlo.convert %r3#0 : (tensor<6xf6E2M3FN>) -> tensor<6xf32>
   %r3_0_f32_codes = stablehlo.bitcast_convert %r3_0_f32 : (tensor<6xf32>) -> tensor<6xui32>
   check.expect_eq_const %r3_0_f32_codes, dense<[
@@ -296,7 +326,9 @@ func.func @chlo_scan_f6E2M3FN() {
   ^bb0(%a: tensor<f6E2M3FN>, %b: tensor<f6E2M3FN>):
     %s = stablehlo.add %a, %b : tensor<f6E2M3FN>
     stablehlo.return %s, %s : tensor<f6E2M3FN>, tensor<f6E2M3FN>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf6E2M3FN>, tensor<f6E2M3FN>) -> (tensor<3xf6E2M3FN>, tensor<f6E2M3FN>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<3xf6E2M3FN>, tensor<f6E2M3FN>) -> (tensor<3xf6E2M3FN>, tensor<f6E2M3FN>)
   %r4_0_f32 = stablehlo.convert %r4#0 : (tensor<3xf6E2M3FN>) -> tensor<3xf32>
   %r4_0_f32_codes = stablehlo.bitcast_convert %r4_0_f32 : (tensor<3xf32>) -> tensor<3xui32>
   check.expect_eq_const %r4_0_f32_codes, dense<[0x40000000, 0x40000000, 0x40000000]> : tensor<3xui32>  // 2, 2, 2
@@ -318,7 +350,9 @@ func.func @chlo_scan_f6E3M2FN() {
   ^bb0(%a: tensor<f6E3M2FN>, %b: tensor<f6E3M2FN>):
     %s = stablehlo.add %a, %b : tensor<f6E3M2FN>
     stablehlo.return %s, %s : tensor<f6E3M2FN>, tensor<f6E3M2FN>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf6E3M2FN>, tensor<f6E3M2FN>) -> (tensor<6xf6E3M2FN>, tensor<f6E3M2FN>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf6E3M2FN>, tensor<f6E3M2FN>) -> (tensor<6xf6E3M2FN>, tensor<f6E3M2FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<6xf6E3M2FN>) -> tensor<6xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<6xf32>) -> tensor<6xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -337,7 +371,9 @@ func.func @chlo_scan_f6E3M2FN() {
   ^bb0(%a: tensor<2xf6E3M2FN>, %b: tensor<2xf6E3M2FN>):
     %s = stablehlo.add %a, %b : tensor<2xf6E3M2FN>
     stablehlo.return %s, %s : tensor<2xf6E3M2FN>, tensor<2xf6E3M2FN>
-  }) {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<2x3xf6E3M2FN>, tensor<2xf6E3M2FN>) -> (tensor<2x3xf6E3M2FN>, tensor<2xf6E3M2FN>)
+  })
+    {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<2x3xf6E3M2FN>, tensor<2xf6E3M2FN>) -> (tensor<2x3xf6E3M2FN>, tensor<2xf6E3M2FN>)
   %r2_0_f32 = stablehlo.convert %r2#0 : (tensor<2x3xf6E3M2FN>) -> tensor<2x3xf32>
   %r2_0_f32_codes = stablehlo.bitcast_convert %r2_0_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
   check.expect_eq_const %r2_0_f32_codes, dense<[
@@ -355,7 +391,9 @@ func.func @chlo_scan_f6E3M2FN() {
   ^bb0(%a: tensor<f6E3M2FN>, %b: tensor<f6E3M2FN>):
     %s = stablehlo.add %a, %b : tensor<f6E3M2FN>
     stablehlo.return %s, %s : tensor<f6E3M2FN>, tensor<f6E3M2FN>
-  }) {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf6E3M2FN>, tensor<f6E3M2FN>) -> (tensor<6xf6E3M2FN>, tensor<f6E3M2FN>)
+  })
+    {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf6E3M2FN>, tensor<f6E3M2FN>) -> (tensor<6xf6E3M2FN>, tensor<f6E3M2FN>)
   %r3_0_f32 = stablehlo.convert %r3#0 : (tensor<6xf6E3M2FN>) -> tensor<6xf32>
   %r3_0_f32_codes = stablehlo.bitcast_convert %r3_0_f32 : (tensor<6xf32>) -> tensor<6xui32>
   check.expect_eq_const %r3_0_f32_codes, dense<[
@@ -371,7 +409,9 @@ func.func @chlo_scan_f6E3M2FN() {
   ^bb0(%a: tensor<f6E3M2FN>, %b: tensor<f6E3M2FN>):
     %s = stablehlo.add %a, %b : tensor<f6E3M2FN>
     stablehlo.return %s, %s : tensor<f6E3M2FN>, tensor<f6E3M2FN>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf6E3M2FN>, tensor<f6E3M2FN>) -> (tensor<3xf6E3M2FN>, tensor<f6E3M2FN>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<3xf6E3M2FN>, tensor<f6E3M2FN>) -> (tensor<3xf6E3M2FN>, tensor<f6E3M2FN>)
   %r4_0_f32 = stablehlo.convert %r4#0 : (tensor<3xf6E3M2FN>) -> tensor<3xf32>
   %r4_0_f32_codes = stablehlo.bitcast_convert %r4_0_f32 : (tensor<3xf32>) -> tensor<3xui32>
   check.expect_eq_const %r4_0_f32_codes, dense<[0x40000000, 0x40000000, 0x40000000]> : tensor<3xui32>  // 2, 2, 2
@@ -395,7 +435,9 @@ func.func @chlo_scan_f8E3M4() {
   ^bb0(%a: tensor<f8E3M4>, %b: tensor<f8E3M4>):
     %s = stablehlo.add %a, %b : tensor<f8E3M4>
     stablehlo.return %s, %s : tensor<f8E3M4>, tensor<f8E3M4>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E3M4>, tensor<f8E3M4>) -> (tensor<6xf8E3M4>, tensor<f8E3M4>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E3M4>, tensor<f8E3M4>) -> (tensor<6xf8E3M4>, tensor<f8E3M4>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<6xf8E3M4>) -> tensor<6xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x30, 0x00, 0x20, 0x40, 0x38, 0x44  // 1, 0, 0.5, 2, 1.5, 2.5
@@ -413,7 +455,9 @@ func.func @chlo_scan_f8E3M4() {
   ^bb0(%a: tensor<2xf8E3M4>, %b: tensor<2xf8E3M4>):
     %s = stablehlo.add %a, %b : tensor<2xf8E3M4>
     stablehlo.return %s, %s : tensor<2xf8E3M4>, tensor<2xf8E3M4>
-  }) {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<2x3xf8E3M4>, tensor<2xf8E3M4>) -> (tensor<2x3xf8E3M4>, tensor<2xf8E3M4>)
+  })
+    {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<2x3xf8E3M4>, tensor<2xf8E3M4>) -> (tensor<2x3xf8E3M4>, tensor<2xf8E3M4>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x3xf8E3M4>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x30, 0x00, 0x20],  // 1, 0, 0.5
@@ -431,7 +475,9 @@ func.func @chlo_scan_f8E3M4() {
   ^bb0(%a: tensor<f8E3M4>, %b: tensor<f8E3M4>):
     %s = stablehlo.add %a, %b : tensor<f8E3M4>
     stablehlo.return %s, %s : tensor<f8E3M4>, tensor<f8E3M4>
-  }) {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E3M4>, tensor<f8E3M4>) -> (tensor<6xf8E3M4>, tensor<f8E3M4>)
+  })
+    {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E3M4>, tensor<f8E3M4>) -> (tensor<6xf8E3M4>, tensor<f8E3M4>)
   %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<6xf8E3M4>) -> tensor<6xui8>
   check.expect_eq_const %r3_0_codes, dense<[
     0x44, 0x38, 0x44, 0x40, 0x20, 0x30  // 2.5, 1.5, 2.5, 2, 0.5, 1
@@ -446,7 +492,9 @@ func.func @chlo_scan_f8E3M4() {
   ^bb0(%a: tensor<f8E3M4>, %b: tensor<f8E3M4>):
     %s = stablehlo.add %a, %b : tensor<f8E3M4>
     stablehlo.return %s, %s : tensor<f8E3M4>, tensor<f8E3M4>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E3M4>, tensor<f8E3M4>) -> (tensor<3xf8E3M4>, tensor<f8E3M4>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<3xf8E3M4>, tensor<f8E3M4>) -> (tensor<3xf8E3M4>, tensor<f8E3M4>)
   %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E3M4>) -> tensor<3xui8>
   check.expect_eq_const %r4_0_codes, dense<[0x40, 0x40, 0x40]> : tensor<3xui8>  // 2, 2, 2
   %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E3M4>) -> tensor<ui8>
@@ -468,7 +516,9 @@ func.func @chlo_scan_f8E4M3() {
   ^bb0(%a: tensor<f8E4M3>, %b: tensor<f8E4M3>):
     %s = stablehlo.add %a, %b : tensor<f8E4M3>
     stablehlo.return %s, %s : tensor<f8E4M3>, tensor<f8E4M3>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E4M3>, tensor<f8E4M3>) -> (tensor<6xf8E4M3>, tensor<f8E4M3>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E4M3>, tensor<f8E4M3>) -> (tensor<6xf8E4M3>, tensor<f8E4M3>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<6xf8E4M3>) -> tensor<6xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x38, 0x00, 0x30, 0x40, 0x3C, 0x42  // 1, 0, 0.5, 2, 1.5, 2.5
@@ -486,7 +536,9 @@ func.func @chlo_scan_f8E4M3() {
   ^bb0(%a: tensor<2xf8E4M3>, %b: tensor<2xf8E4M3>):
     %s = stablehlo.add %a, %b : tensor<2xf8E4M3>
     stablehlo.return %s, %s : tensor<2xf8E4M3>, tensor<2xf8E4M3>
-  }) {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<2x3xf8E4M3>, tensor<2xf8E4M3>) -> (tensor<2x3xf8E4M3>, tensor<2xf8E4M3>)
+  })
+    {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<2x3xf8E4M3>, tensor<2xf8E4M3>) -> (tensor<2x3xf8E4M3>, tensor<2xf8E4M3>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x3xf8E4M3>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x38, 0x00, 0x30],  // 1, 0, 0.5
@@ -504,7 +556,9 @@ func.func @chlo_scan_f8E4M3() {
   ^bb0(%a: tensor<f8E4M3>, %b: tensor<f8E4M3>):
     %s = stablehlo.add %a, %b : tensor<f8E4M3>
     stablehlo.return %s, %s : tensor<f8E4M3>, tensor<f8E4M3>
-  }) {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E4M3>, tensor<f8E4M3>) -> (tensor<6xf8E4M3>, tensor<f8E4M3>)
+  })
+    {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E4M3>, tensor<f8E4M3>) -> (tensor<6xf8E4M3>, tensor<f8E4M3>)
   %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<6xf8E4M3>) -> tensor<6xui8>
   check.expect_eq_const %r3_0_codes, dense<[
     0x42, 0x3C, 0x42, 0x40, 0x30, 0x38  // 2.5, 1.5, 2.5, 2, 0.5, 1
@@ -519,7 +573,9 @@ func.func @chlo_scan_f8E4M3() {
   ^bb0(%a: tensor<f8E4M3>, %b: tensor<f8E4M3>):
     %s = stablehlo.add %a, %b : tensor<f8E4M3>
     stablehlo.return %s, %s : tensor<f8E4M3>, tensor<f8E4M3>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E4M3>, tensor<f8E4M3>) -> (tensor<3xf8E4M3>, tensor<f8E4M3>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<3xf8E4M3>, tensor<f8E4M3>) -> (tensor<3xf8E4M3>, tensor<f8E4M3>)
   %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E4M3>) -> tensor<3xui8>
   check.expect_eq_const %r4_0_codes, dense<[0x40, 0x40, 0x40]> : tensor<3xui8>  // 2, 2, 2
   %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E4M3>) -> tensor<ui8>
@@ -541,7 +597,9 @@ func.func @chlo_scan_f8E4M3FN() {
   ^bb0(%a: tensor<f8E4M3FN>, %b: tensor<f8E4M3FN>):
     %s = stablehlo.add %a, %b : tensor<f8E4M3FN>
     stablehlo.return %s, %s : tensor<f8E4M3FN>, tensor<f8E4M3FN>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E4M3FN>, tensor<f8E4M3FN>) -> (tensor<6xf8E4M3FN>, tensor<f8E4M3FN>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E4M3FN>, tensor<f8E4M3FN>) -> (tensor<6xf8E4M3FN>, tensor<f8E4M3FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<6xf8E4M3FN>) -> tensor<6xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x38, 0x00, 0x30, 0x40, 0x3C, 0x42  // 1, 0, 0.5, 2, 1.5, 2.5
@@ -559,7 +617,9 @@ func.func @chlo_scan_f8E4M3FN() {
   ^bb0(%a: tensor<2xf8E4M3FN>, %b: tensor<2xf8E4M3FN>):
     %s = stablehlo.add %a, %b : tensor<2xf8E4M3FN>
     stablehlo.return %s, %s : tensor<2xf8E4M3FN>, tensor<2xf8E4M3FN>
-  }) {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<2x3xf8E4M3FN>, tensor<2xf8E4M3FN>) -> (tensor<2x3xf8E4M3FN>, tensor<2xf8E4M3FN>)
+  })
+    {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<2x3xf8E4M3FN>, tensor<2xf8E4M3FN>) -> (tensor<2x3xf8E4M3FN>, tensor<2xf8E4M3FN>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x3xf8E4M3FN>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x38, 0x00, 0x30],  // 1, 0, 0.5
@@ -577,7 +637,9 @@ func.func @chlo_scan_f8E4M3FN() {
   ^bb0(%a: tensor<f8E4M3FN>, %b: tensor<f8E4M3FN>):
     %s = stablehlo.add %a, %b : tensor<f8E4M3FN>
     stablehlo.return %s, %s : tensor<f8E4M3FN>, tensor<f8E4M3FN>
-  }) {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E4M3FN>, tensor<f8E4M3FN>) -> (tensor<6xf8E4M3FN>, tensor<f8E4M3FN>)
+  })
+    {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E4M3FN>, tensor<f8E4M3FN>) -> (tensor<6xf8E4M3FN>, tensor<f8E4M3FN>)
   %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<6xf8E4M3FN>) -> tensor<6xui8>
   check.expect_eq_const %r3_0_codes, dense<[
     0x42, 0x3C, 0x42, 0x40, 0x30, 0x38  // 2.5, 1.5, 2.5, 2, 0.5, 1
@@ -592,7 +654,9 @@ func.func @chlo_scan_f8E4M3FN() {
   ^bb0(%a: tensor<f8E4M3FN>, %b: tensor<f8E4M3FN>):
     %s = stablehlo.add %a, %b : tensor<f8E4M3FN>
     stablehlo.return %s, %s : tensor<f8E4M3FN>, tensor<f8E4M3FN>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E4M3FN>, tensor<f8E4M3FN>) -> (tensor<3xf8E4M3FN>, tensor<f8E4M3FN>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<3xf8E4M3FN>, tensor<f8E4M3FN>) -> (tensor<3xf8E4M3FN>, tensor<f8E4M3FN>)
   %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E4M3FN>) -> tensor<3xui8>
   check.expect_eq_const %r4_0_codes, dense<[0x40, 0x40, 0x40]> : tensor<3xui8>  // 2, 2, 2
   %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E4M3FN>) -> tensor<ui8>
@@ -614,7 +678,9 @@ func.func @chlo_scan_f8E4M3FNUZ() {
   ^bb0(%a: tensor<f8E4M3FNUZ>, %b: tensor<f8E4M3FNUZ>):
     %s = stablehlo.add %a, %b : tensor<f8E4M3FNUZ>
     stablehlo.return %s, %s : tensor<f8E4M3FNUZ>, tensor<f8E4M3FNUZ>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> (tensor<6xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> (tensor<6xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<6xf8E4M3FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x40, 0x00, 0x38, 0x48, 0x44, 0x4A  // 1, 0, 0.5, 2, 1.5, 2.5
@@ -632,7 +698,9 @@ func.func @chlo_scan_f8E4M3FNUZ() {
   ^bb0(%a: tensor<2xf8E4M3FNUZ>, %b: tensor<2xf8E4M3FNUZ>):
     %s = stablehlo.add %a, %b : tensor<2xf8E4M3FNUZ>
     stablehlo.return %s, %s : tensor<2xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>
-  }) {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<2x3xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>) -> (tensor<2x3xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>)
+  })
+    {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<2x3xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>) -> (tensor<2x3xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x3xf8E4M3FNUZ>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x40, 0x00, 0x38],  // 1, 0, 0.5
@@ -650,7 +718,9 @@ func.func @chlo_scan_f8E4M3FNUZ() {
   ^bb0(%a: tensor<f8E4M3FNUZ>, %b: tensor<f8E4M3FNUZ>):
     %s = stablehlo.add %a, %b : tensor<f8E4M3FNUZ>
     stablehlo.return %s, %s : tensor<f8E4M3FNUZ>, tensor<f8E4M3FNUZ>
-  }) {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> (tensor<6xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>)
+  })
+    {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> (tensor<6xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>)
   %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<6xf8E4M3FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r3_0_codes, dense<[
     0x4A, 0x44, 0x4A, 0x48, 0x38, 0x40  // 2.5, 1.5, 2.5, 2, 0.5, 1
@@ -665,7 +735,9 @@ func.func @chlo_scan_f8E4M3FNUZ() {
   ^bb0(%a: tensor<f8E4M3FNUZ>, %b: tensor<f8E4M3FNUZ>):
     %s = stablehlo.add %a, %b : tensor<f8E4M3FNUZ>
     stablehlo.return %s, %s : tensor<f8E4M3FNUZ>, tensor<f8E4M3FNUZ>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> (tensor<3xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<3xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> (tensor<3xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>)
   %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E4M3FNUZ>) -> tensor<3xui8>
   check.expect_eq_const %r4_0_codes, dense<[0x48, 0x48, 0x48]> : tensor<3xui8>  // 2, 2, 2
   %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E4M3FNUZ>) -> tensor<ui8>
@@ -687,7 +759,9 @@ func.func @chlo_scan_f8E4M3B11FNUZ() {
   ^bb0(%a: tensor<f8E4M3B11FNUZ>, %b: tensor<f8E4M3B11FNUZ>):
     %s = stablehlo.add %a, %b : tensor<f8E4M3B11FNUZ>
     stablehlo.return %s, %s : tensor<f8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> (tensor<6xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> (tensor<6xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<6xf8E4M3B11FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x58, 0x00, 0x50, 0x60, 0x5C, 0x62  // 1, 0, 0.5, 2, 1.5, 2.5
@@ -705,7 +779,9 @@ func.func @chlo_scan_f8E4M3B11FNUZ() {
   ^bb0(%a: tensor<2xf8E4M3B11FNUZ>, %b: tensor<2xf8E4M3B11FNUZ>):
     %s = stablehlo.add %a, %b : tensor<2xf8E4M3B11FNUZ>
     stablehlo.return %s, %s : tensor<2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>
-  }) {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<2x3xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>) -> (tensor<2x3xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>)
+  })
+    {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<2x3xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>) -> (tensor<2x3xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x3xf8E4M3B11FNUZ>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x58, 0x00, 0x50],  // 1, 0, 0.5
@@ -723,7 +799,9 @@ func.func @chlo_scan_f8E4M3B11FNUZ() {
   ^bb0(%a: tensor<f8E4M3B11FNUZ>, %b: tensor<f8E4M3B11FNUZ>):
     %s = stablehlo.add %a, %b : tensor<f8E4M3B11FNUZ>
     stablehlo.return %s, %s : tensor<f8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>
-  }) {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> (tensor<6xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>)
+  })
+    {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> (tensor<6xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>)
   %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<6xf8E4M3B11FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r3_0_codes, dense<[
     0x62, 0x5C, 0x62, 0x60, 0x50, 0x58  // 2.5, 1.5, 2.5, 2, 0.5, 1
@@ -738,7 +816,9 @@ func.func @chlo_scan_f8E4M3B11FNUZ() {
   ^bb0(%a: tensor<f8E4M3B11FNUZ>, %b: tensor<f8E4M3B11FNUZ>):
     %s = stablehlo.add %a, %b : tensor<f8E4M3B11FNUZ>
     stablehlo.return %s, %s : tensor<f8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> (tensor<3xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<3xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> (tensor<3xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>)
   %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E4M3B11FNUZ>) -> tensor<3xui8>
   check.expect_eq_const %r4_0_codes, dense<[0x60, 0x60, 0x60]> : tensor<3xui8>  // 2, 2, 2
   %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E4M3B11FNUZ>) -> tensor<ui8>
@@ -760,7 +840,9 @@ func.func @chlo_scan_f8E5M2() {
   ^bb0(%a: tensor<f8E5M2>, %b: tensor<f8E5M2>):
     %s = stablehlo.add %a, %b : tensor<f8E5M2>
     stablehlo.return %s, %s : tensor<f8E5M2>, tensor<f8E5M2>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E5M2>, tensor<f8E5M2>) -> (tensor<6xf8E5M2>, tensor<f8E5M2>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E5M2>, tensor<f8E5M2>) -> (tensor<6xf8E5M2>, tensor<f8E5M2>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<6xf8E5M2>) -> tensor<6xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x3C, 0x00, 0x38, 0x40, 0x3E, 0x41  // 1, 0, 0.5, 2, 1.5, 2.5
@@ -778,7 +860,9 @@ func.func @chlo_scan_f8E5M2() {
   ^bb0(%a: tensor<2xf8E5M2>, %b: tensor<2xf8E5M2>):
     %s = stablehlo.add %a, %b : tensor<2xf8E5M2>
     stablehlo.return %s, %s : tensor<2xf8E5M2>, tensor<2xf8E5M2>
-  }) {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<2x3xf8E5M2>, tensor<2xf8E5M2>) -> (tensor<2x3xf8E5M2>, tensor<2xf8E5M2>)
+  })
+    {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<2x3xf8E5M2>, tensor<2xf8E5M2>) -> (tensor<2x3xf8E5M2>, tensor<2xf8E5M2>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x3xf8E5M2>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x3C, 0x00, 0x38],  // 1, 0, 0.5
@@ -796,7 +880,9 @@ func.func @chlo_scan_f8E5M2() {
   ^bb0(%a: tensor<f8E5M2>, %b: tensor<f8E5M2>):
     %s = stablehlo.add %a, %b : tensor<f8E5M2>
     stablehlo.return %s, %s : tensor<f8E5M2>, tensor<f8E5M2>
-  }) {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E5M2>, tensor<f8E5M2>) -> (tensor<6xf8E5M2>, tensor<f8E5M2>)
+  })
+    {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E5M2>, tensor<f8E5M2>) -> (tensor<6xf8E5M2>, tensor<f8E5M2>)
   %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<6xf8E5M2>) -> tensor<6xui8>
   check.expect_eq_const %r3_0_codes, dense<[
     0x41, 0x3E, 0x41, 0x40, 0x38, 0x3C  // 2.5, 1.5, 2.5, 2, 0.5, 1
@@ -811,7 +897,9 @@ func.func @chlo_scan_f8E5M2() {
   ^bb0(%a: tensor<f8E5M2>, %b: tensor<f8E5M2>):
     %s = stablehlo.add %a, %b : tensor<f8E5M2>
     stablehlo.return %s, %s : tensor<f8E5M2>, tensor<f8E5M2>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E5M2>, tensor<f8E5M2>) -> (tensor<3xf8E5M2>, tensor<f8E5M2>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<3xf8E5M2>, tensor<f8E5M2>) -> (tensor<3xf8E5M2>, tensor<f8E5M2>)
   %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E5M2>) -> tensor<3xui8>
   check.expect_eq_const %r4_0_codes, dense<[0x40, 0x40, 0x40]> : tensor<3xui8>  // 2, 2, 2
   %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E5M2>) -> tensor<ui8>
@@ -833,7 +921,9 @@ func.func @chlo_scan_f8E5M2FNUZ() {
   ^bb0(%a: tensor<f8E5M2FNUZ>, %b: tensor<f8E5M2FNUZ>):
     %s = stablehlo.add %a, %b : tensor<f8E5M2FNUZ>
     stablehlo.return %s, %s : tensor<f8E5M2FNUZ>, tensor<f8E5M2FNUZ>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> (tensor<6xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> (tensor<6xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<6xf8E5M2FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x40, 0x00, 0x3C, 0x44, 0x42, 0x45  // 1, 0, 0.5, 2, 1.5, 2.5
@@ -851,7 +941,9 @@ func.func @chlo_scan_f8E5M2FNUZ() {
   ^bb0(%a: tensor<2xf8E5M2FNUZ>, %b: tensor<2xf8E5M2FNUZ>):
     %s = stablehlo.add %a, %b : tensor<2xf8E5M2FNUZ>
     stablehlo.return %s, %s : tensor<2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>
-  }) {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<2x3xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>) -> (tensor<2x3xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>)
+  })
+    {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<2x3xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>) -> (tensor<2x3xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x3xf8E5M2FNUZ>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x40, 0x00, 0x3C],  // 1, 0, 0.5
@@ -869,7 +961,9 @@ func.func @chlo_scan_f8E5M2FNUZ() {
   ^bb0(%a: tensor<f8E5M2FNUZ>, %b: tensor<f8E5M2FNUZ>):
     %s = stablehlo.add %a, %b : tensor<f8E5M2FNUZ>
     stablehlo.return %s, %s : tensor<f8E5M2FNUZ>, tensor<f8E5M2FNUZ>
-  }) {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> (tensor<6xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>)
+  })
+    {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> (tensor<6xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>)
   %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<6xf8E5M2FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r3_0_codes, dense<[
     0x45, 0x42, 0x45, 0x44, 0x3C, 0x40  // 2.5, 1.5, 2.5, 2, 0.5, 1
@@ -884,7 +978,9 @@ func.func @chlo_scan_f8E5M2FNUZ() {
   ^bb0(%a: tensor<f8E5M2FNUZ>, %b: tensor<f8E5M2FNUZ>):
     %s = stablehlo.add %a, %b : tensor<f8E5M2FNUZ>
     stablehlo.return %s, %s : tensor<f8E5M2FNUZ>, tensor<f8E5M2FNUZ>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> (tensor<3xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<3xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> (tensor<3xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>)
   %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E5M2FNUZ>) -> tensor<3xui8>
   check.expect_eq_const %r4_0_codes, dense<[0x44, 0x44, 0x44]> : tensor<3xui8>  // 2, 2, 2
   %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E5M2FNUZ>) -> tensor<ui8>
@@ -906,7 +1002,9 @@ func.func @chlo_scan_f8E8M0FNU() {
   ^bb0(%a: tensor<f8E8M0FNU>, %b: tensor<f8E8M0FNU>):
     %s = stablehlo.multiply %a, %b : tensor<f8E8M0FNU>
     stablehlo.return %s, %s : tensor<f8E8M0FNU>, tensor<f8E8M0FNU>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E8M0FNU>, tensor<f8E8M0FNU>) -> (tensor<6xf8E8M0FNU>, tensor<f8E8M0FNU>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E8M0FNU>, tensor<f8E8M0FNU>) -> (tensor<6xf8E8M0FNU>, tensor<f8E8M0FNU>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<6xf8E8M0FNU>) -> tensor<6xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x7F, 0x80, 0x80, 0x81, 0x81, 0x82  // 1, 2, 2, 4, 4, 8
@@ -924,7 +1022,9 @@ func.func @chlo_scan_f8E8M0FNU() {
   ^bb0(%a: tensor<2xf8E8M0FNU>, %b: tensor<2xf8E8M0FNU>):
     %s = stablehlo.multiply %a, %b : tensor<2xf8E8M0FNU>
     stablehlo.return %s, %s : tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>
-  }) {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<2x3xf8E8M0FNU>, tensor<2xf8E8M0FNU>) -> (tensor<2x3xf8E8M0FNU>, tensor<2xf8E8M0FNU>)
+  })
+    {dimension = 1 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<2x3xf8E8M0FNU>, tensor<2xf8E8M0FNU>) -> (tensor<2x3xf8E8M0FNU>, tensor<2xf8E8M0FNU>)
   %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<2x3xf8E8M0FNU>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_0_codes, dense<[
     [0x7F, 0x80, 0x80],  // 1, 2, 2
@@ -942,7 +1042,9 @@ func.func @chlo_scan_f8E8M0FNU() {
   ^bb0(%a: tensor<f8E8M0FNU>, %b: tensor<f8E8M0FNU>):
     %s = stablehlo.multiply %a, %b : tensor<f8E8M0FNU>
     stablehlo.return %s, %s : tensor<f8E8M0FNU>, tensor<f8E8M0FNU>
-  }) {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<6xf8E8M0FNU>, tensor<f8E8M0FNU>) -> (tensor<6xf8E8M0FNU>, tensor<f8E8M0FNU>)
+  })
+    {dimension = 0 : i64, is_reverse = true, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<6xf8E8M0FNU>, tensor<f8E8M0FNU>) -> (tensor<6xf8E8M0FNU>, tensor<f8E8M0FNU>)
   %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<6xf8E8M0FNU>) -> tensor<6xui8>
   check.expect_eq_const %r3_0_codes, dense<[
     0x82, 0x82, 0x81, 0x81, 0x80, 0x80  // 8, 8, 4, 4, 2, 2
@@ -957,7 +1059,9 @@ func.func @chlo_scan_f8E8M0FNU() {
   ^bb0(%a: tensor<f8E8M0FNU>, %b: tensor<f8E8M0FNU>):
     %s = stablehlo.multiply %a, %b : tensor<f8E8M0FNU>
     stablehlo.return %s, %s : tensor<f8E8M0FNU>, tensor<f8E8M0FNU>
-  }) {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<3xf8E8M0FNU>, tensor<f8E8M0FNU>) -> (tensor<3xf8E8M0FNU>, tensor<f8E8M0FNU>)
+  })
+    {dimension = 0 : i64, is_reverse = false, operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+    : (tensor<3xf8E8M0FNU>, tensor<f8E8M0FNU>) -> (tensor<3xf8E8M0FNU>, tensor<f8E8M0FNU>)
   %r4_0_codes = stablehlo.bitcast_convert %r4#0 : (tensor<3xf8E8M0FNU>) -> tensor<3xui8>
   check.expect_eq_const %r4_0_codes, dense<[0x7F, 0x80, 0x80]> : tensor<3xui8>  // 1, 2, 2
   %r4_1_codes = stablehlo.bitcast_convert %r4#1 : (tensor<f8E8M0FNU>) -> tensor<ui8>

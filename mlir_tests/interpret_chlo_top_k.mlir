@@ -20,20 +20,12 @@ func.func @chlo_top_k_f16() {
     0x7BFF, 0x7BFE, 0x3C00, 0x0400, 0x0001  // 6.55e4, 6.55e4, 1, 2^-14, 2^-24
   ]> : tensor<5xui16>
   check.expect_eq_const %r#1, dense<[9, 11, 1, 7, 3]> : tensor<5xi32>
-  %x2_codes = stablehlo.constant dense<[
-    [0x0000, 0x3C00, 0xBC00],  // 0, 1, -1
-    [0x0001, 0x8001, 0xBC00]   // 2^-24, -2^-24, -1
-  ]> : tensor<2x3xui16>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui16>) -> tensor<2x3xf16>
-  %r2:2 = "chlo.top_k"(%x2) {k = 0 : i64} : (tensor<2x3xf16>) -> (tensor<2x0xf16>, tensor<2x0xi32>)
-  check.expect_eq_const %r2#0, dense<> : tensor<2x0xf16>
-  check.expect_eq_const %r2#1, dense<> : tensor<2x0xi32>
-  %x3_codes = stablehlo.constant dense<[0x0000, 0x7FFF, 0x3C00]> : tensor<3xui16>  // 0, nan, 1
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3xui16>) -> tensor<3xf16>
-  %r3:2 = "chlo.top_k"(%x3) {k = 1 : i64} : (tensor<3xf16>) -> (tensor<1xf16>, tensor<1xi32>)
-  %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<1xf16>) -> tensor<1xui16>
-  check.expect_eq_const %r3_0_codes, dense<[0x7FFF]> : tensor<1xui16>  // nan
-  check.expect_eq_const %r3#1, dense<[1]> : tensor<1xi32>
+  %x2_codes = stablehlo.constant dense<[0x0000, 0x7FFF, 0x3C00]> : tensor<3xui16>  // 0, nan, 1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3xui16>) -> tensor<3xf16>
+  %r2:2 = "chlo.top_k"(%x2) {k = 1 : i64} : (tensor<3xf16>) -> (tensor<1xf16>, tensor<1xi32>)
+  %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<1xf16>) -> tensor<1xui16>
+  check.expect_eq_const %r2_0_codes, dense<[0x7FFF]> : tensor<1xui16>  // nan
+  check.expect_eq_const %r2#1, dense<[1]> : tensor<1xi32>
   return
 }
 
@@ -67,24 +59,13 @@ func.func @chlo_top_k_bf16() {
 // Largest first, of equal ones the first.
 func.func @chlo_top_k_f4E2M1FN() {
   %x_codes = stablehlo.constant dense<[
-    0x0, 0x2, 0xA, 0x1, 0x9, 0xA, 0xF, 0x6,  // 0, 1, -1, 0.5, -0.5, -1, -6, 4
-    0xE, 0x5, 0xC, 0x3                       // -4, 3, -2, 1.5
-  ]> : tensor<12xui4>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui4>) -> tensor<12xf4E2M1FN>
-  %r:2 = "chlo.top_k"(%x) {k = 5 : i64} : (tensor<12xf4E2M1FN>) -> (tensor<5xf4E2M1FN>, tensor<5xi32>)
-  %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<5xf4E2M1FN>) -> tensor<5xui4>
-  check.expect_eq_const %r_0_codes, dense<[
-    0x6, 0x5, 0x3, 0x2, 0x1  // 4, 3, 1.5, 1, 0.5
-  ]> : tensor<5xui4>
-  check.expect_eq_const %r#1, dense<[7, 9, 11, 1, 3]> : tensor<5xi32>
-  %x2_codes = stablehlo.constant dense<[
     [0x0, 0x2, 0xA],  // 0, 1, -1
     [0x1, 0x9, 0xA]   // 0.5, -0.5, -1
   ]> : tensor<2x3xui4>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui4>) -> tensor<2x3xf4E2M1FN>
-  %r2:2 = "chlo.top_k"(%x2) {k = 0 : i64} : (tensor<2x3xf4E2M1FN>) -> (tensor<2x0xf4E2M1FN>, tensor<2x0xi32>)
-  check.expect_eq_const %r2#0, dense<> : tensor<2x0xf4E2M1FN>
-  check.expect_eq_const %r2#1, dense<> : tensor<2x0xi32>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui4>) -> tensor<2x3xf4E2M1FN>
+  %r:2 = "chlo.top_k"(%x) {k = 0 : i64} : (tensor<2x3xf4E2M1FN>) -> (tensor<2x0xf4E2M1FN>, tensor<2x0xi32>)
+  check.expect_eq_const %r#0, dense<> : tensor<2x0xf4E2M1FN>
+  check.expect_eq_const %r#1, dense<> : tensor<2x0xi32>
   return
 }
 
@@ -93,17 +74,17 @@ func.func @chlo_top_k_f4E2M1FN() {
 // Largest first, of equal ones the first.
 func.func @chlo_top_k_f6E2M3FN() {
   %x = stablehlo.constant dense<[
-    [0x00, 0x08, 0x28, 0x01, 0x21, 0x28],  // 0, 1, -1, 0.125, -0.125, -1
-    [0x27, 0x1F, 0x3F, 0x1E, 0x3E, 0x05]   // -0.875, 7.5, -7.5, 7, -7, 0.625
-  ]> : tensor<2x6xf6E2M3FN>
-  %r:2 = "chlo.top_k"(%x) {k = 3 : i64} : (tensor<2x6xf6E2M3FN>) -> (tensor<2x3xf6E2M3FN>, tensor<2x3xi32>)
-  %r_0_f32 = stablehlo.convert %r#0 : (tensor<2x3xf6E2M3FN>) -> tensor<2x3xf32>
-  %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
+    0x00, 0x08, 0x28, 0x01, 0x21, 0x28, 0x27, 0x1F,  // 0, 1, -1, 0.125, -0.125, -1, -0.875, 7.5
+    0x3F, 0x1E, 0x3E, 0x05                           // -7.5, 7, -7, 0.625
+  ]> : tensor<12xf6E2M3FN>
+  %r:2 = "chlo.top_k"(%x) {k = 5 : i64} : (tensor<12xf6E2M3FN>) -> (tensor<5xf6E2M3FN>, tensor<5xi32>)
+  %r_0_f32 = stablehlo.convert %r#0 : (tensor<5xf6E2M3FN>) -> tensor<5xf32>
+  %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<5xf32>) -> tensor<5xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
-    [0x3F800000, 0x3E000000, 0x00000000],  // 1, 0.125, 0
-    [0x40F00000, 0x40E00000, 0x3F200000]   // 7.5, 7, 0.625
-  ]> : tensor<2x3xui32>
-  check.expect_eq_const %r#1, dense<[[1, 3, 0], [1, 3, 5]]> : tensor<2x3xi32>
+    0x40F00000, 0x40E00000, 0x3F800000, 0x3F200000,  // 7.5, 7, 1, 0.625
+    0x3E000000                                       // 0.125
+  ]> : tensor<5xui32>
+  check.expect_eq_const %r#1, dense<[7, 9, 1, 11, 3]> : tensor<5xi32>
   return
 }
 
@@ -112,24 +93,17 @@ func.func @chlo_top_k_f6E2M3FN() {
 // Largest first, of equal ones the first.
 func.func @chlo_top_k_f6E3M2FN() {
   %x = stablehlo.constant dense<[
-    0x00, 0x0C, 0x2C, 0x01, 0x21, 0x2C, 0x23, 0x04,  // 0, 1, -1, 0.0625, -0.0625, -1, -0.188, 0.25
-    0x24, 0x1F, 0x3F, 0x1E                           // -0.25, 28, -28, 24
-  ]> : tensor<12xf6E3M2FN>
-  %r:2 = "chlo.top_k"(%x) {k = 5 : i64} : (tensor<12xf6E3M2FN>) -> (tensor<5xf6E3M2FN>, tensor<5xi32>)
-  %r_0_f32 = stablehlo.convert %r#0 : (tensor<5xf6E3M2FN>) -> tensor<5xf32>
-  %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<5xf32>) -> tensor<5xui32>
+    [0x00, 0x0C, 0x2C, 0x01, 0x21, 0x2C],  // 0, 1, -1, 0.0625, -0.0625, -1
+    [0x23, 0x04, 0x24, 0x1F, 0x3F, 0x1E]   // -0.188, 0.25, -0.25, 28, -28, 24
+  ]> : tensor<2x6xf6E3M2FN>
+  %r:2 = "chlo.top_k"(%x) {k = 3 : i64} : (tensor<2x6xf6E3M2FN>) -> (tensor<2x3xf6E3M2FN>, tensor<2x3xi32>)
+  %r_0_f32 = stablehlo.convert %r#0 : (tensor<2x3xf6E3M2FN>) -> tensor<2x3xf32>
+  %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
-    0x41E00000, 0x41C00000, 0x3F800000, 0x3E800000,  // 28, 24, 1, 0.25
-    0x3D800000                                       // 0.0625
-  ]> : tensor<5xui32>
-  check.expect_eq_const %r#1, dense<[9, 11, 1, 7, 3]> : tensor<5xi32>
-  %x2 = stablehlo.constant dense<[
-    [0x00, 0x0C, 0x2C],  // 0, 1, -1
-    [0x01, 0x21, 0x2C]   // 0.0625, -0.0625, -1
-  ]> : tensor<2x3xf6E3M2FN>
-  %r2:2 = "chlo.top_k"(%x2) {k = 0 : i64} : (tensor<2x3xf6E3M2FN>) -> (tensor<2x0xf6E3M2FN>, tensor<2x0xi32>)
-  check.expect_eq_const %r2#0, dense<> : tensor<2x0xf6E3M2FN>
-  check.expect_eq_const %r2#1, dense<> : tensor<2x0xi32>
+    [0x3F800000, 0x3D800000, 0x00000000],  // 1, 0.0625, 0
+    [0x41E00000, 0x41C00000, 0x3E800000]   // 28, 24, 0.25
+  ]> : tensor<2x3xui32>
+  check.expect_eq_const %r#1, dense<[[1, 3, 0], [3, 5, 1]]> : tensor<2x3xi32>
   return
 }
 
@@ -138,17 +112,13 @@ func.func @chlo_top_k_f6E3M2FN() {
 // Largest first, of equal ones the first.
 func.func @chlo_top_k_f8E3M4() {
   %x_codes = stablehlo.constant dense<[
-    [0x00, 0x30, 0xB0, 0x01, 0x81, 0xB0],  // 0, 1, -1, 0.0156, -0.0156, -1
-    [0x8F, 0x10, 0x90, 0x6F, 0xEF, 0x6E]   // -0.234, 0.25, -0.25, 15.5, -15.5, 15
-  ]> : tensor<2x6xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x6xui8>) -> tensor<2x6xf8E3M4>
-  %r:2 = "chlo.top_k"(%x) {k = 3 : i64} : (tensor<2x6xf8E3M4>) -> (tensor<2x3xf8E3M4>, tensor<2x3xi32>)
-  %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x3xf8E3M4>) -> tensor<2x3xui8>
-  check.expect_eq_const %r_0_codes, dense<[
-    [0x30, 0x01, 0x00],  // 1, 0.0156, 0
-    [0x6F, 0x6E, 0x10]   // 15.5, 15, 0.25
+    [0x00, 0x30, 0xB0],  // 0, 1, -1
+    [0x01, 0x81, 0xB0]   // 0.0156, -0.0156, -1
   ]> : tensor<2x3xui8>
-  check.expect_eq_const %r#1, dense<[[1, 3, 0], [3, 5, 1]]> : tensor<2x3xi32>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E3M4>
+  %r:2 = "chlo.top_k"(%x) {k = 0 : i64} : (tensor<2x3xf8E3M4>) -> (tensor<2x0xf8E3M4>, tensor<2x0xi32>)
+  check.expect_eq_const %r#0, dense<> : tensor<2x0xf8E3M4>
+  check.expect_eq_const %r#1, dense<> : tensor<2x0xi32>
   %x2_codes = stablehlo.constant dense<[0x00, 0x7F, 0x30]> : tensor<3xui8>  // 0, nan, 1
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3xui8>) -> tensor<3xf8E3M4>
   %r2:2 = "chlo.top_k"(%x2) {k = 1 : i64} : (tensor<3xf8E3M4>) -> (tensor<1xf8E3M4>, tensor<1xi32>)
@@ -173,20 +143,12 @@ func.func @chlo_top_k_f8E4M3() {
     0x77, 0x76, 0x38, 0x08, 0x01  // 240, 224, 1, 0.0156, 0.00195
   ]> : tensor<5xui8>
   check.expect_eq_const %r#1, dense<[9, 11, 1, 7, 3]> : tensor<5xi32>
-  %x2_codes = stablehlo.constant dense<[
-    [0x00, 0x38, 0xB8],  // 0, 1, -1
-    [0x01, 0x81, 0xB8]   // 0.00195, -0.00195, -1
-  ]> : tensor<2x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3>
-  %r2:2 = "chlo.top_k"(%x2) {k = 0 : i64} : (tensor<2x3xf8E4M3>) -> (tensor<2x0xf8E4M3>, tensor<2x0xi32>)
-  check.expect_eq_const %r2#0, dense<> : tensor<2x0xf8E4M3>
-  check.expect_eq_const %r2#1, dense<> : tensor<2x0xi32>
-  %x3_codes = stablehlo.constant dense<[0x00, 0x7F, 0x38]> : tensor<3xui8>  // 0, nan, 1
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
-  %r3:2 = "chlo.top_k"(%x3) {k = 1 : i64} : (tensor<3xf8E4M3>) -> (tensor<1xf8E4M3>, tensor<1xi32>)
-  %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<1xf8E4M3>) -> tensor<1xui8>
-  check.expect_eq_const %r3_0_codes, dense<[0x7F]> : tensor<1xui8>  // nan
-  check.expect_eq_const %r3#1, dense<[1]> : tensor<1xi32>
+  %x2_codes = stablehlo.constant dense<[0x00, 0x7F, 0x38]> : tensor<3xui8>  // 0, nan, 1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
+  %r2:2 = "chlo.top_k"(%x2) {k = 1 : i64} : (tensor<3xf8E4M3>) -> (tensor<1xf8E4M3>, tensor<1xi32>)
+  %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<1xf8E4M3>) -> tensor<1xui8>
+  check.expect_eq_const %r2_0_codes, dense<[0x7F]> : tensor<1xui8>  // nan
+  check.expect_eq_const %r2#1, dense<[1]> : tensor<1xi32>
   return
 }
 
@@ -220,24 +182,13 @@ func.func @chlo_top_k_f8E4M3FN() {
 // Largest first, of equal ones the first.
 func.func @chlo_top_k_f8E4M3FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    0x00, 0x40, 0xC0, 0x01, 0x81, 0xC0, 0x87, 0x08,  // 0, 1, -1, 2^-10, -2^-10, -1, -0.00684, 0.00781
-    0x88, 0x7F, 0xFF, 0x7E                           // -0.00781, 240, -240, 224
-  ]> : tensor<12xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui8>) -> tensor<12xf8E4M3FNUZ>
-  %r:2 = "chlo.top_k"(%x) {k = 5 : i64} : (tensor<12xf8E4M3FNUZ>) -> (tensor<5xf8E4M3FNUZ>, tensor<5xi32>)
-  %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<5xf8E4M3FNUZ>) -> tensor<5xui8>
-  check.expect_eq_const %r_0_codes, dense<[
-    0x7F, 0x7E, 0x40, 0x08, 0x01  // 240, 224, 1, 0.00781, 2^-10
-  ]> : tensor<5xui8>
-  check.expect_eq_const %r#1, dense<[9, 11, 1, 7, 3]> : tensor<5xi32>
-  %x2_codes = stablehlo.constant dense<[
     [0x00, 0x40, 0xC0],  // 0, 1, -1
     [0x01, 0x81, 0xC0]   // 2^-10, -2^-10, -1
   ]> : tensor<2x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3FNUZ>
-  %r2:2 = "chlo.top_k"(%x2) {k = 0 : i64} : (tensor<2x3xf8E4M3FNUZ>) -> (tensor<2x0xf8E4M3FNUZ>, tensor<2x0xi32>)
-  check.expect_eq_const %r2#0, dense<> : tensor<2x0xf8E4M3FNUZ>
-  check.expect_eq_const %r2#1, dense<> : tensor<2x0xi32>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3FNUZ>
+  %r:2 = "chlo.top_k"(%x) {k = 0 : i64} : (tensor<2x3xf8E4M3FNUZ>) -> (tensor<2x0xf8E4M3FNUZ>, tensor<2x0xi32>)
+  check.expect_eq_const %r#0, dense<> : tensor<2x0xf8E4M3FNUZ>
+  check.expect_eq_const %r#1, dense<> : tensor<2x0xi32>
   return
 }
 
@@ -246,17 +197,16 @@ func.func @chlo_top_k_f8E4M3FNUZ() {
 // Largest first, of equal ones the first.
 func.func @chlo_top_k_f8E4M3B11FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    [0x00, 0x58, 0xD8, 0x01, 0x81, 0xD8],  // 0, 1, -1, 2^-13, -2^-13, -1
-    [0x87, 0x08, 0x88, 0x7F, 0xFF, 0x7E]   // -0.000854, 2^-10, -2^-10, 30, -30, 28
-  ]> : tensor<2x6xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x6xui8>) -> tensor<2x6xf8E4M3B11FNUZ>
-  %r:2 = "chlo.top_k"(%x) {k = 3 : i64} : (tensor<2x6xf8E4M3B11FNUZ>) -> (tensor<2x3xf8E4M3B11FNUZ>, tensor<2x3xi32>)
-  %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x3xf8E4M3B11FNUZ>) -> tensor<2x3xui8>
+    0x00, 0x58, 0xD8, 0x01, 0x81, 0xD8, 0x87, 0x08,  // 0, 1, -1, 2^-13, -2^-13, -1, -0.000854, 2^-10
+    0x88, 0x7F, 0xFF, 0x7E                           // -2^-10, 30, -30, 28
+  ]> : tensor<12xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui8>) -> tensor<12xf8E4M3B11FNUZ>
+  %r:2 = "chlo.top_k"(%x) {k = 5 : i64} : (tensor<12xf8E4M3B11FNUZ>) -> (tensor<5xf8E4M3B11FNUZ>, tensor<5xi32>)
+  %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<5xf8E4M3B11FNUZ>) -> tensor<5xui8>
   check.expect_eq_const %r_0_codes, dense<[
-    [0x58, 0x01, 0x00],  // 1, 2^-13, 0
-    [0x7F, 0x7E, 0x08]   // 30, 28, 2^-10
-  ]> : tensor<2x3xui8>
-  check.expect_eq_const %r#1, dense<[[1, 3, 0], [3, 5, 1]]> : tensor<2x3xi32>
+    0x7F, 0x7E, 0x58, 0x08, 0x01  // 30, 28, 1, 2^-10, 2^-13
+  ]> : tensor<5xui8>
+  check.expect_eq_const %r#1, dense<[9, 11, 1, 7, 3]> : tensor<5xi32>
   return
 }
 
@@ -265,30 +215,23 @@ func.func @chlo_top_k_f8E4M3B11FNUZ() {
 // Largest first, of equal ones the first.
 func.func @chlo_top_k_f8E5M2() {
   %x_codes = stablehlo.constant dense<[
-    0x00, 0x3C, 0xBC, 0x01, 0x81, 0xBC, 0x83, 0x04,  // 0, 1, -1, 2^-16, -2^-16, -1, -4.58e-5, 2^-14
-    0x84, 0x7B, 0xFB, 0x7A                           // -2^-14, 5.73e4, -5.73e4, 4.92e4
-  ]> : tensor<12xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui8>) -> tensor<12xf8E5M2>
-  %r:2 = "chlo.top_k"(%x) {k = 5 : i64} : (tensor<12xf8E5M2>) -> (tensor<5xf8E5M2>, tensor<5xi32>)
-  %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<5xf8E5M2>) -> tensor<5xui8>
+    [0x00, 0x3C, 0xBC, 0x01, 0x81, 0xBC],  // 0, 1, -1, 2^-16, -2^-16, -1
+    [0x83, 0x04, 0x84, 0x7B, 0xFB, 0x7A]   // -4.58e-5, 2^-14, -2^-14, 5.73e4, -5.73e4, 4.92e4
+  ]> : tensor<2x6xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x6xui8>) -> tensor<2x6xf8E5M2>
+  %r:2 = "chlo.top_k"(%x) {k = 3 : i64} : (tensor<2x6xf8E5M2>) -> (tensor<2x3xf8E5M2>, tensor<2x3xi32>)
+  %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x3xf8E5M2>) -> tensor<2x3xui8>
   check.expect_eq_const %r_0_codes, dense<[
-    0x7B, 0x7A, 0x3C, 0x04, 0x01  // 5.73e4, 4.92e4, 1, 2^-14, 2^-16
-  ]> : tensor<5xui8>
-  check.expect_eq_const %r#1, dense<[9, 11, 1, 7, 3]> : tensor<5xi32>
-  %x2_codes = stablehlo.constant dense<[
-    [0x00, 0x3C, 0xBC],  // 0, 1, -1
-    [0x01, 0x81, 0xBC]   // 2^-16, -2^-16, -1
+    [0x3C, 0x01, 0x00],  // 1, 2^-16, 0
+    [0x7B, 0x7A, 0x04]   // 5.73e4, 4.92e4, 2^-14
   ]> : tensor<2x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2>
-  %r2:2 = "chlo.top_k"(%x2) {k = 0 : i64} : (tensor<2x3xf8E5M2>) -> (tensor<2x0xf8E5M2>, tensor<2x0xi32>)
-  check.expect_eq_const %r2#0, dense<> : tensor<2x0xf8E5M2>
-  check.expect_eq_const %r2#1, dense<> : tensor<2x0xi32>
-  %x3_codes = stablehlo.constant dense<[0x00, 0x7F, 0x3C]> : tensor<3xui8>  // 0, nan, 1
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
-  %r3:2 = "chlo.top_k"(%x3) {k = 1 : i64} : (tensor<3xf8E5M2>) -> (tensor<1xf8E5M2>, tensor<1xi32>)
-  %r3_0_codes = stablehlo.bitcast_convert %r3#0 : (tensor<1xf8E5M2>) -> tensor<1xui8>
-  check.expect_eq_const %r3_0_codes, dense<[0x7F]> : tensor<1xui8>  // nan
-  check.expect_eq_const %r3#1, dense<[1]> : tensor<1xi32>
+  check.expect_eq_const %r#1, dense<[[1, 3, 0], [3, 5, 1]]> : tensor<2x3xi32>
+  %x2_codes = stablehlo.constant dense<[0x00, 0x7F, 0x3C]> : tensor<3xui8>  // 0, nan, 1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
+  %r2:2 = "chlo.top_k"(%x2) {k = 1 : i64} : (tensor<3xf8E5M2>) -> (tensor<1xf8E5M2>, tensor<1xi32>)
+  %r2_0_codes = stablehlo.bitcast_convert %r2#0 : (tensor<1xf8E5M2>) -> tensor<1xui8>
+  check.expect_eq_const %r2_0_codes, dense<[0x7F]> : tensor<1xui8>  // nan
+  check.expect_eq_const %r2#1, dense<[1]> : tensor<1xi32>
   return
 }
 
@@ -297,17 +240,13 @@ func.func @chlo_top_k_f8E5M2() {
 // Largest first, of equal ones the first.
 func.func @chlo_top_k_f8E5M2FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    [0x00, 0x40, 0xC0, 0x01, 0x81, 0xC0],  // 0, 1, -1, 2^-17, -2^-17, -1
-    [0x83, 0x04, 0x84, 0x7F, 0xFF, 0x7E]   // -2.29e-5, 2^-15, -2^-15, 5.73e4, -5.73e4, 4.92e4
-  ]> : tensor<2x6xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x6xui8>) -> tensor<2x6xf8E5M2FNUZ>
-  %r:2 = "chlo.top_k"(%x) {k = 3 : i64} : (tensor<2x6xf8E5M2FNUZ>) -> (tensor<2x3xf8E5M2FNUZ>, tensor<2x3xi32>)
-  %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x3xf8E5M2FNUZ>) -> tensor<2x3xui8>
-  check.expect_eq_const %r_0_codes, dense<[
-    [0x40, 0x01, 0x00],  // 1, 2^-17, 0
-    [0x7F, 0x7E, 0x04]   // 5.73e4, 4.92e4, 2^-15
+    [0x00, 0x40, 0xC0],  // 0, 1, -1
+    [0x01, 0x81, 0xC0]   // 2^-17, -2^-17, -1
   ]> : tensor<2x3xui8>
-  check.expect_eq_const %r#1, dense<[[1, 3, 0], [3, 5, 1]]> : tensor<2x3xi32>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2FNUZ>
+  %r:2 = "chlo.top_k"(%x) {k = 0 : i64} : (tensor<2x3xf8E5M2FNUZ>) -> (tensor<2x0xf8E5M2FNUZ>, tensor<2x0xi32>)
+  check.expect_eq_const %r#0, dense<> : tensor<2x0xf8E5M2FNUZ>
+  check.expect_eq_const %r#1, dense<> : tensor<2x0xi32>
   return
 }
 
@@ -326,13 +265,5 @@ func.func @chlo_top_k_f8E8M0FNU() {
     0xFE, 0xE1, 0xAA, 0x80, 0x7F  // 2^127, 2^98, 2^43, 2, 1
   ]> : tensor<5xui8>
   check.expect_eq_const %r#1, dense<[4, 10, 9, 1, 0]> : tensor<5xi32>
-  %x2_codes = stablehlo.constant dense<[
-    [0x7F, 0x80, 0x7E],  // 1, 2, 0.5
-    [0x01, 0xFE, 0x7E]   // 2^-126, 2^127, 0.5
-  ]> : tensor<2x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E8M0FNU>
-  %r2:2 = "chlo.top_k"(%x2) {k = 0 : i64} : (tensor<2x3xf8E8M0FNU>) -> (tensor<2x0xf8E8M0FNU>, tensor<2x0xi32>)
-  check.expect_eq_const %r2#0, dense<> : tensor<2x0xf8E8M0FNU>
-  check.expect_eq_const %r2#1, dense<> : tensor<2x0xi32>
   return
 }

@@ -19,25 +19,26 @@ func.func @cholesky_f16() {
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf16>) -> tensor<2x2xui16>
   check.expect_eq_const %r2_codes, dense<[[0x4000, 0x3C00], [0xBC00, 0x3C00]]> : tensor<2x2xui16>  // 2, 1, -1, 1
   %x2_codes = stablehlo.constant dense<[
-    [0x3C00, 0x3C00, 0xBC00],  // 1, 1, -1
-    [0x3C00, 0x4000, 0x03FF],  // 1, 2, 6.1e-5
-    [0x0000, 0xBC00, 0x4000]   // 0, -1, 2
+    [0x3C00, 0x3C00, 0x0000],  // 1, 1, 0
+    [0x0001, 0x4000, 0xBC00],  // 2^-24, 2, -1
+    [0x83FF, 0x0400, 0x4000]   // -6.1e-5, 2^-14, 2
   ]> : tensor<3x3xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x3xui16>) -> tensor<3x3xf16>
-  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x3xf16>) -> tensor<3x3xf16>
+  %r3 = "stablehlo.cholesky"(%x2) {lower = false} : (tensor<3x3xf16>) -> tensor<3x3xf16>
   %ones2_codes = stablehlo.constant dense<[
     [0x3C00, 0x3C00, 0x3C00],  // 1, 1, 1
     [0x3C00, 0x3C00, 0x3C00],  // 1, 1, 1
     [0x3C00, 0x3C00, 0x3C00]   // 1, 1, 1
   ]> : tensor<3x3xui16>
   %ones2 = stablehlo.bitcast_convert %ones2_codes : (tensor<3x3xui16>) -> tensor<3x3xf16>
-  %triangle2 = stablehlo.constant dense<[[true, false, false], [true, true, false], [true, true, true]]> : tensor<3x3xi1>
-  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2) : (tensor<3x3xi1>, tensor<3x3xf16>, tensor<3x3xf16>) -> tensor<3x3xf16>
+  %triangle2 = stablehlo.constant dense<[[true, true, true], [false, true, true], [false, false, true]]> : tensor<3x3xi1>
+  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2)
+    : (tensor<3x3xi1>, tensor<3x3xf16>, tensor<3x3xf16>) -> tensor<3x3xf16>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<3x3xf16>) -> tensor<3x3xui16>
   check.expect_eq_const %r4_codes, dense<[
-    [0x3C00, 0x3C00, 0x3C00],  // 1, 1, 1
-    [0x3C00, 0x3C00, 0x3C00],  // 1, 1, 1
-    [0x0000, 0xBC00, 0x3C00]   // 0, -1, 1
+    [0x3C00, 0x3C00, 0x0000],  // 1, 1, 0
+    [0x3C00, 0x3C00, 0xBC00],  // 1, 1, -1
+    [0x3C00, 0x3C00, 0x3C00]   // 1, 1, 1
   ]> : tensor<3x3xui16>
   %x3_codes = stablehlo.constant dense<[[[0x3C00]], [[0x4400]], [[0x3C00]]]> : tensor<3x1x1xui16>  // 1, 4, 1
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x1x1xui16>) -> tensor<3x1x1xf16>
@@ -61,38 +62,18 @@ func.func @cholesky_bf16() {
   %ones_codes = stablehlo.constant dense<[[0x3F80, 0x3F80], [0x3F80, 0x3F80]]> : tensor<2x2xui16>  // 1, 1, 1, 1
   %ones = stablehlo.bitcast_convert %ones_codes : (tensor<2x2xui16>) -> tensor<2x2xbf16>
   %triangle = stablehlo.constant dense<[[true, true], [false, true]]> : tensor<2x2xi1>
-  %r2 = "stablehlo.select"(%triangle, %r, %ones) : (tensor<2x2xi1>, tensor<2x2xbf16>, tensor<2x2xbf16>) -> tensor<2x2xbf16>
+  %r2 = "stablehlo.select"(%triangle, %r, %ones)
+    : (tensor<2x2xi1>, tensor<2x2xbf16>, tensor<2x2xbf16>) -> tensor<2x2xbf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xbf16>) -> tensor<2x2xui16>
   check.expect_eq_const %r2_codes, dense<[[0x4000, 0xBF80], [0x3F80, 0x3F80]]> : tensor<2x2xui16>  // 2, -1, 1, 1
-  %x2_codes = stablehlo.constant dense<[
-    [0x3F80, 0x3F80, 0x0000],  // 1, 1, 0
-    [0x0001, 0x4000, 0xBF80],  // 2^-133, 2, -1
-    [0x807F, 0x0080, 0x4000]   // -1.17e-38, 2^-126, 2
-  ]> : tensor<3x3xui16>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x3xui16>) -> tensor<3x3xbf16>
-  %r3 = "stablehlo.cholesky"(%x2) {lower = false} : (tensor<3x3xbf16>) -> tensor<3x3xbf16>
-  %ones2_codes = stablehlo.constant dense<[
-    [0x3F80, 0x3F80, 0x3F80],  // 1, 1, 1
-    [0x3F80, 0x3F80, 0x3F80],  // 1, 1, 1
-    [0x3F80, 0x3F80, 0x3F80]   // 1, 1, 1
-  ]> : tensor<3x3xui16>
-  %ones2 = stablehlo.bitcast_convert %ones2_codes : (tensor<3x3xui16>) -> tensor<3x3xbf16>
-  %triangle2 = stablehlo.constant dense<[[true, true, true], [false, true, true], [false, false, true]]> : tensor<3x3xi1>
-  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2) : (tensor<3x3xi1>, tensor<3x3xbf16>, tensor<3x3xbf16>) -> tensor<3x3xbf16>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<3x3xbf16>) -> tensor<3x3xui16>
-  check.expect_eq_const %r4_codes, dense<[
-    [0x3F80, 0x3F80, 0x0000],  // 1, 1, 0
-    [0x3F80, 0x3F80, 0xBF80],  // 1, 1, -1
-    [0x3F80, 0x3F80, 0x3F80]   // 1, 1, 1
-  ]> : tensor<3x3xui16>
-  %x3_codes = stablehlo.constant dense<[[[0x3F80]], [[0x4080]], [[0x3F80]]]> : tensor<3x1x1xui16>  // 1, 4, 1
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x1x1xui16>) -> tensor<3x1x1xbf16>
-  %r5 = "stablehlo.cholesky"(%x3) {lower = true} : (tensor<3x1x1xbf16>) -> tensor<3x1x1xbf16>
-  %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<3x1x1xbf16>) -> tensor<3x1x1xui16>
-  check.expect_eq_const %r5_codes, dense<[[[0x3F80]], [[0x4000]], [[0x3F80]]]> : tensor<3x1x1xui16>  // 1, 2, 1
-  %x4 = stablehlo.constant dense<> : tensor<0x2x2xbf16>
-  %r6 = "stablehlo.cholesky"(%x4) : (tensor<0x2x2xbf16>) -> tensor<0x2x2xbf16>
-  check.expect_eq_const %r6, dense<> : tensor<0x2x2xbf16>
+  %x2_codes = stablehlo.constant dense<[[[0x3F80]], [[0x4080]], [[0x3F80]]]> : tensor<3x1x1xui16>  // 1, 4, 1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x1x1xui16>) -> tensor<3x1x1xbf16>
+  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x1x1xbf16>) -> tensor<3x1x1xbf16>
+  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x1x1xbf16>) -> tensor<3x1x1xui16>
+  check.expect_eq_const %r3_codes, dense<[[[0x3F80]], [[0x4000]], [[0x3F80]]]> : tensor<3x1x1xui16>  // 1, 2, 1
+  %x3 = stablehlo.constant dense<> : tensor<0x2x2xbf16>
+  %r4 = "stablehlo.cholesky"(%x3) : (tensor<0x2x2xbf16>) -> tensor<0x2x2xbf16>
+  check.expect_eq_const %r4, dense<> : tensor<0x2x2xbf16>
   return
 }
 
@@ -101,44 +82,36 @@ func.func @cholesky_bf16() {
 // No step has to round, so that all ways of computing give the same.
 // The other triangle of the result is open: it is set to ones here.
 func.func @cholesky_f4E2M1FN() {
-  %x_codes = stablehlo.constant dense<[[0x6, 0x2], [0xC, 0x4]]> : tensor<2x2xui4>  // 4, 1, -2, 2
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x2xui4>) -> tensor<2x2xf4E2M1FN>
-  %r = "stablehlo.cholesky"(%x) {lower = true} : (tensor<2x2xf4E2M1FN>) -> tensor<2x2xf4E2M1FN>
-  %ones_codes = stablehlo.constant dense<[[0x2, 0x2], [0x2, 0x2]]> : tensor<2x2xui4>  // 1, 1, 1, 1
-  %ones = stablehlo.bitcast_convert %ones_codes : (tensor<2x2xui4>) -> tensor<2x2xf4E2M1FN>
-  %triangle = stablehlo.constant dense<[[true, false], [true, true]]> : tensor<2x2xi1>
-  %r2 = "stablehlo.select"(%triangle, %r, %ones) : (tensor<2x2xi1>, tensor<2x2xf4E2M1FN>, tensor<2x2xf4E2M1FN>) -> tensor<2x2xf4E2M1FN>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf4E2M1FN>) -> tensor<2x2xui4>
-  check.expect_eq_const %r2_codes, dense<[[0x4, 0x2], [0xA, 0x2]]> : tensor<2x2xui4>  // 2, 1, -1, 1
-  %x2_codes = stablehlo.constant dense<[
+  %x_codes = stablehlo.constant dense<[
     [0x2, 0x2, 0xA],  // 1, 1, -1
     [0x2, 0x4, 0x7],  // 1, 2, 6
     [0x0, 0xA, 0x4]   // 0, -1, 2
   ]> : tensor<3x3xui4>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x3xui4>) -> tensor<3x3xf4E2M1FN>
-  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x3xf4E2M1FN>) -> tensor<3x3xf4E2M1FN>
-  %ones2_codes = stablehlo.constant dense<[
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x3xui4>) -> tensor<3x3xf4E2M1FN>
+  %r = "stablehlo.cholesky"(%x) {lower = true} : (tensor<3x3xf4E2M1FN>) -> tensor<3x3xf4E2M1FN>
+  %ones_codes = stablehlo.constant dense<[
     [0x2, 0x2, 0x2],  // 1, 1, 1
     [0x2, 0x2, 0x2],  // 1, 1, 1
     [0x2, 0x2, 0x2]   // 1, 1, 1
   ]> : tensor<3x3xui4>
-  %ones2 = stablehlo.bitcast_convert %ones2_codes : (tensor<3x3xui4>) -> tensor<3x3xf4E2M1FN>
-  %triangle2 = stablehlo.constant dense<[[true, false, false], [true, true, false], [true, true, true]]> : tensor<3x3xi1>
-  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2) : (tensor<3x3xi1>, tensor<3x3xf4E2M1FN>, tensor<3x3xf4E2M1FN>) -> tensor<3x3xf4E2M1FN>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<3x3xf4E2M1FN>) -> tensor<3x3xui4>
-  check.expect_eq_const %r4_codes, dense<[
+  %ones = stablehlo.bitcast_convert %ones_codes : (tensor<3x3xui4>) -> tensor<3x3xf4E2M1FN>
+  %triangle = stablehlo.constant dense<[[true, false, false], [true, true, false], [true, true, true]]> : tensor<3x3xi1>
+  %r2 = "stablehlo.select"(%triangle, %r, %ones)
+    : (tensor<3x3xi1>, tensor<3x3xf4E2M1FN>, tensor<3x3xf4E2M1FN>) -> tensor<3x3xf4E2M1FN>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x3xf4E2M1FN>) -> tensor<3x3xui4>
+  check.expect_eq_const %r2_codes, dense<[
     [0x2, 0x2, 0x2],  // 1, 1, 1
     [0x2, 0x2, 0x2],  // 1, 1, 1
     [0x0, 0xA, 0x2]   // 0, -1, 1
   ]> : tensor<3x3xui4>
-  %x3_codes = stablehlo.constant dense<[[[0x2]], [[0x6]], [[0x2]]]> : tensor<3x1x1xui4>  // 1, 4, 1
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x1x1xui4>) -> tensor<3x1x1xf4E2M1FN>
-  %r5 = "stablehlo.cholesky"(%x3) {lower = true} : (tensor<3x1x1xf4E2M1FN>) -> tensor<3x1x1xf4E2M1FN>
-  %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<3x1x1xf4E2M1FN>) -> tensor<3x1x1xui4>
-  check.expect_eq_const %r5_codes, dense<[[[0x2]], [[0x4]], [[0x2]]]> : tensor<3x1x1xui4>  // 1, 2, 1
-  %x4 = stablehlo.constant dense<> : tensor<0x2x2xf4E2M1FN>
-  %r6 = "stablehlo.cholesky"(%x4) : (tensor<0x2x2xf4E2M1FN>) -> tensor<0x2x2xf4E2M1FN>
-  check.expect_eq_const %r6, dense<> : tensor<0x2x2xf4E2M1FN>
+  %x2_codes = stablehlo.constant dense<[[[0x2]], [[0x6]], [[0x2]]]> : tensor<3x1x1xui4>  // 1, 4, 1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x1x1xui4>) -> tensor<3x1x1xf4E2M1FN>
+  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x1x1xf4E2M1FN>) -> tensor<3x1x1xf4E2M1FN>
+  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x1x1xf4E2M1FN>) -> tensor<3x1x1xui4>
+  check.expect_eq_const %r3_codes, dense<[[[0x2]], [[0x4]], [[0x2]]]> : tensor<3x1x1xui4>  // 1, 2, 1
+  %x3 = stablehlo.constant dense<> : tensor<0x2x2xf4E2M1FN>
+  %r4 = "stablehlo.cholesky"(%x3) : (tensor<0x2x2xf4E2M1FN>) -> tensor<0x2x2xf4E2M1FN>
+  check.expect_eq_const %r4, dense<> : tensor<0x2x2xf4E2M1FN>
   return
 }
 
@@ -147,14 +120,15 @@ func.func @cholesky_f4E2M1FN() {
 // No step has to round, so that all ways of computing give the same.
 // The other triangle of the result is open: it is set to ones here.
 func.func @cholesky_f6E2M3FN() {
-  %x = stablehlo.constant dense<[[0x18, 0x30], [0x28, 0x10]]> : tensor<2x2xf6E2M3FN>  // 4, -2, -1, 2
-  %r = "stablehlo.cholesky"(%x) {lower = false} : (tensor<2x2xf6E2M3FN>) -> tensor<2x2xf6E2M3FN>
+  %x = stablehlo.constant dense<[[0x18, 0x08], [0x30, 0x10]]> : tensor<2x2xf6E2M3FN>  // 4, 1, -2, 2
+  %r = "stablehlo.cholesky"(%x) {lower = true} : (tensor<2x2xf6E2M3FN>) -> tensor<2x2xf6E2M3FN>
   %ones = stablehlo.constant dense<[[0x08, 0x08], [0x08, 0x08]]> : tensor<2x2xf6E2M3FN>  // 1, 1, 1, 1
-  %triangle = stablehlo.constant dense<[[true, true], [false, true]]> : tensor<2x2xi1>
-  %r2 = "stablehlo.select"(%triangle, %r, %ones) : (tensor<2x2xi1>, tensor<2x2xf6E2M3FN>, tensor<2x2xf6E2M3FN>) -> tensor<2x2xf6E2M3FN>
+  %triangle = stablehlo.constant dense<[[true, false], [true, true]]> : tensor<2x2xi1>
+  %r2 = "stablehlo.select"(%triangle, %r, %ones)
+    : (tensor<2x2xi1>, tensor<2x2xf6E2M3FN>, tensor<2x2xf6E2M3FN>) -> tensor<2x2xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<2x2xf6E2M3FN>) -> tensor<2x2xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
-  check.expect_eq_const %r2_f32_codes, dense<[[0x40000000, 0xBF800000], [0x3F800000, 0x3F800000]]> : tensor<2x2xui32>  // 2, -1, 1, 1
+  check.expect_eq_const %r2_f32_codes, dense<[[0x40000000, 0x3F800000], [0xBF800000, 0x3F800000]]> : tensor<2x2xui32>  // 2, 1, -1, 1
   %x2 = stablehlo.constant dense<[
     [0x08, 0x08, 0x00],  // 1, 1, 0
     [0x01, 0x10, 0x28],  // 0.125, 2, -1
@@ -167,7 +141,8 @@ func.func @cholesky_f6E2M3FN() {
     [0x08, 0x08, 0x08]   // 1, 1, 1
   ]> : tensor<3x3xf6E2M3FN>
   %triangle2 = stablehlo.constant dense<[[true, true, true], [false, true, true], [false, false, true]]> : tensor<3x3xi1>
-  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2) : (tensor<3x3xi1>, tensor<3x3xf6E2M3FN>, tensor<3x3xf6E2M3FN>) -> tensor<3x3xf6E2M3FN>
+  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2)
+    : (tensor<3x3xi1>, tensor<3x3xf6E2M3FN>, tensor<3x3xf6E2M3FN>) -> tensor<3x3xf6E2M3FN>
   %r4_f32 = stablehlo.convert %r4 : (tensor<3x3xf6E2M3FN>) -> tensor<3x3xf32>
   %r4_f32_codes = stablehlo.bitcast_convert %r4_f32 : (tensor<3x3xf32>) -> tensor<3x3xui32>
   check.expect_eq_const %r4_f32_codes, dense<[
@@ -191,42 +166,23 @@ func.func @cholesky_f6E2M3FN() {
 // No step has to round, so that all ways of computing give the same.
 // The other triangle of the result is open: it is set to ones here.
 func.func @cholesky_f6E3M2FN() {
-  %x = stablehlo.constant dense<[[0x14, 0x0C], [0x30, 0x10]]> : tensor<2x2xf6E3M2FN>  // 4, 1, -2, 2
-  %r = "stablehlo.cholesky"(%x) {lower = true} : (tensor<2x2xf6E3M2FN>) -> tensor<2x2xf6E3M2FN>
+  %x = stablehlo.constant dense<[[0x14, 0x30], [0x2C, 0x10]]> : tensor<2x2xf6E3M2FN>  // 4, -2, -1, 2
+  %r = "stablehlo.cholesky"(%x) {lower = false} : (tensor<2x2xf6E3M2FN>) -> tensor<2x2xf6E3M2FN>
   %ones = stablehlo.constant dense<[[0x0C, 0x0C], [0x0C, 0x0C]]> : tensor<2x2xf6E3M2FN>  // 1, 1, 1, 1
-  %triangle = stablehlo.constant dense<[[true, false], [true, true]]> : tensor<2x2xi1>
-  %r2 = "stablehlo.select"(%triangle, %r, %ones) : (tensor<2x2xi1>, tensor<2x2xf6E3M2FN>, tensor<2x2xf6E3M2FN>) -> tensor<2x2xf6E3M2FN>
+  %triangle = stablehlo.constant dense<[[true, true], [false, true]]> : tensor<2x2xi1>
+  %r2 = "stablehlo.select"(%triangle, %r, %ones)
+    : (tensor<2x2xi1>, tensor<2x2xf6E3M2FN>, tensor<2x2xf6E3M2FN>) -> tensor<2x2xf6E3M2FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<2x2xf6E3M2FN>) -> tensor<2x2xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
-  check.expect_eq_const %r2_f32_codes, dense<[[0x40000000, 0x3F800000], [0xBF800000, 0x3F800000]]> : tensor<2x2xui32>  // 2, 1, -1, 1
-  %x2 = stablehlo.constant dense<[
-    [0x0C, 0x0C, 0x2C],  // 1, 1, -1
-    [0x0C, 0x10, 0x03],  // 1, 2, 0.188
-    [0x00, 0x2C, 0x10]   // 0, -1, 2
-  ]> : tensor<3x3xf6E3M2FN>
-  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x3xf6E3M2FN>) -> tensor<3x3xf6E3M2FN>
-  %ones2 = stablehlo.constant dense<[
-    [0x0C, 0x0C, 0x0C],  // 1, 1, 1
-    [0x0C, 0x0C, 0x0C],  // 1, 1, 1
-    [0x0C, 0x0C, 0x0C]   // 1, 1, 1
-  ]> : tensor<3x3xf6E3M2FN>
-  %triangle2 = stablehlo.constant dense<[[true, false, false], [true, true, false], [true, true, true]]> : tensor<3x3xi1>
-  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2) : (tensor<3x3xi1>, tensor<3x3xf6E3M2FN>, tensor<3x3xf6E3M2FN>) -> tensor<3x3xf6E3M2FN>
-  %r4_f32 = stablehlo.convert %r4 : (tensor<3x3xf6E3M2FN>) -> tensor<3x3xf32>
-  %r4_f32_codes = stablehlo.bitcast_convert %r4_f32 : (tensor<3x3xf32>) -> tensor<3x3xui32>
-  check.expect_eq_const %r4_f32_codes, dense<[
-    [0x3F800000, 0x3F800000, 0x3F800000],  // 1, 1, 1
-    [0x3F800000, 0x3F800000, 0x3F800000],  // 1, 1, 1
-    [0x00000000, 0xBF800000, 0x3F800000]   // 0, -1, 1
-  ]> : tensor<3x3xui32>
-  %x3 = stablehlo.constant dense<[[[0x0C]], [[0x14]], [[0x0C]]]> : tensor<3x1x1xf6E3M2FN>  // 1, 4, 1
-  %r5 = "stablehlo.cholesky"(%x3) {lower = true} : (tensor<3x1x1xf6E3M2FN>) -> tensor<3x1x1xf6E3M2FN>
-  %r5_f32 = stablehlo.convert %r5 : (tensor<3x1x1xf6E3M2FN>) -> tensor<3x1x1xf32>
-  %r5_f32_codes = stablehlo.bitcast_convert %r5_f32 : (tensor<3x1x1xf32>) -> tensor<3x1x1xui32>
-  check.expect_eq_const %r5_f32_codes, dense<[[[0x3F800000]], [[0x40000000]], [[0x3F800000]]]> : tensor<3x1x1xui32>  // 1, 2, 1
-  %x4 = stablehlo.constant dense<> : tensor<0x2x2xf6E3M2FN>
-  %r6 = "stablehlo.cholesky"(%x4) : (tensor<0x2x2xf6E3M2FN>) -> tensor<0x2x2xf6E3M2FN>
-  check.expect_eq_const %r6, dense<> : tensor<0x2x2xf6E3M2FN>
+  check.expect_eq_const %r2_f32_codes, dense<[[0x40000000, 0xBF800000], [0x3F800000, 0x3F800000]]> : tensor<2x2xui32>  // 2, -1, 1, 1
+  %x2 = stablehlo.constant dense<[[[0x0C]], [[0x14]], [[0x0C]]]> : tensor<3x1x1xf6E3M2FN>  // 1, 4, 1
+  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x1x1xf6E3M2FN>) -> tensor<3x1x1xf6E3M2FN>
+  %r3_f32 = stablehlo.convert %r3 : (tensor<3x1x1xf6E3M2FN>) -> tensor<3x1x1xf32>
+  %r3_f32_codes = stablehlo.bitcast_convert %r3_f32 : (tensor<3x1x1xf32>) -> tensor<3x1x1xui32>
+  check.expect_eq_const %r3_f32_codes, dense<[[[0x3F800000]], [[0x40000000]], [[0x3F800000]]]> : tensor<3x1x1xui32>  // 1, 2, 1
+  %x3 = stablehlo.constant dense<> : tensor<0x2x2xf6E3M2FN>
+  %r4 = "stablehlo.cholesky"(%x3) : (tensor<0x2x2xf6E3M2FN>) -> tensor<0x2x2xf6E3M2FN>
+  check.expect_eq_const %r4, dense<> : tensor<0x2x2xf6E3M2FN>
   return
 }
 
@@ -235,44 +191,36 @@ func.func @cholesky_f6E3M2FN() {
 // No step has to round, so that all ways of computing give the same.
 // The other triangle of the result is open: it is set to ones here.
 func.func @cholesky_f8E3M4() {
-  %x_codes = stablehlo.constant dense<[[0x50, 0xC0], [0xB0, 0x40]]> : tensor<2x2xui8>  // 4, -2, -1, 2
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E3M4>
-  %r = "stablehlo.cholesky"(%x) {lower = false} : (tensor<2x2xf8E3M4>) -> tensor<2x2xf8E3M4>
-  %ones_codes = stablehlo.constant dense<[[0x30, 0x30], [0x30, 0x30]]> : tensor<2x2xui8>  // 1, 1, 1, 1
-  %ones = stablehlo.bitcast_convert %ones_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E3M4>
-  %triangle = stablehlo.constant dense<[[true, true], [false, true]]> : tensor<2x2xi1>
-  %r2 = "stablehlo.select"(%triangle, %r, %ones) : (tensor<2x2xi1>, tensor<2x2xf8E3M4>, tensor<2x2xf8E3M4>) -> tensor<2x2xf8E3M4>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E3M4>) -> tensor<2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[[0x40, 0xB0], [0x30, 0x30]]> : tensor<2x2xui8>  // 2, -1, 1, 1
-  %x2_codes = stablehlo.constant dense<[
-    [0x30, 0x30, 0x00],  // 1, 1, 0
-    [0x01, 0x40, 0xB0],  // 0.0156, 2, -1
-    [0x8F, 0x10, 0x40]   // -0.234, 0.25, 2
-  ]> : tensor<3x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E3M4>
-  %r3 = "stablehlo.cholesky"(%x2) {lower = false} : (tensor<3x3xf8E3M4>) -> tensor<3x3xf8E3M4>
-  %ones2_codes = stablehlo.constant dense<[
-    [0x30, 0x30, 0x30],  // 1, 1, 1
-    [0x30, 0x30, 0x30],  // 1, 1, 1
-    [0x30, 0x30, 0x30]   // 1, 1, 1
-  ]> : tensor<3x3xui8>
-  %ones2 = stablehlo.bitcast_convert %ones2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E3M4>
-  %triangle2 = stablehlo.constant dense<[[true, true, true], [false, true, true], [false, false, true]]> : tensor<3x3xi1>
-  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2) : (tensor<3x3xi1>, tensor<3x3xf8E3M4>, tensor<3x3xf8E3M4>) -> tensor<3x3xf8E3M4>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<3x3xf8E3M4>) -> tensor<3x3xui8>
-  check.expect_eq_const %r4_codes, dense<[
-    [0x30, 0x30, 0x00],  // 1, 1, 0
+  %x_codes = stablehlo.constant dense<[
     [0x30, 0x30, 0xB0],  // 1, 1, -1
+    [0x30, 0x40, 0x0F],  // 1, 2, 0.234
+    [0x00, 0xB0, 0x40]   // 0, -1, 2
+  ]> : tensor<3x3xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E3M4>
+  %r = "stablehlo.cholesky"(%x) {lower = true} : (tensor<3x3xf8E3M4>) -> tensor<3x3xf8E3M4>
+  %ones_codes = stablehlo.constant dense<[
+    [0x30, 0x30, 0x30],  // 1, 1, 1
+    [0x30, 0x30, 0x30],  // 1, 1, 1
     [0x30, 0x30, 0x30]   // 1, 1, 1
   ]> : tensor<3x3xui8>
-  %x3_codes = stablehlo.constant dense<[[[0x30]], [[0x50]], [[0x30]]]> : tensor<3x1x1xui8>  // 1, 4, 1
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x1x1xui8>) -> tensor<3x1x1xf8E3M4>
-  %r5 = "stablehlo.cholesky"(%x3) {lower = true} : (tensor<3x1x1xf8E3M4>) -> tensor<3x1x1xf8E3M4>
-  %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<3x1x1xf8E3M4>) -> tensor<3x1x1xui8>
-  check.expect_eq_const %r5_codes, dense<[[[0x30]], [[0x40]], [[0x30]]]> : tensor<3x1x1xui8>  // 1, 2, 1
-  %x4 = stablehlo.constant dense<> : tensor<0x2x2xf8E3M4>
-  %r6 = "stablehlo.cholesky"(%x4) : (tensor<0x2x2xf8E3M4>) -> tensor<0x2x2xf8E3M4>
-  check.expect_eq_const %r6, dense<> : tensor<0x2x2xf8E3M4>
+  %ones = stablehlo.bitcast_convert %ones_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E3M4>
+  %triangle = stablehlo.constant dense<[[true, false, false], [true, true, false], [true, true, true]]> : tensor<3x3xi1>
+  %r2 = "stablehlo.select"(%triangle, %r, %ones)
+    : (tensor<3x3xi1>, tensor<3x3xf8E3M4>, tensor<3x3xf8E3M4>) -> tensor<3x3xf8E3M4>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x3xf8E3M4>) -> tensor<3x3xui8>
+  check.expect_eq_const %r2_codes, dense<[
+    [0x30, 0x30, 0x30],  // 1, 1, 1
+    [0x30, 0x30, 0x30],  // 1, 1, 1
+    [0x00, 0xB0, 0x30]   // 0, -1, 1
+  ]> : tensor<3x3xui8>
+  %x2_codes = stablehlo.constant dense<[[[0x30]], [[0x50]], [[0x30]]]> : tensor<3x1x1xui8>  // 1, 4, 1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x1x1xui8>) -> tensor<3x1x1xf8E3M4>
+  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x1x1xf8E3M4>) -> tensor<3x1x1xf8E3M4>
+  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x1x1xf8E3M4>) -> tensor<3x1x1xui8>
+  check.expect_eq_const %r3_codes, dense<[[[0x30]], [[0x40]], [[0x30]]]> : tensor<3x1x1xui8>  // 1, 2, 1
+  %x3 = stablehlo.constant dense<> : tensor<0x2x2xf8E3M4>
+  %r4 = "stablehlo.cholesky"(%x3) : (tensor<0x2x2xf8E3M4>) -> tensor<0x2x2xf8E3M4>
+  check.expect_eq_const %r4, dense<> : tensor<0x2x2xf8E3M4>
   return
 }
 
@@ -287,29 +235,31 @@ func.func @cholesky_f8E4M3() {
   %ones_codes = stablehlo.constant dense<[[0x38, 0x38], [0x38, 0x38]]> : tensor<2x2xui8>  // 1, 1, 1, 1
   %ones = stablehlo.bitcast_convert %ones_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3>
   %triangle = stablehlo.constant dense<[[true, false], [true, true]]> : tensor<2x2xi1>
-  %r2 = "stablehlo.select"(%triangle, %r, %ones) : (tensor<2x2xi1>, tensor<2x2xf8E4M3>, tensor<2x2xf8E4M3>) -> tensor<2x2xf8E4M3>
+  %r2 = "stablehlo.select"(%triangle, %r, %ones)
+    : (tensor<2x2xi1>, tensor<2x2xf8E4M3>, tensor<2x2xf8E4M3>) -> tensor<2x2xf8E4M3>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3>) -> tensor<2x2xui8>
   check.expect_eq_const %r2_codes, dense<[[0x40, 0x38], [0xB8, 0x38]]> : tensor<2x2xui8>  // 2, 1, -1, 1
   %x2_codes = stablehlo.constant dense<[
-    [0x38, 0x38, 0xB8],  // 1, 1, -1
-    [0x38, 0x40, 0x07],  // 1, 2, 0.0137
-    [0x00, 0xB8, 0x40]   // 0, -1, 2
+    [0x38, 0x38, 0x00],  // 1, 1, 0
+    [0x01, 0x40, 0xB8],  // 0.00195, 2, -1
+    [0x87, 0x08, 0x40]   // -0.0137, 0.0156, 2
   ]> : tensor<3x3xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3>
-  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x3xf8E4M3>) -> tensor<3x3xf8E4M3>
+  %r3 = "stablehlo.cholesky"(%x2) {lower = false} : (tensor<3x3xf8E4M3>) -> tensor<3x3xf8E4M3>
   %ones2_codes = stablehlo.constant dense<[
     [0x38, 0x38, 0x38],  // 1, 1, 1
     [0x38, 0x38, 0x38],  // 1, 1, 1
     [0x38, 0x38, 0x38]   // 1, 1, 1
   ]> : tensor<3x3xui8>
   %ones2 = stablehlo.bitcast_convert %ones2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3>
-  %triangle2 = stablehlo.constant dense<[[true, false, false], [true, true, false], [true, true, true]]> : tensor<3x3xi1>
-  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2) : (tensor<3x3xi1>, tensor<3x3xf8E4M3>, tensor<3x3xf8E4M3>) -> tensor<3x3xf8E4M3>
+  %triangle2 = stablehlo.constant dense<[[true, true, true], [false, true, true], [false, false, true]]> : tensor<3x3xi1>
+  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2)
+    : (tensor<3x3xi1>, tensor<3x3xf8E4M3>, tensor<3x3xf8E4M3>) -> tensor<3x3xf8E4M3>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<3x3xf8E4M3>) -> tensor<3x3xui8>
   check.expect_eq_const %r4_codes, dense<[
-    [0x38, 0x38, 0x38],  // 1, 1, 1
-    [0x38, 0x38, 0x38],  // 1, 1, 1
-    [0x00, 0xB8, 0x38]   // 0, -1, 1
+    [0x38, 0x38, 0x00],  // 1, 1, 0
+    [0x38, 0x38, 0xB8],  // 1, 1, -1
+    [0x38, 0x38, 0x38]   // 1, 1, 1
   ]> : tensor<3x3xui8>
   %x3_codes = stablehlo.constant dense<[[[0x38]], [[0x48]], [[0x38]]]> : tensor<3x1x1xui8>  // 1, 4, 1
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x1x1xui8>) -> tensor<3x1x1xf8E4M3>
@@ -333,38 +283,18 @@ func.func @cholesky_f8E4M3FN() {
   %ones_codes = stablehlo.constant dense<[[0x38, 0x38], [0x38, 0x38]]> : tensor<2x2xui8>  // 1, 1, 1, 1
   %ones = stablehlo.bitcast_convert %ones_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3FN>
   %triangle = stablehlo.constant dense<[[true, true], [false, true]]> : tensor<2x2xi1>
-  %r2 = "stablehlo.select"(%triangle, %r, %ones) : (tensor<2x2xi1>, tensor<2x2xf8E4M3FN>, tensor<2x2xf8E4M3FN>) -> tensor<2x2xf8E4M3FN>
+  %r2 = "stablehlo.select"(%triangle, %r, %ones)
+    : (tensor<2x2xi1>, tensor<2x2xf8E4M3FN>, tensor<2x2xf8E4M3FN>) -> tensor<2x2xf8E4M3FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3FN>) -> tensor<2x2xui8>
   check.expect_eq_const %r2_codes, dense<[[0x40, 0xB8], [0x38, 0x38]]> : tensor<2x2xui8>  // 2, -1, 1, 1
-  %x2_codes = stablehlo.constant dense<[
-    [0x38, 0x38, 0x00],  // 1, 1, 0
-    [0x01, 0x40, 0xB8],  // 0.00195, 2, -1
-    [0x87, 0x08, 0x40]   // -0.0137, 0.0156, 2
-  ]> : tensor<3x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3FN>
-  %r3 = "stablehlo.cholesky"(%x2) {lower = false} : (tensor<3x3xf8E4M3FN>) -> tensor<3x3xf8E4M3FN>
-  %ones2_codes = stablehlo.constant dense<[
-    [0x38, 0x38, 0x38],  // 1, 1, 1
-    [0x38, 0x38, 0x38],  // 1, 1, 1
-    [0x38, 0x38, 0x38]   // 1, 1, 1
-  ]> : tensor<3x3xui8>
-  %ones2 = stablehlo.bitcast_convert %ones2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3FN>
-  %triangle2 = stablehlo.constant dense<[[true, true, true], [false, true, true], [false, false, true]]> : tensor<3x3xi1>
-  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2) : (tensor<3x3xi1>, tensor<3x3xf8E4M3FN>, tensor<3x3xf8E4M3FN>) -> tensor<3x3xf8E4M3FN>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<3x3xf8E4M3FN>) -> tensor<3x3xui8>
-  check.expect_eq_const %r4_codes, dense<[
-    [0x38, 0x38, 0x00],  // 1, 1, 0
-    [0x38, 0x38, 0xB8],  // 1, 1, -1
-    [0x38, 0x38, 0x38]   // 1, 1, 1
-  ]> : tensor<3x3xui8>
-  %x3_codes = stablehlo.constant dense<[[[0x38]], [[0x48]], [[0x38]]]> : tensor<3x1x1xui8>  // 1, 4, 1
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x1x1xui8>) -> tensor<3x1x1xf8E4M3FN>
-  %r5 = "stablehlo.cholesky"(%x3) {lower = true} : (tensor<3x1x1xf8E4M3FN>) -> tensor<3x1x1xf8E4M3FN>
-  %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<3x1x1xf8E4M3FN>) -> tensor<3x1x1xui8>
-  check.expect_eq_const %r5_codes, dense<[[[0x38]], [[0x40]], [[0x38]]]> : tensor<3x1x1xui8>  // 1, 2, 1
-  %x4 = stablehlo.constant dense<> : tensor<0x2x2xf8E4M3FN>
-  %r6 = "stablehlo.cholesky"(%x4) : (tensor<0x2x2xf8E4M3FN>) -> tensor<0x2x2xf8E4M3FN>
-  check.expect_eq_const %r6, dense<> : tensor<0x2x2xf8E4M3FN>
+  %x2_codes = stablehlo.constant dense<[[[0x38]], [[0x48]], [[0x38]]]> : tensor<3x1x1xui8>  // 1, 4, 1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x1x1xui8>) -> tensor<3x1x1xf8E4M3FN>
+  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x1x1xf8E4M3FN>) -> tensor<3x1x1xf8E4M3FN>
+  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x1x1xf8E4M3FN>) -> tensor<3x1x1xui8>
+  check.expect_eq_const %r3_codes, dense<[[[0x38]], [[0x40]], [[0x38]]]> : tensor<3x1x1xui8>  // 1, 2, 1
+  %x3 = stablehlo.constant dense<> : tensor<0x2x2xf8E4M3FN>
+  %r4 = "stablehlo.cholesky"(%x3) : (tensor<0x2x2xf8E4M3FN>) -> tensor<0x2x2xf8E4M3FN>
+  check.expect_eq_const %r4, dense<> : tensor<0x2x2xf8E4M3FN>
   return
 }
 
@@ -373,44 +303,36 @@ func.func @cholesky_f8E4M3FN() {
 // No step has to round, so that all ways of computing give the same.
 // The other triangle of the result is open: it is set to ones here.
 func.func @cholesky_f8E4M3FNUZ() {
-  %x_codes = stablehlo.constant dense<[[0x50, 0x40], [0xC8, 0x48]]> : tensor<2x2xui8>  // 4, 1, -2, 2
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3FNUZ>
-  %r = "stablehlo.cholesky"(%x) {lower = true} : (tensor<2x2xf8E4M3FNUZ>) -> tensor<2x2xf8E4M3FNUZ>
-  %ones_codes = stablehlo.constant dense<[[0x40, 0x40], [0x40, 0x40]]> : tensor<2x2xui8>  // 1, 1, 1, 1
-  %ones = stablehlo.bitcast_convert %ones_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3FNUZ>
-  %triangle = stablehlo.constant dense<[[true, false], [true, true]]> : tensor<2x2xi1>
-  %r2 = "stablehlo.select"(%triangle, %r, %ones) : (tensor<2x2xi1>, tensor<2x2xf8E4M3FNUZ>, tensor<2x2xf8E4M3FNUZ>) -> tensor<2x2xf8E4M3FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3FNUZ>) -> tensor<2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[[0x48, 0x40], [0xC0, 0x40]]> : tensor<2x2xui8>  // 2, 1, -1, 1
-  %x2_codes = stablehlo.constant dense<[
+  %x_codes = stablehlo.constant dense<[
     [0x40, 0x40, 0xC0],  // 1, 1, -1
     [0x40, 0x48, 0x07],  // 1, 2, 0.00684
     [0x00, 0xC0, 0x48]   // 0, -1, 2
   ]> : tensor<3x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3FNUZ>
-  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x3xf8E4M3FNUZ>) -> tensor<3x3xf8E4M3FNUZ>
-  %ones2_codes = stablehlo.constant dense<[
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3FNUZ>
+  %r = "stablehlo.cholesky"(%x) {lower = true} : (tensor<3x3xf8E4M3FNUZ>) -> tensor<3x3xf8E4M3FNUZ>
+  %ones_codes = stablehlo.constant dense<[
     [0x40, 0x40, 0x40],  // 1, 1, 1
     [0x40, 0x40, 0x40],  // 1, 1, 1
     [0x40, 0x40, 0x40]   // 1, 1, 1
   ]> : tensor<3x3xui8>
-  %ones2 = stablehlo.bitcast_convert %ones2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3FNUZ>
-  %triangle2 = stablehlo.constant dense<[[true, false, false], [true, true, false], [true, true, true]]> : tensor<3x3xi1>
-  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2) : (tensor<3x3xi1>, tensor<3x3xf8E4M3FNUZ>, tensor<3x3xf8E4M3FNUZ>) -> tensor<3x3xf8E4M3FNUZ>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<3x3xf8E4M3FNUZ>) -> tensor<3x3xui8>
-  check.expect_eq_const %r4_codes, dense<[
+  %ones = stablehlo.bitcast_convert %ones_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3FNUZ>
+  %triangle = stablehlo.constant dense<[[true, false, false], [true, true, false], [true, true, true]]> : tensor<3x3xi1>
+  %r2 = "stablehlo.select"(%triangle, %r, %ones)
+    : (tensor<3x3xi1>, tensor<3x3xf8E4M3FNUZ>, tensor<3x3xf8E4M3FNUZ>) -> tensor<3x3xf8E4M3FNUZ>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x3xf8E4M3FNUZ>) -> tensor<3x3xui8>
+  check.expect_eq_const %r2_codes, dense<[
     [0x40, 0x40, 0x40],  // 1, 1, 1
     [0x40, 0x40, 0x40],  // 1, 1, 1
     [0x00, 0xC0, 0x40]   // 0, -1, 1
   ]> : tensor<3x3xui8>
-  %x3_codes = stablehlo.constant dense<[[[0x40]], [[0x50]], [[0x40]]]> : tensor<3x1x1xui8>  // 1, 4, 1
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x1x1xui8>) -> tensor<3x1x1xf8E4M3FNUZ>
-  %r5 = "stablehlo.cholesky"(%x3) {lower = true} : (tensor<3x1x1xf8E4M3FNUZ>) -> tensor<3x1x1xf8E4M3FNUZ>
-  %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<3x1x1xf8E4M3FNUZ>) -> tensor<3x1x1xui8>
-  check.expect_eq_const %r5_codes, dense<[[[0x40]], [[0x48]], [[0x40]]]> : tensor<3x1x1xui8>  // 1, 2, 1
-  %x4 = stablehlo.constant dense<> : tensor<0x2x2xf8E4M3FNUZ>
-  %r6 = "stablehlo.cholesky"(%x4) : (tensor<0x2x2xf8E4M3FNUZ>) -> tensor<0x2x2xf8E4M3FNUZ>
-  check.expect_eq_const %r6, dense<> : tensor<0x2x2xf8E4M3FNUZ>
+  %x2_codes = stablehlo.constant dense<[[[0x40]], [[0x50]], [[0x40]]]> : tensor<3x1x1xui8>  // 1, 4, 1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x1x1xui8>) -> tensor<3x1x1xf8E4M3FNUZ>
+  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x1x1xf8E4M3FNUZ>) -> tensor<3x1x1xf8E4M3FNUZ>
+  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x1x1xf8E4M3FNUZ>) -> tensor<3x1x1xui8>
+  check.expect_eq_const %r3_codes, dense<[[[0x40]], [[0x48]], [[0x40]]]> : tensor<3x1x1xui8>  // 1, 2, 1
+  %x3 = stablehlo.constant dense<> : tensor<0x2x2xf8E4M3FNUZ>
+  %r4 = "stablehlo.cholesky"(%x3) : (tensor<0x2x2xf8E4M3FNUZ>) -> tensor<0x2x2xf8E4M3FNUZ>
+  check.expect_eq_const %r4, dense<> : tensor<0x2x2xf8E4M3FNUZ>
   return
 }
 
@@ -419,15 +341,16 @@ func.func @cholesky_f8E4M3FNUZ() {
 // No step has to round, so that all ways of computing give the same.
 // The other triangle of the result is open: it is set to ones here.
 func.func @cholesky_f8E4M3B11FNUZ() {
-  %x_codes = stablehlo.constant dense<[[0x68, 0xE0], [0xD8, 0x60]]> : tensor<2x2xui8>  // 4, -2, -1, 2
+  %x_codes = stablehlo.constant dense<[[0x68, 0x58], [0xE0, 0x60]]> : tensor<2x2xui8>  // 4, 1, -2, 2
   %x = stablehlo.bitcast_convert %x_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3B11FNUZ>
-  %r = "stablehlo.cholesky"(%x) {lower = false} : (tensor<2x2xf8E4M3B11FNUZ>) -> tensor<2x2xf8E4M3B11FNUZ>
+  %r = "stablehlo.cholesky"(%x) {lower = true} : (tensor<2x2xf8E4M3B11FNUZ>) -> tensor<2x2xf8E4M3B11FNUZ>
   %ones_codes = stablehlo.constant dense<[[0x58, 0x58], [0x58, 0x58]]> : tensor<2x2xui8>  // 1, 1, 1, 1
   %ones = stablehlo.bitcast_convert %ones_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3B11FNUZ>
-  %triangle = stablehlo.constant dense<[[true, true], [false, true]]> : tensor<2x2xi1>
-  %r2 = "stablehlo.select"(%triangle, %r, %ones) : (tensor<2x2xi1>, tensor<2x2xf8E4M3B11FNUZ>, tensor<2x2xf8E4M3B11FNUZ>) -> tensor<2x2xf8E4M3B11FNUZ>
+  %triangle = stablehlo.constant dense<[[true, false], [true, true]]> : tensor<2x2xi1>
+  %r2 = "stablehlo.select"(%triangle, %r, %ones)
+    : (tensor<2x2xi1>, tensor<2x2xf8E4M3B11FNUZ>, tensor<2x2xf8E4M3B11FNUZ>) -> tensor<2x2xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3B11FNUZ>) -> tensor<2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[[0x60, 0xD8], [0x58, 0x58]]> : tensor<2x2xui8>  // 2, -1, 1, 1
+  check.expect_eq_const %r2_codes, dense<[[0x60, 0x58], [0xD8, 0x58]]> : tensor<2x2xui8>  // 2, 1, -1, 1
   %x2_codes = stablehlo.constant dense<[
     [0x58, 0x58, 0x00],  // 1, 1, 0
     [0x01, 0x60, 0xD8],  // 2^-13, 2, -1
@@ -442,7 +365,8 @@ func.func @cholesky_f8E4M3B11FNUZ() {
   ]> : tensor<3x3xui8>
   %ones2 = stablehlo.bitcast_convert %ones2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3B11FNUZ>
   %triangle2 = stablehlo.constant dense<[[true, true, true], [false, true, true], [false, false, true]]> : tensor<3x3xi1>
-  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2) : (tensor<3x3xi1>, tensor<3x3xf8E4M3B11FNUZ>, tensor<3x3xf8E4M3B11FNUZ>) -> tensor<3x3xf8E4M3B11FNUZ>
+  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2)
+    : (tensor<3x3xi1>, tensor<3x3xf8E4M3B11FNUZ>, tensor<3x3xf8E4M3B11FNUZ>) -> tensor<3x3xf8E4M3B11FNUZ>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<3x3xf8E4M3B11FNUZ>) -> tensor<3x3xui8>
   check.expect_eq_const %r4_codes, dense<[
     [0x58, 0x58, 0x00],  // 1, 1, 0
@@ -465,44 +389,24 @@ func.func @cholesky_f8E4M3B11FNUZ() {
 // No step has to round, so that all ways of computing give the same.
 // The other triangle of the result is open: it is set to ones here.
 func.func @cholesky_f8E5M2() {
-  %x_codes = stablehlo.constant dense<[[0x44, 0x3C], [0xC0, 0x40]]> : tensor<2x2xui8>  // 4, 1, -2, 2
+  %x_codes = stablehlo.constant dense<[[0x44, 0xC0], [0xBC, 0x40]]> : tensor<2x2xui8>  // 4, -2, -1, 2
   %x = stablehlo.bitcast_convert %x_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E5M2>
-  %r = "stablehlo.cholesky"(%x) {lower = true} : (tensor<2x2xf8E5M2>) -> tensor<2x2xf8E5M2>
+  %r = "stablehlo.cholesky"(%x) {lower = false} : (tensor<2x2xf8E5M2>) -> tensor<2x2xf8E5M2>
   %ones_codes = stablehlo.constant dense<[[0x3C, 0x3C], [0x3C, 0x3C]]> : tensor<2x2xui8>  // 1, 1, 1, 1
   %ones = stablehlo.bitcast_convert %ones_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E5M2>
-  %triangle = stablehlo.constant dense<[[true, false], [true, true]]> : tensor<2x2xi1>
-  %r2 = "stablehlo.select"(%triangle, %r, %ones) : (tensor<2x2xi1>, tensor<2x2xf8E5M2>, tensor<2x2xf8E5M2>) -> tensor<2x2xf8E5M2>
+  %triangle = stablehlo.constant dense<[[true, true], [false, true]]> : tensor<2x2xi1>
+  %r2 = "stablehlo.select"(%triangle, %r, %ones)
+    : (tensor<2x2xi1>, tensor<2x2xf8E5M2>, tensor<2x2xf8E5M2>) -> tensor<2x2xf8E5M2>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E5M2>) -> tensor<2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[[0x40, 0x3C], [0xBC, 0x3C]]> : tensor<2x2xui8>  // 2, 1, -1, 1
-  %x2_codes = stablehlo.constant dense<[
-    [0x3C, 0x3C, 0xBC],  // 1, 1, -1
-    [0x3C, 0x40, 0x03],  // 1, 2, 4.58e-5
-    [0x00, 0xBC, 0x40]   // 0, -1, 2
-  ]> : tensor<3x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E5M2>
-  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x3xf8E5M2>) -> tensor<3x3xf8E5M2>
-  %ones2_codes = stablehlo.constant dense<[
-    [0x3C, 0x3C, 0x3C],  // 1, 1, 1
-    [0x3C, 0x3C, 0x3C],  // 1, 1, 1
-    [0x3C, 0x3C, 0x3C]   // 1, 1, 1
-  ]> : tensor<3x3xui8>
-  %ones2 = stablehlo.bitcast_convert %ones2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E5M2>
-  %triangle2 = stablehlo.constant dense<[[true, false, false], [true, true, false], [true, true, true]]> : tensor<3x3xi1>
-  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2) : (tensor<3x3xi1>, tensor<3x3xf8E5M2>, tensor<3x3xf8E5M2>) -> tensor<3x3xf8E5M2>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<3x3xf8E5M2>) -> tensor<3x3xui8>
-  check.expect_eq_const %r4_codes, dense<[
-    [0x3C, 0x3C, 0x3C],  // 1, 1, 1
-    [0x3C, 0x3C, 0x3C],  // 1, 1, 1
-    [0x00, 0xBC, 0x3C]   // 0, -1, 1
-  ]> : tensor<3x3xui8>
-  %x3_codes = stablehlo.constant dense<[[[0x3C]], [[0x44]], [[0x3C]]]> : tensor<3x1x1xui8>  // 1, 4, 1
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x1x1xui8>) -> tensor<3x1x1xf8E5M2>
-  %r5 = "stablehlo.cholesky"(%x3) {lower = true} : (tensor<3x1x1xf8E5M2>) -> tensor<3x1x1xf8E5M2>
-  %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<3x1x1xf8E5M2>) -> tensor<3x1x1xui8>
-  check.expect_eq_const %r5_codes, dense<[[[0x3C]], [[0x40]], [[0x3C]]]> : tensor<3x1x1xui8>  // 1, 2, 1
-  %x4 = stablehlo.constant dense<> : tensor<0x2x2xf8E5M2>
-  %r6 = "stablehlo.cholesky"(%x4) : (tensor<0x2x2xf8E5M2>) -> tensor<0x2x2xf8E5M2>
-  check.expect_eq_const %r6, dense<> : tensor<0x2x2xf8E5M2>
+  check.expect_eq_const %r2_codes, dense<[[0x40, 0xBC], [0x3C, 0x3C]]> : tensor<2x2xui8>  // 2, -1, 1, 1
+  %x2_codes = stablehlo.constant dense<[[[0x3C]], [[0x44]], [[0x3C]]]> : tensor<3x1x1xui8>  // 1, 4, 1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x1x1xui8>) -> tensor<3x1x1xf8E5M2>
+  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x1x1xf8E5M2>) -> tensor<3x1x1xf8E5M2>
+  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x1x1xf8E5M2>) -> tensor<3x1x1xui8>
+  check.expect_eq_const %r3_codes, dense<[[[0x3C]], [[0x40]], [[0x3C]]]> : tensor<3x1x1xui8>  // 1, 2, 1
+  %x3 = stablehlo.constant dense<> : tensor<0x2x2xf8E5M2>
+  %r4 = "stablehlo.cholesky"(%x3) : (tensor<0x2x2xf8E5M2>) -> tensor<0x2x2xf8E5M2>
+  check.expect_eq_const %r4, dense<> : tensor<0x2x2xf8E5M2>
   return
 }
 
@@ -511,44 +415,36 @@ func.func @cholesky_f8E5M2() {
 // No step has to round, so that all ways of computing give the same.
 // The other triangle of the result is open: it is set to ones here.
 func.func @cholesky_f8E5M2FNUZ() {
-  %x_codes = stablehlo.constant dense<[[0x48, 0xC4], [0xC0, 0x44]]> : tensor<2x2xui8>  // 4, -2, -1, 2
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E5M2FNUZ>
-  %r = "stablehlo.cholesky"(%x) {lower = false} : (tensor<2x2xf8E5M2FNUZ>) -> tensor<2x2xf8E5M2FNUZ>
-  %ones_codes = stablehlo.constant dense<[[0x40, 0x40], [0x40, 0x40]]> : tensor<2x2xui8>  // 1, 1, 1, 1
-  %ones = stablehlo.bitcast_convert %ones_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E5M2FNUZ>
-  %triangle = stablehlo.constant dense<[[true, true], [false, true]]> : tensor<2x2xi1>
-  %r2 = "stablehlo.select"(%triangle, %r, %ones) : (tensor<2x2xi1>, tensor<2x2xf8E5M2FNUZ>, tensor<2x2xf8E5M2FNUZ>) -> tensor<2x2xf8E5M2FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E5M2FNUZ>) -> tensor<2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[[0x44, 0xC0], [0x40, 0x40]]> : tensor<2x2xui8>  // 2, -1, 1, 1
-  %x2_codes = stablehlo.constant dense<[
-    [0x40, 0x40, 0x00],  // 1, 1, 0
-    [0x01, 0x44, 0xC0],  // 2^-17, 2, -1
-    [0x83, 0x04, 0x44]   // -2.29e-5, 2^-15, 2
-  ]> : tensor<3x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E5M2FNUZ>
-  %r3 = "stablehlo.cholesky"(%x2) {lower = false} : (tensor<3x3xf8E5M2FNUZ>) -> tensor<3x3xf8E5M2FNUZ>
-  %ones2_codes = stablehlo.constant dense<[
-    [0x40, 0x40, 0x40],  // 1, 1, 1
-    [0x40, 0x40, 0x40],  // 1, 1, 1
-    [0x40, 0x40, 0x40]   // 1, 1, 1
-  ]> : tensor<3x3xui8>
-  %ones2 = stablehlo.bitcast_convert %ones2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E5M2FNUZ>
-  %triangle2 = stablehlo.constant dense<[[true, true, true], [false, true, true], [false, false, true]]> : tensor<3x3xi1>
-  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2) : (tensor<3x3xi1>, tensor<3x3xf8E5M2FNUZ>, tensor<3x3xf8E5M2FNUZ>) -> tensor<3x3xf8E5M2FNUZ>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<3x3xf8E5M2FNUZ>) -> tensor<3x3xui8>
-  check.expect_eq_const %r4_codes, dense<[
-    [0x40, 0x40, 0x00],  // 1, 1, 0
+  %x_codes = stablehlo.constant dense<[
     [0x40, 0x40, 0xC0],  // 1, 1, -1
+    [0x40, 0x44, 0x03],  // 1, 2, 2.29e-5
+    [0x00, 0xC0, 0x44]   // 0, -1, 2
+  ]> : tensor<3x3xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E5M2FNUZ>
+  %r = "stablehlo.cholesky"(%x) {lower = true} : (tensor<3x3xf8E5M2FNUZ>) -> tensor<3x3xf8E5M2FNUZ>
+  %ones_codes = stablehlo.constant dense<[
+    [0x40, 0x40, 0x40],  // 1, 1, 1
+    [0x40, 0x40, 0x40],  // 1, 1, 1
     [0x40, 0x40, 0x40]   // 1, 1, 1
   ]> : tensor<3x3xui8>
-  %x3_codes = stablehlo.constant dense<[[[0x40]], [[0x48]], [[0x40]]]> : tensor<3x1x1xui8>  // 1, 4, 1
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x1x1xui8>) -> tensor<3x1x1xf8E5M2FNUZ>
-  %r5 = "stablehlo.cholesky"(%x3) {lower = true} : (tensor<3x1x1xf8E5M2FNUZ>) -> tensor<3x1x1xf8E5M2FNUZ>
-  %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<3x1x1xf8E5M2FNUZ>) -> tensor<3x1x1xui8>
-  check.expect_eq_const %r5_codes, dense<[[[0x40]], [[0x44]], [[0x40]]]> : tensor<3x1x1xui8>  // 1, 2, 1
-  %x4 = stablehlo.constant dense<> : tensor<0x2x2xf8E5M2FNUZ>
-  %r6 = "stablehlo.cholesky"(%x4) : (tensor<0x2x2xf8E5M2FNUZ>) -> tensor<0x2x2xf8E5M2FNUZ>
-  check.expect_eq_const %r6, dense<> : tensor<0x2x2xf8E5M2FNUZ>
+  %ones = stablehlo.bitcast_convert %ones_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E5M2FNUZ>
+  %triangle = stablehlo.constant dense<[[true, false, false], [true, true, false], [true, true, true]]> : tensor<3x3xi1>
+  %r2 = "stablehlo.select"(%triangle, %r, %ones)
+    : (tensor<3x3xi1>, tensor<3x3xf8E5M2FNUZ>, tensor<3x3xf8E5M2FNUZ>) -> tensor<3x3xf8E5M2FNUZ>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x3xf8E5M2FNUZ>) -> tensor<3x3xui8>
+  check.expect_eq_const %r2_codes, dense<[
+    [0x40, 0x40, 0x40],  // 1, 1, 1
+    [0x40, 0x40, 0x40],  // 1, 1, 1
+    [0x00, 0xC0, 0x40]   // 0, -1, 1
+  ]> : tensor<3x3xui8>
+  %x2_codes = stablehlo.constant dense<[[[0x40]], [[0x48]], [[0x40]]]> : tensor<3x1x1xui8>  // 1, 4, 1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3x1x1xui8>) -> tensor<3x1x1xf8E5M2FNUZ>
+  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<3x1x1xf8E5M2FNUZ>) -> tensor<3x1x1xf8E5M2FNUZ>
+  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x1x1xf8E5M2FNUZ>) -> tensor<3x1x1xui8>
+  check.expect_eq_const %r3_codes, dense<[[[0x40]], [[0x44]], [[0x40]]]> : tensor<3x1x1xui8>  // 1, 2, 1
+  %x3 = stablehlo.constant dense<> : tensor<0x2x2xf8E5M2FNUZ>
+  %r4 = "stablehlo.cholesky"(%x3) : (tensor<0x2x2xf8E5M2FNUZ>) -> tensor<0x2x2xf8E5M2FNUZ>
+  check.expect_eq_const %r4, dense<> : tensor<0x2x2xf8E5M2FNUZ>
   return
 }
 
@@ -557,40 +453,33 @@ func.func @cholesky_f8E5M2FNUZ() {
 // No step has to round, so that all ways of computing give the same.
 // The other triangle of the result is open: it is set to ones here.
 func.func @cholesky_f8E8M0FNU() {
-  %x_codes = stablehlo.constant dense<[[0x7F]]> : tensor<1x1xui8>  // 1
+  %x_codes = stablehlo.constant dense<[[0x81]]> : tensor<1x1xui8>  // 4
   %x = stablehlo.bitcast_convert %x_codes : (tensor<1x1xui8>) -> tensor<1x1xf8E8M0FNU>
   %r = "stablehlo.cholesky"(%x) {lower = true} : (tensor<1x1xf8E8M0FNU>) -> tensor<1x1xf8E8M0FNU>
   %ones_codes = stablehlo.constant dense<[[0x7F]]> : tensor<1x1xui8>  // 1
   %ones = stablehlo.bitcast_convert %ones_codes : (tensor<1x1xui8>) -> tensor<1x1xf8E8M0FNU>
   %triangle = stablehlo.constant dense<[[true]]> : tensor<1x1xi1>
-  %r2 = "stablehlo.select"(%triangle, %r, %ones) : (tensor<1x1xi1>, tensor<1x1xf8E8M0FNU>, tensor<1x1xf8E8M0FNU>) -> tensor<1x1xf8E8M0FNU>
+  %r2 = "stablehlo.select"(%triangle, %r, %ones)
+    : (tensor<1x1xi1>, tensor<1x1xf8E8M0FNU>, tensor<1x1xf8E8M0FNU>) -> tensor<1x1xf8E8M0FNU>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<1x1xf8E8M0FNU>) -> tensor<1x1xui8>
-  check.expect_eq_const %r2_codes, dense<[[0x7F]]> : tensor<1x1xui8>  // 1
-  %x2_codes = stablehlo.constant dense<[[0x81]]> : tensor<1x1xui8>  // 4
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1x1xui8>) -> tensor<1x1xf8E8M0FNU>
-  %r3 = "stablehlo.cholesky"(%x2) {lower = true} : (tensor<1x1xf8E8M0FNU>) -> tensor<1x1xf8E8M0FNU>
-  %ones2_codes = stablehlo.constant dense<[[0x7F]]> : tensor<1x1xui8>  // 1
-  %ones2 = stablehlo.bitcast_convert %ones2_codes : (tensor<1x1xui8>) -> tensor<1x1xf8E8M0FNU>
-  %triangle2 = stablehlo.constant dense<[[true]]> : tensor<1x1xi1>
-  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2) : (tensor<1x1xi1>, tensor<1x1xf8E8M0FNU>, tensor<1x1xf8E8M0FNU>) -> tensor<1x1xf8E8M0FNU>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<1x1xf8E8M0FNU>) -> tensor<1x1xui8>
-  check.expect_eq_const %r4_codes, dense<[[0x80]]> : tensor<1x1xui8>  // 2
-  %x3_codes = stablehlo.constant dense<[[0x7F, 0x7E], [0x7F, 0x80]]> : tensor<2x2xui8>  // 1, 0.5, 1, 2
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E8M0FNU>
-  %r5 = "stablehlo.cholesky"(%x3) {lower = true} : (tensor<2x2xf8E8M0FNU>) -> tensor<2x2xf8E8M0FNU>
-  %ones3_codes = stablehlo.constant dense<[[0x7F, 0x7F], [0x7F, 0x7F]]> : tensor<2x2xui8>  // 1, 1, 1, 1
-  %ones3 = stablehlo.bitcast_convert %ones3_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E8M0FNU>
-  %triangle3 = stablehlo.constant dense<[[true, false], [true, true]]> : tensor<2x2xi1>
-  %r6 = "stablehlo.select"(%triangle3, %r5, %ones3) : (tensor<2x2xi1>, tensor<2x2xf8E8M0FNU>, tensor<2x2xf8E8M0FNU>) -> tensor<2x2xf8E8M0FNU>
-  %r6_codes = stablehlo.bitcast_convert %r6 : (tensor<2x2xf8E8M0FNU>) -> tensor<2x2xui8>
-  check.expect_eq_const %r6_codes, dense<[[0x7F, 0x7F], [0x7F, 0x7F]]> : tensor<2x2xui8>  // 1, 1, 1, 1
-  %x4_codes = stablehlo.constant dense<[[[0x7F]], [[0x81]], [[0x7F]]]> : tensor<3x1x1xui8>  // 1, 4, 1
-  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<3x1x1xui8>) -> tensor<3x1x1xf8E8M0FNU>
-  %r7 = "stablehlo.cholesky"(%x4) {lower = true} : (tensor<3x1x1xf8E8M0FNU>) -> tensor<3x1x1xf8E8M0FNU>
-  %r7_codes = stablehlo.bitcast_convert %r7 : (tensor<3x1x1xf8E8M0FNU>) -> tensor<3x1x1xui8>
-  check.expect_eq_const %r7_codes, dense<[[[0x7F]], [[0x80]], [[0x7F]]]> : tensor<3x1x1xui8>  // 1, 2, 1
-  %x5 = stablehlo.constant dense<> : tensor<0x2x2xf8E8M0FNU>
-  %r8 = "stablehlo.cholesky"(%x5) : (tensor<0x2x2xf8E8M0FNU>) -> tensor<0x2x2xf8E8M0FNU>
-  check.expect_eq_const %r8, dense<> : tensor<0x2x2xf8E8M0FNU>
+  check.expect_eq_const %r2_codes, dense<[[0x80]]> : tensor<1x1xui8>  // 2
+  %x2_codes = stablehlo.constant dense<[[0x7F, 0x7F], [0x00, 0x80]]> : tensor<2x2xui8>  // 1, 1, 2^-127, 2
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E8M0FNU>
+  %r3 = "stablehlo.cholesky"(%x2) {lower = false} : (tensor<2x2xf8E8M0FNU>) -> tensor<2x2xf8E8M0FNU>
+  %ones2_codes = stablehlo.constant dense<[[0x7F, 0x7F], [0x7F, 0x7F]]> : tensor<2x2xui8>  // 1, 1, 1, 1
+  %ones2 = stablehlo.bitcast_convert %ones2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E8M0FNU>
+  %triangle2 = stablehlo.constant dense<[[true, true], [false, true]]> : tensor<2x2xi1>
+  %r4 = "stablehlo.select"(%triangle2, %r3, %ones2)
+    : (tensor<2x2xi1>, tensor<2x2xf8E8M0FNU>, tensor<2x2xf8E8M0FNU>) -> tensor<2x2xf8E8M0FNU>
+  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<2x2xf8E8M0FNU>) -> tensor<2x2xui8>
+  check.expect_eq_const %r4_codes, dense<[[0x7F, 0x7F], [0x7F, 0x7F]]> : tensor<2x2xui8>  // 1, 1, 1, 1
+  %x3_codes = stablehlo.constant dense<[[[0x7F]], [[0x81]], [[0x7F]]]> : tensor<3x1x1xui8>  // 1, 4, 1
+  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<3x1x1xui8>) -> tensor<3x1x1xf8E8M0FNU>
+  %r5 = "stablehlo.cholesky"(%x3) {lower = true} : (tensor<3x1x1xf8E8M0FNU>) -> tensor<3x1x1xf8E8M0FNU>
+  %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<3x1x1xf8E8M0FNU>) -> tensor<3x1x1xui8>
+  check.expect_eq_const %r5_codes, dense<[[[0x7F]], [[0x80]], [[0x7F]]]> : tensor<3x1x1xui8>  // 1, 2, 1
+  %x4 = stablehlo.constant dense<> : tensor<0x2x2xf8E8M0FNU>
+  %r6 = "stablehlo.cholesky"(%x4) : (tensor<0x2x2xf8E8M0FNU>) -> tensor<0x2x2xf8E8M0FNU>
+  check.expect_eq_const %r6, dense<> : tensor<0x2x2xf8E8M0FNU>
   return
 }

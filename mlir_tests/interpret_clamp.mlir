@@ -67,49 +67,37 @@ func.func @clamp_f16() {
     0x7E00                                   // nan
   ]> : tensor<6xui16>
   %min4_codes = stablehlo.constant dense<[
-    0x0000, 0x0000, 0x0000, 0x0000, 0x0000,  // 0, 0, 0, 0, 0
-    0x0000, 0x0000, 0x0001, 0x0001, 0x0001,  // 0, 0, 2^-24, 2^-24, 2^-24
+    0x0000, 0x0000, 0x0000, 0x0000, 0x0001,  // 0, 0, 0, 0, 2^-24
     0x0001, 0x0001, 0x0001, 0x8400, 0x8400,  // 2^-24, 2^-24, 2^-24, -2^-14, -2^-14
-    0x8400, 0x8400, 0x8400, 0x8400, 0x7C00,  // -2^-14, -2^-14, -2^-14, -2^-14, inf
-    0x7C00, 0x7C00, 0x7C00, 0x7C00, 0x7C00,  // inf, inf, inf, inf, inf
-    0x7FFF, 0x7FFF, 0x7FFF, 0x7FFF, 0x7FFF,  // nan, nan, nan, nan, nan
-    0x7FFF, 0x7FFF                           // nan, nan
-  ]> : tensor<32xui16>
-  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<32xui16>) -> tensor<32xf16>
+    0x8400, 0x8400, 0x7C00, 0x7C00, 0x7C00,  // -2^-14, -2^-14, inf, inf, inf
+    0x7C00, 0x7FFF, 0x7FFF, 0x7FFF, 0x7FFF   // inf, nan, nan, nan, nan
+  ]> : tensor<20xui16>
+  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<20xui16>) -> tensor<20xf16>
   %x4_codes = stablehlo.constant dense<[
-    0x0000, 0x0000, 0x0001, 0x8400, 0x7C00,  // 0, 0, 2^-24, -2^-14, inf
-    0x7FFF, 0x7FFF, 0x0000, 0x0001, 0x8400,  // nan, nan, 0, 2^-24, -2^-14
-    0x7C00, 0x7C00, 0x7FFF, 0x0000, 0x0001,  // inf, inf, nan, 0, 2^-24
-    0x8400, 0x8400, 0x7C00, 0x7FFF, 0x0000,  // -2^-14, -2^-14, inf, nan, 0
-    0x0001, 0x0001, 0x8400, 0x7C00, 0x7FFF,  // 2^-24, 2^-24, -2^-14, inf, nan
-    0x0000, 0x0000, 0x0001, 0x8400, 0x7C00,  // 0, 0, 2^-24, -2^-14, inf
-    0x7FFF, 0x7FFF                           // nan, nan
-  ]> : tensor<32xui16>
-  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<32xui16>) -> tensor<32xf16>
+    0x0000, 0x0001, 0x8400, 0x7FFF, 0x0000,  // 0, 2^-24, -2^-14, nan, 0
+    0x0001, 0x8400, 0x7FFF, 0x0000, 0x0001,  // 2^-24, -2^-14, nan, 0, 2^-24
+    0x7C00, 0x7FFF, 0x0000, 0x8400, 0x7C00,  // inf, nan, 0, -2^-14, inf
+    0x7FFF, 0x0000, 0x8400, 0x7C00, 0x7FFF   // nan, 0, -2^-14, inf, nan
+  ]> : tensor<20xui16>
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<20xui16>) -> tensor<20xf16>
   %max4_codes = stablehlo.constant dense<[
-    0x0000, 0x7FFF, 0x7C00, 0x8400, 0x0001,  // 0, nan, inf, -2^-14, 2^-24
-    0x0000, 0x7FFF, 0x7C00, 0x8400, 0x0001,  // 0, nan, inf, -2^-14, 2^-24
-    0x0000, 0x7FFF, 0x7C00, 0x8400, 0x0001,  // 0, nan, inf, -2^-14, 2^-24
-    0x0000, 0x7FFF, 0x7C00, 0x8400, 0x0001,  // 0, nan, inf, -2^-14, 2^-24
-    0x0000, 0x7FFF, 0x7C00, 0x8400, 0x0001,  // 0, nan, inf, -2^-14, 2^-24
-    0x0000, 0x7FFF, 0x7C00, 0x8400, 0x0001,  // 0, nan, inf, -2^-14, 2^-24
-    0x0000, 0x7FFF                           // 0, nan
-  ]> : tensor<32xui16>
-  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<32xui16>) -> tensor<32xf16>
-  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<32xf16>, tensor<32xf16>, tensor<32xf16>) -> tensor<32xf16>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<32xf16>) -> tensor<32xui16>
-  %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<32xf16>, tensor<32xf16>) -> tensor<32xi1>
-  %r4_nan = stablehlo.constant dense<0x7E00> : tensor<32xui16>  // for any NaN
-  %r4_one_nan = stablehlo.select %r4_is_nan, %r4_nan, %r4_codes : tensor<32xi1>, tensor<32xui16>
+    0x0000, 0x8400, 0x7C00, 0x0000, 0x0001,  // 0, -2^-14, inf, 0, 2^-24
+    0x7C00, 0x7FFF, 0x0001, 0x8400, 0x7FFF,  // inf, nan, 2^-24, -2^-14, nan
+    0x0000, 0x8400, 0x7C00, 0x0000, 0x0001,  // 0, -2^-14, inf, 0, 2^-24
+    0x7C00, 0x7FFF, 0x0001, 0x8400, 0x7FFF   // inf, nan, 2^-24, -2^-14, nan
+  ]> : tensor<20xui16>
+  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<20xui16>) -> tensor<20xf16>
+  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<20xf16>, tensor<20xf16>, tensor<20xf16>) -> tensor<20xf16>
+  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<20xf16>) -> tensor<20xui16>
+  %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<20xf16>, tensor<20xf16>) -> tensor<20xi1>
+  %r4_nan = stablehlo.constant dense<0x7E00> : tensor<20xui16>  // for any NaN
+  %r4_one_nan = stablehlo.select %r4_is_nan, %r4_nan, %r4_codes : tensor<20xi1>, tensor<20xui16>
   check.expect_eq_const %r4_one_nan, dense<[
-    0x0000, 0x7E00, 0x0001, 0x8400, 0x0001,  // 0, nan, 2^-24, -2^-14, 2^-24
-    0x7E00, 0x7E00, 0x0001, 0x8400, 0x0001,  // nan, nan, 2^-24, -2^-14, 2^-24
-    0x0000, 0x7E00, 0x7E00, 0x8400, 0x0001,  // 0, nan, nan, -2^-14, 2^-24
-    0x8400, 0x7E00, 0x7C00, 0x7E00, 0x0001,  // -2^-14, nan, inf, nan, 2^-24
-    0x0000, 0x7E00, 0x7C00, 0x8400, 0x7E00,  // 0, nan, inf, -2^-14, nan
-    0x7E00, 0x7E00, 0x7E00, 0x7E00, 0x7E00,  // nan, nan, nan, nan, nan
-    0x7E00, 0x7E00                           // nan, nan
-  ]> : tensor<32xui16>
+    0x0000, 0x8400, 0x0000, 0x7E00, 0x0001,  // 0, -2^-14, 0, nan, 2^-24
+    0x0001, 0x7E00, 0x7E00, 0x8400, 0x7E00,  // 2^-24, nan, nan, -2^-14, nan
+    0x0000, 0x7E00, 0x7C00, 0x0000, 0x0001,  // 0, nan, inf, 0, 2^-24
+    0x7E00, 0x7E00, 0x7E00, 0x7E00, 0x7E00   // nan, nan, nan, nan, nan
+  ]> : tensor<20xui16>
   %min5_codes = stablehlo.constant dense<0x83FF> : tensor<ui16>  // -6.1e-5
   %min5 = stablehlo.bitcast_convert %min5_codes : (tensor<ui16>) -> tensor<f16>
   %x5_codes = stablehlo.constant dense<0x0000> : tensor<ui16>  // 0
@@ -192,49 +180,37 @@ func.func @clamp_bf16() {
     0x7FC0                                   // nan
   ]> : tensor<6xui16>
   %min4_codes = stablehlo.constant dense<[
-    0x0000, 0x0000, 0x0000, 0x0000, 0x0000,  // 0, 0, 0, 0, 0
-    0x0000, 0x0000, 0x0001, 0x0001, 0x0001,  // 0, 0, 2^-133, 2^-133, 2^-133
+    0x0000, 0x0000, 0x0000, 0x0000, 0x0001,  // 0, 0, 0, 0, 2^-133
     0x0001, 0x0001, 0x0001, 0x8080, 0x8080,  // 2^-133, 2^-133, 2^-133, -2^-126, -2^-126
-    0x8080, 0x8080, 0x8080, 0x8080, 0x7F80,  // -2^-126, -2^-126, -2^-126, -2^-126, inf
-    0x7F80, 0x7F80, 0x7F80, 0x7F80, 0x7F80,  // inf, inf, inf, inf, inf
-    0x7FFF, 0x7FFF, 0x7FFF, 0x7FFF, 0x7FFF,  // nan, nan, nan, nan, nan
-    0x7FFF, 0x7FFF                           // nan, nan
-  ]> : tensor<32xui16>
-  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<32xui16>) -> tensor<32xbf16>
+    0x8080, 0x8080, 0x7F80, 0x7F80, 0x7F80,  // -2^-126, -2^-126, inf, inf, inf
+    0x7F80, 0x7FFF, 0x7FFF, 0x7FFF, 0x7FFF   // inf, nan, nan, nan, nan
+  ]> : tensor<20xui16>
+  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<20xui16>) -> tensor<20xbf16>
   %x4_codes = stablehlo.constant dense<[
-    0x0000, 0x0000, 0x0001, 0x8080, 0x7F80,  // 0, 0, 2^-133, -2^-126, inf
-    0x7FFF, 0x7FFF, 0x0000, 0x0001, 0x8080,  // nan, nan, 0, 2^-133, -2^-126
-    0x7F80, 0x7F80, 0x7FFF, 0x0000, 0x0001,  // inf, inf, nan, 0, 2^-133
-    0x8080, 0x8080, 0x7F80, 0x7FFF, 0x0000,  // -2^-126, -2^-126, inf, nan, 0
-    0x0001, 0x0001, 0x8080, 0x7F80, 0x7FFF,  // 2^-133, 2^-133, -2^-126, inf, nan
-    0x0000, 0x0000, 0x0001, 0x8080, 0x7F80,  // 0, 0, 2^-133, -2^-126, inf
-    0x7FFF, 0x7FFF                           // nan, nan
-  ]> : tensor<32xui16>
-  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<32xui16>) -> tensor<32xbf16>
+    0x0000, 0x0001, 0x8080, 0x7FFF, 0x0000,  // 0, 2^-133, -2^-126, nan, 0
+    0x0001, 0x8080, 0x7FFF, 0x0000, 0x0001,  // 2^-133, -2^-126, nan, 0, 2^-133
+    0x7F80, 0x7FFF, 0x0000, 0x8080, 0x7F80,  // inf, nan, 0, -2^-126, inf
+    0x7FFF, 0x0000, 0x8080, 0x7F80, 0x7FFF   // nan, 0, -2^-126, inf, nan
+  ]> : tensor<20xui16>
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<20xui16>) -> tensor<20xbf16>
   %max4_codes = stablehlo.constant dense<[
-    0x0000, 0x7FFF, 0x7F80, 0x8080, 0x0001,  // 0, nan, inf, -2^-126, 2^-133
-    0x0000, 0x7FFF, 0x7F80, 0x8080, 0x0001,  // 0, nan, inf, -2^-126, 2^-133
-    0x0000, 0x7FFF, 0x7F80, 0x8080, 0x0001,  // 0, nan, inf, -2^-126, 2^-133
-    0x0000, 0x7FFF, 0x7F80, 0x8080, 0x0001,  // 0, nan, inf, -2^-126, 2^-133
-    0x0000, 0x7FFF, 0x7F80, 0x8080, 0x0001,  // 0, nan, inf, -2^-126, 2^-133
-    0x0000, 0x7FFF, 0x7F80, 0x8080, 0x0001,  // 0, nan, inf, -2^-126, 2^-133
-    0x0000, 0x7FFF                           // 0, nan
-  ]> : tensor<32xui16>
-  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<32xui16>) -> tensor<32xbf16>
-  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<32xbf16>, tensor<32xbf16>, tensor<32xbf16>) -> tensor<32xbf16>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<32xbf16>) -> tensor<32xui16>
-  %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<32xbf16>, tensor<32xbf16>) -> tensor<32xi1>
-  %r4_nan = stablehlo.constant dense<0x7FC0> : tensor<32xui16>  // for any NaN
-  %r4_one_nan = stablehlo.select %r4_is_nan, %r4_nan, %r4_codes : tensor<32xi1>, tensor<32xui16>
+    0x0000, 0x8080, 0x7F80, 0x0000, 0x0001,  // 0, -2^-126, inf, 0, 2^-133
+    0x7F80, 0x7FFF, 0x0001, 0x8080, 0x7FFF,  // inf, nan, 2^-133, -2^-126, nan
+    0x0000, 0x8080, 0x7F80, 0x0000, 0x0001,  // 0, -2^-126, inf, 0, 2^-133
+    0x7F80, 0x7FFF, 0x0001, 0x8080, 0x7FFF   // inf, nan, 2^-133, -2^-126, nan
+  ]> : tensor<20xui16>
+  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<20xui16>) -> tensor<20xbf16>
+  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<20xbf16>, tensor<20xbf16>, tensor<20xbf16>) -> tensor<20xbf16>
+  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<20xbf16>) -> tensor<20xui16>
+  %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<20xbf16>, tensor<20xbf16>) -> tensor<20xi1>
+  %r4_nan = stablehlo.constant dense<0x7FC0> : tensor<20xui16>  // for any NaN
+  %r4_one_nan = stablehlo.select %r4_is_nan, %r4_nan, %r4_codes : tensor<20xi1>, tensor<20xui16>
   check.expect_eq_const %r4_one_nan, dense<[
-    0x0000, 0x7FC0, 0x0001, 0x8080, 0x0001,  // 0, nan, 2^-133, -2^-126, 2^-133
-    0x7FC0, 0x7FC0, 0x0001, 0x8080, 0x0001,  // nan, nan, 2^-133, -2^-126, 2^-133
-    0x0000, 0x7FC0, 0x7FC0, 0x8080, 0x0001,  // 0, nan, nan, -2^-126, 2^-133
-    0x8080, 0x7FC0, 0x7F80, 0x7FC0, 0x0001,  // -2^-126, nan, inf, nan, 2^-133
-    0x0000, 0x7FC0, 0x7F80, 0x8080, 0x7FC0,  // 0, nan, inf, -2^-126, nan
-    0x7FC0, 0x7FC0, 0x7FC0, 0x7FC0, 0x7FC0,  // nan, nan, nan, nan, nan
-    0x7FC0, 0x7FC0                           // nan, nan
-  ]> : tensor<32xui16>
+    0x0000, 0x8080, 0x0000, 0x7FC0, 0x0001,  // 0, -2^-126, 0, nan, 2^-133
+    0x0001, 0x7FC0, 0x7FC0, 0x8080, 0x7FC0,  // 2^-133, nan, nan, -2^-126, nan
+    0x0000, 0x7FC0, 0x7F80, 0x0000, 0x0001,  // 0, nan, inf, 0, 2^-133
+    0x7FC0, 0x7FC0, 0x7FC0, 0x7FC0, 0x7FC0   // nan, nan, nan, nan, nan
+  ]> : tensor<20xui16>
   %min5_codes = stablehlo.constant dense<0x807F> : tensor<ui16>  // -1.17e-38
   %min5 = stablehlo.bitcast_convert %min5_codes : (tensor<ui16>) -> tensor<bf16>
   %x5_codes = stablehlo.constant dense<0x0000> : tensor<ui16>  // 0
@@ -267,7 +243,8 @@ func.func @clamp_f4E2M1FN() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<10xui4>) -> tensor<10xf4E2M1FN>
   %max_codes = stablehlo.constant dense<0x6> : tensor<ui4>  // 4
   %max = stablehlo.bitcast_convert %max_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
-  %r = "stablehlo.clamp"(%min, %x, %max) : (tensor<f4E2M1FN>, tensor<10xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<10xf4E2M1FN>
+  %r = "stablehlo.clamp"(%min, %x, %max)
+    : (tensor<f4E2M1FN>, tensor<10xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<10xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<10xf4E2M1FN>) -> tensor<10xui4>
   check.expect_eq_const %r_codes, dense<[
     0x0, 0x8, 0x2, 0x9, 0x1, 0x9, 0x6, 0x9,  // 0, -0, 1, -0.5, 0.5, -0.5, 4, -0.5
@@ -281,7 +258,8 @@ func.func @clamp_f4E2M1FN() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui4>) -> tensor<6xf4E2M1FN>
   %max2_codes = stablehlo.constant dense<0x9> : tensor<ui4>  // -0.5
   %max2 = stablehlo.bitcast_convert %max2_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
-  %r2 = "stablehlo.clamp"(%min2, %x2, %max2) : (tensor<f4E2M1FN>, tensor<6xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<6xf4E2M1FN>
+  %r2 = "stablehlo.clamp"(%min2, %x2, %max2)
+    : (tensor<f4E2M1FN>, tensor<6xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<6xf4E2M1FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<6xf4E2M1FN>) -> tensor<6xui4>
   check.expect_eq_const %r2_codes, dense<[
     0x9, 0x9, 0x9, 0x9, 0x9, 0x9  // -0.5, -0.5, -0.5, -0.5, -0.5, -0.5
@@ -294,47 +272,46 @@ func.func @clamp_f4E2M1FN() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<6xui4>) -> tensor<6xf4E2M1FN>
   %max3_codes = stablehlo.constant dense<0x6> : tensor<ui4>  // 4
   %max3 = stablehlo.bitcast_convert %max3_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
-  %r3 = "stablehlo.clamp"(%min3, %x3, %max3) : (tensor<f4E2M1FN>, tensor<6xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<6xf4E2M1FN>
+  %r3 = "stablehlo.clamp"(%min3, %x3, %max3)
+    : (tensor<f4E2M1FN>, tensor<6xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<6xf4E2M1FN>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<6xf4E2M1FN>) -> tensor<6xui4>
   check.expect_eq_const %r3_codes, dense<[
     0x0, 0x2, 0x1, 0x9, 0xE, 0xE  // 0, 1, 0.5, -0.5, -4, -4
   ]> : tensor<6xui4>
   %min4_codes = stablehlo.constant dense<[
-    0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x2,  // 0, 0, 0, 0, 0, 0, 0, 1
-    0x2, 0x2, 0x2, 0x2, 0x2, 0x1, 0x1, 0x1,  // 1, 1, 1, 1, 1, 0.5, 0.5, 0.5
-    0x1, 0x1, 0x1, 0xF, 0xF, 0xF, 0xF, 0xF,  // 0.5, 0.5, 0.5, -6, -6, -6, -6, -6
-    0xF, 0xE, 0xE, 0xE, 0xE, 0xE, 0xE, 0xE   // -6, -4, -4, -4, -4, -4, -4, -4
-  ]> : tensor<32xui4>
-  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<32xui4>) -> tensor<32xf4E2M1FN>
+    0x0, 0x0, 0x0, 0x0, 0x2, 0x2, 0x2, 0x2,  // 0, 0, 0, 0, 1, 1, 1, 1
+    0x1, 0x1, 0x1, 0x1, 0xF, 0xF, 0xF, 0xF,  // 0.5, 0.5, 0.5, 0.5, -6, -6, -6, -6
+    0xE, 0xE, 0xE, 0xE                       // -4, -4, -4, -4
+  ]> : tensor<20xui4>
+  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<20xui4>) -> tensor<20xf4E2M1FN>
   %x4_codes = stablehlo.constant dense<[
-    0x0, 0x0, 0x2, 0x1, 0xF, 0xE, 0xE, 0x0,  // 0, 0, 1, 0.5, -6, -4, -4, 0
-    0x2, 0x1, 0xF, 0xF, 0xE, 0x0, 0x2, 0x1,  // 1, 0.5, -6, -6, -4, 0, 1, 0.5
-    0x1, 0xF, 0xE, 0x0, 0x2, 0x2, 0x1, 0xF,  // 0.5, -6, -4, 0, 1, 1, 0.5, -6
-    0xE, 0x0, 0x0, 0x2, 0x1, 0xF, 0xE, 0xE   // -4, 0, 0, 1, 0.5, -6, -4, -4
-  ]> : tensor<32xui4>
-  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<32xui4>) -> tensor<32xf4E2M1FN>
+    0x0, 0x2, 0x1, 0xE, 0x0, 0x2, 0x1, 0xE,  // 0, 1, 0.5, -4, 0, 1, 0.5, -4
+    0x0, 0x2, 0xF, 0xE, 0x0, 0x1, 0xF, 0xE,  // 0, 1, -6, -4, 0, 0.5, -6, -4
+    0x0, 0x1, 0xF, 0xE                       // 0, 0.5, -6, -4
+  ]> : tensor<20xui4>
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<20xui4>) -> tensor<20xf4E2M1FN>
   %max4_codes = stablehlo.constant dense<[
-    0x0, 0xE, 0xF, 0x1, 0x2, 0x0, 0xE, 0xF,  // 0, -4, -6, 0.5, 1, 0, -4, -6
-    0x1, 0x2, 0x0, 0xE, 0xF, 0x1, 0x2, 0x0,  // 0.5, 1, 0, -4, -6, 0.5, 1, 0
-    0xE, 0xF, 0x1, 0x2, 0x0, 0xE, 0xF, 0x1,  // -4, -6, 0.5, 1, 0, -4, -6, 0.5
-    0x2, 0x0, 0xE, 0xF, 0x1, 0x2, 0x0, 0xE   // 1, 0, -4, -6, 0.5, 1, 0, -4
-  ]> : tensor<32xui4>
-  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<32xui4>) -> tensor<32xf4E2M1FN>
-  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<32xf4E2M1FN>, tensor<32xf4E2M1FN>, tensor<32xf4E2M1FN>) -> tensor<32xf4E2M1FN>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<32xf4E2M1FN>) -> tensor<32xui4>
+    0x0, 0x1, 0xF, 0x0, 0x2, 0xF, 0xE, 0x2,  // 0, 0.5, -6, 0, 1, -6, -4, 1
+    0x1, 0xE, 0x0, 0x1, 0xF, 0x0, 0x2, 0xF,  // 0.5, -4, 0, 0.5, -6, 0, 1, -6
+    0xE, 0x2, 0x1, 0xE                       // -4, 1, 0.5, -4
+  ]> : tensor<20xui4>
+  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<20xui4>) -> tensor<20xf4E2M1FN>
+  %r4 = "stablehlo.clamp"(%min4, %x4, %max4)
+    : (tensor<20xf4E2M1FN>, tensor<20xf4E2M1FN>, tensor<20xf4E2M1FN>) -> tensor<20xf4E2M1FN>
+  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<20xf4E2M1FN>) -> tensor<20xui4>
   check.expect_eq_const %r4_codes, dense<[
-    0x0, 0xE, 0xF, 0x1, 0x0, 0x0, 0xE, 0xF,  // 0, -4, -6, 0.5, 0, 0, -4, -6
-    0x1, 0x2, 0x0, 0xE, 0xF, 0x1, 0x2, 0x0,  // 0.5, 1, 0, -4, -6, 0.5, 1, 0
-    0xE, 0xF, 0x1, 0x0, 0x0, 0xE, 0xF, 0xF,  // -4, -6, 0.5, 0, 0, -4, -6, -6
-    0xE, 0x0, 0xE, 0xF, 0x1, 0xE, 0xE, 0xE   // -4, 0, -4, -6, 0.5, -4, -4, -4
-  ]> : tensor<32xui4>
+    0x0, 0x1, 0xF, 0x0, 0x2, 0xF, 0xE, 0x2,  // 0, 0.5, -6, 0, 1, -6, -4, 1
+    0x1, 0xE, 0x0, 0x1, 0xF, 0x0, 0xF, 0xF,  // 0.5, -4, 0, 0.5, -6, 0, -6, -6
+    0xE, 0x1, 0xE, 0xE                       // -4, 0.5, -4, -4
+  ]> : tensor<20xui4>
   %min5_codes = stablehlo.constant dense<0x9> : tensor<ui4>  // -0.5
   %min5 = stablehlo.bitcast_convert %min5_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
   %x5_codes = stablehlo.constant dense<0x0> : tensor<ui4>  // 0
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
   %max5_codes = stablehlo.constant dense<0x6> : tensor<ui4>  // 4
   %max5 = stablehlo.bitcast_convert %max5_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
-  %r5 = "stablehlo.clamp"(%min5, %x5, %max5) : (tensor<f4E2M1FN>, tensor<f4E2M1FN>, tensor<f4E2M1FN>) -> tensor<f4E2M1FN>
+  %r5 = "stablehlo.clamp"(%min5, %x5, %max5)
+    : (tensor<f4E2M1FN>, tensor<f4E2M1FN>, tensor<f4E2M1FN>) -> tensor<f4E2M1FN>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<f4E2M1FN>) -> tensor<ui4>
   check.expect_eq_const %r5_codes, dense<0x0> : tensor<ui4>  // 0
   %min6_codes = stablehlo.constant dense<0x9> : tensor<ui4>  // -0.5
@@ -342,7 +319,8 @@ func.func @clamp_f4E2M1FN() {
   %x6 = stablehlo.constant dense<> : tensor<0x2xf4E2M1FN>
   %max6_codes = stablehlo.constant dense<0x6> : tensor<ui4>  // 4
   %max6 = stablehlo.bitcast_convert %max6_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
-  %r6 = "stablehlo.clamp"(%min6, %x6, %max6) : (tensor<f4E2M1FN>, tensor<0x2xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<0x2xf4E2M1FN>
+  %r6 = "stablehlo.clamp"(%min6, %x6, %max6)
+    : (tensor<f4E2M1FN>, tensor<0x2xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<0x2xf4E2M1FN>
   check.expect_eq_const %r6, dense<> : tensor<0x2xf4E2M1FN>
   return
 }
@@ -357,7 +335,8 @@ func.func @clamp_f6E2M3FN() {
     0x1F, 0x3F, 0x1E, 0x3E                           // 7.5, -7.5, 7, -7
   ]> : tensor<12xf6E2M3FN>
   %max = stablehlo.constant dense<0x1E> : tensor<f6E2M3FN>  // 7
-  %r = "stablehlo.clamp"(%min, %x, %max) : (tensor<f6E2M3FN>, tensor<12xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<12xf6E2M3FN>
+  %r = "stablehlo.clamp"(%min, %x, %max)
+    : (tensor<f6E2M3FN>, tensor<12xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<12xf6E2M3FN>
   %r_f32 = stablehlo.convert %r : (tensor<12xf6E2M3FN>) -> tensor<12xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<12xf32>) -> tensor<12xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -370,7 +349,8 @@ func.func @clamp_f6E2M3FN() {
     0x00, 0x08, 0x01, 0x27, 0x3F, 0x3E  // 0, 1, 0.125, -0.875, -7.5, -7
   ]> : tensor<6xf6E2M3FN>
   %max2 = stablehlo.constant dense<0x21> : tensor<f6E2M3FN>  // -0.125
-  %r2 = "stablehlo.clamp"(%min2, %x2, %max2) : (tensor<f6E2M3FN>, tensor<6xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<6xf6E2M3FN>
+  %r2 = "stablehlo.clamp"(%min2, %x2, %max2)
+    : (tensor<f6E2M3FN>, tensor<6xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<6xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<6xf6E2M3FN>) -> tensor<6xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<6xf32>) -> tensor<6xui32>
   check.expect_eq_const %r2_f32_codes, dense<[
@@ -382,7 +362,8 @@ func.func @clamp_f6E2M3FN() {
     0x00, 0x08, 0x01, 0x27, 0x3F, 0x3E  // 0, 1, 0.125, -0.875, -7.5, -7
   ]> : tensor<6xf6E2M3FN>
   %max3 = stablehlo.constant dense<0x1E> : tensor<f6E2M3FN>  // 7
-  %r3 = "stablehlo.clamp"(%min3, %x3, %max3) : (tensor<f6E2M3FN>, tensor<6xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<6xf6E2M3FN>
+  %r3 = "stablehlo.clamp"(%min3, %x3, %max3)
+    : (tensor<f6E2M3FN>, tensor<6xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<6xf6E2M3FN>
   %r3_f32 = stablehlo.convert %r3 : (tensor<6xf6E2M3FN>) -> tensor<6xf32>
   %r3_f32_codes = stablehlo.bitcast_convert %r3_f32 : (tensor<6xf32>) -> tensor<6xui32>
   check.expect_eq_const %r3_f32_codes, dense<[
@@ -390,47 +371,44 @@ func.func @clamp_f6E2M3FN() {
     0xC0E00000, 0xC0E00000                           // -7, -7
   ]> : tensor<6xui32>
   %min4 = stablehlo.constant dense<[
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x28,  // 0, 0, 0, 0, 0, 0, 0, -1
-    0x28, 0x28, 0x28, 0x28, 0x28, 0x07, 0x07, 0x07,  // -1, -1, -1, -1, -1, 0.875, 0.875, 0.875
-    0x07, 0x07, 0x07, 0x1F, 0x1F, 0x1F, 0x1F, 0x1F,  // 0.875, 0.875, 0.875, 7.5, 7.5, 7.5, 7.5, 7.5
-    0x1F, 0x3E, 0x3E, 0x3E, 0x3E, 0x3E, 0x3E, 0x3E   // 7.5, -7, -7, -7, -7, -7, -7, -7
-  ]> : tensor<32xf6E2M3FN>
+    0x00, 0x00, 0x00, 0x00, 0x28, 0x28, 0x28, 0x28,  // 0, 0, 0, 0, -1, -1, -1, -1
+    0x07, 0x07, 0x07, 0x07, 0x1F, 0x1F, 0x1F, 0x1F,  // 0.875, 0.875, 0.875, 0.875, 7.5, 7.5, 7.5, 7.5
+    0x3E, 0x3E, 0x3E, 0x3E                           // -7, -7, -7, -7
+  ]> : tensor<20xf6E2M3FN>
   %x4 = stablehlo.constant dense<[
-    0x00, 0x00, 0x28, 0x07, 0x1F, 0x3E, 0x3E, 0x00,  // 0, 0, -1, 0.875, 7.5, -7, -7, 0
-    0x28, 0x07, 0x1F, 0x1F, 0x3E, 0x00, 0x28, 0x07,  // -1, 0.875, 7.5, 7.5, -7, 0, -1, 0.875
-    0x07, 0x1F, 0x3E, 0x00, 0x28, 0x28, 0x07, 0x1F,  // 0.875, 7.5, -7, 0, -1, -1, 0.875, 7.5
-    0x3E, 0x00, 0x00, 0x28, 0x07, 0x1F, 0x3E, 0x3E   // -7, 0, 0, -1, 0.875, 7.5, -7, -7
-  ]> : tensor<32xf6E2M3FN>
+    0x00, 0x28, 0x07, 0x3E, 0x00, 0x28, 0x07, 0x3E,  // 0, -1, 0.875, -7, 0, -1, 0.875, -7
+    0x00, 0x28, 0x1F, 0x3E, 0x00, 0x07, 0x1F, 0x3E,  // 0, -1, 7.5, -7, 0, 0.875, 7.5, -7
+    0x00, 0x07, 0x1F, 0x3E                           // 0, 0.875, 7.5, -7
+  ]> : tensor<20xf6E2M3FN>
   %max4 = stablehlo.constant dense<[
-    0x00, 0x3E, 0x1F, 0x07, 0x28, 0x00, 0x3E, 0x1F,  // 0, -7, 7.5, 0.875, -1, 0, -7, 7.5
-    0x07, 0x28, 0x00, 0x3E, 0x1F, 0x07, 0x28, 0x00,  // 0.875, -1, 0, -7, 7.5, 0.875, -1, 0
-    0x3E, 0x1F, 0x07, 0x28, 0x00, 0x3E, 0x1F, 0x07,  // -7, 7.5, 0.875, -1, 0, -7, 7.5, 0.875
-    0x28, 0x00, 0x3E, 0x1F, 0x07, 0x28, 0x00, 0x3E   // -1, 0, -7, 7.5, 0.875, -1, 0, -7
-  ]> : tensor<32xf6E2M3FN>
-  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<32xf6E2M3FN>, tensor<32xf6E2M3FN>, tensor<32xf6E2M3FN>) -> tensor<32xf6E2M3FN>
-  %r4_f32 = stablehlo.convert %r4 : (tensor<32xf6E2M3FN>) -> tensor<32xf32>
-  %r4_f32_codes = stablehlo.bitcast_convert %r4_f32 : (tensor<32xf32>) -> tensor<32xui32>
+    0x00, 0x07, 0x1F, 0x00, 0x28, 0x1F, 0x3E, 0x28,  // 0, 0.875, 7.5, 0, -1, 7.5, -7, -1
+    0x07, 0x3E, 0x00, 0x07, 0x1F, 0x00, 0x28, 0x1F,  // 0.875, -7, 0, 0.875, 7.5, 0, -1, 7.5
+    0x3E, 0x28, 0x07, 0x3E                           // -7, -1, 0.875, -7
+  ]> : tensor<20xf6E2M3FN>
+  %r4 = "stablehlo.clamp"(%min4, %x4, %max4)
+    : (tensor<20xf6E2M3FN>, tensor<20xf6E2M3FN>, tensor<20xf6E2M3FN>) -> tensor<20xf6E2M3FN>
+  %r4_f32 = stablehlo.convert %r4 : (tensor<20xf6E2M3FN>) -> tensor<20xf32>
+  %r4_f32_codes = stablehlo.bitcast_convert %r4_f32 : (tensor<20xf32>) -> tensor<20xui32>
   check.expect_eq_const %r4_f32_codes, dense<[
-    0x00000000, 0xC0E00000, 0x00000000, 0x3F600000,  // 0, -7, 0, 0.875
-    0xBF800000, 0x00000000, 0xC0E00000, 0x00000000,  // -1, 0, -7, 0
-    0xBF800000, 0xBF800000, 0x00000000, 0xC0E00000,  // -1, -1, 0, -7
-    0xBF800000, 0x3F600000, 0xBF800000, 0x00000000,  // -1, 0.875, -1, 0
-    0xC0E00000, 0x40F00000, 0x3F600000, 0xBF800000,  // -7, 7.5, 0.875, -1
-    0x00000000, 0xC0E00000, 0x40F00000, 0x3F600000,  // 0, -7, 7.5, 0.875
-    0xBF800000, 0x00000000, 0xC0E00000, 0xBF800000,  // -1, 0, -7, -1
-    0x3F600000, 0xBF800000, 0xC0E00000, 0xC0E00000   // 0.875, -1, -7, -7
-  ]> : tensor<32xui32>
+    0x00000000, 0x00000000, 0x3F600000, 0x00000000,  // 0, 0, 0.875, 0
+    0xBF800000, 0xBF800000, 0xC0E00000, 0xBF800000,  // -1, -1, -7, -1
+    0x3F600000, 0xC0E00000, 0x00000000, 0x3F600000,  // 0.875, -7, 0, 0.875
+    0x40F00000, 0x00000000, 0xBF800000, 0x40F00000,  // 7.5, 0, -1, 7.5
+    0xC0E00000, 0xBF800000, 0x3F600000, 0xC0E00000   // -7, -1, 0.875, -7
+  ]> : tensor<20xui32>
   %min5 = stablehlo.constant dense<0x21> : tensor<f6E2M3FN>  // -0.125
   %x5 = stablehlo.constant dense<0x00> : tensor<f6E2M3FN>  // 0
   %max5 = stablehlo.constant dense<0x1E> : tensor<f6E2M3FN>  // 7
-  %r5 = "stablehlo.clamp"(%min5, %x5, %max5) : (tensor<f6E2M3FN>, tensor<f6E2M3FN>, tensor<f6E2M3FN>) -> tensor<f6E2M3FN>
+  %r5 = "stablehlo.clamp"(%min5, %x5, %max5)
+    : (tensor<f6E2M3FN>, tensor<f6E2M3FN>, tensor<f6E2M3FN>) -> tensor<f6E2M3FN>
   %r5_f32 = stablehlo.convert %r5 : (tensor<f6E2M3FN>) -> tensor<f32>
   %r5_f32_codes = stablehlo.bitcast_convert %r5_f32 : (tensor<f32>) -> tensor<ui32>
   check.expect_eq_const %r5_f32_codes, dense<0x00000000> : tensor<ui32>  // 0
   %min6 = stablehlo.constant dense<0x21> : tensor<f6E2M3FN>  // -0.125
   %x6 = stablehlo.constant dense<> : tensor<0x2xf6E2M3FN>
   %max6 = stablehlo.constant dense<0x1E> : tensor<f6E2M3FN>  // 7
-  %r6 = "stablehlo.clamp"(%min6, %x6, %max6) : (tensor<f6E2M3FN>, tensor<0x2xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<0x2xf6E2M3FN>
+  %r6 = "stablehlo.clamp"(%min6, %x6, %max6)
+    : (tensor<f6E2M3FN>, tensor<0x2xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<0x2xf6E2M3FN>
   check.expect_eq_const %r6, dense<> : tensor<0x2xf6E2M3FN>
   return
 }
@@ -445,7 +423,8 @@ func.func @clamp_f6E3M2FN() {
     0x04, 0x24, 0x1F, 0x3F, 0x1E, 0x3E               // 0.25, -0.25, 28, -28, 24, -24
   ]> : tensor<14xf6E3M2FN>
   %max = stablehlo.constant dense<0x1E> : tensor<f6E3M2FN>  // 24
-  %r = "stablehlo.clamp"(%min, %x, %max) : (tensor<f6E3M2FN>, tensor<14xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<14xf6E3M2FN>
+  %r = "stablehlo.clamp"(%min, %x, %max)
+    : (tensor<f6E3M2FN>, tensor<14xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<14xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<14xf6E3M2FN>) -> tensor<14xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<14xf32>) -> tensor<14xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -459,7 +438,8 @@ func.func @clamp_f6E3M2FN() {
     0x00, 0x2C, 0x21, 0x04, 0x1F, 0x3E  // 0, -1, -0.0625, 0.25, 28, -24
   ]> : tensor<6xf6E3M2FN>
   %max2 = stablehlo.constant dense<0x23> : tensor<f6E3M2FN>  // -0.188
-  %r2 = "stablehlo.clamp"(%min2, %x2, %max2) : (tensor<f6E3M2FN>, tensor<6xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<6xf6E3M2FN>
+  %r2 = "stablehlo.clamp"(%min2, %x2, %max2)
+    : (tensor<f6E3M2FN>, tensor<6xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<6xf6E3M2FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<6xf6E3M2FN>) -> tensor<6xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<6xf32>) -> tensor<6xui32>
   check.expect_eq_const %r2_f32_codes, dense<[
@@ -471,7 +451,8 @@ func.func @clamp_f6E3M2FN() {
     0x00, 0x2C, 0x21, 0x04, 0x1F, 0x3E  // 0, -1, -0.0625, 0.25, 28, -24
   ]> : tensor<6xf6E3M2FN>
   %max3 = stablehlo.constant dense<0x1E> : tensor<f6E3M2FN>  // 24
-  %r3 = "stablehlo.clamp"(%min3, %x3, %max3) : (tensor<f6E3M2FN>, tensor<6xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<6xf6E3M2FN>
+  %r3 = "stablehlo.clamp"(%min3, %x3, %max3)
+    : (tensor<f6E3M2FN>, tensor<6xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<6xf6E3M2FN>
   %r3_f32 = stablehlo.convert %r3 : (tensor<6xf6E3M2FN>) -> tensor<6xf32>
   %r3_f32_codes = stablehlo.bitcast_convert %r3_f32 : (tensor<6xf32>) -> tensor<6xui32>
   check.expect_eq_const %r3_f32_codes, dense<[
@@ -479,47 +460,44 @@ func.func @clamp_f6E3M2FN() {
     0x41C00000, 0xC1C00000                           // 24, -24
   ]> : tensor<6xui32>
   %min4 = stablehlo.constant dense<[
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x2C,  // 0, 0, 0, 0, 0, 0, 0, -1
-    0x2C, 0x2C, 0x2C, 0x2C, 0x2C, 0x03, 0x03, 0x03,  // -1, -1, -1, -1, -1, 0.188, 0.188, 0.188
-    0x03, 0x03, 0x03, 0x1F, 0x1F, 0x1F, 0x1F, 0x1F,  // 0.188, 0.188, 0.188, 28, 28, 28, 28, 28
-    0x1F, 0x3E, 0x3E, 0x3E, 0x3E, 0x3E, 0x3E, 0x3E   // 28, -24, -24, -24, -24, -24, -24, -24
-  ]> : tensor<32xf6E3M2FN>
+    0x00, 0x00, 0x00, 0x00, 0x2C, 0x2C, 0x2C, 0x2C,  // 0, 0, 0, 0, -1, -1, -1, -1
+    0x03, 0x03, 0x03, 0x03, 0x1F, 0x1F, 0x1F, 0x1F,  // 0.188, 0.188, 0.188, 0.188, 28, 28, 28, 28
+    0x3E, 0x3E, 0x3E, 0x3E                           // -24, -24, -24, -24
+  ]> : tensor<20xf6E3M2FN>
   %x4 = stablehlo.constant dense<[
-    0x00, 0x00, 0x2C, 0x03, 0x1F, 0x3E, 0x3E, 0x00,  // 0, 0, -1, 0.188, 28, -24, -24, 0
-    0x2C, 0x03, 0x1F, 0x1F, 0x3E, 0x00, 0x2C, 0x03,  // -1, 0.188, 28, 28, -24, 0, -1, 0.188
-    0x03, 0x1F, 0x3E, 0x00, 0x2C, 0x2C, 0x03, 0x1F,  // 0.188, 28, -24, 0, -1, -1, 0.188, 28
-    0x3E, 0x00, 0x00, 0x2C, 0x03, 0x1F, 0x3E, 0x3E   // -24, 0, 0, -1, 0.188, 28, -24, -24
-  ]> : tensor<32xf6E3M2FN>
+    0x00, 0x2C, 0x03, 0x3E, 0x00, 0x2C, 0x03, 0x3E,  // 0, -1, 0.188, -24, 0, -1, 0.188, -24
+    0x00, 0x2C, 0x1F, 0x3E, 0x00, 0x03, 0x1F, 0x3E,  // 0, -1, 28, -24, 0, 0.188, 28, -24
+    0x00, 0x03, 0x1F, 0x3E                           // 0, 0.188, 28, -24
+  ]> : tensor<20xf6E3M2FN>
   %max4 = stablehlo.constant dense<[
-    0x00, 0x3E, 0x1F, 0x03, 0x2C, 0x00, 0x3E, 0x1F,  // 0, -24, 28, 0.188, -1, 0, -24, 28
-    0x03, 0x2C, 0x00, 0x3E, 0x1F, 0x03, 0x2C, 0x00,  // 0.188, -1, 0, -24, 28, 0.188, -1, 0
-    0x3E, 0x1F, 0x03, 0x2C, 0x00, 0x3E, 0x1F, 0x03,  // -24, 28, 0.188, -1, 0, -24, 28, 0.188
-    0x2C, 0x00, 0x3E, 0x1F, 0x03, 0x2C, 0x00, 0x3E   // -1, 0, -24, 28, 0.188, -1, 0, -24
-  ]> : tensor<32xf6E3M2FN>
-  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<32xf6E3M2FN>, tensor<32xf6E3M2FN>, tensor<32xf6E3M2FN>) -> tensor<32xf6E3M2FN>
-  %r4_f32 = stablehlo.convert %r4 : (tensor<32xf6E3M2FN>) -> tensor<32xf32>
-  %r4_f32_codes = stablehlo.bitcast_convert %r4_f32 : (tensor<32xf32>) -> tensor<32xui32>
+    0x00, 0x03, 0x1F, 0x00, 0x2C, 0x1F, 0x3E, 0x2C,  // 0, 0.188, 28, 0, -1, 28, -24, -1
+    0x03, 0x3E, 0x00, 0x03, 0x1F, 0x00, 0x2C, 0x1F,  // 0.188, -24, 0, 0.188, 28, 0, -1, 28
+    0x3E, 0x2C, 0x03, 0x3E                           // -24, -1, 0.188, -24
+  ]> : tensor<20xf6E3M2FN>
+  %r4 = "stablehlo.clamp"(%min4, %x4, %max4)
+    : (tensor<20xf6E3M2FN>, tensor<20xf6E3M2FN>, tensor<20xf6E3M2FN>) -> tensor<20xf6E3M2FN>
+  %r4_f32 = stablehlo.convert %r4 : (tensor<20xf6E3M2FN>) -> tensor<20xf32>
+  %r4_f32_codes = stablehlo.bitcast_convert %r4_f32 : (tensor<20xf32>) -> tensor<20xui32>
   check.expect_eq_const %r4_f32_codes, dense<[
-    0x00000000, 0xC1C00000, 0x00000000, 0x3E400000,  // 0, -24, 0, 0.188
-    0xBF800000, 0x00000000, 0xC1C00000, 0x00000000,  // -1, 0, -24, 0
-    0xBF800000, 0xBF800000, 0x00000000, 0xC1C00000,  // -1, -1, 0, -24
-    0xBF800000, 0x3E400000, 0xBF800000, 0x00000000,  // -1, 0.188, -1, 0
-    0xC1C00000, 0x41E00000, 0x3E400000, 0xBF800000,  // -24, 28, 0.188, -1
-    0x00000000, 0xC1C00000, 0x41E00000, 0x3E400000,  // 0, -24, 28, 0.188
-    0xBF800000, 0x00000000, 0xC1C00000, 0xBF800000,  // -1, 0, -24, -1
-    0x3E400000, 0xBF800000, 0xC1C00000, 0xC1C00000   // 0.188, -1, -24, -24
-  ]> : tensor<32xui32>
+    0x00000000, 0x00000000, 0x3E400000, 0x00000000,  // 0, 0, 0.188, 0
+    0xBF800000, 0xBF800000, 0xC1C00000, 0xBF800000,  // -1, -1, -24, -1
+    0x3E400000, 0xC1C00000, 0x00000000, 0x3E400000,  // 0.188, -24, 0, 0.188
+    0x41E00000, 0x00000000, 0xBF800000, 0x41E00000,  // 28, 0, -1, 28
+    0xC1C00000, 0xBF800000, 0x3E400000, 0xC1C00000   // -24, -1, 0.188, -24
+  ]> : tensor<20xui32>
   %min5 = stablehlo.constant dense<0x23> : tensor<f6E3M2FN>  // -0.188
   %x5 = stablehlo.constant dense<0x00> : tensor<f6E3M2FN>  // 0
   %max5 = stablehlo.constant dense<0x1E> : tensor<f6E3M2FN>  // 24
-  %r5 = "stablehlo.clamp"(%min5, %x5, %max5) : (tensor<f6E3M2FN>, tensor<f6E3M2FN>, tensor<f6E3M2FN>) -> tensor<f6E3M2FN>
+  %r5 = "stablehlo.clamp"(%min5, %x5, %max5)
+    : (tensor<f6E3M2FN>, tensor<f6E3M2FN>, tensor<f6E3M2FN>) -> tensor<f6E3M2FN>
   %r5_f32 = stablehlo.convert %r5 : (tensor<f6E3M2FN>) -> tensor<f32>
   %r5_f32_codes = stablehlo.bitcast_convert %r5_f32 : (tensor<f32>) -> tensor<ui32>
   check.expect_eq_const %r5_f32_codes, dense<0x00000000> : tensor<ui32>  // 0
   %min6 = stablehlo.constant dense<0x23> : tensor<f6E3M2FN>  // -0.188
   %x6 = stablehlo.constant dense<> : tensor<0x2xf6E3M2FN>
   %max6 = stablehlo.constant dense<0x1E> : tensor<f6E3M2FN>  // 24
-  %r6 = "stablehlo.clamp"(%min6, %x6, %max6) : (tensor<f6E3M2FN>, tensor<0x2xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<0x2xf6E3M2FN>
+  %r6 = "stablehlo.clamp"(%min6, %x6, %max6)
+    : (tensor<f6E3M2FN>, tensor<0x2xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<0x2xf6E3M2FN>
   check.expect_eq_const %r6, dense<> : tensor<0x2xf6E3M2FN>
   return
 }
@@ -581,37 +559,34 @@ func.func @clamp_f8E3M4() {
     0x78, 0x78, 0x78, 0x78, 0x78, 0x78  // nan, nan, nan, nan, nan, nan
   ]> : tensor<6xui8>
   %min4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01,  // 0, 0, 0, 0, 0, 0, 0, 0.0156
-    0x01, 0x01, 0x01, 0x01, 0x01, 0x90, 0x90, 0x90,  // 0.0156, 0.0156, 0.0156, 0.0156, 0.0156, -0.25, -0.25, -0.25
-    0x90, 0x90, 0x90, 0x70, 0x70, 0x70, 0x70, 0x70,  // -0.25, -0.25, -0.25, inf, inf, inf, inf, inf
-    0x70, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F   // inf, nan, nan, nan, nan, nan, nan, nan
-  ]> : tensor<32xui8>
-  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<32xui8>) -> tensor<32xf8E3M4>
+    0x00, 0x00, 0x00, 0x00, 0x01, 0x01, 0x01, 0x01,  // 0, 0, 0, 0, 0.0156, 0.0156, 0.0156, 0.0156
+    0x90, 0x90, 0x90, 0x90, 0x70, 0x70, 0x70, 0x70,  // -0.25, -0.25, -0.25, -0.25, inf, inf, inf, inf
+    0x7F, 0x7F, 0x7F, 0x7F                           // nan, nan, nan, nan
+  ]> : tensor<20xui8>
+  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<20xui8>) -> tensor<20xf8E3M4>
   %x4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0x01, 0x90, 0x70, 0x7F, 0x7F, 0x00,  // 0, 0, 0.0156, -0.25, inf, nan, nan, 0
-    0x01, 0x90, 0x70, 0x70, 0x7F, 0x00, 0x01, 0x90,  // 0.0156, -0.25, inf, inf, nan, 0, 0.0156, -0.25
-    0x90, 0x70, 0x7F, 0x00, 0x01, 0x01, 0x90, 0x70,  // -0.25, inf, nan, 0, 0.0156, 0.0156, -0.25, inf
-    0x7F, 0x00, 0x00, 0x01, 0x90, 0x70, 0x7F, 0x7F   // nan, 0, 0, 0.0156, -0.25, inf, nan, nan
-  ]> : tensor<32xui8>
-  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<32xui8>) -> tensor<32xf8E3M4>
+    0x00, 0x01, 0x90, 0x7F, 0x00, 0x01, 0x90, 0x7F,  // 0, 0.0156, -0.25, nan, 0, 0.0156, -0.25, nan
+    0x00, 0x01, 0x70, 0x7F, 0x00, 0x90, 0x70, 0x7F,  // 0, 0.0156, inf, nan, 0, -0.25, inf, nan
+    0x00, 0x90, 0x70, 0x7F                           // 0, -0.25, inf, nan
+  ]> : tensor<20xui8>
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<20xui8>) -> tensor<20xf8E3M4>
   %max4_codes = stablehlo.constant dense<[
-    0x00, 0x7F, 0x70, 0x90, 0x01, 0x00, 0x7F, 0x70,  // 0, nan, inf, -0.25, 0.0156, 0, nan, inf
-    0x90, 0x01, 0x00, 0x7F, 0x70, 0x90, 0x01, 0x00,  // -0.25, 0.0156, 0, nan, inf, -0.25, 0.0156, 0
-    0x7F, 0x70, 0x90, 0x01, 0x00, 0x7F, 0x70, 0x90,  // nan, inf, -0.25, 0.0156, 0, nan, inf, -0.25
-    0x01, 0x00, 0x7F, 0x70, 0x90, 0x01, 0x00, 0x7F   // 0.0156, 0, nan, inf, -0.25, 0.0156, 0, nan
-  ]> : tensor<32xui8>
-  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<32xui8>) -> tensor<32xf8E3M4>
-  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<32xf8E3M4>, tensor<32xf8E3M4>, tensor<32xf8E3M4>) -> tensor<32xf8E3M4>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<32xf8E3M4>) -> tensor<32xui8>
-  %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<32xf8E3M4>, tensor<32xf8E3M4>) -> tensor<32xi1>
-  %r4_nan = stablehlo.constant dense<0x78> : tensor<32xui8>  // for any NaN
-  %r4_one_nan = stablehlo.select %r4_is_nan, %r4_nan, %r4_codes : tensor<32xi1>, tensor<32xui8>
+    0x00, 0x90, 0x70, 0x00, 0x01, 0x70, 0x7F, 0x01,  // 0, -0.25, inf, 0, 0.0156, inf, nan, 0.0156
+    0x90, 0x7F, 0x00, 0x90, 0x70, 0x00, 0x01, 0x70,  // -0.25, nan, 0, -0.25, inf, 0, 0.0156, inf
+    0x7F, 0x01, 0x90, 0x7F                           // nan, 0.0156, -0.25, nan
+  ]> : tensor<20xui8>
+  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<20xui8>) -> tensor<20xf8E3M4>
+  %r4 = "stablehlo.clamp"(%min4, %x4, %max4)
+    : (tensor<20xf8E3M4>, tensor<20xf8E3M4>, tensor<20xf8E3M4>) -> tensor<20xf8E3M4>
+  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<20xf8E3M4>) -> tensor<20xui8>
+  %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<20xf8E3M4>, tensor<20xf8E3M4>) -> tensor<20xi1>
+  %r4_nan = stablehlo.constant dense<0x78> : tensor<20xui8>  // for any NaN
+  %r4_one_nan = stablehlo.select %r4_is_nan, %r4_nan, %r4_codes : tensor<20xi1>, tensor<20xui8>
   check.expect_eq_const %r4_one_nan, dense<[
-    0x00, 0x78, 0x01, 0x90, 0x01, 0x78, 0x78, 0x01,  // 0, nan, 0.0156, -0.25, 0.0156, nan, nan, 0.0156
-    0x90, 0x01, 0x00, 0x78, 0x78, 0x90, 0x01, 0x90,  // -0.25, 0.0156, 0, nan, nan, -0.25, 0.0156, -0.25
-    0x78, 0x70, 0x78, 0x01, 0x00, 0x78, 0x70, 0x90,  // nan, inf, nan, 0.0156, 0, nan, inf, -0.25
-    0x78, 0x78, 0x78, 0x78, 0x78, 0x78, 0x78, 0x78   // nan, nan, nan, nan, nan, nan, nan, nan
-  ]> : tensor<32xui8>
+    0x00, 0x90, 0x00, 0x78, 0x01, 0x01, 0x78, 0x78,  // 0, -0.25, 0, nan, 0.0156, 0.0156, nan, nan
+    0x90, 0x78, 0x00, 0x78, 0x70, 0x00, 0x01, 0x78,  // -0.25, nan, 0, nan, inf, 0, 0.0156, nan
+    0x78, 0x78, 0x78, 0x78                           // nan, nan, nan, nan
+  ]> : tensor<20xui8>
   %min5_codes = stablehlo.constant dense<0x8F> : tensor<ui8>  // -0.234
   %min5 = stablehlo.bitcast_convert %min5_codes : (tensor<ui8>) -> tensor<f8E3M4>
   %x5_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
@@ -626,7 +601,8 @@ func.func @clamp_f8E3M4() {
   %x6 = stablehlo.constant dense<> : tensor<0x2xf8E3M4>
   %max6_codes = stablehlo.constant dense<0x6F> : tensor<ui8>  // 15.5
   %max6 = stablehlo.bitcast_convert %max6_codes : (tensor<ui8>) -> tensor<f8E3M4>
-  %r6 = "stablehlo.clamp"(%min6, %x6, %max6) : (tensor<f8E3M4>, tensor<0x2xf8E3M4>, tensor<f8E3M4>) -> tensor<0x2xf8E3M4>
+  %r6 = "stablehlo.clamp"(%min6, %x6, %max6)
+    : (tensor<f8E3M4>, tensor<0x2xf8E3M4>, tensor<f8E3M4>) -> tensor<0x2xf8E3M4>
   check.expect_eq_const %r6, dense<> : tensor<0x2xf8E3M4>
   return
 }
@@ -688,37 +664,34 @@ func.func @clamp_f8E4M3() {
     0x7C, 0x7C, 0x7C, 0x7C, 0x7C, 0x7C  // nan, nan, nan, nan, nan, nan
   ]> : tensor<6xui8>
   %min4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01,  // 0, 0, 0, 0, 0, 0, 0, 0.00195
-    0x01, 0x01, 0x01, 0x01, 0x01, 0x88, 0x88, 0x88,  // 0.00195, 0.00195, 0.00195, 0.00195, 0.00195, -0.0156, -0.0156, -0.0156
-    0x88, 0x88, 0x88, 0x78, 0x78, 0x78, 0x78, 0x78,  // -0.0156, -0.0156, -0.0156, inf, inf, inf, inf, inf
-    0x78, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F   // inf, nan, nan, nan, nan, nan, nan, nan
-  ]> : tensor<32xui8>
-  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<32xui8>) -> tensor<32xf8E4M3>
+    0x00, 0x00, 0x00, 0x00, 0x01, 0x01, 0x01, 0x01,  // 0, 0, 0, 0, 0.00195, 0.00195, 0.00195, 0.00195
+    0x88, 0x88, 0x88, 0x88, 0x78, 0x78, 0x78, 0x78,  // -0.0156, -0.0156, -0.0156, -0.0156, inf, inf, inf, inf
+    0x7F, 0x7F, 0x7F, 0x7F                           // nan, nan, nan, nan
+  ]> : tensor<20xui8>
+  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<20xui8>) -> tensor<20xf8E4M3>
   %x4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0x01, 0x88, 0x78, 0x7F, 0x7F, 0x00,  // 0, 0, 0.00195, -0.0156, inf, nan, nan, 0
-    0x01, 0x88, 0x78, 0x78, 0x7F, 0x00, 0x01, 0x88,  // 0.00195, -0.0156, inf, inf, nan, 0, 0.00195, -0.0156
-    0x88, 0x78, 0x7F, 0x00, 0x01, 0x01, 0x88, 0x78,  // -0.0156, inf, nan, 0, 0.00195, 0.00195, -0.0156, inf
-    0x7F, 0x00, 0x00, 0x01, 0x88, 0x78, 0x7F, 0x7F   // nan, 0, 0, 0.00195, -0.0156, inf, nan, nan
-  ]> : tensor<32xui8>
-  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<32xui8>) -> tensor<32xf8E4M3>
+    0x00, 0x01, 0x88, 0x7F, 0x00, 0x01, 0x88, 0x7F,  // 0, 0.00195, -0.0156, nan, 0, 0.00195, -0.0156, nan
+    0x00, 0x01, 0x78, 0x7F, 0x00, 0x88, 0x78, 0x7F,  // 0, 0.00195, inf, nan, 0, -0.0156, inf, nan
+    0x00, 0x88, 0x78, 0x7F                           // 0, -0.0156, inf, nan
+  ]> : tensor<20xui8>
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<20xui8>) -> tensor<20xf8E4M3>
   %max4_codes = stablehlo.constant dense<[
-    0x00, 0x7F, 0x78, 0x88, 0x01, 0x00, 0x7F, 0x78,  // 0, nan, inf, -0.0156, 0.00195, 0, nan, inf
-    0x88, 0x01, 0x00, 0x7F, 0x78, 0x88, 0x01, 0x00,  // -0.0156, 0.00195, 0, nan, inf, -0.0156, 0.00195, 0
-    0x7F, 0x78, 0x88, 0x01, 0x00, 0x7F, 0x78, 0x88,  // nan, inf, -0.0156, 0.00195, 0, nan, inf, -0.0156
-    0x01, 0x00, 0x7F, 0x78, 0x88, 0x01, 0x00, 0x7F   // 0.00195, 0, nan, inf, -0.0156, 0.00195, 0, nan
-  ]> : tensor<32xui8>
-  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<32xui8>) -> tensor<32xf8E4M3>
-  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<32xf8E4M3>, tensor<32xf8E4M3>, tensor<32xf8E4M3>) -> tensor<32xf8E4M3>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<32xf8E4M3>) -> tensor<32xui8>
-  %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<32xf8E4M3>, tensor<32xf8E4M3>) -> tensor<32xi1>
-  %r4_nan = stablehlo.constant dense<0x7C> : tensor<32xui8>  // for any NaN
-  %r4_one_nan = stablehlo.select %r4_is_nan, %r4_nan, %r4_codes : tensor<32xi1>, tensor<32xui8>
+    0x00, 0x88, 0x78, 0x00, 0x01, 0x78, 0x7F, 0x01,  // 0, -0.0156, inf, 0, 0.00195, inf, nan, 0.00195
+    0x88, 0x7F, 0x00, 0x88, 0x78, 0x00, 0x01, 0x78,  // -0.0156, nan, 0, -0.0156, inf, 0, 0.00195, inf
+    0x7F, 0x01, 0x88, 0x7F                           // nan, 0.00195, -0.0156, nan
+  ]> : tensor<20xui8>
+  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<20xui8>) -> tensor<20xf8E4M3>
+  %r4 = "stablehlo.clamp"(%min4, %x4, %max4)
+    : (tensor<20xf8E4M3>, tensor<20xf8E4M3>, tensor<20xf8E4M3>) -> tensor<20xf8E4M3>
+  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<20xf8E4M3>) -> tensor<20xui8>
+  %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<20xf8E4M3>, tensor<20xf8E4M3>) -> tensor<20xi1>
+  %r4_nan = stablehlo.constant dense<0x7C> : tensor<20xui8>  // for any NaN
+  %r4_one_nan = stablehlo.select %r4_is_nan, %r4_nan, %r4_codes : tensor<20xi1>, tensor<20xui8>
   check.expect_eq_const %r4_one_nan, dense<[
-    0x00, 0x7C, 0x01, 0x88, 0x01, 0x7C, 0x7C, 0x01,  // 0, nan, 0.00195, -0.0156, 0.00195, nan, nan, 0.00195
-    0x88, 0x01, 0x00, 0x7C, 0x7C, 0x88, 0x01, 0x88,  // -0.0156, 0.00195, 0, nan, nan, -0.0156, 0.00195, -0.0156
-    0x7C, 0x78, 0x7C, 0x01, 0x00, 0x7C, 0x78, 0x88,  // nan, inf, nan, 0.00195, 0, nan, inf, -0.0156
-    0x7C, 0x7C, 0x7C, 0x7C, 0x7C, 0x7C, 0x7C, 0x7C   // nan, nan, nan, nan, nan, nan, nan, nan
-  ]> : tensor<32xui8>
+    0x00, 0x88, 0x00, 0x7C, 0x01, 0x01, 0x7C, 0x7C,  // 0, -0.0156, 0, nan, 0.00195, 0.00195, nan, nan
+    0x88, 0x7C, 0x00, 0x7C, 0x78, 0x00, 0x01, 0x7C,  // -0.0156, nan, 0, nan, inf, 0, 0.00195, nan
+    0x7C, 0x7C, 0x7C, 0x7C                           // nan, nan, nan, nan
+  ]> : tensor<20xui8>
   %min5_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.0137
   %min5 = stablehlo.bitcast_convert %min5_codes : (tensor<ui8>) -> tensor<f8E4M3>
   %x5_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
@@ -733,7 +706,8 @@ func.func @clamp_f8E4M3() {
   %x6 = stablehlo.constant dense<> : tensor<0x2xf8E4M3>
   %max6_codes = stablehlo.constant dense<0x77> : tensor<ui8>  // 240
   %max6 = stablehlo.bitcast_convert %max6_codes : (tensor<ui8>) -> tensor<f8E4M3>
-  %r6 = "stablehlo.clamp"(%min6, %x6, %max6) : (tensor<f8E4M3>, tensor<0x2xf8E4M3>, tensor<f8E4M3>) -> tensor<0x2xf8E4M3>
+  %r6 = "stablehlo.clamp"(%min6, %x6, %max6)
+    : (tensor<f8E4M3>, tensor<0x2xf8E4M3>, tensor<f8E4M3>) -> tensor<0x2xf8E4M3>
   check.expect_eq_const %r6, dense<> : tensor<0x2xf8E4M3>
   return
 }
@@ -751,7 +725,8 @@ func.func @clamp_f8E4M3FN() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<16xui8>) -> tensor<16xf8E4M3FN>
   %max_codes = stablehlo.constant dense<0x7D> : tensor<ui8>  // 416
   %max = stablehlo.bitcast_convert %max_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
-  %r = "stablehlo.clamp"(%min, %x, %max) : (tensor<f8E4M3FN>, tensor<16xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<16xf8E4M3FN>
+  %r = "stablehlo.clamp"(%min, %x, %max)
+    : (tensor<f8E4M3FN>, tensor<16xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<16xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<16xf8E4M3FN>) -> tensor<16xui8>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<16xf8E4M3FN>, tensor<16xf8E4M3FN>) -> tensor<16xi1>
   %r_nan = stablehlo.constant dense<0x7F> : tensor<16xui8>  // for any NaN
@@ -768,7 +743,8 @@ func.func @clamp_f8E4M3FN() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E4M3FN>
   %max2_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.0137
   %max2 = stablehlo.bitcast_convert %max2_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
-  %r2 = "stablehlo.clamp"(%min2, %x2, %max2) : (tensor<f8E4M3FN>, tensor<6xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<6xf8E4M3FN>
+  %r2 = "stablehlo.clamp"(%min2, %x2, %max2)
+    : (tensor<f8E4M3FN>, tensor<6xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<6xf8E4M3FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<6xf8E4M3FN>) -> tensor<6xui8>
   %r2_is_nan = stablehlo.compare NE, %r2, %r2 : (tensor<6xf8E4M3FN>, tensor<6xf8E4M3FN>) -> tensor<6xi1>
   %r2_nan = stablehlo.constant dense<0x7F> : tensor<6xui8>  // for any NaN
@@ -784,7 +760,8 @@ func.func @clamp_f8E4M3FN() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<6xui8>) -> tensor<6xf8E4M3FN>
   %max3_codes = stablehlo.constant dense<0x7D> : tensor<ui8>  // 416
   %max3 = stablehlo.bitcast_convert %max3_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
-  %r3 = "stablehlo.clamp"(%min3, %x3, %max3) : (tensor<f8E4M3FN>, tensor<6xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<6xf8E4M3FN>
+  %r3 = "stablehlo.clamp"(%min3, %x3, %max3)
+    : (tensor<f8E4M3FN>, tensor<6xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<6xf8E4M3FN>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<6xf8E4M3FN>) -> tensor<6xui8>
   %r3_is_nan = stablehlo.compare NE, %r3, %r3 : (tensor<6xf8E4M3FN>, tensor<6xf8E4M3FN>) -> tensor<6xi1>
   %r3_nan = stablehlo.constant dense<0x7F> : tensor<6xui8>  // for any NaN
@@ -793,44 +770,42 @@ func.func @clamp_f8E4M3FN() {
     0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F  // nan, nan, nan, nan, nan, nan
   ]> : tensor<6xui8>
   %min4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01,  // 0, 0, 0, 0, 0, 0, 0, 0.00195
-    0x01, 0x01, 0x01, 0x01, 0x01, 0x08, 0x08, 0x08,  // 0.00195, 0.00195, 0.00195, 0.00195, 0.00195, 0.0156, 0.0156, 0.0156
-    0x08, 0x08, 0x08, 0xFE, 0xFE, 0xFE, 0xFE, 0xFE,  // 0.0156, 0.0156, 0.0156, -448, -448, -448, -448, -448
-    0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF   // -448, nan, nan, nan, nan, nan, nan, nan
-  ]> : tensor<32xui8>
-  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<32xui8>) -> tensor<32xf8E4M3FN>
+    0x00, 0x00, 0x00, 0x00, 0x01, 0x01, 0x01, 0x01,  // 0, 0, 0, 0, 0.00195, 0.00195, 0.00195, 0.00195
+    0x08, 0x08, 0x08, 0x08, 0xFE, 0xFE, 0xFE, 0xFE,  // 0.0156, 0.0156, 0.0156, 0.0156, -448, -448, -448, -448
+    0xFF, 0xFF, 0xFF, 0xFF                           // nan, nan, nan, nan
+  ]> : tensor<20xui8>
+  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<20xui8>) -> tensor<20xf8E4M3FN>
   %x4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0x01, 0x08, 0xFE, 0xFF, 0xFF, 0x00,  // 0, 0, 0.00195, 0.0156, -448, nan, nan, 0
-    0x01, 0x08, 0xFE, 0xFE, 0xFF, 0x00, 0x01, 0x08,  // 0.00195, 0.0156, -448, -448, nan, 0, 0.00195, 0.0156
-    0x08, 0xFE, 0xFF, 0x00, 0x01, 0x01, 0x08, 0xFE,  // 0.0156, -448, nan, 0, 0.00195, 0.00195, 0.0156, -448
-    0xFF, 0x00, 0x00, 0x01, 0x08, 0xFE, 0xFF, 0xFF   // nan, 0, 0, 0.00195, 0.0156, -448, nan, nan
-  ]> : tensor<32xui8>
-  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<32xui8>) -> tensor<32xf8E4M3FN>
+    0x00, 0x01, 0x08, 0xFF, 0x00, 0x01, 0x08, 0xFF,  // 0, 0.00195, 0.0156, nan, 0, 0.00195, 0.0156, nan
+    0x00, 0x01, 0xFE, 0xFF, 0x00, 0x08, 0xFE, 0xFF,  // 0, 0.00195, -448, nan, 0, 0.0156, -448, nan
+    0x00, 0x08, 0xFE, 0xFF                           // 0, 0.0156, -448, nan
+  ]> : tensor<20xui8>
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<20xui8>) -> tensor<20xf8E4M3FN>
   %max4_codes = stablehlo.constant dense<[
-    0x00, 0xFF, 0xFE, 0x08, 0x01, 0x00, 0xFF, 0xFE,  // 0, nan, -448, 0.0156, 0.00195, 0, nan, -448
-    0x08, 0x01, 0x00, 0xFF, 0xFE, 0x08, 0x01, 0x00,  // 0.0156, 0.00195, 0, nan, -448, 0.0156, 0.00195, 0
-    0xFF, 0xFE, 0x08, 0x01, 0x00, 0xFF, 0xFE, 0x08,  // nan, -448, 0.0156, 0.00195, 0, nan, -448, 0.0156
-    0x01, 0x00, 0xFF, 0xFE, 0x08, 0x01, 0x00, 0xFF   // 0.00195, 0, nan, -448, 0.0156, 0.00195, 0, nan
-  ]> : tensor<32xui8>
-  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<32xui8>) -> tensor<32xf8E4M3FN>
-  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<32xf8E4M3FN>, tensor<32xf8E4M3FN>, tensor<32xf8E4M3FN>) -> tensor<32xf8E4M3FN>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<32xf8E4M3FN>) -> tensor<32xui8>
-  %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<32xf8E4M3FN>, tensor<32xf8E4M3FN>) -> tensor<32xi1>
-  %r4_nan = stablehlo.constant dense<0x7F> : tensor<32xui8>  // for any NaN
-  %r4_one_nan = stablehlo.select %r4_is_nan, %r4_nan, %r4_codes : tensor<32xi1>, tensor<32xui8>
+    0x00, 0x08, 0xFE, 0x00, 0x01, 0xFE, 0xFF, 0x01,  // 0, 0.0156, -448, 0, 0.00195, -448, nan, 0.00195
+    0x08, 0xFF, 0x00, 0x08, 0xFE, 0x00, 0x01, 0xFE,  // 0.0156, nan, 0, 0.0156, -448, 0, 0.00195, -448
+    0xFF, 0x01, 0x08, 0xFF                           // nan, 0.00195, 0.0156, nan
+  ]> : tensor<20xui8>
+  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<20xui8>) -> tensor<20xf8E4M3FN>
+  %r4 = "stablehlo.clamp"(%min4, %x4, %max4)
+    : (tensor<20xf8E4M3FN>, tensor<20xf8E4M3FN>, tensor<20xf8E4M3FN>) -> tensor<20xf8E4M3FN>
+  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<20xf8E4M3FN>) -> tensor<20xui8>
+  %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<20xf8E4M3FN>, tensor<20xf8E4M3FN>) -> tensor<20xi1>
+  %r4_nan = stablehlo.constant dense<0x7F> : tensor<20xui8>  // for any NaN
+  %r4_one_nan = stablehlo.select %r4_is_nan, %r4_nan, %r4_codes : tensor<20xi1>, tensor<20xui8>
   check.expect_eq_const %r4_one_nan, dense<[
-    0x00, 0x7F, 0xFE, 0x08, 0x00, 0x7F, 0x7F, 0xFE,  // 0, nan, -448, 0.0156, 0, nan, nan, -448
-    0x01, 0x01, 0x00, 0x7F, 0x7F, 0x08, 0x01, 0x00,  // 0.00195, 0.00195, 0, nan, nan, 0.0156, 0.00195, 0
-    0x7F, 0xFE, 0x7F, 0x00, 0x00, 0x7F, 0xFE, 0xFE,  // nan, -448, nan, 0, 0, nan, -448, -448
-    0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F   // nan, nan, nan, nan, nan, nan, nan, nan
-  ]> : tensor<32xui8>
+    0x00, 0x01, 0xFE, 0x7F, 0x01, 0xFE, 0x7F, 0x7F,  // 0, 0.00195, -448, nan, 0.00195, -448, nan, nan
+    0x08, 0x7F, 0x00, 0x7F, 0xFE, 0x00, 0xFE, 0x7F,  // 0.0156, nan, 0, nan, -448, 0, -448, nan
+    0x7F, 0x7F, 0x7F, 0x7F                           // nan, nan, nan, nan
+  ]> : tensor<20xui8>
   %min5_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.0137
   %min5 = stablehlo.bitcast_convert %min5_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
   %x5_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
   %max5_codes = stablehlo.constant dense<0x7D> : tensor<ui8>  // 416
   %max5 = stablehlo.bitcast_convert %max5_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
-  %r5 = "stablehlo.clamp"(%min5, %x5, %max5) : (tensor<f8E4M3FN>, tensor<f8E4M3FN>, tensor<f8E4M3FN>) -> tensor<f8E4M3FN>
+  %r5 = "stablehlo.clamp"(%min5, %x5, %max5)
+    : (tensor<f8E4M3FN>, tensor<f8E4M3FN>, tensor<f8E4M3FN>) -> tensor<f8E4M3FN>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<f8E4M3FN>) -> tensor<ui8>
   check.expect_eq_const %r5_codes, dense<0x00> : tensor<ui8>  // 0
   %min6_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.0137
@@ -838,7 +813,8 @@ func.func @clamp_f8E4M3FN() {
   %x6 = stablehlo.constant dense<> : tensor<0x2xf8E4M3FN>
   %max6_codes = stablehlo.constant dense<0x7D> : tensor<ui8>  // 416
   %max6 = stablehlo.bitcast_convert %max6_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
-  %r6 = "stablehlo.clamp"(%min6, %x6, %max6) : (tensor<f8E4M3FN>, tensor<0x2xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<0x2xf8E4M3FN>
+  %r6 = "stablehlo.clamp"(%min6, %x6, %max6)
+    : (tensor<f8E4M3FN>, tensor<0x2xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<0x2xf8E4M3FN>
   check.expect_eq_const %r6, dense<> : tensor<0x2xf8E4M3FN>
   return
 }
@@ -856,7 +832,8 @@ func.func @clamp_f8E4M3FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<14xui8>) -> tensor<14xf8E4M3FNUZ>
   %max_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 224
   %max = stablehlo.bitcast_convert %max_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
-  %r = "stablehlo.clamp"(%min, %x, %max) : (tensor<f8E4M3FNUZ>, tensor<14xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<14xf8E4M3FNUZ>
+  %r = "stablehlo.clamp"(%min, %x, %max)
+    : (tensor<f8E4M3FNUZ>, tensor<14xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<14xf8E4M3FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<14xf8E4M3FNUZ>) -> tensor<14xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x40, 0x87, 0x01, 0x81, 0x07, 0x87,  // 0, nan, 1, -0.00684, 2^-10, -2^-10, 0.00684, -0.00684
@@ -870,7 +847,8 @@ func.func @clamp_f8E4M3FNUZ() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E4M3FNUZ>
   %max2_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.00684
   %max2 = stablehlo.bitcast_convert %max2_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
-  %r2 = "stablehlo.clamp"(%min2, %x2, %max2) : (tensor<f8E4M3FNUZ>, tensor<6xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<6xf8E4M3FNUZ>
+  %r2 = "stablehlo.clamp"(%min2, %x2, %max2)
+    : (tensor<f8E4M3FNUZ>, tensor<6xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<6xf8E4M3FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<6xf8E4M3FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r2_codes, dense<[
     0x87, 0x87, 0x87, 0x87, 0x87, 0x87  // -0.00684, -0.00684, -0.00684, -0.00684, -0.00684, -0.00684
@@ -883,47 +861,46 @@ func.func @clamp_f8E4M3FNUZ() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<6xui8>) -> tensor<6xf8E4M3FNUZ>
   %max3_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 224
   %max3 = stablehlo.bitcast_convert %max3_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
-  %r3 = "stablehlo.clamp"(%min3, %x3, %max3) : (tensor<f8E4M3FNUZ>, tensor<6xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<6xf8E4M3FNUZ>
+  %r3 = "stablehlo.clamp"(%min3, %x3, %max3)
+    : (tensor<f8E4M3FNUZ>, tensor<6xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<6xf8E4M3FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<6xf8E4M3FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r3_codes, dense<[
     0x00, 0xC0, 0x81, 0x08, 0x7E, 0xFE  // 0, -1, -2^-10, 0.00781, 224, -224
   ]> : tensor<6xui8>
   %min4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xC0,  // 0, 0, 0, 0, 0, 0, 0, -1
-    0xC0, 0xC0, 0xC0, 0xC0, 0xC0, 0x07, 0x07, 0x07,  // -1, -1, -1, -1, -1, 0.00684, 0.00684, 0.00684
-    0x07, 0x07, 0x07, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F,  // 0.00684, 0.00684, 0.00684, 240, 240, 240, 240, 240
-    0x7F, 0xFE, 0xFE, 0xFE, 0xFE, 0xFE, 0xFE, 0xFE   // 240, -224, -224, -224, -224, -224, -224, -224
-  ]> : tensor<32xui8>
-  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<32xui8>) -> tensor<32xf8E4M3FNUZ>
+    0x00, 0x00, 0x00, 0x00, 0xC0, 0xC0, 0xC0, 0xC0,  // 0, 0, 0, 0, -1, -1, -1, -1
+    0x07, 0x07, 0x07, 0x07, 0x7F, 0x7F, 0x7F, 0x7F,  // 0.00684, 0.00684, 0.00684, 0.00684, 240, 240, 240, 240
+    0xFE, 0xFE, 0xFE, 0xFE                           // -224, -224, -224, -224
+  ]> : tensor<20xui8>
+  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<20xui8>) -> tensor<20xf8E4M3FNUZ>
   %x4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0xC0, 0x07, 0x7F, 0xFE, 0xFE, 0x00,  // 0, 0, -1, 0.00684, 240, -224, -224, 0
-    0xC0, 0x07, 0x7F, 0x7F, 0xFE, 0x00, 0xC0, 0x07,  // -1, 0.00684, 240, 240, -224, 0, -1, 0.00684
-    0x07, 0x7F, 0xFE, 0x00, 0xC0, 0xC0, 0x07, 0x7F,  // 0.00684, 240, -224, 0, -1, -1, 0.00684, 240
-    0xFE, 0x00, 0x00, 0xC0, 0x07, 0x7F, 0xFE, 0xFE   // -224, 0, 0, -1, 0.00684, 240, -224, -224
-  ]> : tensor<32xui8>
-  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<32xui8>) -> tensor<32xf8E4M3FNUZ>
+    0x00, 0xC0, 0x07, 0xFE, 0x00, 0xC0, 0x07, 0xFE,  // 0, -1, 0.00684, -224, 0, -1, 0.00684, -224
+    0x00, 0xC0, 0x7F, 0xFE, 0x00, 0x07, 0x7F, 0xFE,  // 0, -1, 240, -224, 0, 0.00684, 240, -224
+    0x00, 0x07, 0x7F, 0xFE                           // 0, 0.00684, 240, -224
+  ]> : tensor<20xui8>
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<20xui8>) -> tensor<20xf8E4M3FNUZ>
   %max4_codes = stablehlo.constant dense<[
-    0x00, 0xFE, 0x7F, 0x07, 0xC0, 0x00, 0xFE, 0x7F,  // 0, -224, 240, 0.00684, -1, 0, -224, 240
-    0x07, 0xC0, 0x00, 0xFE, 0x7F, 0x07, 0xC0, 0x00,  // 0.00684, -1, 0, -224, 240, 0.00684, -1, 0
-    0xFE, 0x7F, 0x07, 0xC0, 0x00, 0xFE, 0x7F, 0x07,  // -224, 240, 0.00684, -1, 0, -224, 240, 0.00684
-    0xC0, 0x00, 0xFE, 0x7F, 0x07, 0xC0, 0x00, 0xFE   // -1, 0, -224, 240, 0.00684, -1, 0, -224
-  ]> : tensor<32xui8>
-  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<32xui8>) -> tensor<32xf8E4M3FNUZ>
-  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<32xf8E4M3FNUZ>, tensor<32xf8E4M3FNUZ>, tensor<32xf8E4M3FNUZ>) -> tensor<32xf8E4M3FNUZ>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<32xf8E4M3FNUZ>) -> tensor<32xui8>
+    0x00, 0x07, 0x7F, 0x00, 0xC0, 0x7F, 0xFE, 0xC0,  // 0, 0.00684, 240, 0, -1, 240, -224, -1
+    0x07, 0xFE, 0x00, 0x07, 0x7F, 0x00, 0xC0, 0x7F,  // 0.00684, -224, 0, 0.00684, 240, 0, -1, 240
+    0xFE, 0xC0, 0x07, 0xFE                           // -224, -1, 0.00684, -224
+  ]> : tensor<20xui8>
+  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<20xui8>) -> tensor<20xf8E4M3FNUZ>
+  %r4 = "stablehlo.clamp"(%min4, %x4, %max4)
+    : (tensor<20xf8E4M3FNUZ>, tensor<20xf8E4M3FNUZ>, tensor<20xf8E4M3FNUZ>) -> tensor<20xf8E4M3FNUZ>
+  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<20xf8E4M3FNUZ>) -> tensor<20xui8>
   check.expect_eq_const %r4_codes, dense<[
-    0x00, 0xFE, 0x00, 0x07, 0xC0, 0x00, 0xFE, 0x00,  // 0, -224, 0, 0.00684, -1, 0, -224, 0
-    0xC0, 0xC0, 0x00, 0xFE, 0xC0, 0x07, 0xC0, 0x00,  // -1, -1, 0, -224, -1, 0.00684, -1, 0
-    0xFE, 0x7F, 0x07, 0xC0, 0x00, 0xFE, 0x7F, 0x07,  // -224, 240, 0.00684, -1, 0, -224, 240, 0.00684
-    0xC0, 0x00, 0xFE, 0xC0, 0x07, 0xC0, 0xFE, 0xFE   // -1, 0, -224, -1, 0.00684, -1, -224, -224
-  ]> : tensor<32xui8>
+    0x00, 0x00, 0x07, 0x00, 0xC0, 0xC0, 0xFE, 0xC0,  // 0, 0, 0.00684, 0, -1, -1, -224, -1
+    0x07, 0xFE, 0x00, 0x07, 0x7F, 0x00, 0xC0, 0x7F,  // 0.00684, -224, 0, 0.00684, 240, 0, -1, 240
+    0xFE, 0xC0, 0x07, 0xFE                           // -224, -1, 0.00684, -224
+  ]> : tensor<20xui8>
   %min5_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.00684
   %min5 = stablehlo.bitcast_convert %min5_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
   %x5_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
   %max5_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 224
   %max5 = stablehlo.bitcast_convert %max5_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
-  %r5 = "stablehlo.clamp"(%min5, %x5, %max5) : (tensor<f8E4M3FNUZ>, tensor<f8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<f8E4M3FNUZ>
+  %r5 = "stablehlo.clamp"(%min5, %x5, %max5)
+    : (tensor<f8E4M3FNUZ>, tensor<f8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<f8E4M3FNUZ>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<f8E4M3FNUZ>) -> tensor<ui8>
   check.expect_eq_const %r5_codes, dense<0x00> : tensor<ui8>  // 0
   %min6_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.00684
@@ -931,7 +908,8 @@ func.func @clamp_f8E4M3FNUZ() {
   %x6 = stablehlo.constant dense<> : tensor<0x2xf8E4M3FNUZ>
   %max6_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 224
   %max6 = stablehlo.bitcast_convert %max6_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
-  %r6 = "stablehlo.clamp"(%min6, %x6, %max6) : (tensor<f8E4M3FNUZ>, tensor<0x2xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<0x2xf8E4M3FNUZ>
+  %r6 = "stablehlo.clamp"(%min6, %x6, %max6)
+    : (tensor<f8E4M3FNUZ>, tensor<0x2xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<0x2xf8E4M3FNUZ>
   check.expect_eq_const %r6, dense<> : tensor<0x2xf8E4M3FNUZ>
   return
 }
@@ -949,7 +927,8 @@ func.func @clamp_f8E4M3B11FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<14xui8>) -> tensor<14xf8E4M3B11FNUZ>
   %max_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 28
   %max = stablehlo.bitcast_convert %max_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
-  %r = "stablehlo.clamp"(%min, %x, %max) : (tensor<f8E4M3B11FNUZ>, tensor<14xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<14xf8E4M3B11FNUZ>
+  %r = "stablehlo.clamp"(%min, %x, %max)
+    : (tensor<f8E4M3B11FNUZ>, tensor<14xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<14xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<14xf8E4M3B11FNUZ>) -> tensor<14xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x58, 0x87, 0x01, 0x81, 0x07, 0x87,  // 0, nan, 1, -0.000854, 2^-13, -2^-13, 0.000854, -0.000854
@@ -963,7 +942,8 @@ func.func @clamp_f8E4M3B11FNUZ() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E4M3B11FNUZ>
   %max2_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.000854
   %max2 = stablehlo.bitcast_convert %max2_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
-  %r2 = "stablehlo.clamp"(%min2, %x2, %max2) : (tensor<f8E4M3B11FNUZ>, tensor<6xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<6xf8E4M3B11FNUZ>
+  %r2 = "stablehlo.clamp"(%min2, %x2, %max2)
+    : (tensor<f8E4M3B11FNUZ>, tensor<6xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<6xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<6xf8E4M3B11FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r2_codes, dense<[
     0x87, 0x87, 0x87, 0x87, 0x87, 0x87  // -0.000854, -0.000854, -0.000854, -0.000854, -0.000854, -0.000854
@@ -976,47 +956,46 @@ func.func @clamp_f8E4M3B11FNUZ() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<6xui8>) -> tensor<6xf8E4M3B11FNUZ>
   %max3_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 28
   %max3 = stablehlo.bitcast_convert %max3_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
-  %r3 = "stablehlo.clamp"(%min3, %x3, %max3) : (tensor<f8E4M3B11FNUZ>, tensor<6xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<6xf8E4M3B11FNUZ>
+  %r3 = "stablehlo.clamp"(%min3, %x3, %max3)
+    : (tensor<f8E4M3B11FNUZ>, tensor<6xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<6xf8E4M3B11FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<6xf8E4M3B11FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r3_codes, dense<[
     0x00, 0xD8, 0x81, 0x08, 0x7E, 0xFE  // 0, -1, -2^-13, 2^-10, 28, -28
   ]> : tensor<6xui8>
   %min4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xD8,  // 0, 0, 0, 0, 0, 0, 0, -1
-    0xD8, 0xD8, 0xD8, 0xD8, 0xD8, 0x07, 0x07, 0x07,  // -1, -1, -1, -1, -1, 0.000854, 0.000854, 0.000854
-    0x07, 0x07, 0x07, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F,  // 0.000854, 0.000854, 0.000854, 30, 30, 30, 30, 30
-    0x7F, 0xFE, 0xFE, 0xFE, 0xFE, 0xFE, 0xFE, 0xFE   // 30, -28, -28, -28, -28, -28, -28, -28
-  ]> : tensor<32xui8>
-  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<32xui8>) -> tensor<32xf8E4M3B11FNUZ>
+    0x00, 0x00, 0x00, 0x00, 0xD8, 0xD8, 0xD8, 0xD8,  // 0, 0, 0, 0, -1, -1, -1, -1
+    0x07, 0x07, 0x07, 0x07, 0x7F, 0x7F, 0x7F, 0x7F,  // 0.000854, 0.000854, 0.000854, 0.000854, 30, 30, 30, 30
+    0xFE, 0xFE, 0xFE, 0xFE                           // -28, -28, -28, -28
+  ]> : tensor<20xui8>
+  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<20xui8>) -> tensor<20xf8E4M3B11FNUZ>
   %x4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0xD8, 0x07, 0x7F, 0xFE, 0xFE, 0x00,  // 0, 0, -1, 0.000854, 30, -28, -28, 0
-    0xD8, 0x07, 0x7F, 0x7F, 0xFE, 0x00, 0xD8, 0x07,  // -1, 0.000854, 30, 30, -28, 0, -1, 0.000854
-    0x07, 0x7F, 0xFE, 0x00, 0xD8, 0xD8, 0x07, 0x7F,  // 0.000854, 30, -28, 0, -1, -1, 0.000854, 30
-    0xFE, 0x00, 0x00, 0xD8, 0x07, 0x7F, 0xFE, 0xFE   // -28, 0, 0, -1, 0.000854, 30, -28, -28
-  ]> : tensor<32xui8>
-  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<32xui8>) -> tensor<32xf8E4M3B11FNUZ>
+    0x00, 0xD8, 0x07, 0xFE, 0x00, 0xD8, 0x07, 0xFE,  // 0, -1, 0.000854, -28, 0, -1, 0.000854, -28
+    0x00, 0xD8, 0x7F, 0xFE, 0x00, 0x07, 0x7F, 0xFE,  // 0, -1, 30, -28, 0, 0.000854, 30, -28
+    0x00, 0x07, 0x7F, 0xFE                           // 0, 0.000854, 30, -28
+  ]> : tensor<20xui8>
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<20xui8>) -> tensor<20xf8E4M3B11FNUZ>
   %max4_codes = stablehlo.constant dense<[
-    0x00, 0xFE, 0x7F, 0x07, 0xD8, 0x00, 0xFE, 0x7F,  // 0, -28, 30, 0.000854, -1, 0, -28, 30
-    0x07, 0xD8, 0x00, 0xFE, 0x7F, 0x07, 0xD8, 0x00,  // 0.000854, -1, 0, -28, 30, 0.000854, -1, 0
-    0xFE, 0x7F, 0x07, 0xD8, 0x00, 0xFE, 0x7F, 0x07,  // -28, 30, 0.000854, -1, 0, -28, 30, 0.000854
-    0xD8, 0x00, 0xFE, 0x7F, 0x07, 0xD8, 0x00, 0xFE   // -1, 0, -28, 30, 0.000854, -1, 0, -28
-  ]> : tensor<32xui8>
-  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<32xui8>) -> tensor<32xf8E4M3B11FNUZ>
-  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<32xf8E4M3B11FNUZ>, tensor<32xf8E4M3B11FNUZ>, tensor<32xf8E4M3B11FNUZ>) -> tensor<32xf8E4M3B11FNUZ>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<32xf8E4M3B11FNUZ>) -> tensor<32xui8>
+    0x00, 0x07, 0x7F, 0x00, 0xD8, 0x7F, 0xFE, 0xD8,  // 0, 0.000854, 30, 0, -1, 30, -28, -1
+    0x07, 0xFE, 0x00, 0x07, 0x7F, 0x00, 0xD8, 0x7F,  // 0.000854, -28, 0, 0.000854, 30, 0, -1, 30
+    0xFE, 0xD8, 0x07, 0xFE                           // -28, -1, 0.000854, -28
+  ]> : tensor<20xui8>
+  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<20xui8>) -> tensor<20xf8E4M3B11FNUZ>
+  %r4 = "stablehlo.clamp"(%min4, %x4, %max4)
+    : (tensor<20xf8E4M3B11FNUZ>, tensor<20xf8E4M3B11FNUZ>, tensor<20xf8E4M3B11FNUZ>) -> tensor<20xf8E4M3B11FNUZ>
+  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<20xf8E4M3B11FNUZ>) -> tensor<20xui8>
   check.expect_eq_const %r4_codes, dense<[
-    0x00, 0xFE, 0x00, 0x07, 0xD8, 0x00, 0xFE, 0x00,  // 0, -28, 0, 0.000854, -1, 0, -28, 0
-    0xD8, 0xD8, 0x00, 0xFE, 0xD8, 0x07, 0xD8, 0x00,  // -1, -1, 0, -28, -1, 0.000854, -1, 0
-    0xFE, 0x7F, 0x07, 0xD8, 0x00, 0xFE, 0x7F, 0x07,  // -28, 30, 0.000854, -1, 0, -28, 30, 0.000854
-    0xD8, 0x00, 0xFE, 0xD8, 0x07, 0xD8, 0xFE, 0xFE   // -1, 0, -28, -1, 0.000854, -1, -28, -28
-  ]> : tensor<32xui8>
+    0x00, 0x00, 0x07, 0x00, 0xD8, 0xD8, 0xFE, 0xD8,  // 0, 0, 0.000854, 0, -1, -1, -28, -1
+    0x07, 0xFE, 0x00, 0x07, 0x7F, 0x00, 0xD8, 0x7F,  // 0.000854, -28, 0, 0.000854, 30, 0, -1, 30
+    0xFE, 0xD8, 0x07, 0xFE                           // -28, -1, 0.000854, -28
+  ]> : tensor<20xui8>
   %min5_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.000854
   %min5 = stablehlo.bitcast_convert %min5_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
   %x5_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
   %max5_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 28
   %max5 = stablehlo.bitcast_convert %max5_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
-  %r5 = "stablehlo.clamp"(%min5, %x5, %max5) : (tensor<f8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<f8E4M3B11FNUZ>
+  %r5 = "stablehlo.clamp"(%min5, %x5, %max5)
+    : (tensor<f8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<f8E4M3B11FNUZ>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<f8E4M3B11FNUZ>) -> tensor<ui8>
   check.expect_eq_const %r5_codes, dense<0x00> : tensor<ui8>  // 0
   %min6_codes = stablehlo.constant dense<0x87> : tensor<ui8>  // -0.000854
@@ -1024,7 +1003,8 @@ func.func @clamp_f8E4M3B11FNUZ() {
   %x6 = stablehlo.constant dense<> : tensor<0x2xf8E4M3B11FNUZ>
   %max6_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 28
   %max6 = stablehlo.bitcast_convert %max6_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
-  %r6 = "stablehlo.clamp"(%min6, %x6, %max6) : (tensor<f8E4M3B11FNUZ>, tensor<0x2xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<0x2xf8E4M3B11FNUZ>
+  %r6 = "stablehlo.clamp"(%min6, %x6, %max6)
+    : (tensor<f8E4M3B11FNUZ>, tensor<0x2xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<0x2xf8E4M3B11FNUZ>
   check.expect_eq_const %r6, dense<> : tensor<0x2xf8E4M3B11FNUZ>
   return
 }
@@ -1086,37 +1066,34 @@ func.func @clamp_f8E5M2() {
     0x7E, 0x7E, 0x7E, 0x7E, 0x7E, 0x7E  // nan, nan, nan, nan, nan, nan
   ]> : tensor<6xui8>
   %min4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01,  // 0, 0, 0, 0, 0, 0, 0, 2^-16
-    0x01, 0x01, 0x01, 0x01, 0x01, 0x84, 0x84, 0x84,  // 2^-16, 2^-16, 2^-16, 2^-16, 2^-16, -2^-14, -2^-14, -2^-14
-    0x84, 0x84, 0x84, 0x7C, 0x7C, 0x7C, 0x7C, 0x7C,  // -2^-14, -2^-14, -2^-14, inf, inf, inf, inf, inf
-    0x7C, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F   // inf, nan, nan, nan, nan, nan, nan, nan
-  ]> : tensor<32xui8>
-  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<32xui8>) -> tensor<32xf8E5M2>
+    0x00, 0x00, 0x00, 0x00, 0x01, 0x01, 0x01, 0x01,  // 0, 0, 0, 0, 2^-16, 2^-16, 2^-16, 2^-16
+    0x84, 0x84, 0x84, 0x84, 0x7C, 0x7C, 0x7C, 0x7C,  // -2^-14, -2^-14, -2^-14, -2^-14, inf, inf, inf, inf
+    0x7F, 0x7F, 0x7F, 0x7F                           // nan, nan, nan, nan
+  ]> : tensor<20xui8>
+  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<20xui8>) -> tensor<20xf8E5M2>
   %x4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0x01, 0x84, 0x7C, 0x7F, 0x7F, 0x00,  // 0, 0, 2^-16, -2^-14, inf, nan, nan, 0
-    0x01, 0x84, 0x7C, 0x7C, 0x7F, 0x00, 0x01, 0x84,  // 2^-16, -2^-14, inf, inf, nan, 0, 2^-16, -2^-14
-    0x84, 0x7C, 0x7F, 0x00, 0x01, 0x01, 0x84, 0x7C,  // -2^-14, inf, nan, 0, 2^-16, 2^-16, -2^-14, inf
-    0x7F, 0x00, 0x00, 0x01, 0x84, 0x7C, 0x7F, 0x7F   // nan, 0, 0, 2^-16, -2^-14, inf, nan, nan
-  ]> : tensor<32xui8>
-  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<32xui8>) -> tensor<32xf8E5M2>
+    0x00, 0x01, 0x84, 0x7F, 0x00, 0x01, 0x84, 0x7F,  // 0, 2^-16, -2^-14, nan, 0, 2^-16, -2^-14, nan
+    0x00, 0x01, 0x7C, 0x7F, 0x00, 0x84, 0x7C, 0x7F,  // 0, 2^-16, inf, nan, 0, -2^-14, inf, nan
+    0x00, 0x84, 0x7C, 0x7F                           // 0, -2^-14, inf, nan
+  ]> : tensor<20xui8>
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<20xui8>) -> tensor<20xf8E5M2>
   %max4_codes = stablehlo.constant dense<[
-    0x00, 0x7F, 0x7C, 0x84, 0x01, 0x00, 0x7F, 0x7C,  // 0, nan, inf, -2^-14, 2^-16, 0, nan, inf
-    0x84, 0x01, 0x00, 0x7F, 0x7C, 0x84, 0x01, 0x00,  // -2^-14, 2^-16, 0, nan, inf, -2^-14, 2^-16, 0
-    0x7F, 0x7C, 0x84, 0x01, 0x00, 0x7F, 0x7C, 0x84,  // nan, inf, -2^-14, 2^-16, 0, nan, inf, -2^-14
-    0x01, 0x00, 0x7F, 0x7C, 0x84, 0x01, 0x00, 0x7F   // 2^-16, 0, nan, inf, -2^-14, 2^-16, 0, nan
-  ]> : tensor<32xui8>
-  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<32xui8>) -> tensor<32xf8E5M2>
-  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<32xf8E5M2>, tensor<32xf8E5M2>, tensor<32xf8E5M2>) -> tensor<32xf8E5M2>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<32xf8E5M2>) -> tensor<32xui8>
-  %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<32xf8E5M2>, tensor<32xf8E5M2>) -> tensor<32xi1>
-  %r4_nan = stablehlo.constant dense<0x7E> : tensor<32xui8>  // for any NaN
-  %r4_one_nan = stablehlo.select %r4_is_nan, %r4_nan, %r4_codes : tensor<32xi1>, tensor<32xui8>
+    0x00, 0x84, 0x7C, 0x00, 0x01, 0x7C, 0x7F, 0x01,  // 0, -2^-14, inf, 0, 2^-16, inf, nan, 2^-16
+    0x84, 0x7F, 0x00, 0x84, 0x7C, 0x00, 0x01, 0x7C,  // -2^-14, nan, 0, -2^-14, inf, 0, 2^-16, inf
+    0x7F, 0x01, 0x84, 0x7F                           // nan, 2^-16, -2^-14, nan
+  ]> : tensor<20xui8>
+  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<20xui8>) -> tensor<20xf8E5M2>
+  %r4 = "stablehlo.clamp"(%min4, %x4, %max4)
+    : (tensor<20xf8E5M2>, tensor<20xf8E5M2>, tensor<20xf8E5M2>) -> tensor<20xf8E5M2>
+  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<20xf8E5M2>) -> tensor<20xui8>
+  %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<20xf8E5M2>, tensor<20xf8E5M2>) -> tensor<20xi1>
+  %r4_nan = stablehlo.constant dense<0x7E> : tensor<20xui8>  // for any NaN
+  %r4_one_nan = stablehlo.select %r4_is_nan, %r4_nan, %r4_codes : tensor<20xi1>, tensor<20xui8>
   check.expect_eq_const %r4_one_nan, dense<[
-    0x00, 0x7E, 0x01, 0x84, 0x01, 0x7E, 0x7E, 0x01,  // 0, nan, 2^-16, -2^-14, 2^-16, nan, nan, 2^-16
-    0x84, 0x01, 0x00, 0x7E, 0x7E, 0x84, 0x01, 0x84,  // -2^-14, 2^-16, 0, nan, nan, -2^-14, 2^-16, -2^-14
-    0x7E, 0x7C, 0x7E, 0x01, 0x00, 0x7E, 0x7C, 0x84,  // nan, inf, nan, 2^-16, 0, nan, inf, -2^-14
-    0x7E, 0x7E, 0x7E, 0x7E, 0x7E, 0x7E, 0x7E, 0x7E   // nan, nan, nan, nan, nan, nan, nan, nan
-  ]> : tensor<32xui8>
+    0x00, 0x84, 0x00, 0x7E, 0x01, 0x01, 0x7E, 0x7E,  // 0, -2^-14, 0, nan, 2^-16, 2^-16, nan, nan
+    0x84, 0x7E, 0x00, 0x7E, 0x7C, 0x00, 0x01, 0x7E,  // -2^-14, nan, 0, nan, inf, 0, 2^-16, nan
+    0x7E, 0x7E, 0x7E, 0x7E                           // nan, nan, nan, nan
+  ]> : tensor<20xui8>
   %min5_codes = stablehlo.constant dense<0x83> : tensor<ui8>  // -4.58e-5
   %min5 = stablehlo.bitcast_convert %min5_codes : (tensor<ui8>) -> tensor<f8E5M2>
   %x5_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
@@ -1131,7 +1108,8 @@ func.func @clamp_f8E5M2() {
   %x6 = stablehlo.constant dense<> : tensor<0x2xf8E5M2>
   %max6_codes = stablehlo.constant dense<0x7B> : tensor<ui8>  // 5.73e4
   %max6 = stablehlo.bitcast_convert %max6_codes : (tensor<ui8>) -> tensor<f8E5M2>
-  %r6 = "stablehlo.clamp"(%min6, %x6, %max6) : (tensor<f8E5M2>, tensor<0x2xf8E5M2>, tensor<f8E5M2>) -> tensor<0x2xf8E5M2>
+  %r6 = "stablehlo.clamp"(%min6, %x6, %max6)
+    : (tensor<f8E5M2>, tensor<0x2xf8E5M2>, tensor<f8E5M2>) -> tensor<0x2xf8E5M2>
   check.expect_eq_const %r6, dense<> : tensor<0x2xf8E5M2>
   return
 }
@@ -1149,7 +1127,8 @@ func.func @clamp_f8E5M2FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<14xui8>) -> tensor<14xf8E5M2FNUZ>
   %max_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 4.92e4
   %max = stablehlo.bitcast_convert %max_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
-  %r = "stablehlo.clamp"(%min, %x, %max) : (tensor<f8E5M2FNUZ>, tensor<14xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<14xf8E5M2FNUZ>
+  %r = "stablehlo.clamp"(%min, %x, %max)
+    : (tensor<f8E5M2FNUZ>, tensor<14xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<14xf8E5M2FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<14xf8E5M2FNUZ>) -> tensor<14xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x40, 0x83, 0x01, 0x81, 0x03, 0x83,  // 0, nan, 1, -2.29e-5, 2^-17, -2^-17, 2.29e-5, -2.29e-5
@@ -1163,7 +1142,8 @@ func.func @clamp_f8E5M2FNUZ() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E5M2FNUZ>
   %max2_codes = stablehlo.constant dense<0x83> : tensor<ui8>  // -2.29e-5
   %max2 = stablehlo.bitcast_convert %max2_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
-  %r2 = "stablehlo.clamp"(%min2, %x2, %max2) : (tensor<f8E5M2FNUZ>, tensor<6xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<6xf8E5M2FNUZ>
+  %r2 = "stablehlo.clamp"(%min2, %x2, %max2)
+    : (tensor<f8E5M2FNUZ>, tensor<6xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<6xf8E5M2FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<6xf8E5M2FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r2_codes, dense<[
     0x83, 0x83, 0x83, 0x83, 0x83, 0x83  // -2.29e-5, -2.29e-5, -2.29e-5, -2.29e-5, -2.29e-5, -2.29e-5
@@ -1176,47 +1156,46 @@ func.func @clamp_f8E5M2FNUZ() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<6xui8>) -> tensor<6xf8E5M2FNUZ>
   %max3_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 4.92e4
   %max3 = stablehlo.bitcast_convert %max3_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
-  %r3 = "stablehlo.clamp"(%min3, %x3, %max3) : (tensor<f8E5M2FNUZ>, tensor<6xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<6xf8E5M2FNUZ>
+  %r3 = "stablehlo.clamp"(%min3, %x3, %max3)
+    : (tensor<f8E5M2FNUZ>, tensor<6xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<6xf8E5M2FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<6xf8E5M2FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r3_codes, dense<[
     0x00, 0xC0, 0x81, 0x04, 0x7E, 0xFE  // 0, -1, -2^-17, 2^-15, 4.92e4, -4.92e4
   ]> : tensor<6xui8>
   %min4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xC0,  // 0, 0, 0, 0, 0, 0, 0, -1
-    0xC0, 0xC0, 0xC0, 0xC0, 0xC0, 0x03, 0x03, 0x03,  // -1, -1, -1, -1, -1, 2.29e-5, 2.29e-5, 2.29e-5
-    0x03, 0x03, 0x03, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F,  // 2.29e-5, 2.29e-5, 2.29e-5, 5.73e4, 5.73e4, 5.73e4, 5.73e4, 5.73e4
-    0x7F, 0xFE, 0xFE, 0xFE, 0xFE, 0xFE, 0xFE, 0xFE   // 5.73e4, -4.92e4, -4.92e4, -4.92e4, -4.92e4, -4.92e4, -4.92e4, -4.92e4
-  ]> : tensor<32xui8>
-  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<32xui8>) -> tensor<32xf8E5M2FNUZ>
+    0x00, 0x00, 0x00, 0x00, 0xC0, 0xC0, 0xC0, 0xC0,  // 0, 0, 0, 0, -1, -1, -1, -1
+    0x03, 0x03, 0x03, 0x03, 0x7F, 0x7F, 0x7F, 0x7F,  // 2.29e-5, 2.29e-5, 2.29e-5, 2.29e-5, 5.73e4, 5.73e4, 5.73e4, 5.73e4
+    0xFE, 0xFE, 0xFE, 0xFE                           // -4.92e4, -4.92e4, -4.92e4, -4.92e4
+  ]> : tensor<20xui8>
+  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<20xui8>) -> tensor<20xf8E5M2FNUZ>
   %x4_codes = stablehlo.constant dense<[
-    0x00, 0x00, 0xC0, 0x03, 0x7F, 0xFE, 0xFE, 0x00,  // 0, 0, -1, 2.29e-5, 5.73e4, -4.92e4, -4.92e4, 0
-    0xC0, 0x03, 0x7F, 0x7F, 0xFE, 0x00, 0xC0, 0x03,  // -1, 2.29e-5, 5.73e4, 5.73e4, -4.92e4, 0, -1, 2.29e-5
-    0x03, 0x7F, 0xFE, 0x00, 0xC0, 0xC0, 0x03, 0x7F,  // 2.29e-5, 5.73e4, -4.92e4, 0, -1, -1, 2.29e-5, 5.73e4
-    0xFE, 0x00, 0x00, 0xC0, 0x03, 0x7F, 0xFE, 0xFE   // -4.92e4, 0, 0, -1, 2.29e-5, 5.73e4, -4.92e4, -4.92e4
-  ]> : tensor<32xui8>
-  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<32xui8>) -> tensor<32xf8E5M2FNUZ>
+    0x00, 0xC0, 0x03, 0xFE, 0x00, 0xC0, 0x03, 0xFE,  // 0, -1, 2.29e-5, -4.92e4, 0, -1, 2.29e-5, -4.92e4
+    0x00, 0xC0, 0x7F, 0xFE, 0x00, 0x03, 0x7F, 0xFE,  // 0, -1, 5.73e4, -4.92e4, 0, 2.29e-5, 5.73e4, -4.92e4
+    0x00, 0x03, 0x7F, 0xFE                           // 0, 2.29e-5, 5.73e4, -4.92e4
+  ]> : tensor<20xui8>
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<20xui8>) -> tensor<20xf8E5M2FNUZ>
   %max4_codes = stablehlo.constant dense<[
-    0x00, 0xFE, 0x7F, 0x03, 0xC0, 0x00, 0xFE, 0x7F,  // 0, -4.92e4, 5.73e4, 2.29e-5, -1, 0, -4.92e4, 5.73e4
-    0x03, 0xC0, 0x00, 0xFE, 0x7F, 0x03, 0xC0, 0x00,  // 2.29e-5, -1, 0, -4.92e4, 5.73e4, 2.29e-5, -1, 0
-    0xFE, 0x7F, 0x03, 0xC0, 0x00, 0xFE, 0x7F, 0x03,  // -4.92e4, 5.73e4, 2.29e-5, -1, 0, -4.92e4, 5.73e4, 2.29e-5
-    0xC0, 0x00, 0xFE, 0x7F, 0x03, 0xC0, 0x00, 0xFE   // -1, 0, -4.92e4, 5.73e4, 2.29e-5, -1, 0, -4.92e4
-  ]> : tensor<32xui8>
-  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<32xui8>) -> tensor<32xf8E5M2FNUZ>
-  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<32xf8E5M2FNUZ>, tensor<32xf8E5M2FNUZ>, tensor<32xf8E5M2FNUZ>) -> tensor<32xf8E5M2FNUZ>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<32xf8E5M2FNUZ>) -> tensor<32xui8>
+    0x00, 0x03, 0x7F, 0x00, 0xC0, 0x7F, 0xFE, 0xC0,  // 0, 2.29e-5, 5.73e4, 0, -1, 5.73e4, -4.92e4, -1
+    0x03, 0xFE, 0x00, 0x03, 0x7F, 0x00, 0xC0, 0x7F,  // 2.29e-5, -4.92e4, 0, 2.29e-5, 5.73e4, 0, -1, 5.73e4
+    0xFE, 0xC0, 0x03, 0xFE                           // -4.92e4, -1, 2.29e-5, -4.92e4
+  ]> : tensor<20xui8>
+  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<20xui8>) -> tensor<20xf8E5M2FNUZ>
+  %r4 = "stablehlo.clamp"(%min4, %x4, %max4)
+    : (tensor<20xf8E5M2FNUZ>, tensor<20xf8E5M2FNUZ>, tensor<20xf8E5M2FNUZ>) -> tensor<20xf8E5M2FNUZ>
+  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<20xf8E5M2FNUZ>) -> tensor<20xui8>
   check.expect_eq_const %r4_codes, dense<[
-    0x00, 0xFE, 0x00, 0x03, 0xC0, 0x00, 0xFE, 0x00,  // 0, -4.92e4, 0, 2.29e-5, -1, 0, -4.92e4, 0
-    0xC0, 0xC0, 0x00, 0xFE, 0xC0, 0x03, 0xC0, 0x00,  // -1, -1, 0, -4.92e4, -1, 2.29e-5, -1, 0
-    0xFE, 0x7F, 0x03, 0xC0, 0x00, 0xFE, 0x7F, 0x03,  // -4.92e4, 5.73e4, 2.29e-5, -1, 0, -4.92e4, 5.73e4, 2.29e-5
-    0xC0, 0x00, 0xFE, 0xC0, 0x03, 0xC0, 0xFE, 0xFE   // -1, 0, -4.92e4, -1, 2.29e-5, -1, -4.92e4, -4.92e4
-  ]> : tensor<32xui8>
+    0x00, 0x00, 0x03, 0x00, 0xC0, 0xC0, 0xFE, 0xC0,  // 0, 0, 2.29e-5, 0, -1, -1, -4.92e4, -1
+    0x03, 0xFE, 0x00, 0x03, 0x7F, 0x00, 0xC0, 0x7F,  // 2.29e-5, -4.92e4, 0, 2.29e-5, 5.73e4, 0, -1, 5.73e4
+    0xFE, 0xC0, 0x03, 0xFE                           // -4.92e4, -1, 2.29e-5, -4.92e4
+  ]> : tensor<20xui8>
   %min5_codes = stablehlo.constant dense<0x83> : tensor<ui8>  // -2.29e-5
   %min5 = stablehlo.bitcast_convert %min5_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
   %x5_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
   %max5_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 4.92e4
   %max5 = stablehlo.bitcast_convert %max5_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
-  %r5 = "stablehlo.clamp"(%min5, %x5, %max5) : (tensor<f8E5M2FNUZ>, tensor<f8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<f8E5M2FNUZ>
+  %r5 = "stablehlo.clamp"(%min5, %x5, %max5)
+    : (tensor<f8E5M2FNUZ>, tensor<f8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<f8E5M2FNUZ>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<f8E5M2FNUZ>) -> tensor<ui8>
   check.expect_eq_const %r5_codes, dense<0x00> : tensor<ui8>  // 0
   %min6_codes = stablehlo.constant dense<0x83> : tensor<ui8>  // -2.29e-5
@@ -1224,7 +1203,8 @@ func.func @clamp_f8E5M2FNUZ() {
   %x6 = stablehlo.constant dense<> : tensor<0x2xf8E5M2FNUZ>
   %max6_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 4.92e4
   %max6 = stablehlo.bitcast_convert %max6_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
-  %r6 = "stablehlo.clamp"(%min6, %x6, %max6) : (tensor<f8E5M2FNUZ>, tensor<0x2xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<0x2xf8E5M2FNUZ>
+  %r6 = "stablehlo.clamp"(%min6, %x6, %max6)
+    : (tensor<f8E5M2FNUZ>, tensor<0x2xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<0x2xf8E5M2FNUZ>
   check.expect_eq_const %r6, dense<> : tensor<0x2xf8E5M2FNUZ>
   return
 }
@@ -1241,7 +1221,8 @@ func.func @clamp_f8E8M0FNU() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<8xui8>) -> tensor<8xf8E8M0FNU>
   %max_codes = stablehlo.constant dense<0xFD> : tensor<ui8>  // 2^126
   %max = stablehlo.bitcast_convert %max_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
-  %r = "stablehlo.clamp"(%min, %x, %max) : (tensor<f8E8M0FNU>, tensor<8xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<8xf8E8M0FNU>
+  %r = "stablehlo.clamp"(%min, %x, %max)
+    : (tensor<f8E8M0FNU>, tensor<8xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<8xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<8xf8E8M0FNU>) -> tensor<8xui8>
   check.expect_eq_const %r_codes, dense<[
     0x7F, 0x80, 0x7E, 0x7E, 0x7E, 0xFD, 0xFD, 0xFF  // 1, 2, 0.5, 0.5, 0.5, 2^126, 2^126, nan
@@ -1254,7 +1235,8 @@ func.func @clamp_f8E8M0FNU() {
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E8M0FNU>
   %max2_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 0.5
   %max2 = stablehlo.bitcast_convert %max2_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
-  %r2 = "stablehlo.clamp"(%min2, %x2, %max2) : (tensor<f8E8M0FNU>, tensor<6xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<6xf8E8M0FNU>
+  %r2 = "stablehlo.clamp"(%min2, %x2, %max2)
+    : (tensor<f8E8M0FNU>, tensor<6xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<6xf8E8M0FNU>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<6xf8E8M0FNU>) -> tensor<6xui8>
   check.expect_eq_const %r2_codes, dense<[
     0x7E, 0x7E, 0x7E, 0x7E, 0x7E, 0xFF  // 0.5, 0.5, 0.5, 0.5, 0.5, nan
@@ -1267,47 +1249,46 @@ func.func @clamp_f8E8M0FNU() {
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<6xui8>) -> tensor<6xf8E8M0FNU>
   %max3_codes = stablehlo.constant dense<0xFD> : tensor<ui8>  // 2^126
   %max3 = stablehlo.bitcast_convert %max3_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
-  %r3 = "stablehlo.clamp"(%min3, %x3, %max3) : (tensor<f8E8M0FNU>, tensor<6xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<6xf8E8M0FNU>
+  %r3 = "stablehlo.clamp"(%min3, %x3, %max3)
+    : (tensor<f8E8M0FNU>, tensor<6xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<6xf8E8M0FNU>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<6xf8E8M0FNU>) -> tensor<6xui8>
   check.expect_eq_const %r3_codes, dense<[
     0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF  // nan, nan, nan, nan, nan, nan
   ]> : tensor<6xui8>
   %min4_codes = stablehlo.constant dense<[
-    0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x7E,  // 1, 1, 1, 1, 1, 1, 1, 0.5
-    0x7E, 0x7E, 0x7E, 0x7E, 0x7E, 0x01, 0x01, 0x01,  // 0.5, 0.5, 0.5, 0.5, 0.5, 2^-126, 2^-126, 2^-126
-    0x01, 0x01, 0x01, 0xFE, 0xFE, 0xFE, 0xFE, 0xFE,  // 2^-126, 2^-126, 2^-126, 2^127, 2^127, 2^127, 2^127, 2^127
-    0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF   // 2^127, nan, nan, nan, nan, nan, nan, nan
-  ]> : tensor<32xui8>
-  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<32xui8>) -> tensor<32xf8E8M0FNU>
+    0x7F, 0x7F, 0x7F, 0x7F, 0x7E, 0x7E, 0x7E, 0x7E,  // 1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5
+    0x01, 0x01, 0x01, 0x01, 0xFE, 0xFE, 0xFE, 0xFE,  // 2^-126, 2^-126, 2^-126, 2^-126, 2^127, 2^127, 2^127, 2^127
+    0xFF, 0xFF, 0xFF, 0xFF                           // nan, nan, nan, nan
+  ]> : tensor<20xui8>
+  %min4 = stablehlo.bitcast_convert %min4_codes : (tensor<20xui8>) -> tensor<20xf8E8M0FNU>
   %x4_codes = stablehlo.constant dense<[
-    0x7F, 0x7F, 0x7E, 0x01, 0xFE, 0xFF, 0xFF, 0x7F,  // 1, 1, 0.5, 2^-126, 2^127, nan, nan, 1
-    0x7E, 0x01, 0xFE, 0xFE, 0xFF, 0x7F, 0x7E, 0x01,  // 0.5, 2^-126, 2^127, 2^127, nan, 1, 0.5, 2^-126
-    0x01, 0xFE, 0xFF, 0x7F, 0x7E, 0x7E, 0x01, 0xFE,  // 2^-126, 2^127, nan, 1, 0.5, 0.5, 2^-126, 2^127
-    0xFF, 0x7F, 0x7F, 0x7E, 0x01, 0xFE, 0xFF, 0xFF   // nan, 1, 1, 0.5, 2^-126, 2^127, nan, nan
-  ]> : tensor<32xui8>
-  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<32xui8>) -> tensor<32xf8E8M0FNU>
+    0x7F, 0x7E, 0x01, 0xFF, 0x7F, 0x7E, 0x01, 0xFF,  // 1, 0.5, 2^-126, nan, 1, 0.5, 2^-126, nan
+    0x7F, 0x7E, 0xFE, 0xFF, 0x7F, 0x01, 0xFE, 0xFF,  // 1, 0.5, 2^127, nan, 1, 2^-126, 2^127, nan
+    0x7F, 0x01, 0xFE, 0xFF                           // 1, 2^-126, 2^127, nan
+  ]> : tensor<20xui8>
+  %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<20xui8>) -> tensor<20xf8E8M0FNU>
   %max4_codes = stablehlo.constant dense<[
-    0x7F, 0xFF, 0xFE, 0x01, 0x7E, 0x7F, 0xFF, 0xFE,  // 1, nan, 2^127, 2^-126, 0.5, 1, nan, 2^127
-    0x01, 0x7E, 0x7F, 0xFF, 0xFE, 0x01, 0x7E, 0x7F,  // 2^-126, 0.5, 1, nan, 2^127, 2^-126, 0.5, 1
-    0xFF, 0xFE, 0x01, 0x7E, 0x7F, 0xFF, 0xFE, 0x01,  // nan, 2^127, 2^-126, 0.5, 1, nan, 2^127, 2^-126
-    0x7E, 0x7F, 0xFF, 0xFE, 0x01, 0x7E, 0x7F, 0xFF   // 0.5, 1, nan, 2^127, 2^-126, 0.5, 1, nan
-  ]> : tensor<32xui8>
-  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<32xui8>) -> tensor<32xf8E8M0FNU>
-  %r4 = "stablehlo.clamp"(%min4, %x4, %max4) : (tensor<32xf8E8M0FNU>, tensor<32xf8E8M0FNU>, tensor<32xf8E8M0FNU>) -> tensor<32xf8E8M0FNU>
-  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<32xf8E8M0FNU>) -> tensor<32xui8>
+    0x7F, 0x01, 0xFE, 0x7F, 0x7E, 0xFE, 0xFF, 0x7E,  // 1, 2^-126, 2^127, 1, 0.5, 2^127, nan, 0.5
+    0x01, 0xFF, 0x7F, 0x01, 0xFE, 0x7F, 0x7E, 0xFE,  // 2^-126, nan, 1, 2^-126, 2^127, 1, 0.5, 2^127
+    0xFF, 0x7E, 0x01, 0xFF                           // nan, 0.5, 2^-126, nan
+  ]> : tensor<20xui8>
+  %max4 = stablehlo.bitcast_convert %max4_codes : (tensor<20xui8>) -> tensor<20xf8E8M0FNU>
+  %r4 = "stablehlo.clamp"(%min4, %x4, %max4)
+    : (tensor<20xf8E8M0FNU>, tensor<20xf8E8M0FNU>, tensor<20xf8E8M0FNU>) -> tensor<20xf8E8M0FNU>
+  %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<20xf8E8M0FNU>) -> tensor<20xui8>
   check.expect_eq_const %r4_codes, dense<[
-    0x7F, 0xFF, 0x7F, 0x01, 0x7E, 0xFF, 0xFF, 0x7F,  // 1, nan, 1, 2^-126, 0.5, nan, nan, 1
-    0x01, 0x7E, 0x7F, 0xFF, 0xFF, 0x01, 0x7E, 0x01,  // 2^-126, 0.5, 1, nan, nan, 2^-126, 0.5, 2^-126
-    0xFF, 0xFE, 0xFF, 0x7E, 0x7F, 0xFF, 0xFE, 0x01,  // nan, 2^127, nan, 0.5, 1, nan, 2^127, 2^-126
-    0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF   // nan, nan, nan, nan, nan, nan, nan, nan
-  ]> : tensor<32xui8>
+    0x7F, 0x01, 0x7F, 0xFF, 0x7E, 0x7E, 0xFF, 0xFF,  // 1, 2^-126, 1, nan, 0.5, 0.5, nan, nan
+    0x01, 0xFF, 0x7F, 0xFF, 0xFE, 0x7F, 0x7E, 0xFF,  // 2^-126, nan, 1, nan, 2^127, 1, 0.5, nan
+    0xFF, 0xFF, 0xFF, 0xFF                           // nan, nan, nan, nan
+  ]> : tensor<20xui8>
   %min5_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 0.5
   %min5 = stablehlo.bitcast_convert %min5_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
   %x5_codes = stablehlo.constant dense<0x7F> : tensor<ui8>  // 1
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
   %max5_codes = stablehlo.constant dense<0xFD> : tensor<ui8>  // 2^126
   %max5 = stablehlo.bitcast_convert %max5_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
-  %r5 = "stablehlo.clamp"(%min5, %x5, %max5) : (tensor<f8E8M0FNU>, tensor<f8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<f8E8M0FNU>
+  %r5 = "stablehlo.clamp"(%min5, %x5, %max5)
+    : (tensor<f8E8M0FNU>, tensor<f8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<f8E8M0FNU>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<f8E8M0FNU>) -> tensor<ui8>
   check.expect_eq_const %r5_codes, dense<0x7F> : tensor<ui8>  // 1
   %min6_codes = stablehlo.constant dense<0x7E> : tensor<ui8>  // 0.5
@@ -1315,7 +1296,8 @@ func.func @clamp_f8E8M0FNU() {
   %x6 = stablehlo.constant dense<> : tensor<0x2xf8E8M0FNU>
   %max6_codes = stablehlo.constant dense<0xFD> : tensor<ui8>  // 2^126
   %max6 = stablehlo.bitcast_convert %max6_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
-  %r6 = "stablehlo.clamp"(%min6, %x6, %max6) : (tensor<f8E8M0FNU>, tensor<0x2xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<0x2xf8E8M0FNU>
+  %r6 = "stablehlo.clamp"(%min6, %x6, %max6)
+    : (tensor<f8E8M0FNU>, tensor<0x2xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<0x2xf8E8M0FNU>
   check.expect_eq_const %r6, dense<> : tensor<0x2xf8E8M0FNU>
   return
 }

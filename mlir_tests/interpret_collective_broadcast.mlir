@@ -22,7 +22,9 @@ func.func @collective_broadcast_f16() {
     [0xFBFF, 0x7BFE, 0xFBFE, 0x7C00]   // -6.55e4, 6.55e4, -6.55e4, inf
   ]> : tensor<2x4xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui16>) -> tensor<2x4xf16>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f16], [@process_0_f16]]} : (tensor<2x4xf16>, tensor<2x4xf16>) -> (tensor<2x4xf16>, tensor<2x4xf16>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f16], [@process_0_f16]]}
+    : (tensor<2x4xf16>, tensor<2x4xf16>) -> (tensor<2x4xf16>, tensor<2x4xf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x4xf16>) -> tensor<2x4xui16>
   check.expect_eq_const %r_0_codes, dense<[
     [0x83FF, 0x0400, 0x8400, 0x7BFF],  // -6.1e-5, 2^-14, -2^-14, 6.55e4
@@ -54,7 +56,9 @@ func.func @collective_broadcast_bf16() {
     [0xFF7F, 0x7F7E, 0xFF7E, 0x7F80]   // -3.39e+38, 3.38e+38, -3.38e+38, inf
   ]> : tensor<2x4xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui16>) -> tensor<2x4xbf16>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_bf16], [@process_0_bf16]]} : (tensor<2x4xbf16>, tensor<2x4xbf16>) -> (tensor<2x4xbf16>, tensor<2x4xbf16>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_bf16], [@process_0_bf16]]}
+    : (tensor<2x4xbf16>, tensor<2x4xbf16>) -> (tensor<2x4xbf16>, tensor<2x4xbf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x4xbf16>) -> tensor<2x4xui16>
   check.expect_eq_const %r_0_codes, dense<[
     [0x807F, 0x0080, 0x8080, 0x7F7F],  // -1.17e-38, 2^-126, -2^-126, 3.39e+38
@@ -86,7 +90,9 @@ func.func @collective_broadcast_f4E2M1FN() {
     [0xC, 0x3, 0xD, 0x4]   // -2, 1.5, -3, 2
   ]> : tensor<2x4xui4>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui4>) -> tensor<2x4xf4E2M1FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f4E2M1FN], [@process_0_f4E2M1FN]]} : (tensor<2x4xf4E2M1FN>, tensor<2x4xf4E2M1FN>) -> (tensor<2x4xf4E2M1FN>, tensor<2x4xf4E2M1FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f4E2M1FN], [@process_0_f4E2M1FN]]}
+    : (tensor<2x4xf4E2M1FN>, tensor<2x4xf4E2M1FN>) -> (tensor<2x4xf4E2M1FN>, tensor<2x4xf4E2M1FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x4xf4E2M1FN>) -> tensor<2x4xui4>
   check.expect_eq_const %r_0_codes, dense<[
     [0xF, 0x6, 0xE, 0x5],  // -6, 4, -4, 3
@@ -116,7 +122,9 @@ func.func @collective_broadcast_f6E2M3FN() {
     [0x27, 0x1F, 0x3F, 0x1E],  // -0.875, 7.5, -7.5, 7
     [0x3E, 0x05, 0x3C, 0x33]   // -7, 0.625, -6, -2.75
   ]> : tensor<2x4xf6E2M3FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f6E2M3FN], [@process_0_f6E2M3FN]]} : (tensor<2x4xf6E2M3FN>, tensor<2x4xf6E2M3FN>) -> (tensor<2x4xf6E2M3FN>, tensor<2x4xf6E2M3FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f6E2M3FN], [@process_0_f6E2M3FN]]}
+    : (tensor<2x4xf6E2M3FN>, tensor<2x4xf6E2M3FN>) -> (tensor<2x4xf6E2M3FN>, tensor<2x4xf6E2M3FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<2x4xf6E2M3FN>) -> tensor<2x4xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<2x4xf32>) -> tensor<2x4xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -148,7 +156,9 @@ func.func @collective_broadcast_f6E3M2FN() {
     [0x23, 0x04, 0x24, 0x1F],  // -0.188, 0.25, -0.25, 28
     [0x3F, 0x1E, 0x3E, 0x05]   // -28, 24, -24, 0.312
   ]> : tensor<2x4xf6E3M2FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f6E3M2FN], [@process_0_f6E3M2FN]]} : (tensor<2x4xf6E3M2FN>, tensor<2x4xf6E3M2FN>) -> (tensor<2x4xf6E3M2FN>, tensor<2x4xf6E3M2FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f6E3M2FN], [@process_0_f6E3M2FN]]}
+    : (tensor<2x4xf6E3M2FN>, tensor<2x4xf6E3M2FN>) -> (tensor<2x4xf6E3M2FN>, tensor<2x4xf6E3M2FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<2x4xf6E3M2FN>) -> tensor<2x4xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<2x4xf32>) -> tensor<2x4xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -182,7 +192,9 @@ func.func @collective_broadcast_f8E3M4() {
     [0xEF, 0x6E, 0xEE, 0x70]   // -15.5, 15, -15, inf
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E3M4>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E3M4], [@process_0_f8E3M4]]} : (tensor<2x4xf8E3M4>, tensor<2x4xf8E3M4>) -> (tensor<2x4xf8E3M4>, tensor<2x4xf8E3M4>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E3M4], [@process_0_f8E3M4]]}
+    : (tensor<2x4xf8E3M4>, tensor<2x4xf8E3M4>) -> (tensor<2x4xf8E3M4>, tensor<2x4xf8E3M4>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x4xf8E3M4>) -> tensor<2x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x8F, 0x10, 0x90, 0x6F],  // -0.234, 0.25, -0.25, 15.5
@@ -214,7 +226,9 @@ func.func @collective_broadcast_f8E4M3() {
     [0xF7, 0x76, 0xF6, 0x78]   // -240, 224, -224, inf
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3], [@process_0_f8E4M3]]} : (tensor<2x4xf8E4M3>, tensor<2x4xf8E4M3>) -> (tensor<2x4xf8E4M3>, tensor<2x4xf8E4M3>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3], [@process_0_f8E4M3]]}
+    : (tensor<2x4xf8E4M3>, tensor<2x4xf8E4M3>) -> (tensor<2x4xf8E4M3>, tensor<2x4xf8E4M3>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x4xf8E4M3>) -> tensor<2x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x87, 0x08, 0x88, 0x77],  // -0.0137, 0.0156, -0.0156, 240
@@ -246,7 +260,9 @@ func.func @collective_broadcast_f8E4M3FN() {
     [0xFE, 0x7D, 0xFD, 0x7F]   // -448, 416, -416, nan
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3FN>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3FN], [@process_0_f8E4M3FN]]} : (tensor<2x4xf8E4M3FN>, tensor<2x4xf8E4M3FN>) -> (tensor<2x4xf8E4M3FN>, tensor<2x4xf8E4M3FN>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3FN], [@process_0_f8E4M3FN]]}
+    : (tensor<2x4xf8E4M3FN>, tensor<2x4xf8E4M3FN>) -> (tensor<2x4xf8E4M3FN>, tensor<2x4xf8E4M3FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x4xf8E4M3FN>) -> tensor<2x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x87, 0x08, 0x88, 0x7E],  // -0.0137, 0.0156, -0.0156, 448
@@ -278,7 +294,9 @@ func.func @collective_broadcast_f8E4M3FNUZ() {
     [0xFF, 0x7E, 0xFE, 0x05]   // -240, 224, -224, 0.00488
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3FNUZ], [@process_0_f8E4M3FNUZ]]} : (tensor<2x4xf8E4M3FNUZ>, tensor<2x4xf8E4M3FNUZ>) -> (tensor<2x4xf8E4M3FNUZ>, tensor<2x4xf8E4M3FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3FNUZ], [@process_0_f8E4M3FNUZ]]}
+    : (tensor<2x4xf8E4M3FNUZ>, tensor<2x4xf8E4M3FNUZ>) -> (tensor<2x4xf8E4M3FNUZ>, tensor<2x4xf8E4M3FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x4xf8E4M3FNUZ>) -> tensor<2x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x87, 0x08, 0x88, 0x7F],  // -0.00684, 0.00781, -0.00781, 240
@@ -310,7 +328,9 @@ func.func @collective_broadcast_f8E4M3B11FNUZ() {
     [0xFF, 0x7E, 0xFE, 0x05]   // -30, 28, -28, 0.00061
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E4M3B11FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E4M3B11FNUZ], [@process_0_f8E4M3B11FNUZ]]} : (tensor<2x4xf8E4M3B11FNUZ>, tensor<2x4xf8E4M3B11FNUZ>) -> (tensor<2x4xf8E4M3B11FNUZ>, tensor<2x4xf8E4M3B11FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E4M3B11FNUZ], [@process_0_f8E4M3B11FNUZ]]}
+    : (tensor<2x4xf8E4M3B11FNUZ>, tensor<2x4xf8E4M3B11FNUZ>) -> (tensor<2x4xf8E4M3B11FNUZ>, tensor<2x4xf8E4M3B11FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x4xf8E4M3B11FNUZ>) -> tensor<2x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x87, 0x08, 0x88, 0x7F],  // -0.000854, 2^-10, -2^-10, 30
@@ -342,7 +362,9 @@ func.func @collective_broadcast_f8E5M2() {
     [0xFB, 0x7A, 0xFA, 0x7C]   // -5.73e4, 4.92e4, -4.92e4, inf
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E5M2>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E5M2], [@process_0_f8E5M2]]} : (tensor<2x4xf8E5M2>, tensor<2x4xf8E5M2>) -> (tensor<2x4xf8E5M2>, tensor<2x4xf8E5M2>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E5M2], [@process_0_f8E5M2]]}
+    : (tensor<2x4xf8E5M2>, tensor<2x4xf8E5M2>) -> (tensor<2x4xf8E5M2>, tensor<2x4xf8E5M2>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x4xf8E5M2>) -> tensor<2x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x83, 0x04, 0x84, 0x7B],  // -4.58e-5, 2^-14, -2^-14, 5.73e4
@@ -374,7 +396,9 @@ func.func @collective_broadcast_f8E5M2FNUZ() {
     [0xFF, 0x7E, 0xFE, 0x05]   // -5.73e4, 4.92e4, -4.92e4, 3.81e-5
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E5M2FNUZ>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E5M2FNUZ], [@process_0_f8E5M2FNUZ]]} : (tensor<2x4xf8E5M2FNUZ>, tensor<2x4xf8E5M2FNUZ>) -> (tensor<2x4xf8E5M2FNUZ>, tensor<2x4xf8E5M2FNUZ>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E5M2FNUZ], [@process_0_f8E5M2FNUZ]]}
+    : (tensor<2x4xf8E5M2FNUZ>, tensor<2x4xf8E5M2FNUZ>) -> (tensor<2x4xf8E5M2FNUZ>, tensor<2x4xf8E5M2FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x4xf8E5M2FNUZ>) -> tensor<2x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0x83, 0x04, 0x84, 0x7F],  // -2.29e-5, 2^-15, -2^-15, 5.73e4
@@ -406,7 +430,9 @@ func.func @collective_broadcast_f8E8M0FNU() {
     [0xAA, 0xE1, 0x18, 0x4F]   // 2^43, 2^98, 2^-103, 2^-48
   ]> : tensor<2x4xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x4xui8>) -> tensor<2x4xf8E8M0FNU>
-  %r:2 = "interpreter.run_parallel"(%x, %x2) {programs = [[@process_0_f8E8M0FNU], [@process_0_f8E8M0FNU]]} : (tensor<2x4xf8E8M0FNU>, tensor<2x4xf8E8M0FNU>) -> (tensor<2x4xf8E8M0FNU>, tensor<2x4xf8E8M0FNU>)
+  %r:2 = "interpreter.run_parallel"(%x, %x2)
+    {programs = [[@process_0_f8E8M0FNU], [@process_0_f8E8M0FNU]]}
+    : (tensor<2x4xf8E8M0FNU>, tensor<2x4xf8E8M0FNU>) -> (tensor<2x4xf8E8M0FNU>, tensor<2x4xf8E8M0FNU>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<2x4xf8E8M0FNU>) -> tensor<2x4xui8>
   check.expect_eq_const %r_0_codes, dense<[
     [0xFF, 0x05, 0x3C, 0x73],  // nan, 2^-122, 2^-67, 2^-12

@@ -26,7 +26,9 @@ func.func @composite_f16() {
     0x9E3C                                   // -0.00609
   ]> : tensor<16xui16>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<16xui16>) -> tensor<16xf16>
-  %r = "stablehlo.composite"(%x, %y) {name = "minihlo.larger", decomposition = @larger_f16, composite_attributes = {}, version = 1 : i32} : (tensor<16xf16>, tensor<16xf16>) -> tensor<16xf16>
+  %r = "stablehlo.composite"(%x, %y)
+    {name = "minihlo.larger", decomposition = @larger_f16, composite_attributes = {}, version = 1 : i32}
+    : (tensor<16xf16>, tensor<16xf16>) -> tensor<16xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<16xf16>) -> tensor<16xui16>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<16xf16>, tensor<16xf16>) -> tensor<16xi1>
   %r_nan = stablehlo.constant dense<0x7E00> : tensor<16xui16>  // for any NaN
@@ -62,7 +64,9 @@ func.func @composite_bf16() {
     0x9E3C                                   // -9.95e-21
   ]> : tensor<16xui16>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<16xui16>) -> tensor<16xbf16>
-  %r = "stablehlo.composite"(%x, %y) {name = "minihlo.larger", decomposition = @larger_bf16, composite_attributes = {}, version = 1 : i32} : (tensor<16xbf16>, tensor<16xbf16>) -> tensor<16xbf16>
+  %r = "stablehlo.composite"(%x, %y)
+    {name = "minihlo.larger", decomposition = @larger_bf16, composite_attributes = {}, version = 1 : i32}
+    : (tensor<16xbf16>, tensor<16xbf16>) -> tensor<16xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<16xbf16>) -> tensor<16xui16>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<16xbf16>, tensor<16xbf16>) -> tensor<16xi1>
   %r_nan = stablehlo.constant dense<0x7FC0> : tensor<16xui16>  // for any NaN
@@ -94,7 +98,9 @@ func.func @composite_f4E2M1FN() {
     0xD, 0x4, 0xB, 0x0, 0x8, 0x2, 0xA, 0x1   // -3, 2, -1.5, 0, -0, 1, -1, 0.5
   ]> : tensor<16xui4>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<16xui4>) -> tensor<16xf4E2M1FN>
-  %r = "stablehlo.composite"(%x, %y) {name = "minihlo.larger", decomposition = @larger_f4E2M1FN, composite_attributes = {}, version = 1 : i32} : (tensor<16xf4E2M1FN>, tensor<16xf4E2M1FN>) -> tensor<16xf4E2M1FN>
+  %r = "stablehlo.composite"(%x, %y)
+    {name = "minihlo.larger", decomposition = @larger_f4E2M1FN, composite_attributes = {}, version = 1 : i32}
+    : (tensor<16xf4E2M1FN>, tensor<16xf4E2M1FN>) -> tensor<16xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<16xf4E2M1FN>) -> tensor<16xui4>
   check.expect_eq_const %r_codes, dense<[
     0x0, 0x7, 0x2, 0x6, 0x1, 0x5, 0x7, 0x3,  // 0, 6, 1, 4, 0.5, 3, 6, 1.5
@@ -119,7 +125,9 @@ func.func @composite_f6E2M3FN() {
     0x21, 0x07, 0x27, 0x1F, 0x3F, 0x1E, 0x3E, 0x05,  // -0.125, 0.875, -0.875, 7.5, -7.5, 7, -7, 0.625
     0x3C, 0x33, 0x2A, 0x18, 0x0F, 0x06, 0x3D, 0x34   // -6, -2.75, -1.25, 4, 1.88, 0.75, -6.5, -3
   ]> : tensor<16xf6E2M3FN>
-  %r = "stablehlo.composite"(%x, %y) {name = "minihlo.larger", decomposition = @larger_f6E2M3FN, composite_attributes = {}, version = 1 : i32} : (tensor<16xf6E2M3FN>, tensor<16xf6E2M3FN>) -> tensor<16xf6E2M3FN>
+  %r = "stablehlo.composite"(%x, %y)
+    {name = "minihlo.larger", decomposition = @larger_f6E2M3FN, composite_attributes = {}, version = 1 : i32}
+    : (tensor<16xf6E2M3FN>, tensor<16xf6E2M3FN>) -> tensor<16xf6E2M3FN>
   %r_f32 = stablehlo.convert %r : (tensor<16xf6E2M3FN>) -> tensor<16xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<16xf32>) -> tensor<16xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -147,7 +155,9 @@ func.func @composite_f6E3M2FN() {
     0x21, 0x03, 0x23, 0x04, 0x24, 0x1F, 0x3F, 0x1E,  // -0.0625, 0.188, -0.188, 0.25, -0.25, 28, -28, 24
     0x3E, 0x05, 0x3C, 0x33, 0x2A, 0x18, 0x0F, 0x06   // -24, 0.312, -16, -3.5, -0.75, 8, 1.75, 0.375
   ]> : tensor<16xf6E3M2FN>
-  %r = "stablehlo.composite"(%x, %y) {name = "minihlo.larger", decomposition = @larger_f6E3M2FN, composite_attributes = {}, version = 1 : i32} : (tensor<16xf6E3M2FN>, tensor<16xf6E3M2FN>) -> tensor<16xf6E3M2FN>
+  %r = "stablehlo.composite"(%x, %y)
+    {name = "minihlo.larger", decomposition = @larger_f6E3M2FN, composite_attributes = {}, version = 1 : i32}
+    : (tensor<16xf6E3M2FN>, tensor<16xf6E3M2FN>) -> tensor<16xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<16xf6E3M2FN>) -> tensor<16xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<16xf32>) -> tensor<16xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -177,7 +187,9 @@ func.func @composite_f8E3M4() {
     0xEE, 0x70, 0xF0, 0x78, 0xF8, 0x7F, 0x05, 0x3C   // -15, inf, -inf, nan, nan, nan, 0.0781, 1.75
   ]> : tensor<16xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<16xui8>) -> tensor<16xf8E3M4>
-  %r = "stablehlo.composite"(%x, %y) {name = "minihlo.larger", decomposition = @larger_f8E3M4, composite_attributes = {}, version = 1 : i32} : (tensor<16xf8E3M4>, tensor<16xf8E3M4>) -> tensor<16xf8E3M4>
+  %r = "stablehlo.composite"(%x, %y)
+    {name = "minihlo.larger", decomposition = @larger_f8E3M4, composite_attributes = {}, version = 1 : i32}
+    : (tensor<16xf8E3M4>, tensor<16xf8E3M4>) -> tensor<16xf8E3M4>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<16xf8E3M4>) -> tensor<16xui8>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<16xf8E3M4>, tensor<16xf8E3M4>) -> tensor<16xi1>
   %r_nan = stablehlo.constant dense<0x78> : tensor<16xui8>  // for any NaN
@@ -207,7 +219,9 @@ func.func @composite_f8E4M3() {
     0xF6, 0x78, 0xF8, 0x7C, 0xFC, 0x7F, 0x05, 0x3C   // -224, inf, -inf, nan, nan, nan, 0.00977, 1.5
   ]> : tensor<16xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<16xui8>) -> tensor<16xf8E4M3>
-  %r = "stablehlo.composite"(%x, %y) {name = "minihlo.larger", decomposition = @larger_f8E4M3, composite_attributes = {}, version = 1 : i32} : (tensor<16xf8E4M3>, tensor<16xf8E4M3>) -> tensor<16xf8E4M3>
+  %r = "stablehlo.composite"(%x, %y)
+    {name = "minihlo.larger", decomposition = @larger_f8E4M3, composite_attributes = {}, version = 1 : i32}
+    : (tensor<16xf8E4M3>, tensor<16xf8E4M3>) -> tensor<16xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<16xf8E4M3>) -> tensor<16xui8>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<16xf8E4M3>, tensor<16xf8E4M3>) -> tensor<16xi1>
   %r_nan = stablehlo.constant dense<0x7C> : tensor<16xui8>  // for any NaN
@@ -237,7 +251,9 @@ func.func @composite_f8E4M3FN() {
     0xFD, 0x7F, 0xFF, 0x05, 0x3C, 0x73, 0xAA, 0xE1   // -416, nan, nan, 0.00977, 1.5, 176, -0.312, -36
   ]> : tensor<16xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<16xui8>) -> tensor<16xf8E4M3FN>
-  %r = "stablehlo.composite"(%x, %y) {name = "minihlo.larger", decomposition = @larger_f8E4M3FN, composite_attributes = {}, version = 1 : i32} : (tensor<16xf8E4M3FN>, tensor<16xf8E4M3FN>) -> tensor<16xf8E4M3FN>
+  %r = "stablehlo.composite"(%x, %y)
+    {name = "minihlo.larger", decomposition = @larger_f8E4M3FN, composite_attributes = {}, version = 1 : i32}
+    : (tensor<16xf8E4M3FN>, tensor<16xf8E4M3FN>) -> tensor<16xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<16xf8E4M3FN>) -> tensor<16xui8>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<16xf8E4M3FN>, tensor<16xf8E4M3FN>) -> tensor<16xi1>
   %r_nan = stablehlo.constant dense<0x7F> : tensor<16xui8>  // for any NaN
@@ -267,7 +283,9 @@ func.func @composite_f8E4M3FNUZ() {
     0xFE, 0x05, 0x3C, 0x73, 0xAA, 0xE1, 0x18, 0x4F   // -224, 0.00488, 0.75, 88, -0.156, -18, 0.0312, 3.75
   ]> : tensor<16xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<16xui8>) -> tensor<16xf8E4M3FNUZ>
-  %r = "stablehlo.composite"(%x, %y) {name = "minihlo.larger", decomposition = @larger_f8E4M3FNUZ, composite_attributes = {}, version = 1 : i32} : (tensor<16xf8E4M3FNUZ>, tensor<16xf8E4M3FNUZ>) -> tensor<16xf8E4M3FNUZ>
+  %r = "stablehlo.composite"(%x, %y)
+    {name = "minihlo.larger", decomposition = @larger_f8E4M3FNUZ, composite_attributes = {}, version = 1 : i32}
+    : (tensor<16xf8E4M3FNUZ>, tensor<16xf8E4M3FNUZ>) -> tensor<16xf8E4M3FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<16xf8E4M3FNUZ>) -> tensor<16xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x40, 0x08, 0x01, 0x7F, 0x07, 0x7E,  // 0, nan, 1, 0.00781, 2^-10, 240, 0.00684, 224
@@ -294,7 +312,9 @@ func.func @composite_f8E4M3B11FNUZ() {
     0xFE, 0x05, 0x3C, 0x73, 0xAA, 0xE1, 0x18, 0x4F   // -28, 0.00061, 0.0938, 11, -0.0195, -2.25, 0.00391, 0.469
   ]> : tensor<16xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<16xui8>) -> tensor<16xf8E4M3B11FNUZ>
-  %r = "stablehlo.composite"(%x, %y) {name = "minihlo.larger", decomposition = @larger_f8E4M3B11FNUZ, composite_attributes = {}, version = 1 : i32} : (tensor<16xf8E4M3B11FNUZ>, tensor<16xf8E4M3B11FNUZ>) -> tensor<16xf8E4M3B11FNUZ>
+  %r = "stablehlo.composite"(%x, %y)
+    {name = "minihlo.larger", decomposition = @larger_f8E4M3B11FNUZ, composite_attributes = {}, version = 1 : i32}
+    : (tensor<16xf8E4M3B11FNUZ>, tensor<16xf8E4M3B11FNUZ>) -> tensor<16xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<16xf8E4M3B11FNUZ>) -> tensor<16xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x58, 0x08, 0x01, 0x7F, 0x07, 0x7E,  // 0, nan, 1, 2^-10, 2^-13, 30, 0.000854, 28
@@ -321,7 +341,9 @@ func.func @composite_f8E5M2() {
     0xFA, 0x7C, 0xFC, 0x7E, 0xFE, 0x7F, 0x05, 0x73   // -4.92e4, inf, -inf, nan, nan, nan, 7.63e-5, 1.43e4
   ]> : tensor<16xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<16xui8>) -> tensor<16xf8E5M2>
-  %r = "stablehlo.composite"(%x, %y) {name = "minihlo.larger", decomposition = @larger_f8E5M2, composite_attributes = {}, version = 1 : i32} : (tensor<16xf8E5M2>, tensor<16xf8E5M2>) -> tensor<16xf8E5M2>
+  %r = "stablehlo.composite"(%x, %y)
+    {name = "minihlo.larger", decomposition = @larger_f8E5M2, composite_attributes = {}, version = 1 : i32}
+    : (tensor<16xf8E5M2>, tensor<16xf8E5M2>) -> tensor<16xf8E5M2>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<16xf8E5M2>) -> tensor<16xui8>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<16xf8E5M2>, tensor<16xf8E5M2>) -> tensor<16xi1>
   %r_nan = stablehlo.constant dense<0x7E> : tensor<16xui8>  // for any NaN
@@ -351,7 +373,9 @@ func.func @composite_f8E5M2FNUZ() {
     0xFE, 0x05, 0x3C, 0x73, 0xAA, 0xE1, 0x18, 0x4F   // -4.92e4, 3.81e-5, 0.5, 7.17e3, -0.0234, -320, 2^-10, 14
   ]> : tensor<16xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<16xui8>) -> tensor<16xf8E5M2FNUZ>
-  %r = "stablehlo.composite"(%x, %y) {name = "minihlo.larger", decomposition = @larger_f8E5M2FNUZ, composite_attributes = {}, version = 1 : i32} : (tensor<16xf8E5M2FNUZ>, tensor<16xf8E5M2FNUZ>) -> tensor<16xf8E5M2FNUZ>
+  %r = "stablehlo.composite"(%x, %y)
+    {name = "minihlo.larger", decomposition = @larger_f8E5M2FNUZ, composite_attributes = {}, version = 1 : i32}
+    : (tensor<16xf8E5M2FNUZ>, tensor<16xf8E5M2FNUZ>) -> tensor<16xf8E5M2FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<16xf8E5M2FNUZ>) -> tensor<16xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x40, 0x04, 0x01, 0x7F, 0x03, 0x7E,  // 0, nan, 1, 2^-15, 2^-17, 5.73e4, 2.29e-5, 4.92e4
@@ -378,7 +402,9 @@ func.func @composite_f8E8M0FNU() {
     0x18, 0x4F, 0x86, 0xBD, 0xF4, 0x2B, 0x62, 0x99   // 2^-103, 2^-48, 128, 2^62, 2^117, 2^-84, 2^-29, 2^26
   ]> : tensor<16xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<16xui8>) -> tensor<16xf8E8M0FNU>
-  %r = "stablehlo.composite"(%x, %y) {name = "minihlo.larger", decomposition = @larger_f8E8M0FNU, composite_attributes = {}, version = 1 : i32} : (tensor<16xf8E8M0FNU>, tensor<16xf8E8M0FNU>) -> tensor<16xf8E8M0FNU>
+  %r = "stablehlo.composite"(%x, %y)
+    {name = "minihlo.larger", decomposition = @larger_f8E8M0FNU, composite_attributes = {}, version = 1 : i32}
+    : (tensor<16xf8E8M0FNU>, tensor<16xf8E8M0FNU>) -> tensor<16xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<16xf8E8M0FNU>) -> tensor<16xui8>
   check.expect_eq_const %r_codes, dense<[
     0xFE, 0xFD, 0xFF, 0x05, 0x3C, 0xFE, 0xFD, 0xFF,  // 2^127, 2^126, nan, 2^-122, 2^-67, 2^127, 2^126, nan

@@ -16,7 +16,9 @@ func.func @concatenate_f16() {
   %x2 = stablehlo.constant dense<> : tensor<0xf16>
   %x3_codes = stablehlo.constant dense<[0x7BFF, 0xFBFF, 0x7BFE, 0xFBFE]> : tensor<4xui16>  // 6.55e4, -6.55e4, 6.55e4, -6.55e4
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<4xui16>) -> tensor<4xf16>
-  %r = "stablehlo.concatenate"(%x, %x2, %x3) {dimension = 0 : i64} : (tensor<6xf16>, tensor<0xf16>, tensor<4xf16>) -> tensor<10xf16>
+  %r = "stablehlo.concatenate"(%x, %x2, %x3)
+    {dimension = 0 : i64}
+    : (tensor<6xf16>, tensor<0xf16>, tensor<4xf16>) -> tensor<10xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<10xf16>) -> tensor<10xui16>
   check.expect_eq_const %r_codes, dense<[
     0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001,  // 0, -0, 1, -1, 2^-24
@@ -31,7 +33,9 @@ func.func @concatenate_f16() {
     [0xFBFE, 0x7C00, 0xFC00]   // -6.55e4, inf, -inf
   ]> : tensor<2x3xui16>
   %x6 = stablehlo.bitcast_convert %x6_codes : (tensor<2x3xui16>) -> tensor<2x3xf16>
-  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6) {dimension = 1 : i64} : (tensor<2x2xf16>, tensor<2x1xf16>, tensor<2x3xf16>) -> tensor<2x6xf16>
+  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6)
+    {dimension = 1 : i64}
+    : (tensor<2x2xf16>, tensor<2x1xf16>, tensor<2x3xf16>) -> tensor<2x6xf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x6xf16>) -> tensor<2x6xui16>
   check.expect_eq_const %r2_codes, dense<[
     [0x0000, 0x8000, 0x8001, 0x7BFF, 0xFBFF, 0x7BFE],  // 0, -0, -2^-24, 6.55e4, -6.55e4, 6.55e4
@@ -52,7 +56,9 @@ func.func @concatenate_bf16() {
   %x2 = stablehlo.constant dense<> : tensor<0xbf16>
   %x3_codes = stablehlo.constant dense<[0x7F7F, 0xFF7F, 0x7F7E, 0xFF7E]> : tensor<4xui16>  // 3.39e+38, -3.39e+38, 3.38e+38, -3.38e+38
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<4xui16>) -> tensor<4xbf16>
-  %r = "stablehlo.concatenate"(%x, %x2, %x3) {dimension = 0 : i64} : (tensor<6xbf16>, tensor<0xbf16>, tensor<4xbf16>) -> tensor<10xbf16>
+  %r = "stablehlo.concatenate"(%x, %x2, %x3)
+    {dimension = 0 : i64}
+    : (tensor<6xbf16>, tensor<0xbf16>, tensor<4xbf16>) -> tensor<10xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<10xbf16>) -> tensor<10xui16>
   check.expect_eq_const %r_codes, dense<[
     0x0000, 0x8000, 0x3F80, 0xBF80, 0x0001,  // 0, -0, 1, -1, 2^-133
@@ -67,7 +73,9 @@ func.func @concatenate_bf16() {
     [0xFF7E, 0x7F80, 0xFF80]   // -3.38e+38, inf, -inf
   ]> : tensor<2x3xui16>
   %x6 = stablehlo.bitcast_convert %x6_codes : (tensor<2x3xui16>) -> tensor<2x3xbf16>
-  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6) {dimension = 1 : i64} : (tensor<2x2xbf16>, tensor<2x1xbf16>, tensor<2x3xbf16>) -> tensor<2x6xbf16>
+  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6)
+    {dimension = 1 : i64}
+    : (tensor<2x2xbf16>, tensor<2x1xbf16>, tensor<2x3xbf16>) -> tensor<2x6xbf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x6xbf16>) -> tensor<2x6xui16>
   check.expect_eq_const %r2_codes, dense<[
     [0x0000, 0x8000, 0x8001, 0x7F7F, 0xFF7F, 0x7F7E],  // 0, -0, -2^-133, 3.39e+38, -3.39e+38, 3.38e+38
@@ -87,7 +95,9 @@ func.func @concatenate_f4E2M1FN() {
   %x2 = stablehlo.constant dense<> : tensor<0xf4E2M1FN>
   %x3_codes = stablehlo.constant dense<[0x5, 0xC, 0x3, 0xD]> : tensor<4xui4>  // 3, -2, 1.5, -3
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<4xui4>) -> tensor<4xf4E2M1FN>
-  %r = "stablehlo.concatenate"(%x, %x2, %x3) {dimension = 0 : i64} : (tensor<6xf4E2M1FN>, tensor<0xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<10xf4E2M1FN>
+  %r = "stablehlo.concatenate"(%x, %x2, %x3)
+    {dimension = 0 : i64}
+    : (tensor<6xf4E2M1FN>, tensor<0xf4E2M1FN>, tensor<4xf4E2M1FN>) -> tensor<10xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<10xf4E2M1FN>) -> tensor<10xui4>
   check.expect_eq_const %r_codes, dense<[
     0x0, 0x8, 0x2, 0xA, 0x1, 0x9, 0x5, 0xC,  // 0, -0, 1, -1, 0.5, -0.5, 3, -2
@@ -102,7 +112,9 @@ func.func @concatenate_f4E2M1FN() {
     [0xD, 0x4, 0xB]   // -3, 2, -1.5
   ]> : tensor<2x3xui4>
   %x6 = stablehlo.bitcast_convert %x6_codes : (tensor<2x3xui4>) -> tensor<2x3xf4E2M1FN>
-  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6) {dimension = 1 : i64} : (tensor<2x2xf4E2M1FN>, tensor<2x1xf4E2M1FN>, tensor<2x3xf4E2M1FN>) -> tensor<2x6xf4E2M1FN>
+  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6)
+    {dimension = 1 : i64}
+    : (tensor<2x2xf4E2M1FN>, tensor<2x1xf4E2M1FN>, tensor<2x3xf4E2M1FN>) -> tensor<2x6xf4E2M1FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x6xf4E2M1FN>) -> tensor<2x6xui4>
   check.expect_eq_const %r2_codes, dense<[
     [0x0, 0x8, 0x9, 0x5, 0xC, 0x3],  // 0, -0, -0.5, 3, -2, 1.5
@@ -120,7 +132,9 @@ func.func @concatenate_f6E2M3FN() {
   ]> : tensor<6xf6E2M3FN>
   %x2 = stablehlo.constant dense<> : tensor<0xf6E2M3FN>
   %x3 = stablehlo.constant dense<[0x1E, 0x3E, 0x05, 0x3C]> : tensor<4xf6E2M3FN>  // 7, -7, 0.625, -6
-  %r = "stablehlo.concatenate"(%x, %x2, %x3) {dimension = 0 : i64} : (tensor<6xf6E2M3FN>, tensor<0xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<10xf6E2M3FN>
+  %r = "stablehlo.concatenate"(%x, %x2, %x3)
+    {dimension = 0 : i64}
+    : (tensor<6xf6E2M3FN>, tensor<0xf6E2M3FN>, tensor<4xf6E2M3FN>) -> tensor<10xf6E2M3FN>
   %r_f32 = stablehlo.convert %r : (tensor<10xf6E2M3FN>) -> tensor<10xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<10xf32>) -> tensor<10xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -134,7 +148,9 @@ func.func @concatenate_f6E2M3FN() {
     [0x1E, 0x3E, 0x05],  // 7, -7, 0.625
     [0x3C, 0x33, 0x2A]   // -6, -2.75, -1.25
   ]> : tensor<2x3xf6E2M3FN>
-  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6) {dimension = 1 : i64} : (tensor<2x2xf6E2M3FN>, tensor<2x1xf6E2M3FN>, tensor<2x3xf6E2M3FN>) -> tensor<2x6xf6E2M3FN>
+  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6)
+    {dimension = 1 : i64}
+    : (tensor<2x2xf6E2M3FN>, tensor<2x1xf6E2M3FN>, tensor<2x3xf6E2M3FN>) -> tensor<2x6xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<2x6xf6E2M3FN>) -> tensor<2x6xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<2x6xf32>) -> tensor<2x6xui32>
   check.expect_eq_const %r2_f32_codes, dense<[
@@ -153,7 +169,9 @@ func.func @concatenate_f6E3M2FN() {
   ]> : tensor<6xf6E3M2FN>
   %x2 = stablehlo.constant dense<> : tensor<0xf6E3M2FN>
   %x3 = stablehlo.constant dense<[0x1F, 0x3F, 0x1E, 0x3E]> : tensor<4xf6E3M2FN>  // 28, -28, 24, -24
-  %r = "stablehlo.concatenate"(%x, %x2, %x3) {dimension = 0 : i64} : (tensor<6xf6E3M2FN>, tensor<0xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<10xf6E3M2FN>
+  %r = "stablehlo.concatenate"(%x, %x2, %x3)
+    {dimension = 0 : i64}
+    : (tensor<6xf6E3M2FN>, tensor<0xf6E3M2FN>, tensor<4xf6E3M2FN>) -> tensor<10xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<10xf6E3M2FN>) -> tensor<10xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<10xf32>) -> tensor<10xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -167,7 +185,9 @@ func.func @concatenate_f6E3M2FN() {
     [0x1F, 0x3F, 0x1E],  // 28, -28, 24
     [0x3E, 0x05, 0x3C]   // -24, 0.312, -16
   ]> : tensor<2x3xf6E3M2FN>
-  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6) {dimension = 1 : i64} : (tensor<2x2xf6E3M2FN>, tensor<2x1xf6E3M2FN>, tensor<2x3xf6E3M2FN>) -> tensor<2x6xf6E3M2FN>
+  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6)
+    {dimension = 1 : i64}
+    : (tensor<2x2xf6E3M2FN>, tensor<2x1xf6E3M2FN>, tensor<2x3xf6E3M2FN>) -> tensor<2x6xf6E3M2FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<2x6xf6E3M2FN>) -> tensor<2x6xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<2x6xf32>) -> tensor<2x6xui32>
   check.expect_eq_const %r2_f32_codes, dense<[
@@ -188,7 +208,9 @@ func.func @concatenate_f8E3M4() {
   %x2 = stablehlo.constant dense<> : tensor<0xf8E3M4>
   %x3_codes = stablehlo.constant dense<[0x6F, 0xEF, 0x6E, 0xEE]> : tensor<4xui8>  // 15.5, -15.5, 15, -15
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<4xui8>) -> tensor<4xf8E3M4>
-  %r = "stablehlo.concatenate"(%x, %x2, %x3) {dimension = 0 : i64} : (tensor<6xf8E3M4>, tensor<0xf8E3M4>, tensor<4xf8E3M4>) -> tensor<10xf8E3M4>
+  %r = "stablehlo.concatenate"(%x, %x2, %x3)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E3M4>, tensor<0xf8E3M4>, tensor<4xf8E3M4>) -> tensor<10xf8E3M4>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<10xf8E3M4>) -> tensor<10xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x30, 0xB0, 0x01, 0x81, 0x6F, 0xEF,  // 0, -0, 1, -1, 0.0156, -0.0156, 15.5, -15.5
@@ -203,7 +225,9 @@ func.func @concatenate_f8E3M4() {
     [0xEE, 0x70, 0xF0]   // -15, inf, -inf
   ]> : tensor<2x3xui8>
   %x6 = stablehlo.bitcast_convert %x6_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E3M4>
-  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6) {dimension = 1 : i64} : (tensor<2x2xf8E3M4>, tensor<2x1xf8E3M4>, tensor<2x3xf8E3M4>) -> tensor<2x6xf8E3M4>
+  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6)
+    {dimension = 1 : i64}
+    : (tensor<2x2xf8E3M4>, tensor<2x1xf8E3M4>, tensor<2x3xf8E3M4>) -> tensor<2x6xf8E3M4>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x6xf8E3M4>) -> tensor<2x6xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x81, 0x6F, 0xEF, 0x6E],  // 0, -0, -0.0156, 15.5, -15.5, 15
@@ -223,7 +247,9 @@ func.func @concatenate_f8E4M3() {
   %x2 = stablehlo.constant dense<> : tensor<0xf8E4M3>
   %x3_codes = stablehlo.constant dense<[0x77, 0xF7, 0x76, 0xF6]> : tensor<4xui8>  // 240, -240, 224, -224
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<4xui8>) -> tensor<4xf8E4M3>
-  %r = "stablehlo.concatenate"(%x, %x2, %x3) {dimension = 0 : i64} : (tensor<6xf8E4M3>, tensor<0xf8E4M3>, tensor<4xf8E4M3>) -> tensor<10xf8E4M3>
+  %r = "stablehlo.concatenate"(%x, %x2, %x3)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E4M3>, tensor<0xf8E4M3>, tensor<4xf8E4M3>) -> tensor<10xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<10xf8E4M3>) -> tensor<10xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x38, 0xB8, 0x01, 0x81, 0x77, 0xF7,  // 0, -0, 1, -1, 0.00195, -0.00195, 240, -240
@@ -238,7 +264,9 @@ func.func @concatenate_f8E4M3() {
     [0xF6, 0x78, 0xF8]   // -224, inf, -inf
   ]> : tensor<2x3xui8>
   %x6 = stablehlo.bitcast_convert %x6_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3>
-  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6) {dimension = 1 : i64} : (tensor<2x2xf8E4M3>, tensor<2x1xf8E4M3>, tensor<2x3xf8E4M3>) -> tensor<2x6xf8E4M3>
+  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6)
+    {dimension = 1 : i64}
+    : (tensor<2x2xf8E4M3>, tensor<2x1xf8E4M3>, tensor<2x3xf8E4M3>) -> tensor<2x6xf8E4M3>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x6xf8E4M3>) -> tensor<2x6xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x81, 0x77, 0xF7, 0x76],  // 0, -0, -0.00195, 240, -240, 224
@@ -258,7 +286,9 @@ func.func @concatenate_f8E4M3FN() {
   %x2 = stablehlo.constant dense<> : tensor<0xf8E4M3FN>
   %x3_codes = stablehlo.constant dense<[0x7E, 0xFE, 0x7D, 0xFD]> : tensor<4xui8>  // 448, -448, 416, -416
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<4xui8>) -> tensor<4xf8E4M3FN>
-  %r = "stablehlo.concatenate"(%x, %x2, %x3) {dimension = 0 : i64} : (tensor<6xf8E4M3FN>, tensor<0xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<10xf8E4M3FN>
+  %r = "stablehlo.concatenate"(%x, %x2, %x3)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E4M3FN>, tensor<0xf8E4M3FN>, tensor<4xf8E4M3FN>) -> tensor<10xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<10xf8E4M3FN>) -> tensor<10xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x38, 0xB8, 0x01, 0x81, 0x7E, 0xFE,  // 0, -0, 1, -1, 0.00195, -0.00195, 448, -448
@@ -273,7 +303,9 @@ func.func @concatenate_f8E4M3FN() {
     [0xFD, 0x7F, 0xFF]   // -416, nan, nan
   ]> : tensor<2x3xui8>
   %x6 = stablehlo.bitcast_convert %x6_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3FN>
-  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6) {dimension = 1 : i64} : (tensor<2x2xf8E4M3FN>, tensor<2x1xf8E4M3FN>, tensor<2x3xf8E4M3FN>) -> tensor<2x6xf8E4M3FN>
+  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6)
+    {dimension = 1 : i64}
+    : (tensor<2x2xf8E4M3FN>, tensor<2x1xf8E4M3FN>, tensor<2x3xf8E4M3FN>) -> tensor<2x6xf8E4M3FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x6xf8E4M3FN>) -> tensor<2x6xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x81, 0x7E, 0xFE, 0x7D],  // 0, -0, -0.00195, 448, -448, 416
@@ -293,7 +325,9 @@ func.func @concatenate_f8E4M3FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0xf8E4M3FNUZ>
   %x3_codes = stablehlo.constant dense<[0x7F, 0xFF, 0x7E, 0xFE]> : tensor<4xui8>  // 240, -240, 224, -224
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<4xui8>) -> tensor<4xf8E4M3FNUZ>
-  %r = "stablehlo.concatenate"(%x, %x2, %x3) {dimension = 0 : i64} : (tensor<6xf8E4M3FNUZ>, tensor<0xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<10xf8E4M3FNUZ>
+  %r = "stablehlo.concatenate"(%x, %x2, %x3)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E4M3FNUZ>, tensor<0xf8E4M3FNUZ>, tensor<4xf8E4M3FNUZ>) -> tensor<10xf8E4M3FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<10xf8E4M3FNUZ>) -> tensor<10xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x40, 0xC0, 0x01, 0x81, 0x7F, 0xFF,  // 0, nan, 1, -1, 2^-10, -2^-10, 240, -240
@@ -308,7 +342,9 @@ func.func @concatenate_f8E4M3FNUZ() {
     [0xFE, 0x05, 0x3C]   // -224, 0.00488, 0.75
   ]> : tensor<2x3xui8>
   %x6 = stablehlo.bitcast_convert %x6_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3FNUZ>
-  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6) {dimension = 1 : i64} : (tensor<2x2xf8E4M3FNUZ>, tensor<2x1xf8E4M3FNUZ>, tensor<2x3xf8E4M3FNUZ>) -> tensor<2x6xf8E4M3FNUZ>
+  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6)
+    {dimension = 1 : i64}
+    : (tensor<2x2xf8E4M3FNUZ>, tensor<2x1xf8E4M3FNUZ>, tensor<2x3xf8E4M3FNUZ>) -> tensor<2x6xf8E4M3FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x6xf8E4M3FNUZ>) -> tensor<2x6xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x81, 0x7F, 0xFF, 0x7E],  // 0, nan, -2^-10, 240, -240, 224
@@ -328,7 +364,9 @@ func.func @concatenate_f8E4M3B11FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0xf8E4M3B11FNUZ>
   %x3_codes = stablehlo.constant dense<[0x7F, 0xFF, 0x7E, 0xFE]> : tensor<4xui8>  // 30, -30, 28, -28
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<4xui8>) -> tensor<4xf8E4M3B11FNUZ>
-  %r = "stablehlo.concatenate"(%x, %x2, %x3) {dimension = 0 : i64} : (tensor<6xf8E4M3B11FNUZ>, tensor<0xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<10xf8E4M3B11FNUZ>
+  %r = "stablehlo.concatenate"(%x, %x2, %x3)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E4M3B11FNUZ>, tensor<0xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>) -> tensor<10xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<10xf8E4M3B11FNUZ>) -> tensor<10xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x58, 0xD8, 0x01, 0x81, 0x7F, 0xFF,  // 0, nan, 1, -1, 2^-13, -2^-13, 30, -30
@@ -343,7 +381,9 @@ func.func @concatenate_f8E4M3B11FNUZ() {
     [0xFE, 0x05, 0x3C]   // -28, 0.00061, 0.0938
   ]> : tensor<2x3xui8>
   %x6 = stablehlo.bitcast_convert %x6_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3B11FNUZ>
-  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6) {dimension = 1 : i64} : (tensor<2x2xf8E4M3B11FNUZ>, tensor<2x1xf8E4M3B11FNUZ>, tensor<2x3xf8E4M3B11FNUZ>) -> tensor<2x6xf8E4M3B11FNUZ>
+  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6)
+    {dimension = 1 : i64}
+    : (tensor<2x2xf8E4M3B11FNUZ>, tensor<2x1xf8E4M3B11FNUZ>, tensor<2x3xf8E4M3B11FNUZ>) -> tensor<2x6xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x6xf8E4M3B11FNUZ>) -> tensor<2x6xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x81, 0x7F, 0xFF, 0x7E],  // 0, nan, -2^-13, 30, -30, 28
@@ -363,7 +403,9 @@ func.func @concatenate_f8E5M2() {
   %x2 = stablehlo.constant dense<> : tensor<0xf8E5M2>
   %x3_codes = stablehlo.constant dense<[0x7B, 0xFB, 0x7A, 0xFA]> : tensor<4xui8>  // 5.73e4, -5.73e4, 4.92e4, -4.92e4
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<4xui8>) -> tensor<4xf8E5M2>
-  %r = "stablehlo.concatenate"(%x, %x2, %x3) {dimension = 0 : i64} : (tensor<6xf8E5M2>, tensor<0xf8E5M2>, tensor<4xf8E5M2>) -> tensor<10xf8E5M2>
+  %r = "stablehlo.concatenate"(%x, %x2, %x3)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E5M2>, tensor<0xf8E5M2>, tensor<4xf8E5M2>) -> tensor<10xf8E5M2>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<10xf8E5M2>) -> tensor<10xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x3C, 0xBC, 0x01, 0x81, 0x7B, 0xFB,  // 0, -0, 1, -1, 2^-16, -2^-16, 5.73e4, -5.73e4
@@ -378,7 +420,9 @@ func.func @concatenate_f8E5M2() {
     [0xFA, 0x7C, 0xFC]   // -4.92e4, inf, -inf
   ]> : tensor<2x3xui8>
   %x6 = stablehlo.bitcast_convert %x6_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2>
-  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6) {dimension = 1 : i64} : (tensor<2x2xf8E5M2>, tensor<2x1xf8E5M2>, tensor<2x3xf8E5M2>) -> tensor<2x6xf8E5M2>
+  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6)
+    {dimension = 1 : i64}
+    : (tensor<2x2xf8E5M2>, tensor<2x1xf8E5M2>, tensor<2x3xf8E5M2>) -> tensor<2x6xf8E5M2>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x6xf8E5M2>) -> tensor<2x6xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x81, 0x7B, 0xFB, 0x7A],  // 0, -0, -2^-16, 5.73e4, -5.73e4, 4.92e4
@@ -398,7 +442,9 @@ func.func @concatenate_f8E5M2FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0xf8E5M2FNUZ>
   %x3_codes = stablehlo.constant dense<[0x7F, 0xFF, 0x7E, 0xFE]> : tensor<4xui8>  // 5.73e4, -5.73e4, 4.92e4, -4.92e4
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<4xui8>) -> tensor<4xf8E5M2FNUZ>
-  %r = "stablehlo.concatenate"(%x, %x2, %x3) {dimension = 0 : i64} : (tensor<6xf8E5M2FNUZ>, tensor<0xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<10xf8E5M2FNUZ>
+  %r = "stablehlo.concatenate"(%x, %x2, %x3)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E5M2FNUZ>, tensor<0xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>) -> tensor<10xf8E5M2FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<10xf8E5M2FNUZ>) -> tensor<10xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x40, 0xC0, 0x01, 0x81, 0x7F, 0xFF,  // 0, nan, 1, -1, 2^-17, -2^-17, 5.73e4, -5.73e4
@@ -413,7 +459,9 @@ func.func @concatenate_f8E5M2FNUZ() {
     [0xFE, 0x05, 0x3C]   // -4.92e4, 3.81e-5, 0.5
   ]> : tensor<2x3xui8>
   %x6 = stablehlo.bitcast_convert %x6_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2FNUZ>
-  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6) {dimension = 1 : i64} : (tensor<2x2xf8E5M2FNUZ>, tensor<2x1xf8E5M2FNUZ>, tensor<2x3xf8E5M2FNUZ>) -> tensor<2x6xf8E5M2FNUZ>
+  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6)
+    {dimension = 1 : i64}
+    : (tensor<2x2xf8E5M2FNUZ>, tensor<2x1xf8E5M2FNUZ>, tensor<2x3xf8E5M2FNUZ>) -> tensor<2x6xf8E5M2FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x6xf8E5M2FNUZ>) -> tensor<2x6xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x81, 0x7F, 0xFF, 0x7E],  // 0, nan, -2^-17, 5.73e4, -5.73e4, 4.92e4
@@ -433,7 +481,9 @@ func.func @concatenate_f8E8M0FNU() {
   %x2 = stablehlo.constant dense<> : tensor<0xf8E8M0FNU>
   %x3_codes = stablehlo.constant dense<[0x73, 0xAA, 0xE1, 0x18]> : tensor<4xui8>  // 2^-12, 2^43, 2^98, 2^-103
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<4xui8>) -> tensor<4xf8E8M0FNU>
-  %r = "stablehlo.concatenate"(%x, %x2, %x3) {dimension = 0 : i64} : (tensor<6xf8E8M0FNU>, tensor<0xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<10xf8E8M0FNU>
+  %r = "stablehlo.concatenate"(%x, %x2, %x3)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E8M0FNU>, tensor<0xf8E8M0FNU>, tensor<4xf8E8M0FNU>) -> tensor<10xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<10xf8E8M0FNU>) -> tensor<10xui8>
   check.expect_eq_const %r_codes, dense<[
     0x7F, 0x80, 0x7E, 0x00, 0x01, 0xFE, 0x73, 0xAA,  // 1, 2, 0.5, 2^-127, 2^-126, 2^127, 2^-12, 2^43
@@ -448,7 +498,9 @@ func.func @concatenate_f8E8M0FNU() {
     [0x18, 0x4F, 0x86]   // 2^-103, 2^-48, 128
   ]> : tensor<2x3xui8>
   %x6 = stablehlo.bitcast_convert %x6_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E8M0FNU>
-  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6) {dimension = 1 : i64} : (tensor<2x2xf8E8M0FNU>, tensor<2x1xf8E8M0FNU>, tensor<2x3xf8E8M0FNU>) -> tensor<2x6xf8E8M0FNU>
+  %r2 = "stablehlo.concatenate"(%x4, %x5, %x6)
+    {dimension = 1 : i64}
+    : (tensor<2x2xf8E8M0FNU>, tensor<2x1xf8E8M0FNU>, tensor<2x3xf8E8M0FNU>) -> tensor<2x6xf8E8M0FNU>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x6xf8E8M0FNU>) -> tensor<2x6xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x7F, 0x80, 0xFE, 0x73, 0xAA, 0xE1],  // 1, 2, 2^127, 2^-12, 2^43, 2^98

@@ -250,6 +250,31 @@ func.func @convert_f16_to_f8E3M4() {
 
 // -----
 
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_f16_to_f8E3M4_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xf16>
+  %r = stablehlo.convert %x : (tensor<65536xf16>) -> tensor<65536xf8E3M4>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E3M4>) -> tensor<65536xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<65536xf8E3M4>, tensor<65536xf8E3M4>) -> tensor<65536xi1>
+  %r_nan = stablehlo.constant dense<0x78> : tensor<65536xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<65536xi1>, tensor<65536xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<457010176> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @convert_f16_to_f8E4M3() {
   %x_codes = stablehlo.constant dense<[
     0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001,  // 0, -0, 1, -1, 2^-24
@@ -279,6 +304,31 @@ func.func @convert_f16_to_f8E4M3() {
     0x76, 0x76, 0x77, 0x77, 0x77, 0x78, 0x78, 0x78,  // 224, 224, 240, 240, 240, inf, inf, inf
     0x80, 0x81, 0x88, 0xBC, 0xF6, 0xF7               // -0, -0.00195, -0.0156, -1.5, -224, -240
   ]> : tensor<54xui8>
+  return
+}
+
+// -----
+
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_f16_to_f8E4M3_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xf16>
+  %r = stablehlo.convert %x : (tensor<65536xf16>) -> tensor<65536xf8E4M3>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E4M3>) -> tensor<65536xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<65536xf8E4M3>, tensor<65536xf8E4M3>) -> tensor<65536xi1>
+  %r_nan = stablehlo.constant dense<0x7C> : tensor<65536xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<65536xi1>, tensor<65536xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<2079868928> : tensor<ui32>
   return
 }
 
@@ -318,6 +368,31 @@ func.func @convert_f16_to_f8E4M3FN() {
 
 // -----
 
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_f16_to_f8E4M3FN_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xf16>
+  %r = stablehlo.convert %x : (tensor<65536xf16>) -> tensor<65536xf8E4M3FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E4M3FN>) -> tensor<65536xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<65536xf8E4M3FN>, tensor<65536xf8E4M3FN>) -> tensor<65536xi1>
+  %r_nan = stablehlo.constant dense<0x7F> : tensor<65536xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<65536xi1>, tensor<65536xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<297093120> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @convert_f16_to_f8E4M3FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001,  // 0, -0, 1, -1, 2^-24
@@ -349,6 +424,28 @@ func.func @convert_f16_to_f8E4M3FNUZ() {
 
 // -----
 
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_f16_to_f8E4M3FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xf16>
+  %r = stablehlo.convert %x : (tensor<65536xf16>) -> tensor<65536xf8E4M3FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E4M3FNUZ>) -> tensor<65536xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<787745536> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @convert_f16_to_f8E4M3B11FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001,  // 0, -0, 1, -1, 2^-24
@@ -373,6 +470,28 @@ func.func @convert_f16_to_f8E4M3B11FNUZ() {
     0x40, 0x7E, 0x7E, 0x7E, 0x7F, 0x7F, 0x7F, 0x80,  // 0.125, 28, 28, 28, 30, 30, 30, nan
     0x80, 0x80, 0x00, 0x81, 0x88, 0xC0, 0xFF         // nan, nan, 0, -2^-13, -2^-10, -0.125, -30
   ]> : tensor<47xui8>
+  return
+}
+
+// -----
+
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_f16_to_f8E4M3B11FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xf16>
+  %r = stablehlo.convert %x : (tensor<65536xf16>) -> tensor<65536xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E4M3B11FNUZ>) -> tensor<65536xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3725331200> : tensor<ui32>
   return
 }
 
@@ -412,6 +531,31 @@ func.func @convert_f16_to_f8E5M2() {
 
 // -----
 
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_f16_to_f8E5M2_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xf16>
+  %r = stablehlo.convert %x : (tensor<65536xf16>) -> tensor<65536xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E5M2>) -> tensor<65536xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<65536xf8E5M2>, tensor<65536xf8E5M2>) -> tensor<65536xi1>
+  %r_nan = stablehlo.constant dense<0x7E> : tensor<65536xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<65536xi1>, tensor<65536xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<4067896320> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @convert_f16_to_f8E5M2FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001,  // 0, -0, 1, -1, 2^-24
@@ -438,6 +582,28 @@ func.func @convert_f16_to_f8E5M2FNUZ() {
     0x7E, 0x7E, 0x7F, 0x7F, 0x7F, 0x80, 0x80, 0x00,  // 4.92e4, 4.92e4, 5.73e4, 5.73e4, 5.73e4, nan, nan, 0
     0x81, 0x84, 0xC0, 0xFE, 0xFF                     // -2^-17, -2^-15, -1, -4.92e4, -5.73e4
   ]> : tensor<53xui8>
+  return
+}
+
+// -----
+
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_f16_to_f8E5M2FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xf16>
+  %r = stablehlo.convert %x : (tensor<65536xf16>) -> tensor<65536xf8E5M2FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E5M2FNUZ>) -> tensor<65536xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<4076813056> : tensor<ui32>
   return
 }
 
@@ -1439,6 +1605,31 @@ func.func @convert_bf16_to_f8E3M4() {
 
 // -----
 
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_bf16_to_f8E3M4_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xbf16>
+  %r = stablehlo.convert %x : (tensor<65536xbf16>) -> tensor<65536xf8E3M4>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E3M4>) -> tensor<65536xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<65536xf8E3M4>, tensor<65536xf8E3M4>) -> tensor<65536xi1>
+  %r_nan = stablehlo.constant dense<0x78> : tensor<65536xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<65536xi1>, tensor<65536xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3672491392> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @convert_bf16_to_f8E4M3() {
   %x_codes = stablehlo.constant dense<[
     0x0000, 0x8000, 0x3F80, 0xBF80, 0x0001,  // 0, -0, 1, -1, 2^-133
@@ -1468,6 +1659,31 @@ func.func @convert_bf16_to_f8E4M3() {
     0x76, 0x76, 0x77, 0x77, 0x77, 0x78, 0x78, 0x78,  // 224, 224, 240, 240, 240, inf, inf, inf
     0x80, 0x81, 0x88, 0xBC, 0xF6, 0xF7               // -0, -0.00195, -0.0156, -1.5, -224, -240
   ]> : tensor<54xui8>
+  return
+}
+
+// -----
+
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_bf16_to_f8E4M3_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xbf16>
+  %r = stablehlo.convert %x : (tensor<65536xbf16>) -> tensor<65536xf8E4M3>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E4M3>) -> tensor<65536xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<65536xf8E4M3>, tensor<65536xf8E4M3>) -> tensor<65536xi1>
+  %r_nan = stablehlo.constant dense<0x7C> : tensor<65536xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<65536xi1>, tensor<65536xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<814176512> : tensor<ui32>
   return
 }
 
@@ -1507,6 +1723,31 @@ func.func @convert_bf16_to_f8E4M3FN() {
 
 // -----
 
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_bf16_to_f8E4M3FN_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xbf16>
+  %r = stablehlo.convert %x : (tensor<65536xbf16>) -> tensor<65536xf8E4M3FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E4M3FN>) -> tensor<65536xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<65536xf8E4M3FN>, tensor<65536xf8E4M3FN>) -> tensor<65536xi1>
+  %r_nan = stablehlo.constant dense<0x7F> : tensor<65536xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<65536xi1>, tensor<65536xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<415071616> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @convert_bf16_to_f8E4M3FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0x0000, 0x8000, 0x3F80, 0xBF80, 0x0001,  // 0, -0, 1, -1, 2^-133
@@ -1538,6 +1779,28 @@ func.func @convert_bf16_to_f8E4M3FNUZ() {
 
 // -----
 
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_bf16_to_f8E4M3FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xbf16>
+  %r = stablehlo.convert %x : (tensor<65536xbf16>) -> tensor<65536xf8E4M3FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E4M3FNUZ>) -> tensor<65536xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<1977277568> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @convert_bf16_to_f8E4M3B11FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0x0000, 0x8000, 0x3F80, 0xBF80, 0x0001,  // 0, -0, 1, -1, 2^-133
@@ -1563,6 +1826,28 @@ func.func @convert_bf16_to_f8E4M3B11FNUZ() {
     0x7F, 0x80, 0x80, 0x80, 0x00, 0x81, 0x88, 0xC0,  // 30, nan, nan, nan, 0, -2^-13, -2^-10, -0.125
     0xFF                                             // -30
   ]> : tensor<49xui8>
+  return
+}
+
+// -----
+
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_bf16_to_f8E4M3B11FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xbf16>
+  %r = stablehlo.convert %x : (tensor<65536xbf16>) -> tensor<65536xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E4M3B11FNUZ>) -> tensor<65536xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<2891668608> : tensor<ui32>
   return
 }
 
@@ -1602,6 +1887,31 @@ func.func @convert_bf16_to_f8E5M2() {
 
 // -----
 
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_bf16_to_f8E5M2_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xbf16>
+  %r = stablehlo.convert %x : (tensor<65536xbf16>) -> tensor<65536xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E5M2>) -> tensor<65536xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<65536xf8E5M2>, tensor<65536xf8E5M2>) -> tensor<65536xi1>
+  %r_nan = stablehlo.constant dense<0x7E> : tensor<65536xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<65536xi1>, tensor<65536xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3188350592> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @convert_bf16_to_f8E5M2FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0x0000, 0x8000, 0x3F80, 0xBF80, 0x0001,  // 0, -0, 1, -1, 2^-133
@@ -1628,6 +1938,28 @@ func.func @convert_bf16_to_f8E5M2FNUZ() {
     0x7E, 0x7E, 0x7F, 0x7F, 0x7F, 0x80, 0x80, 0x80,  // 4.92e4, 4.92e4, 5.73e4, 5.73e4, 5.73e4, nan, nan, nan
     0x00, 0x81, 0x84, 0xC0, 0xFE, 0xFF               // 0, -2^-17, -2^-15, -1, -4.92e4, -5.73e4
   ]> : tensor<54xui8>
+  return
+}
+
+// -----
+
+// All 65536 codes. One number stands for all results: the sum of their codes, each times an odd number of its own,
+// modulo 2**32. A single wrong code changes it.
+func.func @convert_bf16_to_f8E5M2FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<65536xui16>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<65536xui16>) -> tensor<65536xbf16>
+  %r = stablehlo.convert %x : (tensor<65536xbf16>) -> tensor<65536xf8E5M2FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E5M2FNUZ>) -> tensor<65536xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<1304977408> : tensor<ui32>
   return
 }
 
@@ -5452,6 +5784,31 @@ func.func @convert_f8E3M4_to_f32() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @convert_f8E3M4_to_f32_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E3M4>
+  %r = stablehlo.convert %x : (tensor<256xf8E3M4>) -> tensor<256xf32>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf32>) -> tensor<256xui32>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf32>, tensor<256xf32>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7FC00000> : tensor<256xui32>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui32>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui32>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3489660928> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @convert_f8E3M4_to_f64() {
   %x_codes = stablehlo.constant dense<[
     0x00, 0x80, 0x30, 0xB0, 0x01, 0x81, 0x0F, 0x8F,  // 0, -0, 1, -1, 0.0156, -0.0156, 0.234, -0.234
@@ -6463,6 +6820,31 @@ func.func @convert_f8E4M3_to_f32() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @convert_f8E4M3_to_f32_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3>
+  %r = stablehlo.convert %x : (tensor<256xf8E4M3>) -> tensor<256xf32>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf32>) -> tensor<256xui32>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf32>, tensor<256xf32>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7FC00000> : tensor<256xui32>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui32>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui32>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3632267264> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @convert_f8E4M3_to_f64() {
   %x_codes = stablehlo.constant dense<[
     0x00, 0x80, 0x38, 0xB8, 0x01, 0x81, 0x07, 0x87,  // 0, -0, 1, -1, 0.00195, -0.00195, 0.0137, -0.0137
@@ -7459,6 +7841,31 @@ func.func @convert_f8E4M3FN_to_f32() {
     0x3C000000, 0x3BC00000, 0x3FC00000, 0x3FB00000,  // 0.00781, 0.00586, 1.5, 1.38
     0x3FD00000, 0xBFD00000                           // 1.62, -1.62
   ]> : tensor<22xui32>
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @convert_f8E4M3FN_to_f32_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3FN>
+  %r = stablehlo.convert %x : (tensor<256xf8E4M3FN>) -> tensor<256xf32>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf32>) -> tensor<256xui32>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf32>, tensor<256xf32>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7FC00000> : tensor<256xui32>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui32>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui32>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<702545920> : tensor<ui32>
   return
 }
 
@@ -8477,6 +8884,31 @@ func.func @convert_f8E4M3FNUZ_to_f32() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @convert_f8E4M3FNUZ_to_f32_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3FNUZ>
+  %r = stablehlo.convert %x : (tensor<256xf8E4M3FNUZ>) -> tensor<256xf32>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf32>) -> tensor<256xui32>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf32>, tensor<256xf32>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7FC00000> : tensor<256xui32>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui32>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui32>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<2822766592> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @convert_f8E4M3FNUZ_to_f64() {
   %x_codes = stablehlo.constant dense<[
     0x00, 0x80, 0x40, 0xC0, 0x01, 0x81, 0x07, 0x87,  // 0, nan, 1, -1, 2^-10, -2^-10, 0.00684, -0.00684
@@ -9461,6 +9893,31 @@ func.func @convert_f8E4M3B11FNUZ_to_f32() {
     0x41E00000, 0xC1E00000, 0x3C000000, 0x3BF00000,  // 28, -28, 0.00781, 0.00732
     0x3FC00000, 0x3FB00000, 0x3FD00000, 0xBFD00000   // 1.5, 1.38, 1.62, -1.62
   ]> : tensor<20xui32>
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @convert_f8E4M3B11FNUZ_to_f32_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3B11FNUZ>
+  %r = stablehlo.convert %x : (tensor<256xf8E4M3B11FNUZ>) -> tensor<256xf32>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf32>) -> tensor<256xui32>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf32>, tensor<256xf32>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7FC00000> : tensor<256xui32>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui32>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui32>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<725614592> : tensor<ui32>
   return
 }
 
@@ -10489,6 +10946,31 @@ func.func @convert_f8E5M2_to_f32() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @convert_f8E5M2_to_f32_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E5M2>
+  %r = stablehlo.convert %x : (tensor<256xf8E5M2>) -> tensor<256xf32>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf32>) -> tensor<256xui32>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf32>, tensor<256xf32>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7FC00000> : tensor<256xui32>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui32>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui32>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<1325400064> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @convert_f8E5M2_to_f64() {
   %x_codes = stablehlo.constant dense<[
     0x00, 0x80, 0x3C, 0xBC, 0x01, 0x81, 0x03, 0x83,  // 0, -0, 1, -1, 2^-16, -2^-16, 4.58e-5, -4.58e-5
@@ -11467,6 +11949,31 @@ func.func @convert_f8E5M2FNUZ_to_f32() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @convert_f8E5M2FNUZ_to_f32_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E5M2FNUZ>
+  %r = stablehlo.convert %x : (tensor<256xf8E5M2FNUZ>) -> tensor<256xf32>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf32>) -> tensor<256xui32>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf32>, tensor<256xf32>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7FC00000> : tensor<256xui32>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui32>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui32>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3368026112> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @convert_f8E5M2FNUZ_to_f64() {
   %x_codes = stablehlo.constant dense<[
     0x00, 0x80, 0x40, 0xC0, 0x01, 0x81, 0x03, 0x83,  // 0, nan, 1, -1, 2^-17, -2^-17, 2.29e-5, -2.29e-5
@@ -12380,6 +12887,31 @@ func.func @convert_f8E8M0FNU_to_f32() {
     0x00800000, 0x7F000000, 0x7E800000, 0x7FC00000,  // 2^-126, 2^127, 2^126, nan
     0x01000000, 0x3C000000, 0x3B800000, 0x3C800000   // 2^-125, 0.00781, 0.00391, 0.0156
   ]> : tensor<12xui32>
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @convert_f8E8M0FNU_to_f32_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E8M0FNU>
+  %r = stablehlo.convert %x : (tensor<256xf8E8M0FNU>) -> tensor<256xf32>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf32>) -> tensor<256xui32>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf32>, tensor<256xf32>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7FC00000> : tensor<256xui32>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui32>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui32>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3825205248> : tensor<ui32>
   return
 }
 

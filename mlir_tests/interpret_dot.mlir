@@ -25,13 +25,15 @@ func.func @dot_f16() {
     [0x0000, 0x3F00, 0x48C0],  // 0, 1.75, 9.5
     [0x4380, 0x3E00, 0xC180]   // 3.75, 1.5, -2.75
   ]> : tensor<2x3xui16>
-  %x2_codes = stablehlo.constant dense<[0xC000, 0xB800, 0x4000]> : tensor<3xui16>  // -2, -0.5, 2
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3xui16>) -> tensor<3xf16>
-  %y2_codes = stablehlo.constant dense<[0x4200, 0x3800, 0x3800]> : tensor<3xui16>  // 3, 0.5, 0.5
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui16>) -> tensor<3xf16>
-  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<3xf16>, tensor<3xf16>) -> tensor<f16>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<f16>) -> tensor<ui16>
-  check.expect_eq_const %r2_codes, dense<0xC540> : tensor<ui16>  // -5.25
+  %x2 = stablehlo.constant dense<> : tensor<0x3xf16>
+  %y2_codes = stablehlo.constant dense<[
+    [0x3C00, 0x4200, 0x4200],  // 1, 3, 3
+    [0x3800, 0x4200, 0x4000],  // 0.5, 3, 2
+    [0x3800, 0x4000, 0xC000]   // 0.5, 2, -2
+  ]> : tensor<3x3xui16>
+  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x3xui16>) -> tensor<3x3xf16>
+  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<0x3xf16>, tensor<3x3xf16>) -> tensor<0x3xf16>
+  check.expect_eq_const %r2, dense<> : tensor<0x3xf16>
   return
 }
 
@@ -49,15 +51,6 @@ func.func @dot_bf16() {
   %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xbf16>, tensor<3xbf16>) -> tensor<2xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2xbf16>) -> tensor<2xui16>
   check.expect_eq_const %r_codes, dense<[0xC060, 0xBF00]> : tensor<2xui16>  // -3.5, -0.5
-  %x2 = stablehlo.constant dense<> : tensor<0x3xbf16>
-  %y2_codes = stablehlo.constant dense<[
-    [0x3FC0, 0x3FC0, 0x3FC0],  // 1.5, 1.5, 1.5
-    [0x3F80, 0x4000, 0x4040],  // 1, 2, 3
-    [0x4000, 0xBF80, 0xBF00]   // 2, -1, -0.5
-  ]> : tensor<3x3xui16>
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x3xui16>) -> tensor<3x3xbf16>
-  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<0x3xbf16>, tensor<3x3xbf16>) -> tensor<0x3xbf16>
-  check.expect_eq_const %r2, dense<> : tensor<0x3xbf16>
   return
 }
 
@@ -65,30 +58,13 @@ func.func @dot_bf16() {
 
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @dot_f4E2M1FN() {
-  %x_codes = stablehlo.constant dense<[
-    [0x4, 0x2, 0x4],  // 2, 1, 2
-    [0x2, 0xA, 0x2]   // 1, -1, 1
-  ]> : tensor<2x3xui4>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui4>) -> tensor<2x3xf4E2M1FN>
-  %y_codes = stablehlo.constant dense<[
-    [0x2, 0xA, 0x2],  // 1, -1, 1
-    [0xA, 0xA, 0xA],  // -1, -1, -1
-    [0x2, 0x4, 0xA]   // 1, 2, -1
-  ]> : tensor<3x3xui4>
-  %y = stablehlo.bitcast_convert %y_codes : (tensor<3x3xui4>) -> tensor<3x3xf4E2M1FN>
-  %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xf4E2M1FN>, tensor<3x3xf4E2M1FN>) -> tensor<2x3xf4E2M1FN>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf4E2M1FN>) -> tensor<2x3xui4>
-  check.expect_eq_const %r_codes, dense<[
-    [0x5, 0x2, 0xA],  // 3, 1, -1
-    [0x5, 0x4, 0x2]   // 3, 2, 1
-  ]> : tensor<2x3xui4>
-  %x2_codes = stablehlo.constant dense<[0x4, 0xC, 0x3]> : tensor<3xui4>  // 2, -2, 1.5
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
-  %y2_codes = stablehlo.constant dense<[0x2, 0x9, 0xA]> : tensor<3xui4>  // 1, -0.5, -1
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
-  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<3xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<f4E2M1FN>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<f4E2M1FN>) -> tensor<ui4>
-  check.expect_eq_const %r2_codes, dense<0x3> : tensor<ui4>  // 1.5
+  %x_codes = stablehlo.constant dense<[0x4, 0xC, 0x3]> : tensor<3xui4>  // 2, -2, 1.5
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
+  %y_codes = stablehlo.constant dense<[0x2, 0x9, 0xA]> : tensor<3xui4>  // 1, -0.5, -1
+  %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
+  %r = "stablehlo.dot"(%x, %y) : (tensor<3xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<f4E2M1FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<f4E2M1FN>) -> tensor<ui4>
+  check.expect_eq_const %r_codes, dense<0x3> : tensor<ui4>  // 1.5
   return
 }
 
@@ -126,14 +102,21 @@ func.func @dot_f4E2M1FN_rounded_once() {
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @dot_f6E2M3FN() {
   %x = stablehlo.constant dense<[
-    [0x08, 0x14, 0x08],  // 1, 3, 1
-    [0x10, 0x0C, 0x10]   // 2, 1.5, 2
+    [0x0C, 0x30, 0x24],  // 1.5, -2, -0.5
+    [0x30, 0x04, 0x24]   // -2, 0.5, -0.5
   ]> : tensor<2x3xf6E2M3FN>
-  %y = stablehlo.constant dense<[0x14, 0x30, 0x24]> : tensor<3xf6E2M3FN>  // 3, -2, -0.5
-  %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xf6E2M3FN>, tensor<3xf6E2M3FN>) -> tensor<2xf6E2M3FN>
-  %r_f32 = stablehlo.convert %r : (tensor<2xf6E2M3FN>) -> tensor<2xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2xf32>) -> tensor<2xui32>
-  check.expect_eq_const %r_f32_codes, dense<[0xC0600000, 0x40000000]> : tensor<2xui32>  // -3.5, 2
+  %y = stablehlo.constant dense<[
+    [0x08, 0x24, 0x24],  // 1, -0.5, -0.5
+    [0x0C, 0x04, 0x30],  // 1.5, 0.5, -2
+    [0x04, 0x04, 0x28]   // 0.5, 0.5, -1
+  ]> : tensor<3x3xf6E2M3FN>
+  %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xf6E2M3FN>, tensor<3x3xf6E2M3FN>) -> tensor<2x3xf6E2M3FN>
+  %r_f32 = stablehlo.convert %r : (tensor<2x3xf6E2M3FN>) -> tensor<2x3xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
+  check.expect_eq_const %r_f32_codes, dense<[
+    [0xBFE00000, 0xC0000000, 0x40700000],  // -1.75, -2, 3.75
+    [0xBFC00000, 0x3F800000, 0x3F000000]   // -1.5, 1, 0.5
+  ]> : tensor<2x3xui32>
   %x2 = stablehlo.constant dense<> : tensor<0x3xf6E2M3FN>
   %y2 = stablehlo.constant dense<[
     [0x30, 0x10, 0x14],  // -2, 2, 3
@@ -176,27 +159,14 @@ func.func @dot_f6E2M3FN_rounded_once() {
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @dot_f6E3M2FN() {
   %x = stablehlo.constant dense<[
-    [0x2C, 0x08, 0x28],  // -1, 0.5, -0.5
-    [0x0C, 0x12, 0x10]   // 1, 3, 2
+    [0x0E, 0x10, 0x30],  // 1.5, 2, -2
+    [0x0C, 0x0E, 0x0C]   // 1, 1.5, 1
   ]> : tensor<2x3xf6E3M2FN>
-  %y = stablehlo.constant dense<[
-    [0x10, 0x0C, 0x28],  // 2, 1, -0.5
-    [0x08, 0x28, 0x28],  // 0.5, -0.5, -0.5
-    [0x28, 0x0C, 0x0E]   // -0.5, 1, 1.5
-  ]> : tensor<3x3xf6E3M2FN>
-  %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xf6E3M2FN>, tensor<3x3xf6E3M2FN>) -> tensor<2x3xf6E3M2FN>
-  %r_f32 = stablehlo.convert %r : (tensor<2x3xf6E3M2FN>) -> tensor<2x3xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
-  check.expect_eq_const %r_f32_codes, dense<[
-    [0xBFC00000, 0xBFE00000, 0xBF000000],  // -1.5, -1.75, -0.5
-    [0x40200000, 0x3FC00000, 0x3F800000]   // 2.5, 1.5, 1
-  ]> : tensor<2x3xui32>
-  %x2 = stablehlo.constant dense<[0x0C, 0x0C, 0x12]> : tensor<3xf6E3M2FN>  // 1, 1, 3
-  %y2 = stablehlo.constant dense<[0x0C, 0x2C, 0x28]> : tensor<3xf6E3M2FN>  // 1, -1, -0.5
-  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<3xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<f6E3M2FN>
-  %r2_f32 = stablehlo.convert %r2 : (tensor<f6E3M2FN>) -> tensor<f32>
-  %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<f32>) -> tensor<ui32>
-  check.expect_eq_const %r2_f32_codes, dense<0xBFC00000> : tensor<ui32>  // -1.5
+  %y = stablehlo.constant dense<[0x0C, 0x2C, 0x0C]> : tensor<3xf6E3M2FN>  // 1, -1, 1
+  %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<2xf6E3M2FN>
+  %r_f32 = stablehlo.convert %r : (tensor<2xf6E3M2FN>) -> tensor<2xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2xf32>) -> tensor<2xui32>
+  check.expect_eq_const %r_f32_codes, dense<[0xC0200000, 0x3F000000]> : tensor<2xui32>  // -2.5, 0.5
   return
 }
 
@@ -230,25 +200,13 @@ func.func @dot_f6E3M2FN_rounded_once() {
 
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @dot_f8E3M4() {
-  %x_codes = stablehlo.constant dense<[
-    [0xB0, 0x48, 0x30],  // -1, 3, 1
-    [0x30, 0x20, 0x48]   // 1, 0.5, 3
-  ]> : tensor<2x3xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E3M4>
-  %y_codes = stablehlo.constant dense<[0xA0, 0x40, 0xB0]> : tensor<3xui8>  // -0.5, 2, -1
+  %x_codes = stablehlo.constant dense<[0x30, 0x38, 0x38]> : tensor<3xui8>  // 1, 1.5, 1.5
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E3M4>
+  %y_codes = stablehlo.constant dense<[0x30, 0xC0, 0x20]> : tensor<3xui8>  // 1, -2, 0.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E3M4>
-  %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xf8E3M4>, tensor<3xf8E3M4>) -> tensor<2xf8E3M4>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2xf8E3M4>) -> tensor<2xui8>
-  check.expect_eq_const %r_codes, dense<[0x56, 0xC4]> : tensor<2xui8>  // 5.5, -2.5
-  %x2 = stablehlo.constant dense<> : tensor<0x3xf8E3M4>
-  %y2_codes = stablehlo.constant dense<[
-    [0xC0, 0x40, 0x48],  // -2, 2, 3
-    [0xC0, 0x40, 0x48],  // -2, 2, 3
-    [0x48, 0x30, 0xA0]   // 3, 1, -0.5
-  ]> : tensor<3x3xui8>
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E3M4>
-  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<0x3xf8E3M4>, tensor<3x3xf8E3M4>) -> tensor<0x3xf8E3M4>
-  check.expect_eq_const %r2, dense<> : tensor<0x3xf8E3M4>
+  %r = "stablehlo.dot"(%x, %y) : (tensor<3xf8E3M4>, tensor<3xf8E3M4>) -> tensor<f8E3M4>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<f8E3M4>) -> tensor<ui8>
+  check.expect_eq_const %r_codes, dense<0xB4> : tensor<ui8>  // -1.25
   return
 }
 
@@ -302,13 +260,15 @@ func.func @dot_f8E4M3() {
     [0x44, 0xCD, 0x42],  // 3, -6.5, 2.5
     [0xCE, 0x00, 0xCB]   // -7, 0, -5.5
   ]> : tensor<2x3xui8>
-  %x2_codes = stablehlo.constant dense<[0x40, 0xB8, 0xC0]> : tensor<3xui8>  // 2, -1, -2
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
-  %y2_codes = stablehlo.constant dense<[0xB8, 0x44, 0xB8]> : tensor<3xui8>  // -1, 3, -1
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
-  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<3xf8E4M3>, tensor<3xf8E4M3>) -> tensor<f8E4M3>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<f8E4M3>) -> tensor<ui8>
-  check.expect_eq_const %r2_codes, dense<0xC4> : tensor<ui8>  // -3
+  %x2 = stablehlo.constant dense<> : tensor<0x3xf8E4M3>
+  %y2_codes = stablehlo.constant dense<[
+    [0xB0, 0x38, 0x38],  // -0.5, 1, 1
+    [0xB8, 0x40, 0xB0],  // -1, 2, -0.5
+    [0xC0, 0x38, 0x40]   // -2, 1, 2
+  ]> : tensor<3x3xui8>
+  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3>
+  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<0x3xf8E4M3>, tensor<3x3xf8E4M3>) -> tensor<0x3xf8E4M3>
+  check.expect_eq_const %r2, dense<> : tensor<0x3xf8E4M3>
   return
 }
 
@@ -355,15 +315,6 @@ func.func @dot_f8E4M3FN() {
   %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xf8E4M3FN>, tensor<3xf8E4M3FN>) -> tensor<2xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2xf8E4M3FN>) -> tensor<2xui8>
   check.expect_eq_const %r_codes, dense<[0x38, 0x45]> : tensor<2xui8>  // 1, 3.25
-  %x2 = stablehlo.constant dense<> : tensor<0x3xf8E4M3FN>
-  %y2_codes = stablehlo.constant dense<[
-    [0x44, 0xC0, 0x44],  // 3, -2, 3
-    [0x40, 0xC0, 0x3C],  // 2, -2, 1.5
-    [0x3C, 0xB0, 0xB0]   // 1.5, -0.5, -0.5
-  ]> : tensor<3x3xui8>
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3FN>
-  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<0x3xf8E4M3FN>, tensor<3x3xf8E4M3FN>) -> tensor<0x3xf8E4M3FN>
-  check.expect_eq_const %r2, dense<> : tensor<0x3xf8E4M3FN>
   return
 }
 
@@ -400,30 +351,13 @@ func.func @dot_f8E4M3FN_rounded_once() {
 
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @dot_f8E4M3FNUZ() {
-  %x_codes = stablehlo.constant dense<[
-    [0xC0, 0x48, 0x40],  // -1, 2, 1
-    [0x38, 0xC0, 0xB8]   // 0.5, -1, -0.5
-  ]> : tensor<2x3xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3FNUZ>
-  %y_codes = stablehlo.constant dense<[
-    [0x44, 0xC8, 0x44],  // 1.5, -2, 1.5
-    [0x48, 0x4C, 0x44],  // 2, 3, 1.5
-    [0x44, 0xC8, 0xB8]   // 1.5, -2, -0.5
-  ]> : tensor<3x3xui8>
-  %y = stablehlo.bitcast_convert %y_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3FNUZ>
-  %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xf8E4M3FNUZ>, tensor<3x3xf8E4M3FNUZ>) -> tensor<2x3xf8E4M3FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E4M3FNUZ>) -> tensor<2x3xui8>
-  check.expect_eq_const %r_codes, dense<[
-    [0x50, 0x54, 0x40],  // 4, 6, 1
-    [0xC8, 0xCC, 0xB8]   // -2, -3, -0.5
-  ]> : tensor<2x3xui8>
-  %x2_codes = stablehlo.constant dense<[0x4C, 0x4C, 0x40]> : tensor<3xui8>  // 3, 3, 1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
-  %y2_codes = stablehlo.constant dense<[0xC8, 0xC8, 0xC8]> : tensor<3xui8>  // -2, -2, -2
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
-  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<3xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<f8E4M3FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<f8E4M3FNUZ>) -> tensor<ui8>
-  check.expect_eq_const %r2_codes, dense<0xDE> : tensor<ui8>  // -14
+  %x_codes = stablehlo.constant dense<[0x4C, 0x4C, 0x40]> : tensor<3xui8>  // 3, 3, 1
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
+  %y_codes = stablehlo.constant dense<[0xC8, 0xC8, 0xC8]> : tensor<3xui8>  // -2, -2, -2
+  %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
+  %r = "stablehlo.dot"(%x, %y) : (tensor<3xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<f8E4M3FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<f8E4M3FNUZ>) -> tensor<ui8>
+  check.expect_eq_const %r_codes, dense<0xDE> : tensor<ui8>  // -14
   return
 }
 
@@ -461,15 +395,22 @@ func.func @dot_f8E4M3FNUZ_rounded_once() {
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @dot_f8E4M3B11FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    [0xD0, 0x5C, 0x50],  // -0.5, 1.5, 0.5
-    [0xD0, 0x60, 0x50]   // -0.5, 2, 0.5
+    [0x50, 0xD0, 0xD0],  // 0.5, -0.5, -0.5
+    [0x60, 0xD0, 0xE0]   // 2, -0.5, -2
   ]> : tensor<2x3xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3B11FNUZ>
-  %y_codes = stablehlo.constant dense<[0x64, 0xD0, 0x58]> : tensor<3xui8>  // 3, -0.5, 1
-  %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E4M3B11FNUZ>
-  %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xf8E4M3B11FNUZ>, tensor<3xf8E4M3B11FNUZ>) -> tensor<2xf8E4M3B11FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2xf8E4M3B11FNUZ>) -> tensor<2xui8>
-  check.expect_eq_const %r_codes, dense<[0xDE, 0xE0]> : tensor<2xui8>  // -1.75, -2
+  %y_codes = stablehlo.constant dense<[
+    [0x5C, 0xD0, 0x5C],  // 1.5, -0.5, 1.5
+    [0x60, 0xD0, 0x5C],  // 2, -0.5, 1.5
+    [0x60, 0x5C, 0xD0]   // 2, 1.5, -0.5
+  ]> : tensor<3x3xui8>
+  %y = stablehlo.bitcast_convert %y_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3B11FNUZ>
+  %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xf8E4M3B11FNUZ>, tensor<3x3xf8E4M3B11FNUZ>) -> tensor<2x3xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E4M3B11FNUZ>) -> tensor<2x3xui8>
+  check.expect_eq_const %r_codes, dense<[
+    [0xDA, 0xD4, 0x48],  // -1.25, -0.75, 0.25
+    [0xE0, 0xE7, 0x65]   // -2, -3.75, 3.25
+  ]> : tensor<2x3xui8>
   %x2 = stablehlo.constant dense<> : tensor<0x3xf8E4M3B11FNUZ>
   %y2_codes = stablehlo.constant dense<[
     [0x60, 0x60, 0x50],  // 2, 2, 0.5
@@ -516,29 +457,15 @@ func.func @dot_f8E4M3B11FNUZ_rounded_once() {
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @dot_f8E5M2() {
   %x_codes = stablehlo.constant dense<[
-    [0x3C, 0xB8, 0x3C],  // 1, -0.5, 1
-    [0x40, 0xBC, 0x40]   // 2, -1, 2
+    [0xB8, 0x38, 0x3C],  // -0.5, 0.5, 1
+    [0x3C, 0x40, 0x38]   // 1, 2, 0.5
   ]> : tensor<2x3xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2>
-  %y_codes = stablehlo.constant dense<[
-    [0x3C, 0xB8, 0x38],  // 1, -0.5, 0.5
-    [0xB8, 0x40, 0x38],  // -0.5, 2, 0.5
-    [0xBC, 0xBC, 0xBC]   // -1, -1, -1
-  ]> : tensor<3x3xui8>
-  %y = stablehlo.bitcast_convert %y_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E5M2>
-  %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xf8E5M2>, tensor<3x3xf8E5M2>) -> tensor<2x3xf8E5M2>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E5M2>) -> tensor<2x3xui8>
-  check.expect_eq_const %r_codes, dense<[
-    [0x34, 0xC1, 0xBA],  // 0.25, -2.5, -0.75
-    [0x38, 0xC5, 0xBE]   // 0.5, -5, -1.5
-  ]> : tensor<2x3xui8>
-  %x2_codes = stablehlo.constant dense<[0xBC, 0xC0, 0x40]> : tensor<3xui8>  // -1, -2, 2
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
-  %y2_codes = stablehlo.constant dense<[0xC0, 0x42, 0xBC]> : tensor<3xui8>  // -2, 3, -1
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
-  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<3xf8E5M2>, tensor<3xf8E5M2>) -> tensor<f8E5M2>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<f8E5M2>) -> tensor<ui8>
-  check.expect_eq_const %r2_codes, dense<0xC6> : tensor<ui8>  // -6
+  %y_codes = stablehlo.constant dense<[0x38, 0xB8, 0xBC]> : tensor<3xui8>  // 0.5, -0.5, -1
+  %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
+  %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xf8E5M2>, tensor<3xf8E5M2>) -> tensor<2xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2xf8E5M2>) -> tensor<2xui8>
+  check.expect_eq_const %r_codes, dense<[0xBE, 0xBC]> : tensor<2xui8>  // -1.5, -1
   return
 }
 
@@ -575,25 +502,13 @@ func.func @dot_f8E5M2_rounded_once() {
 
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @dot_f8E5M2FNUZ() {
-  %x_codes = stablehlo.constant dense<[
-    [0x40, 0x44, 0x42],  // 1, 2, 1.5
-    [0xBC, 0x40, 0x40]   // -0.5, 1, 1
-  ]> : tensor<2x3xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2FNUZ>
-  %y_codes = stablehlo.constant dense<[0x40, 0x44, 0xC4]> : tensor<3xui8>  // 1, 2, -2
+  %x_codes = stablehlo.constant dense<[0x40, 0x40, 0xBC]> : tensor<3xui8>  // 1, 1, -0.5
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E5M2FNUZ>
+  %y_codes = stablehlo.constant dense<[0xBC, 0xBC, 0xC0]> : tensor<3xui8>  // -0.5, -0.5, -1
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E5M2FNUZ>
-  %r = "stablehlo.dot"(%x, %y) : (tensor<2x3xf8E5M2FNUZ>, tensor<3xf8E5M2FNUZ>) -> tensor<2xf8E5M2FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2xf8E5M2FNUZ>) -> tensor<2xui8>
-  check.expect_eq_const %r_codes, dense<[0x44, 0xBC]> : tensor<2xui8>  // 2, -0.5
-  %x2 = stablehlo.constant dense<> : tensor<0x3xf8E5M2FNUZ>
-  %y2_codes = stablehlo.constant dense<[
-    [0x40, 0xC0, 0x40],  // 1, -1, 1
-    [0x42, 0xBC, 0x44],  // 1.5, -0.5, 2
-    [0xBC, 0xC0, 0xC0]   // -0.5, -1, -1
-  ]> : tensor<3x3xui8>
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E5M2FNUZ>
-  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<0x3xf8E5M2FNUZ>, tensor<3x3xf8E5M2FNUZ>) -> tensor<0x3xf8E5M2FNUZ>
-  check.expect_eq_const %r2, dense<> : tensor<0x3xf8E5M2FNUZ>
+  %r = "stablehlo.dot"(%x, %y) : (tensor<3xf8E5M2FNUZ>, tensor<3xf8E5M2FNUZ>) -> tensor<f8E5M2FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<f8E5M2FNUZ>) -> tensor<ui8>
+  check.expect_eq_const %r_codes, dense<0xBC> : tensor<ui8>  // -0.5
   return
 }
 
@@ -643,12 +558,13 @@ func.func @dot_f8E8M0FNU() {
     [0x81, 0x81, 0x81],  // 4, 4, 4
     [0x81, 0x81, 0x81]   // 4, 4, 4
   ]> : tensor<2x3xui8>
-  %x2_codes = stablehlo.constant dense<[0x7F, 0x7F]> : tensor<2xui8>  // 1, 1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
-  %y2_codes = stablehlo.constant dense<[0x80, 0x80]> : tensor<2xui8>  // 2, 2
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
-  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<2xf8E8M0FNU>, tensor<2xf8E8M0FNU>) -> tensor<f8E8M0FNU>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<f8E8M0FNU>) -> tensor<ui8>
-  check.expect_eq_const %r2_codes, dense<0x81> : tensor<ui8>  // 4
+  %x2 = stablehlo.constant dense<> : tensor<0x2xf8E8M0FNU>
+  %y2_codes = stablehlo.constant dense<[
+    [0x80, 0x80, 0x80],  // 2, 2, 2
+    [0x80, 0x80, 0x80]   // 2, 2, 2
+  ]> : tensor<2x3xui8>
+  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E8M0FNU>
+  %r2 = "stablehlo.dot"(%x2, %y2) : (tensor<0x2xf8E8M0FNU>, tensor<2x3xf8E8M0FNU>) -> tensor<0x3xf8E8M0FNU>
+  check.expect_eq_const %r2, dense<> : tensor<0x3xf8E8M0FNU>
   return
 }

@@ -14,17 +14,14 @@ func.func @dynamic_broadcast_in_dim_f16() {
   ]> : tensor<6xui16>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui16>) -> tensor<6xf16>
   %shape = stablehlo.constant dense<[2, 6]> : tensor<2xi64>
-  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape) {broadcast_dimensions = array<i64: 1>} : (tensor<6xf16>, tensor<2xi64>) -> tensor<2x6xf16>
+  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<6xf16>, tensor<2xi64>) -> tensor<2x6xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf16>) -> tensor<2x6xui16>
   check.expect_eq_const %r_codes, dense<[
     [0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001, 0x8001],  // 0, -0, 1, -1, 2^-24, -2^-24
     [0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001, 0x8001]   // 0, -0, 1, -1, 2^-24, -2^-24
   ]> : tensor<2x6xui16>
-  %x2_codes = stablehlo.constant dense<[0x0000]> : tensor<1xui16>  // 0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui16>) -> tensor<1xf16>
-  %shape2 = stablehlo.constant dense<[0]> : tensor<1xi64>
-  %r2 = "stablehlo.dynamic_broadcast_in_dim"(%x2, %shape2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xf16>, tensor<1xi64>) -> tensor<0xf16>
-  check.expect_eq_const %r2, dense<> : tensor<0xf16>
   return
 }
 
@@ -35,7 +32,9 @@ func.func @dynamic_broadcast_in_dim_bf16() {
   %x_codes = stablehlo.constant dense<[[0x0000], [0x8000]]> : tensor<2x1xui16>  // 0, -0
   %x = stablehlo.bitcast_convert %x_codes : (tensor<2x1xui16>) -> tensor<2x1xbf16>
   %shape = stablehlo.constant dense<[2, 3]> : tensor<2xi64>
-  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xbf16>, tensor<2xi64>) -> tensor<2x3xbf16>
+  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape)
+    {broadcast_dimensions = array<i64: 0, 1>}
+    : (tensor<2x1xbf16>, tensor<2xi64>) -> tensor<2x3xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xbf16>) -> tensor<2x3xui16>
   check.expect_eq_const %r_codes, dense<[
     [0x0000, 0x0000, 0x0000],  // 0, 0, 0
@@ -48,22 +47,13 @@ func.func @dynamic_broadcast_in_dim_bf16() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @dynamic_broadcast_in_dim_f4E2M1FN() {
-  %x_codes = stablehlo.constant dense<[
-    0x0, 0x8, 0x2, 0xA, 0x1, 0x9  // 0, -0, 1, -1, 0.5, -0.5
-  ]> : tensor<6xui4>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui4>) -> tensor<6xf4E2M1FN>
-  %shape = stablehlo.constant dense<[2, 6]> : tensor<2xi64>
-  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape) {broadcast_dimensions = array<i64: 1>} : (tensor<6xf4E2M1FN>, tensor<2xi64>) -> tensor<2x6xf4E2M1FN>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf4E2M1FN>) -> tensor<2x6xui4>
-  check.expect_eq_const %r_codes, dense<[
-    [0x0, 0x8, 0x2, 0xA, 0x1, 0x9],  // 0, -0, 1, -1, 0.5, -0.5
-    [0x0, 0x8, 0x2, 0xA, 0x1, 0x9]   // 0, -0, 1, -1, 0.5, -0.5
-  ]> : tensor<2x6xui4>
-  %x2_codes = stablehlo.constant dense<[0x0]> : tensor<1xui4>  // 0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui4>) -> tensor<1xf4E2M1FN>
-  %shape2 = stablehlo.constant dense<[0]> : tensor<1xi64>
-  %r2 = "stablehlo.dynamic_broadcast_in_dim"(%x2, %shape2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xf4E2M1FN>, tensor<1xi64>) -> tensor<0xf4E2M1FN>
-  check.expect_eq_const %r2, dense<> : tensor<0xf4E2M1FN>
+  %x_codes = stablehlo.constant dense<[0x0]> : tensor<1xui4>  // 0
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<1xui4>) -> tensor<1xf4E2M1FN>
+  %shape = stablehlo.constant dense<[0]> : tensor<1xi64>
+  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape)
+    {broadcast_dimensions = array<i64: 0>}
+    : (tensor<1xf4E2M1FN>, tensor<1xi64>) -> tensor<0xf4E2M1FN>
+  check.expect_eq_const %r, dense<> : tensor<0xf4E2M1FN>
   return
 }
 
@@ -71,10 +61,32 @@ func.func @dynamic_broadcast_in_dim_f4E2M1FN() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @dynamic_broadcast_in_dim_f6E2M3FN() {
-  %x = stablehlo.constant dense<[[0x00], [0x20]]> : tensor<2x1xf6E2M3FN>  // 0, -0
+  %x = stablehlo.constant dense<[
+    0x00, 0x20, 0x08, 0x28, 0x01, 0x21  // 0, -0, 1, -1, 0.125, -0.125
+  ]> : tensor<6xf6E2M3FN>
+  %shape = stablehlo.constant dense<[2, 6]> : tensor<2xi64>
+  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<6xf6E2M3FN>, tensor<2xi64>) -> tensor<2x6xf6E2M3FN>
+  %r_f32 = stablehlo.convert %r : (tensor<2x6xf6E2M3FN>) -> tensor<2x6xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x6xf32>) -> tensor<2x6xui32>
+  check.expect_eq_const %r_f32_codes, dense<[
+    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x3E000000, 0xBE000000],  // 0, -0, 1, -1, 0.125, -0.125
+    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x3E000000, 0xBE000000]   // 0, -0, 1, -1, 0.125, -0.125
+  ]> : tensor<2x6xui32>
+  return
+}
+
+// -----
+
+// Elements are moved, so every bit of them counts, NaN's payload too.
+func.func @dynamic_broadcast_in_dim_f6E3M2FN() {
+  %x = stablehlo.constant dense<[[0x00], [0x20]]> : tensor<2x1xf6E3M2FN>  // 0, -0
   %shape = stablehlo.constant dense<[2, 3]> : tensor<2xi64>
-  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf6E2M3FN>, tensor<2xi64>) -> tensor<2x3xf6E2M3FN>
-  %r_f32 = stablehlo.convert %r : (tensor<2x3xf6E2M3FN>) -> tensor<2x3xf32>
+  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape)
+    {broadcast_dimensions = array<i64: 0, 1>}
+    : (tensor<2x1xf6E3M2FN>, tensor<2xi64>) -> tensor<2x3xf6E3M2FN>
+  %r_f32 = stablehlo.convert %r : (tensor<2x3xf6E3M2FN>) -> tensor<2x3xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
   check.expect_eq_const %r_f32_codes, dense<[
     [0x00000000, 0x00000000, 0x00000000],  // 0, 0, 0
@@ -86,38 +98,14 @@ func.func @dynamic_broadcast_in_dim_f6E2M3FN() {
 // -----
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
-func.func @dynamic_broadcast_in_dim_f6E3M2FN() {
-  %x = stablehlo.constant dense<[
-    0x00, 0x20, 0x0C, 0x2C, 0x01, 0x21  // 0, -0, 1, -1, 0.0625, -0.0625
-  ]> : tensor<6xf6E3M2FN>
-  %shape = stablehlo.constant dense<[2, 6]> : tensor<2xi64>
-  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape) {broadcast_dimensions = array<i64: 1>} : (tensor<6xf6E3M2FN>, tensor<2xi64>) -> tensor<2x6xf6E3M2FN>
-  %r_f32 = stablehlo.convert %r : (tensor<2x6xf6E3M2FN>) -> tensor<2x6xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x6xf32>) -> tensor<2x6xui32>
-  check.expect_eq_const %r_f32_codes, dense<[
-    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x3D800000, 0xBD800000],  // 0, -0, 1, -1, 0.0625, -0.0625
-    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x3D800000, 0xBD800000]   // 0, -0, 1, -1, 0.0625, -0.0625
-  ]> : tensor<2x6xui32>
-  %x2 = stablehlo.constant dense<[0x00]> : tensor<1xf6E3M2FN>  // 0
-  %shape2 = stablehlo.constant dense<[0]> : tensor<1xi64>
-  %r2 = "stablehlo.dynamic_broadcast_in_dim"(%x2, %shape2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xf6E3M2FN>, tensor<1xi64>) -> tensor<0xf6E3M2FN>
-  check.expect_eq_const %r2, dense<> : tensor<0xf6E3M2FN>
-  return
-}
-
-// -----
-
-// Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @dynamic_broadcast_in_dim_f8E3M4() {
-  %x_codes = stablehlo.constant dense<[[0x00], [0x80]]> : tensor<2x1xui8>  // 0, -0
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x1xui8>) -> tensor<2x1xf8E3M4>
-  %shape = stablehlo.constant dense<[2, 3]> : tensor<2xi64>
-  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf8E3M4>, tensor<2xi64>) -> tensor<2x3xf8E3M4>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E3M4>) -> tensor<2x3xui8>
-  check.expect_eq_const %r_codes, dense<[
-    [0x00, 0x00, 0x00],  // 0, 0, 0
-    [0x80, 0x80, 0x80]   // -0, -0, -0
-  ]> : tensor<2x3xui8>
+  %x_codes = stablehlo.constant dense<[0x00]> : tensor<1xui8>  // 0
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<1xui8>) -> tensor<1xf8E3M4>
+  %shape = stablehlo.constant dense<[0]> : tensor<1xi64>
+  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape)
+    {broadcast_dimensions = array<i64: 0>}
+    : (tensor<1xf8E3M4>, tensor<1xi64>) -> tensor<0xf8E3M4>
+  check.expect_eq_const %r, dense<> : tensor<0xf8E3M4>
   return
 }
 
@@ -130,17 +118,14 @@ func.func @dynamic_broadcast_in_dim_f8E4M3() {
   ]> : tensor<6xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3>
   %shape = stablehlo.constant dense<[2, 6]> : tensor<2xi64>
-  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape) {broadcast_dimensions = array<i64: 1>} : (tensor<6xf8E4M3>, tensor<2xi64>) -> tensor<2x6xf8E4M3>
+  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<6xf8E4M3>, tensor<2xi64>) -> tensor<2x6xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf8E4M3>) -> tensor<2x6xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x80, 0x38, 0xB8, 0x01, 0x81],  // 0, -0, 1, -1, 0.00195, -0.00195
     [0x00, 0x80, 0x38, 0xB8, 0x01, 0x81]   // 0, -0, 1, -1, 0.00195, -0.00195
   ]> : tensor<2x6xui8>
-  %x2_codes = stablehlo.constant dense<[0x00]> : tensor<1xui8>  // 0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui8>) -> tensor<1xf8E4M3>
-  %shape2 = stablehlo.constant dense<[0]> : tensor<1xi64>
-  %r2 = "stablehlo.dynamic_broadcast_in_dim"(%x2, %shape2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xf8E4M3>, tensor<1xi64>) -> tensor<0xf8E4M3>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E4M3>
   return
 }
 
@@ -151,7 +136,9 @@ func.func @dynamic_broadcast_in_dim_f8E4M3FN() {
   %x_codes = stablehlo.constant dense<[[0x00], [0x80]]> : tensor<2x1xui8>  // 0, -0
   %x = stablehlo.bitcast_convert %x_codes : (tensor<2x1xui8>) -> tensor<2x1xf8E4M3FN>
   %shape = stablehlo.constant dense<[2, 3]> : tensor<2xi64>
-  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf8E4M3FN>, tensor<2xi64>) -> tensor<2x3xf8E4M3FN>
+  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape)
+    {broadcast_dimensions = array<i64: 0, 1>}
+    : (tensor<2x1xf8E4M3FN>, tensor<2xi64>) -> tensor<2x3xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E4M3FN>) -> tensor<2x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x00, 0x00],  // 0, 0, 0
@@ -164,22 +151,13 @@ func.func @dynamic_broadcast_in_dim_f8E4M3FN() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @dynamic_broadcast_in_dim_f8E4M3FNUZ() {
-  %x_codes = stablehlo.constant dense<[
-    0x00, 0x80, 0x40, 0xC0, 0x01, 0x81  // 0, nan, 1, -1, 2^-10, -2^-10
-  ]> : tensor<6xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3FNUZ>
-  %shape = stablehlo.constant dense<[2, 6]> : tensor<2xi64>
-  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape) {broadcast_dimensions = array<i64: 1>} : (tensor<6xf8E4M3FNUZ>, tensor<2xi64>) -> tensor<2x6xf8E4M3FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf8E4M3FNUZ>) -> tensor<2x6xui8>
-  check.expect_eq_const %r_codes, dense<[
-    [0x00, 0x80, 0x40, 0xC0, 0x01, 0x81],  // 0, nan, 1, -1, 2^-10, -2^-10
-    [0x00, 0x80, 0x40, 0xC0, 0x01, 0x81]   // 0, nan, 1, -1, 2^-10, -2^-10
-  ]> : tensor<2x6xui8>
-  %x2_codes = stablehlo.constant dense<[0x00]> : tensor<1xui8>  // 0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui8>) -> tensor<1xf8E4M3FNUZ>
-  %shape2 = stablehlo.constant dense<[0]> : tensor<1xi64>
-  %r2 = "stablehlo.dynamic_broadcast_in_dim"(%x2, %shape2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xf8E4M3FNUZ>, tensor<1xi64>) -> tensor<0xf8E4M3FNUZ>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E4M3FNUZ>
+  %x_codes = stablehlo.constant dense<[0x00]> : tensor<1xui8>  // 0
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<1xui8>) -> tensor<1xf8E4M3FNUZ>
+  %shape = stablehlo.constant dense<[0]> : tensor<1xi64>
+  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape)
+    {broadcast_dimensions = array<i64: 0>}
+    : (tensor<1xf8E4M3FNUZ>, tensor<1xi64>) -> tensor<0xf8E4M3FNUZ>
+  check.expect_eq_const %r, dense<> : tensor<0xf8E4M3FNUZ>
   return
 }
 
@@ -187,15 +165,19 @@ func.func @dynamic_broadcast_in_dim_f8E4M3FNUZ() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @dynamic_broadcast_in_dim_f8E4M3B11FNUZ() {
-  %x_codes = stablehlo.constant dense<[[0x00], [0x80]]> : tensor<2x1xui8>  // 0, nan
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x1xui8>) -> tensor<2x1xf8E4M3B11FNUZ>
-  %shape = stablehlo.constant dense<[2, 3]> : tensor<2xi64>
-  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf8E4M3B11FNUZ>, tensor<2xi64>) -> tensor<2x3xf8E4M3B11FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E4M3B11FNUZ>) -> tensor<2x3xui8>
+  %x_codes = stablehlo.constant dense<[
+    0x00, 0x80, 0x58, 0xD8, 0x01, 0x81  // 0, nan, 1, -1, 2^-13, -2^-13
+  ]> : tensor<6xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3B11FNUZ>
+  %shape = stablehlo.constant dense<[2, 6]> : tensor<2xi64>
+  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<6xf8E4M3B11FNUZ>, tensor<2xi64>) -> tensor<2x6xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf8E4M3B11FNUZ>) -> tensor<2x6xui8>
   check.expect_eq_const %r_codes, dense<[
-    [0x00, 0x00, 0x00],  // 0, 0, 0
-    [0x80, 0x80, 0x80]   // nan, nan, nan
-  ]> : tensor<2x3xui8>
+    [0x00, 0x80, 0x58, 0xD8, 0x01, 0x81],  // 0, nan, 1, -1, 2^-13, -2^-13
+    [0x00, 0x80, 0x58, 0xD8, 0x01, 0x81]   // 0, nan, 1, -1, 2^-13, -2^-13
+  ]> : tensor<2x6xui8>
   return
 }
 
@@ -203,22 +185,17 @@ func.func @dynamic_broadcast_in_dim_f8E4M3B11FNUZ() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @dynamic_broadcast_in_dim_f8E5M2() {
-  %x_codes = stablehlo.constant dense<[
-    0x00, 0x80, 0x3C, 0xBC, 0x01, 0x81  // 0, -0, 1, -1, 2^-16, -2^-16
-  ]> : tensor<6xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E5M2>
-  %shape = stablehlo.constant dense<[2, 6]> : tensor<2xi64>
-  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape) {broadcast_dimensions = array<i64: 1>} : (tensor<6xf8E5M2>, tensor<2xi64>) -> tensor<2x6xf8E5M2>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf8E5M2>) -> tensor<2x6xui8>
+  %x_codes = stablehlo.constant dense<[[0x00], [0x80]]> : tensor<2x1xui8>  // 0, -0
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x1xui8>) -> tensor<2x1xf8E5M2>
+  %shape = stablehlo.constant dense<[2, 3]> : tensor<2xi64>
+  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape)
+    {broadcast_dimensions = array<i64: 0, 1>}
+    : (tensor<2x1xf8E5M2>, tensor<2xi64>) -> tensor<2x3xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E5M2>) -> tensor<2x3xui8>
   check.expect_eq_const %r_codes, dense<[
-    [0x00, 0x80, 0x3C, 0xBC, 0x01, 0x81],  // 0, -0, 1, -1, 2^-16, -2^-16
-    [0x00, 0x80, 0x3C, 0xBC, 0x01, 0x81]   // 0, -0, 1, -1, 2^-16, -2^-16
-  ]> : tensor<2x6xui8>
-  %x2_codes = stablehlo.constant dense<[0x00]> : tensor<1xui8>  // 0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui8>) -> tensor<1xf8E5M2>
-  %shape2 = stablehlo.constant dense<[0]> : tensor<1xi64>
-  %r2 = "stablehlo.dynamic_broadcast_in_dim"(%x2, %shape2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xf8E5M2>, tensor<1xi64>) -> tensor<0xf8E5M2>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E5M2>
+    [0x00, 0x00, 0x00],  // 0, 0, 0
+    [0x80, 0x80, 0x80]   // -0, -0, -0
+  ]> : tensor<2x3xui8>
   return
 }
 
@@ -226,15 +203,13 @@ func.func @dynamic_broadcast_in_dim_f8E5M2() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @dynamic_broadcast_in_dim_f8E5M2FNUZ() {
-  %x_codes = stablehlo.constant dense<[[0x00], [0x80]]> : tensor<2x1xui8>  // 0, nan
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x1xui8>) -> tensor<2x1xf8E5M2FNUZ>
-  %shape = stablehlo.constant dense<[2, 3]> : tensor<2xi64>
-  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<2x1xf8E5M2FNUZ>, tensor<2xi64>) -> tensor<2x3xf8E5M2FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E5M2FNUZ>) -> tensor<2x3xui8>
-  check.expect_eq_const %r_codes, dense<[
-    [0x00, 0x00, 0x00],  // 0, 0, 0
-    [0x80, 0x80, 0x80]   // nan, nan, nan
-  ]> : tensor<2x3xui8>
+  %x_codes = stablehlo.constant dense<[0x00]> : tensor<1xui8>  // 0
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<1xui8>) -> tensor<1xf8E5M2FNUZ>
+  %shape = stablehlo.constant dense<[0]> : tensor<1xi64>
+  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape)
+    {broadcast_dimensions = array<i64: 0>}
+    : (tensor<1xf8E5M2FNUZ>, tensor<1xi64>) -> tensor<0xf8E5M2FNUZ>
+  check.expect_eq_const %r, dense<> : tensor<0xf8E5M2FNUZ>
   return
 }
 
@@ -247,16 +222,13 @@ func.func @dynamic_broadcast_in_dim_f8E8M0FNU() {
   ]> : tensor<6xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E8M0FNU>
   %shape = stablehlo.constant dense<[2, 6]> : tensor<2xi64>
-  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape) {broadcast_dimensions = array<i64: 1>} : (tensor<6xf8E8M0FNU>, tensor<2xi64>) -> tensor<2x6xf8E8M0FNU>
+  %r = "stablehlo.dynamic_broadcast_in_dim"(%x, %shape)
+    {broadcast_dimensions = array<i64: 1>}
+    : (tensor<6xf8E8M0FNU>, tensor<2xi64>) -> tensor<2x6xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x6xf8E8M0FNU>) -> tensor<2x6xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x7F, 0x80, 0x7E, 0x00, 0x01, 0xFE],  // 1, 2, 0.5, 2^-127, 2^-126, 2^127
     [0x7F, 0x80, 0x7E, 0x00, 0x01, 0xFE]   // 1, 2, 0.5, 2^-127, 2^-126, 2^127
   ]> : tensor<2x6xui8>
-  %x2_codes = stablehlo.constant dense<[0x7F]> : tensor<1xui8>  // 1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui8>) -> tensor<1xf8E8M0FNU>
-  %shape2 = stablehlo.constant dense<[0]> : tensor<1xi64>
-  %r2 = "stablehlo.dynamic_broadcast_in_dim"(%x2, %shape2) {broadcast_dimensions = array<i64: 0>} : (tensor<1xf8E8M0FNU>, tensor<1xi64>) -> tensor<0xf8E8M0FNU>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E8M0FNU>
   return
 }

@@ -25,17 +25,13 @@ func.func @einsum_f16() {
     [0x0000, 0x3F00, 0x4980],  // 0, 1.75, 11
     [0xC200, 0x4640, 0x4A40]   // -3, 6.25, 12.5
   ]> : tensor<2x3xui16>
-  %x2_codes = stablehlo.constant dense<[0x4000, 0x3800]> : tensor<2xui16>  // 2, 0.5
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui16>) -> tensor<2xf16>
-  %y2_codes = stablehlo.constant dense<[0x3800, 0x4000, 0x4000]> : tensor<3xui16>  // 0.5, 2, 2
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui16>) -> tensor<3xf16>
-  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "a,b->ba"} : (tensor<2xf16>, tensor<3xf16>) -> tensor<3x2xf16>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x2xf16>) -> tensor<3x2xui16>
-  check.expect_eq_const %r2_codes, dense<[
-    [0x3C00, 0x3400],  // 1, 0.25
-    [0x4400, 0x3C00],  // 4, 1
-    [0x4400, 0x3C00]   // 4, 1
-  ]> : tensor<3x2xui16>
+  %x2_codes = stablehlo.constant dense<[[0x4200, 0x4200], [0x4000, 0x4000]]> : tensor<2x2xui16>  // 3, 3, 2, 2
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui16>) -> tensor<2x2xf16>
+  %y2_codes = stablehlo.constant dense<[0x4000, 0x3800]> : tensor<2xui16>  // 2, 0.5
+  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<2xui16>) -> tensor<2xf16>
+  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "gh,h->gh"} : (tensor<2x2xf16>, tensor<2xf16>) -> tensor<2x2xf16>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf16>) -> tensor<2x2xui16>
+  check.expect_eq_const %r2_codes, dense<[[0x4600, 0x3E00], [0x4400, 0x3C00]]> : tensor<2x2xui16>  // 6, 1.5, 4, 1
   return
 }
 
@@ -59,7 +55,9 @@ func.func @einsum_bf16() {
     [0x4000, 0xC000, 0xC000]]   // 2, -2, -2
   ]> : tensor<2x3x3xui16>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x3xui16>) -> tensor<2x3x3xbf16>
-  %r = "stablehlo.einsum"(%x, %y) {einsum_config = "gak,gbk->gab"} : (tensor<2x2x3xbf16>, tensor<2x3x3xbf16>) -> tensor<2x2x3xbf16>
+  %r = "stablehlo.einsum"(%x, %y)
+    {einsum_config = "gak,gbk->gab"}
+    : (tensor<2x2x3xbf16>, tensor<2x3x3xbf16>) -> tensor<2x2x3xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x3xbf16>) -> tensor<2x2x3xui16>
   check.expect_eq_const %r_codes, dense<[
     [[0x4114, 0x4088, 0xC0A8],  // 9.25, 4.25, -5.25
@@ -67,13 +65,6 @@ func.func @einsum_bf16() {
     [[0x4000, 0xC080, 0x4000],  // 2, -4, 2
     [0x4020, 0x3F40, 0xBF80]]   // 2.5, 0.75, -1
   ]> : tensor<2x2x3xui16>
-  %x2_codes = stablehlo.constant dense<[[0xBF00, 0xC000], [0x3FC0, 0x4000]]> : tensor<2x2xui16>  // -0.5, -2, 1.5, 2
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui16>) -> tensor<2x2xbf16>
-  %y2_codes = stablehlo.constant dense<[0x3F00, 0x3F80]> : tensor<2xui16>  // 0.5, 1
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<2xui16>) -> tensor<2xbf16>
-  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "gh,h->gh"} : (tensor<2x2xbf16>, tensor<2xbf16>) -> tensor<2x2xbf16>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xbf16>) -> tensor<2x2xui16>
-  check.expect_eq_const %r2_codes, dense<[[0xBE80, 0xC000], [0x3F40, 0x4000]]> : tensor<2x2xui16>  // -0.25, -2, 0.75, 2
   return
 }
 
@@ -81,30 +72,15 @@ func.func @einsum_bf16() {
 
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @einsum_f4E2M1FN() {
-  %x_codes = stablehlo.constant dense<[
-    [0x2, 0x1, 0x2],  // 1, 0.5, 1
-    [0xA, 0x9, 0xA]   // -1, -0.5, -1
-  ]> : tensor<2x3xui4>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui4>) -> tensor<2x3xf4E2M1FN>
-  %y_codes = stablehlo.constant dense<[
-    [0x2, 0x9, 0x9],  // 1, -0.5, -0.5
-    [0x4, 0xA, 0xA],  // 2, -1, -1
-    [0xA, 0x9, 0x2]   // -1, -0.5, 1
-  ]> : tensor<3x3xui4>
-  %y = stablehlo.bitcast_convert %y_codes : (tensor<3x3xui4>) -> tensor<3x3xf4E2M1FN>
-  %r = "stablehlo.einsum"(%x, %y) {einsum_config = "ak,kb->ab"} : (tensor<2x3xf4E2M1FN>, tensor<3x3xf4E2M1FN>) -> tensor<2x3xf4E2M1FN>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf4E2M1FN>) -> tensor<2x3xui4>
+  %x_codes = stablehlo.constant dense<[0x4, 0xA]> : tensor<2xui4>  // 2, -1
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
+  %y_codes = stablehlo.constant dense<[0x3, 0x9, 0xA]> : tensor<3xui4>  // 1.5, -0.5, -1
+  %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
+  %r = "stablehlo.einsum"(%x, %y)
+    {einsum_config = "a,b->ba"}
+    : (tensor<2xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<3x2xf4E2M1FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf4E2M1FN>) -> tensor<3x2xui4>
   check.expect_eq_const %r_codes, dense<[
-    [0x2, 0xB, 0x0],  // 1, -1.5, 0
-    [0xA, 0x3, 0x0]   // -1, 1.5, 0
-  ]> : tensor<2x3xui4>
-  %x2_codes = stablehlo.constant dense<[0x4, 0xA]> : tensor<2xui4>  // 2, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
-  %y2_codes = stablehlo.constant dense<[0x3, 0x9, 0xA]> : tensor<3xui4>  // 1.5, -0.5, -1
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui4>) -> tensor<3xf4E2M1FN>
-  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "a,b->ba"} : (tensor<2xf4E2M1FN>, tensor<3xf4E2M1FN>) -> tensor<3x2xf4E2M1FN>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x2xf4E2M1FN>) -> tensor<3x2xui4>
-  check.expect_eq_const %r2_codes, dense<[
     [0x5, 0xB],  // 3, -1.5
     [0xA, 0x1],  // -1, 0.5
     [0xC, 0x2]   // -2, 1
@@ -117,31 +93,28 @@ func.func @einsum_f4E2M1FN() {
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @einsum_f6E2M3FN() {
   %x = stablehlo.constant dense<[
-    [[0x28, 0x04, 0x0C],  // -1, 0.5, 1.5
-    [0x08, 0x24, 0x30]],  // 1, -0.5, -2
-    [[0x10, 0x08, 0x28],  // 2, 1, -1
-    [0x30, 0x04, 0x30]]   // -2, 0.5, -2
-  ]> : tensor<2x2x3xf6E2M3FN>
+    [0x10, 0x24, 0x28],  // 2, -0.5, -1
+    [0x24, 0x04, 0x10]   // -0.5, 0.5, 2
+  ]> : tensor<2x3xf6E2M3FN>
   %y = stablehlo.constant dense<[
-    [[0x24, 0x28, 0x04],  // -0.5, -1, 0.5
-    [0x0C, 0x30, 0x28],   // 1.5, -2, -1
-    [0x28, 0x14, 0x10]],  // -1, 3, 2
-    [[0x28, 0x28, 0x04],  // -1, -1, 0.5
-    [0x08, 0x08, 0x08],   // 1, 1, 1
-    [0x08, 0x14, 0x04]]   // 1, 3, 0.5
-  ]> : tensor<2x3x3xf6E2M3FN>
-  %r = "stablehlo.einsum"(%x, %y) {einsum_config = "gak,gbk->gab"} : (tensor<2x2x3xf6E2M3FN>, tensor<2x3x3xf6E2M3FN>) -> tensor<2x2x3xf6E2M3FN>
-  %r_f32 = stablehlo.convert %r : (tensor<2x2x3xf6E2M3FN>) -> tensor<2x2x3xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x2x3xf32>) -> tensor<2x2x3xui32>
+    [0x10, 0x30, 0x24],  // 2, -2, -0.5
+    [0x08, 0x30, 0x10],  // 1, -2, 2
+    [0x30, 0x28, 0x30]   // -2, -1, -2
+  ]> : tensor<3x3xf6E2M3FN>
+  %r = "stablehlo.einsum"(%x, %y)
+    {einsum_config = "ak,kb->ab"}
+    : (tensor<2x3xf6E2M3FN>, tensor<3x3xf6E2M3FN>) -> tensor<2x3xf6E2M3FN>
+  %r_f32 = stablehlo.convert %r : (tensor<2x3xf6E2M3FN>) -> tensor<2x3xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
   check.expect_eq_const %r_f32_codes, dense<[
-    [[0x3F400000, 0xC0800000, 0x40B00000],  // 0.75, -4, 5.5
-    [0xBF800000, 0x40900000, 0xC0D00000]],  // -1, 4.5, -6.5
-    [[0xC0600000, 0x40000000, 0x40900000],  // -3.5, 2, 4.5
-    [0x3F000000, 0xC0600000, 0xBFC00000]]   // 0.5, -3.5, -1.5
-  ]> : tensor<2x2x3xui32>
+    [0x40B00000, 0xC0000000, 0x00000000],  // 5.5, -2, 0
+    [0xC0900000, 0xC0000000, 0xC0300000]   // -4.5, -2, -2.75
+  ]> : tensor<2x3xui32>
   %x2 = stablehlo.constant dense<[[0x10, 0x10], [0x24, 0x24]]> : tensor<2x2xf6E2M3FN>  // 2, 2, -0.5, -0.5
   %y2 = stablehlo.constant dense<[0x30, 0x10]> : tensor<2xf6E2M3FN>  // -2, 2
-  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "gh,h->gh"} : (tensor<2x2xf6E2M3FN>, tensor<2xf6E2M3FN>) -> tensor<2x2xf6E2M3FN>
+  %r2 = "stablehlo.einsum"(%x2, %y2)
+    {einsum_config = "gh,h->gh"}
+    : (tensor<2x2xf6E2M3FN>, tensor<2xf6E2M3FN>) -> tensor<2x2xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<2x2xf6E2M3FN>) -> tensor<2x2xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
   check.expect_eq_const %r2_f32_codes, dense<[[0xC0800000, 0x40800000], [0x3F800000, 0xBF800000]]> : tensor<2x2xui32>  // -4, 4, 1, -1
@@ -153,31 +126,30 @@ func.func @einsum_f6E2M3FN() {
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @einsum_f6E3M2FN() {
   %x = stablehlo.constant dense<[
-    [0x10, 0x28, 0x0C],  // 2, -0.5, 1
-    [0x0C, 0x0C, 0x10]   // 1, 1, 2
-  ]> : tensor<2x3xf6E3M2FN>
+    [[0x08, 0x2C, 0x08],  // 0.5, -1, 0.5
+    [0x2C, 0x2C, 0x08]],  // -1, -1, 0.5
+    [[0x28, 0x28, 0x08],  // -0.5, -0.5, 0.5
+    [0x2C, 0x28, 0x08]]   // -1, -0.5, 0.5
+  ]> : tensor<2x2x3xf6E3M2FN>
   %y = stablehlo.constant dense<[
-    [0x2C, 0x2C, 0x28],  // -1, -1, -0.5
-    [0x30, 0x10, 0x30],  // -2, 2, -2
-    [0x30, 0x0C, 0x0C]   // -2, 1, 1
-  ]> : tensor<3x3xf6E3M2FN>
-  %r = "stablehlo.einsum"(%x, %y) {einsum_config = "ak,kb->ab"} : (tensor<2x3xf6E3M2FN>, tensor<3x3xf6E3M2FN>) -> tensor<2x3xf6E3M2FN>
-  %r_f32 = stablehlo.convert %r : (tensor<2x3xf6E3M2FN>) -> tensor<2x3xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
+    [[0x28, 0x2C, 0x10],  // -0.5, -1, 2
+    [0x10, 0x08, 0x10],   // 2, 0.5, 2
+    [0x08, 0x0C, 0x08]],  // 0.5, 1, 0.5
+    [[0x2C, 0x10, 0x0C],  // -1, 2, 1
+    [0x08, 0x2C, 0x0C],   // 0.5, -1, 1
+    [0x08, 0x08, 0x08]]   // 0.5, 0.5, 0.5
+  ]> : tensor<2x3x3xf6E3M2FN>
+  %r = "stablehlo.einsum"(%x, %y)
+    {einsum_config = "gak,gbk->gab"}
+    : (tensor<2x2x3xf6E3M2FN>, tensor<2x3x3xf6E3M2FN>) -> tensor<2x2x3xf6E3M2FN>
+  %r_f32 = stablehlo.convert %r : (tensor<2x2x3xf6E3M2FN>) -> tensor<2x2x3xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x2x3xf32>) -> tensor<2x2x3xui32>
   check.expect_eq_const %r_f32_codes, dense<[
-    [0xC0400000, 0xC0000000, 0x3F800000],  // -3, -2, 1
-    [0xC0E00000, 0x40400000, 0xBF000000]   // -7, 3, -0.5
-  ]> : tensor<2x3xui32>
-  %x2 = stablehlo.constant dense<[0x28, 0x12]> : tensor<2xf6E3M2FN>  // -0.5, 3
-  %y2 = stablehlo.constant dense<[0x10, 0x28, 0x28]> : tensor<3xf6E3M2FN>  // 2, -0.5, -0.5
-  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "a,b->ba"} : (tensor<2xf6E3M2FN>, tensor<3xf6E3M2FN>) -> tensor<3x2xf6E3M2FN>
-  %r2_f32 = stablehlo.convert %r2 : (tensor<3x2xf6E3M2FN>) -> tensor<3x2xf32>
-  %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<3x2xf32>) -> tensor<3x2xui32>
-  check.expect_eq_const %r2_f32_codes, dense<[
-    [0xBF800000, 0x40C00000],  // -1, 6
-    [0x3E800000, 0xBFC00000],  // 0.25, -1.5
-    [0x3E800000, 0xBFC00000]   // 0.25, -1.5
-  ]> : tensor<3x2xui32>
+    [[0x3FE00000, 0x3FC00000, 0xBF000000],  // 1.75, 1.5, -0.5
+    [0x40200000, 0xBFC00000, 0xBFA00000]],  // 2.5, -1.5, -1.25
+    [[0x00000000, 0x3F400000, 0xBE800000],  // 0, 0.75, -0.25
+    [0x3F000000, 0x3F000000, 0xBF000000]]   // 0.5, 0.5, -0.5
+  ]> : tensor<2x2x3xui32>
   return
 }
 
@@ -185,37 +157,19 @@ func.func @einsum_f6E3M2FN() {
 
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @einsum_f8E3M4() {
-  %x_codes = stablehlo.constant dense<[
-    [[0x40, 0xA0, 0x40],  // 2, -0.5, 2
-    [0xC0, 0x30, 0x38]],  // -2, 1, 1.5
-    [[0x38, 0x40, 0xB0],  // 1.5, 2, -1
-    [0x20, 0x30, 0xC0]]   // 0.5, 1, -2
-  ]> : tensor<2x2x3xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x2x3xui8>) -> tensor<2x2x3xf8E3M4>
-  %y_codes = stablehlo.constant dense<[
-    [[0x48, 0xB0, 0xB0],  // 3, -1, -1
-    [0x30, 0xC0, 0xB0],   // 1, -2, -1
-    [0x38, 0xB0, 0xC0]],  // 1.5, -1, -2
-    [[0x48, 0xA0, 0xB0],  // 3, -0.5, -1
-    [0x20, 0x20, 0x38],   // 0.5, 0.5, 1.5
-    [0x20, 0xA0, 0x38]]   // 0.5, -0.5, 1.5
-  ]> : tensor<2x3x3xui8>
-  %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x3xui8>) -> tensor<2x3x3xf8E3M4>
-  %r = "stablehlo.einsum"(%x, %y) {einsum_config = "gak,gbk->gab"} : (tensor<2x2x3xf8E3M4>, tensor<2x3x3xf8E3M4>) -> tensor<2x2x3xf8E3M4>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x3xf8E3M4>) -> tensor<2x2x3xui8>
+  %x_codes = stablehlo.constant dense<[0xB0, 0x40]> : tensor<2xui8>  // -1, 2
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
+  %y_codes = stablehlo.constant dense<[0x20, 0x48, 0xB0]> : tensor<3xui8>  // 0.5, 3, -1
+  %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E3M4>
+  %r = "stablehlo.einsum"(%x, %y)
+    {einsum_config = "a,b->ba"}
+    : (tensor<2xf8E3M4>, tensor<3xf8E3M4>) -> tensor<3x2xf8E3M4>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E3M4>) -> tensor<3x2xui8>
   check.expect_eq_const %r_codes, dense<[
-    [[0x52, 0x30, 0xA0],  // 4.5, 1, -0.5
-    [0xE1, 0xD6, 0xDC]],  // -8.5, -5.5, -7
-    [[0x52, 0x10, 0xBC],  // 4.5, 0.25, -1.75
-    [0x48, 0xC2, 0xCA]]   // 3, -2.25, -3.25
-  ]> : tensor<2x2x3xui8>
-  %x2_codes = stablehlo.constant dense<[[0x40, 0x38], [0x40, 0xA0]]> : tensor<2x2xui8>  // 2, 1.5, 2, -0.5
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E3M4>
-  %y2_codes = stablehlo.constant dense<[0xA0, 0xB0]> : tensor<2xui8>  // -0.5, -1
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
-  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "gh,h->gh"} : (tensor<2x2xf8E3M4>, tensor<2xf8E3M4>) -> tensor<2x2xf8E3M4>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E3M4>) -> tensor<2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[[0xB0, 0xB8], [0xB0, 0x20]]> : tensor<2x2xui8>  // -1, -1.5, -1, 0.5
+    [0xA0, 0x30],  // -0.5, 1
+    [0xC8, 0x58],  // -3, 6
+    [0x30, 0xC0]   // 1, -2
+  ]> : tensor<3x2xui8>
   return
 }
 
@@ -234,23 +188,23 @@ func.func @einsum_f8E4M3() {
     [0x40, 0x3C, 0x30]   // 2, 1.5, 0.5
   ]> : tensor<3x3xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3>
-  %r = "stablehlo.einsum"(%x, %y) {einsum_config = "ak,kb->ab"} : (tensor<2x3xf8E4M3>, tensor<3x3xf8E4M3>) -> tensor<2x3xf8E4M3>
+  %r = "stablehlo.einsum"(%x, %y)
+    {einsum_config = "ak,kb->ab"}
+    : (tensor<2x3xf8E4M3>, tensor<3x3xf8E4M3>) -> tensor<2x3xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E4M3>) -> tensor<2x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x38, 0x3C, 0x3A],  // 1, 1.5, 1.25
     [0xC4, 0xC3, 0xC0]   // -3, -2.75, -2
   ]> : tensor<2x3xui8>
-  %x2_codes = stablehlo.constant dense<[0xB8, 0x40]> : tensor<2xui8>  // -1, 2
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
-  %y2_codes = stablehlo.constant dense<[0x44, 0xB8, 0xB8]> : tensor<3xui8>  // 3, -1, -1
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3>
-  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "a,b->ba"} : (tensor<2xf8E4M3>, tensor<3xf8E4M3>) -> tensor<3x2xf8E4M3>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x2xf8E4M3>) -> tensor<3x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [0xC4, 0x4C],  // -3, 6
-    [0x38, 0xC0],  // 1, -2
-    [0x38, 0xC0]   // 1, -2
-  ]> : tensor<3x2xui8>
+  %x2_codes = stablehlo.constant dense<[[0x3C, 0x38], [0x3C, 0x30]]> : tensor<2x2xui8>  // 1.5, 1, 1.5, 0.5
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3>
+  %y2_codes = stablehlo.constant dense<[0xB8, 0x30]> : tensor<2xui8>  // -1, 0.5
+  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
+  %r2 = "stablehlo.einsum"(%x2, %y2)
+    {einsum_config = "gh,h->gh"}
+    : (tensor<2x2xf8E4M3>, tensor<2xf8E4M3>) -> tensor<2x2xf8E4M3>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3>) -> tensor<2x2xui8>
+  check.expect_eq_const %r2_codes, dense<[[0xBC, 0x30], [0xBC, 0x28]]> : tensor<2x2xui8>  // -1.5, 0.5, -1.5, 0.25
   return
 }
 
@@ -274,7 +228,9 @@ func.func @einsum_f8E4M3FN() {
     [0x40, 0x30, 0x44]]   // 2, 0.5, 3
   ]> : tensor<2x3x3xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x3xui8>) -> tensor<2x3x3xf8E4M3FN>
-  %r = "stablehlo.einsum"(%x, %y) {einsum_config = "gak,gbk->gab"} : (tensor<2x2x3xf8E4M3FN>, tensor<2x3x3xf8E4M3FN>) -> tensor<2x2x3xf8E4M3FN>
+  %r = "stablehlo.einsum"(%x, %y)
+    {einsum_config = "gak,gbk->gab"}
+    : (tensor<2x2x3xf8E4M3FN>, tensor<2x3x3xf8E4M3FN>) -> tensor<2x2x3xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x3xf8E4M3FN>) -> tensor<2x2x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [[0x28, 0x3E, 0xC3],  // 0.25, 1.75, -2.75
@@ -282,13 +238,6 @@ func.func @einsum_f8E4M3FN() {
     [[0xB8, 0x4C, 0x38],  // -1, 6, 1
     [0x3C, 0x00, 0xC6]]   // 1.5, 0, -3.5
   ]> : tensor<2x2x3xui8>
-  %x2_codes = stablehlo.constant dense<[[0x44, 0xB0], [0xB0, 0x38]]> : tensor<2x2xui8>  // 3, -0.5, -0.5, 1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3FN>
-  %y2_codes = stablehlo.constant dense<[0x30, 0x40]> : tensor<2xui8>  // 0.5, 2
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FN>
-  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "gh,h->gh"} : (tensor<2x2xf8E4M3FN>, tensor<2xf8E4M3FN>) -> tensor<2x2xf8E4M3FN>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3FN>) -> tensor<2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[[0x3C, 0xB8], [0xA8, 0x40]]> : tensor<2x2xui8>  // 1.5, -1, -0.25, 2
   return
 }
 
@@ -296,30 +245,15 @@ func.func @einsum_f8E4M3FN() {
 
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @einsum_f8E4M3FNUZ() {
-  %x_codes = stablehlo.constant dense<[
-    [0xC0, 0x48, 0xC8],  // -1, 2, -2
-    [0x40, 0xB8, 0xC0]   // 1, -0.5, -1
-  ]> : tensor<2x3xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3FNUZ>
-  %y_codes = stablehlo.constant dense<[
-    [0x48, 0x44, 0x44],  // 2, 1.5, 1.5
-    [0x38, 0x48, 0x40],  // 0.5, 2, 1
-    [0xC0, 0x48, 0xC0]   // -1, 2, -1
-  ]> : tensor<3x3xui8>
-  %y = stablehlo.bitcast_convert %y_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3FNUZ>
-  %r = "stablehlo.einsum"(%x, %y) {einsum_config = "ak,kb->ab"} : (tensor<2x3xf8E4M3FNUZ>, tensor<3x3xf8E4M3FNUZ>) -> tensor<2x3xf8E4M3FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E4M3FNUZ>) -> tensor<2x3xui8>
+  %x_codes = stablehlo.constant dense<[0x44, 0x40]> : tensor<2xui8>  // 1.5, 1
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
+  %y_codes = stablehlo.constant dense<[0x38, 0x38, 0x4C]> : tensor<3xui8>  // 0.5, 0.5, 3
+  %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
+  %r = "stablehlo.einsum"(%x, %y)
+    {einsum_config = "a,b->ba"}
+    : (tensor<2xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<3x2xf8E4M3FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E4M3FNUZ>) -> tensor<3x2xui8>
   check.expect_eq_const %r_codes, dense<[
-    [0x40, 0xC4, 0x4A],  // 1, -1.5, 2.5
-    [0x4B, 0xC4, 0x48]   // 2.75, -1.5, 2
-  ]> : tensor<2x3xui8>
-  %x2_codes = stablehlo.constant dense<[0x44, 0x40]> : tensor<2xui8>  // 1.5, 1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
-  %y2_codes = stablehlo.constant dense<[0x38, 0x38, 0x4C]> : tensor<3xui8>  // 0.5, 0.5, 3
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FNUZ>
-  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "a,b->ba"} : (tensor<2xf8E4M3FNUZ>, tensor<3xf8E4M3FNUZ>) -> tensor<3x2xf8E4M3FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x2xf8E4M3FNUZ>) -> tensor<3x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
     [0x3C, 0x38],  // 0.75, 0.5
     [0x3C, 0x38],  // 0.75, 0.5
     [0x51, 0x4C]   // 4.5, 3
@@ -332,34 +266,31 @@ func.func @einsum_f8E4M3FNUZ() {
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @einsum_f8E4M3B11FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    [[0xE0, 0xD8, 0xE0],  // -2, -1, -2
-    [0x60, 0x50, 0x50]],  // 2, 0.5, 0.5
-    [[0xD0, 0xD0, 0x58],  // -0.5, -0.5, 1
-    [0x50, 0x5C, 0xD8]]   // 0.5, 1.5, -1
-  ]> : tensor<2x2x3xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x2x3xui8>) -> tensor<2x2x3xf8E4M3B11FNUZ>
+    [0xD8, 0x5C, 0x58],  // -1, 1.5, 1
+    [0xD0, 0x50, 0xE0]   // -0.5, 0.5, -2
+  ]> : tensor<2x3xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3B11FNUZ>
   %y_codes = stablehlo.constant dense<[
-    [[0x60, 0x60, 0x60],  // 2, 2, 2
-    [0x58, 0x60, 0x50],   // 1, 2, 0.5
-    [0xE0, 0x64, 0x50]],  // -2, 3, 0.5
-    [[0x50, 0x5C, 0x64],  // 0.5, 1.5, 3
-    [0x64, 0xD0, 0xD8],   // 3, -0.5, -1
-    [0x60, 0x64, 0x60]]   // 2, 3, 2
-  ]> : tensor<2x3x3xui8>
-  %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x3xui8>) -> tensor<2x3x3xf8E4M3B11FNUZ>
-  %r = "stablehlo.einsum"(%x, %y) {einsum_config = "gak,gbk->gab"} : (tensor<2x2x3xf8E4M3B11FNUZ>, tensor<2x3x3xf8E4M3B11FNUZ>) -> tensor<2x2x3xf8E4M3B11FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x3xf8E4M3B11FNUZ>) -> tensor<2x2x3xui8>
+    [0x58, 0x5C, 0x60],  // 1, 1.5, 2
+    [0x5C, 0xE0, 0xE0],  // 1.5, -2, -2
+    [0x58, 0x50, 0x60]   // 1, 0.5, 2
+  ]> : tensor<3x3xui8>
+  %y = stablehlo.bitcast_convert %y_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E4M3B11FNUZ>
+  %r = "stablehlo.einsum"(%x, %y)
+    {einsum_config = "ak,kb->ab"}
+    : (tensor<2x3xf8E4M3B11FNUZ>, tensor<3x3xf8E4M3B11FNUZ>) -> tensor<2x3xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E4M3B11FNUZ>) -> tensor<2x3xui8>
   check.expect_eq_const %r_codes, dense<[
-    [[0xF2, 0xEA, 0x00],  // -10, -5, 0
-    [0x6C, 0x65, 0xE1]],  // 6, 3.25, -2.25
-    [[0x60, 0xE1, 0xD0],  // 2, -2.25, -0.5
-    [0xD0, 0x5E, 0x66]]   // -0.5, 1.75, 3.5
-  ]> : tensor<2x2x3xui8>
+    [0x61, 0xE8, 0xE4],  // 2.25, -4, -3
+    [0xDE, 0xE3, 0xEC]   // -1.75, -2.75, -6
+  ]> : tensor<2x3xui8>
   %x2_codes = stablehlo.constant dense<[[0x50, 0x64], [0xD8, 0x5C]]> : tensor<2x2xui8>  // 0.5, 3, -1, 1.5
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3B11FNUZ>
   %y2_codes = stablehlo.constant dense<[0xD8, 0x5C]> : tensor<2xui8>  // -1, 1.5
   %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3B11FNUZ>
-  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "gh,h->gh"} : (tensor<2x2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>) -> tensor<2x2xf8E4M3B11FNUZ>
+  %r2 = "stablehlo.einsum"(%x2, %y2)
+    {einsum_config = "gh,h->gh"}
+    : (tensor<2x2xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>) -> tensor<2x2xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3B11FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r2_codes, dense<[[0xD0, 0x69], [0x58, 0x61]]> : tensor<2x2xui8>  // -0.5, 4.5, 1, 2.25
   return
@@ -370,33 +301,31 @@ func.func @einsum_f8E4M3B11FNUZ() {
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @einsum_f8E5M2() {
   %x_codes = stablehlo.constant dense<[
-    [0x38, 0x3C, 0x40],  // 0.5, 1, 2
-    [0x38, 0x38, 0x3C]   // 0.5, 0.5, 1
-  ]> : tensor<2x3xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2>
+    [[0xBC, 0x3C, 0x38],  // -1, 1, 0.5
+    [0x3C, 0x38, 0x40]],  // 1, 0.5, 2
+    [[0x40, 0x38, 0xBC],  // 2, 0.5, -1
+    [0x40, 0xB8, 0x40]]   // 2, -0.5, 2
+  ]> : tensor<2x2x3xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x2x3xui8>) -> tensor<2x2x3xf8E5M2>
   %y_codes = stablehlo.constant dense<[
-    [0xBC, 0x40, 0xB8],  // -1, 2, -0.5
-    [0xB8, 0xBC, 0x38],  // -0.5, -1, 0.5
-    [0xBC, 0xBC, 0x38]   // -1, -1, 0.5
-  ]> : tensor<3x3xui8>
-  %y = stablehlo.bitcast_convert %y_codes : (tensor<3x3xui8>) -> tensor<3x3xf8E5M2>
-  %r = "stablehlo.einsum"(%x, %y) {einsum_config = "ak,kb->ab"} : (tensor<2x3xf8E5M2>, tensor<3x3xf8E5M2>) -> tensor<2x3xf8E5M2>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E5M2>) -> tensor<2x3xui8>
+    [[0x40, 0xBC, 0x3C],  // 2, -1, 1
+    [0xBC, 0x40, 0xBC],   // -1, 2, -1
+    [0xBC, 0x40, 0xBC]],  // -1, 2, -1
+    [[0x38, 0x38, 0x38],  // 0.5, 0.5, 0.5
+    [0xB8, 0x40, 0xBC],   // -0.5, 2, -1
+    [0xBC, 0x3C, 0x3C]]   // -1, 1, 1
+  ]> : tensor<2x3x3xui8>
+  %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x3xui8>) -> tensor<2x3x3xf8E5M2>
+  %r = "stablehlo.einsum"(%x, %y)
+    {einsum_config = "gak,gbk->gab"}
+    : (tensor<2x2x3xf8E5M2>, tensor<2x3x3xf8E5M2>) -> tensor<2x2x3xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x3xf8E5M2>) -> tensor<2x2x3xui8>
   check.expect_eq_const %r_codes, dense<[
-    [0xC2, 0xC0, 0x3D],  // -3, -2, 1.25
-    [0xBF, 0xB8, 0x38]   // -1.75, -0.5, 0.5
-  ]> : tensor<2x3xui8>
-  %x2_codes = stablehlo.constant dense<[0xC0, 0x42]> : tensor<2xui8>  // -2, 3
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2>
-  %y2_codes = stablehlo.constant dense<[0xC0, 0xBC, 0x3C]> : tensor<3xui8>  // -2, -1, 1
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
-  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "a,b->ba"} : (tensor<2xf8E5M2>, tensor<3xf8E5M2>) -> tensor<3x2xf8E5M2>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x2xf8E5M2>) -> tensor<3x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [0x44, 0xC6],  // 4, -6
-    [0x40, 0xC2],  // 2, -3
-    [0xC0, 0x42]   // -2, 3
-  ]> : tensor<3x2xui8>
+    [[0xC1, 0x41, 0x41],  // -2.5, 2.5, 2.5
+    [0x43, 0xC0, 0xC0]],  // 3.5, -2, -2
+    [[0x3A, 0x3C, 0xC1],  // 0.75, 1, -2.5
+    [0x3F, 0xC4, 0xB8]]   // 1.75, -4, -0.5
+  ]> : tensor<2x2x3xui8>
   return
 }
 
@@ -404,37 +333,19 @@ func.func @einsum_f8E5M2() {
 
 // Every product and every partial sum is a number of the format, so that all ways of summing give the same.
 func.func @einsum_f8E5M2FNUZ() {
-  %x_codes = stablehlo.constant dense<[
-    [[0xBC, 0x3C, 0x40],  // -0.5, 0.5, 1
-    [0x3C, 0x3C, 0x40]],  // 0.5, 0.5, 1
-    [[0xC0, 0xC0, 0x40],  // -1, -1, 1
-    [0x3C, 0x3C, 0x40]]   // 0.5, 0.5, 1
-  ]> : tensor<2x2x3xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x2x3xui8>) -> tensor<2x2x3xf8E5M2FNUZ>
-  %y_codes = stablehlo.constant dense<[
-    [[0x40, 0xC0, 0x3C],  // 1, -1, 0.5
-    [0x44, 0x3C, 0xC0],   // 2, 0.5, -1
-    [0x40, 0xC0, 0xC0]],  // 1, -1, -1
-    [[0x3C, 0x40, 0xBC],  // 0.5, 1, -0.5
-    [0x3C, 0x44, 0xC0],   // 0.5, 2, -1
-    [0x3C, 0xBC, 0x40]]   // 0.5, -0.5, 1
-  ]> : tensor<2x3x3xui8>
-  %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3x3xui8>) -> tensor<2x3x3xf8E5M2FNUZ>
-  %r = "stablehlo.einsum"(%x, %y) {einsum_config = "gak,gbk->gab"} : (tensor<2x2x3xf8E5M2FNUZ>, tensor<2x3x3xf8E5M2FNUZ>) -> tensor<2x2x3xf8E5M2FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x3xf8E5M2FNUZ>) -> tensor<2x2x3xui8>
+  %x_codes = stablehlo.constant dense<[0x40, 0x40]> : tensor<2xui8>  // 1, 1
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
+  %y_codes = stablehlo.constant dense<[0x42, 0x3C, 0x44]> : tensor<3xui8>  // 1.5, 0.5, 2
+  %y = stablehlo.bitcast_convert %y_codes : (tensor<3xui8>) -> tensor<3xf8E5M2FNUZ>
+  %r = "stablehlo.einsum"(%x, %y)
+    {einsum_config = "a,b->ba"}
+    : (tensor<2xf8E5M2FNUZ>, tensor<3xf8E5M2FNUZ>) -> tensor<3x2xf8E5M2FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E5M2FNUZ>) -> tensor<3x2xui8>
   check.expect_eq_const %r_codes, dense<[
-    [[0xBC, 0xC3, 0xC4],  // -0.5, -1.75, -2
-    [0x3C, 0x38, 0xC0]],  // 0.5, 0.25, -1
-    [[0xC4, 0xC7, 0x40],  // -2, -3.5, 1
-    [0x38, 0x38, 0x40]]   // 0.25, 0.25, 1
-  ]> : tensor<2x2x3xui8>
-  %x2_codes = stablehlo.constant dense<[[0x40, 0x3C], [0x3C, 0x42]]> : tensor<2x2xui8>  // 1, 0.5, 0.5, 1.5
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E5M2FNUZ>
-  %y2_codes = stablehlo.constant dense<[0x40, 0xC4]> : tensor<2xui8>  // 1, -2
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
-  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "gh,h->gh"} : (tensor<2x2xf8E5M2FNUZ>, tensor<2xf8E5M2FNUZ>) -> tensor<2x2xf8E5M2FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E5M2FNUZ>) -> tensor<2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[[0x40, 0xC0], [0x3C, 0xC6]]> : tensor<2x2xui8>  // 1, -1, 0.5, -3
+    [0x42, 0x42],  // 1.5, 1.5
+    [0x3C, 0x3C],  // 0.5, 0.5
+    [0x44, 0x44]   // 2, 2
+  ]> : tensor<3x2xui8>
   return
 }
 
@@ -449,22 +360,22 @@ func.func @einsum_f8E8M0FNU() {
     [0x80, 0x80, 0x80]   // 2, 2, 2
   ]> : tensor<2x3xui8>
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E8M0FNU>
-  %r = "stablehlo.einsum"(%x, %y) {einsum_config = "ak,kb->ab"} : (tensor<2x2xf8E8M0FNU>, tensor<2x3xf8E8M0FNU>) -> tensor<2x3xf8E8M0FNU>
+  %r = "stablehlo.einsum"(%x, %y)
+    {einsum_config = "ak,kb->ab"}
+    : (tensor<2x2xf8E8M0FNU>, tensor<2x3xf8E8M0FNU>) -> tensor<2x3xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E8M0FNU>) -> tensor<2x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x81, 0x81, 0x81],  // 4, 4, 4
     [0x81, 0x81, 0x81]   // 4, 4, 4
   ]> : tensor<2x3xui8>
-  %x2_codes = stablehlo.constant dense<[0x7F, 0x7F]> : tensor<2xui8>  // 1, 1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
-  %y2_codes = stablehlo.constant dense<[0x80, 0x80, 0x80]> : tensor<3xui8>  // 2, 2, 2
-  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<3xui8>) -> tensor<3xf8E8M0FNU>
-  %r2 = "stablehlo.einsum"(%x2, %y2) {einsum_config = "a,b->ba"} : (tensor<2xf8E8M0FNU>, tensor<3xf8E8M0FNU>) -> tensor<3x2xf8E8M0FNU>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x2xf8E8M0FNU>) -> tensor<3x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [0x80, 0x80],  // 2, 2
-    [0x80, 0x80],  // 2, 2
-    [0x80, 0x80]   // 2, 2
-  ]> : tensor<3x2xui8>
+  %x2_codes = stablehlo.constant dense<[[0x7F, 0x7F], [0x7F, 0x7F]]> : tensor<2x2xui8>  // 1, 1, 1, 1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E8M0FNU>
+  %y2_codes = stablehlo.constant dense<[0x80, 0x80]> : tensor<2xui8>  // 2, 2
+  %y2 = stablehlo.bitcast_convert %y2_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
+  %r2 = "stablehlo.einsum"(%x2, %y2)
+    {einsum_config = "gh,h->gh"}
+    : (tensor<2x2xf8E8M0FNU>, tensor<2xf8E8M0FNU>) -> tensor<2x2xf8E8M0FNU>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E8M0FNU>) -> tensor<2x2xui8>
+  check.expect_eq_const %r2_codes, dense<[[0x80, 0x80], [0x80, 0x80]]> : tensor<2x2xui8>  // 2, 2, 2, 2
   return
 }

@@ -15,7 +15,9 @@ func.func @gather_f16() {
   ]> : tensor<3x4xui16>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui16>) -> tensor<3x4xf16>
   %start = stablehlo.constant dense<[[2], [-1], [7], [0]]> : tensor<4x1xi64>
-  %r = "stablehlo.gather"(%x, %start) {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 4>} : (tensor<3x4xf16>, tensor<4x1xi64>) -> tensor<4x4xf16>
+  %r = "stablehlo.gather"(%x, %start)
+    {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 4>}
+    : (tensor<3x4xf16>, tensor<4x1xi64>) -> tensor<4x4xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x4xf16>) -> tensor<4x4xui16>
   check.expect_eq_const %r_codes, dense<[
     [0x0400, 0x8400, 0x7BFF, 0xFBFF],  // 2^-14, -2^-14, 6.55e4, -6.55e4
@@ -24,23 +26,16 @@ func.func @gather_f16() {
     [0x0000, 0x8000, 0x3C00, 0xBC00]   // 0, -0, 1, -1
   ]> : tensor<4x4xui16>
   %x2_codes = stablehlo.constant dense<[
-    [[0x0000, 0x8000],  // 0, -0
-    [0x3C00, 0xBC00],   // 1, -1
-    [0x0001, 0x8001]],  // 2^-24, -2^-24
-    [[0x03FF, 0x83FF],  // 6.1e-5, -6.1e-5
-    [0x0400, 0x8400],   // 2^-14, -2^-14
-    [0x7BFF, 0xFBFF]]   // 6.55e4, -6.55e4
-  ]> : tensor<2x3x2xui16>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3x2xui16>) -> tensor<2x3x2xf16>
-  %start2 = stablehlo.constant dense<[[[1], [0]], [[2], [2]]]> : tensor<2x2x1xi64>
-  %r2 = "stablehlo.gather"(%x2, %start2) {dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, 1, 2>} : (tensor<2x3x2xf16>, tensor<2x2x1xi64>) -> tensor<2x2x2xf16>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x2xf16>) -> tensor<2x2x2xui16>
-  check.expect_eq_const %r2_codes, dense<[
-    [[0x3C00, 0xBC00],  // 1, -1
-    [0x0000, 0x8000]],  // 0, -0
-    [[0x7BFF, 0xFBFF],  // 6.55e4, -6.55e4
-    [0x7BFF, 0xFBFF]]   // 6.55e4, -6.55e4
-  ]> : tensor<2x2x2xui16>
+    0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001,  // 0, -0, 1, -1, 2^-24
+    0x8001                                   // -2^-24
+  ]> : tensor<6xui16>
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui16>) -> tensor<6xf16>
+  %start2 = stablehlo.constant dense<[5, 0, 3]> : tensor<3xi64>
+  %r2 = "stablehlo.gather"(%x2, %start2)
+    {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1>}
+    : (tensor<6xf16>, tensor<3xi64>) -> tensor<3xf16>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf16>) -> tensor<3xui16>
+  check.expect_eq_const %r2_codes, dense<[0x8001, 0x0000, 0xBC00]> : tensor<3xui16>  // -2^-24, 0, -1
   return
 }
 
@@ -56,7 +51,9 @@ func.func @gather_bf16() {
   ]> : tensor<4x3xui16>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x3xui16>) -> tensor<4x3xbf16>
   %start = stablehlo.constant dense<[[[0, 2], [1, 3]], [[2, 0], [0, 9]]]> : tensor<2x2x2xi64>
-  %r = "stablehlo.gather"(%x, %start) {dimension_numbers = #stablehlo.gather<offset_dims = [0, 2], start_index_map = [1, 0], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 2, 2>} : (tensor<4x3xbf16>, tensor<2x2x2xi64>) -> tensor<2x2x2x2xbf16>
+  %r = "stablehlo.gather"(%x, %start)
+    {dimension_numbers = #stablehlo.gather<offset_dims = [0, 2], start_index_map = [1, 0], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 2, 2>}
+    : (tensor<4x3xbf16>, tensor<2x2x2xi64>) -> tensor<2x2x2x2xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x2x2xbf16>) -> tensor<2x2x2x2xui16>
   check.expect_eq_const %r_codes, dense<[
     [[[0x007F, 0x807F],  // 1.17e-38, -1.17e-38
@@ -68,15 +65,6 @@ func.func @gather_bf16() {
     [[0x0001, 0x8080],   // 2^-133, -2^-126
     [0x8001, 0x7F7F]]]   // -2^-133, 3.39e+38
   ]> : tensor<2x2x2x2xui16>
-  %x2_codes = stablehlo.constant dense<[
-    0x0000, 0x8000, 0x3F80, 0xBF80, 0x0001,  // 0, -0, 1, -1, 2^-133
-    0x8001                                   // -2^-133
-  ]> : tensor<6xui16>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui16>) -> tensor<6xbf16>
-  %start2 = stablehlo.constant dense<[5, 0, 3]> : tensor<3xi64>
-  %r2 = "stablehlo.gather"(%x2, %start2) {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1>} : (tensor<6xbf16>, tensor<3xi64>) -> tensor<3xbf16>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xbf16>) -> tensor<3xui16>
-  check.expect_eq_const %r2_codes, dense<[0x8001, 0x0000, 0xBF80]> : tensor<3xui16>  // -2^-133, 0, -1
   return
 }
 
@@ -85,21 +73,6 @@ func.func @gather_bf16() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @gather_f4E2M1FN() {
   %x_codes = stablehlo.constant dense<[
-    [0x0, 0x8, 0x2, 0xA],  // 0, -0, 1, -1
-    [0x1, 0x9, 0x7, 0xF],  // 0.5, -0.5, 6, -6
-    [0x6, 0xE, 0x5, 0xC]   // 4, -4, 3, -2
-  ]> : tensor<3x4xui4>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui4>) -> tensor<3x4xf4E2M1FN>
-  %start = stablehlo.constant dense<[[2], [-1], [7], [0]]> : tensor<4x1xi64>
-  %r = "stablehlo.gather"(%x, %start) {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 4>} : (tensor<3x4xf4E2M1FN>, tensor<4x1xi64>) -> tensor<4x4xf4E2M1FN>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<4x4xf4E2M1FN>) -> tensor<4x4xui4>
-  check.expect_eq_const %r_codes, dense<[
-    [0x6, 0xE, 0x5, 0xC],  // 4, -4, 3, -2
-    [0x0, 0x8, 0x2, 0xA],  // 0, -0, 1, -1
-    [0x6, 0xE, 0x5, 0xC],  // 4, -4, 3, -2
-    [0x0, 0x8, 0x2, 0xA]   // 0, -0, 1, -1
-  ]> : tensor<4x4xui4>
-  %x2_codes = stablehlo.constant dense<[
     [[0x0, 0x8],  // 0, -0
     [0x2, 0xA],   // 1, -1
     [0x1, 0x9]],  // 0.5, -0.5
@@ -107,11 +80,13 @@ func.func @gather_f4E2M1FN() {
     [0x6, 0xE],   // 4, -4
     [0x5, 0xC]]   // 3, -2
   ]> : tensor<2x3x2xui4>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3x2xui4>) -> tensor<2x3x2xf4E2M1FN>
-  %start2 = stablehlo.constant dense<[[[1], [0]], [[2], [2]]]> : tensor<2x2x1xi64>
-  %r2 = "stablehlo.gather"(%x2, %start2) {dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, 1, 2>} : (tensor<2x3x2xf4E2M1FN>, tensor<2x2x1xi64>) -> tensor<2x2x2xf4E2M1FN>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x2xf4E2M1FN>) -> tensor<2x2x2xui4>
-  check.expect_eq_const %r2_codes, dense<[
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3x2xui4>) -> tensor<2x3x2xf4E2M1FN>
+  %start = stablehlo.constant dense<[[[1], [0]], [[2], [2]]]> : tensor<2x2x1xi64>
+  %r = "stablehlo.gather"(%x, %start)
+    {dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, 1, 2>}
+    : (tensor<2x3x2xf4E2M1FN>, tensor<2x2x1xi64>) -> tensor<2x2x2xf4E2M1FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x2xf4E2M1FN>) -> tensor<2x2x2xui4>
+  check.expect_eq_const %r_codes, dense<[
     [[0x2, 0xA],  // 1, -1
     [0x0, 0x8]],  // 0, -0
     [[0x5, 0xC],  // 3, -2
@@ -125,30 +100,29 @@ func.func @gather_f4E2M1FN() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @gather_f6E2M3FN() {
   %x = stablehlo.constant dense<[
-    [0x00, 0x20, 0x08],  // 0, -0, 1
-    [0x28, 0x01, 0x21],  // -1, 0.125, -0.125
-    [0x07, 0x27, 0x1F],  // 0.875, -0.875, 7.5
-    [0x3F, 0x1E, 0x3E]   // -7.5, 7, -7
-  ]> : tensor<4x3xf6E2M3FN>
-  %start = stablehlo.constant dense<[[[0, 2], [1, 3]], [[2, 0], [0, 9]]]> : tensor<2x2x2xi64>
-  %r = "stablehlo.gather"(%x, %start) {dimension_numbers = #stablehlo.gather<offset_dims = [0, 2], start_index_map = [1, 0], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 2, 2>} : (tensor<4x3xf6E2M3FN>, tensor<2x2x2xi64>) -> tensor<2x2x2x2xf6E2M3FN>
-  %r_f32 = stablehlo.convert %r : (tensor<2x2x2x2xf6E2M3FN>) -> tensor<2x2x2x2xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x2x2x2xf32>) -> tensor<2x2x2x2xui32>
+    [0x00, 0x20, 0x08, 0x28],  // 0, -0, 1, -1
+    [0x01, 0x21, 0x07, 0x27],  // 0.125, -0.125, 0.875, -0.875
+    [0x1F, 0x3F, 0x1E, 0x3E]   // 7.5, -7.5, 7, -7
+  ]> : tensor<3x4xf6E2M3FN>
+  %start = stablehlo.constant dense<[[2], [-1], [7], [0]]> : tensor<4x1xi64>
+  %r = "stablehlo.gather"(%x, %start)
+    {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 4>}
+    : (tensor<3x4xf6E2M3FN>, tensor<4x1xi64>) -> tensor<4x4xf6E2M3FN>
+  %r_f32 = stablehlo.convert %r : (tensor<4x4xf6E2M3FN>) -> tensor<4x4xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<4x4xf32>) -> tensor<4x4xui32>
   check.expect_eq_const %r_f32_codes, dense<[
-    [[[0x3F600000, 0xBF600000],  // 0.875, -0.875
-    [0xBF600000, 0x40F00000]],   // -0.875, 7.5
-    [[0x80000000, 0x3F600000],   // -0, 0.875
-    [0x3F800000, 0xBF600000]]],  // 1, -0.875
-    [[[0xC0F00000, 0x40E00000],  // -7.5, 7
-    [0x40E00000, 0xC0E00000]],   // 7, -7
-    [[0x3E000000, 0xC0F00000],   // 0.125, -7.5
-    [0xBE000000, 0x40E00000]]]   // -0.125, 7
-  ]> : tensor<2x2x2x2xui32>
+    [0x40F00000, 0xC0F00000, 0x40E00000, 0xC0E00000],  // 7.5, -7.5, 7, -7
+    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000],  // 0, -0, 1, -1
+    [0x40F00000, 0xC0F00000, 0x40E00000, 0xC0E00000],  // 7.5, -7.5, 7, -7
+    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000]   // 0, -0, 1, -1
+  ]> : tensor<4x4xui32>
   %x2 = stablehlo.constant dense<[
     0x00, 0x20, 0x08, 0x28, 0x01, 0x21  // 0, -0, 1, -1, 0.125, -0.125
   ]> : tensor<6xf6E2M3FN>
   %start2 = stablehlo.constant dense<[5, 0, 3]> : tensor<3xi64>
-  %r2 = "stablehlo.gather"(%x2, %start2) {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1>} : (tensor<6xf6E2M3FN>, tensor<3xi64>) -> tensor<3xf6E2M3FN>
+  %r2 = "stablehlo.gather"(%x2, %start2)
+    {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1>}
+    : (tensor<6xf6E2M3FN>, tensor<3xi64>) -> tensor<3xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<3xf6E2M3FN>) -> tensor<3xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<3xf32>) -> tensor<3xui32>
   check.expect_eq_const %r2_f32_codes, dense<[0xBE000000, 0x00000000, 0xBF800000]> : tensor<3xui32>  // -0.125, 0, -1
@@ -160,38 +134,27 @@ func.func @gather_f6E2M3FN() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @gather_f6E3M2FN() {
   %x = stablehlo.constant dense<[
-    [0x00, 0x20, 0x0C, 0x2C],  // 0, -0, 1, -1
-    [0x01, 0x21, 0x03, 0x23],  // 0.0625, -0.0625, 0.188, -0.188
-    [0x04, 0x24, 0x1F, 0x3F]   // 0.25, -0.25, 28, -28
-  ]> : tensor<3x4xf6E3M2FN>
-  %start = stablehlo.constant dense<[[2], [-1], [7], [0]]> : tensor<4x1xi64>
-  %r = "stablehlo.gather"(%x, %start) {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 4>} : (tensor<3x4xf6E3M2FN>, tensor<4x1xi64>) -> tensor<4x4xf6E3M2FN>
-  %r_f32 = stablehlo.convert %r : (tensor<4x4xf6E3M2FN>) -> tensor<4x4xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<4x4xf32>) -> tensor<4x4xui32>
+    [0x00, 0x20, 0x0C],  // 0, -0, 1
+    [0x2C, 0x01, 0x21],  // -1, 0.0625, -0.0625
+    [0x03, 0x23, 0x04],  // 0.188, -0.188, 0.25
+    [0x24, 0x1F, 0x3F]   // -0.25, 28, -28
+  ]> : tensor<4x3xf6E3M2FN>
+  %start = stablehlo.constant dense<[[[0, 2], [1, 3]], [[2, 0], [0, 9]]]> : tensor<2x2x2xi64>
+  %r = "stablehlo.gather"(%x, %start)
+    {dimension_numbers = #stablehlo.gather<offset_dims = [0, 2], start_index_map = [1, 0], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 2, 2>}
+    : (tensor<4x3xf6E3M2FN>, tensor<2x2x2xi64>) -> tensor<2x2x2x2xf6E3M2FN>
+  %r_f32 = stablehlo.convert %r : (tensor<2x2x2x2xf6E3M2FN>) -> tensor<2x2x2x2xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x2x2x2xf32>) -> tensor<2x2x2x2xui32>
   check.expect_eq_const %r_f32_codes, dense<[
-    [0x3E800000, 0xBE800000, 0x41E00000, 0xC1E00000],  // 0.25, -0.25, 28, -28
-    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000],  // 0, -0, 1, -1
-    [0x3E800000, 0xBE800000, 0x41E00000, 0xC1E00000],  // 0.25, -0.25, 28, -28
-    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000]   // 0, -0, 1, -1
-  ]> : tensor<4x4xui32>
-  %x2 = stablehlo.constant dense<[
-    [[0x00, 0x20],  // 0, -0
-    [0x0C, 0x2C],   // 1, -1
-    [0x01, 0x21]],  // 0.0625, -0.0625
-    [[0x03, 0x23],  // 0.188, -0.188
-    [0x04, 0x24],   // 0.25, -0.25
-    [0x1F, 0x3F]]   // 28, -28
-  ]> : tensor<2x3x2xf6E3M2FN>
-  %start2 = stablehlo.constant dense<[[[1], [0]], [[2], [2]]]> : tensor<2x2x1xi64>
-  %r2 = "stablehlo.gather"(%x2, %start2) {dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, 1, 2>} : (tensor<2x3x2xf6E3M2FN>, tensor<2x2x1xi64>) -> tensor<2x2x2xf6E3M2FN>
-  %r2_f32 = stablehlo.convert %r2 : (tensor<2x2x2xf6E3M2FN>) -> tensor<2x2x2xf32>
-  %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<2x2x2xf32>) -> tensor<2x2x2xui32>
-  check.expect_eq_const %r2_f32_codes, dense<[
-    [[0x3F800000, 0xBF800000],  // 1, -1
-    [0x00000000, 0x80000000]],  // 0, -0
-    [[0x41E00000, 0xC1E00000],  // 28, -28
-    [0x41E00000, 0xC1E00000]]   // 28, -28
-  ]> : tensor<2x2x2xui32>
+    [[[0x3E400000, 0xBE400000],  // 0.188, -0.188
+    [0xBE400000, 0x3E800000]],   // -0.188, 0.25
+    [[0x80000000, 0x3E400000],   // -0, 0.188
+    [0x3F800000, 0xBE400000]]],  // 1, -0.188
+    [[[0xBE800000, 0x41E00000],  // -0.25, 28
+    [0x41E00000, 0xC1E00000]],   // 28, -28
+    [[0x3D800000, 0xBE800000],   // 0.0625, -0.25
+    [0xBD800000, 0x41E00000]]]   // -0.0625, 28
+  ]> : tensor<2x2x2x2xui32>
   return
 }
 
@@ -200,33 +163,25 @@ func.func @gather_f6E3M2FN() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @gather_f8E3M4() {
   %x_codes = stablehlo.constant dense<[
-    [0x00, 0x80, 0x30],  // 0, -0, 1
-    [0xB0, 0x01, 0x81],  // -1, 0.0156, -0.0156
-    [0x0F, 0x8F, 0x10],  // 0.234, -0.234, 0.25
-    [0x90, 0x6F, 0xEF]   // -0.25, 15.5, -15.5
-  ]> : tensor<4x3xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<4x3xui8>) -> tensor<4x3xf8E3M4>
-  %start = stablehlo.constant dense<[[[0, 2], [1, 3]], [[2, 0], [0, 9]]]> : tensor<2x2x2xi64>
-  %r = "stablehlo.gather"(%x, %start) {dimension_numbers = #stablehlo.gather<offset_dims = [0, 2], start_index_map = [1, 0], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 2, 2>} : (tensor<4x3xf8E3M4>, tensor<2x2x2xi64>) -> tensor<2x2x2x2xf8E3M4>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x2x2xf8E3M4>) -> tensor<2x2x2x2xui8>
+    [[0x00, 0x80],  // 0, -0
+    [0x30, 0xB0],   // 1, -1
+    [0x01, 0x81]],  // 0.0156, -0.0156
+    [[0x0F, 0x8F],  // 0.234, -0.234
+    [0x10, 0x90],   // 0.25, -0.25
+    [0x6F, 0xEF]]   // 15.5, -15.5
+  ]> : tensor<2x3x2xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E3M4>
+  %start = stablehlo.constant dense<[[[1], [0]], [[2], [2]]]> : tensor<2x2x1xi64>
+  %r = "stablehlo.gather"(%x, %start)
+    {dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, 1, 2>}
+    : (tensor<2x3x2xf8E3M4>, tensor<2x2x1xi64>) -> tensor<2x2x2xf8E3M4>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x2xf8E3M4>) -> tensor<2x2x2xui8>
   check.expect_eq_const %r_codes, dense<[
-    [[[0x0F, 0x8F],  // 0.234, -0.234
-    [0x8F, 0x10]],   // -0.234, 0.25
-    [[0x80, 0x0F],   // -0, 0.234
-    [0x30, 0x8F]]],  // 1, -0.234
-    [[[0x90, 0x6F],  // -0.25, 15.5
-    [0x6F, 0xEF]],   // 15.5, -15.5
-    [[0x01, 0x90],   // 0.0156, -0.25
-    [0x81, 0x6F]]]   // -0.0156, 15.5
-  ]> : tensor<2x2x2x2xui8>
-  %x2_codes = stablehlo.constant dense<[
-    0x00, 0x80, 0x30, 0xB0, 0x01, 0x81  // 0, -0, 1, -1, 0.0156, -0.0156
-  ]> : tensor<6xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E3M4>
-  %start2 = stablehlo.constant dense<[5, 0, 3]> : tensor<3xi64>
-  %r2 = "stablehlo.gather"(%x2, %start2) {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1>} : (tensor<6xf8E3M4>, tensor<3xi64>) -> tensor<3xf8E3M4>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E3M4>) -> tensor<3xui8>
-  check.expect_eq_const %r2_codes, dense<[0x81, 0x00, 0xB0]> : tensor<3xui8>  // -0.0156, 0, -1
+    [[0x30, 0xB0],  // 1, -1
+    [0x00, 0x80]],  // 0, -0
+    [[0x6F, 0xEF],  // 15.5, -15.5
+    [0x6F, 0xEF]]   // 15.5, -15.5
+  ]> : tensor<2x2x2xui8>
   return
 }
 
@@ -241,7 +196,9 @@ func.func @gather_f8E4M3() {
   ]> : tensor<3x4xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3>
   %start = stablehlo.constant dense<[[2], [-1], [7], [0]]> : tensor<4x1xi64>
-  %r = "stablehlo.gather"(%x, %start) {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 4>} : (tensor<3x4xf8E4M3>, tensor<4x1xi64>) -> tensor<4x4xf8E4M3>
+  %r = "stablehlo.gather"(%x, %start)
+    {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 4>}
+    : (tensor<3x4xf8E4M3>, tensor<4x1xi64>) -> tensor<4x4xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x4xf8E4M3>) -> tensor<4x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x08, 0x88, 0x77, 0xF7],  // 0.0156, -0.0156, 240, -240
@@ -250,23 +207,15 @@ func.func @gather_f8E4M3() {
     [0x00, 0x80, 0x38, 0xB8]   // 0, -0, 1, -1
   ]> : tensor<4x4xui8>
   %x2_codes = stablehlo.constant dense<[
-    [[0x00, 0x80],  // 0, -0
-    [0x38, 0xB8],   // 1, -1
-    [0x01, 0x81]],  // 0.00195, -0.00195
-    [[0x07, 0x87],  // 0.0137, -0.0137
-    [0x08, 0x88],   // 0.0156, -0.0156
-    [0x77, 0xF7]]   // 240, -240
-  ]> : tensor<2x3x2xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E4M3>
-  %start2 = stablehlo.constant dense<[[[1], [0]], [[2], [2]]]> : tensor<2x2x1xi64>
-  %r2 = "stablehlo.gather"(%x2, %start2) {dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, 1, 2>} : (tensor<2x3x2xf8E4M3>, tensor<2x2x1xi64>) -> tensor<2x2x2xf8E4M3>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x2xf8E4M3>) -> tensor<2x2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [[0x38, 0xB8],  // 1, -1
-    [0x00, 0x80]],  // 0, -0
-    [[0x77, 0xF7],  // 240, -240
-    [0x77, 0xF7]]   // 240, -240
-  ]> : tensor<2x2x2xui8>
+    0x00, 0x80, 0x38, 0xB8, 0x01, 0x81  // 0, -0, 1, -1, 0.00195, -0.00195
+  ]> : tensor<6xui8>
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E4M3>
+  %start2 = stablehlo.constant dense<[5, 0, 3]> : tensor<3xi64>
+  %r2 = "stablehlo.gather"(%x2, %start2)
+    {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1>}
+    : (tensor<6xf8E4M3>, tensor<3xi64>) -> tensor<3xf8E4M3>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E4M3>) -> tensor<3xui8>
+  check.expect_eq_const %r2_codes, dense<[0x81, 0x00, 0xB8]> : tensor<3xui8>  // -0.00195, 0, -1
   return
 }
 
@@ -282,7 +231,9 @@ func.func @gather_f8E4M3FN() {
   ]> : tensor<4x3xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<4x3xui8>) -> tensor<4x3xf8E4M3FN>
   %start = stablehlo.constant dense<[[[0, 2], [1, 3]], [[2, 0], [0, 9]]]> : tensor<2x2x2xi64>
-  %r = "stablehlo.gather"(%x, %start) {dimension_numbers = #stablehlo.gather<offset_dims = [0, 2], start_index_map = [1, 0], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 2, 2>} : (tensor<4x3xf8E4M3FN>, tensor<2x2x2xi64>) -> tensor<2x2x2x2xf8E4M3FN>
+  %r = "stablehlo.gather"(%x, %start)
+    {dimension_numbers = #stablehlo.gather<offset_dims = [0, 2], start_index_map = [1, 0], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 2, 2>}
+    : (tensor<4x3xf8E4M3FN>, tensor<2x2x2xi64>) -> tensor<2x2x2x2xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x2x2xf8E4M3FN>) -> tensor<2x2x2x2xui8>
   check.expect_eq_const %r_codes, dense<[
     [[[0x07, 0x87],  // 0.0137, -0.0137
@@ -294,14 +245,6 @@ func.func @gather_f8E4M3FN() {
     [[0x01, 0x88],   // 0.00195, -0.0156
     [0x81, 0x7E]]]   // -0.00195, 448
   ]> : tensor<2x2x2x2xui8>
-  %x2_codes = stablehlo.constant dense<[
-    0x00, 0x80, 0x38, 0xB8, 0x01, 0x81  // 0, -0, 1, -1, 0.00195, -0.00195
-  ]> : tensor<6xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E4M3FN>
-  %start2 = stablehlo.constant dense<[5, 0, 3]> : tensor<3xi64>
-  %r2 = "stablehlo.gather"(%x2, %start2) {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1>} : (tensor<6xf8E4M3FN>, tensor<3xi64>) -> tensor<3xf8E4M3FN>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E4M3FN>) -> tensor<3xui8>
-  check.expect_eq_const %r2_codes, dense<[0x81, 0x00, 0xB8]> : tensor<3xui8>  // -0.00195, 0, -1
   return
 }
 
@@ -310,21 +253,6 @@ func.func @gather_f8E4M3FN() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @gather_f8E4M3FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    [0x00, 0x80, 0x40, 0xC0],  // 0, nan, 1, -1
-    [0x01, 0x81, 0x07, 0x87],  // 2^-10, -2^-10, 0.00684, -0.00684
-    [0x08, 0x88, 0x7F, 0xFF]   // 0.00781, -0.00781, 240, -240
-  ]> : tensor<3x4xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3FNUZ>
-  %start = stablehlo.constant dense<[[2], [-1], [7], [0]]> : tensor<4x1xi64>
-  %r = "stablehlo.gather"(%x, %start) {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 4>} : (tensor<3x4xf8E4M3FNUZ>, tensor<4x1xi64>) -> tensor<4x4xf8E4M3FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<4x4xf8E4M3FNUZ>) -> tensor<4x4xui8>
-  check.expect_eq_const %r_codes, dense<[
-    [0x08, 0x88, 0x7F, 0xFF],  // 0.00781, -0.00781, 240, -240
-    [0x00, 0x80, 0x40, 0xC0],  // 0, nan, 1, -1
-    [0x08, 0x88, 0x7F, 0xFF],  // 0.00781, -0.00781, 240, -240
-    [0x00, 0x80, 0x40, 0xC0]   // 0, nan, 1, -1
-  ]> : tensor<4x4xui8>
-  %x2_codes = stablehlo.constant dense<[
     [[0x00, 0x80],  // 0, nan
     [0x40, 0xC0],   // 1, -1
     [0x01, 0x81]],  // 2^-10, -2^-10
@@ -332,11 +260,13 @@ func.func @gather_f8E4M3FNUZ() {
     [0x08, 0x88],   // 0.00781, -0.00781
     [0x7F, 0xFF]]   // 240, -240
   ]> : tensor<2x3x2xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E4M3FNUZ>
-  %start2 = stablehlo.constant dense<[[[1], [0]], [[2], [2]]]> : tensor<2x2x1xi64>
-  %r2 = "stablehlo.gather"(%x2, %start2) {dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, 1, 2>} : (tensor<2x3x2xf8E4M3FNUZ>, tensor<2x2x1xi64>) -> tensor<2x2x2xf8E4M3FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x2xf8E4M3FNUZ>) -> tensor<2x2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E4M3FNUZ>
+  %start = stablehlo.constant dense<[[[1], [0]], [[2], [2]]]> : tensor<2x2x1xi64>
+  %r = "stablehlo.gather"(%x, %start)
+    {dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, 1, 2>}
+    : (tensor<2x3x2xf8E4M3FNUZ>, tensor<2x2x1xi64>) -> tensor<2x2x2xf8E4M3FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x2xf8E4M3FNUZ>) -> tensor<2x2x2xui8>
+  check.expect_eq_const %r_codes, dense<[
     [[0x40, 0xC0],  // 1, -1
     [0x00, 0x80]],  // 0, nan
     [[0x7F, 0xFF],  // 240, -240
@@ -350,31 +280,30 @@ func.func @gather_f8E4M3FNUZ() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @gather_f8E4M3B11FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    [0x00, 0x80, 0x58],  // 0, nan, 1
-    [0xD8, 0x01, 0x81],  // -1, 2^-13, -2^-13
-    [0x07, 0x87, 0x08],  // 0.000854, -0.000854, 2^-10
-    [0x88, 0x7F, 0xFF]   // -2^-10, 30, -30
-  ]> : tensor<4x3xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<4x3xui8>) -> tensor<4x3xf8E4M3B11FNUZ>
-  %start = stablehlo.constant dense<[[[0, 2], [1, 3]], [[2, 0], [0, 9]]]> : tensor<2x2x2xi64>
-  %r = "stablehlo.gather"(%x, %start) {dimension_numbers = #stablehlo.gather<offset_dims = [0, 2], start_index_map = [1, 0], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 2, 2>} : (tensor<4x3xf8E4M3B11FNUZ>, tensor<2x2x2xi64>) -> tensor<2x2x2x2xf8E4M3B11FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x2x2xf8E4M3B11FNUZ>) -> tensor<2x2x2x2xui8>
+    [0x00, 0x80, 0x58, 0xD8],  // 0, nan, 1, -1
+    [0x01, 0x81, 0x07, 0x87],  // 2^-13, -2^-13, 0.000854, -0.000854
+    [0x08, 0x88, 0x7F, 0xFF]   // 2^-10, -2^-10, 30, -30
+  ]> : tensor<3x4xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3B11FNUZ>
+  %start = stablehlo.constant dense<[[2], [-1], [7], [0]]> : tensor<4x1xi64>
+  %r = "stablehlo.gather"(%x, %start)
+    {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 4>}
+    : (tensor<3x4xf8E4M3B11FNUZ>, tensor<4x1xi64>) -> tensor<4x4xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<4x4xf8E4M3B11FNUZ>) -> tensor<4x4xui8>
   check.expect_eq_const %r_codes, dense<[
-    [[[0x07, 0x87],  // 0.000854, -0.000854
-    [0x87, 0x08]],   // -0.000854, 2^-10
-    [[0x80, 0x07],   // nan, 0.000854
-    [0x58, 0x87]]],  // 1, -0.000854
-    [[[0x88, 0x7F],  // -2^-10, 30
-    [0x7F, 0xFF]],   // 30, -30
-    [[0x01, 0x88],   // 2^-13, -2^-10
-    [0x81, 0x7F]]]   // -2^-13, 30
-  ]> : tensor<2x2x2x2xui8>
+    [0x08, 0x88, 0x7F, 0xFF],  // 2^-10, -2^-10, 30, -30
+    [0x00, 0x80, 0x58, 0xD8],  // 0, nan, 1, -1
+    [0x08, 0x88, 0x7F, 0xFF],  // 2^-10, -2^-10, 30, -30
+    [0x00, 0x80, 0x58, 0xD8]   // 0, nan, 1, -1
+  ]> : tensor<4x4xui8>
   %x2_codes = stablehlo.constant dense<[
     0x00, 0x80, 0x58, 0xD8, 0x01, 0x81  // 0, nan, 1, -1, 2^-13, -2^-13
   ]> : tensor<6xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E4M3B11FNUZ>
   %start2 = stablehlo.constant dense<[5, 0, 3]> : tensor<3xi64>
-  %r2 = "stablehlo.gather"(%x2, %start2) {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1>} : (tensor<6xf8E4M3B11FNUZ>, tensor<3xi64>) -> tensor<3xf8E4M3B11FNUZ>
+  %r2 = "stablehlo.gather"(%x2, %start2)
+    {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1>}
+    : (tensor<6xf8E4M3B11FNUZ>, tensor<3xi64>) -> tensor<3xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E4M3B11FNUZ>) -> tensor<3xui8>
   check.expect_eq_const %r2_codes, dense<[0x81, 0x00, 0xD8]> : tensor<3xui8>  // -2^-13, 0, -1
   return
@@ -385,38 +314,27 @@ func.func @gather_f8E4M3B11FNUZ() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @gather_f8E5M2() {
   %x_codes = stablehlo.constant dense<[
-    [0x00, 0x80, 0x3C, 0xBC],  // 0, -0, 1, -1
-    [0x01, 0x81, 0x03, 0x83],  // 2^-16, -2^-16, 4.58e-5, -4.58e-5
-    [0x04, 0x84, 0x7B, 0xFB]   // 2^-14, -2^-14, 5.73e4, -5.73e4
-  ]> : tensor<3x4xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E5M2>
-  %start = stablehlo.constant dense<[[2], [-1], [7], [0]]> : tensor<4x1xi64>
-  %r = "stablehlo.gather"(%x, %start) {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 4>} : (tensor<3x4xf8E5M2>, tensor<4x1xi64>) -> tensor<4x4xf8E5M2>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<4x4xf8E5M2>) -> tensor<4x4xui8>
+    [0x00, 0x80, 0x3C],  // 0, -0, 1
+    [0xBC, 0x01, 0x81],  // -1, 2^-16, -2^-16
+    [0x03, 0x83, 0x04],  // 4.58e-5, -4.58e-5, 2^-14
+    [0x84, 0x7B, 0xFB]   // -2^-14, 5.73e4, -5.73e4
+  ]> : tensor<4x3xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<4x3xui8>) -> tensor<4x3xf8E5M2>
+  %start = stablehlo.constant dense<[[[0, 2], [1, 3]], [[2, 0], [0, 9]]]> : tensor<2x2x2xi64>
+  %r = "stablehlo.gather"(%x, %start)
+    {dimension_numbers = #stablehlo.gather<offset_dims = [0, 2], start_index_map = [1, 0], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 2, 2>}
+    : (tensor<4x3xf8E5M2>, tensor<2x2x2xi64>) -> tensor<2x2x2x2xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x2x2xf8E5M2>) -> tensor<2x2x2x2xui8>
   check.expect_eq_const %r_codes, dense<[
-    [0x04, 0x84, 0x7B, 0xFB],  // 2^-14, -2^-14, 5.73e4, -5.73e4
-    [0x00, 0x80, 0x3C, 0xBC],  // 0, -0, 1, -1
-    [0x04, 0x84, 0x7B, 0xFB],  // 2^-14, -2^-14, 5.73e4, -5.73e4
-    [0x00, 0x80, 0x3C, 0xBC]   // 0, -0, 1, -1
-  ]> : tensor<4x4xui8>
-  %x2_codes = stablehlo.constant dense<[
-    [[0x00, 0x80],  // 0, -0
-    [0x3C, 0xBC],   // 1, -1
-    [0x01, 0x81]],  // 2^-16, -2^-16
-    [[0x03, 0x83],  // 4.58e-5, -4.58e-5
-    [0x04, 0x84],   // 2^-14, -2^-14
-    [0x7B, 0xFB]]   // 5.73e4, -5.73e4
-  ]> : tensor<2x3x2xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E5M2>
-  %start2 = stablehlo.constant dense<[[[1], [0]], [[2], [2]]]> : tensor<2x2x1xi64>
-  %r2 = "stablehlo.gather"(%x2, %start2) {dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, 1, 2>} : (tensor<2x3x2xf8E5M2>, tensor<2x2x1xi64>) -> tensor<2x2x2xf8E5M2>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x2xf8E5M2>) -> tensor<2x2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [[0x3C, 0xBC],  // 1, -1
-    [0x00, 0x80]],  // 0, -0
-    [[0x7B, 0xFB],  // 5.73e4, -5.73e4
-    [0x7B, 0xFB]]   // 5.73e4, -5.73e4
-  ]> : tensor<2x2x2xui8>
+    [[[0x03, 0x83],  // 4.58e-5, -4.58e-5
+    [0x83, 0x04]],   // -4.58e-5, 2^-14
+    [[0x80, 0x03],   // -0, 4.58e-5
+    [0x3C, 0x83]]],  // 1, -4.58e-5
+    [[[0x84, 0x7B],  // -2^-14, 5.73e4
+    [0x7B, 0xFB]],   // 5.73e4, -5.73e4
+    [[0x01, 0x84],   // 2^-16, -2^-14
+    [0x81, 0x7B]]]   // -2^-16, 5.73e4
+  ]> : tensor<2x2x2x2xui8>
   return
 }
 
@@ -425,33 +343,25 @@ func.func @gather_f8E5M2() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @gather_f8E5M2FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    [0x00, 0x80, 0x40],  // 0, nan, 1
-    [0xC0, 0x01, 0x81],  // -1, 2^-17, -2^-17
-    [0x03, 0x83, 0x04],  // 2.29e-5, -2.29e-5, 2^-15
-    [0x84, 0x7F, 0xFF]   // -2^-15, 5.73e4, -5.73e4
-  ]> : tensor<4x3xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<4x3xui8>) -> tensor<4x3xf8E5M2FNUZ>
-  %start = stablehlo.constant dense<[[[0, 2], [1, 3]], [[2, 0], [0, 9]]]> : tensor<2x2x2xi64>
-  %r = "stablehlo.gather"(%x, %start) {dimension_numbers = #stablehlo.gather<offset_dims = [0, 2], start_index_map = [1, 0], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 2, 2>} : (tensor<4x3xf8E5M2FNUZ>, tensor<2x2x2xi64>) -> tensor<2x2x2x2xf8E5M2FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x2x2xf8E5M2FNUZ>) -> tensor<2x2x2x2xui8>
+    [[0x00, 0x80],  // 0, nan
+    [0x40, 0xC0],   // 1, -1
+    [0x01, 0x81]],  // 2^-17, -2^-17
+    [[0x03, 0x83],  // 2.29e-5, -2.29e-5
+    [0x04, 0x84],   // 2^-15, -2^-15
+    [0x7F, 0xFF]]   // 5.73e4, -5.73e4
+  ]> : tensor<2x3x2xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E5M2FNUZ>
+  %start = stablehlo.constant dense<[[[1], [0]], [[2], [2]]]> : tensor<2x2x1xi64>
+  %r = "stablehlo.gather"(%x, %start)
+    {dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, 1, 2>}
+    : (tensor<2x3x2xf8E5M2FNUZ>, tensor<2x2x1xi64>) -> tensor<2x2x2xf8E5M2FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2x2xf8E5M2FNUZ>) -> tensor<2x2x2xui8>
   check.expect_eq_const %r_codes, dense<[
-    [[[0x03, 0x83],  // 2.29e-5, -2.29e-5
-    [0x83, 0x04]],   // -2.29e-5, 2^-15
-    [[0x80, 0x03],   // nan, 2.29e-5
-    [0x40, 0x83]]],  // 1, -2.29e-5
-    [[[0x84, 0x7F],  // -2^-15, 5.73e4
-    [0x7F, 0xFF]],   // 5.73e4, -5.73e4
-    [[0x01, 0x84],   // 2^-17, -2^-15
-    [0x81, 0x7F]]]   // -2^-17, 5.73e4
-  ]> : tensor<2x2x2x2xui8>
-  %x2_codes = stablehlo.constant dense<[
-    0x00, 0x80, 0x40, 0xC0, 0x01, 0x81  // 0, nan, 1, -1, 2^-17, -2^-17
-  ]> : tensor<6xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E5M2FNUZ>
-  %start2 = stablehlo.constant dense<[5, 0, 3]> : tensor<3xi64>
-  %r2 = "stablehlo.gather"(%x2, %start2) {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1>} : (tensor<6xf8E5M2FNUZ>, tensor<3xi64>) -> tensor<3xf8E5M2FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E5M2FNUZ>) -> tensor<3xui8>
-  check.expect_eq_const %r2_codes, dense<[0x81, 0x00, 0xC0]> : tensor<3xui8>  // -2^-17, 0, -1
+    [[0x40, 0xC0],  // 1, -1
+    [0x00, 0x80]],  // 0, nan
+    [[0x7F, 0xFF],  // 5.73e4, -5.73e4
+    [0x7F, 0xFF]]   // 5.73e4, -5.73e4
+  ]> : tensor<2x2x2xui8>
   return
 }
 
@@ -466,7 +376,9 @@ func.func @gather_f8E8M0FNU() {
   ]> : tensor<3x4xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E8M0FNU>
   %start = stablehlo.constant dense<[[2], [-1], [7], [0]]> : tensor<4x1xi64>
-  %r = "stablehlo.gather"(%x, %start) {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 4>} : (tensor<3x4xf8E8M0FNU>, tensor<4x1xi64>) -> tensor<4x4xf8E8M0FNU>
+  %r = "stablehlo.gather"(%x, %start)
+    {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 4>}
+    : (tensor<3x4xf8E8M0FNU>, tensor<4x1xi64>) -> tensor<4x4xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4x4xf8E8M0FNU>) -> tensor<4x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x05, 0x3C, 0x73, 0xAA],  // 2^-122, 2^-67, 2^-12, 2^43
@@ -475,22 +387,14 @@ func.func @gather_f8E8M0FNU() {
     [0x7F, 0x80, 0x7E, 0x00]   // 1, 2, 0.5, 2^-127
   ]> : tensor<4x4xui8>
   %x2_codes = stablehlo.constant dense<[
-    [[0x7F, 0x80],  // 1, 2
-    [0x7E, 0x00],   // 0.5, 2^-127
-    [0x01, 0xFE]],  // 2^-126, 2^127
-    [[0xFD, 0xFF],  // 2^126, nan
-    [0x05, 0x3C],   // 2^-122, 2^-67
-    [0x73, 0xAA]]   // 2^-12, 2^43
-  ]> : tensor<2x3x2xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3x2xui8>) -> tensor<2x3x2xf8E8M0FNU>
-  %start2 = stablehlo.constant dense<[[[1], [0]], [[2], [2]]]> : tensor<2x2x1xi64>
-  %r2 = "stablehlo.gather"(%x2, %start2) {dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, 1, 2>} : (tensor<2x3x2xf8E8M0FNU>, tensor<2x2x1xi64>) -> tensor<2x2x2xf8E8M0FNU>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2x2xf8E8M0FNU>) -> tensor<2x2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [[0x7E, 0x00],  // 0.5, 2^-127
-    [0x7F, 0x80]],  // 1, 2
-    [[0x73, 0xAA],  // 2^-12, 2^43
-    [0x73, 0xAA]]   // 2^-12, 2^43
-  ]> : tensor<2x2x2xui8>
+    0x7F, 0x80, 0x7E, 0x00, 0x01, 0xFE  // 1, 2, 0.5, 2^-127, 2^-126, 2^127
+  ]> : tensor<6xui8>
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<6xui8>) -> tensor<6xf8E8M0FNU>
+  %start2 = stablehlo.constant dense<[5, 0, 3]> : tensor<3xi64>
+  %r2 = "stablehlo.gather"(%x2, %start2)
+    {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1>}
+    : (tensor<6xf8E8M0FNU>, tensor<3xi64>) -> tensor<3xf8E8M0FNU>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E8M0FNU>) -> tensor<3xui8>
+  check.expect_eq_const %r2_codes, dense<[0xFE, 0x7F, 0x00]> : tensor<3xui8>  // 2^127, 1, 2^-127
   return
 }

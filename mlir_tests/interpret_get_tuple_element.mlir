@@ -17,14 +17,18 @@ func.func @get_tuple_element_f16() {
   %y_codes = stablehlo.constant dense<[[0x8400, 0x7BFF], [0xFBFF, 0x7BFE]]> : tensor<2x2xui16>  // -2^-14, 6.55e4, -6.55e4, 6.55e4
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui16>) -> tensor<2x2xf16>
   %tuple = stablehlo.tuple %x, %y : tuple<tensor<12xf16>, tensor<2x2xf16>>
-  %r = "stablehlo.get_tuple_element"(%tuple) {index = 0 : i32} : (tuple<tensor<12xf16>, tensor<2x2xf16>>) -> tensor<12xf16>
+  %r = "stablehlo.get_tuple_element"(%tuple)
+    {index = 0 : i32}
+    : (tuple<tensor<12xf16>, tensor<2x2xf16>>) -> tensor<12xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<12xf16>) -> tensor<12xui16>
   check.expect_eq_const %r_codes, dense<[
     0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001,  // 0, -0, 1, -1, 2^-24
     0x8001, 0x03FF, 0x83FF, 0x0400, 0x8400,  // -2^-24, 6.1e-5, -6.1e-5, 2^-14, -2^-14
     0x7BFF, 0xFBFF                           // 6.55e4, -6.55e4
   ]> : tensor<12xui16>
-  %r2 = "stablehlo.get_tuple_element"(%tuple) {index = 1 : i32} : (tuple<tensor<12xf16>, tensor<2x2xf16>>) -> tensor<2x2xf16>
+  %r2 = "stablehlo.get_tuple_element"(%tuple)
+    {index = 1 : i32}
+    : (tuple<tensor<12xf16>, tensor<2x2xf16>>) -> tensor<2x2xf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf16>) -> tensor<2x2xui16>
   check.expect_eq_const %r2_codes, dense<[[0x8400, 0x7BFF], [0xFBFF, 0x7BFE]]> : tensor<2x2xui16>  // -2^-14, 6.55e4, -6.55e4, 6.55e4
   return
@@ -43,14 +47,18 @@ func.func @get_tuple_element_bf16() {
   %y_codes = stablehlo.constant dense<[[0x8080, 0x7F7F], [0xFF7F, 0x7F7E]]> : tensor<2x2xui16>  // -2^-126, 3.39e+38, -3.39e+38, 3.38e+38
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui16>) -> tensor<2x2xbf16>
   %tuple = stablehlo.tuple %x, %y : tuple<tensor<12xbf16>, tensor<2x2xbf16>>
-  %r = "stablehlo.get_tuple_element"(%tuple) {index = 0 : i32} : (tuple<tensor<12xbf16>, tensor<2x2xbf16>>) -> tensor<12xbf16>
+  %r = "stablehlo.get_tuple_element"(%tuple)
+    {index = 0 : i32}
+    : (tuple<tensor<12xbf16>, tensor<2x2xbf16>>) -> tensor<12xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<12xbf16>) -> tensor<12xui16>
   check.expect_eq_const %r_codes, dense<[
     0x0000, 0x8000, 0x3F80, 0xBF80, 0x0001,  // 0, -0, 1, -1, 2^-133
     0x8001, 0x007F, 0x807F, 0x0080, 0x8080,  // -2^-133, 1.17e-38, -1.17e-38, 2^-126, -2^-126
     0x7F7F, 0xFF7F                           // 3.39e+38, -3.39e+38
   ]> : tensor<12xui16>
-  %r2 = "stablehlo.get_tuple_element"(%tuple) {index = 1 : i32} : (tuple<tensor<12xbf16>, tensor<2x2xbf16>>) -> tensor<2x2xbf16>
+  %r2 = "stablehlo.get_tuple_element"(%tuple)
+    {index = 1 : i32}
+    : (tuple<tensor<12xbf16>, tensor<2x2xbf16>>) -> tensor<2x2xbf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xbf16>) -> tensor<2x2xui16>
   check.expect_eq_const %r2_codes, dense<[[0x8080, 0x7F7F], [0xFF7F, 0x7F7E]]> : tensor<2x2xui16>  // -2^-126, 3.39e+38, -3.39e+38, 3.38e+38
   return
@@ -68,13 +76,17 @@ func.func @get_tuple_element_f4E2M1FN() {
   %y_codes = stablehlo.constant dense<[[0xE, 0x5], [0xC, 0x3]]> : tensor<2x2xui4>  // -4, 3, -2, 1.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui4>) -> tensor<2x2xf4E2M1FN>
   %tuple = stablehlo.tuple %x, %y : tuple<tensor<12xf4E2M1FN>, tensor<2x2xf4E2M1FN>>
-  %r = "stablehlo.get_tuple_element"(%tuple) {index = 0 : i32} : (tuple<tensor<12xf4E2M1FN>, tensor<2x2xf4E2M1FN>>) -> tensor<12xf4E2M1FN>
+  %r = "stablehlo.get_tuple_element"(%tuple)
+    {index = 0 : i32}
+    : (tuple<tensor<12xf4E2M1FN>, tensor<2x2xf4E2M1FN>>) -> tensor<12xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<12xf4E2M1FN>) -> tensor<12xui4>
   check.expect_eq_const %r_codes, dense<[
     0x0, 0x8, 0x2, 0xA, 0x1, 0x9, 0x7, 0xF,  // 0, -0, 1, -1, 0.5, -0.5, 6, -6
     0x6, 0xE, 0x5, 0xC                       // 4, -4, 3, -2
   ]> : tensor<12xui4>
-  %r2 = "stablehlo.get_tuple_element"(%tuple) {index = 1 : i32} : (tuple<tensor<12xf4E2M1FN>, tensor<2x2xf4E2M1FN>>) -> tensor<2x2xf4E2M1FN>
+  %r2 = "stablehlo.get_tuple_element"(%tuple)
+    {index = 1 : i32}
+    : (tuple<tensor<12xf4E2M1FN>, tensor<2x2xf4E2M1FN>>) -> tensor<2x2xf4E2M1FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf4E2M1FN>) -> tensor<2x2xui4>
   check.expect_eq_const %r2_codes, dense<[[0xE, 0x5], [0xC, 0x3]]> : tensor<2x2xui4>  // -4, 3, -2, 1.5
   return
@@ -90,7 +102,9 @@ func.func @get_tuple_element_f6E2M3FN() {
   ]> : tensor<12xf6E2M3FN>
   %y = stablehlo.constant dense<[[0x3F, 0x1E], [0x3E, 0x05]]> : tensor<2x2xf6E2M3FN>  // -7.5, 7, -7, 0.625
   %tuple = stablehlo.tuple %x, %y : tuple<tensor<12xf6E2M3FN>, tensor<2x2xf6E2M3FN>>
-  %r = "stablehlo.get_tuple_element"(%tuple) {index = 0 : i32} : (tuple<tensor<12xf6E2M3FN>, tensor<2x2xf6E2M3FN>>) -> tensor<12xf6E2M3FN>
+  %r = "stablehlo.get_tuple_element"(%tuple)
+    {index = 0 : i32}
+    : (tuple<tensor<12xf6E2M3FN>, tensor<2x2xf6E2M3FN>>) -> tensor<12xf6E2M3FN>
   %r_f32 = stablehlo.convert %r : (tensor<12xf6E2M3FN>) -> tensor<12xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<12xf32>) -> tensor<12xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -98,7 +112,9 @@ func.func @get_tuple_element_f6E2M3FN() {
     0x3E000000, 0xBE000000, 0x3F600000, 0xBF600000,  // 0.125, -0.125, 0.875, -0.875
     0x40F00000, 0xC0F00000, 0x40E00000, 0xC0E00000   // 7.5, -7.5, 7, -7
   ]> : tensor<12xui32>
-  %r2 = "stablehlo.get_tuple_element"(%tuple) {index = 1 : i32} : (tuple<tensor<12xf6E2M3FN>, tensor<2x2xf6E2M3FN>>) -> tensor<2x2xf6E2M3FN>
+  %r2 = "stablehlo.get_tuple_element"(%tuple)
+    {index = 1 : i32}
+    : (tuple<tensor<12xf6E2M3FN>, tensor<2x2xf6E2M3FN>>) -> tensor<2x2xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<2x2xf6E2M3FN>) -> tensor<2x2xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
   check.expect_eq_const %r2_f32_codes, dense<[[0xC0F00000, 0x40E00000], [0xC0E00000, 0x3F200000]]> : tensor<2x2xui32>  // -7.5, 7, -7, 0.625
@@ -115,7 +131,9 @@ func.func @get_tuple_element_f6E3M2FN() {
   ]> : tensor<12xf6E3M2FN>
   %y = stablehlo.constant dense<[[0x24, 0x1F], [0x3F, 0x1E]]> : tensor<2x2xf6E3M2FN>  // -0.25, 28, -28, 24
   %tuple = stablehlo.tuple %x, %y : tuple<tensor<12xf6E3M2FN>, tensor<2x2xf6E3M2FN>>
-  %r = "stablehlo.get_tuple_element"(%tuple) {index = 0 : i32} : (tuple<tensor<12xf6E3M2FN>, tensor<2x2xf6E3M2FN>>) -> tensor<12xf6E3M2FN>
+  %r = "stablehlo.get_tuple_element"(%tuple)
+    {index = 0 : i32}
+    : (tuple<tensor<12xf6E3M2FN>, tensor<2x2xf6E3M2FN>>) -> tensor<12xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<12xf6E3M2FN>) -> tensor<12xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<12xf32>) -> tensor<12xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -123,7 +141,9 @@ func.func @get_tuple_element_f6E3M2FN() {
     0x3D800000, 0xBD800000, 0x3E400000, 0xBE400000,  // 0.0625, -0.0625, 0.188, -0.188
     0x3E800000, 0xBE800000, 0x41E00000, 0xC1E00000   // 0.25, -0.25, 28, -28
   ]> : tensor<12xui32>
-  %r2 = "stablehlo.get_tuple_element"(%tuple) {index = 1 : i32} : (tuple<tensor<12xf6E3M2FN>, tensor<2x2xf6E3M2FN>>) -> tensor<2x2xf6E3M2FN>
+  %r2 = "stablehlo.get_tuple_element"(%tuple)
+    {index = 1 : i32}
+    : (tuple<tensor<12xf6E3M2FN>, tensor<2x2xf6E3M2FN>>) -> tensor<2x2xf6E3M2FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<2x2xf6E3M2FN>) -> tensor<2x2xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
   check.expect_eq_const %r2_f32_codes, dense<[[0xBE800000, 0x41E00000], [0xC1E00000, 0x41C00000]]> : tensor<2x2xui32>  // -0.25, 28, -28, 24
@@ -142,13 +162,17 @@ func.func @get_tuple_element_f8E3M4() {
   %y_codes = stablehlo.constant dense<[[0x90, 0x6F], [0xEF, 0x6E]]> : tensor<2x2xui8>  // -0.25, 15.5, -15.5, 15
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E3M4>
   %tuple = stablehlo.tuple %x, %y : tuple<tensor<12xf8E3M4>, tensor<2x2xf8E3M4>>
-  %r = "stablehlo.get_tuple_element"(%tuple) {index = 0 : i32} : (tuple<tensor<12xf8E3M4>, tensor<2x2xf8E3M4>>) -> tensor<12xf8E3M4>
+  %r = "stablehlo.get_tuple_element"(%tuple)
+    {index = 0 : i32}
+    : (tuple<tensor<12xf8E3M4>, tensor<2x2xf8E3M4>>) -> tensor<12xf8E3M4>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<12xf8E3M4>) -> tensor<12xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x30, 0xB0, 0x01, 0x81, 0x0F, 0x8F,  // 0, -0, 1, -1, 0.0156, -0.0156, 0.234, -0.234
     0x10, 0x90, 0x6F, 0xEF                           // 0.25, -0.25, 15.5, -15.5
   ]> : tensor<12xui8>
-  %r2 = "stablehlo.get_tuple_element"(%tuple) {index = 1 : i32} : (tuple<tensor<12xf8E3M4>, tensor<2x2xf8E3M4>>) -> tensor<2x2xf8E3M4>
+  %r2 = "stablehlo.get_tuple_element"(%tuple)
+    {index = 1 : i32}
+    : (tuple<tensor<12xf8E3M4>, tensor<2x2xf8E3M4>>) -> tensor<2x2xf8E3M4>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E3M4>) -> tensor<2x2xui8>
   check.expect_eq_const %r2_codes, dense<[[0x90, 0x6F], [0xEF, 0x6E]]> : tensor<2x2xui8>  // -0.25, 15.5, -15.5, 15
   return
@@ -166,13 +190,17 @@ func.func @get_tuple_element_f8E4M3() {
   %y_codes = stablehlo.constant dense<[[0x88, 0x77], [0xF7, 0x76]]> : tensor<2x2xui8>  // -0.0156, 240, -240, 224
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3>
   %tuple = stablehlo.tuple %x, %y : tuple<tensor<12xf8E4M3>, tensor<2x2xf8E4M3>>
-  %r = "stablehlo.get_tuple_element"(%tuple) {index = 0 : i32} : (tuple<tensor<12xf8E4M3>, tensor<2x2xf8E4M3>>) -> tensor<12xf8E4M3>
+  %r = "stablehlo.get_tuple_element"(%tuple)
+    {index = 0 : i32}
+    : (tuple<tensor<12xf8E4M3>, tensor<2x2xf8E4M3>>) -> tensor<12xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<12xf8E4M3>) -> tensor<12xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x38, 0xB8, 0x01, 0x81, 0x07, 0x87,  // 0, -0, 1, -1, 0.00195, -0.00195, 0.0137, -0.0137
     0x08, 0x88, 0x77, 0xF7                           // 0.0156, -0.0156, 240, -240
   ]> : tensor<12xui8>
-  %r2 = "stablehlo.get_tuple_element"(%tuple) {index = 1 : i32} : (tuple<tensor<12xf8E4M3>, tensor<2x2xf8E4M3>>) -> tensor<2x2xf8E4M3>
+  %r2 = "stablehlo.get_tuple_element"(%tuple)
+    {index = 1 : i32}
+    : (tuple<tensor<12xf8E4M3>, tensor<2x2xf8E4M3>>) -> tensor<2x2xf8E4M3>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3>) -> tensor<2x2xui8>
   check.expect_eq_const %r2_codes, dense<[[0x88, 0x77], [0xF7, 0x76]]> : tensor<2x2xui8>  // -0.0156, 240, -240, 224
   return
@@ -190,13 +218,17 @@ func.func @get_tuple_element_f8E4M3FN() {
   %y_codes = stablehlo.constant dense<[[0x88, 0x7E], [0xFE, 0x7D]]> : tensor<2x2xui8>  // -0.0156, 448, -448, 416
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3FN>
   %tuple = stablehlo.tuple %x, %y : tuple<tensor<12xf8E4M3FN>, tensor<2x2xf8E4M3FN>>
-  %r = "stablehlo.get_tuple_element"(%tuple) {index = 0 : i32} : (tuple<tensor<12xf8E4M3FN>, tensor<2x2xf8E4M3FN>>) -> tensor<12xf8E4M3FN>
+  %r = "stablehlo.get_tuple_element"(%tuple)
+    {index = 0 : i32}
+    : (tuple<tensor<12xf8E4M3FN>, tensor<2x2xf8E4M3FN>>) -> tensor<12xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<12xf8E4M3FN>) -> tensor<12xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x38, 0xB8, 0x01, 0x81, 0x07, 0x87,  // 0, -0, 1, -1, 0.00195, -0.00195, 0.0137, -0.0137
     0x08, 0x88, 0x7E, 0xFE                           // 0.0156, -0.0156, 448, -448
   ]> : tensor<12xui8>
-  %r2 = "stablehlo.get_tuple_element"(%tuple) {index = 1 : i32} : (tuple<tensor<12xf8E4M3FN>, tensor<2x2xf8E4M3FN>>) -> tensor<2x2xf8E4M3FN>
+  %r2 = "stablehlo.get_tuple_element"(%tuple)
+    {index = 1 : i32}
+    : (tuple<tensor<12xf8E4M3FN>, tensor<2x2xf8E4M3FN>>) -> tensor<2x2xf8E4M3FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3FN>) -> tensor<2x2xui8>
   check.expect_eq_const %r2_codes, dense<[[0x88, 0x7E], [0xFE, 0x7D]]> : tensor<2x2xui8>  // -0.0156, 448, -448, 416
   return
@@ -214,13 +246,17 @@ func.func @get_tuple_element_f8E4M3FNUZ() {
   %y_codes = stablehlo.constant dense<[[0x88, 0x7F], [0xFF, 0x7E]]> : tensor<2x2xui8>  // -0.00781, 240, -240, 224
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3FNUZ>
   %tuple = stablehlo.tuple %x, %y : tuple<tensor<12xf8E4M3FNUZ>, tensor<2x2xf8E4M3FNUZ>>
-  %r = "stablehlo.get_tuple_element"(%tuple) {index = 0 : i32} : (tuple<tensor<12xf8E4M3FNUZ>, tensor<2x2xf8E4M3FNUZ>>) -> tensor<12xf8E4M3FNUZ>
+  %r = "stablehlo.get_tuple_element"(%tuple)
+    {index = 0 : i32}
+    : (tuple<tensor<12xf8E4M3FNUZ>, tensor<2x2xf8E4M3FNUZ>>) -> tensor<12xf8E4M3FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<12xf8E4M3FNUZ>) -> tensor<12xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x40, 0xC0, 0x01, 0x81, 0x07, 0x87,  // 0, nan, 1, -1, 2^-10, -2^-10, 0.00684, -0.00684
     0x08, 0x88, 0x7F, 0xFF                           // 0.00781, -0.00781, 240, -240
   ]> : tensor<12xui8>
-  %r2 = "stablehlo.get_tuple_element"(%tuple) {index = 1 : i32} : (tuple<tensor<12xf8E4M3FNUZ>, tensor<2x2xf8E4M3FNUZ>>) -> tensor<2x2xf8E4M3FNUZ>
+  %r2 = "stablehlo.get_tuple_element"(%tuple)
+    {index = 1 : i32}
+    : (tuple<tensor<12xf8E4M3FNUZ>, tensor<2x2xf8E4M3FNUZ>>) -> tensor<2x2xf8E4M3FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r2_codes, dense<[[0x88, 0x7F], [0xFF, 0x7E]]> : tensor<2x2xui8>  // -0.00781, 240, -240, 224
   return
@@ -238,13 +274,17 @@ func.func @get_tuple_element_f8E4M3B11FNUZ() {
   %y_codes = stablehlo.constant dense<[[0x88, 0x7F], [0xFF, 0x7E]]> : tensor<2x2xui8>  // -2^-10, 30, -30, 28
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3B11FNUZ>
   %tuple = stablehlo.tuple %x, %y : tuple<tensor<12xf8E4M3B11FNUZ>, tensor<2x2xf8E4M3B11FNUZ>>
-  %r = "stablehlo.get_tuple_element"(%tuple) {index = 0 : i32} : (tuple<tensor<12xf8E4M3B11FNUZ>, tensor<2x2xf8E4M3B11FNUZ>>) -> tensor<12xf8E4M3B11FNUZ>
+  %r = "stablehlo.get_tuple_element"(%tuple)
+    {index = 0 : i32}
+    : (tuple<tensor<12xf8E4M3B11FNUZ>, tensor<2x2xf8E4M3B11FNUZ>>) -> tensor<12xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<12xf8E4M3B11FNUZ>) -> tensor<12xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x58, 0xD8, 0x01, 0x81, 0x07, 0x87,  // 0, nan, 1, -1, 2^-13, -2^-13, 0.000854, -0.000854
     0x08, 0x88, 0x7F, 0xFF                           // 2^-10, -2^-10, 30, -30
   ]> : tensor<12xui8>
-  %r2 = "stablehlo.get_tuple_element"(%tuple) {index = 1 : i32} : (tuple<tensor<12xf8E4M3B11FNUZ>, tensor<2x2xf8E4M3B11FNUZ>>) -> tensor<2x2xf8E4M3B11FNUZ>
+  %r2 = "stablehlo.get_tuple_element"(%tuple)
+    {index = 1 : i32}
+    : (tuple<tensor<12xf8E4M3B11FNUZ>, tensor<2x2xf8E4M3B11FNUZ>>) -> tensor<2x2xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3B11FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r2_codes, dense<[[0x88, 0x7F], [0xFF, 0x7E]]> : tensor<2x2xui8>  // -2^-10, 30, -30, 28
   return
@@ -262,13 +302,17 @@ func.func @get_tuple_element_f8E5M2() {
   %y_codes = stablehlo.constant dense<[[0x84, 0x7B], [0xFB, 0x7A]]> : tensor<2x2xui8>  // -2^-14, 5.73e4, -5.73e4, 4.92e4
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E5M2>
   %tuple = stablehlo.tuple %x, %y : tuple<tensor<12xf8E5M2>, tensor<2x2xf8E5M2>>
-  %r = "stablehlo.get_tuple_element"(%tuple) {index = 0 : i32} : (tuple<tensor<12xf8E5M2>, tensor<2x2xf8E5M2>>) -> tensor<12xf8E5M2>
+  %r = "stablehlo.get_tuple_element"(%tuple)
+    {index = 0 : i32}
+    : (tuple<tensor<12xf8E5M2>, tensor<2x2xf8E5M2>>) -> tensor<12xf8E5M2>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<12xf8E5M2>) -> tensor<12xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x3C, 0xBC, 0x01, 0x81, 0x03, 0x83,  // 0, -0, 1, -1, 2^-16, -2^-16, 4.58e-5, -4.58e-5
     0x04, 0x84, 0x7B, 0xFB                           // 2^-14, -2^-14, 5.73e4, -5.73e4
   ]> : tensor<12xui8>
-  %r2 = "stablehlo.get_tuple_element"(%tuple) {index = 1 : i32} : (tuple<tensor<12xf8E5M2>, tensor<2x2xf8E5M2>>) -> tensor<2x2xf8E5M2>
+  %r2 = "stablehlo.get_tuple_element"(%tuple)
+    {index = 1 : i32}
+    : (tuple<tensor<12xf8E5M2>, tensor<2x2xf8E5M2>>) -> tensor<2x2xf8E5M2>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E5M2>) -> tensor<2x2xui8>
   check.expect_eq_const %r2_codes, dense<[[0x84, 0x7B], [0xFB, 0x7A]]> : tensor<2x2xui8>  // -2^-14, 5.73e4, -5.73e4, 4.92e4
   return
@@ -286,13 +330,17 @@ func.func @get_tuple_element_f8E5M2FNUZ() {
   %y_codes = stablehlo.constant dense<[[0x84, 0x7F], [0xFF, 0x7E]]> : tensor<2x2xui8>  // -2^-15, 5.73e4, -5.73e4, 4.92e4
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E5M2FNUZ>
   %tuple = stablehlo.tuple %x, %y : tuple<tensor<12xf8E5M2FNUZ>, tensor<2x2xf8E5M2FNUZ>>
-  %r = "stablehlo.get_tuple_element"(%tuple) {index = 0 : i32} : (tuple<tensor<12xf8E5M2FNUZ>, tensor<2x2xf8E5M2FNUZ>>) -> tensor<12xf8E5M2FNUZ>
+  %r = "stablehlo.get_tuple_element"(%tuple)
+    {index = 0 : i32}
+    : (tuple<tensor<12xf8E5M2FNUZ>, tensor<2x2xf8E5M2FNUZ>>) -> tensor<12xf8E5M2FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<12xf8E5M2FNUZ>) -> tensor<12xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x40, 0xC0, 0x01, 0x81, 0x03, 0x83,  // 0, nan, 1, -1, 2^-17, -2^-17, 2.29e-5, -2.29e-5
     0x04, 0x84, 0x7F, 0xFF                           // 2^-15, -2^-15, 5.73e4, -5.73e4
   ]> : tensor<12xui8>
-  %r2 = "stablehlo.get_tuple_element"(%tuple) {index = 1 : i32} : (tuple<tensor<12xf8E5M2FNUZ>, tensor<2x2xf8E5M2FNUZ>>) -> tensor<2x2xf8E5M2FNUZ>
+  %r2 = "stablehlo.get_tuple_element"(%tuple)
+    {index = 1 : i32}
+    : (tuple<tensor<12xf8E5M2FNUZ>, tensor<2x2xf8E5M2FNUZ>>) -> tensor<2x2xf8E5M2FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E5M2FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r2_codes, dense<[[0x84, 0x7F], [0xFF, 0x7E]]> : tensor<2x2xui8>  // -2^-15, 5.73e4, -5.73e4, 4.92e4
   return
@@ -310,13 +358,17 @@ func.func @get_tuple_element_f8E8M0FNU() {
   %y_codes = stablehlo.constant dense<[[0x3C, 0x73], [0xAA, 0xE1]]> : tensor<2x2xui8>  // 2^-67, 2^-12, 2^43, 2^98
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E8M0FNU>
   %tuple = stablehlo.tuple %x, %y : tuple<tensor<12xf8E8M0FNU>, tensor<2x2xf8E8M0FNU>>
-  %r = "stablehlo.get_tuple_element"(%tuple) {index = 0 : i32} : (tuple<tensor<12xf8E8M0FNU>, tensor<2x2xf8E8M0FNU>>) -> tensor<12xf8E8M0FNU>
+  %r = "stablehlo.get_tuple_element"(%tuple)
+    {index = 0 : i32}
+    : (tuple<tensor<12xf8E8M0FNU>, tensor<2x2xf8E8M0FNU>>) -> tensor<12xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<12xf8E8M0FNU>) -> tensor<12xui8>
   check.expect_eq_const %r_codes, dense<[
     0x7F, 0x80, 0x7E, 0x00, 0x01, 0xFE, 0xFD, 0xFF,  // 1, 2, 0.5, 2^-127, 2^-126, 2^127, 2^126, nan
     0x05, 0x3C, 0x73, 0xAA                           // 2^-122, 2^-67, 2^-12, 2^43
   ]> : tensor<12xui8>
-  %r2 = "stablehlo.get_tuple_element"(%tuple) {index = 1 : i32} : (tuple<tensor<12xf8E8M0FNU>, tensor<2x2xf8E8M0FNU>>) -> tensor<2x2xf8E8M0FNU>
+  %r2 = "stablehlo.get_tuple_element"(%tuple)
+    {index = 1 : i32}
+    : (tuple<tensor<12xf8E8M0FNU>, tensor<2x2xf8E8M0FNU>>) -> tensor<2x2xf8E8M0FNU>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E8M0FNU>) -> tensor<2x2xui8>
   check.expect_eq_const %r2_codes, dense<[[0x3C, 0x73], [0xAA, 0xE1]]> : tensor<2x2xui8>  // 2^-67, 2^-12, 2^43, 2^98
   return

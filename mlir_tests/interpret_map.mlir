@@ -534,7 +534,9 @@ func.func @map_f8E4M3B11FNUZ() {
     %p = stablehlo.multiply %a, %b : tensor<f8E4M3B11FNUZ>
     %q = stablehlo.add %a, %p : tensor<f8E4M3B11FNUZ>
     stablehlo.return %q : tensor<f8E4M3B11FNUZ>
-  }) {dimensions = array<i64: 0, 1>} : (tensor<2x3xf8E4M3B11FNUZ>, tensor<2x3xf8E4M3B11FNUZ>) -> tensor<2x3xf8E4M3B11FNUZ>
+  })
+    {dimensions = array<i64: 0, 1>}
+    : (tensor<2x3xf8E4M3B11FNUZ>, tensor<2x3xf8E4M3B11FNUZ>) -> tensor<2x3xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x3xf8E4M3B11FNUZ>) -> tensor<2x3xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x5C, 0x68, 0x00],  // 1.5, 4, 0
@@ -566,7 +568,9 @@ func.func @map_f8E4M3B11FNUZ() {
   ^bb0(%a: tensor<f8E4M3B11FNUZ>, %b: tensor<f8E4M3B11FNUZ>):
     %p = stablehlo.maximum %a, %b : tensor<f8E4M3B11FNUZ>
     stablehlo.return %p : tensor<f8E4M3B11FNUZ>
-  }) {dimensions = array<i64: 0, 1>} : (tensor<0x2xf8E4M3B11FNUZ>, tensor<0x2xf8E4M3B11FNUZ>) -> tensor<0x2xf8E4M3B11FNUZ>
+  })
+    {dimensions = array<i64: 0, 1>}
+    : (tensor<0x2xf8E4M3B11FNUZ>, tensor<0x2xf8E4M3B11FNUZ>) -> tensor<0x2xf8E4M3B11FNUZ>
   check.expect_eq_const %r3, dense<> : tensor<0x2xf8E4M3B11FNUZ>
   return
 }

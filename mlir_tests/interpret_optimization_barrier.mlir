@@ -16,7 +16,8 @@ func.func @optimization_barrier_f16() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui16>) -> tensor<12xf16>
   %y_codes = stablehlo.constant dense<[[0x8400, 0x7BFF], [0xFBFF, 0x7BFE]]> : tensor<2x2xui16>  // -2^-14, 6.55e4, -6.55e4, 6.55e4
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui16>) -> tensor<2x2xf16>
-  %r:2 = "stablehlo.optimization_barrier"(%x, %y) : (tensor<12xf16>, tensor<2x2xf16>) -> (tensor<12xf16>, tensor<2x2xf16>)
+  %r:2 = "stablehlo.optimization_barrier"(%x, %y)
+    : (tensor<12xf16>, tensor<2x2xf16>) -> (tensor<12xf16>, tensor<2x2xf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf16>) -> tensor<12xui16>
   check.expect_eq_const %r_0_codes, dense<[
     0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001,  // 0, -0, 1, -1, 2^-24
@@ -40,7 +41,8 @@ func.func @optimization_barrier_bf16() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui16>) -> tensor<12xbf16>
   %y_codes = stablehlo.constant dense<[[0x8080, 0x7F7F], [0xFF7F, 0x7F7E]]> : tensor<2x2xui16>  // -2^-126, 3.39e+38, -3.39e+38, 3.38e+38
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui16>) -> tensor<2x2xbf16>
-  %r:2 = "stablehlo.optimization_barrier"(%x, %y) : (tensor<12xbf16>, tensor<2x2xbf16>) -> (tensor<12xbf16>, tensor<2x2xbf16>)
+  %r:2 = "stablehlo.optimization_barrier"(%x, %y)
+    : (tensor<12xbf16>, tensor<2x2xbf16>) -> (tensor<12xbf16>, tensor<2x2xbf16>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xbf16>) -> tensor<12xui16>
   check.expect_eq_const %r_0_codes, dense<[
     0x0000, 0x8000, 0x3F80, 0xBF80, 0x0001,  // 0, -0, 1, -1, 2^-133
@@ -63,7 +65,8 @@ func.func @optimization_barrier_f4E2M1FN() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui4>) -> tensor<12xf4E2M1FN>
   %y_codes = stablehlo.constant dense<[[0xE, 0x5], [0xC, 0x3]]> : tensor<2x2xui4>  // -4, 3, -2, 1.5
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui4>) -> tensor<2x2xf4E2M1FN>
-  %r:2 = "stablehlo.optimization_barrier"(%x, %y) : (tensor<12xf4E2M1FN>, tensor<2x2xf4E2M1FN>) -> (tensor<12xf4E2M1FN>, tensor<2x2xf4E2M1FN>)
+  %r:2 = "stablehlo.optimization_barrier"(%x, %y)
+    : (tensor<12xf4E2M1FN>, tensor<2x2xf4E2M1FN>) -> (tensor<12xf4E2M1FN>, tensor<2x2xf4E2M1FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf4E2M1FN>) -> tensor<12xui4>
   check.expect_eq_const %r_0_codes, dense<[
     0x0, 0x8, 0x2, 0xA, 0x1, 0x9, 0x7, 0xF,  // 0, -0, 1, -1, 0.5, -0.5, 6, -6
@@ -83,7 +86,8 @@ func.func @optimization_barrier_f6E2M3FN() {
     0x1F, 0x3F, 0x1E, 0x3E                           // 7.5, -7.5, 7, -7
   ]> : tensor<12xf6E2M3FN>
   %y = stablehlo.constant dense<[[0x3F, 0x1E], [0x3E, 0x05]]> : tensor<2x2xf6E2M3FN>  // -7.5, 7, -7, 0.625
-  %r:2 = "stablehlo.optimization_barrier"(%x, %y) : (tensor<12xf6E2M3FN>, tensor<2x2xf6E2M3FN>) -> (tensor<12xf6E2M3FN>, tensor<2x2xf6E2M3FN>)
+  %r:2 = "stablehlo.optimization_barrier"(%x, %y)
+    : (tensor<12xf6E2M3FN>, tensor<2x2xf6E2M3FN>) -> (tensor<12xf6E2M3FN>, tensor<2x2xf6E2M3FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<12xf6E2M3FN>) -> tensor<12xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<12xf32>) -> tensor<12xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -106,7 +110,8 @@ func.func @optimization_barrier_f6E3M2FN() {
     0x04, 0x24, 0x1F, 0x3F                           // 0.25, -0.25, 28, -28
   ]> : tensor<12xf6E3M2FN>
   %y = stablehlo.constant dense<[[0x24, 0x1F], [0x3F, 0x1E]]> : tensor<2x2xf6E3M2FN>  // -0.25, 28, -28, 24
-  %r:2 = "stablehlo.optimization_barrier"(%x, %y) : (tensor<12xf6E3M2FN>, tensor<2x2xf6E3M2FN>) -> (tensor<12xf6E3M2FN>, tensor<2x2xf6E3M2FN>)
+  %r:2 = "stablehlo.optimization_barrier"(%x, %y)
+    : (tensor<12xf6E3M2FN>, tensor<2x2xf6E3M2FN>) -> (tensor<12xf6E3M2FN>, tensor<2x2xf6E3M2FN>)
   %r_0_f32 = stablehlo.convert %r#0 : (tensor<12xf6E3M2FN>) -> tensor<12xf32>
   %r_0_f32_codes = stablehlo.bitcast_convert %r_0_f32 : (tensor<12xf32>) -> tensor<12xui32>
   check.expect_eq_const %r_0_f32_codes, dense<[
@@ -131,7 +136,8 @@ func.func @optimization_barrier_f8E3M4() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui8>) -> tensor<12xf8E3M4>
   %y_codes = stablehlo.constant dense<[[0x90, 0x6F], [0xEF, 0x6E]]> : tensor<2x2xui8>  // -0.25, 15.5, -15.5, 15
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E3M4>
-  %r:2 = "stablehlo.optimization_barrier"(%x, %y) : (tensor<12xf8E3M4>, tensor<2x2xf8E3M4>) -> (tensor<12xf8E3M4>, tensor<2x2xf8E3M4>)
+  %r:2 = "stablehlo.optimization_barrier"(%x, %y)
+    : (tensor<12xf8E3M4>, tensor<2x2xf8E3M4>) -> (tensor<12xf8E3M4>, tensor<2x2xf8E3M4>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E3M4>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x30, 0xB0, 0x01, 0x81, 0x0F, 0x8F,  // 0, -0, 1, -1, 0.0156, -0.0156, 0.234, -0.234
@@ -153,7 +159,8 @@ func.func @optimization_barrier_f8E4M3() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui8>) -> tensor<12xf8E4M3>
   %y_codes = stablehlo.constant dense<[[0x88, 0x77], [0xF7, 0x76]]> : tensor<2x2xui8>  // -0.0156, 240, -240, 224
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3>
-  %r:2 = "stablehlo.optimization_barrier"(%x, %y) : (tensor<12xf8E4M3>, tensor<2x2xf8E4M3>) -> (tensor<12xf8E4M3>, tensor<2x2xf8E4M3>)
+  %r:2 = "stablehlo.optimization_barrier"(%x, %y)
+    : (tensor<12xf8E4M3>, tensor<2x2xf8E4M3>) -> (tensor<12xf8E4M3>, tensor<2x2xf8E4M3>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E4M3>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x38, 0xB8, 0x01, 0x81, 0x07, 0x87,  // 0, -0, 1, -1, 0.00195, -0.00195, 0.0137, -0.0137
@@ -175,7 +182,8 @@ func.func @optimization_barrier_f8E4M3FN() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui8>) -> tensor<12xf8E4M3FN>
   %y_codes = stablehlo.constant dense<[[0x88, 0x7E], [0xFE, 0x7D]]> : tensor<2x2xui8>  // -0.0156, 448, -448, 416
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3FN>
-  %r:2 = "stablehlo.optimization_barrier"(%x, %y) : (tensor<12xf8E4M3FN>, tensor<2x2xf8E4M3FN>) -> (tensor<12xf8E4M3FN>, tensor<2x2xf8E4M3FN>)
+  %r:2 = "stablehlo.optimization_barrier"(%x, %y)
+    : (tensor<12xf8E4M3FN>, tensor<2x2xf8E4M3FN>) -> (tensor<12xf8E4M3FN>, tensor<2x2xf8E4M3FN>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E4M3FN>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x38, 0xB8, 0x01, 0x81, 0x07, 0x87,  // 0, -0, 1, -1, 0.00195, -0.00195, 0.0137, -0.0137
@@ -197,7 +205,8 @@ func.func @optimization_barrier_f8E4M3FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui8>) -> tensor<12xf8E4M3FNUZ>
   %y_codes = stablehlo.constant dense<[[0x88, 0x7F], [0xFF, 0x7E]]> : tensor<2x2xui8>  // -0.00781, 240, -240, 224
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3FNUZ>
-  %r:2 = "stablehlo.optimization_barrier"(%x, %y) : (tensor<12xf8E4M3FNUZ>, tensor<2x2xf8E4M3FNUZ>) -> (tensor<12xf8E4M3FNUZ>, tensor<2x2xf8E4M3FNUZ>)
+  %r:2 = "stablehlo.optimization_barrier"(%x, %y)
+    : (tensor<12xf8E4M3FNUZ>, tensor<2x2xf8E4M3FNUZ>) -> (tensor<12xf8E4M3FNUZ>, tensor<2x2xf8E4M3FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E4M3FNUZ>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x40, 0xC0, 0x01, 0x81, 0x07, 0x87,  // 0, nan, 1, -1, 2^-10, -2^-10, 0.00684, -0.00684
@@ -219,7 +228,8 @@ func.func @optimization_barrier_f8E4M3B11FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui8>) -> tensor<12xf8E4M3B11FNUZ>
   %y_codes = stablehlo.constant dense<[[0x88, 0x7F], [0xFF, 0x7E]]> : tensor<2x2xui8>  // -2^-10, 30, -30, 28
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E4M3B11FNUZ>
-  %r:2 = "stablehlo.optimization_barrier"(%x, %y) : (tensor<12xf8E4M3B11FNUZ>, tensor<2x2xf8E4M3B11FNUZ>) -> (tensor<12xf8E4M3B11FNUZ>, tensor<2x2xf8E4M3B11FNUZ>)
+  %r:2 = "stablehlo.optimization_barrier"(%x, %y)
+    : (tensor<12xf8E4M3B11FNUZ>, tensor<2x2xf8E4M3B11FNUZ>) -> (tensor<12xf8E4M3B11FNUZ>, tensor<2x2xf8E4M3B11FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E4M3B11FNUZ>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x58, 0xD8, 0x01, 0x81, 0x07, 0x87,  // 0, nan, 1, -1, 2^-13, -2^-13, 0.000854, -0.000854
@@ -241,7 +251,8 @@ func.func @optimization_barrier_f8E5M2() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui8>) -> tensor<12xf8E5M2>
   %y_codes = stablehlo.constant dense<[[0x84, 0x7B], [0xFB, 0x7A]]> : tensor<2x2xui8>  // -2^-14, 5.73e4, -5.73e4, 4.92e4
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E5M2>
-  %r:2 = "stablehlo.optimization_barrier"(%x, %y) : (tensor<12xf8E5M2>, tensor<2x2xf8E5M2>) -> (tensor<12xf8E5M2>, tensor<2x2xf8E5M2>)
+  %r:2 = "stablehlo.optimization_barrier"(%x, %y)
+    : (tensor<12xf8E5M2>, tensor<2x2xf8E5M2>) -> (tensor<12xf8E5M2>, tensor<2x2xf8E5M2>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E5M2>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x3C, 0xBC, 0x01, 0x81, 0x03, 0x83,  // 0, -0, 1, -1, 2^-16, -2^-16, 4.58e-5, -4.58e-5
@@ -263,7 +274,8 @@ func.func @optimization_barrier_f8E5M2FNUZ() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui8>) -> tensor<12xf8E5M2FNUZ>
   %y_codes = stablehlo.constant dense<[[0x84, 0x7F], [0xFF, 0x7E]]> : tensor<2x2xui8>  // -2^-15, 5.73e4, -5.73e4, 4.92e4
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E5M2FNUZ>
-  %r:2 = "stablehlo.optimization_barrier"(%x, %y) : (tensor<12xf8E5M2FNUZ>, tensor<2x2xf8E5M2FNUZ>) -> (tensor<12xf8E5M2FNUZ>, tensor<2x2xf8E5M2FNUZ>)
+  %r:2 = "stablehlo.optimization_barrier"(%x, %y)
+    : (tensor<12xf8E5M2FNUZ>, tensor<2x2xf8E5M2FNUZ>) -> (tensor<12xf8E5M2FNUZ>, tensor<2x2xf8E5M2FNUZ>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E5M2FNUZ>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x00, 0x80, 0x40, 0xC0, 0x01, 0x81, 0x03, 0x83,  // 0, nan, 1, -1, 2^-17, -2^-17, 2.29e-5, -2.29e-5
@@ -285,7 +297,8 @@ func.func @optimization_barrier_f8E8M0FNU() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<12xui8>) -> tensor<12xf8E8M0FNU>
   %y_codes = stablehlo.constant dense<[[0x3C, 0x73], [0xAA, 0xE1]]> : tensor<2x2xui8>  // 2^-67, 2^-12, 2^43, 2^98
   %y = stablehlo.bitcast_convert %y_codes : (tensor<2x2xui8>) -> tensor<2x2xf8E8M0FNU>
-  %r:2 = "stablehlo.optimization_barrier"(%x, %y) : (tensor<12xf8E8M0FNU>, tensor<2x2xf8E8M0FNU>) -> (tensor<12xf8E8M0FNU>, tensor<2x2xf8E8M0FNU>)
+  %r:2 = "stablehlo.optimization_barrier"(%x, %y)
+    : (tensor<12xf8E8M0FNU>, tensor<2x2xf8E8M0FNU>) -> (tensor<12xf8E8M0FNU>, tensor<2x2xf8E8M0FNU>)
   %r_0_codes = stablehlo.bitcast_convert %r#0 : (tensor<12xf8E8M0FNU>) -> tensor<12xui8>
   check.expect_eq_const %r_0_codes, dense<[
     0x7F, 0x80, 0x7E, 0x00, 0x01, 0xFE, 0xFD, 0xFF,  // 1, 2, 0.5, 2^-127, 2^-126, 2^127, 2^126, nan

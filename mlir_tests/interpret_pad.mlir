@@ -14,26 +14,22 @@ func.func @pad_f16() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<5xui16>) -> tensor<5xf16>
   %fill_codes = stablehlo.constant dense<0xBC00> : tensor<ui16>  // -1
   %fill = stablehlo.bitcast_convert %fill_codes : (tensor<ui16>) -> tensor<f16>
-  %r = "stablehlo.pad"(%x, %fill) {edge_padding_low = array<i64: 1>, edge_padding_high = array<i64: 2>, interior_padding = array<i64: 0>} : (tensor<5xf16>, tensor<f16>) -> tensor<8xf16>
+  %r = "stablehlo.pad"(%x, %fill)
+    {edge_padding_low = array<i64: 1>, edge_padding_high = array<i64: 2>, interior_padding = array<i64: 0>}
+    : (tensor<5xf16>, tensor<f16>) -> tensor<8xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<8xf16>) -> tensor<8xui16>
   check.expect_eq_const %r_codes, dense<[
     0xBC00, 0x0000, 0x8000, 0x3C00, 0xBC00,  // -1, 0, -0, 1, -1
     0x0001, 0xBC00, 0xBC00                   // 2^-24, -1, -1
   ]> : tensor<8xui16>
-  %x2_codes = stablehlo.constant dense<[
-    [0x0000, 0x8000, 0x3C00],  // 0, -0, 1
-    [0xBC00, 0x0001, 0x8001]   // -1, 2^-24, -2^-24
-  ]> : tensor<2x3xui16>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui16>) -> tensor<2x3xf16>
+  %x2 = stablehlo.constant dense<> : tensor<0x2xf16>
   %fill2_codes = stablehlo.constant dense<0x0400> : tensor<ui16>  // 2^-14
   %fill2 = stablehlo.bitcast_convert %fill2_codes : (tensor<ui16>) -> tensor<f16>
-  %r2 = "stablehlo.pad"(%x2, %fill2) {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 0, -1>, interior_padding = array<i64: 0, 1>} : (tensor<2x3xf16>, tensor<f16>) -> tensor<3x4xf16>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf16>) -> tensor<3x4xui16>
-  check.expect_eq_const %r2_codes, dense<[
-    [0x0400, 0x0400, 0x0400, 0x0400],  // 2^-14, 2^-14, 2^-14, 2^-14
-    [0x0000, 0x0400, 0x8000, 0x0400],  // 0, 2^-14, -0, 2^-14
-    [0xBC00, 0x0400, 0x0001, 0x0400]   // -1, 2^-14, 2^-24, 2^-14
-  ]> : tensor<3x4xui16>
+  %r2 = "stablehlo.pad"(%x2, %fill2)
+    {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 1, 0>, interior_padding = array<i64: 3, 0>}
+    : (tensor<0x2xf16>, tensor<f16>) -> tensor<2x2xf16>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf16>) -> tensor<2x2xui16>
+  check.expect_eq_const %r2_codes, dense<[[0x0400, 0x0400], [0x0400, 0x0400]]> : tensor<2x2xui16>  // 2^-14, 2^-14, 2^-14, 2^-14
   return
 }
 
@@ -45,17 +41,13 @@ func.func @pad_bf16() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui16>) -> tensor<3xbf16>
   %fill_codes = stablehlo.constant dense<0xBF80> : tensor<ui16>  // -1
   %fill = stablehlo.bitcast_convert %fill_codes : (tensor<ui16>) -> tensor<bf16>
-  %r = "stablehlo.pad"(%x, %fill) {edge_padding_low = array<i64: -1>, edge_padding_high = array<i64: 1>, interior_padding = array<i64: 1>} : (tensor<3xbf16>, tensor<bf16>) -> tensor<5xbf16>
+  %r = "stablehlo.pad"(%x, %fill)
+    {edge_padding_low = array<i64: -1>, edge_padding_high = array<i64: 1>, interior_padding = array<i64: 1>}
+    : (tensor<3xbf16>, tensor<bf16>) -> tensor<5xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<5xbf16>) -> tensor<5xui16>
   check.expect_eq_const %r_codes, dense<[
     0xBF80, 0x8000, 0xBF80, 0x3F80, 0xBF80  // -1, -0, -1, 1, -1
   ]> : tensor<5xui16>
-  %x2 = stablehlo.constant dense<> : tensor<0x2xbf16>
-  %fill2_codes = stablehlo.constant dense<0x0080> : tensor<ui16>  // 2^-126
-  %fill2 = stablehlo.bitcast_convert %fill2_codes : (tensor<ui16>) -> tensor<bf16>
-  %r2 = "stablehlo.pad"(%x2, %fill2) {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 1, 0>, interior_padding = array<i64: 3, 0>} : (tensor<0x2xbf16>, tensor<bf16>) -> tensor<2x2xbf16>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xbf16>) -> tensor<2x2xui16>
-  check.expect_eq_const %r2_codes, dense<[[0x0080, 0x0080], [0x0080, 0x0080]]> : tensor<2x2xui16>  // 2^-126, 2^-126, 2^-126, 2^-126
   return
 }
 
@@ -64,29 +56,20 @@ func.func @pad_bf16() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @pad_f4E2M1FN() {
   %x_codes = stablehlo.constant dense<[
-    0x0, 0x8, 0x2, 0xA, 0x1  // 0, -0, 1, -1, 0.5
-  ]> : tensor<5xui4>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<5xui4>) -> tensor<5xf4E2M1FN>
-  %fill_codes = stablehlo.constant dense<0xA> : tensor<ui4>  // -1
-  %fill = stablehlo.bitcast_convert %fill_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
-  %r = "stablehlo.pad"(%x, %fill) {edge_padding_low = array<i64: 1>, edge_padding_high = array<i64: 2>, interior_padding = array<i64: 0>} : (tensor<5xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<8xf4E2M1FN>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<8xf4E2M1FN>) -> tensor<8xui4>
-  check.expect_eq_const %r_codes, dense<[
-    0xA, 0x0, 0x8, 0x2, 0xA, 0x1, 0xA, 0xA  // -1, 0, -0, 1, -1, 0.5, -1, -1
-  ]> : tensor<8xui4>
-  %x2_codes = stablehlo.constant dense<[
     [0x0, 0x8, 0x2],  // 0, -0, 1
     [0xA, 0x1, 0x9]   // -1, 0.5, -0.5
   ]> : tensor<2x3xui4>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui4>) -> tensor<2x3xf4E2M1FN>
-  %fill2_codes = stablehlo.constant dense<0x6> : tensor<ui4>  // 4
-  %fill2 = stablehlo.bitcast_convert %fill2_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
-  %r2 = "stablehlo.pad"(%x2, %fill2) {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 0, -1>, interior_padding = array<i64: 0, 1>} : (tensor<2x3xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<3x4xf4E2M1FN>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf4E2M1FN>) -> tensor<3x4xui4>
-  check.expect_eq_const %r2_codes, dense<[
-    [0x6, 0x6, 0x6, 0x6],  // 4, 4, 4, 4
-    [0x0, 0x6, 0x8, 0x6],  // 0, 4, -0, 4
-    [0xA, 0x6, 0x1, 0x6]   // -1, 4, 0.5, 4
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui4>) -> tensor<2x3xf4E2M1FN>
+  %fill_codes = stablehlo.constant dense<0xA> : tensor<ui4>  // -1
+  %fill = stablehlo.bitcast_convert %fill_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
+  %r = "stablehlo.pad"(%x, %fill)
+    {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 0, -1>, interior_padding = array<i64: 0, 1>}
+    : (tensor<2x3xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<3x4xf4E2M1FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf4E2M1FN>) -> tensor<3x4xui4>
+  check.expect_eq_const %r_codes, dense<[
+    [0xA, 0xA, 0xA, 0xA],  // -1, -1, -1, -1
+    [0x0, 0xA, 0x8, 0xA],  // 0, -1, -0, -1
+    [0xA, 0xA, 0x1, 0xA]   // -1, -1, 0.5, -1
   ]> : tensor<3x4xui4>
   return
 }
@@ -95,18 +78,24 @@ func.func @pad_f4E2M1FN() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @pad_f6E2M3FN() {
-  %x = stablehlo.constant dense<[0x00, 0x20, 0x08]> : tensor<3xf6E2M3FN>  // 0, -0, 1
+  %x = stablehlo.constant dense<[
+    0x00, 0x20, 0x08, 0x28, 0x01  // 0, -0, 1, -1, 0.125
+  ]> : tensor<5xf6E2M3FN>
   %fill = stablehlo.constant dense<0x28> : tensor<f6E2M3FN>  // -1
-  %r = "stablehlo.pad"(%x, %fill) {edge_padding_low = array<i64: -1>, edge_padding_high = array<i64: 1>, interior_padding = array<i64: 1>} : (tensor<3xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<5xf6E2M3FN>
-  %r_f32 = stablehlo.convert %r : (tensor<5xf6E2M3FN>) -> tensor<5xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<5xf32>) -> tensor<5xui32>
+  %r = "stablehlo.pad"(%x, %fill)
+    {edge_padding_low = array<i64: 1>, edge_padding_high = array<i64: 2>, interior_padding = array<i64: 0>}
+    : (tensor<5xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<8xf6E2M3FN>
+  %r_f32 = stablehlo.convert %r : (tensor<8xf6E2M3FN>) -> tensor<8xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<8xf32>) -> tensor<8xui32>
   check.expect_eq_const %r_f32_codes, dense<[
-    0xBF800000, 0x80000000, 0xBF800000, 0x3F800000,  // -1, -0, -1, 1
-    0xBF800000                                       // -1
-  ]> : tensor<5xui32>
+    0xBF800000, 0x00000000, 0x80000000, 0x3F800000,  // -1, 0, -0, 1
+    0xBF800000, 0x3E000000, 0xBF800000, 0xBF800000   // -1, 0.125, -1, -1
+  ]> : tensor<8xui32>
   %x2 = stablehlo.constant dense<> : tensor<0x2xf6E2M3FN>
   %fill2 = stablehlo.constant dense<0x1F> : tensor<f6E2M3FN>  // 7.5
-  %r2 = "stablehlo.pad"(%x2, %fill2) {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 1, 0>, interior_padding = array<i64: 3, 0>} : (tensor<0x2xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<2x2xf6E2M3FN>
+  %r2 = "stablehlo.pad"(%x2, %fill2)
+    {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 1, 0>, interior_padding = array<i64: 3, 0>}
+    : (tensor<0x2xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<2x2xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<2x2xf6E2M3FN>) -> tensor<2x2xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
   check.expect_eq_const %r2_f32_codes, dense<[[0x40F00000, 0x40F00000], [0x40F00000, 0x40F00000]]> : tensor<2x2xui32>  // 7.5, 7.5, 7.5, 7.5
@@ -117,30 +106,17 @@ func.func @pad_f6E2M3FN() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @pad_f6E3M2FN() {
-  %x = stablehlo.constant dense<[
-    0x00, 0x20, 0x0C, 0x2C, 0x01  // 0, -0, 1, -1, 0.0625
-  ]> : tensor<5xf6E3M2FN>
+  %x = stablehlo.constant dense<[0x00, 0x20, 0x0C]> : tensor<3xf6E3M2FN>  // 0, -0, 1
   %fill = stablehlo.constant dense<0x2C> : tensor<f6E3M2FN>  // -1
-  %r = "stablehlo.pad"(%x, %fill) {edge_padding_low = array<i64: 1>, edge_padding_high = array<i64: 2>, interior_padding = array<i64: 0>} : (tensor<5xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<8xf6E3M2FN>
-  %r_f32 = stablehlo.convert %r : (tensor<8xf6E3M2FN>) -> tensor<8xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<8xf32>) -> tensor<8xui32>
+  %r = "stablehlo.pad"(%x, %fill)
+    {edge_padding_low = array<i64: -1>, edge_padding_high = array<i64: 1>, interior_padding = array<i64: 1>}
+    : (tensor<3xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<5xf6E3M2FN>
+  %r_f32 = stablehlo.convert %r : (tensor<5xf6E3M2FN>) -> tensor<5xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<5xf32>) -> tensor<5xui32>
   check.expect_eq_const %r_f32_codes, dense<[
-    0xBF800000, 0x00000000, 0x80000000, 0x3F800000,  // -1, 0, -0, 1
-    0xBF800000, 0x3D800000, 0xBF800000, 0xBF800000   // -1, 0.0625, -1, -1
-  ]> : tensor<8xui32>
-  %x2 = stablehlo.constant dense<[
-    [0x00, 0x20, 0x0C],  // 0, -0, 1
-    [0x2C, 0x01, 0x21]   // -1, 0.0625, -0.0625
-  ]> : tensor<2x3xf6E3M2FN>
-  %fill2 = stablehlo.constant dense<0x04> : tensor<f6E3M2FN>  // 0.25
-  %r2 = "stablehlo.pad"(%x2, %fill2) {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 0, -1>, interior_padding = array<i64: 0, 1>} : (tensor<2x3xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<3x4xf6E3M2FN>
-  %r2_f32 = stablehlo.convert %r2 : (tensor<3x4xf6E3M2FN>) -> tensor<3x4xf32>
-  %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<3x4xf32>) -> tensor<3x4xui32>
-  check.expect_eq_const %r2_f32_codes, dense<[
-    [0x3E800000, 0x3E800000, 0x3E800000, 0x3E800000],  // 0.25, 0.25, 0.25, 0.25
-    [0x00000000, 0x3E800000, 0x80000000, 0x3E800000],  // 0, 0.25, -0, 0.25
-    [0xBF800000, 0x3E800000, 0x3D800000, 0x3E800000]   // -1, 0.25, 0.0625, 0.25
-  ]> : tensor<3x4xui32>
+    0xBF800000, 0x80000000, 0xBF800000, 0x3F800000,  // -1, -0, -1, 1
+    0xBF800000                                       // -1
+  ]> : tensor<5xui32>
   return
 }
 
@@ -148,21 +124,22 @@ func.func @pad_f6E3M2FN() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @pad_f8E3M4() {
-  %x_codes = stablehlo.constant dense<[0x00, 0x80, 0x30]> : tensor<3xui8>  // 0, -0, 1
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E3M4>
+  %x_codes = stablehlo.constant dense<[
+    [0x00, 0x80, 0x30],  // 0, -0, 1
+    [0xB0, 0x01, 0x81]   // -1, 0.0156, -0.0156
+  ]> : tensor<2x3xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E3M4>
   %fill_codes = stablehlo.constant dense<0xB0> : tensor<ui8>  // -1
   %fill = stablehlo.bitcast_convert %fill_codes : (tensor<ui8>) -> tensor<f8E3M4>
-  %r = "stablehlo.pad"(%x, %fill) {edge_padding_low = array<i64: -1>, edge_padding_high = array<i64: 1>, interior_padding = array<i64: 1>} : (tensor<3xf8E3M4>, tensor<f8E3M4>) -> tensor<5xf8E3M4>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<5xf8E3M4>) -> tensor<5xui8>
+  %r = "stablehlo.pad"(%x, %fill)
+    {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 0, -1>, interior_padding = array<i64: 0, 1>}
+    : (tensor<2x3xf8E3M4>, tensor<f8E3M4>) -> tensor<3x4xf8E3M4>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E3M4>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
-    0xB0, 0x80, 0xB0, 0x30, 0xB0  // -1, -0, -1, 1, -1
-  ]> : tensor<5xui8>
-  %x2 = stablehlo.constant dense<> : tensor<0x2xf8E3M4>
-  %fill2_codes = stablehlo.constant dense<0x10> : tensor<ui8>  // 0.25
-  %fill2 = stablehlo.bitcast_convert %fill2_codes : (tensor<ui8>) -> tensor<f8E3M4>
-  %r2 = "stablehlo.pad"(%x2, %fill2) {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 1, 0>, interior_padding = array<i64: 3, 0>} : (tensor<0x2xf8E3M4>, tensor<f8E3M4>) -> tensor<2x2xf8E3M4>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E3M4>) -> tensor<2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[[0x10, 0x10], [0x10, 0x10]]> : tensor<2x2xui8>  // 0.25, 0.25, 0.25, 0.25
+    [0xB0, 0xB0, 0xB0, 0xB0],  // -1, -1, -1, -1
+    [0x00, 0xB0, 0x80, 0xB0],  // 0, -1, -0, -1
+    [0xB0, 0xB0, 0x01, 0xB0]   // -1, -1, 0.0156, -1
+  ]> : tensor<3x4xui8>
   return
 }
 
@@ -176,25 +153,21 @@ func.func @pad_f8E4M3() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<5xui8>) -> tensor<5xf8E4M3>
   %fill_codes = stablehlo.constant dense<0xB8> : tensor<ui8>  // -1
   %fill = stablehlo.bitcast_convert %fill_codes : (tensor<ui8>) -> tensor<f8E4M3>
-  %r = "stablehlo.pad"(%x, %fill) {edge_padding_low = array<i64: 1>, edge_padding_high = array<i64: 2>, interior_padding = array<i64: 0>} : (tensor<5xf8E4M3>, tensor<f8E4M3>) -> tensor<8xf8E4M3>
+  %r = "stablehlo.pad"(%x, %fill)
+    {edge_padding_low = array<i64: 1>, edge_padding_high = array<i64: 2>, interior_padding = array<i64: 0>}
+    : (tensor<5xf8E4M3>, tensor<f8E4M3>) -> tensor<8xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<8xf8E4M3>) -> tensor<8xui8>
   check.expect_eq_const %r_codes, dense<[
     0xB8, 0x00, 0x80, 0x38, 0xB8, 0x01, 0xB8, 0xB8  // -1, 0, -0, 1, -1, 0.00195, -1, -1
   ]> : tensor<8xui8>
-  %x2_codes = stablehlo.constant dense<[
-    [0x00, 0x80, 0x38],  // 0, -0, 1
-    [0xB8, 0x01, 0x81]   // -1, 0.00195, -0.00195
-  ]> : tensor<2x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3>
+  %x2 = stablehlo.constant dense<> : tensor<0x2xf8E4M3>
   %fill2_codes = stablehlo.constant dense<0x08> : tensor<ui8>  // 0.0156
   %fill2 = stablehlo.bitcast_convert %fill2_codes : (tensor<ui8>) -> tensor<f8E4M3>
-  %r2 = "stablehlo.pad"(%x2, %fill2) {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 0, -1>, interior_padding = array<i64: 0, 1>} : (tensor<2x3xf8E4M3>, tensor<f8E4M3>) -> tensor<3x4xf8E4M3>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf8E4M3>) -> tensor<3x4xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [0x08, 0x08, 0x08, 0x08],  // 0.0156, 0.0156, 0.0156, 0.0156
-    [0x00, 0x08, 0x80, 0x08],  // 0, 0.0156, -0, 0.0156
-    [0xB8, 0x08, 0x01, 0x08]   // -1, 0.0156, 0.00195, 0.0156
-  ]> : tensor<3x4xui8>
+  %r2 = "stablehlo.pad"(%x2, %fill2)
+    {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 1, 0>, interior_padding = array<i64: 3, 0>}
+    : (tensor<0x2xf8E4M3>, tensor<f8E4M3>) -> tensor<2x2xf8E4M3>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3>) -> tensor<2x2xui8>
+  check.expect_eq_const %r2_codes, dense<[[0x08, 0x08], [0x08, 0x08]]> : tensor<2x2xui8>  // 0.0156, 0.0156, 0.0156, 0.0156
   return
 }
 
@@ -206,17 +179,13 @@ func.func @pad_f8E4M3FN() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E4M3FN>
   %fill_codes = stablehlo.constant dense<0xB8> : tensor<ui8>  // -1
   %fill = stablehlo.bitcast_convert %fill_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
-  %r = "stablehlo.pad"(%x, %fill) {edge_padding_low = array<i64: -1>, edge_padding_high = array<i64: 1>, interior_padding = array<i64: 1>} : (tensor<3xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<5xf8E4M3FN>
+  %r = "stablehlo.pad"(%x, %fill)
+    {edge_padding_low = array<i64: -1>, edge_padding_high = array<i64: 1>, interior_padding = array<i64: 1>}
+    : (tensor<3xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<5xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<5xf8E4M3FN>) -> tensor<5xui8>
   check.expect_eq_const %r_codes, dense<[
     0xB8, 0x80, 0xB8, 0x38, 0xB8  // -1, -0, -1, 1, -1
   ]> : tensor<5xui8>
-  %x2 = stablehlo.constant dense<> : tensor<0x2xf8E4M3FN>
-  %fill2_codes = stablehlo.constant dense<0x08> : tensor<ui8>  // 0.0156
-  %fill2 = stablehlo.bitcast_convert %fill2_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
-  %r2 = "stablehlo.pad"(%x2, %fill2) {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 1, 0>, interior_padding = array<i64: 3, 0>} : (tensor<0x2xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<2x2xf8E4M3FN>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3FN>) -> tensor<2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[[0x08, 0x08], [0x08, 0x08]]> : tensor<2x2xui8>  // 0.0156, 0.0156, 0.0156, 0.0156
   return
 }
 
@@ -225,29 +194,20 @@ func.func @pad_f8E4M3FN() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @pad_f8E4M3FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    0x00, 0x80, 0x40, 0xC0, 0x01  // 0, nan, 1, -1, 2^-10
-  ]> : tensor<5xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<5xui8>) -> tensor<5xf8E4M3FNUZ>
-  %fill_codes = stablehlo.constant dense<0xC0> : tensor<ui8>  // -1
-  %fill = stablehlo.bitcast_convert %fill_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
-  %r = "stablehlo.pad"(%x, %fill) {edge_padding_low = array<i64: 1>, edge_padding_high = array<i64: 2>, interior_padding = array<i64: 0>} : (tensor<5xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<8xf8E4M3FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<8xf8E4M3FNUZ>) -> tensor<8xui8>
-  check.expect_eq_const %r_codes, dense<[
-    0xC0, 0x00, 0x80, 0x40, 0xC0, 0x01, 0xC0, 0xC0  // -1, 0, nan, 1, -1, 2^-10, -1, -1
-  ]> : tensor<8xui8>
-  %x2_codes = stablehlo.constant dense<[
     [0x00, 0x80, 0x40],  // 0, nan, 1
     [0xC0, 0x01, 0x81]   // -1, 2^-10, -2^-10
   ]> : tensor<2x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3FNUZ>
-  %fill2_codes = stablehlo.constant dense<0x08> : tensor<ui8>  // 0.00781
-  %fill2 = stablehlo.bitcast_convert %fill2_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
-  %r2 = "stablehlo.pad"(%x2, %fill2) {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 0, -1>, interior_padding = array<i64: 0, 1>} : (tensor<2x3xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf8E4M3FNUZ>) -> tensor<3x4xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [0x08, 0x08, 0x08, 0x08],  // 0.00781, 0.00781, 0.00781, 0.00781
-    [0x00, 0x08, 0x80, 0x08],  // 0, 0.00781, nan, 0.00781
-    [0xC0, 0x08, 0x01, 0x08]   // -1, 0.00781, 2^-10, 0.00781
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3FNUZ>
+  %fill_codes = stablehlo.constant dense<0xC0> : tensor<ui8>  // -1
+  %fill = stablehlo.bitcast_convert %fill_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
+  %r = "stablehlo.pad"(%x, %fill)
+    {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 0, -1>, interior_padding = array<i64: 0, 1>}
+    : (tensor<2x3xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E4M3FNUZ>) -> tensor<3x4xui8>
+  check.expect_eq_const %r_codes, dense<[
+    [0xC0, 0xC0, 0xC0, 0xC0],  // -1, -1, -1, -1
+    [0x00, 0xC0, 0x80, 0xC0],  // 0, -1, nan, -1
+    [0xC0, 0xC0, 0x01, 0xC0]   // -1, -1, 2^-10, -1
   ]> : tensor<3x4xui8>
   return
 }
@@ -256,19 +216,25 @@ func.func @pad_f8E4M3FNUZ() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @pad_f8E4M3B11FNUZ() {
-  %x_codes = stablehlo.constant dense<[0x00, 0x80, 0x58]> : tensor<3xui8>  // 0, nan, 1
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E4M3B11FNUZ>
+  %x_codes = stablehlo.constant dense<[
+    0x00, 0x80, 0x58, 0xD8, 0x01  // 0, nan, 1, -1, 2^-13
+  ]> : tensor<5xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<5xui8>) -> tensor<5xf8E4M3B11FNUZ>
   %fill_codes = stablehlo.constant dense<0xD8> : tensor<ui8>  // -1
   %fill = stablehlo.bitcast_convert %fill_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
-  %r = "stablehlo.pad"(%x, %fill) {edge_padding_low = array<i64: -1>, edge_padding_high = array<i64: 1>, interior_padding = array<i64: 1>} : (tensor<3xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<5xf8E4M3B11FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<5xf8E4M3B11FNUZ>) -> tensor<5xui8>
+  %r = "stablehlo.pad"(%x, %fill)
+    {edge_padding_low = array<i64: 1>, edge_padding_high = array<i64: 2>, interior_padding = array<i64: 0>}
+    : (tensor<5xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<8xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<8xf8E4M3B11FNUZ>) -> tensor<8xui8>
   check.expect_eq_const %r_codes, dense<[
-    0xD8, 0x80, 0xD8, 0x58, 0xD8  // -1, nan, -1, 1, -1
-  ]> : tensor<5xui8>
+    0xD8, 0x00, 0x80, 0x58, 0xD8, 0x01, 0xD8, 0xD8  // -1, 0, nan, 1, -1, 2^-13, -1, -1
+  ]> : tensor<8xui8>
   %x2 = stablehlo.constant dense<> : tensor<0x2xf8E4M3B11FNUZ>
   %fill2_codes = stablehlo.constant dense<0x08> : tensor<ui8>  // 2^-10
   %fill2 = stablehlo.bitcast_convert %fill2_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
-  %r2 = "stablehlo.pad"(%x2, %fill2) {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 1, 0>, interior_padding = array<i64: 3, 0>} : (tensor<0x2xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<2x2xf8E4M3B11FNUZ>
+  %r2 = "stablehlo.pad"(%x2, %fill2)
+    {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 1, 0>, interior_padding = array<i64: 3, 0>}
+    : (tensor<0x2xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<2x2xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E4M3B11FNUZ>) -> tensor<2x2xui8>
   check.expect_eq_const %r2_codes, dense<[[0x08, 0x08], [0x08, 0x08]]> : tensor<2x2xui8>  // 2^-10, 2^-10, 2^-10, 2^-10
   return
@@ -278,31 +244,17 @@ func.func @pad_f8E4M3B11FNUZ() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @pad_f8E5M2() {
-  %x_codes = stablehlo.constant dense<[
-    0x00, 0x80, 0x3C, 0xBC, 0x01  // 0, -0, 1, -1, 2^-16
-  ]> : tensor<5xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<5xui8>) -> tensor<5xf8E5M2>
+  %x_codes = stablehlo.constant dense<[0x00, 0x80, 0x3C]> : tensor<3xui8>  // 0, -0, 1
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E5M2>
   %fill_codes = stablehlo.constant dense<0xBC> : tensor<ui8>  // -1
   %fill = stablehlo.bitcast_convert %fill_codes : (tensor<ui8>) -> tensor<f8E5M2>
-  %r = "stablehlo.pad"(%x, %fill) {edge_padding_low = array<i64: 1>, edge_padding_high = array<i64: 2>, interior_padding = array<i64: 0>} : (tensor<5xf8E5M2>, tensor<f8E5M2>) -> tensor<8xf8E5M2>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<8xf8E5M2>) -> tensor<8xui8>
+  %r = "stablehlo.pad"(%x, %fill)
+    {edge_padding_low = array<i64: -1>, edge_padding_high = array<i64: 1>, interior_padding = array<i64: 1>}
+    : (tensor<3xf8E5M2>, tensor<f8E5M2>) -> tensor<5xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<5xf8E5M2>) -> tensor<5xui8>
   check.expect_eq_const %r_codes, dense<[
-    0xBC, 0x00, 0x80, 0x3C, 0xBC, 0x01, 0xBC, 0xBC  // -1, 0, -0, 1, -1, 2^-16, -1, -1
-  ]> : tensor<8xui8>
-  %x2_codes = stablehlo.constant dense<[
-    [0x00, 0x80, 0x3C],  // 0, -0, 1
-    [0xBC, 0x01, 0x81]   // -1, 2^-16, -2^-16
-  ]> : tensor<2x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2>
-  %fill2_codes = stablehlo.constant dense<0x04> : tensor<ui8>  // 2^-14
-  %fill2 = stablehlo.bitcast_convert %fill2_codes : (tensor<ui8>) -> tensor<f8E5M2>
-  %r2 = "stablehlo.pad"(%x2, %fill2) {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 0, -1>, interior_padding = array<i64: 0, 1>} : (tensor<2x3xf8E5M2>, tensor<f8E5M2>) -> tensor<3x4xf8E5M2>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf8E5M2>) -> tensor<3x4xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [0x04, 0x04, 0x04, 0x04],  // 2^-14, 2^-14, 2^-14, 2^-14
-    [0x00, 0x04, 0x80, 0x04],  // 0, 2^-14, -0, 2^-14
-    [0xBC, 0x04, 0x01, 0x04]   // -1, 2^-14, 2^-16, 2^-14
-  ]> : tensor<3x4xui8>
+    0xBC, 0x80, 0xBC, 0x3C, 0xBC  // -1, -0, -1, 1, -1
+  ]> : tensor<5xui8>
   return
 }
 
@@ -310,21 +262,22 @@ func.func @pad_f8E5M2() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @pad_f8E5M2FNUZ() {
-  %x_codes = stablehlo.constant dense<[0x00, 0x80, 0x40]> : tensor<3xui8>  // 0, nan, 1
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<3xui8>) -> tensor<3xf8E5M2FNUZ>
+  %x_codes = stablehlo.constant dense<[
+    [0x00, 0x80, 0x40],  // 0, nan, 1
+    [0xC0, 0x01, 0x81]   // -1, 2^-17, -2^-17
+  ]> : tensor<2x3xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2FNUZ>
   %fill_codes = stablehlo.constant dense<0xC0> : tensor<ui8>  // -1
   %fill = stablehlo.bitcast_convert %fill_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
-  %r = "stablehlo.pad"(%x, %fill) {edge_padding_low = array<i64: -1>, edge_padding_high = array<i64: 1>, interior_padding = array<i64: 1>} : (tensor<3xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<5xf8E5M2FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<5xf8E5M2FNUZ>) -> tensor<5xui8>
+  %r = "stablehlo.pad"(%x, %fill)
+    {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 0, -1>, interior_padding = array<i64: 0, 1>}
+    : (tensor<2x3xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<3x4xf8E5M2FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E5M2FNUZ>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
-    0xC0, 0x80, 0xC0, 0x40, 0xC0  // -1, nan, -1, 1, -1
-  ]> : tensor<5xui8>
-  %x2 = stablehlo.constant dense<> : tensor<0x2xf8E5M2FNUZ>
-  %fill2_codes = stablehlo.constant dense<0x04> : tensor<ui8>  // 2^-15
-  %fill2 = stablehlo.bitcast_convert %fill2_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
-  %r2 = "stablehlo.pad"(%x2, %fill2) {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 1, 0>, interior_padding = array<i64: 3, 0>} : (tensor<0x2xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<2x2xf8E5M2FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E5M2FNUZ>) -> tensor<2x2xui8>
-  check.expect_eq_const %r2_codes, dense<[[0x04, 0x04], [0x04, 0x04]]> : tensor<2x2xui8>  // 2^-15, 2^-15, 2^-15, 2^-15
+    [0xC0, 0xC0, 0xC0, 0xC0],  // -1, -1, -1, -1
+    [0x00, 0xC0, 0x80, 0xC0],  // 0, -1, nan, -1
+    [0xC0, 0xC0, 0x01, 0xC0]   // -1, -1, 2^-17, -1
+  ]> : tensor<3x4xui8>
   return
 }
 
@@ -338,24 +291,20 @@ func.func @pad_f8E8M0FNU() {
   %x = stablehlo.bitcast_convert %x_codes : (tensor<5xui8>) -> tensor<5xf8E8M0FNU>
   %fill_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 2^-127
   %fill = stablehlo.bitcast_convert %fill_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
-  %r = "stablehlo.pad"(%x, %fill) {edge_padding_low = array<i64: 1>, edge_padding_high = array<i64: 2>, interior_padding = array<i64: 0>} : (tensor<5xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<8xf8E8M0FNU>
+  %r = "stablehlo.pad"(%x, %fill)
+    {edge_padding_low = array<i64: 1>, edge_padding_high = array<i64: 2>, interior_padding = array<i64: 0>}
+    : (tensor<5xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<8xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<8xf8E8M0FNU>) -> tensor<8xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x7F, 0x80, 0x7E, 0x00, 0x01, 0x00, 0x00  // 2^-127, 1, 2, 0.5, 2^-127, 2^-126, 2^-127, 2^-127
   ]> : tensor<8xui8>
-  %x2_codes = stablehlo.constant dense<[
-    [0x7F, 0x80, 0x7E],  // 1, 2, 0.5
-    [0x00, 0x01, 0xFE]   // 2^-127, 2^-126, 2^127
-  ]> : tensor<2x3xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E8M0FNU>
+  %x2 = stablehlo.constant dense<> : tensor<0x2xf8E8M0FNU>
   %fill2_codes = stablehlo.constant dense<0x05> : tensor<ui8>  // 2^-122
   %fill2 = stablehlo.bitcast_convert %fill2_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
-  %r2 = "stablehlo.pad"(%x2, %fill2) {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 0, -1>, interior_padding = array<i64: 0, 1>} : (tensor<2x3xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<3x4xf8E8M0FNU>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3x4xf8E8M0FNU>) -> tensor<3x4xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [0x05, 0x05, 0x05, 0x05],  // 2^-122, 2^-122, 2^-122, 2^-122
-    [0x7F, 0x05, 0x80, 0x05],  // 1, 2^-122, 2, 2^-122
-    [0x00, 0x05, 0x01, 0x05]   // 2^-127, 2^-122, 2^-126, 2^-122
-  ]> : tensor<3x4xui8>
+  %r2 = "stablehlo.pad"(%x2, %fill2)
+    {edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 1, 0>, interior_padding = array<i64: 3, 0>}
+    : (tensor<0x2xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<2x2xf8E8M0FNU>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x2xf8E8M0FNU>) -> tensor<2x2xui8>
+  check.expect_eq_const %r2_codes, dense<[[0x05, 0x05], [0x05, 0x05]]> : tensor<2x2xui8>  // 2^-122, 2^-122, 2^-122, 2^-122
   return
 }

@@ -17,7 +17,9 @@ func.func @reduce_precision_f16() {
     0x7BFE, 0x7C00, 0x7E00, 0xFE00           // 6.55e4, inf, nan, nan
   ]> : tensor<24xui16>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<24xui16>) -> tensor<24xf16>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 5 : i32, mantissa_bits = 9 : i32} : (tensor<24xf16>) -> tensor<24xf16>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 5 : i32, mantissa_bits = 9 : i32}
+    : (tensor<24xf16>) -> tensor<24xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<24xf16>) -> tensor<24xui16>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<24xf16>, tensor<24xf16>) -> tensor<24xi1>
   %r_nan = stablehlo.constant dense<0x7E00> : tensor<24xui16>  // for any NaN
@@ -37,7 +39,9 @@ func.func @reduce_precision_f16() {
     0x5C00, 0x7BFF, 0x7E00, 0xFE00           // 256, 6.55e4, nan, nan
   ]> : tensor<24xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui16>) -> tensor<24xf16>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 4 : i32, mantissa_bits = 10 : i32} : (tensor<24xf16>) -> tensor<24xf16>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 4 : i32, mantissa_bits = 10 : i32}
+    : (tensor<24xf16>) -> tensor<24xf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<24xf16>) -> tensor<24xui16>
   %r2_is_nan = stablehlo.compare NE, %r2, %r2 : (tensor<24xf16>, tensor<24xf16>) -> tensor<24xi1>
   %r2_nan = stablehlo.constant dense<0x7E00> : tensor<24xui16>  // for any NaN
@@ -57,7 +61,9 @@ func.func @reduce_precision_f16() {
     0x4400, 0x7BFF, 0x7E00, 0xFE00           // 4, 6.55e4, nan, nan
   ]> : tensor<24xui16>
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<24xui16>) -> tensor<24xf16>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<24xf16>) -> tensor<24xf16>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xf16>) -> tensor<24xf16>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<24xf16>) -> tensor<24xui16>
   %r3_is_nan = stablehlo.compare NE, %r3, %r3 : (tensor<24xf16>, tensor<24xf16>) -> tensor<24xi1>
   %r3_nan = stablehlo.constant dense<0x7E00> : tensor<24xui16>  // for any NaN
@@ -77,7 +83,9 @@ func.func @reduce_precision_f16() {
     0x7B80, 0x7BFF, 0x7E00, 0xFE00           // 6.14e4, 6.55e4, nan, nan
   ]> : tensor<24xui16>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<24xui16>) -> tensor<24xf16>
-  %r4 = "stablehlo.reduce_precision"(%x4) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<24xf16>) -> tensor<24xf16>
+  %r4 = "stablehlo.reduce_precision"(%x4)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf16>) -> tensor<24xf16>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<24xf16>) -> tensor<24xui16>
   %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<24xf16>, tensor<24xf16>) -> tensor<24xi1>
   %r4_nan = stablehlo.constant dense<0x7E00> : tensor<24xui16>  // for any NaN
@@ -97,7 +105,9 @@ func.func @reduce_precision_f16() {
     0x7BFE, 0x7C00, 0x7E00, 0xFE00           // 6.55e4, inf, nan, nan
   ]> : tensor<24xui16>
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<24xui16>) -> tensor<24xf16>
-  %r5 = "stablehlo.reduce_precision"(%x5) {exponent_bits = 8 : i32, mantissa_bits = 23 : i32} : (tensor<24xf16>) -> tensor<24xf16>
+  %r5 = "stablehlo.reduce_precision"(%x5)
+    {exponent_bits = 8 : i32, mantissa_bits = 23 : i32}
+    : (tensor<24xf16>) -> tensor<24xf16>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<24xf16>) -> tensor<24xui16>
   %r5_is_nan = stablehlo.compare NE, %r5, %r5 : (tensor<24xf16>, tensor<24xf16>) -> tensor<24xi1>
   %r5_nan = stablehlo.constant dense<0x7E00> : tensor<24xui16>  // for any NaN
@@ -125,7 +135,9 @@ func.func @reduce_precision_bf16() {
     0x7F7E, 0x7F80, 0x7FC0, 0xFFC0           // 3.38e+38, inf, nan, nan
   ]> : tensor<24xui16>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<24xui16>) -> tensor<24xbf16>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 8 : i32, mantissa_bits = 6 : i32} : (tensor<24xbf16>) -> tensor<24xbf16>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 8 : i32, mantissa_bits = 6 : i32}
+    : (tensor<24xbf16>) -> tensor<24xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<24xbf16>) -> tensor<24xui16>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<24xbf16>, tensor<24xbf16>) -> tensor<24xi1>
   %r_nan = stablehlo.constant dense<0x7FC0> : tensor<24xui16>  // for any NaN
@@ -145,7 +157,9 @@ func.func @reduce_precision_bf16() {
     0x5F80, 0x7F7F, 0x7FC0, 0xFFC0           // 2^64, 3.39e+38, nan, nan
   ]> : tensor<24xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui16>) -> tensor<24xbf16>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 7 : i32, mantissa_bits = 7 : i32} : (tensor<24xbf16>) -> tensor<24xbf16>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 7 : i32, mantissa_bits = 7 : i32}
+    : (tensor<24xbf16>) -> tensor<24xbf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<24xbf16>) -> tensor<24xui16>
   %r2_is_nan = stablehlo.compare NE, %r2, %r2 : (tensor<24xbf16>, tensor<24xbf16>) -> tensor<24xi1>
   %r2_nan = stablehlo.constant dense<0x7FC0> : tensor<24xui16>  // for any NaN
@@ -165,7 +179,9 @@ func.func @reduce_precision_bf16() {
     0x7F7E, 0x7F7F, 0x7FC0, 0xFFC0           // 3.38e+38, 3.39e+38, nan, nan
   ]> : tensor<24xui16>
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<24xui16>) -> tensor<24xbf16>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<24xbf16>) -> tensor<24xbf16>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xbf16>) -> tensor<24xbf16>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<24xbf16>) -> tensor<24xui16>
   %r3_is_nan = stablehlo.compare NE, %r3, %r3 : (tensor<24xbf16>, tensor<24xbf16>) -> tensor<24xi1>
   %r3_nan = stablehlo.constant dense<0x7FC0> : tensor<24xui16>  // for any NaN
@@ -185,7 +201,9 @@ func.func @reduce_precision_bf16() {
     0x4770, 0x7F7F, 0x7FC0, 0xFFC0           // 6.14e4, 3.39e+38, nan, nan
   ]> : tensor<24xui16>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<24xui16>) -> tensor<24xbf16>
-  %r4 = "stablehlo.reduce_precision"(%x4) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<24xbf16>) -> tensor<24xbf16>
+  %r4 = "stablehlo.reduce_precision"(%x4)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xbf16>) -> tensor<24xbf16>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<24xbf16>) -> tensor<24xui16>
   %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<24xbf16>, tensor<24xbf16>) -> tensor<24xi1>
   %r4_nan = stablehlo.constant dense<0x7FC0> : tensor<24xui16>  // for any NaN
@@ -205,7 +223,9 @@ func.func @reduce_precision_bf16() {
     0x7F7E, 0x7F80, 0x7FC0, 0xFFC0           // 3.38e+38, inf, nan, nan
   ]> : tensor<24xui16>
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<24xui16>) -> tensor<24xbf16>
-  %r5 = "stablehlo.reduce_precision"(%x5) {exponent_bits = 8 : i32, mantissa_bits = 23 : i32} : (tensor<24xbf16>) -> tensor<24xbf16>
+  %r5 = "stablehlo.reduce_precision"(%x5)
+    {exponent_bits = 8 : i32, mantissa_bits = 23 : i32}
+    : (tensor<24xbf16>) -> tensor<24xbf16>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<24xbf16>) -> tensor<24xui16>
   %r5_is_nan = stablehlo.compare NE, %r5, %r5 : (tensor<24xbf16>, tensor<24xbf16>) -> tensor<24xi1>
   %r5_nan = stablehlo.constant dense<0x7FC0> : tensor<24xui16>  // for any NaN
@@ -229,7 +249,9 @@ func.func @reduce_precision_f4E2M1FN() {
     0x0, 0x1, 0x2, 0x3, 0x8, 0x9, 0xA, 0xB  // 0, 0.5, 1, 1.5, -0, -0.5, -1, -1.5
   ]> : tensor<8xui4>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<8xui4>) -> tensor<8xf4E2M1FN>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 1 : i32, mantissa_bits = 1 : i32} : (tensor<8xf4E2M1FN>) -> tensor<8xf4E2M1FN>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 1 : i32, mantissa_bits = 1 : i32}
+    : (tensor<8xf4E2M1FN>) -> tensor<8xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<8xf4E2M1FN>) -> tensor<8xui4>
   check.expect_eq_const %r_codes, dense<[
     0x0, 0x0, 0x0, 0x0, 0x8, 0x8, 0x8, 0x8  // 0, 0, 0, 0, -0, -0, -0, -0
@@ -239,7 +261,9 @@ func.func @reduce_precision_f4E2M1FN() {
     0x8, 0x9, 0xA, 0xB, 0xC, 0xD, 0xE, 0xF   // -0, -0.5, -1, -1.5, -2, -3, -4, -6
   ]> : tensor<16xui4>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<16xui4>) -> tensor<16xf4E2M1FN>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<16xf4E2M1FN>) -> tensor<16xf4E2M1FN>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<16xf4E2M1FN>) -> tensor<16xf4E2M1FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<16xf4E2M1FN>) -> tensor<16xui4>
   check.expect_eq_const %r2_codes, dense<[
     0x0, 0x1, 0x2, 0x3, 0x4, 0x5, 0x6, 0x7,  // 0, 0.5, 1, 1.5, 2, 3, 4, 6
@@ -250,7 +274,9 @@ func.func @reduce_precision_f4E2M1FN() {
     0x8, 0x9, 0xA, 0xB, 0xC, 0xD, 0xE, 0xF   // -0, -0.5, -1, -1.5, -2, -3, -4, -6
   ]> : tensor<16xui4>
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<16xui4>) -> tensor<16xf4E2M1FN>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<16xf4E2M1FN>) -> tensor<16xf4E2M1FN>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<16xf4E2M1FN>) -> tensor<16xf4E2M1FN>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<16xf4E2M1FN>) -> tensor<16xui4>
   check.expect_eq_const %r3_codes, dense<[
     0x0, 0x1, 0x2, 0x3, 0x4, 0x5, 0x6, 0x7,  // 0, 0.5, 1, 1.5, 2, 3, 4, 6
@@ -261,7 +287,9 @@ func.func @reduce_precision_f4E2M1FN() {
     0x8, 0x9, 0xA, 0xB, 0xC, 0xD, 0xE, 0xF   // -0, -0.5, -1, -1.5, -2, -3, -4, -6
   ]> : tensor<16xui4>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<16xui4>) -> tensor<16xf4E2M1FN>
-  %r4 = "stablehlo.reduce_precision"(%x4) {exponent_bits = 8 : i32, mantissa_bits = 23 : i32} : (tensor<16xf4E2M1FN>) -> tensor<16xf4E2M1FN>
+  %r4 = "stablehlo.reduce_precision"(%x4)
+    {exponent_bits = 8 : i32, mantissa_bits = 23 : i32}
+    : (tensor<16xf4E2M1FN>) -> tensor<16xf4E2M1FN>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<16xf4E2M1FN>) -> tensor<16xui4>
   check.expect_eq_const %r4_codes, dense<[
     0x0, 0x1, 0x2, 0x3, 0x4, 0x5, 0x6, 0x7,  // 0, 0.5, 1, 1.5, 2, 3, 4, 6
@@ -278,7 +306,9 @@ func.func @reduce_precision_f4E2M1FN_open() {
     0x4, 0x6, 0xC, 0xD, 0xF  // 2, 4, -2, -3, -6
   ]> : tensor<5xui4>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<5xui4>) -> tensor<5xf4E2M1FN>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 1 : i32, mantissa_bits = 1 : i32} : (tensor<5xf4E2M1FN>) -> tensor<5xf4E2M1FN>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 1 : i32, mantissa_bits = 1 : i32}
+    : (tensor<5xf4E2M1FN>) -> tensor<5xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<5xf4E2M1FN>) -> tensor<5xui4>
   check.expect_eq_const %r_codes, dense<[
     0x7, 0x7, 0xF, 0xF, 0xF  // 6, 6, -6, -6, -6
@@ -296,7 +326,9 @@ func.func @reduce_precision_f6E2M3FN() {
     0x16, 0x19, 0x1B, 0x1E, 0x21, 0x24, 0x26, 0x29,  // 3.5, 4.5, 5.5, 7, -0.125, -0.5, -0.75, -1.12
     0x2C, 0x2F, 0x31, 0x34, 0x37, 0x3A, 0x3C, 0x3F   // -1.5, -1.88, -2.25, -3, -3.75, -5, -6, -7.5
   ]> : tensor<24xf6E2M3FN>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 2 : i32, mantissa_bits = 2 : i32} : (tensor<24xf6E2M3FN>) -> tensor<24xf6E2M3FN>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 2 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf6E2M3FN>) -> tensor<24xf6E2M3FN>
   %r_f32 = stablehlo.convert %r : (tensor<24xf6E2M3FN>) -> tensor<24xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<24xf32>) -> tensor<24xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -312,7 +344,9 @@ func.func @reduce_precision_f6E2M3FN() {
     0x0B, 0x0C, 0x0D, 0x0F, 0x20, 0x22, 0x23, 0x24,  // 1.38, 1.5, 1.62, 1.88, -0, -0.25, -0.375, -0.5
     0x26, 0x27, 0x28, 0x2A, 0x2B, 0x2C, 0x2E, 0x2F   // -0.75, -0.875, -1, -1.25, -1.38, -1.5, -1.75, -1.88
   ]> : tensor<24xf6E2M3FN>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 1 : i32, mantissa_bits = 3 : i32} : (tensor<24xf6E2M3FN>) -> tensor<24xf6E2M3FN>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 1 : i32, mantissa_bits = 3 : i32}
+    : (tensor<24xf6E2M3FN>) -> tensor<24xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<24xf6E2M3FN>) -> tensor<24xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<24xf32>) -> tensor<24xui32>
   check.expect_eq_const %r2_f32_codes, dense<[
@@ -328,7 +362,9 @@ func.func @reduce_precision_f6E2M3FN() {
     0x16, 0x19, 0x1B, 0x1E, 0x21, 0x24, 0x26, 0x29,  // 3.5, 4.5, 5.5, 7, -0.125, -0.5, -0.75, -1.12
     0x2C, 0x2F, 0x31, 0x34, 0x37, 0x3A, 0x3C, 0x3F   // -1.5, -1.88, -2.25, -3, -3.75, -5, -6, -7.5
   ]> : tensor<24xf6E2M3FN>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<24xf6E2M3FN>) -> tensor<24xf6E2M3FN>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xf6E2M3FN>) -> tensor<24xf6E2M3FN>
   %r3_f32 = stablehlo.convert %r3 : (tensor<24xf6E2M3FN>) -> tensor<24xf32>
   %r3_f32_codes = stablehlo.bitcast_convert %r3_f32 : (tensor<24xf32>) -> tensor<24xui32>
   check.expect_eq_const %r3_f32_codes, dense<[
@@ -344,7 +380,9 @@ func.func @reduce_precision_f6E2M3FN() {
     0x16, 0x19, 0x1B, 0x1E, 0x21, 0x24, 0x26, 0x29,  // 3.5, 4.5, 5.5, 7, -0.125, -0.5, -0.75, -1.12
     0x2C, 0x2F, 0x31, 0x34, 0x37, 0x3A, 0x3C, 0x3F   // -1.5, -1.88, -2.25, -3, -3.75, -5, -6, -7.5
   ]> : tensor<24xf6E2M3FN>
-  %r4 = "stablehlo.reduce_precision"(%x4) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<24xf6E2M3FN>) -> tensor<24xf6E2M3FN>
+  %r4 = "stablehlo.reduce_precision"(%x4)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf6E2M3FN>) -> tensor<24xf6E2M3FN>
   %r4_f32 = stablehlo.convert %r4 : (tensor<24xf6E2M3FN>) -> tensor<24xf32>
   %r4_f32_codes = stablehlo.bitcast_convert %r4_f32 : (tensor<24xf32>) -> tensor<24xui32>
   check.expect_eq_const %r4_f32_codes, dense<[
@@ -360,7 +398,9 @@ func.func @reduce_precision_f6E2M3FN() {
     0x16, 0x19, 0x1B, 0x1E, 0x21, 0x24, 0x26, 0x29,  // 3.5, 4.5, 5.5, 7, -0.125, -0.5, -0.75, -1.12
     0x2C, 0x2F, 0x31, 0x34, 0x37, 0x3A, 0x3C, 0x3F   // -1.5, -1.88, -2.25, -3, -3.75, -5, -6, -7.5
   ]> : tensor<24xf6E2M3FN>
-  %r5 = "stablehlo.reduce_precision"(%x5) {exponent_bits = 8 : i32, mantissa_bits = 23 : i32} : (tensor<24xf6E2M3FN>) -> tensor<24xf6E2M3FN>
+  %r5 = "stablehlo.reduce_precision"(%x5)
+    {exponent_bits = 8 : i32, mantissa_bits = 23 : i32}
+    : (tensor<24xf6E2M3FN>) -> tensor<24xf6E2M3FN>
   %r5_f32 = stablehlo.convert %r5 : (tensor<24xf6E2M3FN>) -> tensor<24xf32>
   %r5_f32_codes = stablehlo.bitcast_convert %r5_f32 : (tensor<24xf32>) -> tensor<24xui32>
   check.expect_eq_const %r5_f32_codes, dense<[
@@ -381,7 +421,9 @@ func.func @reduce_precision_f6E2M3FN_open() {
   %x = stablehlo.constant dense<[
     0x10, 0x18, 0x30, 0x37, 0x3F  // 2, 4, -2, -3.75, -7.5
   ]> : tensor<5xf6E2M3FN>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 1 : i32, mantissa_bits = 3 : i32} : (tensor<5xf6E2M3FN>) -> tensor<5xf6E2M3FN>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 1 : i32, mantissa_bits = 3 : i32}
+    : (tensor<5xf6E2M3FN>) -> tensor<5xf6E2M3FN>
   %r_f32 = stablehlo.convert %r : (tensor<5xf6E2M3FN>) -> tensor<5xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<5xf32>) -> tensor<5xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -401,7 +443,9 @@ func.func @reduce_precision_f6E3M2FN() {
     0x16, 0x19, 0x1B, 0x1E, 0x21, 0x24, 0x26, 0x29,  // 6, 10, 14, 24, -0.0625, -0.25, -0.375, -0.625
     0x2C, 0x2F, 0x31, 0x34, 0x37, 0x3A, 0x3C, 0x3F   // -1, -1.75, -2.5, -4, -7, -12, -16, -28
   ]> : tensor<24xf6E3M2FN>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 3 : i32, mantissa_bits = 1 : i32} : (tensor<24xf6E3M2FN>) -> tensor<24xf6E3M2FN>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 3 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xf6E3M2FN>) -> tensor<24xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<24xf6E3M2FN>) -> tensor<24xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<24xf32>) -> tensor<24xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -417,7 +461,9 @@ func.func @reduce_precision_f6E3M2FN() {
     0x0E, 0x0F, 0x11, 0x13, 0x20, 0x22, 0x24, 0x25,  // 1.5, 1.75, 2.5, 3.5, -0, -0.125, -0.25, -0.312
     0x27, 0x29, 0x2B, 0x2C, 0x2E, 0x30, 0x31, 0x33   // -0.438, -0.625, -0.875, -1, -1.5, -2, -2.5, -3.5
   ]> : tensor<24xf6E3M2FN>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 2 : i32, mantissa_bits = 2 : i32} : (tensor<24xf6E3M2FN>) -> tensor<24xf6E3M2FN>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 2 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf6E3M2FN>) -> tensor<24xf6E3M2FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<24xf6E3M2FN>) -> tensor<24xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<24xf32>) -> tensor<24xui32>
   check.expect_eq_const %r2_f32_codes, dense<[
@@ -433,7 +479,9 @@ func.func @reduce_precision_f6E3M2FN() {
     0x0D, 0x0E, 0x10, 0x12, 0x20, 0x22, 0x24, 0x25,  // 1.25, 1.5, 2, 3, -0, -0.125, -0.25, -0.312
     0x27, 0x28, 0x2A, 0x2C, 0x2D, 0x2F, 0x30, 0x32   // -0.438, -0.5, -0.75, -1, -1.25, -1.75, -2, -3
   ]> : tensor<24xf6E3M2FN>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<24xf6E3M2FN>) -> tensor<24xf6E3M2FN>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xf6E3M2FN>) -> tensor<24xf6E3M2FN>
   %r3_f32 = stablehlo.convert %r3 : (tensor<24xf6E3M2FN>) -> tensor<24xf32>
   %r3_f32_codes = stablehlo.bitcast_convert %r3_f32 : (tensor<24xf32>) -> tensor<24xui32>
   check.expect_eq_const %r3_f32_codes, dense<[
@@ -449,7 +497,9 @@ func.func @reduce_precision_f6E3M2FN() {
     0x16, 0x19, 0x1B, 0x1E, 0x21, 0x24, 0x26, 0x29,  // 6, 10, 14, 24, -0.0625, -0.25, -0.375, -0.625
     0x2C, 0x2F, 0x31, 0x34, 0x37, 0x3A, 0x3C, 0x3F   // -1, -1.75, -2.5, -4, -7, -12, -16, -28
   ]> : tensor<24xf6E3M2FN>
-  %r4 = "stablehlo.reduce_precision"(%x4) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<24xf6E3M2FN>) -> tensor<24xf6E3M2FN>
+  %r4 = "stablehlo.reduce_precision"(%x4)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf6E3M2FN>) -> tensor<24xf6E3M2FN>
   %r4_f32 = stablehlo.convert %r4 : (tensor<24xf6E3M2FN>) -> tensor<24xf32>
   %r4_f32_codes = stablehlo.bitcast_convert %r4_f32 : (tensor<24xf32>) -> tensor<24xui32>
   check.expect_eq_const %r4_f32_codes, dense<[
@@ -465,7 +515,9 @@ func.func @reduce_precision_f6E3M2FN() {
     0x16, 0x19, 0x1B, 0x1E, 0x21, 0x24, 0x26, 0x29,  // 6, 10, 14, 24, -0.0625, -0.25, -0.375, -0.625
     0x2C, 0x2F, 0x31, 0x34, 0x37, 0x3A, 0x3C, 0x3F   // -1, -1.75, -2.5, -4, -7, -12, -16, -28
   ]> : tensor<24xf6E3M2FN>
-  %r5 = "stablehlo.reduce_precision"(%x5) {exponent_bits = 8 : i32, mantissa_bits = 23 : i32} : (tensor<24xf6E3M2FN>) -> tensor<24xf6E3M2FN>
+  %r5 = "stablehlo.reduce_precision"(%x5)
+    {exponent_bits = 8 : i32, mantissa_bits = 23 : i32}
+    : (tensor<24xf6E3M2FN>) -> tensor<24xf6E3M2FN>
   %r5_f32 = stablehlo.convert %r5 : (tensor<24xf6E3M2FN>) -> tensor<24xf32>
   %r5_f32_codes = stablehlo.bitcast_convert %r5_f32 : (tensor<24xf32>) -> tensor<24xui32>
   check.expect_eq_const %r5_f32_codes, dense<[
@@ -486,7 +538,9 @@ func.func @reduce_precision_f6E3M2FN_open() {
   %x = stablehlo.constant dense<[
     0x14, 0x1A, 0x34, 0x39, 0x3F  // 4, 12, -4, -10, -28
   ]> : tensor<5xf6E3M2FN>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 2 : i32, mantissa_bits = 2 : i32} : (tensor<5xf6E3M2FN>) -> tensor<5xf6E3M2FN>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 2 : i32, mantissa_bits = 2 : i32}
+    : (tensor<5xf6E3M2FN>) -> tensor<5xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<5xf6E3M2FN>) -> tensor<5xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<5xf32>) -> tensor<5xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -496,7 +550,9 @@ func.func @reduce_precision_f6E3M2FN_open() {
   %x2 = stablehlo.constant dense<[
     0x13, 0x19, 0x1F, 0x39, 0x3F  // 3.5, 10, 28, -10, -28
   ]> : tensor<5xf6E3M2FN>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<5xf6E3M2FN>) -> tensor<5xf6E3M2FN>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<5xf6E3M2FN>) -> tensor<5xf6E3M2FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<5xf6E3M2FN>) -> tensor<5xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<5xf32>) -> tensor<5xui32>
   check.expect_eq_const %r2_f32_codes, dense<[
@@ -517,7 +573,9 @@ func.func @reduce_precision_f8E3M4() {
     0x34, 0x3C, 0x40, 0x48, 0x50, 0x6F, 0x78, 0xF8   // 1.25, 1.75, 2, 3, 4, 15.5, nan, nan
   ]> : tensor<24xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<24xui8>) -> tensor<24xf8E3M4>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 3 : i32, mantissa_bits = 3 : i32} : (tensor<24xf8E3M4>) -> tensor<24xf8E3M4>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 3 : i32, mantissa_bits = 3 : i32}
+    : (tensor<24xf8E3M4>) -> tensor<24xf8E3M4>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<24xf8E3M4>) -> tensor<24xui8>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<24xf8E3M4>, tensor<24xf8E3M4>) -> tensor<24xi1>
   %r_nan = stablehlo.constant dense<0x78> : tensor<24xui8>  // for any NaN
@@ -533,7 +591,9 @@ func.func @reduce_precision_f8E3M4() {
     0x38, 0x40, 0x48, 0x4F, 0x6E, 0x6F, 0x78, 0xF8   // 1.5, 2, 3, 3.88, 15, 15.5, nan, nan
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E3M4>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 2 : i32, mantissa_bits = 4 : i32} : (tensor<24xf8E3M4>) -> tensor<24xf8E3M4>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 2 : i32, mantissa_bits = 4 : i32}
+    : (tensor<24xf8E3M4>) -> tensor<24xf8E3M4>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<24xf8E3M4>) -> tensor<24xui8>
   %r2_is_nan = stablehlo.compare NE, %r2, %r2 : (tensor<24xf8E3M4>, tensor<24xf8E3M4>) -> tensor<24xi1>
   %r2_nan = stablehlo.constant dense<0x78> : tensor<24xui8>  // for any NaN
@@ -549,7 +609,9 @@ func.func @reduce_precision_f8E3M4() {
     0x38, 0x40, 0x44, 0x4B, 0x50, 0x6F, 0x78, 0xF8   // 1.5, 2, 2.5, 3.38, 4, 15.5, nan, nan
   ]> : tensor<24xui8>
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<24xui8>) -> tensor<24xf8E3M4>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<24xf8E3M4>) -> tensor<24xf8E3M4>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xf8E3M4>) -> tensor<24xf8E3M4>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<24xf8E3M4>) -> tensor<24xui8>
   %r3_is_nan = stablehlo.compare NE, %r3, %r3 : (tensor<24xf8E3M4>, tensor<24xf8E3M4>) -> tensor<24xi1>
   %r3_nan = stablehlo.constant dense<0x78> : tensor<24xui8>  // for any NaN
@@ -565,7 +627,9 @@ func.func @reduce_precision_f8E3M4() {
     0x33, 0x38, 0x40, 0x48, 0x50, 0x6F, 0x78, 0xF8   // 1.19, 1.5, 2, 3, 4, 15.5, nan, nan
   ]> : tensor<24xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<24xui8>) -> tensor<24xf8E3M4>
-  %r4 = "stablehlo.reduce_precision"(%x4) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E3M4>) -> tensor<24xf8E3M4>
+  %r4 = "stablehlo.reduce_precision"(%x4)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E3M4>) -> tensor<24xf8E3M4>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<24xf8E3M4>) -> tensor<24xui8>
   %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<24xf8E3M4>, tensor<24xf8E3M4>) -> tensor<24xi1>
   %r4_nan = stablehlo.constant dense<0x78> : tensor<24xui8>  // for any NaN
@@ -581,7 +645,9 @@ func.func @reduce_precision_f8E3M4() {
     0x38, 0x40, 0x44, 0x4C, 0x6E, 0x70, 0x78, 0xF8   // 1.5, 2, 2.5, 3.5, 15, inf, nan, nan
   ]> : tensor<24xui8>
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<24xui8>) -> tensor<24xf8E3M4>
-  %r5 = "stablehlo.reduce_precision"(%x5) {exponent_bits = 8 : i32, mantissa_bits = 23 : i32} : (tensor<24xf8E3M4>) -> tensor<24xf8E3M4>
+  %r5 = "stablehlo.reduce_precision"(%x5)
+    {exponent_bits = 8 : i32, mantissa_bits = 23 : i32}
+    : (tensor<24xf8E3M4>) -> tensor<24xf8E3M4>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<24xf8E3M4>) -> tensor<24xui8>
   %r5_is_nan = stablehlo.compare NE, %r5, %r5 : (tensor<24xf8E3M4>, tensor<24xf8E3M4>) -> tensor<24xi1>
   %r5_nan = stablehlo.constant dense<0x78> : tensor<24xui8>  // for any NaN
@@ -605,7 +671,9 @@ func.func @reduce_precision_f8E4M3() {
     0x3A, 0x3E, 0x42, 0x46, 0x76, 0x77, 0x7C, 0xFC   // 1.25, 1.75, 2.5, 3.5, 224, 240, nan, nan
   ]> : tensor<24xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<24xui8>) -> tensor<24xf8E4M3>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 4 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E4M3>) -> tensor<24xf8E4M3>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 4 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E4M3>) -> tensor<24xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<24xf8E4M3>) -> tensor<24xui8>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<24xf8E4M3>, tensor<24xf8E4M3>) -> tensor<24xi1>
   %r_nan = stablehlo.constant dense<0x7C> : tensor<24xui8>  // for any NaN
@@ -621,7 +689,9 @@ func.func @reduce_precision_f8E4M3() {
     0x3E, 0x42, 0x44, 0x48, 0x58, 0x77, 0x7C, 0xFC   // 1.75, 2.5, 3, 4, 16, 240, nan, nan
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E4M3>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 3 : i32, mantissa_bits = 3 : i32} : (tensor<24xf8E4M3>) -> tensor<24xf8E4M3>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 3 : i32, mantissa_bits = 3 : i32}
+    : (tensor<24xf8E4M3>) -> tensor<24xf8E4M3>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<24xf8E4M3>) -> tensor<24xui8>
   %r2_is_nan = stablehlo.compare NE, %r2, %r2 : (tensor<24xf8E4M3>, tensor<24xf8E4M3>) -> tensor<24xi1>
   %r2_nan = stablehlo.constant dense<0x7C> : tensor<24xui8>  // for any NaN
@@ -637,7 +707,9 @@ func.func @reduce_precision_f8E4M3() {
     0x3C, 0x40, 0x42, 0x45, 0x48, 0x77, 0x7C, 0xFC   // 1.5, 2, 2.5, 3.25, 4, 240, nan, nan
   ]> : tensor<24xui8>
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<24xui8>) -> tensor<24xf8E4M3>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<24xf8E4M3>) -> tensor<24xf8E4M3>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xf8E4M3>) -> tensor<24xf8E4M3>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<24xf8E4M3>) -> tensor<24xui8>
   %r3_is_nan = stablehlo.compare NE, %r3, %r3 : (tensor<24xf8E4M3>, tensor<24xf8E4M3>) -> tensor<24xi1>
   %r3_nan = stablehlo.constant dense<0x7C> : tensor<24xui8>  // for any NaN
@@ -653,7 +725,9 @@ func.func @reduce_precision_f8E4M3() {
     0x3A, 0x3E, 0x42, 0x46, 0x76, 0x77, 0x7C, 0xFC   // 1.25, 1.75, 2.5, 3.5, 224, 240, nan, nan
   ]> : tensor<24xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<24xui8>) -> tensor<24xf8E4M3>
-  %r4 = "stablehlo.reduce_precision"(%x4) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E4M3>) -> tensor<24xf8E4M3>
+  %r4 = "stablehlo.reduce_precision"(%x4)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E4M3>) -> tensor<24xf8E4M3>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<24xf8E4M3>) -> tensor<24xui8>
   %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<24xf8E4M3>, tensor<24xf8E4M3>) -> tensor<24xi1>
   %r4_nan = stablehlo.constant dense<0x7C> : tensor<24xui8>  // for any NaN
@@ -669,7 +743,9 @@ func.func @reduce_precision_f8E4M3() {
     0x3C, 0x40, 0x42, 0x46, 0x76, 0x78, 0x7C, 0xFC   // 1.5, 2, 2.5, 3.5, 224, inf, nan, nan
   ]> : tensor<24xui8>
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<24xui8>) -> tensor<24xf8E4M3>
-  %r5 = "stablehlo.reduce_precision"(%x5) {exponent_bits = 8 : i32, mantissa_bits = 23 : i32} : (tensor<24xf8E4M3>) -> tensor<24xf8E4M3>
+  %r5 = "stablehlo.reduce_precision"(%x5)
+    {exponent_bits = 8 : i32, mantissa_bits = 23 : i32}
+    : (tensor<24xf8E4M3>) -> tensor<24xf8E4M3>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<24xf8E4M3>) -> tensor<24xui8>
   %r5_is_nan = stablehlo.compare NE, %r5, %r5 : (tensor<24xf8E4M3>, tensor<24xf8E4M3>) -> tensor<24xi1>
   %r5_nan = stablehlo.constant dense<0x7C> : tensor<24xui8>  // for any NaN
@@ -693,7 +769,9 @@ func.func @reduce_precision_f8E4M3FN() {
     0x39, 0x3C, 0x40, 0x42, 0x46, 0x7D, 0x7E, 0xFF   // 1.12, 1.5, 2, 2.5, 3.5, 416, 448, nan
   ]> : tensor<24xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<24xui8>) -> tensor<24xf8E4M3FN>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 4 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E4M3FN>) -> tensor<24xf8E4M3FN>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 4 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E4M3FN>) -> tensor<24xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<24xf8E4M3FN>) -> tensor<24xui8>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<24xf8E4M3FN>, tensor<24xf8E4M3FN>) -> tensor<24xi1>
   %r_nan = stablehlo.constant dense<0x7F> : tensor<24xui8>  // for any NaN
@@ -709,7 +787,9 @@ func.func @reduce_precision_f8E4M3FN() {
     0x3C, 0x3E, 0x42, 0x46, 0x57, 0x58, 0x7E, 0xFF   // 1.5, 1.75, 2.5, 3.5, 15, 16, 448, nan
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E4M3FN>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 3 : i32, mantissa_bits = 3 : i32} : (tensor<24xf8E4M3FN>) -> tensor<24xf8E4M3FN>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 3 : i32, mantissa_bits = 3 : i32}
+    : (tensor<24xf8E4M3FN>) -> tensor<24xf8E4M3FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<24xf8E4M3FN>) -> tensor<24xui8>
   %r2_is_nan = stablehlo.compare NE, %r2, %r2 : (tensor<24xf8E4M3FN>, tensor<24xf8E4M3FN>) -> tensor<24xi1>
   %r2_nan = stablehlo.constant dense<0x7F> : tensor<24xui8>  // for any NaN
@@ -725,7 +805,9 @@ func.func @reduce_precision_f8E4M3FN() {
     0x3B, 0x3C, 0x40, 0x44, 0x46, 0x48, 0x7E, 0xFF   // 1.38, 1.5, 2, 3, 3.5, 4, 448, nan
   ]> : tensor<24xui8>
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<24xui8>) -> tensor<24xf8E4M3FN>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<24xf8E4M3FN>) -> tensor<24xf8E4M3FN>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xf8E4M3FN>) -> tensor<24xf8E4M3FN>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<24xf8E4M3FN>) -> tensor<24xui8>
   %r3_is_nan = stablehlo.compare NE, %r3, %r3 : (tensor<24xf8E4M3FN>, tensor<24xf8E4M3FN>) -> tensor<24xi1>
   %r3_nan = stablehlo.constant dense<0x7F> : tensor<24xui8>  // for any NaN
@@ -741,7 +823,9 @@ func.func @reduce_precision_f8E4M3FN() {
     0x39, 0x3C, 0x40, 0x42, 0x46, 0x7D, 0x7E, 0xFF   // 1.12, 1.5, 2, 2.5, 3.5, 416, 448, nan
   ]> : tensor<24xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<24xui8>) -> tensor<24xf8E4M3FN>
-  %r4 = "stablehlo.reduce_precision"(%x4) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E4M3FN>) -> tensor<24xf8E4M3FN>
+  %r4 = "stablehlo.reduce_precision"(%x4)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E4M3FN>) -> tensor<24xf8E4M3FN>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<24xf8E4M3FN>) -> tensor<24xui8>
   %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<24xf8E4M3FN>, tensor<24xf8E4M3FN>) -> tensor<24xi1>
   %r4_nan = stablehlo.constant dense<0x7F> : tensor<24xui8>  // for any NaN
@@ -757,7 +841,9 @@ func.func @reduce_precision_f8E4M3FN() {
     0x3A, 0x3E, 0x42, 0x43, 0x46, 0x7D, 0x7E, 0xFF   // 1.25, 1.75, 2.5, 2.75, 3.5, 416, 448, nan
   ]> : tensor<24xui8>
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<24xui8>) -> tensor<24xf8E4M3FN>
-  %r5 = "stablehlo.reduce_precision"(%x5) {exponent_bits = 8 : i32, mantissa_bits = 23 : i32} : (tensor<24xf8E4M3FN>) -> tensor<24xf8E4M3FN>
+  %r5 = "stablehlo.reduce_precision"(%x5)
+    {exponent_bits = 8 : i32, mantissa_bits = 23 : i32}
+    : (tensor<24xf8E4M3FN>) -> tensor<24xf8E4M3FN>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<24xf8E4M3FN>) -> tensor<24xui8>
   %r5_is_nan = stablehlo.compare NE, %r5, %r5 : (tensor<24xf8E4M3FN>, tensor<24xf8E4M3FN>) -> tensor<24xi1>
   %r5_nan = stablehlo.constant dense<0x7F> : tensor<24xui8>  // for any NaN
@@ -781,7 +867,9 @@ func.func @reduce_precision_f8E4M3FNUZ() {
     0x41, 0x44, 0x48, 0x4A, 0x4E, 0x70, 0x7E, 0x80   // 1.12, 1.5, 2, 2.5, 3.5, 64, 224, nan
   ]> : tensor<24xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<24xui8>) -> tensor<24xf8E4M3FNUZ>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 4 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E4M3FNUZ>) -> tensor<24xf8E4M3FNUZ>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 4 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E4M3FNUZ>) -> tensor<24xf8E4M3FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<24xf8E4M3FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r_codes, dense<[
     0x80, 0xD0, 0xCE, 0xCA, 0xC6, 0xC4, 0xC0, 0xC0,  // nan, -4, -3.5, -2.5, -1.75, -1.5, -1, -1
@@ -794,7 +882,9 @@ func.func @reduce_precision_f8E4M3FNUZ() {
     0x41, 0x44, 0x48, 0x4C, 0x4E, 0x5F, 0x7E, 0x80   // 1.12, 1.5, 2, 3, 3.5, 15, 224, nan
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E4M3FNUZ>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 3 : i32, mantissa_bits = 3 : i32} : (tensor<24xf8E4M3FNUZ>) -> tensor<24xf8E4M3FNUZ>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 3 : i32, mantissa_bits = 3 : i32}
+    : (tensor<24xf8E4M3FNUZ>) -> tensor<24xf8E4M3FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<24xf8E4M3FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r2_codes, dense<[
     0x80, 0x80, 0xD0, 0xCC, 0xCA, 0xC6, 0xC2, 0xC0,  // nan, nan, -4, -3, -2.5, -1.75, -1.25, -1
@@ -807,7 +897,9 @@ func.func @reduce_precision_f8E4M3FNUZ() {
     0x42, 0x44, 0x48, 0x4A, 0x4D, 0x50, 0x7E, 0x80   // 1.25, 1.5, 2, 2.5, 3.25, 4, 224, nan
   ]> : tensor<24xui8>
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<24xui8>) -> tensor<24xf8E4M3FNUZ>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<24xf8E4M3FNUZ>) -> tensor<24xf8E4M3FNUZ>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xf8E4M3FNUZ>) -> tensor<24xf8E4M3FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<24xf8E4M3FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r3_codes, dense<[
     0x80, 0x80, 0x80, 0xCC, 0xC8, 0xC8, 0xC4, 0xC0,  // nan, nan, nan, -3, -2, -2, -1.5, -1
@@ -820,7 +912,9 @@ func.func @reduce_precision_f8E4M3FNUZ() {
     0x41, 0x44, 0x48, 0x4A, 0x4E, 0x70, 0x7E, 0x80   // 1.12, 1.5, 2, 2.5, 3.5, 64, 224, nan
   ]> : tensor<24xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<24xui8>) -> tensor<24xf8E4M3FNUZ>
-  %r4 = "stablehlo.reduce_precision"(%x4) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E4M3FNUZ>) -> tensor<24xf8E4M3FNUZ>
+  %r4 = "stablehlo.reduce_precision"(%x4)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E4M3FNUZ>) -> tensor<24xf8E4M3FNUZ>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<24xf8E4M3FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r4_codes, dense<[
     0x80, 0xD0, 0xCE, 0xCA, 0xC6, 0xC4, 0xC0, 0xC0,  // nan, -4, -3.5, -2.5, -1.75, -1.5, -1, -1
@@ -833,7 +927,9 @@ func.func @reduce_precision_f8E4M3FNUZ() {
     0x44, 0x48, 0x4C, 0x4E, 0x63, 0x70, 0x7E, 0x80   // 1.5, 2, 3, 3.5, 22, 64, 224, nan
   ]> : tensor<24xui8>
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<24xui8>) -> tensor<24xf8E4M3FNUZ>
-  %r5 = "stablehlo.reduce_precision"(%x5) {exponent_bits = 8 : i32, mantissa_bits = 23 : i32} : (tensor<24xf8E4M3FNUZ>) -> tensor<24xf8E4M3FNUZ>
+  %r5 = "stablehlo.reduce_precision"(%x5)
+    {exponent_bits = 8 : i32, mantissa_bits = 23 : i32}
+    : (tensor<24xf8E4M3FNUZ>) -> tensor<24xf8E4M3FNUZ>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<24xf8E4M3FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r5_codes, dense<[
     0xFF, 0xD1, 0xD0, 0xCC, 0xC8, 0xC6, 0xC2, 0xB8,  // -240, -4.5, -4, -3, -2, -1.75, -1.25, -0.5
@@ -854,7 +950,9 @@ func.func @reduce_precision_f8E4M3B11FNUZ() {
     0x58, 0x5A, 0x5E, 0x60, 0x64, 0x68, 0x7E, 0x80   // 1, 1.25, 1.75, 2, 3, 4, 28, nan
   ]> : tensor<24xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<24xui8>) -> tensor<24xf8E4M3B11FNUZ>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 4 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xf8E4M3B11FNUZ>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 4 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r_codes, dense<[
     0x80, 0xFC, 0xE8, 0xE4, 0xE0, 0xDE, 0xDA, 0xD8,  // nan, -24, -4, -3, -2, -1.75, -1.25, -1
@@ -867,7 +965,9 @@ func.func @reduce_precision_f8E4M3B11FNUZ() {
     0x59, 0x5C, 0x60, 0x64, 0x66, 0x77, 0x7E, 0x80   // 1.12, 1.5, 2, 3, 3.5, 15, 28, nan
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E4M3B11FNUZ>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 3 : i32, mantissa_bits = 3 : i32} : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xf8E4M3B11FNUZ>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 3 : i32, mantissa_bits = 3 : i32}
+    : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r2_codes, dense<[
     0x80, 0x80, 0xE8, 0xE4, 0xE2, 0xDE, 0xDA, 0xD8,  // nan, nan, -4, -3, -2.5, -1.75, -1.25, -1
@@ -880,7 +980,9 @@ func.func @reduce_precision_f8E4M3B11FNUZ() {
     0x5A, 0x5C, 0x60, 0x62, 0x65, 0x68, 0x7E, 0x80   // 1.25, 1.5, 2, 2.5, 3.25, 4, 28, nan
   ]> : tensor<24xui8>
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<24xui8>) -> tensor<24xf8E4M3B11FNUZ>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xf8E4M3B11FNUZ>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xf8E4M3B11FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r3_codes, dense<[
     0x80, 0x80, 0x80, 0xE4, 0xE0, 0xE0, 0xDC, 0xD8,  // nan, nan, nan, -3, -2, -2, -1.5, -1
@@ -893,7 +995,9 @@ func.func @reduce_precision_f8E4M3B11FNUZ() {
     0x58, 0x5A, 0x5E, 0x60, 0x64, 0x68, 0x7E, 0x80   // 1, 1.25, 1.75, 2, 3, 4, 28, nan
   ]> : tensor<24xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<24xui8>) -> tensor<24xf8E4M3B11FNUZ>
-  %r4 = "stablehlo.reduce_precision"(%x4) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xf8E4M3B11FNUZ>
+  %r4 = "stablehlo.reduce_precision"(%x4)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xf8E4M3B11FNUZ>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r4_codes, dense<[
     0x80, 0xFC, 0xE8, 0xE4, 0xE0, 0xDE, 0xDA, 0xD8,  // nan, -24, -4, -3, -2, -1.75, -1.25, -1
@@ -906,7 +1010,9 @@ func.func @reduce_precision_f8E4M3B11FNUZ() {
     0x50, 0x5A, 0x5E, 0x60, 0x64, 0x68, 0x7E, 0x80   // 0.5, 1.25, 1.75, 2, 3, 4, 28, nan
   ]> : tensor<24xui8>
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<24xui8>) -> tensor<24xf8E4M3B11FNUZ>
-  %r5 = "stablehlo.reduce_precision"(%x5) {exponent_bits = 8 : i32, mantissa_bits = 23 : i32} : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xf8E4M3B11FNUZ>
+  %r5 = "stablehlo.reduce_precision"(%x5)
+    {exponent_bits = 8 : i32, mantissa_bits = 23 : i32}
+    : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xf8E4M3B11FNUZ>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<24xf8E4M3B11FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r5_codes, dense<[
     0xFF, 0xFC, 0xE8, 0xE4, 0xE0, 0xDE, 0xDC, 0xD8,  // -30, -24, -4, -3, -2, -1.75, -1.5, -1
@@ -927,7 +1033,9 @@ func.func @reduce_precision_f8E5M2() {
     0x3E, 0x40, 0x41, 0x43, 0x7A, 0x7C, 0x7E, 0xFE   // 1.5, 2, 2.5, 3.5, 4.92e4, inf, nan, nan
   ]> : tensor<24xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<24xui8>) -> tensor<24xf8E5M2>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 5 : i32, mantissa_bits = 1 : i32} : (tensor<24xf8E5M2>) -> tensor<24xf8E5M2>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 5 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xf8E5M2>) -> tensor<24xf8E5M2>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<24xf8E5M2>) -> tensor<24xui8>
   %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<24xf8E5M2>, tensor<24xf8E5M2>) -> tensor<24xi1>
   %r_nan = stablehlo.constant dense<0x7E> : tensor<24xui8>  // for any NaN
@@ -943,7 +1051,9 @@ func.func @reduce_precision_f8E5M2() {
     0x3F, 0x41, 0x42, 0x44, 0x5C, 0x7B, 0x7E, 0xFE   // 1.75, 2.5, 3, 4, 256, 5.73e4, nan, nan
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E5M2>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 4 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E5M2>) -> tensor<24xf8E5M2>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 4 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E5M2>) -> tensor<24xf8E5M2>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<24xf8E5M2>) -> tensor<24xui8>
   %r2_is_nan = stablehlo.compare NE, %r2, %r2 : (tensor<24xf8E5M2>, tensor<24xf8E5M2>) -> tensor<24xi1>
   %r2_nan = stablehlo.constant dense<0x7E> : tensor<24xui8>  // for any NaN
@@ -959,7 +1069,9 @@ func.func @reduce_precision_f8E5M2() {
     0x3E, 0x40, 0x41, 0x43, 0x7A, 0x7C, 0x7E, 0xFE   // 1.5, 2, 2.5, 3.5, 4.92e4, inf, nan, nan
   ]> : tensor<24xui8>
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<24xui8>) -> tensor<24xf8E5M2>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<24xf8E5M2>) -> tensor<24xf8E5M2>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xf8E5M2>) -> tensor<24xf8E5M2>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<24xf8E5M2>) -> tensor<24xui8>
   %r3_is_nan = stablehlo.compare NE, %r3, %r3 : (tensor<24xf8E5M2>, tensor<24xf8E5M2>) -> tensor<24xi1>
   %r3_nan = stablehlo.constant dense<0x7E> : tensor<24xui8>  // for any NaN
@@ -975,7 +1087,9 @@ func.func @reduce_precision_f8E5M2() {
     0x3E, 0x40, 0x42, 0x43, 0x7A, 0x7C, 0x7E, 0xFE   // 1.5, 2, 3, 3.5, 4.92e4, inf, nan, nan
   ]> : tensor<24xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<24xui8>) -> tensor<24xf8E5M2>
-  %r4 = "stablehlo.reduce_precision"(%x4) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E5M2>) -> tensor<24xf8E5M2>
+  %r4 = "stablehlo.reduce_precision"(%x4)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E5M2>) -> tensor<24xf8E5M2>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<24xf8E5M2>) -> tensor<24xui8>
   %r4_is_nan = stablehlo.compare NE, %r4, %r4 : (tensor<24xf8E5M2>, tensor<24xf8E5M2>) -> tensor<24xi1>
   %r4_nan = stablehlo.constant dense<0x7E> : tensor<24xui8>  // for any NaN
@@ -991,7 +1105,9 @@ func.func @reduce_precision_f8E5M2() {
     0x3E, 0x40, 0x42, 0x43, 0x7A, 0x7C, 0x7E, 0xFE   // 1.5, 2, 3, 3.5, 4.92e4, inf, nan, nan
   ]> : tensor<24xui8>
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<24xui8>) -> tensor<24xf8E5M2>
-  %r5 = "stablehlo.reduce_precision"(%x5) {exponent_bits = 8 : i32, mantissa_bits = 23 : i32} : (tensor<24xf8E5M2>) -> tensor<24xf8E5M2>
+  %r5 = "stablehlo.reduce_precision"(%x5)
+    {exponent_bits = 8 : i32, mantissa_bits = 23 : i32}
+    : (tensor<24xf8E5M2>) -> tensor<24xf8E5M2>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<24xf8E5M2>) -> tensor<24xui8>
   %r5_is_nan = stablehlo.compare NE, %r5, %r5 : (tensor<24xf8E5M2>, tensor<24xf8E5M2>) -> tensor<24xi1>
   %r5_nan = stablehlo.constant dense<0x7E> : tensor<24xui8>  // for any NaN
@@ -1015,7 +1131,9 @@ func.func @reduce_precision_f8E5M2FNUZ() {
     0x40, 0x42, 0x44, 0x45, 0x47, 0x75, 0x7E, 0x80   // 1, 1.5, 2, 2.5, 3.5, 1.02e4, 4.92e4, nan
   ]> : tensor<24xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<24xui8>) -> tensor<24xf8E5M2FNUZ>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 5 : i32, mantissa_bits = 1 : i32} : (tensor<24xf8E5M2FNUZ>) -> tensor<24xf8E5M2FNUZ>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 5 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xf8E5M2FNUZ>) -> tensor<24xf8E5M2FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<24xf8E5M2FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r_codes, dense<[
     0x80, 0xC8, 0xC8, 0xC4, 0xC4, 0xC2, 0xC0, 0xBC,  // nan, -4, -4, -2, -2, -1.5, -1, -0.5
@@ -1028,7 +1146,9 @@ func.func @reduce_precision_f8E5M2FNUZ() {
     0x41, 0x42, 0x44, 0x46, 0x48, 0x5F, 0x7E, 0x80   // 1.25, 1.5, 2, 3, 4, 224, 4.92e4, nan
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E5M2FNUZ>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 4 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E5M2FNUZ>) -> tensor<24xf8E5M2FNUZ>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 4 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E5M2FNUZ>) -> tensor<24xf8E5M2FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<24xf8E5M2FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r2_codes, dense<[
     0x80, 0x80, 0xC8, 0xC7, 0xC5, 0xC3, 0xC1, 0xC0,  // nan, nan, -4, -3.5, -2.5, -1.75, -1.25, -1
@@ -1041,7 +1161,9 @@ func.func @reduce_precision_f8E5M2FNUZ() {
     0x40, 0x42, 0x44, 0x45, 0x47, 0x75, 0x7E, 0x80   // 1, 1.5, 2, 2.5, 3.5, 1.02e4, 4.92e4, nan
   ]> : tensor<24xui8>
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<24xui8>) -> tensor<24xf8E5M2FNUZ>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<24xf8E5M2FNUZ>) -> tensor<24xf8E5M2FNUZ>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<24xf8E5M2FNUZ>) -> tensor<24xf8E5M2FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<24xf8E5M2FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r3_codes, dense<[
     0x80, 0x80, 0x80, 0xC4, 0xC4, 0xC2, 0xC0, 0x00,  // nan, nan, nan, -2, -2, -1.5, -1, 0
@@ -1054,7 +1176,9 @@ func.func @reduce_precision_f8E5M2FNUZ() {
     0x40, 0x42, 0x44, 0x45, 0x47, 0x75, 0x7E, 0x80   // 1, 1.5, 2, 2.5, 3.5, 1.02e4, 4.92e4, nan
   ]> : tensor<24xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<24xui8>) -> tensor<24xf8E5M2FNUZ>
-  %r4 = "stablehlo.reduce_precision"(%x4) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E5M2FNUZ>) -> tensor<24xf8E5M2FNUZ>
+  %r4 = "stablehlo.reduce_precision"(%x4)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E5M2FNUZ>) -> tensor<24xf8E5M2FNUZ>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<24xf8E5M2FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r4_codes, dense<[
     0xFF, 0xC8, 0xC7, 0xC5, 0xC3, 0xC2, 0xC0, 0xA4,  // -5.73e4, -4, -3.5, -2.5, -1.75, -1.5, -1, -0.00781
@@ -1067,7 +1191,9 @@ func.func @reduce_precision_f8E5M2FNUZ() {
     0x40, 0x42, 0x44, 0x45, 0x47, 0x75, 0x7E, 0x80   // 1, 1.5, 2, 2.5, 3.5, 1.02e4, 4.92e4, nan
   ]> : tensor<24xui8>
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<24xui8>) -> tensor<24xf8E5M2FNUZ>
-  %r5 = "stablehlo.reduce_precision"(%x5) {exponent_bits = 8 : i32, mantissa_bits = 23 : i32} : (tensor<24xf8E5M2FNUZ>) -> tensor<24xf8E5M2FNUZ>
+  %r5 = "stablehlo.reduce_precision"(%x5)
+    {exponent_bits = 8 : i32, mantissa_bits = 23 : i32}
+    : (tensor<24xf8E5M2FNUZ>) -> tensor<24xf8E5M2FNUZ>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<24xf8E5M2FNUZ>) -> tensor<24xui8>
   check.expect_eq_const %r5_codes, dense<[
     0xFF, 0xC8, 0xC7, 0xC5, 0xC3, 0xC2, 0xC0, 0xA4,  // -5.73e4, -4, -3.5, -2.5, -1.75, -1.5, -1, -0.00781
@@ -1088,7 +1214,9 @@ func.func @reduce_precision_f8E8M0FNU() {
     0xA7, 0xB1, 0xB7, 0xB8, 0xEB, 0xF5, 0xFD, 0xFF   // 2^40, 2^50, 2^56, 2^57, 2^108, 2^118, 2^126, nan
   ]> : tensor<24xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<24xui8>) -> tensor<24xf8E8M0FNU>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 8 : i32, mantissa_bits = 0 : i32} : (tensor<24xf8E8M0FNU>) -> tensor<24xf8E8M0FNU>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 8 : i32, mantissa_bits = 0 : i32}
+    : (tensor<24xf8E8M0FNU>) -> tensor<24xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<24xf8E8M0FNU>) -> tensor<24xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x08, 0x09, 0x10, 0x26, 0x28, 0x41, 0x46,  // 2^-127, 2^-119, 2^-118, 2^-111, 2^-89, 2^-87, 2^-62, 2^-57
@@ -1101,7 +1229,9 @@ func.func @reduce_precision_f8E8M0FNU() {
     0xB7, 0xB8, 0xBF, 0xD8, 0xEB, 0xF1, 0xFE, 0xFF   // 2^56, 2^57, 2^64, 2^89, 2^108, 2^114, 2^127, nan
   ]> : tensor<24xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<24xui8>) -> tensor<24xf8E8M0FNU>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 7 : i32, mantissa_bits = 0 : i32} : (tensor<24xf8E8M0FNU>) -> tensor<24xf8E8M0FNU>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 7 : i32, mantissa_bits = 0 : i32}
+    : (tensor<24xf8E8M0FNU>) -> tensor<24xf8E8M0FNU>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<24xf8E8M0FNU>) -> tensor<24xui8>
   check.expect_eq_const %r2_codes, dense<[
     0x41, 0x45, 0x54, 0x5E, 0x69, 0x79, 0x7F, 0x80,  // 2^-62, 2^-58, 2^-43, 2^-33, 2^-22, 0.0156, 1, 2
@@ -1114,7 +1244,9 @@ func.func @reduce_precision_f8E8M0FNU() {
     0xF1, 0xF5, 0xFD, 0xFE, 0xFF                     // 2^114, 2^118, 2^126, 2^127, nan
   ]> : tensor<21xui8>
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<21xui8>) -> tensor<21xf8E8M0FNU>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<21xf8E8M0FNU>) -> tensor<21xf8E8M0FNU>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<21xf8E8M0FNU>) -> tensor<21xf8E8M0FNU>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<21xf8E8M0FNU>) -> tensor<21xui8>
   check.expect_eq_const %r3_codes, dense<[
     0x7F, 0x80, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,  // 1, 2, nan, nan, nan, nan, nan, nan
@@ -1127,7 +1259,9 @@ func.func @reduce_precision_f8E8M0FNU() {
     0xB7, 0xB8, 0xD8, 0xEB, 0xF1, 0xFD, 0xFE, 0xFF   // 2^56, 2^57, 2^89, 2^108, 2^114, 2^126, 2^127, nan
   ]> : tensor<24xui8>
   %x4 = stablehlo.bitcast_convert %x4_codes : (tensor<24xui8>) -> tensor<24xf8E8M0FNU>
-  %r4 = "stablehlo.reduce_precision"(%x4) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<24xf8E8M0FNU>) -> tensor<24xf8E8M0FNU>
+  %r4 = "stablehlo.reduce_precision"(%x4)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<24xf8E8M0FNU>) -> tensor<24xf8E8M0FNU>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<24xf8E8M0FNU>) -> tensor<24xui8>
   check.expect_eq_const %r4_codes, dense<[
     0x71, 0x79, 0x7E, 0x7F, 0x80, 0x81, 0x82, 0x8A,  // 2^-14, 0.0156, 0.5, 1, 2, 4, 8, 2^11
@@ -1140,7 +1274,9 @@ func.func @reduce_precision_f8E8M0FNU() {
     0xA7, 0xB1, 0xB7, 0xB8, 0xEB, 0xF5, 0xFD, 0xFF   // 2^40, 2^50, 2^56, 2^57, 2^108, 2^118, 2^126, nan
   ]> : tensor<24xui8>
   %x5 = stablehlo.bitcast_convert %x5_codes : (tensor<24xui8>) -> tensor<24xf8E8M0FNU>
-  %r5 = "stablehlo.reduce_precision"(%x5) {exponent_bits = 8 : i32, mantissa_bits = 23 : i32} : (tensor<24xf8E8M0FNU>) -> tensor<24xf8E8M0FNU>
+  %r5 = "stablehlo.reduce_precision"(%x5)
+    {exponent_bits = 8 : i32, mantissa_bits = 23 : i32}
+    : (tensor<24xf8E8M0FNU>) -> tensor<24xf8E8M0FNU>
   %r5_codes = stablehlo.bitcast_convert %r5 : (tensor<24xf8E8M0FNU>) -> tensor<24xui8>
   check.expect_eq_const %r5_codes, dense<[
     0x00, 0x08, 0x09, 0x10, 0x26, 0x28, 0x41, 0x46,  // 2^-127, 2^-119, 2^-118, 2^-111, 2^-89, 2^-87, 2^-62, 2^-57
@@ -1158,7 +1294,9 @@ func.func @reduce_precision_f8E8M0FNU_open() {
     0x00, 0x08, 0x0D, 0x28, 0x40  // 2^-127, 2^-119, 2^-114, 2^-87, 2^-63
   ]> : tensor<5xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<5xui8>) -> tensor<5xf8E8M0FNU>
-  %r = "stablehlo.reduce_precision"(%x) {exponent_bits = 7 : i32, mantissa_bits = 0 : i32} : (tensor<5xf8E8M0FNU>) -> tensor<5xf8E8M0FNU>
+  %r = "stablehlo.reduce_precision"(%x)
+    {exponent_bits = 7 : i32, mantissa_bits = 0 : i32}
+    : (tensor<5xf8E8M0FNU>) -> tensor<5xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<5xf8E8M0FNU>) -> tensor<5xui8>
   check.expect_eq_const %r_codes, dense<[
     0xFF, 0xFF, 0xFF, 0xFF, 0xFF  // nan, nan, nan, nan, nan
@@ -1167,7 +1305,9 @@ func.func @reduce_precision_f8E8M0FNU_open() {
     0x00, 0x0D, 0x33, 0x5E, 0x7E  // 2^-127, 2^-114, 2^-76, 2^-33, 0.5
   ]> : tensor<5xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<5xui8>) -> tensor<5xf8E8M0FNU>
-  %r2 = "stablehlo.reduce_precision"(%x2) {exponent_bits = 2 : i32, mantissa_bits = 1 : i32} : (tensor<5xf8E8M0FNU>) -> tensor<5xf8E8M0FNU>
+  %r2 = "stablehlo.reduce_precision"(%x2)
+    {exponent_bits = 2 : i32, mantissa_bits = 1 : i32}
+    : (tensor<5xf8E8M0FNU>) -> tensor<5xf8E8M0FNU>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<5xf8E8M0FNU>) -> tensor<5xui8>
   check.expect_eq_const %r2_codes, dense<[
     0xFF, 0xFF, 0xFF, 0xFF, 0xFF  // nan, nan, nan, nan, nan
@@ -1176,7 +1316,9 @@ func.func @reduce_precision_f8E8M0FNU_open() {
     0x00, 0x0D, 0x33, 0x46, 0x70  // 2^-127, 2^-114, 2^-76, 2^-57, 2^-15
   ]> : tensor<5xui8>
   %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<5xui8>) -> tensor<5xf8E8M0FNU>
-  %r3 = "stablehlo.reduce_precision"(%x3) {exponent_bits = 5 : i32, mantissa_bits = 2 : i32} : (tensor<5xf8E8M0FNU>) -> tensor<5xf8E8M0FNU>
+  %r3 = "stablehlo.reduce_precision"(%x3)
+    {exponent_bits = 5 : i32, mantissa_bits = 2 : i32}
+    : (tensor<5xf8E8M0FNU>) -> tensor<5xf8E8M0FNU>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<5xf8E8M0FNU>) -> tensor<5xui8>
   check.expect_eq_const %r3_codes, dense<[
     0xFF, 0xFF, 0xFF, 0xFF, 0xFF  // nan, nan, nan, nan, nan

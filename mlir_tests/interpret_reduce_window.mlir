@@ -19,23 +19,21 @@ func.func @reduce_window_f16() {
   ^bb0(%arg0: tensor<f16>, %arg1: tensor<f16>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f16>
     stablehlo.return %b : tensor<f16>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf16>, tensor<f16>) -> tensor<3xf16>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf16>, tensor<f16>) -> tensor<3xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3xf16>) -> tensor<3xui16>
   check.expect_eq_const %r_codes, dense<[0x3800, 0x3E00, 0x3800]> : tensor<3xui16>  // 0.5, 1.5, 0.5
-  %x2_codes = stablehlo.constant dense<[0x3C00, 0xBC00, 0x3800, 0x3E00]> : tensor<4xui16>  // 1, -1, 0.5, 1.5
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4xui16>) -> tensor<4xf16>
+  %x2_codes = stablehlo.constant dense<[0x3C00, 0xBC00]> : tensor<2xui16>  // 1, -1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui16>) -> tensor<2xf16>
   %init2_codes = stablehlo.constant dense<0x0000> : tensor<ui16>  // 0
   %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui16>) -> tensor<f16>
   %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
   ^bb0(%arg0: tensor<f16>, %arg1: tensor<f16>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f16>
     stablehlo.return %b : tensor<f16>
-  }) {window_dimensions = array<i64: 2>, base_dilations = array<i64: 2>, window_dilations = array<i64: 2>, padding = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<4xf16>, tensor<f16>) -> tensor<6xf16>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<6xf16>) -> tensor<6xui16>
-  check.expect_eq_const %r2_codes, dense<[
-    0x0000, 0x0000, 0xB800, 0x0000, 0x4000,  // 0, 0, -0.5, 0, 2
-    0x0000                                   // 0
-  ]> : tensor<6xui16>
+  }) {window_dimensions = array<i64: 3>} : (tensor<2xf16>, tensor<f16>) -> tensor<0xf16>
+  check.expect_eq_const %r2, dense<> : tensor<0xf16>
   %x3_codes = stablehlo.constant dense<[
     0x7E00, 0xBC00, 0x0001, 0x8001, 0x03FF,  // nan, -1, 2^-24, -2^-24, 6.1e-5
     0x83FF, 0x0400, 0x8400                   // -6.1e-5, 2^-14, -2^-14
@@ -47,7 +45,9 @@ func.func @reduce_window_f16() {
   ^bb0(%arg0: tensor<f16>, %arg1: tensor<f16>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f16>
     stablehlo.return %b : tensor<f16>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf16>, tensor<f16>) -> tensor<3xf16>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf16>, tensor<f16>) -> tensor<3xf16>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3xf16>) -> tensor<3xui16>
   %r3_is_nan = stablehlo.compare NE, %r3, %r3 : (tensor<3xf16>, tensor<3xf16>) -> tensor<3xi1>
   %r3_nan = stablehlo.constant dense<0x7E00> : tensor<3xui16>  // for any NaN
@@ -72,40 +72,34 @@ func.func @reduce_window_bf16() {
   ^bb0(%arg0: tensor<bf16>, %arg1: tensor<bf16>):
     %b = stablehlo.add %arg0, %arg1 : tensor<bf16>
     stablehlo.return %b : tensor<bf16>
-  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 1, 2>, padding = dense<[[1, 0], [0, 1]]> : tensor<2x2xi64>} : (tensor<3x4xbf16>, tensor<bf16>) -> tensor<3x2xbf16>
+  })
+    {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 1, 2>, padding = dense<[[1, 0], [0, 1]]> : tensor<2x2xi64>}
+    : (tensor<3x4xbf16>, tensor<bf16>) -> tensor<3x2xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xbf16>) -> tensor<3x2xui16>
   check.expect_eq_const %r_codes, dense<[
     [0x0000, 0x4000],  // 0, 2
     [0x3F00, 0x3F80],  // 0.5, 1
     [0x3F00, 0x3F80]   // 0.5, 1
   ]> : tensor<3x2xui16>
-  %x2_codes = stablehlo.constant dense<[0x3F80, 0xBF80]> : tensor<2xui16>  // 1, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui16>) -> tensor<2xbf16>
-  %init2_codes = stablehlo.constant dense<0x0000> : tensor<ui16>  // 0
-  %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui16>) -> tensor<bf16>
-  %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
-  ^bb0(%arg0: tensor<bf16>, %arg1: tensor<bf16>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<bf16>
-    stablehlo.return %b : tensor<bf16>
-  }) {window_dimensions = array<i64: 3>} : (tensor<2xbf16>, tensor<bf16>) -> tensor<0xbf16>
-  check.expect_eq_const %r2, dense<> : tensor<0xbf16>
-  %x3_codes = stablehlo.constant dense<[
+  %x2_codes = stablehlo.constant dense<[
     0x7FC0, 0xBF80, 0x0001, 0x8001, 0x007F,  // nan, -1, 2^-133, -2^-133, 1.17e-38
     0x807F, 0x0080, 0x8080                   // -1.17e-38, 2^-126, -2^-126
   ]> : tensor<8xui16>
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<8xui16>) -> tensor<8xbf16>
-  %init3_codes = stablehlo.constant dense<0xFF80> : tensor<ui16>  // -inf
-  %init3 = stablehlo.bitcast_convert %init3_codes : (tensor<ui16>) -> tensor<bf16>
-  %r3 = "stablehlo.reduce_window"(%x3, %init3) ({
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<8xui16>) -> tensor<8xbf16>
+  %init2_codes = stablehlo.constant dense<0xFF80> : tensor<ui16>  // -inf
+  %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui16>) -> tensor<bf16>
+  %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
   ^bb0(%arg0: tensor<bf16>, %arg1: tensor<bf16>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<bf16>
     stablehlo.return %b : tensor<bf16>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xbf16>, tensor<bf16>) -> tensor<3xbf16>
-  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3xbf16>) -> tensor<3xui16>
-  %r3_is_nan = stablehlo.compare NE, %r3, %r3 : (tensor<3xbf16>, tensor<3xbf16>) -> tensor<3xi1>
-  %r3_nan = stablehlo.constant dense<0x7FC0> : tensor<3xui16>  // for any NaN
-  %r3_one_nan = stablehlo.select %r3_is_nan, %r3_nan, %r3_codes : tensor<3xi1>, tensor<3xui16>
-  check.expect_eq_const %r3_one_nan, dense<[0x7FC0, 0x007F, 0x0080]> : tensor<3xui16>  // nan, 1.17e-38, 2^-126
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xbf16>, tensor<bf16>) -> tensor<3xbf16>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xbf16>) -> tensor<3xui16>
+  %r2_is_nan = stablehlo.compare NE, %r2, %r2 : (tensor<3xbf16>, tensor<3xbf16>) -> tensor<3xi1>
+  %r2_nan = stablehlo.constant dense<0x7FC0> : tensor<3xui16>  // for any NaN
+  %r2_one_nan = stablehlo.select %r2_is_nan, %r2_nan, %r2_codes : tensor<3xi1>, tensor<3xui16>
+  check.expect_eq_const %r2_one_nan, dense<[0x7FC0, 0x007F, 0x0080]> : tensor<3xui16>  // nan, 1.17e-38, 2^-126
   return
 }
 
@@ -113,45 +107,36 @@ func.func @reduce_window_bf16() {
 
 // Each step of a sum is a number of the format, so that every order of steps gives the same.
 func.func @reduce_window_f4E2M1FN() {
-  %x_codes = stablehlo.constant dense<[
-    0x2, 0xA, 0x1, 0x3, 0x9, 0x2, 0x0, 0xA  // 1, -1, 0.5, 1.5, -0.5, 1, 0, -1
-  ]> : tensor<8xui4>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<8xui4>) -> tensor<8xf4E2M1FN>
+  %x_codes = stablehlo.constant dense<[0x2, 0xA, 0x1, 0x3]> : tensor<4xui4>  // 1, -1, 0.5, 1.5
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<4xui4>) -> tensor<4xf4E2M1FN>
   %init_codes = stablehlo.constant dense<0x0> : tensor<ui4>  // 0
   %init = stablehlo.bitcast_convert %init_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
   %r = "stablehlo.reduce_window"(%x, %init) ({
   ^bb0(%arg0: tensor<f4E2M1FN>, %arg1: tensor<f4E2M1FN>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f4E2M1FN>
     stablehlo.return %b : tensor<f4E2M1FN>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<3xf4E2M1FN>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<3xf4E2M1FN>) -> tensor<3xui4>
-  check.expect_eq_const %r_codes, dense<[0x1, 0x3, 0x1]> : tensor<3xui4>  // 0.5, 1.5, 0.5
-  %x2_codes = stablehlo.constant dense<[0x2, 0xA, 0x1, 0x3]> : tensor<4xui4>  // 1, -1, 0.5, 1.5
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4xui4>) -> tensor<4xf4E2M1FN>
-  %init2_codes = stablehlo.constant dense<0x0> : tensor<ui4>  // 0
+  })
+    {window_dimensions = array<i64: 2>, base_dilations = array<i64: 2>, window_dilations = array<i64: 2>, padding = dense<[[0, 1]]> : tensor<1x2xi64>}
+    : (tensor<4xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<6xf4E2M1FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf4E2M1FN>) -> tensor<6xui4>
+  check.expect_eq_const %r_codes, dense<[
+    0x0, 0x0, 0x9, 0x0, 0x4, 0x0  // 0, 0, -0.5, 0, 2, 0
+  ]> : tensor<6xui4>
+  %x2_codes = stablehlo.constant dense<[
+    0x2, 0xA, 0x1, 0x9, 0x7, 0xF, 0x6, 0xE  // 1, -1, 0.5, -0.5, 6, -6, 4, -4
+  ]> : tensor<8xui4>
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<8xui4>) -> tensor<8xf4E2M1FN>
+  %init2_codes = stablehlo.constant dense<0xF> : tensor<ui4>  // -6
   %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
   %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
   ^bb0(%arg0: tensor<f4E2M1FN>, %arg1: tensor<f4E2M1FN>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f4E2M1FN>
-    stablehlo.return %b : tensor<f4E2M1FN>
-  }) {window_dimensions = array<i64: 2>, base_dilations = array<i64: 2>, window_dilations = array<i64: 2>, padding = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<4xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<6xf4E2M1FN>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<6xf4E2M1FN>) -> tensor<6xui4>
-  check.expect_eq_const %r2_codes, dense<[
-    0x0, 0x0, 0x9, 0x0, 0x4, 0x0  // 0, 0, -0.5, 0, 2, 0
-  ]> : tensor<6xui4>
-  %x3_codes = stablehlo.constant dense<[
-    0x2, 0xA, 0x1, 0x9, 0x7, 0xF, 0x6, 0xE  // 1, -1, 0.5, -0.5, 6, -6, 4, -4
-  ]> : tensor<8xui4>
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<8xui4>) -> tensor<8xf4E2M1FN>
-  %init3_codes = stablehlo.constant dense<0xF> : tensor<ui4>  // -6
-  %init3 = stablehlo.bitcast_convert %init3_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
-  %r3 = "stablehlo.reduce_window"(%x3, %init3) ({
-  ^bb0(%arg0: tensor<f4E2M1FN>, %arg1: tensor<f4E2M1FN>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f4E2M1FN>
     stablehlo.return %b : tensor<f4E2M1FN>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<3xf4E2M1FN>
-  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3xf4E2M1FN>) -> tensor<3xui4>
-  check.expect_eq_const %r3_codes, dense<[0x2, 0x7, 0x7]> : tensor<3xui4>  // 1, 6, 6
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<3xf4E2M1FN>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf4E2M1FN>) -> tensor<3xui4>
+  check.expect_eq_const %r2_codes, dense<[0x2, 0x7, 0x7]> : tensor<3xui4>  // 1, 6, 6
   return
 }
 
@@ -160,23 +145,19 @@ func.func @reduce_window_f4E2M1FN() {
 // Each step of a sum is a number of the format, so that every order of steps gives the same.
 func.func @reduce_window_f6E2M3FN() {
   %x = stablehlo.constant dense<[
-    [0x08, 0x28, 0x04, 0x0C],  // 1, -1, 0.5, 1.5
-    [0x24, 0x08, 0x00, 0x28],  // -0.5, 1, 0, -1
-    [0x08, 0x28, 0x04, 0x0C]   // 1, -1, 0.5, 1.5
-  ]> : tensor<3x4xf6E2M3FN>
+    0x08, 0x28, 0x04, 0x0C, 0x24, 0x08, 0x00, 0x28  // 1, -1, 0.5, 1.5, -0.5, 1, 0, -1
+  ]> : tensor<8xf6E2M3FN>
   %init = stablehlo.constant dense<0x00> : tensor<f6E2M3FN>  // 0
   %r = "stablehlo.reduce_window"(%x, %init) ({
   ^bb0(%arg0: tensor<f6E2M3FN>, %arg1: tensor<f6E2M3FN>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f6E2M3FN>
     stablehlo.return %b : tensor<f6E2M3FN>
-  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 1, 2>, padding = dense<[[1, 0], [0, 1]]> : tensor<2x2xi64>} : (tensor<3x4xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<3x2xf6E2M3FN>
-  %r_f32 = stablehlo.convert %r : (tensor<3x2xf6E2M3FN>) -> tensor<3x2xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<3x2xf32>) -> tensor<3x2xui32>
-  check.expect_eq_const %r_f32_codes, dense<[
-    [0x00000000, 0x40000000],  // 0, 2
-    [0x3F000000, 0x3F800000],  // 0.5, 1
-    [0x3F000000, 0x3F800000]   // 0.5, 1
-  ]> : tensor<3x2xui32>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<3xf6E2M3FN>
+  %r_f32 = stablehlo.convert %r : (tensor<3xf6E2M3FN>) -> tensor<3xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<3xf32>) -> tensor<3xui32>
+  check.expect_eq_const %r_f32_codes, dense<[0x3F000000, 0x3FC00000, 0x3F000000]> : tensor<3xui32>  // 0.5, 1.5, 0.5
   %x2 = stablehlo.constant dense<[0x08, 0x28]> : tensor<2xf6E2M3FN>  // 1, -1
   %init2 = stablehlo.constant dense<0x00> : tensor<f6E2M3FN>  // 0
   %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
@@ -193,7 +174,9 @@ func.func @reduce_window_f6E2M3FN() {
   ^bb0(%arg0: tensor<f6E2M3FN>, %arg1: tensor<f6E2M3FN>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f6E2M3FN>
     stablehlo.return %b : tensor<f6E2M3FN>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<3xf6E2M3FN>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<3xf6E2M3FN>
   %r3_f32 = stablehlo.convert %r3 : (tensor<3xf6E2M3FN>) -> tensor<3xf32>
   %r3_f32_codes = stablehlo.bitcast_convert %r3_f32 : (tensor<3xf32>) -> tensor<3xui32>
   check.expect_eq_const %r3_f32_codes, dense<[0x3F800000, 0x3F600000, 0x40F00000]> : tensor<3xui32>  // 1, 0.875, 7.5
@@ -205,42 +188,39 @@ func.func @reduce_window_f6E2M3FN() {
 // Each step of a sum is a number of the format, so that every order of steps gives the same.
 func.func @reduce_window_f6E3M2FN() {
   %x = stablehlo.constant dense<[
-    0x0C, 0x2C, 0x08, 0x0E, 0x28, 0x0C, 0x00, 0x2C  // 1, -1, 0.5, 1.5, -0.5, 1, 0, -1
-  ]> : tensor<8xf6E3M2FN>
+    [0x0C, 0x2C, 0x08, 0x0E],  // 1, -1, 0.5, 1.5
+    [0x28, 0x0C, 0x00, 0x2C],  // -0.5, 1, 0, -1
+    [0x0C, 0x2C, 0x08, 0x0E]   // 1, -1, 0.5, 1.5
+  ]> : tensor<3x4xf6E3M2FN>
   %init = stablehlo.constant dense<0x00> : tensor<f6E3M2FN>  // 0
   %r = "stablehlo.reduce_window"(%x, %init) ({
   ^bb0(%arg0: tensor<f6E3M2FN>, %arg1: tensor<f6E3M2FN>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f6E3M2FN>
     stablehlo.return %b : tensor<f6E3M2FN>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<3xf6E3M2FN>
-  %r_f32 = stablehlo.convert %r : (tensor<3xf6E3M2FN>) -> tensor<3xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<3xf32>) -> tensor<3xui32>
-  check.expect_eq_const %r_f32_codes, dense<[0x3F000000, 0x3FC00000, 0x3F000000]> : tensor<3xui32>  // 0.5, 1.5, 0.5
-  %x2 = stablehlo.constant dense<[0x0C, 0x2C, 0x08, 0x0E]> : tensor<4xf6E3M2FN>  // 1, -1, 0.5, 1.5
-  %init2 = stablehlo.constant dense<0x00> : tensor<f6E3M2FN>  // 0
-  %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
-  ^bb0(%arg0: tensor<f6E3M2FN>, %arg1: tensor<f6E3M2FN>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f6E3M2FN>
-    stablehlo.return %b : tensor<f6E3M2FN>
-  }) {window_dimensions = array<i64: 2>, base_dilations = array<i64: 2>, window_dilations = array<i64: 2>, padding = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<4xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<6xf6E3M2FN>
-  %r2_f32 = stablehlo.convert %r2 : (tensor<6xf6E3M2FN>) -> tensor<6xf32>
-  %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<6xf32>) -> tensor<6xui32>
-  check.expect_eq_const %r2_f32_codes, dense<[
-    0x00000000, 0x00000000, 0xBF000000, 0x00000000,  // 0, 0, -0.5, 0
-    0x40000000, 0x00000000                           // 2, 0
-  ]> : tensor<6xui32>
-  %x3 = stablehlo.constant dense<[
+  })
+    {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 1, 2>, padding = dense<[[1, 0], [0, 1]]> : tensor<2x2xi64>}
+    : (tensor<3x4xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<3x2xf6E3M2FN>
+  %r_f32 = stablehlo.convert %r : (tensor<3x2xf6E3M2FN>) -> tensor<3x2xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<3x2xf32>) -> tensor<3x2xui32>
+  check.expect_eq_const %r_f32_codes, dense<[
+    [0x00000000, 0x40000000],  // 0, 2
+    [0x3F000000, 0x3F800000],  // 0.5, 1
+    [0x3F000000, 0x3F800000]   // 0.5, 1
+  ]> : tensor<3x2xui32>
+  %x2 = stablehlo.constant dense<[
     0x0C, 0x2C, 0x01, 0x21, 0x03, 0x23, 0x04, 0x24  // 1, -1, 0.0625, -0.0625, 0.188, -0.188, 0.25, -0.25
   ]> : tensor<8xf6E3M2FN>
-  %init3 = stablehlo.constant dense<0x3F> : tensor<f6E3M2FN>  // -28
-  %r3 = "stablehlo.reduce_window"(%x3, %init3) ({
+  %init2 = stablehlo.constant dense<0x3F> : tensor<f6E3M2FN>  // -28
+  %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
   ^bb0(%arg0: tensor<f6E3M2FN>, %arg1: tensor<f6E3M2FN>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f6E3M2FN>
     stablehlo.return %b : tensor<f6E3M2FN>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<3xf6E3M2FN>
-  %r3_f32 = stablehlo.convert %r3 : (tensor<3xf6E3M2FN>) -> tensor<3xf32>
-  %r3_f32_codes = stablehlo.bitcast_convert %r3_f32 : (tensor<3xf32>) -> tensor<3xui32>
-  check.expect_eq_const %r3_f32_codes, dense<[0x3F800000, 0x3E400000, 0x3E800000]> : tensor<3xui32>  // 1, 0.188, 0.25
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<3xf6E3M2FN>
+  %r2_f32 = stablehlo.convert %r2 : (tensor<3xf6E3M2FN>) -> tensor<3xf32>
+  %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<3xf32>) -> tensor<3xui32>
+  check.expect_eq_const %r2_f32_codes, dense<[0x3F800000, 0x3E400000, 0x3E800000]> : tensor<3xui32>  // 1, 0.188, 0.25
   return
 }
 
@@ -248,51 +228,39 @@ func.func @reduce_window_f6E3M2FN() {
 
 // Each step of a sum is a number of the format, so that every order of steps gives the same.
 func.func @reduce_window_f8E3M4() {
-  %x_codes = stablehlo.constant dense<[
-    [0x30, 0xB0, 0x20, 0x38],  // 1, -1, 0.5, 1.5
-    [0xA0, 0x30, 0x00, 0xB0],  // -0.5, 1, 0, -1
-    [0x30, 0xB0, 0x20, 0x38]   // 1, -1, 0.5, 1.5
-  ]> : tensor<3x4xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E3M4>
+  %x_codes = stablehlo.constant dense<[0x30, 0xB0, 0x20, 0x38]> : tensor<4xui8>  // 1, -1, 0.5, 1.5
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<4xui8>) -> tensor<4xf8E3M4>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %init = stablehlo.bitcast_convert %init_codes : (tensor<ui8>) -> tensor<f8E3M4>
   %r = "stablehlo.reduce_window"(%x, %init) ({
   ^bb0(%arg0: tensor<f8E3M4>, %arg1: tensor<f8E3M4>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E3M4>
     stablehlo.return %b : tensor<f8E3M4>
-  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 1, 2>, padding = dense<[[1, 0], [0, 1]]> : tensor<2x2xi64>} : (tensor<3x4xf8E3M4>, tensor<f8E3M4>) -> tensor<3x2xf8E3M4>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E3M4>) -> tensor<3x2xui8>
+  })
+    {window_dimensions = array<i64: 2>, base_dilations = array<i64: 2>, window_dilations = array<i64: 2>, padding = dense<[[0, 1]]> : tensor<1x2xi64>}
+    : (tensor<4xf8E3M4>, tensor<f8E3M4>) -> tensor<6xf8E3M4>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E3M4>) -> tensor<6xui8>
   check.expect_eq_const %r_codes, dense<[
-    [0x00, 0x40],  // 0, 2
-    [0x20, 0x30],  // 0.5, 1
-    [0x20, 0x30]   // 0.5, 1
-  ]> : tensor<3x2xui8>
-  %x2_codes = stablehlo.constant dense<[0x30, 0xB0]> : tensor<2xui8>  // 1, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E3M4>
-  %init2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+    0x00, 0x00, 0xA0, 0x00, 0x40, 0x00  // 0, 0, -0.5, 0, 2, 0
+  ]> : tensor<6xui8>
+  %x2_codes = stablehlo.constant dense<[
+    0x78, 0xB0, 0x01, 0x81, 0x0F, 0x8F, 0x10, 0x90  // nan, -1, 0.0156, -0.0156, 0.234, -0.234, 0.25, -0.25
+  ]> : tensor<8xui8>
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<8xui8>) -> tensor<8xf8E3M4>
+  %init2_codes = stablehlo.constant dense<0xF0> : tensor<ui8>  // -inf
   %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui8>) -> tensor<f8E3M4>
   %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
   ^bb0(%arg0: tensor<f8E3M4>, %arg1: tensor<f8E3M4>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f8E3M4>
-    stablehlo.return %b : tensor<f8E3M4>
-  }) {window_dimensions = array<i64: 3>} : (tensor<2xf8E3M4>, tensor<f8E3M4>) -> tensor<0xf8E3M4>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E3M4>
-  %x3_codes = stablehlo.constant dense<[
-    0x78, 0xB0, 0x01, 0x81, 0x0F, 0x8F, 0x10, 0x90  // nan, -1, 0.0156, -0.0156, 0.234, -0.234, 0.25, -0.25
-  ]> : tensor<8xui8>
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<8xui8>) -> tensor<8xf8E3M4>
-  %init3_codes = stablehlo.constant dense<0xF0> : tensor<ui8>  // -inf
-  %init3 = stablehlo.bitcast_convert %init3_codes : (tensor<ui8>) -> tensor<f8E3M4>
-  %r3 = "stablehlo.reduce_window"(%x3, %init3) ({
-  ^bb0(%arg0: tensor<f8E3M4>, %arg1: tensor<f8E3M4>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E3M4>
     stablehlo.return %b : tensor<f8E3M4>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf8E3M4>, tensor<f8E3M4>) -> tensor<3xf8E3M4>
-  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3xf8E3M4>) -> tensor<3xui8>
-  %r3_is_nan = stablehlo.compare NE, %r3, %r3 : (tensor<3xf8E3M4>, tensor<3xf8E3M4>) -> tensor<3xi1>
-  %r3_nan = stablehlo.constant dense<0x78> : tensor<3xui8>  // for any NaN
-  %r3_one_nan = stablehlo.select %r3_is_nan, %r3_nan, %r3_codes : tensor<3xi1>, tensor<3xui8>
-  check.expect_eq_const %r3_one_nan, dense<[0x78, 0x0F, 0x10]> : tensor<3xui8>  // nan, 0.234, 0.25
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf8E3M4>, tensor<f8E3M4>) -> tensor<3xf8E3M4>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E3M4>) -> tensor<3xui8>
+  %r2_is_nan = stablehlo.compare NE, %r2, %r2 : (tensor<3xf8E3M4>, tensor<3xf8E3M4>) -> tensor<3xi1>
+  %r2_nan = stablehlo.constant dense<0x78> : tensor<3xui8>  // for any NaN
+  %r2_one_nan = stablehlo.select %r2_is_nan, %r2_nan, %r2_codes : tensor<3xi1>, tensor<3xui8>
+  check.expect_eq_const %r2_one_nan, dense<[0x78, 0x0F, 0x10]> : tensor<3xui8>  // nan, 0.234, 0.25
   return
 }
 
@@ -310,22 +278,21 @@ func.func @reduce_window_f8E4M3() {
   ^bb0(%arg0: tensor<f8E4M3>, %arg1: tensor<f8E4M3>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3>
     stablehlo.return %b : tensor<f8E4M3>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf8E4M3>, tensor<f8E4M3>) -> tensor<3xf8E4M3>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf8E4M3>, tensor<f8E4M3>) -> tensor<3xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3xf8E4M3>) -> tensor<3xui8>
   check.expect_eq_const %r_codes, dense<[0x30, 0x3C, 0x30]> : tensor<3xui8>  // 0.5, 1.5, 0.5
-  %x2_codes = stablehlo.constant dense<[0x38, 0xB8, 0x30, 0x3C]> : tensor<4xui8>  // 1, -1, 0.5, 1.5
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4xui8>) -> tensor<4xf8E4M3>
+  %x2_codes = stablehlo.constant dense<[0x38, 0xB8]> : tensor<2xui8>  // 1, -1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3>
   %init2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui8>) -> tensor<f8E4M3>
   %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
   ^bb0(%arg0: tensor<f8E4M3>, %arg1: tensor<f8E4M3>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3>
     stablehlo.return %b : tensor<f8E4M3>
-  }) {window_dimensions = array<i64: 2>, base_dilations = array<i64: 2>, window_dilations = array<i64: 2>, padding = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<4xf8E4M3>, tensor<f8E4M3>) -> tensor<6xf8E4M3>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<6xf8E4M3>) -> tensor<6xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    0x00, 0x00, 0xB0, 0x00, 0x40, 0x00  // 0, 0, -0.5, 0, 2, 0
-  ]> : tensor<6xui8>
+  }) {window_dimensions = array<i64: 3>} : (tensor<2xf8E4M3>, tensor<f8E4M3>) -> tensor<0xf8E4M3>
+  check.expect_eq_const %r2, dense<> : tensor<0xf8E4M3>
   %x3_codes = stablehlo.constant dense<[
     0x7C, 0xB8, 0x01, 0x81, 0x07, 0x87, 0x08, 0x88  // nan, -1, 0.00195, -0.00195, 0.0137, -0.0137, 0.0156, -0.0156
   ]> : tensor<8xui8>
@@ -336,7 +303,9 @@ func.func @reduce_window_f8E4M3() {
   ^bb0(%arg0: tensor<f8E4M3>, %arg1: tensor<f8E4M3>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E4M3>
     stablehlo.return %b : tensor<f8E4M3>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf8E4M3>, tensor<f8E4M3>) -> tensor<3xf8E4M3>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf8E4M3>, tensor<f8E4M3>) -> tensor<3xf8E4M3>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3xf8E4M3>) -> tensor<3xui8>
   %r3_is_nan = stablehlo.compare NE, %r3, %r3 : (tensor<3xf8E4M3>, tensor<3xf8E4M3>) -> tensor<3xi1>
   %r3_nan = stablehlo.constant dense<0x7C> : tensor<3xui8>  // for any NaN
@@ -361,39 +330,33 @@ func.func @reduce_window_f8E4M3FN() {
   ^bb0(%arg0: tensor<f8E4M3FN>, %arg1: tensor<f8E4M3FN>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3FN>
     stablehlo.return %b : tensor<f8E4M3FN>
-  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 1, 2>, padding = dense<[[1, 0], [0, 1]]> : tensor<2x2xi64>} : (tensor<3x4xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<3x2xf8E4M3FN>
+  })
+    {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 1, 2>, padding = dense<[[1, 0], [0, 1]]> : tensor<2x2xi64>}
+    : (tensor<3x4xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<3x2xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E4M3FN>) -> tensor<3x2xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x40],  // 0, 2
     [0x30, 0x38],  // 0.5, 1
     [0x30, 0x38]   // 0.5, 1
   ]> : tensor<3x2xui8>
-  %x2_codes = stablehlo.constant dense<[0x38, 0xB8]> : tensor<2xui8>  // 1, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FN>
-  %init2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+  %x2_codes = stablehlo.constant dense<[
+    0x7F, 0xB8, 0x01, 0x81, 0x07, 0x87, 0x08, 0x88  // nan, -1, 0.00195, -0.00195, 0.0137, -0.0137, 0.0156, -0.0156
+  ]> : tensor<8xui8>
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<8xui8>) -> tensor<8xf8E4M3FN>
+  %init2_codes = stablehlo.constant dense<0xFE> : tensor<ui8>  // -448
   %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
   %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
   ^bb0(%arg0: tensor<f8E4M3FN>, %arg1: tensor<f8E4M3FN>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3FN>
-    stablehlo.return %b : tensor<f8E4M3FN>
-  }) {window_dimensions = array<i64: 3>} : (tensor<2xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<0xf8E4M3FN>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E4M3FN>
-  %x3_codes = stablehlo.constant dense<[
-    0x7F, 0xB8, 0x01, 0x81, 0x07, 0x87, 0x08, 0x88  // nan, -1, 0.00195, -0.00195, 0.0137, -0.0137, 0.0156, -0.0156
-  ]> : tensor<8xui8>
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<8xui8>) -> tensor<8xf8E4M3FN>
-  %init3_codes = stablehlo.constant dense<0xFE> : tensor<ui8>  // -448
-  %init3 = stablehlo.bitcast_convert %init3_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
-  %r3 = "stablehlo.reduce_window"(%x3, %init3) ({
-  ^bb0(%arg0: tensor<f8E4M3FN>, %arg1: tensor<f8E4M3FN>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E4M3FN>
     stablehlo.return %b : tensor<f8E4M3FN>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<3xf8E4M3FN>
-  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3xf8E4M3FN>) -> tensor<3xui8>
-  %r3_is_nan = stablehlo.compare NE, %r3, %r3 : (tensor<3xf8E4M3FN>, tensor<3xf8E4M3FN>) -> tensor<3xi1>
-  %r3_nan = stablehlo.constant dense<0x7F> : tensor<3xui8>  // for any NaN
-  %r3_one_nan = stablehlo.select %r3_is_nan, %r3_nan, %r3_codes : tensor<3xi1>, tensor<3xui8>
-  check.expect_eq_const %r3_one_nan, dense<[0x7F, 0x07, 0x08]> : tensor<3xui8>  // nan, 0.0137, 0.0156
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<3xf8E4M3FN>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E4M3FN>) -> tensor<3xui8>
+  %r2_is_nan = stablehlo.compare NE, %r2, %r2 : (tensor<3xf8E4M3FN>, tensor<3xf8E4M3FN>) -> tensor<3xi1>
+  %r2_nan = stablehlo.constant dense<0x7F> : tensor<3xui8>  // for any NaN
+  %r2_one_nan = stablehlo.select %r2_is_nan, %r2_nan, %r2_codes : tensor<3xi1>, tensor<3xui8>
+  check.expect_eq_const %r2_one_nan, dense<[0x7F, 0x07, 0x08]> : tensor<3xui8>  // nan, 0.0137, 0.0156
   return
 }
 
@@ -401,45 +364,36 @@ func.func @reduce_window_f8E4M3FN() {
 
 // Each step of a sum is a number of the format, so that every order of steps gives the same.
 func.func @reduce_window_f8E4M3FNUZ() {
-  %x_codes = stablehlo.constant dense<[
-    0x40, 0xC0, 0x38, 0x44, 0xB8, 0x40, 0x00, 0xC0  // 1, -1, 0.5, 1.5, -0.5, 1, 0, -1
-  ]> : tensor<8xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<8xui8>) -> tensor<8xf8E4M3FNUZ>
+  %x_codes = stablehlo.constant dense<[0x40, 0xC0, 0x38, 0x44]> : tensor<4xui8>  // 1, -1, 0.5, 1.5
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<4xui8>) -> tensor<4xf8E4M3FNUZ>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %init = stablehlo.bitcast_convert %init_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
   %r = "stablehlo.reduce_window"(%x, %init) ({
   ^bb0(%arg0: tensor<f8E4M3FNUZ>, %arg1: tensor<f8E4M3FNUZ>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3FNUZ>
     stablehlo.return %b : tensor<f8E4M3FNUZ>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<3xf8E4M3FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<3xf8E4M3FNUZ>) -> tensor<3xui8>
-  check.expect_eq_const %r_codes, dense<[0x38, 0x44, 0x38]> : tensor<3xui8>  // 0.5, 1.5, 0.5
-  %x2_codes = stablehlo.constant dense<[0x40, 0xC0, 0x38, 0x44]> : tensor<4xui8>  // 1, -1, 0.5, 1.5
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4xui8>) -> tensor<4xf8E4M3FNUZ>
-  %init2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+  })
+    {window_dimensions = array<i64: 2>, base_dilations = array<i64: 2>, window_dilations = array<i64: 2>, padding = dense<[[0, 1]]> : tensor<1x2xi64>}
+    : (tensor<4xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<6xf8E4M3FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E4M3FNUZ>) -> tensor<6xui8>
+  check.expect_eq_const %r_codes, dense<[
+    0x00, 0x00, 0xB8, 0x00, 0x48, 0x00  // 0, 0, -0.5, 0, 2, 0
+  ]> : tensor<6xui8>
+  %x2_codes = stablehlo.constant dense<[
+    0x80, 0xC0, 0x01, 0x81, 0x07, 0x87, 0x08, 0x88  // nan, -1, 2^-10, -2^-10, 0.00684, -0.00684, 0.00781, -0.00781
+  ]> : tensor<8xui8>
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<8xui8>) -> tensor<8xf8E4M3FNUZ>
+  %init2_codes = stablehlo.constant dense<0xFF> : tensor<ui8>  // -240
   %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
   %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
   ^bb0(%arg0: tensor<f8E4M3FNUZ>, %arg1: tensor<f8E4M3FNUZ>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3FNUZ>
-    stablehlo.return %b : tensor<f8E4M3FNUZ>
-  }) {window_dimensions = array<i64: 2>, base_dilations = array<i64: 2>, window_dilations = array<i64: 2>, padding = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<4xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<6xf8E4M3FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<6xf8E4M3FNUZ>) -> tensor<6xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    0x00, 0x00, 0xB8, 0x00, 0x48, 0x00  // 0, 0, -0.5, 0, 2, 0
-  ]> : tensor<6xui8>
-  %x3_codes = stablehlo.constant dense<[
-    0x80, 0xC0, 0x01, 0x81, 0x07, 0x87, 0x08, 0x88  // nan, -1, 2^-10, -2^-10, 0.00684, -0.00684, 0.00781, -0.00781
-  ]> : tensor<8xui8>
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<8xui8>) -> tensor<8xf8E4M3FNUZ>
-  %init3_codes = stablehlo.constant dense<0xFF> : tensor<ui8>  // -240
-  %init3 = stablehlo.bitcast_convert %init3_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
-  %r3 = "stablehlo.reduce_window"(%x3, %init3) ({
-  ^bb0(%arg0: tensor<f8E4M3FNUZ>, %arg1: tensor<f8E4M3FNUZ>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E4M3FNUZ>
     stablehlo.return %b : tensor<f8E4M3FNUZ>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<3xf8E4M3FNUZ>
-  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3xf8E4M3FNUZ>) -> tensor<3xui8>
-  check.expect_eq_const %r3_codes, dense<[0x80, 0x07, 0x08]> : tensor<3xui8>  // nan, 0.00684, 0.00781
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<3xf8E4M3FNUZ>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E4M3FNUZ>) -> tensor<3xui8>
+  check.expect_eq_const %r2_codes, dense<[0x80, 0x07, 0x08]> : tensor<3xui8>  // nan, 0.00684, 0.00781
   return
 }
 
@@ -448,24 +402,20 @@ func.func @reduce_window_f8E4M3FNUZ() {
 // Each step of a sum is a number of the format, so that every order of steps gives the same.
 func.func @reduce_window_f8E4M3B11FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    [0x58, 0xD8, 0x50, 0x5C],  // 1, -1, 0.5, 1.5
-    [0xD0, 0x58, 0x00, 0xD8],  // -0.5, 1, 0, -1
-    [0x58, 0xD8, 0x50, 0x5C]   // 1, -1, 0.5, 1.5
-  ]> : tensor<3x4xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3B11FNUZ>
+    0x58, 0xD8, 0x50, 0x5C, 0xD0, 0x58, 0x00, 0xD8  // 1, -1, 0.5, 1.5, -0.5, 1, 0, -1
+  ]> : tensor<8xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<8xui8>) -> tensor<8xf8E4M3B11FNUZ>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %init = stablehlo.bitcast_convert %init_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
   %r = "stablehlo.reduce_window"(%x, %init) ({
   ^bb0(%arg0: tensor<f8E4M3B11FNUZ>, %arg1: tensor<f8E4M3B11FNUZ>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3B11FNUZ>
     stablehlo.return %b : tensor<f8E4M3B11FNUZ>
-  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 1, 2>, padding = dense<[[1, 0], [0, 1]]> : tensor<2x2xi64>} : (tensor<3x4xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<3x2xf8E4M3B11FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E4M3B11FNUZ>) -> tensor<3x2xui8>
-  check.expect_eq_const %r_codes, dense<[
-    [0x00, 0x60],  // 0, 2
-    [0x50, 0x58],  // 0.5, 1
-    [0x50, 0x58]   // 0.5, 1
-  ]> : tensor<3x2xui8>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<3xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3xf8E4M3B11FNUZ>) -> tensor<3xui8>
+  check.expect_eq_const %r_codes, dense<[0x50, 0x5C, 0x50]> : tensor<3xui8>  // 0.5, 1.5, 0.5
   %x2_codes = stablehlo.constant dense<[0x58, 0xD8]> : tensor<2xui8>  // 1, -1
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E4M3B11FNUZ>
   %init2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
@@ -486,7 +436,9 @@ func.func @reduce_window_f8E4M3B11FNUZ() {
   ^bb0(%arg0: tensor<f8E4M3B11FNUZ>, %arg1: tensor<f8E4M3B11FNUZ>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E4M3B11FNUZ>
     stablehlo.return %b : tensor<f8E4M3B11FNUZ>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<3xf8E4M3B11FNUZ>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<3xf8E4M3B11FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3xf8E4M3B11FNUZ>) -> tensor<3xui8>
   check.expect_eq_const %r3_codes, dense<[0x80, 0x07, 0x08]> : tensor<3xui8>  // nan, 0.000854, 2^-10
   return
@@ -497,47 +449,44 @@ func.func @reduce_window_f8E4M3B11FNUZ() {
 // Each step of a sum is a number of the format, so that every order of steps gives the same.
 func.func @reduce_window_f8E5M2() {
   %x_codes = stablehlo.constant dense<[
-    0x3C, 0xBC, 0x38, 0x3E, 0xB8, 0x3C, 0x00, 0xBC  // 1, -1, 0.5, 1.5, -0.5, 1, 0, -1
-  ]> : tensor<8xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<8xui8>) -> tensor<8xf8E5M2>
+    [0x3C, 0xBC, 0x38, 0x3E],  // 1, -1, 0.5, 1.5
+    [0xB8, 0x3C, 0x00, 0xBC],  // -0.5, 1, 0, -1
+    [0x3C, 0xBC, 0x38, 0x3E]   // 1, -1, 0.5, 1.5
+  ]> : tensor<3x4xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E5M2>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %init = stablehlo.bitcast_convert %init_codes : (tensor<ui8>) -> tensor<f8E5M2>
   %r = "stablehlo.reduce_window"(%x, %init) ({
   ^bb0(%arg0: tensor<f8E5M2>, %arg1: tensor<f8E5M2>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E5M2>
     stablehlo.return %b : tensor<f8E5M2>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf8E5M2>, tensor<f8E5M2>) -> tensor<3xf8E5M2>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<3xf8E5M2>) -> tensor<3xui8>
-  check.expect_eq_const %r_codes, dense<[0x38, 0x3E, 0x38]> : tensor<3xui8>  // 0.5, 1.5, 0.5
-  %x2_codes = stablehlo.constant dense<[0x3C, 0xBC, 0x38, 0x3E]> : tensor<4xui8>  // 1, -1, 0.5, 1.5
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4xui8>) -> tensor<4xf8E5M2>
-  %init2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+  })
+    {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 1, 2>, padding = dense<[[1, 0], [0, 1]]> : tensor<2x2xi64>}
+    : (tensor<3x4xf8E5M2>, tensor<f8E5M2>) -> tensor<3x2xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E5M2>) -> tensor<3x2xui8>
+  check.expect_eq_const %r_codes, dense<[
+    [0x00, 0x40],  // 0, 2
+    [0x38, 0x3C],  // 0.5, 1
+    [0x38, 0x3C]   // 0.5, 1
+  ]> : tensor<3x2xui8>
+  %x2_codes = stablehlo.constant dense<[
+    0x7E, 0xBC, 0x01, 0x81, 0x03, 0x83, 0x04, 0x84  // nan, -1, 2^-16, -2^-16, 4.58e-5, -4.58e-5, 2^-14, -2^-14
+  ]> : tensor<8xui8>
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<8xui8>) -> tensor<8xf8E5M2>
+  %init2_codes = stablehlo.constant dense<0xFC> : tensor<ui8>  // -inf
   %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui8>) -> tensor<f8E5M2>
   %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
   ^bb0(%arg0: tensor<f8E5M2>, %arg1: tensor<f8E5M2>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f8E5M2>
-    stablehlo.return %b : tensor<f8E5M2>
-  }) {window_dimensions = array<i64: 2>, base_dilations = array<i64: 2>, window_dilations = array<i64: 2>, padding = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<4xf8E5M2>, tensor<f8E5M2>) -> tensor<6xf8E5M2>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<6xf8E5M2>) -> tensor<6xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    0x00, 0x00, 0xB8, 0x00, 0x40, 0x00  // 0, 0, -0.5, 0, 2, 0
-  ]> : tensor<6xui8>
-  %x3_codes = stablehlo.constant dense<[
-    0x7E, 0xBC, 0x01, 0x81, 0x03, 0x83, 0x04, 0x84  // nan, -1, 2^-16, -2^-16, 4.58e-5, -4.58e-5, 2^-14, -2^-14
-  ]> : tensor<8xui8>
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<8xui8>) -> tensor<8xf8E5M2>
-  %init3_codes = stablehlo.constant dense<0xFC> : tensor<ui8>  // -inf
-  %init3 = stablehlo.bitcast_convert %init3_codes : (tensor<ui8>) -> tensor<f8E5M2>
-  %r3 = "stablehlo.reduce_window"(%x3, %init3) ({
-  ^bb0(%arg0: tensor<f8E5M2>, %arg1: tensor<f8E5M2>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E5M2>
     stablehlo.return %b : tensor<f8E5M2>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf8E5M2>, tensor<f8E5M2>) -> tensor<3xf8E5M2>
-  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3xf8E5M2>) -> tensor<3xui8>
-  %r3_is_nan = stablehlo.compare NE, %r3, %r3 : (tensor<3xf8E5M2>, tensor<3xf8E5M2>) -> tensor<3xi1>
-  %r3_nan = stablehlo.constant dense<0x7E> : tensor<3xui8>  // for any NaN
-  %r3_one_nan = stablehlo.select %r3_is_nan, %r3_nan, %r3_codes : tensor<3xi1>, tensor<3xui8>
-  check.expect_eq_const %r3_one_nan, dense<[0x7E, 0x03, 0x04]> : tensor<3xui8>  // nan, 4.58e-5, 2^-14
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf8E5M2>, tensor<f8E5M2>) -> tensor<3xf8E5M2>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E5M2>) -> tensor<3xui8>
+  %r2_is_nan = stablehlo.compare NE, %r2, %r2 : (tensor<3xf8E5M2>, tensor<3xf8E5M2>) -> tensor<3xi1>
+  %r2_nan = stablehlo.constant dense<0x7E> : tensor<3xui8>  // for any NaN
+  %r2_one_nan = stablehlo.select %r2_is_nan, %r2_nan, %r2_codes : tensor<3xi1>, tensor<3xui8>
+  check.expect_eq_const %r2_one_nan, dense<[0x7E, 0x03, 0x04]> : tensor<3xui8>  // nan, 4.58e-5, 2^-14
   return
 }
 
@@ -545,48 +494,36 @@ func.func @reduce_window_f8E5M2() {
 
 // Each step of a sum is a number of the format, so that every order of steps gives the same.
 func.func @reduce_window_f8E5M2FNUZ() {
-  %x_codes = stablehlo.constant dense<[
-    [0x40, 0xC0, 0x3C, 0x42],  // 1, -1, 0.5, 1.5
-    [0xBC, 0x40, 0x00, 0xC0],  // -0.5, 1, 0, -1
-    [0x40, 0xC0, 0x3C, 0x42]   // 1, -1, 0.5, 1.5
-  ]> : tensor<3x4xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E5M2FNUZ>
+  %x_codes = stablehlo.constant dense<[0x40, 0xC0, 0x3C, 0x42]> : tensor<4xui8>  // 1, -1, 0.5, 1.5
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<4xui8>) -> tensor<4xf8E5M2FNUZ>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %init = stablehlo.bitcast_convert %init_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
   %r = "stablehlo.reduce_window"(%x, %init) ({
   ^bb0(%arg0: tensor<f8E5M2FNUZ>, %arg1: tensor<f8E5M2FNUZ>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E5M2FNUZ>
     stablehlo.return %b : tensor<f8E5M2FNUZ>
-  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 1, 2>, padding = dense<[[1, 0], [0, 1]]> : tensor<2x2xi64>} : (tensor<3x4xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<3x2xf8E5M2FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E5M2FNUZ>) -> tensor<3x2xui8>
+  })
+    {window_dimensions = array<i64: 2>, base_dilations = array<i64: 2>, window_dilations = array<i64: 2>, padding = dense<[[0, 1]]> : tensor<1x2xi64>}
+    : (tensor<4xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<6xf8E5M2FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E5M2FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r_codes, dense<[
-    [0x00, 0x44],  // 0, 2
-    [0x3C, 0x40],  // 0.5, 1
-    [0x3C, 0x40]   // 0.5, 1
-  ]> : tensor<3x2xui8>
-  %x2_codes = stablehlo.constant dense<[0x40, 0xC0]> : tensor<2xui8>  // 1, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E5M2FNUZ>
-  %init2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+    0x00, 0x00, 0xBC, 0x00, 0x44, 0x00  // 0, 0, -0.5, 0, 2, 0
+  ]> : tensor<6xui8>
+  %x2_codes = stablehlo.constant dense<[
+    0x80, 0xC0, 0x01, 0x81, 0x03, 0x83, 0x04, 0x84  // nan, -1, 2^-17, -2^-17, 2.29e-5, -2.29e-5, 2^-15, -2^-15
+  ]> : tensor<8xui8>
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<8xui8>) -> tensor<8xf8E5M2FNUZ>
+  %init2_codes = stablehlo.constant dense<0xFF> : tensor<ui8>  // -5.73e4
   %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
   %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
   ^bb0(%arg0: tensor<f8E5M2FNUZ>, %arg1: tensor<f8E5M2FNUZ>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f8E5M2FNUZ>
-    stablehlo.return %b : tensor<f8E5M2FNUZ>
-  }) {window_dimensions = array<i64: 3>} : (tensor<2xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<0xf8E5M2FNUZ>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E5M2FNUZ>
-  %x3_codes = stablehlo.constant dense<[
-    0x80, 0xC0, 0x01, 0x81, 0x03, 0x83, 0x04, 0x84  // nan, -1, 2^-17, -2^-17, 2.29e-5, -2.29e-5, 2^-15, -2^-15
-  ]> : tensor<8xui8>
-  %x3 = stablehlo.bitcast_convert %x3_codes : (tensor<8xui8>) -> tensor<8xf8E5M2FNUZ>
-  %init3_codes = stablehlo.constant dense<0xFF> : tensor<ui8>  // -5.73e4
-  %init3 = stablehlo.bitcast_convert %init3_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
-  %r3 = "stablehlo.reduce_window"(%x3, %init3) ({
-  ^bb0(%arg0: tensor<f8E5M2FNUZ>, %arg1: tensor<f8E5M2FNUZ>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E5M2FNUZ>
     stablehlo.return %b : tensor<f8E5M2FNUZ>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<3xf8E5M2FNUZ>
-  %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3xf8E5M2FNUZ>) -> tensor<3xui8>
-  check.expect_eq_const %r3_codes, dense<[0x80, 0x03, 0x04]> : tensor<3xui8>  // nan, 2.29e-5, 2^-15
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<3xf8E5M2FNUZ>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<3xf8E5M2FNUZ>) -> tensor<3xui8>
+  check.expect_eq_const %r2_codes, dense<[0x80, 0x03, 0x04]> : tensor<3xui8>  // nan, 2.29e-5, 2^-15
   return
 }
 
@@ -604,22 +541,21 @@ func.func @reduce_window_f8E8M0FNU() {
   ^bb0(%arg0: tensor<f8E8M0FNU>, %arg1: tensor<f8E8M0FNU>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E8M0FNU>
     stablehlo.return %b : tensor<f8E8M0FNU>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<3xf8E8M0FNU>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<3xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3xf8E8M0FNU>) -> tensor<3xui8>
   check.expect_eq_const %r_codes, dense<[0xFF, 0xFE, 0xFD]> : tensor<3xui8>  // nan, 2^127, 2^126
-  %x2_codes = stablehlo.constant dense<[0xFF, 0x00, 0x01, 0xFE]> : tensor<4xui8>  // nan, 2^-127, 2^-126, 2^127
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4xui8>) -> tensor<4xf8E8M0FNU>
+  %x2_codes = stablehlo.constant dense<[0xFF, 0x00]> : tensor<2xui8>  // nan, 2^-127
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2xui8>) -> tensor<2xf8E8M0FNU>
   %init2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 2^-127
   %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
   %r2 = "stablehlo.reduce_window"(%x2, %init2) ({
   ^bb0(%arg0: tensor<f8E8M0FNU>, %arg1: tensor<f8E8M0FNU>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E8M0FNU>
     stablehlo.return %b : tensor<f8E8M0FNU>
-  }) {window_dimensions = array<i64: 2>, base_dilations = array<i64: 2>, window_dilations = array<i64: 2>, padding = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<4xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<6xf8E8M0FNU>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<6xf8E8M0FNU>) -> tensor<6xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    0xFF, 0x00, 0x01, 0x00, 0xFE, 0x00  // nan, 2^-127, 2^-126, 2^-127, 2^127, 2^-127
-  ]> : tensor<6xui8>
+  }) {window_dimensions = array<i64: 3>} : (tensor<2xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<0xf8E8M0FNU>
+  check.expect_eq_const %r2, dense<> : tensor<0xf8E8M0FNU>
   %x3_codes = stablehlo.constant dense<[
     0xFF, 0x00, 0x01, 0xFE, 0xFD, 0x01, 0x05, 0x3C  // nan, 2^-127, 2^-126, 2^127, 2^126, 2^-126, 2^-122, 2^-67
   ]> : tensor<8xui8>
@@ -630,7 +566,9 @@ func.func @reduce_window_f8E8M0FNU() {
   ^bb0(%arg0: tensor<f8E8M0FNU>, %arg1: tensor<f8E8M0FNU>):
     %b = stablehlo.minimum %arg0, %arg1 : tensor<f8E8M0FNU>
     stablehlo.return %b : tensor<f8E8M0FNU>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>} : (tensor<8xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<3xf8E8M0FNU>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 2>}
+    : (tensor<8xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<3xf8E8M0FNU>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3xf8E8M0FNU>) -> tensor<3xui8>
   check.expect_eq_const %r3_codes, dense<[0xFF, 0x01, 0x01]> : tensor<3xui8>  // nan, 2^-126, 2^-126
   return

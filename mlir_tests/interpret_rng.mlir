@@ -13,12 +13,18 @@ func.func @rng_f16() {
   %high_codes = stablehlo.constant dense<0x4400> : tensor<ui16>  // 4
   %high = stablehlo.bitcast_convert %high_codes : (tensor<ui16>) -> tensor<f16>
   %shape = stablehlo.constant dense<[3, 4]> : tensor<2xi64>
-  %r = "stablehlo.rng"(%low, %high, %shape) {rng_distribution = #stablehlo<rng_distribution UNIFORM>} : (tensor<f16>, tensor<f16>, tensor<2xi64>) -> tensor<3x4xf16>
+  %r = "stablehlo.rng"(%low, %high, %shape)
+    {rng_distribution = #stablehlo<rng_distribution UNIFORM>}
+    : (tensor<f16>, tensor<f16>, tensor<2xi64>) -> tensor<3x4xf16>
   %r2 = "stablehlo.broadcast"(%low) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f16>) -> tensor<3x4xf16>
-  %within = "stablehlo.compare"(%r, %r2) {comparison_direction = #stablehlo<comparison_direction GE>} : (tensor<3x4xf16>, tensor<3x4xf16>) -> tensor<3x4xi1>
+  %within = "stablehlo.compare"(%r, %r2)
+    {comparison_direction = #stablehlo<comparison_direction GE>}
+    : (tensor<3x4xf16>, tensor<3x4xf16>) -> tensor<3x4xi1>
   check.expect_eq_const %within, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   %r3 = "stablehlo.broadcast"(%high) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f16>) -> tensor<3x4xf16>
-  %within2 = "stablehlo.compare"(%r, %r3) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<3x4xf16>, tensor<3x4xf16>) -> tensor<3x4xi1>
+  %within2 = "stablehlo.compare"(%r, %r3)
+    {comparison_direction = #stablehlo<comparison_direction LE>}
+    : (tensor<3x4xf16>, tensor<3x4xf16>) -> tensor<3x4xi1>
   check.expect_eq_const %within2, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   return
 }
@@ -32,12 +38,18 @@ func.func @rng_bf16() {
   %high_codes = stablehlo.constant dense<0x4080> : tensor<ui16>  // 4
   %high = stablehlo.bitcast_convert %high_codes : (tensor<ui16>) -> tensor<bf16>
   %shape = stablehlo.constant dense<[3, 4]> : tensor<2xi64>
-  %r = "stablehlo.rng"(%low, %high, %shape) {rng_distribution = #stablehlo<rng_distribution UNIFORM>} : (tensor<bf16>, tensor<bf16>, tensor<2xi64>) -> tensor<3x4xbf16>
+  %r = "stablehlo.rng"(%low, %high, %shape)
+    {rng_distribution = #stablehlo<rng_distribution UNIFORM>}
+    : (tensor<bf16>, tensor<bf16>, tensor<2xi64>) -> tensor<3x4xbf16>
   %r2 = "stablehlo.broadcast"(%low) {broadcast_sizes = array<i64: 3, 4>} : (tensor<bf16>) -> tensor<3x4xbf16>
-  %within = "stablehlo.compare"(%r, %r2) {comparison_direction = #stablehlo<comparison_direction GE>} : (tensor<3x4xbf16>, tensor<3x4xbf16>) -> tensor<3x4xi1>
+  %within = "stablehlo.compare"(%r, %r2)
+    {comparison_direction = #stablehlo<comparison_direction GE>}
+    : (tensor<3x4xbf16>, tensor<3x4xbf16>) -> tensor<3x4xi1>
   check.expect_eq_const %within, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   %r3 = "stablehlo.broadcast"(%high) {broadcast_sizes = array<i64: 3, 4>} : (tensor<bf16>) -> tensor<3x4xbf16>
-  %within2 = "stablehlo.compare"(%r, %r3) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<3x4xbf16>, tensor<3x4xbf16>) -> tensor<3x4xi1>
+  %within2 = "stablehlo.compare"(%r, %r3)
+    {comparison_direction = #stablehlo<comparison_direction LE>}
+    : (tensor<3x4xbf16>, tensor<3x4xbf16>) -> tensor<3x4xi1>
   check.expect_eq_const %within2, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   return
 }
@@ -51,12 +63,18 @@ func.func @rng_f4E2M1FN() {
   %high_codes = stablehlo.constant dense<0x6> : tensor<ui4>  // 4
   %high = stablehlo.bitcast_convert %high_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
   %shape = stablehlo.constant dense<[3, 4]> : tensor<2xi64>
-  %r = "stablehlo.rng"(%low, %high, %shape) {rng_distribution = #stablehlo<rng_distribution UNIFORM>} : (tensor<f4E2M1FN>, tensor<f4E2M1FN>, tensor<2xi64>) -> tensor<3x4xf4E2M1FN>
+  %r = "stablehlo.rng"(%low, %high, %shape)
+    {rng_distribution = #stablehlo<rng_distribution UNIFORM>}
+    : (tensor<f4E2M1FN>, tensor<f4E2M1FN>, tensor<2xi64>) -> tensor<3x4xf4E2M1FN>
   %r2 = "stablehlo.broadcast"(%low) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f4E2M1FN>) -> tensor<3x4xf4E2M1FN>
-  %within = "stablehlo.compare"(%r, %r2) {comparison_direction = #stablehlo<comparison_direction GE>} : (tensor<3x4xf4E2M1FN>, tensor<3x4xf4E2M1FN>) -> tensor<3x4xi1>
+  %within = "stablehlo.compare"(%r, %r2)
+    {comparison_direction = #stablehlo<comparison_direction GE>}
+    : (tensor<3x4xf4E2M1FN>, tensor<3x4xf4E2M1FN>) -> tensor<3x4xi1>
   check.expect_eq_const %within, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   %r3 = "stablehlo.broadcast"(%high) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f4E2M1FN>) -> tensor<3x4xf4E2M1FN>
-  %within2 = "stablehlo.compare"(%r, %r3) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<3x4xf4E2M1FN>, tensor<3x4xf4E2M1FN>) -> tensor<3x4xi1>
+  %within2 = "stablehlo.compare"(%r, %r3)
+    {comparison_direction = #stablehlo<comparison_direction LE>}
+    : (tensor<3x4xf4E2M1FN>, tensor<3x4xf4E2M1FN>) -> tensor<3x4xi1>
   check.expect_eq_const %within2, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   return
 }
@@ -68,12 +86,18 @@ func.func @rng_f6E2M3FN() {
   %low = stablehlo.constant dense<0x08> : tensor<f6E2M3FN>  // 1
   %high = stablehlo.constant dense<0x18> : tensor<f6E2M3FN>  // 4
   %shape = stablehlo.constant dense<[3, 4]> : tensor<2xi64>
-  %r = "stablehlo.rng"(%low, %high, %shape) {rng_distribution = #stablehlo<rng_distribution UNIFORM>} : (tensor<f6E2M3FN>, tensor<f6E2M3FN>, tensor<2xi64>) -> tensor<3x4xf6E2M3FN>
+  %r = "stablehlo.rng"(%low, %high, %shape)
+    {rng_distribution = #stablehlo<rng_distribution UNIFORM>}
+    : (tensor<f6E2M3FN>, tensor<f6E2M3FN>, tensor<2xi64>) -> tensor<3x4xf6E2M3FN>
   %r2 = "stablehlo.broadcast"(%low) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f6E2M3FN>) -> tensor<3x4xf6E2M3FN>
-  %within = "stablehlo.compare"(%r, %r2) {comparison_direction = #stablehlo<comparison_direction GE>} : (tensor<3x4xf6E2M3FN>, tensor<3x4xf6E2M3FN>) -> tensor<3x4xi1>
+  %within = "stablehlo.compare"(%r, %r2)
+    {comparison_direction = #stablehlo<comparison_direction GE>}
+    : (tensor<3x4xf6E2M3FN>, tensor<3x4xf6E2M3FN>) -> tensor<3x4xi1>
   check.expect_eq_const %within, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   %r3 = "stablehlo.broadcast"(%high) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f6E2M3FN>) -> tensor<3x4xf6E2M3FN>
-  %within2 = "stablehlo.compare"(%r, %r3) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<3x4xf6E2M3FN>, tensor<3x4xf6E2M3FN>) -> tensor<3x4xi1>
+  %within2 = "stablehlo.compare"(%r, %r3)
+    {comparison_direction = #stablehlo<comparison_direction LE>}
+    : (tensor<3x4xf6E2M3FN>, tensor<3x4xf6E2M3FN>) -> tensor<3x4xi1>
   check.expect_eq_const %within2, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   return
 }
@@ -85,12 +109,18 @@ func.func @rng_f6E3M2FN() {
   %low = stablehlo.constant dense<0x0C> : tensor<f6E3M2FN>  // 1
   %high = stablehlo.constant dense<0x14> : tensor<f6E3M2FN>  // 4
   %shape = stablehlo.constant dense<[3, 4]> : tensor<2xi64>
-  %r = "stablehlo.rng"(%low, %high, %shape) {rng_distribution = #stablehlo<rng_distribution UNIFORM>} : (tensor<f6E3M2FN>, tensor<f6E3M2FN>, tensor<2xi64>) -> tensor<3x4xf6E3M2FN>
+  %r = "stablehlo.rng"(%low, %high, %shape)
+    {rng_distribution = #stablehlo<rng_distribution UNIFORM>}
+    : (tensor<f6E3M2FN>, tensor<f6E3M2FN>, tensor<2xi64>) -> tensor<3x4xf6E3M2FN>
   %r2 = "stablehlo.broadcast"(%low) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f6E3M2FN>) -> tensor<3x4xf6E3M2FN>
-  %within = "stablehlo.compare"(%r, %r2) {comparison_direction = #stablehlo<comparison_direction GE>} : (tensor<3x4xf6E3M2FN>, tensor<3x4xf6E3M2FN>) -> tensor<3x4xi1>
+  %within = "stablehlo.compare"(%r, %r2)
+    {comparison_direction = #stablehlo<comparison_direction GE>}
+    : (tensor<3x4xf6E3M2FN>, tensor<3x4xf6E3M2FN>) -> tensor<3x4xi1>
   check.expect_eq_const %within, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   %r3 = "stablehlo.broadcast"(%high) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f6E3M2FN>) -> tensor<3x4xf6E3M2FN>
-  %within2 = "stablehlo.compare"(%r, %r3) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<3x4xf6E3M2FN>, tensor<3x4xf6E3M2FN>) -> tensor<3x4xi1>
+  %within2 = "stablehlo.compare"(%r, %r3)
+    {comparison_direction = #stablehlo<comparison_direction LE>}
+    : (tensor<3x4xf6E3M2FN>, tensor<3x4xf6E3M2FN>) -> tensor<3x4xi1>
   check.expect_eq_const %within2, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   return
 }
@@ -104,12 +134,18 @@ func.func @rng_f8E3M4() {
   %high_codes = stablehlo.constant dense<0x50> : tensor<ui8>  // 4
   %high = stablehlo.bitcast_convert %high_codes : (tensor<ui8>) -> tensor<f8E3M4>
   %shape = stablehlo.constant dense<[3, 4]> : tensor<2xi64>
-  %r = "stablehlo.rng"(%low, %high, %shape) {rng_distribution = #stablehlo<rng_distribution UNIFORM>} : (tensor<f8E3M4>, tensor<f8E3M4>, tensor<2xi64>) -> tensor<3x4xf8E3M4>
+  %r = "stablehlo.rng"(%low, %high, %shape)
+    {rng_distribution = #stablehlo<rng_distribution UNIFORM>}
+    : (tensor<f8E3M4>, tensor<f8E3M4>, tensor<2xi64>) -> tensor<3x4xf8E3M4>
   %r2 = "stablehlo.broadcast"(%low) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E3M4>) -> tensor<3x4xf8E3M4>
-  %within = "stablehlo.compare"(%r, %r2) {comparison_direction = #stablehlo<comparison_direction GE>} : (tensor<3x4xf8E3M4>, tensor<3x4xf8E3M4>) -> tensor<3x4xi1>
+  %within = "stablehlo.compare"(%r, %r2)
+    {comparison_direction = #stablehlo<comparison_direction GE>}
+    : (tensor<3x4xf8E3M4>, tensor<3x4xf8E3M4>) -> tensor<3x4xi1>
   check.expect_eq_const %within, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   %r3 = "stablehlo.broadcast"(%high) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E3M4>) -> tensor<3x4xf8E3M4>
-  %within2 = "stablehlo.compare"(%r, %r3) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<3x4xf8E3M4>, tensor<3x4xf8E3M4>) -> tensor<3x4xi1>
+  %within2 = "stablehlo.compare"(%r, %r3)
+    {comparison_direction = #stablehlo<comparison_direction LE>}
+    : (tensor<3x4xf8E3M4>, tensor<3x4xf8E3M4>) -> tensor<3x4xi1>
   check.expect_eq_const %within2, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   return
 }
@@ -123,12 +159,18 @@ func.func @rng_f8E4M3() {
   %high_codes = stablehlo.constant dense<0x48> : tensor<ui8>  // 4
   %high = stablehlo.bitcast_convert %high_codes : (tensor<ui8>) -> tensor<f8E4M3>
   %shape = stablehlo.constant dense<[3, 4]> : tensor<2xi64>
-  %r = "stablehlo.rng"(%low, %high, %shape) {rng_distribution = #stablehlo<rng_distribution UNIFORM>} : (tensor<f8E4M3>, tensor<f8E4M3>, tensor<2xi64>) -> tensor<3x4xf8E4M3>
+  %r = "stablehlo.rng"(%low, %high, %shape)
+    {rng_distribution = #stablehlo<rng_distribution UNIFORM>}
+    : (tensor<f8E4M3>, tensor<f8E4M3>, tensor<2xi64>) -> tensor<3x4xf8E4M3>
   %r2 = "stablehlo.broadcast"(%low) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E4M3>) -> tensor<3x4xf8E4M3>
-  %within = "stablehlo.compare"(%r, %r2) {comparison_direction = #stablehlo<comparison_direction GE>} : (tensor<3x4xf8E4M3>, tensor<3x4xf8E4M3>) -> tensor<3x4xi1>
+  %within = "stablehlo.compare"(%r, %r2)
+    {comparison_direction = #stablehlo<comparison_direction GE>}
+    : (tensor<3x4xf8E4M3>, tensor<3x4xf8E4M3>) -> tensor<3x4xi1>
   check.expect_eq_const %within, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   %r3 = "stablehlo.broadcast"(%high) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E4M3>) -> tensor<3x4xf8E4M3>
-  %within2 = "stablehlo.compare"(%r, %r3) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<3x4xf8E4M3>, tensor<3x4xf8E4M3>) -> tensor<3x4xi1>
+  %within2 = "stablehlo.compare"(%r, %r3)
+    {comparison_direction = #stablehlo<comparison_direction LE>}
+    : (tensor<3x4xf8E4M3>, tensor<3x4xf8E4M3>) -> tensor<3x4xi1>
   check.expect_eq_const %within2, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   return
 }
@@ -142,12 +184,18 @@ func.func @rng_f8E4M3FN() {
   %high_codes = stablehlo.constant dense<0x48> : tensor<ui8>  // 4
   %high = stablehlo.bitcast_convert %high_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
   %shape = stablehlo.constant dense<[3, 4]> : tensor<2xi64>
-  %r = "stablehlo.rng"(%low, %high, %shape) {rng_distribution = #stablehlo<rng_distribution UNIFORM>} : (tensor<f8E4M3FN>, tensor<f8E4M3FN>, tensor<2xi64>) -> tensor<3x4xf8E4M3FN>
+  %r = "stablehlo.rng"(%low, %high, %shape)
+    {rng_distribution = #stablehlo<rng_distribution UNIFORM>}
+    : (tensor<f8E4M3FN>, tensor<f8E4M3FN>, tensor<2xi64>) -> tensor<3x4xf8E4M3FN>
   %r2 = "stablehlo.broadcast"(%low) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E4M3FN>) -> tensor<3x4xf8E4M3FN>
-  %within = "stablehlo.compare"(%r, %r2) {comparison_direction = #stablehlo<comparison_direction GE>} : (tensor<3x4xf8E4M3FN>, tensor<3x4xf8E4M3FN>) -> tensor<3x4xi1>
+  %within = "stablehlo.compare"(%r, %r2)
+    {comparison_direction = #stablehlo<comparison_direction GE>}
+    : (tensor<3x4xf8E4M3FN>, tensor<3x4xf8E4M3FN>) -> tensor<3x4xi1>
   check.expect_eq_const %within, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   %r3 = "stablehlo.broadcast"(%high) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E4M3FN>) -> tensor<3x4xf8E4M3FN>
-  %within2 = "stablehlo.compare"(%r, %r3) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<3x4xf8E4M3FN>, tensor<3x4xf8E4M3FN>) -> tensor<3x4xi1>
+  %within2 = "stablehlo.compare"(%r, %r3)
+    {comparison_direction = #stablehlo<comparison_direction LE>}
+    : (tensor<3x4xf8E4M3FN>, tensor<3x4xf8E4M3FN>) -> tensor<3x4xi1>
   check.expect_eq_const %within2, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   return
 }
@@ -161,12 +209,22 @@ func.func @rng_f8E4M3FNUZ() {
   %high_codes = stablehlo.constant dense<0x50> : tensor<ui8>  // 4
   %high = stablehlo.bitcast_convert %high_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
   %shape = stablehlo.constant dense<[3, 4]> : tensor<2xi64>
-  %r = "stablehlo.rng"(%low, %high, %shape) {rng_distribution = #stablehlo<rng_distribution UNIFORM>} : (tensor<f8E4M3FNUZ>, tensor<f8E4M3FNUZ>, tensor<2xi64>) -> tensor<3x4xf8E4M3FNUZ>
-  %r2 = "stablehlo.broadcast"(%low) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
-  %within = "stablehlo.compare"(%r, %r2) {comparison_direction = #stablehlo<comparison_direction GE>} : (tensor<3x4xf8E4M3FNUZ>, tensor<3x4xf8E4M3FNUZ>) -> tensor<3x4xi1>
+  %r = "stablehlo.rng"(%low, %high, %shape)
+    {rng_distribution = #stablehlo<rng_distribution UNIFORM>}
+    : (tensor<f8E4M3FNUZ>, tensor<f8E4M3FNUZ>, tensor<2xi64>) -> tensor<3x4xf8E4M3FNUZ>
+  %r2 = "stablehlo.broadcast"(%low)
+    {broadcast_sizes = array<i64: 3, 4>}
+    : (tensor<f8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
+  %within = "stablehlo.compare"(%r, %r2)
+    {comparison_direction = #stablehlo<comparison_direction GE>}
+    : (tensor<3x4xf8E4M3FNUZ>, tensor<3x4xf8E4M3FNUZ>) -> tensor<3x4xi1>
   check.expect_eq_const %within, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
-  %r3 = "stablehlo.broadcast"(%high) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
-  %within2 = "stablehlo.compare"(%r, %r3) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<3x4xf8E4M3FNUZ>, tensor<3x4xf8E4M3FNUZ>) -> tensor<3x4xi1>
+  %r3 = "stablehlo.broadcast"(%high)
+    {broadcast_sizes = array<i64: 3, 4>}
+    : (tensor<f8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
+  %within2 = "stablehlo.compare"(%r, %r3)
+    {comparison_direction = #stablehlo<comparison_direction LE>}
+    : (tensor<3x4xf8E4M3FNUZ>, tensor<3x4xf8E4M3FNUZ>) -> tensor<3x4xi1>
   check.expect_eq_const %within2, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   return
 }
@@ -180,12 +238,22 @@ func.func @rng_f8E4M3B11FNUZ() {
   %high_codes = stablehlo.constant dense<0x68> : tensor<ui8>  // 4
   %high = stablehlo.bitcast_convert %high_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
   %shape = stablehlo.constant dense<[3, 4]> : tensor<2xi64>
-  %r = "stablehlo.rng"(%low, %high, %shape) {rng_distribution = #stablehlo<rng_distribution UNIFORM>} : (tensor<f8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>, tensor<2xi64>) -> tensor<3x4xf8E4M3B11FNUZ>
-  %r2 = "stablehlo.broadcast"(%low) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E4M3B11FNUZ>) -> tensor<3x4xf8E4M3B11FNUZ>
-  %within = "stablehlo.compare"(%r, %r2) {comparison_direction = #stablehlo<comparison_direction GE>} : (tensor<3x4xf8E4M3B11FNUZ>, tensor<3x4xf8E4M3B11FNUZ>) -> tensor<3x4xi1>
+  %r = "stablehlo.rng"(%low, %high, %shape)
+    {rng_distribution = #stablehlo<rng_distribution UNIFORM>}
+    : (tensor<f8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>, tensor<2xi64>) -> tensor<3x4xf8E4M3B11FNUZ>
+  %r2 = "stablehlo.broadcast"(%low)
+    {broadcast_sizes = array<i64: 3, 4>}
+    : (tensor<f8E4M3B11FNUZ>) -> tensor<3x4xf8E4M3B11FNUZ>
+  %within = "stablehlo.compare"(%r, %r2)
+    {comparison_direction = #stablehlo<comparison_direction GE>}
+    : (tensor<3x4xf8E4M3B11FNUZ>, tensor<3x4xf8E4M3B11FNUZ>) -> tensor<3x4xi1>
   check.expect_eq_const %within, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
-  %r3 = "stablehlo.broadcast"(%high) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E4M3B11FNUZ>) -> tensor<3x4xf8E4M3B11FNUZ>
-  %within2 = "stablehlo.compare"(%r, %r3) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<3x4xf8E4M3B11FNUZ>, tensor<3x4xf8E4M3B11FNUZ>) -> tensor<3x4xi1>
+  %r3 = "stablehlo.broadcast"(%high)
+    {broadcast_sizes = array<i64: 3, 4>}
+    : (tensor<f8E4M3B11FNUZ>) -> tensor<3x4xf8E4M3B11FNUZ>
+  %within2 = "stablehlo.compare"(%r, %r3)
+    {comparison_direction = #stablehlo<comparison_direction LE>}
+    : (tensor<3x4xf8E4M3B11FNUZ>, tensor<3x4xf8E4M3B11FNUZ>) -> tensor<3x4xi1>
   check.expect_eq_const %within2, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   return
 }
@@ -199,12 +267,18 @@ func.func @rng_f8E5M2() {
   %high_codes = stablehlo.constant dense<0x44> : tensor<ui8>  // 4
   %high = stablehlo.bitcast_convert %high_codes : (tensor<ui8>) -> tensor<f8E5M2>
   %shape = stablehlo.constant dense<[3, 4]> : tensor<2xi64>
-  %r = "stablehlo.rng"(%low, %high, %shape) {rng_distribution = #stablehlo<rng_distribution UNIFORM>} : (tensor<f8E5M2>, tensor<f8E5M2>, tensor<2xi64>) -> tensor<3x4xf8E5M2>
+  %r = "stablehlo.rng"(%low, %high, %shape)
+    {rng_distribution = #stablehlo<rng_distribution UNIFORM>}
+    : (tensor<f8E5M2>, tensor<f8E5M2>, tensor<2xi64>) -> tensor<3x4xf8E5M2>
   %r2 = "stablehlo.broadcast"(%low) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E5M2>) -> tensor<3x4xf8E5M2>
-  %within = "stablehlo.compare"(%r, %r2) {comparison_direction = #stablehlo<comparison_direction GE>} : (tensor<3x4xf8E5M2>, tensor<3x4xf8E5M2>) -> tensor<3x4xi1>
+  %within = "stablehlo.compare"(%r, %r2)
+    {comparison_direction = #stablehlo<comparison_direction GE>}
+    : (tensor<3x4xf8E5M2>, tensor<3x4xf8E5M2>) -> tensor<3x4xi1>
   check.expect_eq_const %within, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   %r3 = "stablehlo.broadcast"(%high) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E5M2>) -> tensor<3x4xf8E5M2>
-  %within2 = "stablehlo.compare"(%r, %r3) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<3x4xf8E5M2>, tensor<3x4xf8E5M2>) -> tensor<3x4xi1>
+  %within2 = "stablehlo.compare"(%r, %r3)
+    {comparison_direction = #stablehlo<comparison_direction LE>}
+    : (tensor<3x4xf8E5M2>, tensor<3x4xf8E5M2>) -> tensor<3x4xi1>
   check.expect_eq_const %within2, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   return
 }
@@ -218,12 +292,22 @@ func.func @rng_f8E5M2FNUZ() {
   %high_codes = stablehlo.constant dense<0x48> : tensor<ui8>  // 4
   %high = stablehlo.bitcast_convert %high_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
   %shape = stablehlo.constant dense<[3, 4]> : tensor<2xi64>
-  %r = "stablehlo.rng"(%low, %high, %shape) {rng_distribution = #stablehlo<rng_distribution UNIFORM>} : (tensor<f8E5M2FNUZ>, tensor<f8E5M2FNUZ>, tensor<2xi64>) -> tensor<3x4xf8E5M2FNUZ>
-  %r2 = "stablehlo.broadcast"(%low) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E5M2FNUZ>) -> tensor<3x4xf8E5M2FNUZ>
-  %within = "stablehlo.compare"(%r, %r2) {comparison_direction = #stablehlo<comparison_direction GE>} : (tensor<3x4xf8E5M2FNUZ>, tensor<3x4xf8E5M2FNUZ>) -> tensor<3x4xi1>
+  %r = "stablehlo.rng"(%low, %high, %shape)
+    {rng_distribution = #stablehlo<rng_distribution UNIFORM>}
+    : (tensor<f8E5M2FNUZ>, tensor<f8E5M2FNUZ>, tensor<2xi64>) -> tensor<3x4xf8E5M2FNUZ>
+  %r2 = "stablehlo.broadcast"(%low)
+    {broadcast_sizes = array<i64: 3, 4>}
+    : (tensor<f8E5M2FNUZ>) -> tensor<3x4xf8E5M2FNUZ>
+  %within = "stablehlo.compare"(%r, %r2)
+    {comparison_direction = #stablehlo<comparison_direction GE>}
+    : (tensor<3x4xf8E5M2FNUZ>, tensor<3x4xf8E5M2FNUZ>) -> tensor<3x4xi1>
   check.expect_eq_const %within, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
-  %r3 = "stablehlo.broadcast"(%high) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E5M2FNUZ>) -> tensor<3x4xf8E5M2FNUZ>
-  %within2 = "stablehlo.compare"(%r, %r3) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<3x4xf8E5M2FNUZ>, tensor<3x4xf8E5M2FNUZ>) -> tensor<3x4xi1>
+  %r3 = "stablehlo.broadcast"(%high)
+    {broadcast_sizes = array<i64: 3, 4>}
+    : (tensor<f8E5M2FNUZ>) -> tensor<3x4xf8E5M2FNUZ>
+  %within2 = "stablehlo.compare"(%r, %r3)
+    {comparison_direction = #stablehlo<comparison_direction LE>}
+    : (tensor<3x4xf8E5M2FNUZ>, tensor<3x4xf8E5M2FNUZ>) -> tensor<3x4xi1>
   check.expect_eq_const %within2, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   return
 }
@@ -237,12 +321,18 @@ func.func @rng_f8E8M0FNU() {
   %high_codes = stablehlo.constant dense<0x81> : tensor<ui8>  // 4
   %high = stablehlo.bitcast_convert %high_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
   %shape = stablehlo.constant dense<[3, 4]> : tensor<2xi64>
-  %r = "stablehlo.rng"(%low, %high, %shape) {rng_distribution = #stablehlo<rng_distribution UNIFORM>} : (tensor<f8E8M0FNU>, tensor<f8E8M0FNU>, tensor<2xi64>) -> tensor<3x4xf8E8M0FNU>
+  %r = "stablehlo.rng"(%low, %high, %shape)
+    {rng_distribution = #stablehlo<rng_distribution UNIFORM>}
+    : (tensor<f8E8M0FNU>, tensor<f8E8M0FNU>, tensor<2xi64>) -> tensor<3x4xf8E8M0FNU>
   %r2 = "stablehlo.broadcast"(%low) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E8M0FNU>) -> tensor<3x4xf8E8M0FNU>
-  %within = "stablehlo.compare"(%r, %r2) {comparison_direction = #stablehlo<comparison_direction GE>} : (tensor<3x4xf8E8M0FNU>, tensor<3x4xf8E8M0FNU>) -> tensor<3x4xi1>
+  %within = "stablehlo.compare"(%r, %r2)
+    {comparison_direction = #stablehlo<comparison_direction GE>}
+    : (tensor<3x4xf8E8M0FNU>, tensor<3x4xf8E8M0FNU>) -> tensor<3x4xi1>
   check.expect_eq_const %within, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   %r3 = "stablehlo.broadcast"(%high) {broadcast_sizes = array<i64: 3, 4>} : (tensor<f8E8M0FNU>) -> tensor<3x4xf8E8M0FNU>
-  %within2 = "stablehlo.compare"(%r, %r3) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<3x4xf8E8M0FNU>, tensor<3x4xf8E8M0FNU>) -> tensor<3x4xi1>
+  %within2 = "stablehlo.compare"(%r, %r3)
+    {comparison_direction = #stablehlo<comparison_direction LE>}
+    : (tensor<3x4xf8E8M0FNU>, tensor<3x4xf8E8M0FNU>) -> tensor<3x4xi1>
   check.expect_eq_const %within2, dense<[[true, true, true, true], [true, true, true, true], [true, true, true, true]]> : tensor<3x4xi1>
   return
 }

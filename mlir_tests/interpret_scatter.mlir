@@ -23,7 +23,9 @@ func.func @scatter_f16() {
   %r = "stablehlo.scatter"(%x, %indices, %updates) ({
   ^bb0(%arg0: tensor<f16>, %arg1: tensor<f16>):
     stablehlo.return %arg1 : tensor<f16>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<3x4xf16>, tensor<2x1xi32>, tensor<2x4xf16>) -> tensor<3x4xf16>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<3x4xf16>, tensor<2x1xi32>, tensor<2x4xf16>) -> tensor<3x4xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf16>) -> tensor<3x4xui16>
   check.expect_eq_const %r_codes, dense<[
     [0x0000, 0x8000, 0x3C00, 0xBC00],  // 0, -0, 1, -1
@@ -39,7 +41,9 @@ func.func @scatter_f16() {
   ^bb0(%arg0: tensor<f16>, %arg1: tensor<f16>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f16>
     stablehlo.return %b : tensor<f16>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<4xf16>, tensor<4xi32>, tensor<4xf16>) -> tensor<4xf16>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<4xf16>, tensor<4xi32>, tensor<4xf16>) -> tensor<4xf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4xf16>) -> tensor<4xui16>
   check.expect_eq_const %r2_codes, dense<[0x4400, 0x4400, 0x3C00, 0x4400]> : tensor<4xui16>  // 4, 4, 1, 4
   %x3_codes = stablehlo.constant dense<[
@@ -55,7 +59,9 @@ func.func @scatter_f16() {
   ^bb0(%arg0: tensor<f16>, %arg1: tensor<f16>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f16>
     stablehlo.return %b : tensor<f16>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>} : (tensor<3x3xf16>, tensor<2x2xi32>, tensor<2x2xf16>) -> tensor<3x3xf16>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}
+    : (tensor<3x3xf16>, tensor<2x2xi32>, tensor<2x2xf16>) -> tensor<3x3xf16>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x3xf16>) -> tensor<3x3xui16>
   check.expect_eq_const %r3_codes, dense<[
     [0xBC00, 0x3C00, 0x8001],  // -1, 1, -2^-24
@@ -73,7 +79,9 @@ func.func @scatter_f16() {
   %r4 = "stablehlo.scatter"(%x4, %indices4, %updates4) ({
   ^bb0(%arg0: tensor<f16>, %arg1: tensor<f16>):
     stablehlo.return %arg1 : tensor<f16>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>} : (tensor<2x3xf16>, tensor<2x1x1xi32>, tensor<2x1xf16>) -> tensor<2x3xf16>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}
+    : (tensor<2x3xf16>, tensor<2x1x1xi32>, tensor<2x1xf16>) -> tensor<2x3xf16>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<2x3xf16>) -> tensor<2x3xui16>
   check.expect_eq_const %r4_codes, dense<[
     [0x0000, 0x8000, 0x03FF],  // 0, -0, 6.1e-5
@@ -101,7 +109,9 @@ func.func @scatter_bf16() {
   %r = "stablehlo.scatter"(%x, %indices, %updates) ({
   ^bb0(%arg0: tensor<bf16>, %arg1: tensor<bf16>):
     stablehlo.return %arg1 : tensor<bf16>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<3x4xbf16>, tensor<2x1xi32>, tensor<2x4xbf16>) -> tensor<3x4xbf16>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<3x4xbf16>, tensor<2x1xi32>, tensor<2x4xbf16>) -> tensor<3x4xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xbf16>) -> tensor<3x4xui16>
   check.expect_eq_const %r_codes, dense<[
     [0x0000, 0x8000, 0x3F80, 0xBF80],  // 0, -0, 1, -1
@@ -117,7 +127,9 @@ func.func @scatter_bf16() {
   ^bb0(%arg0: tensor<bf16>, %arg1: tensor<bf16>):
     %b = stablehlo.add %arg0, %arg1 : tensor<bf16>
     stablehlo.return %b : tensor<bf16>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<4xbf16>, tensor<4xi32>, tensor<4xbf16>) -> tensor<4xbf16>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<4xbf16>, tensor<4xi32>, tensor<4xbf16>) -> tensor<4xbf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4xbf16>) -> tensor<4xui16>
   check.expect_eq_const %r2_codes, dense<[0x4080, 0x4080, 0x3F80, 0x4080]> : tensor<4xui16>  // 4, 4, 1, 4
   %x3_codes = stablehlo.constant dense<[
@@ -133,7 +145,9 @@ func.func @scatter_bf16() {
   ^bb0(%arg0: tensor<bf16>, %arg1: tensor<bf16>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<bf16>
     stablehlo.return %b : tensor<bf16>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>} : (tensor<3x3xbf16>, tensor<2x2xi32>, tensor<2x2xbf16>) -> tensor<3x3xbf16>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}
+    : (tensor<3x3xbf16>, tensor<2x2xi32>, tensor<2x2xbf16>) -> tensor<3x3xbf16>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x3xbf16>) -> tensor<3x3xui16>
   check.expect_eq_const %r3_codes, dense<[
     [0xBF80, 0x3F80, 0x8001],  // -1, 1, -2^-133
@@ -151,7 +165,9 @@ func.func @scatter_bf16() {
   %r4 = "stablehlo.scatter"(%x4, %indices4, %updates4) ({
   ^bb0(%arg0: tensor<bf16>, %arg1: tensor<bf16>):
     stablehlo.return %arg1 : tensor<bf16>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>} : (tensor<2x3xbf16>, tensor<2x1x1xi32>, tensor<2x1xbf16>) -> tensor<2x3xbf16>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}
+    : (tensor<2x3xbf16>, tensor<2x1x1xi32>, tensor<2x1xbf16>) -> tensor<2x3xbf16>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<2x3xbf16>) -> tensor<2x3xui16>
   check.expect_eq_const %r4_codes, dense<[
     [0x0000, 0x8000, 0x007F],  // 0, -0, 1.17e-38
@@ -179,7 +195,9 @@ func.func @scatter_f4E2M1FN() {
   %r = "stablehlo.scatter"(%x, %indices, %updates) ({
   ^bb0(%arg0: tensor<f4E2M1FN>, %arg1: tensor<f4E2M1FN>):
     stablehlo.return %arg1 : tensor<f4E2M1FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<3x4xf4E2M1FN>, tensor<2x1xi32>, tensor<2x4xf4E2M1FN>) -> tensor<3x4xf4E2M1FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<3x4xf4E2M1FN>, tensor<2x1xi32>, tensor<2x4xf4E2M1FN>) -> tensor<3x4xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf4E2M1FN>) -> tensor<3x4xui4>
   check.expect_eq_const %r_codes, dense<[
     [0x0, 0x8, 0x2, 0xA],  // 0, -0, 1, -1
@@ -195,7 +213,9 @@ func.func @scatter_f4E2M1FN() {
   ^bb0(%arg0: tensor<f4E2M1FN>, %arg1: tensor<f4E2M1FN>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f4E2M1FN>
     stablehlo.return %b : tensor<f4E2M1FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<4xf4E2M1FN>, tensor<4xi32>, tensor<4xf4E2M1FN>) -> tensor<4xf4E2M1FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<4xf4E2M1FN>, tensor<4xi32>, tensor<4xf4E2M1FN>) -> tensor<4xf4E2M1FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4xf4E2M1FN>) -> tensor<4xui4>
   check.expect_eq_const %r2_codes, dense<[0x6, 0x6, 0x2, 0x6]> : tensor<4xui4>  // 4, 4, 1, 4
   %x3_codes = stablehlo.constant dense<[
@@ -211,7 +231,9 @@ func.func @scatter_f4E2M1FN() {
   ^bb0(%arg0: tensor<f4E2M1FN>, %arg1: tensor<f4E2M1FN>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f4E2M1FN>
     stablehlo.return %b : tensor<f4E2M1FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>} : (tensor<3x3xf4E2M1FN>, tensor<2x2xi32>, tensor<2x2xf4E2M1FN>) -> tensor<3x3xf4E2M1FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}
+    : (tensor<3x3xf4E2M1FN>, tensor<2x2xi32>, tensor<2x2xf4E2M1FN>) -> tensor<3x3xf4E2M1FN>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x3xf4E2M1FN>) -> tensor<3x3xui4>
   check.expect_eq_const %r3_codes, dense<[
     [0xA, 0x2, 0x9],  // -1, 1, -0.5
@@ -229,7 +251,9 @@ func.func @scatter_f4E2M1FN() {
   %r4 = "stablehlo.scatter"(%x4, %indices4, %updates4) ({
   ^bb0(%arg0: tensor<f4E2M1FN>, %arg1: tensor<f4E2M1FN>):
     stablehlo.return %arg1 : tensor<f4E2M1FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>} : (tensor<2x3xf4E2M1FN>, tensor<2x1x1xi32>, tensor<2x1xf4E2M1FN>) -> tensor<2x3xf4E2M1FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}
+    : (tensor<2x3xf4E2M1FN>, tensor<2x1x1xi32>, tensor<2x1xf4E2M1FN>) -> tensor<2x3xf4E2M1FN>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<2x3xf4E2M1FN>) -> tensor<2x3xui4>
   check.expect_eq_const %r4_codes, dense<[
     [0x0, 0x8, 0x7],  // 0, -0, 6
@@ -255,7 +279,9 @@ func.func @scatter_f6E2M3FN() {
   %r = "stablehlo.scatter"(%x, %indices, %updates) ({
   ^bb0(%arg0: tensor<f6E2M3FN>, %arg1: tensor<f6E2M3FN>):
     stablehlo.return %arg1 : tensor<f6E2M3FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<3x4xf6E2M3FN>, tensor<2x1xi32>, tensor<2x4xf6E2M3FN>) -> tensor<3x4xf6E2M3FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<3x4xf6E2M3FN>, tensor<2x1xi32>, tensor<2x4xf6E2M3FN>) -> tensor<3x4xf6E2M3FN>
   %r_f32 = stablehlo.convert %r : (tensor<3x4xf6E2M3FN>) -> tensor<3x4xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<3x4xf32>) -> tensor<3x4xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -270,7 +296,9 @@ func.func @scatter_f6E2M3FN() {
   ^bb0(%arg0: tensor<f6E2M3FN>, %arg1: tensor<f6E2M3FN>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f6E2M3FN>
     stablehlo.return %b : tensor<f6E2M3FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<4xf6E2M3FN>, tensor<4xi32>, tensor<4xf6E2M3FN>) -> tensor<4xf6E2M3FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<4xf6E2M3FN>, tensor<4xi32>, tensor<4xf6E2M3FN>) -> tensor<4xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<4xf6E2M3FN>) -> tensor<4xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<4xf32>) -> tensor<4xui32>
   check.expect_eq_const %r2_f32_codes, dense<[0x40800000, 0x40800000, 0x3F800000, 0x40800000]> : tensor<4xui32>  // 4, 4, 1, 4
@@ -285,7 +313,9 @@ func.func @scatter_f6E2M3FN() {
   ^bb0(%arg0: tensor<f6E2M3FN>, %arg1: tensor<f6E2M3FN>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f6E2M3FN>
     stablehlo.return %b : tensor<f6E2M3FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>} : (tensor<3x3xf6E2M3FN>, tensor<2x2xi32>, tensor<2x2xf6E2M3FN>) -> tensor<3x3xf6E2M3FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}
+    : (tensor<3x3xf6E2M3FN>, tensor<2x2xi32>, tensor<2x2xf6E2M3FN>) -> tensor<3x3xf6E2M3FN>
   %r3_f32 = stablehlo.convert %r3 : (tensor<3x3xf6E2M3FN>) -> tensor<3x3xf32>
   %r3_f32_codes = stablehlo.bitcast_convert %r3_f32 : (tensor<3x3xf32>) -> tensor<3x3xui32>
   check.expect_eq_const %r3_f32_codes, dense<[
@@ -302,7 +332,9 @@ func.func @scatter_f6E2M3FN() {
   %r4 = "stablehlo.scatter"(%x4, %indices4, %updates4) ({
   ^bb0(%arg0: tensor<f6E2M3FN>, %arg1: tensor<f6E2M3FN>):
     stablehlo.return %arg1 : tensor<f6E2M3FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>} : (tensor<2x3xf6E2M3FN>, tensor<2x1x1xi32>, tensor<2x1xf6E2M3FN>) -> tensor<2x3xf6E2M3FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}
+    : (tensor<2x3xf6E2M3FN>, tensor<2x1x1xi32>, tensor<2x1xf6E2M3FN>) -> tensor<2x3xf6E2M3FN>
   %r4_f32 = stablehlo.convert %r4 : (tensor<2x3xf6E2M3FN>) -> tensor<2x3xf32>
   %r4_f32_codes = stablehlo.bitcast_convert %r4_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
   check.expect_eq_const %r4_f32_codes, dense<[
@@ -329,7 +361,9 @@ func.func @scatter_f6E3M2FN() {
   %r = "stablehlo.scatter"(%x, %indices, %updates) ({
   ^bb0(%arg0: tensor<f6E3M2FN>, %arg1: tensor<f6E3M2FN>):
     stablehlo.return %arg1 : tensor<f6E3M2FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<3x4xf6E3M2FN>, tensor<2x1xi32>, tensor<2x4xf6E3M2FN>) -> tensor<3x4xf6E3M2FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<3x4xf6E3M2FN>, tensor<2x1xi32>, tensor<2x4xf6E3M2FN>) -> tensor<3x4xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<3x4xf6E3M2FN>) -> tensor<3x4xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<3x4xf32>) -> tensor<3x4xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -344,7 +378,9 @@ func.func @scatter_f6E3M2FN() {
   ^bb0(%arg0: tensor<f6E3M2FN>, %arg1: tensor<f6E3M2FN>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f6E3M2FN>
     stablehlo.return %b : tensor<f6E3M2FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<4xf6E3M2FN>, tensor<4xi32>, tensor<4xf6E3M2FN>) -> tensor<4xf6E3M2FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<4xf6E3M2FN>, tensor<4xi32>, tensor<4xf6E3M2FN>) -> tensor<4xf6E3M2FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<4xf6E3M2FN>) -> tensor<4xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<4xf32>) -> tensor<4xui32>
   check.expect_eq_const %r2_f32_codes, dense<[0x40800000, 0x40800000, 0x3F800000, 0x40800000]> : tensor<4xui32>  // 4, 4, 1, 4
@@ -359,7 +395,9 @@ func.func @scatter_f6E3M2FN() {
   ^bb0(%arg0: tensor<f6E3M2FN>, %arg1: tensor<f6E3M2FN>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f6E3M2FN>
     stablehlo.return %b : tensor<f6E3M2FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>} : (tensor<3x3xf6E3M2FN>, tensor<2x2xi32>, tensor<2x2xf6E3M2FN>) -> tensor<3x3xf6E3M2FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}
+    : (tensor<3x3xf6E3M2FN>, tensor<2x2xi32>, tensor<2x2xf6E3M2FN>) -> tensor<3x3xf6E3M2FN>
   %r3_f32 = stablehlo.convert %r3 : (tensor<3x3xf6E3M2FN>) -> tensor<3x3xf32>
   %r3_f32_codes = stablehlo.bitcast_convert %r3_f32 : (tensor<3x3xf32>) -> tensor<3x3xui32>
   check.expect_eq_const %r3_f32_codes, dense<[
@@ -376,7 +414,9 @@ func.func @scatter_f6E3M2FN() {
   %r4 = "stablehlo.scatter"(%x4, %indices4, %updates4) ({
   ^bb0(%arg0: tensor<f6E3M2FN>, %arg1: tensor<f6E3M2FN>):
     stablehlo.return %arg1 : tensor<f6E3M2FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>} : (tensor<2x3xf6E3M2FN>, tensor<2x1x1xi32>, tensor<2x1xf6E3M2FN>) -> tensor<2x3xf6E3M2FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}
+    : (tensor<2x3xf6E3M2FN>, tensor<2x1x1xi32>, tensor<2x1xf6E3M2FN>) -> tensor<2x3xf6E3M2FN>
   %r4_f32 = stablehlo.convert %r4 : (tensor<2x3xf6E3M2FN>) -> tensor<2x3xf32>
   %r4_f32_codes = stablehlo.bitcast_convert %r4_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
   check.expect_eq_const %r4_f32_codes, dense<[
@@ -405,7 +445,9 @@ func.func @scatter_f8E3M4() {
   %r = "stablehlo.scatter"(%x, %indices, %updates) ({
   ^bb0(%arg0: tensor<f8E3M4>, %arg1: tensor<f8E3M4>):
     stablehlo.return %arg1 : tensor<f8E3M4>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<3x4xf8E3M4>, tensor<2x1xi32>, tensor<2x4xf8E3M4>) -> tensor<3x4xf8E3M4>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<3x4xf8E3M4>, tensor<2x1xi32>, tensor<2x4xf8E3M4>) -> tensor<3x4xf8E3M4>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E3M4>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x80, 0x30, 0xB0],  // 0, -0, 1, -1
@@ -421,7 +463,9 @@ func.func @scatter_f8E3M4() {
   ^bb0(%arg0: tensor<f8E3M4>, %arg1: tensor<f8E3M4>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E3M4>
     stablehlo.return %b : tensor<f8E3M4>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<4xf8E3M4>, tensor<4xi32>, tensor<4xf8E3M4>) -> tensor<4xf8E3M4>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<4xf8E3M4>, tensor<4xi32>, tensor<4xf8E3M4>) -> tensor<4xf8E3M4>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4xf8E3M4>) -> tensor<4xui8>
   check.expect_eq_const %r2_codes, dense<[0x50, 0x50, 0x30, 0x50]> : tensor<4xui8>  // 4, 4, 1, 4
   %x3_codes = stablehlo.constant dense<[
@@ -437,7 +481,9 @@ func.func @scatter_f8E3M4() {
   ^bb0(%arg0: tensor<f8E3M4>, %arg1: tensor<f8E3M4>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E3M4>
     stablehlo.return %b : tensor<f8E3M4>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>} : (tensor<3x3xf8E3M4>, tensor<2x2xi32>, tensor<2x2xf8E3M4>) -> tensor<3x3xf8E3M4>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}
+    : (tensor<3x3xf8E3M4>, tensor<2x2xi32>, tensor<2x2xf8E3M4>) -> tensor<3x3xf8E3M4>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x3xf8E3M4>) -> tensor<3x3xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0xB0, 0x30, 0x81],  // -1, 1, -0.0156
@@ -455,7 +501,9 @@ func.func @scatter_f8E3M4() {
   %r4 = "stablehlo.scatter"(%x4, %indices4, %updates4) ({
   ^bb0(%arg0: tensor<f8E3M4>, %arg1: tensor<f8E3M4>):
     stablehlo.return %arg1 : tensor<f8E3M4>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>} : (tensor<2x3xf8E3M4>, tensor<2x1x1xi32>, tensor<2x1xf8E3M4>) -> tensor<2x3xf8E3M4>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}
+    : (tensor<2x3xf8E3M4>, tensor<2x1x1xi32>, tensor<2x1xf8E3M4>) -> tensor<2x3xf8E3M4>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<2x3xf8E3M4>) -> tensor<2x3xui8>
   check.expect_eq_const %r4_codes, dense<[
     [0x00, 0x80, 0x0F],  // 0, -0, 0.234
@@ -483,7 +531,9 @@ func.func @scatter_f8E4M3() {
   %r = "stablehlo.scatter"(%x, %indices, %updates) ({
   ^bb0(%arg0: tensor<f8E4M3>, %arg1: tensor<f8E4M3>):
     stablehlo.return %arg1 : tensor<f8E4M3>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<3x4xf8E4M3>, tensor<2x1xi32>, tensor<2x4xf8E4M3>) -> tensor<3x4xf8E4M3>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<3x4xf8E4M3>, tensor<2x1xi32>, tensor<2x4xf8E4M3>) -> tensor<3x4xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E4M3>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x80, 0x38, 0xB8],  // 0, -0, 1, -1
@@ -499,7 +549,9 @@ func.func @scatter_f8E4M3() {
   ^bb0(%arg0: tensor<f8E4M3>, %arg1: tensor<f8E4M3>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3>
     stablehlo.return %b : tensor<f8E4M3>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<4xf8E4M3>, tensor<4xi32>, tensor<4xf8E4M3>) -> tensor<4xf8E4M3>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<4xf8E4M3>, tensor<4xi32>, tensor<4xf8E4M3>) -> tensor<4xf8E4M3>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4xf8E4M3>) -> tensor<4xui8>
   check.expect_eq_const %r2_codes, dense<[0x48, 0x48, 0x38, 0x48]> : tensor<4xui8>  // 4, 4, 1, 4
   %x3_codes = stablehlo.constant dense<[
@@ -515,7 +567,9 @@ func.func @scatter_f8E4M3() {
   ^bb0(%arg0: tensor<f8E4M3>, %arg1: tensor<f8E4M3>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E4M3>
     stablehlo.return %b : tensor<f8E4M3>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>} : (tensor<3x3xf8E4M3>, tensor<2x2xi32>, tensor<2x2xf8E4M3>) -> tensor<3x3xf8E4M3>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}
+    : (tensor<3x3xf8E4M3>, tensor<2x2xi32>, tensor<2x2xf8E4M3>) -> tensor<3x3xf8E4M3>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x3xf8E4M3>) -> tensor<3x3xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0xB8, 0x38, 0x81],  // -1, 1, -0.00195
@@ -533,7 +587,9 @@ func.func @scatter_f8E4M3() {
   %r4 = "stablehlo.scatter"(%x4, %indices4, %updates4) ({
   ^bb0(%arg0: tensor<f8E4M3>, %arg1: tensor<f8E4M3>):
     stablehlo.return %arg1 : tensor<f8E4M3>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>} : (tensor<2x3xf8E4M3>, tensor<2x1x1xi32>, tensor<2x1xf8E4M3>) -> tensor<2x3xf8E4M3>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}
+    : (tensor<2x3xf8E4M3>, tensor<2x1x1xi32>, tensor<2x1xf8E4M3>) -> tensor<2x3xf8E4M3>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<2x3xf8E4M3>) -> tensor<2x3xui8>
   check.expect_eq_const %r4_codes, dense<[
     [0x00, 0x80, 0x07],  // 0, -0, 0.0137
@@ -561,7 +617,9 @@ func.func @scatter_f8E4M3FN() {
   %r = "stablehlo.scatter"(%x, %indices, %updates) ({
   ^bb0(%arg0: tensor<f8E4M3FN>, %arg1: tensor<f8E4M3FN>):
     stablehlo.return %arg1 : tensor<f8E4M3FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<3x4xf8E4M3FN>, tensor<2x1xi32>, tensor<2x4xf8E4M3FN>) -> tensor<3x4xf8E4M3FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<3x4xf8E4M3FN>, tensor<2x1xi32>, tensor<2x4xf8E4M3FN>) -> tensor<3x4xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E4M3FN>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x80, 0x38, 0xB8],  // 0, -0, 1, -1
@@ -577,7 +635,9 @@ func.func @scatter_f8E4M3FN() {
   ^bb0(%arg0: tensor<f8E4M3FN>, %arg1: tensor<f8E4M3FN>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3FN>
     stablehlo.return %b : tensor<f8E4M3FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<4xf8E4M3FN>, tensor<4xi32>, tensor<4xf8E4M3FN>) -> tensor<4xf8E4M3FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<4xf8E4M3FN>, tensor<4xi32>, tensor<4xf8E4M3FN>) -> tensor<4xf8E4M3FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4xf8E4M3FN>) -> tensor<4xui8>
   check.expect_eq_const %r2_codes, dense<[0x48, 0x48, 0x38, 0x48]> : tensor<4xui8>  // 4, 4, 1, 4
   %x3_codes = stablehlo.constant dense<[
@@ -593,7 +653,9 @@ func.func @scatter_f8E4M3FN() {
   ^bb0(%arg0: tensor<f8E4M3FN>, %arg1: tensor<f8E4M3FN>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E4M3FN>
     stablehlo.return %b : tensor<f8E4M3FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>} : (tensor<3x3xf8E4M3FN>, tensor<2x2xi32>, tensor<2x2xf8E4M3FN>) -> tensor<3x3xf8E4M3FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}
+    : (tensor<3x3xf8E4M3FN>, tensor<2x2xi32>, tensor<2x2xf8E4M3FN>) -> tensor<3x3xf8E4M3FN>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x3xf8E4M3FN>) -> tensor<3x3xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0xB8, 0x38, 0x81],  // -1, 1, -0.00195
@@ -611,7 +673,9 @@ func.func @scatter_f8E4M3FN() {
   %r4 = "stablehlo.scatter"(%x4, %indices4, %updates4) ({
   ^bb0(%arg0: tensor<f8E4M3FN>, %arg1: tensor<f8E4M3FN>):
     stablehlo.return %arg1 : tensor<f8E4M3FN>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>} : (tensor<2x3xf8E4M3FN>, tensor<2x1x1xi32>, tensor<2x1xf8E4M3FN>) -> tensor<2x3xf8E4M3FN>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}
+    : (tensor<2x3xf8E4M3FN>, tensor<2x1x1xi32>, tensor<2x1xf8E4M3FN>) -> tensor<2x3xf8E4M3FN>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<2x3xf8E4M3FN>) -> tensor<2x3xui8>
   check.expect_eq_const %r4_codes, dense<[
     [0x00, 0x80, 0x07],  // 0, -0, 0.0137
@@ -639,7 +703,9 @@ func.func @scatter_f8E4M3FNUZ() {
   %r = "stablehlo.scatter"(%x, %indices, %updates) ({
   ^bb0(%arg0: tensor<f8E4M3FNUZ>, %arg1: tensor<f8E4M3FNUZ>):
     stablehlo.return %arg1 : tensor<f8E4M3FNUZ>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<3x4xf8E4M3FNUZ>, tensor<2x1xi32>, tensor<2x4xf8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<3x4xf8E4M3FNUZ>, tensor<2x1xi32>, tensor<2x4xf8E4M3FNUZ>) -> tensor<3x4xf8E4M3FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E4M3FNUZ>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x80, 0x40, 0xC0],  // 0, nan, 1, -1
@@ -655,7 +721,9 @@ func.func @scatter_f8E4M3FNUZ() {
   ^bb0(%arg0: tensor<f8E4M3FNUZ>, %arg1: tensor<f8E4M3FNUZ>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3FNUZ>
     stablehlo.return %b : tensor<f8E4M3FNUZ>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<4xf8E4M3FNUZ>, tensor<4xi32>, tensor<4xf8E4M3FNUZ>) -> tensor<4xf8E4M3FNUZ>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<4xf8E4M3FNUZ>, tensor<4xi32>, tensor<4xf8E4M3FNUZ>) -> tensor<4xf8E4M3FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4xf8E4M3FNUZ>) -> tensor<4xui8>
   check.expect_eq_const %r2_codes, dense<[0x50, 0x50, 0x40, 0x50]> : tensor<4xui8>  // 4, 4, 1, 4
   %x3_codes = stablehlo.constant dense<[
@@ -671,7 +739,9 @@ func.func @scatter_f8E4M3FNUZ() {
   ^bb0(%arg0: tensor<f8E4M3FNUZ>, %arg1: tensor<f8E4M3FNUZ>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E4M3FNUZ>
     stablehlo.return %b : tensor<f8E4M3FNUZ>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>} : (tensor<3x3xf8E4M3FNUZ>, tensor<2x2xi32>, tensor<2x2xf8E4M3FNUZ>) -> tensor<3x3xf8E4M3FNUZ>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}
+    : (tensor<3x3xf8E4M3FNUZ>, tensor<2x2xi32>, tensor<2x2xf8E4M3FNUZ>) -> tensor<3x3xf8E4M3FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x3xf8E4M3FNUZ>) -> tensor<3x3xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0xC0, 0x40, 0x81],  // -1, 1, -2^-10
@@ -689,7 +759,9 @@ func.func @scatter_f8E4M3FNUZ() {
   %r4 = "stablehlo.scatter"(%x4, %indices4, %updates4) ({
   ^bb0(%arg0: tensor<f8E4M3FNUZ>, %arg1: tensor<f8E4M3FNUZ>):
     stablehlo.return %arg1 : tensor<f8E4M3FNUZ>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>} : (tensor<2x3xf8E4M3FNUZ>, tensor<2x1x1xi32>, tensor<2x1xf8E4M3FNUZ>) -> tensor<2x3xf8E4M3FNUZ>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}
+    : (tensor<2x3xf8E4M3FNUZ>, tensor<2x1x1xi32>, tensor<2x1xf8E4M3FNUZ>) -> tensor<2x3xf8E4M3FNUZ>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<2x3xf8E4M3FNUZ>) -> tensor<2x3xui8>
   check.expect_eq_const %r4_codes, dense<[
     [0x00, 0x80, 0x07],  // 0, nan, 0.00684
@@ -717,7 +789,9 @@ func.func @scatter_f8E4M3B11FNUZ() {
   %r = "stablehlo.scatter"(%x, %indices, %updates) ({
   ^bb0(%arg0: tensor<f8E4M3B11FNUZ>, %arg1: tensor<f8E4M3B11FNUZ>):
     stablehlo.return %arg1 : tensor<f8E4M3B11FNUZ>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<3x4xf8E4M3B11FNUZ>, tensor<2x1xi32>, tensor<2x4xf8E4M3B11FNUZ>) -> tensor<3x4xf8E4M3B11FNUZ>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<3x4xf8E4M3B11FNUZ>, tensor<2x1xi32>, tensor<2x4xf8E4M3B11FNUZ>) -> tensor<3x4xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E4M3B11FNUZ>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x80, 0x58, 0xD8],  // 0, nan, 1, -1
@@ -733,7 +807,9 @@ func.func @scatter_f8E4M3B11FNUZ() {
   ^bb0(%arg0: tensor<f8E4M3B11FNUZ>, %arg1: tensor<f8E4M3B11FNUZ>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3B11FNUZ>
     stablehlo.return %b : tensor<f8E4M3B11FNUZ>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<4xf8E4M3B11FNUZ>, tensor<4xi32>, tensor<4xf8E4M3B11FNUZ>) -> tensor<4xf8E4M3B11FNUZ>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<4xf8E4M3B11FNUZ>, tensor<4xi32>, tensor<4xf8E4M3B11FNUZ>) -> tensor<4xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4xf8E4M3B11FNUZ>) -> tensor<4xui8>
   check.expect_eq_const %r2_codes, dense<[0x68, 0x68, 0x58, 0x68]> : tensor<4xui8>  // 4, 4, 1, 4
   %x3_codes = stablehlo.constant dense<[
@@ -749,7 +825,9 @@ func.func @scatter_f8E4M3B11FNUZ() {
   ^bb0(%arg0: tensor<f8E4M3B11FNUZ>, %arg1: tensor<f8E4M3B11FNUZ>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E4M3B11FNUZ>
     stablehlo.return %b : tensor<f8E4M3B11FNUZ>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>} : (tensor<3x3xf8E4M3B11FNUZ>, tensor<2x2xi32>, tensor<2x2xf8E4M3B11FNUZ>) -> tensor<3x3xf8E4M3B11FNUZ>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}
+    : (tensor<3x3xf8E4M3B11FNUZ>, tensor<2x2xi32>, tensor<2x2xf8E4M3B11FNUZ>) -> tensor<3x3xf8E4M3B11FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x3xf8E4M3B11FNUZ>) -> tensor<3x3xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0xD8, 0x58, 0x81],  // -1, 1, -2^-13
@@ -767,7 +845,9 @@ func.func @scatter_f8E4M3B11FNUZ() {
   %r4 = "stablehlo.scatter"(%x4, %indices4, %updates4) ({
   ^bb0(%arg0: tensor<f8E4M3B11FNUZ>, %arg1: tensor<f8E4M3B11FNUZ>):
     stablehlo.return %arg1 : tensor<f8E4M3B11FNUZ>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>} : (tensor<2x3xf8E4M3B11FNUZ>, tensor<2x1x1xi32>, tensor<2x1xf8E4M3B11FNUZ>) -> tensor<2x3xf8E4M3B11FNUZ>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}
+    : (tensor<2x3xf8E4M3B11FNUZ>, tensor<2x1x1xi32>, tensor<2x1xf8E4M3B11FNUZ>) -> tensor<2x3xf8E4M3B11FNUZ>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<2x3xf8E4M3B11FNUZ>) -> tensor<2x3xui8>
   check.expect_eq_const %r4_codes, dense<[
     [0x00, 0x80, 0x07],  // 0, nan, 0.000854
@@ -795,7 +875,9 @@ func.func @scatter_f8E5M2() {
   %r = "stablehlo.scatter"(%x, %indices, %updates) ({
   ^bb0(%arg0: tensor<f8E5M2>, %arg1: tensor<f8E5M2>):
     stablehlo.return %arg1 : tensor<f8E5M2>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<3x4xf8E5M2>, tensor<2x1xi32>, tensor<2x4xf8E5M2>) -> tensor<3x4xf8E5M2>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<3x4xf8E5M2>, tensor<2x1xi32>, tensor<2x4xf8E5M2>) -> tensor<3x4xf8E5M2>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E5M2>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x80, 0x3C, 0xBC],  // 0, -0, 1, -1
@@ -811,7 +893,9 @@ func.func @scatter_f8E5M2() {
   ^bb0(%arg0: tensor<f8E5M2>, %arg1: tensor<f8E5M2>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E5M2>
     stablehlo.return %b : tensor<f8E5M2>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<4xf8E5M2>, tensor<4xi32>, tensor<4xf8E5M2>) -> tensor<4xf8E5M2>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<4xf8E5M2>, tensor<4xi32>, tensor<4xf8E5M2>) -> tensor<4xf8E5M2>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4xf8E5M2>) -> tensor<4xui8>
   check.expect_eq_const %r2_codes, dense<[0x44, 0x44, 0x3C, 0x44]> : tensor<4xui8>  // 4, 4, 1, 4
   %x3_codes = stablehlo.constant dense<[
@@ -827,7 +911,9 @@ func.func @scatter_f8E5M2() {
   ^bb0(%arg0: tensor<f8E5M2>, %arg1: tensor<f8E5M2>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E5M2>
     stablehlo.return %b : tensor<f8E5M2>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>} : (tensor<3x3xf8E5M2>, tensor<2x2xi32>, tensor<2x2xf8E5M2>) -> tensor<3x3xf8E5M2>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}
+    : (tensor<3x3xf8E5M2>, tensor<2x2xi32>, tensor<2x2xf8E5M2>) -> tensor<3x3xf8E5M2>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x3xf8E5M2>) -> tensor<3x3xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0xBC, 0x3C, 0x81],  // -1, 1, -2^-16
@@ -845,7 +931,9 @@ func.func @scatter_f8E5M2() {
   %r4 = "stablehlo.scatter"(%x4, %indices4, %updates4) ({
   ^bb0(%arg0: tensor<f8E5M2>, %arg1: tensor<f8E5M2>):
     stablehlo.return %arg1 : tensor<f8E5M2>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>} : (tensor<2x3xf8E5M2>, tensor<2x1x1xi32>, tensor<2x1xf8E5M2>) -> tensor<2x3xf8E5M2>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}
+    : (tensor<2x3xf8E5M2>, tensor<2x1x1xi32>, tensor<2x1xf8E5M2>) -> tensor<2x3xf8E5M2>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<2x3xf8E5M2>) -> tensor<2x3xui8>
   check.expect_eq_const %r4_codes, dense<[
     [0x00, 0x80, 0x03],  // 0, -0, 4.58e-5
@@ -873,7 +961,9 @@ func.func @scatter_f8E5M2FNUZ() {
   %r = "stablehlo.scatter"(%x, %indices, %updates) ({
   ^bb0(%arg0: tensor<f8E5M2FNUZ>, %arg1: tensor<f8E5M2FNUZ>):
     stablehlo.return %arg1 : tensor<f8E5M2FNUZ>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<3x4xf8E5M2FNUZ>, tensor<2x1xi32>, tensor<2x4xf8E5M2FNUZ>) -> tensor<3x4xf8E5M2FNUZ>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<3x4xf8E5M2FNUZ>, tensor<2x1xi32>, tensor<2x4xf8E5M2FNUZ>) -> tensor<3x4xf8E5M2FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E5M2FNUZ>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x00, 0x80, 0x40, 0xC0],  // 0, nan, 1, -1
@@ -889,7 +979,9 @@ func.func @scatter_f8E5M2FNUZ() {
   ^bb0(%arg0: tensor<f8E5M2FNUZ>, %arg1: tensor<f8E5M2FNUZ>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E5M2FNUZ>
     stablehlo.return %b : tensor<f8E5M2FNUZ>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<4xf8E5M2FNUZ>, tensor<4xi32>, tensor<4xf8E5M2FNUZ>) -> tensor<4xf8E5M2FNUZ>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<4xf8E5M2FNUZ>, tensor<4xi32>, tensor<4xf8E5M2FNUZ>) -> tensor<4xf8E5M2FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4xf8E5M2FNUZ>) -> tensor<4xui8>
   check.expect_eq_const %r2_codes, dense<[0x48, 0x48, 0x40, 0x48]> : tensor<4xui8>  // 4, 4, 1, 4
   %x3_codes = stablehlo.constant dense<[
@@ -905,7 +997,9 @@ func.func @scatter_f8E5M2FNUZ() {
   ^bb0(%arg0: tensor<f8E5M2FNUZ>, %arg1: tensor<f8E5M2FNUZ>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E5M2FNUZ>
     stablehlo.return %b : tensor<f8E5M2FNUZ>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>} : (tensor<3x3xf8E5M2FNUZ>, tensor<2x2xi32>, tensor<2x2xf8E5M2FNUZ>) -> tensor<3x3xf8E5M2FNUZ>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}
+    : (tensor<3x3xf8E5M2FNUZ>, tensor<2x2xi32>, tensor<2x2xf8E5M2FNUZ>) -> tensor<3x3xf8E5M2FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x3xf8E5M2FNUZ>) -> tensor<3x3xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0xC0, 0x40, 0x81],  // -1, 1, -2^-17
@@ -923,7 +1017,9 @@ func.func @scatter_f8E5M2FNUZ() {
   %r4 = "stablehlo.scatter"(%x4, %indices4, %updates4) ({
   ^bb0(%arg0: tensor<f8E5M2FNUZ>, %arg1: tensor<f8E5M2FNUZ>):
     stablehlo.return %arg1 : tensor<f8E5M2FNUZ>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>} : (tensor<2x3xf8E5M2FNUZ>, tensor<2x1x1xi32>, tensor<2x1xf8E5M2FNUZ>) -> tensor<2x3xf8E5M2FNUZ>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}
+    : (tensor<2x3xf8E5M2FNUZ>, tensor<2x1x1xi32>, tensor<2x1xf8E5M2FNUZ>) -> tensor<2x3xf8E5M2FNUZ>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<2x3xf8E5M2FNUZ>) -> tensor<2x3xui8>
   check.expect_eq_const %r4_codes, dense<[
     [0x00, 0x80, 0x03],  // 0, nan, 2.29e-5
@@ -951,7 +1047,9 @@ func.func @scatter_f8E8M0FNU() {
   %r = "stablehlo.scatter"(%x, %indices, %updates) ({
   ^bb0(%arg0: tensor<f8E8M0FNU>, %arg1: tensor<f8E8M0FNU>):
     stablehlo.return %arg1 : tensor<f8E8M0FNU>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<3x4xf8E8M0FNU>, tensor<2x1xi32>, tensor<2x4xf8E8M0FNU>) -> tensor<3x4xf8E8M0FNU>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<3x4xf8E8M0FNU>, tensor<2x1xi32>, tensor<2x4xf8E8M0FNU>) -> tensor<3x4xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x4xf8E8M0FNU>) -> tensor<3x4xui8>
   check.expect_eq_const %r_codes, dense<[
     [0x7F, 0x80, 0x7E, 0x00],  // 1, 2, 0.5, 2^-127
@@ -967,7 +1065,9 @@ func.func @scatter_f8E8M0FNU() {
   ^bb0(%arg0: tensor<f8E8M0FNU>, %arg1: tensor<f8E8M0FNU>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E8M0FNU>
     stablehlo.return %b : tensor<f8E8M0FNU>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} : (tensor<4xf8E8M0FNU>, tensor<4xi32>, tensor<4xf8E8M0FNU>) -> tensor<4xf8E8M0FNU>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<4xf8E8M0FNU>, tensor<4xi32>, tensor<4xf8E8M0FNU>) -> tensor<4xf8E8M0FNU>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4xf8E8M0FNU>) -> tensor<4xui8>
   check.expect_eq_const %r2_codes, dense<[0x81, 0x82, 0x7F, 0x82]> : tensor<4xui8>  // 4, 8, 1, 8
   %x3_codes = stablehlo.constant dense<[
@@ -983,7 +1083,9 @@ func.func @scatter_f8E8M0FNU() {
   ^bb0(%arg0: tensor<f8E8M0FNU>, %arg1: tensor<f8E8M0FNU>):
     %b = stablehlo.maximum %arg0, %arg1 : tensor<f8E8M0FNU>
     stablehlo.return %b : tensor<f8E8M0FNU>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>} : (tensor<3x3xf8E8M0FNU>, tensor<2x2xi32>, tensor<2x2xf8E8M0FNU>) -> tensor<3x3xf8E8M0FNU>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}
+    : (tensor<3x3xf8E8M0FNU>, tensor<2x2xi32>, tensor<2x2xf8E8M0FNU>) -> tensor<3x3xf8E8M0FNU>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<3x3xf8E8M0FNU>) -> tensor<3x3xui8>
   check.expect_eq_const %r3_codes, dense<[
     [0x00, 0x7E, 0xFE],  // 2^-127, 0.5, 2^127
@@ -1001,7 +1103,9 @@ func.func @scatter_f8E8M0FNU() {
   %r4 = "stablehlo.scatter"(%x4, %indices4, %updates4) ({
   ^bb0(%arg0: tensor<f8E8M0FNU>, %arg1: tensor<f8E8M0FNU>):
     stablehlo.return %arg1 : tensor<f8E8M0FNU>
-  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>} : (tensor<2x3xf8E8M0FNU>, tensor<2x1x1xi32>, tensor<2x1xf8E8M0FNU>) -> tensor<2x3xf8E8M0FNU>
+  })
+    {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}
+    : (tensor<2x3xf8E8M0FNU>, tensor<2x1x1xi32>, tensor<2x1xf8E8M0FNU>) -> tensor<2x3xf8E8M0FNU>
   %r4_codes = stablehlo.bitcast_convert %r4 : (tensor<2x3xf8E8M0FNU>) -> tensor<2x3xui8>
   check.expect_eq_const %r4_codes, dense<[
     [0x7F, 0x80, 0xFD],  // 1, 2, 2^126

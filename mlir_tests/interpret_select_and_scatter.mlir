@@ -26,43 +26,14 @@ func.func @select_and_scatter_f16() {
   ^bb0(%arg0: tensor<f16>, %arg1: tensor<f16>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f16>
     stablehlo.return %b : tensor<f16>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 3>} : (tensor<6xf16>, tensor<2xf16>, tensor<f16>) -> tensor<6xf16>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 3>}
+    : (tensor<6xf16>, tensor<2xf16>, tensor<f16>) -> tensor<6xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf16>) -> tensor<6xui16>
   check.expect_eq_const %r_codes, dense<[
     0x0000, 0x3C00, 0x0000, 0xBC00, 0x0000,  // 0, 1, 0, -1, 0
     0x0000                                   // 0
   ]> : tensor<6xui16>
-  %x2_codes = stablehlo.constant dense<[
-    [0x3C00, 0x4200, 0x3C00, 0x4400],  // 1, 3, 1, 4
-    [0x3800, 0x3E00, 0x4000, 0x4000],  // 0.5, 1.5, 2, 2
-    [0x3C00, 0x4200, 0x3C00, 0x4400],  // 1, 3, 1, 4
-    [0x3800, 0x3E00, 0x4000, 0x4000]   // 0.5, 1.5, 2, 2
-  ]> : tensor<4x4xui16>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4x4xui16>) -> tensor<4x4xf16>
-  %source2_codes = stablehlo.constant dense<[
-    [0x3C00, 0xBC00],  // 1, -1
-    [0x3800, 0x3E00],  // 0.5, 1.5
-    [0xB800, 0x3C00]   // -0.5, 1
-  ]> : tensor<3x2xui16>
-  %source2 = stablehlo.bitcast_convert %source2_codes : (tensor<3x2xui16>) -> tensor<3x2xf16>
-  %init2_codes = stablehlo.constant dense<0x0000> : tensor<ui16>  // 0
-  %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui16>) -> tensor<f16>
-  %r2 = "stablehlo.select_and_scatter"(%x2, %source2, %init2) ({
-  ^bb0(%a: tensor<f16>, %b: tensor<f16>):
-    %c = stablehlo.compare GE, %a, %b : (tensor<f16>, tensor<f16>) -> tensor<i1>
-    stablehlo.return %c : tensor<i1>
-  }, {
-  ^bb0(%arg0: tensor<f16>, %arg1: tensor<f16>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f16>
-    stablehlo.return %b : tensor<f16>
-  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 2>, padding = dense<[[1, 1], [0, 0]]> : tensor<2x2xi64>} : (tensor<4x4xf16>, tensor<3x2xf16>, tensor<f16>) -> tensor<4x4xf16>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4x4xf16>) -> tensor<4x4xui16>
-  check.expect_eq_const %r2_codes, dense<[
-    [0x0000, 0x3C00, 0x0000, 0xBC00],  // 0, 1, 0, -1
-    [0x0000, 0x0000, 0x0000, 0x0000],  // 0, 0, 0, 0
-    [0x0000, 0x3800, 0x0000, 0x3E00],  // 0, 0.5, 0, 1.5
-    [0x0000, 0xB800, 0x3C00, 0x0000]   // 0, -0.5, 1, 0
-  ]> : tensor<4x4xui16>
   return
 }
 
@@ -101,11 +72,18 @@ func.func @select_and_scatter_bf16() {
 // the format, so that every order of steps gives the same.
 func.func @select_and_scatter_f4E2M1FN() {
   %x_codes = stablehlo.constant dense<[
-    0x2, 0x5, 0x2, 0x6, 0x1, 0x3  // 1, 3, 1, 4, 0.5, 1.5
-  ]> : tensor<6xui4>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui4>) -> tensor<6xf4E2M1FN>
-  %source_codes = stablehlo.constant dense<[0x2, 0xA]> : tensor<2xui4>  // 1, -1
-  %source = stablehlo.bitcast_convert %source_codes : (tensor<2xui4>) -> tensor<2xf4E2M1FN>
+    [0x2, 0x5, 0x2, 0x6],  // 1, 3, 1, 4
+    [0x1, 0x3, 0x4, 0x4],  // 0.5, 1.5, 2, 2
+    [0x2, 0x5, 0x2, 0x6],  // 1, 3, 1, 4
+    [0x1, 0x3, 0x4, 0x4]   // 0.5, 1.5, 2, 2
+  ]> : tensor<4x4xui4>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<4x4xui4>) -> tensor<4x4xf4E2M1FN>
+  %source_codes = stablehlo.constant dense<[
+    [0x2, 0xA],  // 1, -1
+    [0x1, 0x3],  // 0.5, 1.5
+    [0x9, 0x2]   // -0.5, 1
+  ]> : tensor<3x2xui4>
+  %source = stablehlo.bitcast_convert %source_codes : (tensor<3x2xui4>) -> tensor<3x2xf4E2M1FN>
   %init_codes = stablehlo.constant dense<0x0> : tensor<ui4>  // 0
   %init = stablehlo.bitcast_convert %init_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
   %r = "stablehlo.select_and_scatter"(%x, %source, %init) ({
@@ -116,37 +94,11 @@ func.func @select_and_scatter_f4E2M1FN() {
   ^bb0(%arg0: tensor<f4E2M1FN>, %arg1: tensor<f4E2M1FN>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f4E2M1FN>
     stablehlo.return %b : tensor<f4E2M1FN>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 3>} : (tensor<6xf4E2M1FN>, tensor<2xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<6xf4E2M1FN>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf4E2M1FN>) -> tensor<6xui4>
+  })
+    {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 2>, padding = dense<[[1, 1], [0, 0]]> : tensor<2x2xi64>}
+    : (tensor<4x4xf4E2M1FN>, tensor<3x2xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<4x4xf4E2M1FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<4x4xf4E2M1FN>) -> tensor<4x4xui4>
   check.expect_eq_const %r_codes, dense<[
-    0x0, 0x2, 0x0, 0xA, 0x0, 0x0  // 0, 1, 0, -1, 0, 0
-  ]> : tensor<6xui4>
-  %x2_codes = stablehlo.constant dense<[
-    [0x2, 0x5, 0x2, 0x6],  // 1, 3, 1, 4
-    [0x1, 0x3, 0x4, 0x4],  // 0.5, 1.5, 2, 2
-    [0x2, 0x5, 0x2, 0x6],  // 1, 3, 1, 4
-    [0x1, 0x3, 0x4, 0x4]   // 0.5, 1.5, 2, 2
-  ]> : tensor<4x4xui4>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4x4xui4>) -> tensor<4x4xf4E2M1FN>
-  %source2_codes = stablehlo.constant dense<[
-    [0x2, 0xA],  // 1, -1
-    [0x1, 0x3],  // 0.5, 1.5
-    [0x9, 0x2]   // -0.5, 1
-  ]> : tensor<3x2xui4>
-  %source2 = stablehlo.bitcast_convert %source2_codes : (tensor<3x2xui4>) -> tensor<3x2xf4E2M1FN>
-  %init2_codes = stablehlo.constant dense<0x0> : tensor<ui4>  // 0
-  %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
-  %r2 = "stablehlo.select_and_scatter"(%x2, %source2, %init2) ({
-  ^bb0(%a: tensor<f4E2M1FN>, %b: tensor<f4E2M1FN>):
-    %c = stablehlo.compare GE, %a, %b : (tensor<f4E2M1FN>, tensor<f4E2M1FN>) -> tensor<i1>
-    stablehlo.return %c : tensor<i1>
-  }, {
-  ^bb0(%arg0: tensor<f4E2M1FN>, %arg1: tensor<f4E2M1FN>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f4E2M1FN>
-    stablehlo.return %b : tensor<f4E2M1FN>
-  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 2>, padding = dense<[[1, 1], [0, 0]]> : tensor<2x2xi64>} : (tensor<4x4xf4E2M1FN>, tensor<3x2xf4E2M1FN>, tensor<f4E2M1FN>) -> tensor<4x4xf4E2M1FN>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4x4xf4E2M1FN>) -> tensor<4x4xui4>
-  check.expect_eq_const %r2_codes, dense<[
     [0x0, 0x2, 0x0, 0xA],  // 0, 1, 0, -1
     [0x0, 0x0, 0x0, 0x0],  // 0, 0, 0, 0
     [0x0, 0x1, 0x0, 0x3],  // 0, 0.5, 0, 1.5
@@ -161,9 +113,9 @@ func.func @select_and_scatter_f4E2M1FN() {
 // the format, so that every order of steps gives the same.
 func.func @select_and_scatter_f6E2M3FN() {
   %x = stablehlo.constant dense<[
-    0x08, 0x14, 0x08, 0x18, 0x04  // 1, 3, 1, 4, 0.5
-  ]> : tensor<5xf6E2M3FN>
-  %source = stablehlo.constant dense<[0x08, 0x28, 0x04, 0x0C]> : tensor<4xf6E2M3FN>  // 1, -1, 0.5, 1.5
+    0x08, 0x14, 0x08, 0x18, 0x04, 0x0C  // 1, 3, 1, 4, 0.5, 1.5
+  ]> : tensor<6xf6E2M3FN>
+  %source = stablehlo.constant dense<[0x08, 0x28]> : tensor<2xf6E2M3FN>  // 1, -1
   %init = stablehlo.constant dense<0x00> : tensor<f6E2M3FN>  // 0
   %r = "stablehlo.select_and_scatter"(%x, %source, %init) ({
   ^bb0(%a: tensor<f6E2M3FN>, %b: tensor<f6E2M3FN>):
@@ -173,8 +125,40 @@ func.func @select_and_scatter_f6E2M3FN() {
   ^bb0(%arg0: tensor<f6E2M3FN>, %arg1: tensor<f6E2M3FN>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f6E2M3FN>
     stablehlo.return %b : tensor<f6E2M3FN>
-  }) {window_dimensions = array<i64: 2>} : (tensor<5xf6E2M3FN>, tensor<4xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<5xf6E2M3FN>
-  %r_f32 = stablehlo.convert %r : (tensor<5xf6E2M3FN>) -> tensor<5xf32>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 3>}
+    : (tensor<6xf6E2M3FN>, tensor<2xf6E2M3FN>, tensor<f6E2M3FN>) -> tensor<6xf6E2M3FN>
+  %r_f32 = stablehlo.convert %r : (tensor<6xf6E2M3FN>) -> tensor<6xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<6xf32>) -> tensor<6xui32>
+  check.expect_eq_const %r_f32_codes, dense<[
+    0x00000000, 0x3F800000, 0x00000000, 0xBF800000,  // 0, 1, 0, -1
+    0x00000000, 0x00000000                           // 0, 0
+  ]> : tensor<6xui32>
+  return
+}
+
+// -----
+
+// To the largest of each window (the first of equal ones), where sources are added: each step of a sum is a number of
+// the format, so that every order of steps gives the same.
+func.func @select_and_scatter_f6E3M2FN() {
+  %x = stablehlo.constant dense<[
+    0x0C, 0x12, 0x0C, 0x14, 0x08  // 1, 3, 1, 4, 0.5
+  ]> : tensor<5xf6E3M2FN>
+  %source = stablehlo.constant dense<[0x0C, 0x2C, 0x08, 0x0E]> : tensor<4xf6E3M2FN>  // 1, -1, 0.5, 1.5
+  %init = stablehlo.constant dense<0x00> : tensor<f6E3M2FN>  // 0
+  %r = "stablehlo.select_and_scatter"(%x, %source, %init) ({
+  ^bb0(%a: tensor<f6E3M2FN>, %b: tensor<f6E3M2FN>):
+    %c = stablehlo.compare GE, %a, %b : (tensor<f6E3M2FN>, tensor<f6E3M2FN>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  }, {
+  ^bb0(%arg0: tensor<f6E3M2FN>, %arg1: tensor<f6E3M2FN>):
+    %b = stablehlo.add %arg0, %arg1 : tensor<f6E3M2FN>
+    stablehlo.return %b : tensor<f6E3M2FN>
+  })
+    {window_dimensions = array<i64: 2>}
+    : (tensor<5xf6E3M2FN>, tensor<4xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<5xf6E3M2FN>
+  %r_f32 = stablehlo.convert %r : (tensor<5xf6E3M2FN>) -> tensor<5xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<5xf32>) -> tensor<5xui32>
   check.expect_eq_const %r_f32_codes, dense<[
     0x00000000, 0x00000000, 0x00000000, 0x40000000,  // 0, 0, 0, 2
@@ -187,70 +171,20 @@ func.func @select_and_scatter_f6E2M3FN() {
 
 // To the largest of each window (the first of equal ones), where sources are added: each step of a sum is a number of
 // the format, so that every order of steps gives the same.
-func.func @select_and_scatter_f6E3M2FN() {
-  %x = stablehlo.constant dense<[
-    0x0C, 0x12, 0x0C, 0x14, 0x08, 0x0E  // 1, 3, 1, 4, 0.5, 1.5
-  ]> : tensor<6xf6E3M2FN>
-  %source = stablehlo.constant dense<[0x0C, 0x2C]> : tensor<2xf6E3M2FN>  // 1, -1
-  %init = stablehlo.constant dense<0x00> : tensor<f6E3M2FN>  // 0
-  %r = "stablehlo.select_and_scatter"(%x, %source, %init) ({
-  ^bb0(%a: tensor<f6E3M2FN>, %b: tensor<f6E3M2FN>):
-    %c = stablehlo.compare GE, %a, %b : (tensor<f6E3M2FN>, tensor<f6E3M2FN>) -> tensor<i1>
-    stablehlo.return %c : tensor<i1>
-  }, {
-  ^bb0(%arg0: tensor<f6E3M2FN>, %arg1: tensor<f6E3M2FN>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f6E3M2FN>
-    stablehlo.return %b : tensor<f6E3M2FN>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 3>} : (tensor<6xf6E3M2FN>, tensor<2xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<6xf6E3M2FN>
-  %r_f32 = stablehlo.convert %r : (tensor<6xf6E3M2FN>) -> tensor<6xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<6xf32>) -> tensor<6xui32>
-  check.expect_eq_const %r_f32_codes, dense<[
-    0x00000000, 0x3F800000, 0x00000000, 0xBF800000,  // 0, 1, 0, -1
-    0x00000000, 0x00000000                           // 0, 0
-  ]> : tensor<6xui32>
-  %x2 = stablehlo.constant dense<[
-    [0x0C, 0x12, 0x0C, 0x14],  // 1, 3, 1, 4
-    [0x08, 0x0E, 0x10, 0x10],  // 0.5, 1.5, 2, 2
-    [0x0C, 0x12, 0x0C, 0x14],  // 1, 3, 1, 4
-    [0x08, 0x0E, 0x10, 0x10]   // 0.5, 1.5, 2, 2
-  ]> : tensor<4x4xf6E3M2FN>
-  %source2 = stablehlo.constant dense<[
-    [0x0C, 0x2C],  // 1, -1
-    [0x08, 0x0E],  // 0.5, 1.5
-    [0x28, 0x0C]   // -0.5, 1
-  ]> : tensor<3x2xf6E3M2FN>
-  %init2 = stablehlo.constant dense<0x00> : tensor<f6E3M2FN>  // 0
-  %r2 = "stablehlo.select_and_scatter"(%x2, %source2, %init2) ({
-  ^bb0(%a: tensor<f6E3M2FN>, %b: tensor<f6E3M2FN>):
-    %c = stablehlo.compare GE, %a, %b : (tensor<f6E3M2FN>, tensor<f6E3M2FN>) -> tensor<i1>
-    stablehlo.return %c : tensor<i1>
-  }, {
-  ^bb0(%arg0: tensor<f6E3M2FN>, %arg1: tensor<f6E3M2FN>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f6E3M2FN>
-    stablehlo.return %b : tensor<f6E3M2FN>
-  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 2>, padding = dense<[[1, 1], [0, 0]]> : tensor<2x2xi64>} : (tensor<4x4xf6E3M2FN>, tensor<3x2xf6E3M2FN>, tensor<f6E3M2FN>) -> tensor<4x4xf6E3M2FN>
-  %r2_f32 = stablehlo.convert %r2 : (tensor<4x4xf6E3M2FN>) -> tensor<4x4xf32>
-  %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<4x4xf32>) -> tensor<4x4xui32>
-  check.expect_eq_const %r2_f32_codes, dense<[
-    [0x00000000, 0x3F800000, 0x00000000, 0xBF800000],  // 0, 1, 0, -1
-    [0x00000000, 0x00000000, 0x00000000, 0x00000000],  // 0, 0, 0, 0
-    [0x00000000, 0x3F000000, 0x00000000, 0x3FC00000],  // 0, 0.5, 0, 1.5
-    [0x00000000, 0xBF000000, 0x3F800000, 0x00000000]   // 0, -0.5, 1, 0
-  ]> : tensor<4x4xui32>
-  return
-}
-
-// -----
-
-// To the largest of each window (the first of equal ones), where sources are added: each step of a sum is a number of
-// the format, so that every order of steps gives the same.
 func.func @select_and_scatter_f8E3M4() {
   %x_codes = stablehlo.constant dense<[
-    0x30, 0x48, 0x30, 0x50, 0x20  // 1, 3, 1, 4, 0.5
-  ]> : tensor<5xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<5xui8>) -> tensor<5xf8E3M4>
-  %source_codes = stablehlo.constant dense<[0x30, 0xB0, 0x20, 0x38]> : tensor<4xui8>  // 1, -1, 0.5, 1.5
-  %source = stablehlo.bitcast_convert %source_codes : (tensor<4xui8>) -> tensor<4xf8E3M4>
+    [0x30, 0x48, 0x30, 0x50],  // 1, 3, 1, 4
+    [0x20, 0x38, 0x40, 0x40],  // 0.5, 1.5, 2, 2
+    [0x30, 0x48, 0x30, 0x50],  // 1, 3, 1, 4
+    [0x20, 0x38, 0x40, 0x40]   // 0.5, 1.5, 2, 2
+  ]> : tensor<4x4xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<4x4xui8>) -> tensor<4x4xf8E3M4>
+  %source_codes = stablehlo.constant dense<[
+    [0x30, 0xB0],  // 1, -1
+    [0x20, 0x38],  // 0.5, 1.5
+    [0xA0, 0x30]   // -0.5, 1
+  ]> : tensor<3x2xui8>
+  %source = stablehlo.bitcast_convert %source_codes : (tensor<3x2xui8>) -> tensor<3x2xf8E3M4>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %init = stablehlo.bitcast_convert %init_codes : (tensor<ui8>) -> tensor<f8E3M4>
   %r = "stablehlo.select_and_scatter"(%x, %source, %init) ({
@@ -261,11 +195,16 @@ func.func @select_and_scatter_f8E3M4() {
   ^bb0(%arg0: tensor<f8E3M4>, %arg1: tensor<f8E3M4>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E3M4>
     stablehlo.return %b : tensor<f8E3M4>
-  }) {window_dimensions = array<i64: 2>} : (tensor<5xf8E3M4>, tensor<4xf8E3M4>, tensor<f8E3M4>) -> tensor<5xf8E3M4>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<5xf8E3M4>) -> tensor<5xui8>
+  })
+    {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 2>, padding = dense<[[1, 1], [0, 0]]> : tensor<2x2xi64>}
+    : (tensor<4x4xf8E3M4>, tensor<3x2xf8E3M4>, tensor<f8E3M4>) -> tensor<4x4xf8E3M4>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<4x4xf8E3M4>) -> tensor<4x4xui8>
   check.expect_eq_const %r_codes, dense<[
-    0x00, 0x00, 0x00, 0x40, 0x00  // 0, 0, 0, 2, 0
-  ]> : tensor<5xui8>
+    [0x00, 0x30, 0x00, 0xB0],  // 0, 1, 0, -1
+    [0x00, 0x00, 0x00, 0x00],  // 0, 0, 0, 0
+    [0x00, 0x20, 0x00, 0x38],  // 0, 0.5, 0, 1.5
+    [0x00, 0xA0, 0x30, 0x00]   // 0, -0.5, 1, 0
+  ]> : tensor<4x4xui8>
   return
 }
 
@@ -290,42 +229,13 @@ func.func @select_and_scatter_f8E4M3() {
   ^bb0(%arg0: tensor<f8E4M3>, %arg1: tensor<f8E4M3>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3>
     stablehlo.return %b : tensor<f8E4M3>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 3>} : (tensor<6xf8E4M3>, tensor<2xf8E4M3>, tensor<f8E4M3>) -> tensor<6xf8E4M3>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 3>}
+    : (tensor<6xf8E4M3>, tensor<2xf8E4M3>, tensor<f8E4M3>) -> tensor<6xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E4M3>) -> tensor<6xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x38, 0x00, 0xB8, 0x00, 0x00  // 0, 1, 0, -1, 0, 0
   ]> : tensor<6xui8>
-  %x2_codes = stablehlo.constant dense<[
-    [0x38, 0x44, 0x38, 0x48],  // 1, 3, 1, 4
-    [0x30, 0x3C, 0x40, 0x40],  // 0.5, 1.5, 2, 2
-    [0x38, 0x44, 0x38, 0x48],  // 1, 3, 1, 4
-    [0x30, 0x3C, 0x40, 0x40]   // 0.5, 1.5, 2, 2
-  ]> : tensor<4x4xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4x4xui8>) -> tensor<4x4xf8E4M3>
-  %source2_codes = stablehlo.constant dense<[
-    [0x38, 0xB8],  // 1, -1
-    [0x30, 0x3C],  // 0.5, 1.5
-    [0xB0, 0x38]   // -0.5, 1
-  ]> : tensor<3x2xui8>
-  %source2 = stablehlo.bitcast_convert %source2_codes : (tensor<3x2xui8>) -> tensor<3x2xf8E4M3>
-  %init2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
-  %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui8>) -> tensor<f8E4M3>
-  %r2 = "stablehlo.select_and_scatter"(%x2, %source2, %init2) ({
-  ^bb0(%a: tensor<f8E4M3>, %b: tensor<f8E4M3>):
-    %c = stablehlo.compare GE, %a, %b : (tensor<f8E4M3>, tensor<f8E4M3>) -> tensor<i1>
-    stablehlo.return %c : tensor<i1>
-  }, {
-  ^bb0(%arg0: tensor<f8E4M3>, %arg1: tensor<f8E4M3>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3>
-    stablehlo.return %b : tensor<f8E4M3>
-  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 2>, padding = dense<[[1, 1], [0, 0]]> : tensor<2x2xi64>} : (tensor<4x4xf8E4M3>, tensor<3x2xf8E4M3>, tensor<f8E4M3>) -> tensor<4x4xf8E4M3>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4x4xf8E4M3>) -> tensor<4x4xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [0x00, 0x38, 0x00, 0xB8],  // 0, 1, 0, -1
-    [0x00, 0x00, 0x00, 0x00],  // 0, 0, 0, 0
-    [0x00, 0x30, 0x00, 0x3C],  // 0, 0.5, 0, 1.5
-    [0x00, 0xB0, 0x38, 0x00]   // 0, -0.5, 1, 0
-  ]> : tensor<4x4xui8>
   return
 }
 
@@ -350,7 +260,9 @@ func.func @select_and_scatter_f8E4M3FN() {
   ^bb0(%arg0: tensor<f8E4M3FN>, %arg1: tensor<f8E4M3FN>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3FN>
     stablehlo.return %b : tensor<f8E4M3FN>
-  }) {window_dimensions = array<i64: 2>} : (tensor<5xf8E4M3FN>, tensor<4xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<5xf8E4M3FN>
+  })
+    {window_dimensions = array<i64: 2>}
+    : (tensor<5xf8E4M3FN>, tensor<4xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<5xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<5xf8E4M3FN>) -> tensor<5xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x00, 0x00, 0x40, 0x00  // 0, 0, 0, 2, 0
@@ -364,11 +276,18 @@ func.func @select_and_scatter_f8E4M3FN() {
 // the format, so that every order of steps gives the same.
 func.func @select_and_scatter_f8E4M3FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    0x40, 0x4C, 0x40, 0x50, 0x38, 0x44  // 1, 3, 1, 4, 0.5, 1.5
-  ]> : tensor<6xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3FNUZ>
-  %source_codes = stablehlo.constant dense<[0x40, 0xC0]> : tensor<2xui8>  // 1, -1
-  %source = stablehlo.bitcast_convert %source_codes : (tensor<2xui8>) -> tensor<2xf8E4M3FNUZ>
+    [0x40, 0x4C, 0x40, 0x50],  // 1, 3, 1, 4
+    [0x38, 0x44, 0x48, 0x48],  // 0.5, 1.5, 2, 2
+    [0x40, 0x4C, 0x40, 0x50],  // 1, 3, 1, 4
+    [0x38, 0x44, 0x48, 0x48]   // 0.5, 1.5, 2, 2
+  ]> : tensor<4x4xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<4x4xui8>) -> tensor<4x4xf8E4M3FNUZ>
+  %source_codes = stablehlo.constant dense<[
+    [0x40, 0xC0],  // 1, -1
+    [0x38, 0x44],  // 0.5, 1.5
+    [0xB8, 0x40]   // -0.5, 1
+  ]> : tensor<3x2xui8>
+  %source = stablehlo.bitcast_convert %source_codes : (tensor<3x2xui8>) -> tensor<3x2xf8E4M3FNUZ>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %init = stablehlo.bitcast_convert %init_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
   %r = "stablehlo.select_and_scatter"(%x, %source, %init) ({
@@ -379,37 +298,11 @@ func.func @select_and_scatter_f8E4M3FNUZ() {
   ^bb0(%arg0: tensor<f8E4M3FNUZ>, %arg1: tensor<f8E4M3FNUZ>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3FNUZ>
     stablehlo.return %b : tensor<f8E4M3FNUZ>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 3>} : (tensor<6xf8E4M3FNUZ>, tensor<2xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<6xf8E4M3FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E4M3FNUZ>) -> tensor<6xui8>
+  })
+    {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 2>, padding = dense<[[1, 1], [0, 0]]> : tensor<2x2xi64>}
+    : (tensor<4x4xf8E4M3FNUZ>, tensor<3x2xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<4x4xf8E4M3FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<4x4xf8E4M3FNUZ>) -> tensor<4x4xui8>
   check.expect_eq_const %r_codes, dense<[
-    0x00, 0x40, 0x00, 0xC0, 0x00, 0x00  // 0, 1, 0, -1, 0, 0
-  ]> : tensor<6xui8>
-  %x2_codes = stablehlo.constant dense<[
-    [0x40, 0x4C, 0x40, 0x50],  // 1, 3, 1, 4
-    [0x38, 0x44, 0x48, 0x48],  // 0.5, 1.5, 2, 2
-    [0x40, 0x4C, 0x40, 0x50],  // 1, 3, 1, 4
-    [0x38, 0x44, 0x48, 0x48]   // 0.5, 1.5, 2, 2
-  ]> : tensor<4x4xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4x4xui8>) -> tensor<4x4xf8E4M3FNUZ>
-  %source2_codes = stablehlo.constant dense<[
-    [0x40, 0xC0],  // 1, -1
-    [0x38, 0x44],  // 0.5, 1.5
-    [0xB8, 0x40]   // -0.5, 1
-  ]> : tensor<3x2xui8>
-  %source2 = stablehlo.bitcast_convert %source2_codes : (tensor<3x2xui8>) -> tensor<3x2xf8E4M3FNUZ>
-  %init2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
-  %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
-  %r2 = "stablehlo.select_and_scatter"(%x2, %source2, %init2) ({
-  ^bb0(%a: tensor<f8E4M3FNUZ>, %b: tensor<f8E4M3FNUZ>):
-    %c = stablehlo.compare GE, %a, %b : (tensor<f8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<i1>
-    stablehlo.return %c : tensor<i1>
-  }, {
-  ^bb0(%arg0: tensor<f8E4M3FNUZ>, %arg1: tensor<f8E4M3FNUZ>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3FNUZ>
-    stablehlo.return %b : tensor<f8E4M3FNUZ>
-  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 2>, padding = dense<[[1, 1], [0, 0]]> : tensor<2x2xi64>} : (tensor<4x4xf8E4M3FNUZ>, tensor<3x2xf8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<4x4xf8E4M3FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4x4xf8E4M3FNUZ>) -> tensor<4x4xui8>
-  check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x40, 0x00, 0xC0],  // 0, 1, 0, -1
     [0x00, 0x00, 0x00, 0x00],  // 0, 0, 0, 0
     [0x00, 0x38, 0x00, 0x44],  // 0, 0.5, 0, 1.5
@@ -424,11 +317,11 @@ func.func @select_and_scatter_f8E4M3FNUZ() {
 // the format, so that every order of steps gives the same.
 func.func @select_and_scatter_f8E4M3B11FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    0x58, 0x64, 0x58, 0x68, 0x50  // 1, 3, 1, 4, 0.5
-  ]> : tensor<5xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<5xui8>) -> tensor<5xf8E4M3B11FNUZ>
-  %source_codes = stablehlo.constant dense<[0x58, 0xD8, 0x50, 0x5C]> : tensor<4xui8>  // 1, -1, 0.5, 1.5
-  %source = stablehlo.bitcast_convert %source_codes : (tensor<4xui8>) -> tensor<4xf8E4M3B11FNUZ>
+    0x58, 0x64, 0x58, 0x68, 0x50, 0x5C  // 1, 3, 1, 4, 0.5, 1.5
+  ]> : tensor<6xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3B11FNUZ>
+  %source_codes = stablehlo.constant dense<[0x58, 0xD8]> : tensor<2xui8>  // 1, -1
+  %source = stablehlo.bitcast_convert %source_codes : (tensor<2xui8>) -> tensor<2xf8E4M3B11FNUZ>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %init = stablehlo.bitcast_convert %init_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
   %r = "stablehlo.select_and_scatter"(%x, %source, %init) ({
@@ -439,11 +332,13 @@ func.func @select_and_scatter_f8E4M3B11FNUZ() {
   ^bb0(%arg0: tensor<f8E4M3B11FNUZ>, %arg1: tensor<f8E4M3B11FNUZ>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E4M3B11FNUZ>
     stablehlo.return %b : tensor<f8E4M3B11FNUZ>
-  }) {window_dimensions = array<i64: 2>} : (tensor<5xf8E4M3B11FNUZ>, tensor<4xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<5xf8E4M3B11FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<5xf8E4M3B11FNUZ>) -> tensor<5xui8>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 3>}
+    : (tensor<6xf8E4M3B11FNUZ>, tensor<2xf8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<6xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E4M3B11FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r_codes, dense<[
-    0x00, 0x00, 0x00, 0x60, 0x00  // 0, 0, 0, 2, 0
-  ]> : tensor<5xui8>
+    0x00, 0x58, 0x00, 0xD8, 0x00, 0x00  // 0, 1, 0, -1, 0, 0
+  ]> : tensor<6xui8>
   return
 }
 
@@ -453,11 +348,11 @@ func.func @select_and_scatter_f8E4M3B11FNUZ() {
 // the format, so that every order of steps gives the same.
 func.func @select_and_scatter_f8E5M2() {
   %x_codes = stablehlo.constant dense<[
-    0x3C, 0x42, 0x3C, 0x44, 0x38, 0x3E  // 1, 3, 1, 4, 0.5, 1.5
-  ]> : tensor<6xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E5M2>
-  %source_codes = stablehlo.constant dense<[0x3C, 0xBC]> : tensor<2xui8>  // 1, -1
-  %source = stablehlo.bitcast_convert %source_codes : (tensor<2xui8>) -> tensor<2xf8E5M2>
+    0x3C, 0x42, 0x3C, 0x44, 0x38  // 1, 3, 1, 4, 0.5
+  ]> : tensor<5xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<5xui8>) -> tensor<5xf8E5M2>
+  %source_codes = stablehlo.constant dense<[0x3C, 0xBC, 0x38, 0x3E]> : tensor<4xui8>  // 1, -1, 0.5, 1.5
+  %source = stablehlo.bitcast_convert %source_codes : (tensor<4xui8>) -> tensor<4xf8E5M2>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %init = stablehlo.bitcast_convert %init_codes : (tensor<ui8>) -> tensor<f8E5M2>
   %r = "stablehlo.select_and_scatter"(%x, %source, %init) ({
@@ -468,42 +363,11 @@ func.func @select_and_scatter_f8E5M2() {
   ^bb0(%arg0: tensor<f8E5M2>, %arg1: tensor<f8E5M2>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E5M2>
     stablehlo.return %b : tensor<f8E5M2>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 3>} : (tensor<6xf8E5M2>, tensor<2xf8E5M2>, tensor<f8E5M2>) -> tensor<6xf8E5M2>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E5M2>) -> tensor<6xui8>
+  }) {window_dimensions = array<i64: 2>} : (tensor<5xf8E5M2>, tensor<4xf8E5M2>, tensor<f8E5M2>) -> tensor<5xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<5xf8E5M2>) -> tensor<5xui8>
   check.expect_eq_const %r_codes, dense<[
-    0x00, 0x3C, 0x00, 0xBC, 0x00, 0x00  // 0, 1, 0, -1, 0, 0
-  ]> : tensor<6xui8>
-  %x2_codes = stablehlo.constant dense<[
-    [0x3C, 0x42, 0x3C, 0x44],  // 1, 3, 1, 4
-    [0x38, 0x3E, 0x40, 0x40],  // 0.5, 1.5, 2, 2
-    [0x3C, 0x42, 0x3C, 0x44],  // 1, 3, 1, 4
-    [0x38, 0x3E, 0x40, 0x40]   // 0.5, 1.5, 2, 2
-  ]> : tensor<4x4xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4x4xui8>) -> tensor<4x4xf8E5M2>
-  %source2_codes = stablehlo.constant dense<[
-    [0x3C, 0xBC],  // 1, -1
-    [0x38, 0x3E],  // 0.5, 1.5
-    [0xB8, 0x3C]   // -0.5, 1
-  ]> : tensor<3x2xui8>
-  %source2 = stablehlo.bitcast_convert %source2_codes : (tensor<3x2xui8>) -> tensor<3x2xf8E5M2>
-  %init2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
-  %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui8>) -> tensor<f8E5M2>
-  %r2 = "stablehlo.select_and_scatter"(%x2, %source2, %init2) ({
-  ^bb0(%a: tensor<f8E5M2>, %b: tensor<f8E5M2>):
-    %c = stablehlo.compare GE, %a, %b : (tensor<f8E5M2>, tensor<f8E5M2>) -> tensor<i1>
-    stablehlo.return %c : tensor<i1>
-  }, {
-  ^bb0(%arg0: tensor<f8E5M2>, %arg1: tensor<f8E5M2>):
-    %b = stablehlo.add %arg0, %arg1 : tensor<f8E5M2>
-    stablehlo.return %b : tensor<f8E5M2>
-  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 2>, padding = dense<[[1, 1], [0, 0]]> : tensor<2x2xi64>} : (tensor<4x4xf8E5M2>, tensor<3x2xf8E5M2>, tensor<f8E5M2>) -> tensor<4x4xf8E5M2>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4x4xf8E5M2>) -> tensor<4x4xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [0x00, 0x3C, 0x00, 0xBC],  // 0, 1, 0, -1
-    [0x00, 0x00, 0x00, 0x00],  // 0, 0, 0, 0
-    [0x00, 0x38, 0x00, 0x3E],  // 0, 0.5, 0, 1.5
-    [0x00, 0xB8, 0x3C, 0x00]   // 0, -0.5, 1, 0
-  ]> : tensor<4x4xui8>
+    0x00, 0x00, 0x00, 0x40, 0x00  // 0, 0, 0, 2, 0
+  ]> : tensor<5xui8>
   return
 }
 
@@ -513,11 +377,18 @@ func.func @select_and_scatter_f8E5M2() {
 // the format, so that every order of steps gives the same.
 func.func @select_and_scatter_f8E5M2FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    0x40, 0x46, 0x40, 0x48, 0x3C  // 1, 3, 1, 4, 0.5
-  ]> : tensor<5xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<5xui8>) -> tensor<5xf8E5M2FNUZ>
-  %source_codes = stablehlo.constant dense<[0x40, 0xC0, 0x3C, 0x42]> : tensor<4xui8>  // 1, -1, 0.5, 1.5
-  %source = stablehlo.bitcast_convert %source_codes : (tensor<4xui8>) -> tensor<4xf8E5M2FNUZ>
+    [0x40, 0x46, 0x40, 0x48],  // 1, 3, 1, 4
+    [0x3C, 0x42, 0x44, 0x44],  // 0.5, 1.5, 2, 2
+    [0x40, 0x46, 0x40, 0x48],  // 1, 3, 1, 4
+    [0x3C, 0x42, 0x44, 0x44]   // 0.5, 1.5, 2, 2
+  ]> : tensor<4x4xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<4x4xui8>) -> tensor<4x4xf8E5M2FNUZ>
+  %source_codes = stablehlo.constant dense<[
+    [0x40, 0xC0],  // 1, -1
+    [0x3C, 0x42],  // 0.5, 1.5
+    [0xBC, 0x40]   // -0.5, 1
+  ]> : tensor<3x2xui8>
+  %source = stablehlo.bitcast_convert %source_codes : (tensor<3x2xui8>) -> tensor<3x2xf8E5M2FNUZ>
   %init_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %init = stablehlo.bitcast_convert %init_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
   %r = "stablehlo.select_and_scatter"(%x, %source, %init) ({
@@ -528,11 +399,16 @@ func.func @select_and_scatter_f8E5M2FNUZ() {
   ^bb0(%arg0: tensor<f8E5M2FNUZ>, %arg1: tensor<f8E5M2FNUZ>):
     %b = stablehlo.add %arg0, %arg1 : tensor<f8E5M2FNUZ>
     stablehlo.return %b : tensor<f8E5M2FNUZ>
-  }) {window_dimensions = array<i64: 2>} : (tensor<5xf8E5M2FNUZ>, tensor<4xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<5xf8E5M2FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<5xf8E5M2FNUZ>) -> tensor<5xui8>
+  })
+    {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 2>, padding = dense<[[1, 1], [0, 0]]> : tensor<2x2xi64>}
+    : (tensor<4x4xf8E5M2FNUZ>, tensor<3x2xf8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<4x4xf8E5M2FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<4x4xf8E5M2FNUZ>) -> tensor<4x4xui8>
   check.expect_eq_const %r_codes, dense<[
-    0x00, 0x00, 0x00, 0x44, 0x00  // 0, 0, 0, 2, 0
-  ]> : tensor<5xui8>
+    [0x00, 0x40, 0x00, 0xC0],  // 0, 1, 0, -1
+    [0x00, 0x00, 0x00, 0x00],  // 0, 0, 0, 0
+    [0x00, 0x3C, 0x00, 0x42],  // 0, 0.5, 0, 1.5
+    [0x00, 0xBC, 0x40, 0x00]   // 0, -0.5, 1, 0
+  ]> : tensor<4x4xui8>
   return
 }
 
@@ -557,41 +433,12 @@ func.func @select_and_scatter_f8E8M0FNU() {
   ^bb0(%arg0: tensor<f8E8M0FNU>, %arg1: tensor<f8E8M0FNU>):
     %b = stablehlo.multiply %arg0, %arg1 : tensor<f8E8M0FNU>
     stablehlo.return %b : tensor<f8E8M0FNU>
-  }) {window_dimensions = array<i64: 3>, window_strides = array<i64: 3>} : (tensor<6xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<6xf8E8M0FNU>
+  })
+    {window_dimensions = array<i64: 3>, window_strides = array<i64: 3>}
+    : (tensor<6xf8E8M0FNU>, tensor<2xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<6xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E8M0FNU>) -> tensor<6xui8>
   check.expect_eq_const %r_codes, dense<[
     0x7F, 0x7F, 0x7F, 0x7F, 0x7F, 0x80  // 1, 1, 1, 1, 1, 2
   ]> : tensor<6xui8>
-  %x2_codes = stablehlo.constant dense<[
-    [0x7F, 0x82, 0x7F, 0x81],  // 1, 8, 1, 4
-    [0x7E, 0x83, 0x80, 0x80],  // 0.5, 16, 2, 2
-    [0x7F, 0x82, 0x7F, 0x81],  // 1, 8, 1, 4
-    [0x7E, 0x83, 0x80, 0x80]   // 0.5, 16, 2, 2
-  ]> : tensor<4x4xui8>
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4x4xui8>) -> tensor<4x4xf8E8M0FNU>
-  %source2_codes = stablehlo.constant dense<[
-    [0x7F, 0x80],  // 1, 2
-    [0x7F, 0x80],  // 1, 2
-    [0x7F, 0x80]   // 1, 2
-  ]> : tensor<3x2xui8>
-  %source2 = stablehlo.bitcast_convert %source2_codes : (tensor<3x2xui8>) -> tensor<3x2xf8E8M0FNU>
-  %init2_codes = stablehlo.constant dense<0x7F> : tensor<ui8>  // 1
-  %init2 = stablehlo.bitcast_convert %init2_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
-  %r2 = "stablehlo.select_and_scatter"(%x2, %source2, %init2) ({
-  ^bb0(%a: tensor<f8E8M0FNU>, %b: tensor<f8E8M0FNU>):
-    %c = stablehlo.compare GE, %a, %b : (tensor<f8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<i1>
-    stablehlo.return %c : tensor<i1>
-  }, {
-  ^bb0(%arg0: tensor<f8E8M0FNU>, %arg1: tensor<f8E8M0FNU>):
-    %b = stablehlo.multiply %arg0, %arg1 : tensor<f8E8M0FNU>
-    stablehlo.return %b : tensor<f8E8M0FNU>
-  }) {window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 2>, padding = dense<[[1, 1], [0, 0]]> : tensor<2x2xi64>} : (tensor<4x4xf8E8M0FNU>, tensor<3x2xf8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<4x4xf8E8M0FNU>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<4x4xf8E8M0FNU>) -> tensor<4x4xui8>
-  check.expect_eq_const %r2_codes, dense<[
-    [0x7F, 0x7F, 0x7F, 0x80],  // 1, 1, 1, 2
-    [0x7F, 0x7F, 0x7F, 0x7F],  // 1, 1, 1, 1
-    [0x7F, 0x7F, 0x7F, 0x80],  // 1, 1, 1, 2
-    [0x7F, 0x7F, 0x80, 0x7F]   // 1, 1, 2, 1
-  ]> : tensor<4x4xui8>
   return
 }

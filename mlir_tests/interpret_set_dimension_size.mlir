@@ -26,7 +26,9 @@ func.func @set_dimension_size_f16() {
   ]> : tensor<2x3xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui16>) -> tensor<2x3xf16>
   %size2 = stablehlo.constant dense<3> : tensor<i32>
-  %r2 = "stablehlo.set_dimension_size"(%x2, %size2) {dimension = 1 : i64} : (tensor<2x3xf16>, tensor<i32>) -> tensor<2x3xf16>
+  %r2 = "stablehlo.set_dimension_size"(%x2, %size2)
+    {dimension = 1 : i64}
+    : (tensor<2x3xf16>, tensor<i32>) -> tensor<2x3xf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x3xf16>) -> tensor<2x3xui16>
   check.expect_eq_const %r2_codes, dense<[
     [0x0000, 0x8000, 0x3C00],  // 0, -0, 1
@@ -57,7 +59,9 @@ func.func @set_dimension_size_bf16() {
   ]> : tensor<2x3xui16>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui16>) -> tensor<2x3xbf16>
   %size2 = stablehlo.constant dense<3> : tensor<i32>
-  %r2 = "stablehlo.set_dimension_size"(%x2, %size2) {dimension = 1 : i64} : (tensor<2x3xbf16>, tensor<i32>) -> tensor<2x3xbf16>
+  %r2 = "stablehlo.set_dimension_size"(%x2, %size2)
+    {dimension = 1 : i64}
+    : (tensor<2x3xbf16>, tensor<i32>) -> tensor<2x3xbf16>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x3xbf16>) -> tensor<2x3xui16>
   check.expect_eq_const %r2_codes, dense<[
     [0x0000, 0x8000, 0x3F80],  // 0, -0, 1
@@ -75,7 +79,9 @@ func.func @set_dimension_size_f4E2M1FN() {
   ]> : tensor<6xui4>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui4>) -> tensor<6xf4E2M1FN>
   %size = stablehlo.constant dense<6> : tensor<i32>
-  %r = "stablehlo.set_dimension_size"(%x, %size) {dimension = 0 : i64} : (tensor<6xf4E2M1FN>, tensor<i32>) -> tensor<6xf4E2M1FN>
+  %r = "stablehlo.set_dimension_size"(%x, %size)
+    {dimension = 0 : i64}
+    : (tensor<6xf4E2M1FN>, tensor<i32>) -> tensor<6xf4E2M1FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf4E2M1FN>) -> tensor<6xui4>
   check.expect_eq_const %r_codes, dense<[
     0x0, 0x8, 0x2, 0xA, 0x1, 0x9  // 0, -0, 1, -1, 0.5, -0.5
@@ -86,7 +92,9 @@ func.func @set_dimension_size_f4E2M1FN() {
   ]> : tensor<2x3xui4>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui4>) -> tensor<2x3xf4E2M1FN>
   %size2 = stablehlo.constant dense<3> : tensor<i32>
-  %r2 = "stablehlo.set_dimension_size"(%x2, %size2) {dimension = 1 : i64} : (tensor<2x3xf4E2M1FN>, tensor<i32>) -> tensor<2x3xf4E2M1FN>
+  %r2 = "stablehlo.set_dimension_size"(%x2, %size2)
+    {dimension = 1 : i64}
+    : (tensor<2x3xf4E2M1FN>, tensor<i32>) -> tensor<2x3xf4E2M1FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x3xf4E2M1FN>) -> tensor<2x3xui4>
   check.expect_eq_const %r2_codes, dense<[
     [0x0, 0x8, 0x2],  // 0, -0, 1
@@ -103,7 +111,9 @@ func.func @set_dimension_size_f6E2M3FN() {
     0x00, 0x20, 0x08, 0x28, 0x01, 0x21  // 0, -0, 1, -1, 0.125, -0.125
   ]> : tensor<6xf6E2M3FN>
   %size = stablehlo.constant dense<6> : tensor<i32>
-  %r = "stablehlo.set_dimension_size"(%x, %size) {dimension = 0 : i64} : (tensor<6xf6E2M3FN>, tensor<i32>) -> tensor<6xf6E2M3FN>
+  %r = "stablehlo.set_dimension_size"(%x, %size)
+    {dimension = 0 : i64}
+    : (tensor<6xf6E2M3FN>, tensor<i32>) -> tensor<6xf6E2M3FN>
   %r_f32 = stablehlo.convert %r : (tensor<6xf6E2M3FN>) -> tensor<6xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<6xf32>) -> tensor<6xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -115,7 +125,9 @@ func.func @set_dimension_size_f6E2M3FN() {
     [0x28, 0x01, 0x21]   // -1, 0.125, -0.125
   ]> : tensor<2x3xf6E2M3FN>
   %size2 = stablehlo.constant dense<3> : tensor<i32>
-  %r2 = "stablehlo.set_dimension_size"(%x2, %size2) {dimension = 1 : i64} : (tensor<2x3xf6E2M3FN>, tensor<i32>) -> tensor<2x3xf6E2M3FN>
+  %r2 = "stablehlo.set_dimension_size"(%x2, %size2)
+    {dimension = 1 : i64}
+    : (tensor<2x3xf6E2M3FN>, tensor<i32>) -> tensor<2x3xf6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<2x3xf6E2M3FN>) -> tensor<2x3xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
   check.expect_eq_const %r2_f32_codes, dense<[
@@ -133,7 +145,9 @@ func.func @set_dimension_size_f6E3M2FN() {
     0x00, 0x20, 0x0C, 0x2C, 0x01, 0x21  // 0, -0, 1, -1, 0.0625, -0.0625
   ]> : tensor<6xf6E3M2FN>
   %size = stablehlo.constant dense<6> : tensor<i32>
-  %r = "stablehlo.set_dimension_size"(%x, %size) {dimension = 0 : i64} : (tensor<6xf6E3M2FN>, tensor<i32>) -> tensor<6xf6E3M2FN>
+  %r = "stablehlo.set_dimension_size"(%x, %size)
+    {dimension = 0 : i64}
+    : (tensor<6xf6E3M2FN>, tensor<i32>) -> tensor<6xf6E3M2FN>
   %r_f32 = stablehlo.convert %r : (tensor<6xf6E3M2FN>) -> tensor<6xf32>
   %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<6xf32>) -> tensor<6xui32>
   check.expect_eq_const %r_f32_codes, dense<[
@@ -145,7 +159,9 @@ func.func @set_dimension_size_f6E3M2FN() {
     [0x2C, 0x01, 0x21]   // -1, 0.0625, -0.0625
   ]> : tensor<2x3xf6E3M2FN>
   %size2 = stablehlo.constant dense<3> : tensor<i32>
-  %r2 = "stablehlo.set_dimension_size"(%x2, %size2) {dimension = 1 : i64} : (tensor<2x3xf6E3M2FN>, tensor<i32>) -> tensor<2x3xf6E3M2FN>
+  %r2 = "stablehlo.set_dimension_size"(%x2, %size2)
+    {dimension = 1 : i64}
+    : (tensor<2x3xf6E3M2FN>, tensor<i32>) -> tensor<2x3xf6E3M2FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<2x3xf6E3M2FN>) -> tensor<2x3xf32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<2x3xf32>) -> tensor<2x3xui32>
   check.expect_eq_const %r2_f32_codes, dense<[
@@ -164,7 +180,9 @@ func.func @set_dimension_size_f8E3M4() {
   ]> : tensor<6xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E3M4>
   %size = stablehlo.constant dense<6> : tensor<i32>
-  %r = "stablehlo.set_dimension_size"(%x, %size) {dimension = 0 : i64} : (tensor<6xf8E3M4>, tensor<i32>) -> tensor<6xf8E3M4>
+  %r = "stablehlo.set_dimension_size"(%x, %size)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E3M4>, tensor<i32>) -> tensor<6xf8E3M4>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E3M4>) -> tensor<6xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x30, 0xB0, 0x01, 0x81  // 0, -0, 1, -1, 0.0156, -0.0156
@@ -175,7 +193,9 @@ func.func @set_dimension_size_f8E3M4() {
   ]> : tensor<2x3xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E3M4>
   %size2 = stablehlo.constant dense<3> : tensor<i32>
-  %r2 = "stablehlo.set_dimension_size"(%x2, %size2) {dimension = 1 : i64} : (tensor<2x3xf8E3M4>, tensor<i32>) -> tensor<2x3xf8E3M4>
+  %r2 = "stablehlo.set_dimension_size"(%x2, %size2)
+    {dimension = 1 : i64}
+    : (tensor<2x3xf8E3M4>, tensor<i32>) -> tensor<2x3xf8E3M4>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x3xf8E3M4>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x30],  // 0, -0, 1
@@ -193,7 +213,9 @@ func.func @set_dimension_size_f8E4M3() {
   ]> : tensor<6xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3>
   %size = stablehlo.constant dense<6> : tensor<i32>
-  %r = "stablehlo.set_dimension_size"(%x, %size) {dimension = 0 : i64} : (tensor<6xf8E4M3>, tensor<i32>) -> tensor<6xf8E4M3>
+  %r = "stablehlo.set_dimension_size"(%x, %size)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E4M3>, tensor<i32>) -> tensor<6xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E4M3>) -> tensor<6xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x38, 0xB8, 0x01, 0x81  // 0, -0, 1, -1, 0.00195, -0.00195
@@ -204,7 +226,9 @@ func.func @set_dimension_size_f8E4M3() {
   ]> : tensor<2x3xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3>
   %size2 = stablehlo.constant dense<3> : tensor<i32>
-  %r2 = "stablehlo.set_dimension_size"(%x2, %size2) {dimension = 1 : i64} : (tensor<2x3xf8E4M3>, tensor<i32>) -> tensor<2x3xf8E4M3>
+  %r2 = "stablehlo.set_dimension_size"(%x2, %size2)
+    {dimension = 1 : i64}
+    : (tensor<2x3xf8E4M3>, tensor<i32>) -> tensor<2x3xf8E4M3>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x3xf8E4M3>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x38],  // 0, -0, 1
@@ -222,7 +246,9 @@ func.func @set_dimension_size_f8E4M3FN() {
   ]> : tensor<6xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3FN>
   %size = stablehlo.constant dense<6> : tensor<i32>
-  %r = "stablehlo.set_dimension_size"(%x, %size) {dimension = 0 : i64} : (tensor<6xf8E4M3FN>, tensor<i32>) -> tensor<6xf8E4M3FN>
+  %r = "stablehlo.set_dimension_size"(%x, %size)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E4M3FN>, tensor<i32>) -> tensor<6xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E4M3FN>) -> tensor<6xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x38, 0xB8, 0x01, 0x81  // 0, -0, 1, -1, 0.00195, -0.00195
@@ -233,7 +259,9 @@ func.func @set_dimension_size_f8E4M3FN() {
   ]> : tensor<2x3xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3FN>
   %size2 = stablehlo.constant dense<3> : tensor<i32>
-  %r2 = "stablehlo.set_dimension_size"(%x2, %size2) {dimension = 1 : i64} : (tensor<2x3xf8E4M3FN>, tensor<i32>) -> tensor<2x3xf8E4M3FN>
+  %r2 = "stablehlo.set_dimension_size"(%x2, %size2)
+    {dimension = 1 : i64}
+    : (tensor<2x3xf8E4M3FN>, tensor<i32>) -> tensor<2x3xf8E4M3FN>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x3xf8E4M3FN>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x38],  // 0, -0, 1
@@ -251,7 +279,9 @@ func.func @set_dimension_size_f8E4M3FNUZ() {
   ]> : tensor<6xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3FNUZ>
   %size = stablehlo.constant dense<6> : tensor<i32>
-  %r = "stablehlo.set_dimension_size"(%x, %size) {dimension = 0 : i64} : (tensor<6xf8E4M3FNUZ>, tensor<i32>) -> tensor<6xf8E4M3FNUZ>
+  %r = "stablehlo.set_dimension_size"(%x, %size)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E4M3FNUZ>, tensor<i32>) -> tensor<6xf8E4M3FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E4M3FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x40, 0xC0, 0x01, 0x81  // 0, nan, 1, -1, 2^-10, -2^-10
@@ -262,7 +292,9 @@ func.func @set_dimension_size_f8E4M3FNUZ() {
   ]> : tensor<2x3xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3FNUZ>
   %size2 = stablehlo.constant dense<3> : tensor<i32>
-  %r2 = "stablehlo.set_dimension_size"(%x2, %size2) {dimension = 1 : i64} : (tensor<2x3xf8E4M3FNUZ>, tensor<i32>) -> tensor<2x3xf8E4M3FNUZ>
+  %r2 = "stablehlo.set_dimension_size"(%x2, %size2)
+    {dimension = 1 : i64}
+    : (tensor<2x3xf8E4M3FNUZ>, tensor<i32>) -> tensor<2x3xf8E4M3FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x3xf8E4M3FNUZ>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x40],  // 0, nan, 1
@@ -280,7 +312,9 @@ func.func @set_dimension_size_f8E4M3B11FNUZ() {
   ]> : tensor<6xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E4M3B11FNUZ>
   %size = stablehlo.constant dense<6> : tensor<i32>
-  %r = "stablehlo.set_dimension_size"(%x, %size) {dimension = 0 : i64} : (tensor<6xf8E4M3B11FNUZ>, tensor<i32>) -> tensor<6xf8E4M3B11FNUZ>
+  %r = "stablehlo.set_dimension_size"(%x, %size)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E4M3B11FNUZ>, tensor<i32>) -> tensor<6xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E4M3B11FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x58, 0xD8, 0x01, 0x81  // 0, nan, 1, -1, 2^-13, -2^-13
@@ -291,7 +325,9 @@ func.func @set_dimension_size_f8E4M3B11FNUZ() {
   ]> : tensor<2x3xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3B11FNUZ>
   %size2 = stablehlo.constant dense<3> : tensor<i32>
-  %r2 = "stablehlo.set_dimension_size"(%x2, %size2) {dimension = 1 : i64} : (tensor<2x3xf8E4M3B11FNUZ>, tensor<i32>) -> tensor<2x3xf8E4M3B11FNUZ>
+  %r2 = "stablehlo.set_dimension_size"(%x2, %size2)
+    {dimension = 1 : i64}
+    : (tensor<2x3xf8E4M3B11FNUZ>, tensor<i32>) -> tensor<2x3xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x3xf8E4M3B11FNUZ>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x58],  // 0, nan, 1
@@ -309,7 +345,9 @@ func.func @set_dimension_size_f8E5M2() {
   ]> : tensor<6xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E5M2>
   %size = stablehlo.constant dense<6> : tensor<i32>
-  %r = "stablehlo.set_dimension_size"(%x, %size) {dimension = 0 : i64} : (tensor<6xf8E5M2>, tensor<i32>) -> tensor<6xf8E5M2>
+  %r = "stablehlo.set_dimension_size"(%x, %size)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E5M2>, tensor<i32>) -> tensor<6xf8E5M2>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E5M2>) -> tensor<6xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x3C, 0xBC, 0x01, 0x81  // 0, -0, 1, -1, 2^-16, -2^-16
@@ -320,7 +358,9 @@ func.func @set_dimension_size_f8E5M2() {
   ]> : tensor<2x3xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2>
   %size2 = stablehlo.constant dense<3> : tensor<i32>
-  %r2 = "stablehlo.set_dimension_size"(%x2, %size2) {dimension = 1 : i64} : (tensor<2x3xf8E5M2>, tensor<i32>) -> tensor<2x3xf8E5M2>
+  %r2 = "stablehlo.set_dimension_size"(%x2, %size2)
+    {dimension = 1 : i64}
+    : (tensor<2x3xf8E5M2>, tensor<i32>) -> tensor<2x3xf8E5M2>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x3xf8E5M2>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x3C],  // 0, -0, 1
@@ -338,7 +378,9 @@ func.func @set_dimension_size_f8E5M2FNUZ() {
   ]> : tensor<6xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E5M2FNUZ>
   %size = stablehlo.constant dense<6> : tensor<i32>
-  %r = "stablehlo.set_dimension_size"(%x, %size) {dimension = 0 : i64} : (tensor<6xf8E5M2FNUZ>, tensor<i32>) -> tensor<6xf8E5M2FNUZ>
+  %r = "stablehlo.set_dimension_size"(%x, %size)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E5M2FNUZ>, tensor<i32>) -> tensor<6xf8E5M2FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E5M2FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r_codes, dense<[
     0x00, 0x80, 0x40, 0xC0, 0x01, 0x81  // 0, nan, 1, -1, 2^-17, -2^-17
@@ -349,7 +391,9 @@ func.func @set_dimension_size_f8E5M2FNUZ() {
   ]> : tensor<2x3xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2FNUZ>
   %size2 = stablehlo.constant dense<3> : tensor<i32>
-  %r2 = "stablehlo.set_dimension_size"(%x2, %size2) {dimension = 1 : i64} : (tensor<2x3xf8E5M2FNUZ>, tensor<i32>) -> tensor<2x3xf8E5M2FNUZ>
+  %r2 = "stablehlo.set_dimension_size"(%x2, %size2)
+    {dimension = 1 : i64}
+    : (tensor<2x3xf8E5M2FNUZ>, tensor<i32>) -> tensor<2x3xf8E5M2FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x3xf8E5M2FNUZ>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x00, 0x80, 0x40],  // 0, nan, 1
@@ -367,7 +411,9 @@ func.func @set_dimension_size_f8E8M0FNU() {
   ]> : tensor<6xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<6xui8>) -> tensor<6xf8E8M0FNU>
   %size = stablehlo.constant dense<6> : tensor<i32>
-  %r = "stablehlo.set_dimension_size"(%x, %size) {dimension = 0 : i64} : (tensor<6xf8E8M0FNU>, tensor<i32>) -> tensor<6xf8E8M0FNU>
+  %r = "stablehlo.set_dimension_size"(%x, %size)
+    {dimension = 0 : i64}
+    : (tensor<6xf8E8M0FNU>, tensor<i32>) -> tensor<6xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<6xf8E8M0FNU>) -> tensor<6xui8>
   check.expect_eq_const %r_codes, dense<[
     0x7F, 0x80, 0x7E, 0x00, 0x01, 0xFE  // 1, 2, 0.5, 2^-127, 2^-126, 2^127
@@ -378,7 +424,9 @@ func.func @set_dimension_size_f8E8M0FNU() {
   ]> : tensor<2x3xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E8M0FNU>
   %size2 = stablehlo.constant dense<3> : tensor<i32>
-  %r2 = "stablehlo.set_dimension_size"(%x2, %size2) {dimension = 1 : i64} : (tensor<2x3xf8E8M0FNU>, tensor<i32>) -> tensor<2x3xf8E8M0FNU>
+  %r2 = "stablehlo.set_dimension_size"(%x2, %size2)
+    {dimension = 1 : i64}
+    : (tensor<2x3xf8E8M0FNU>, tensor<i32>) -> tensor<2x3xf8E8M0FNU>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<2x3xf8E8M0FNU>) -> tensor<2x3xui8>
   check.expect_eq_const %r2_codes, dense<[
     [0x7F, 0x80, 0x7E],  // 1, 2, 0.5

@@ -237,6 +237,31 @@ func.func @sign_f8E3M4() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sign_f8E3M4_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E3M4>
+  %r = stablehlo.sign %x : tensor<256xf8E3M4>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E3M4>) -> tensor<256xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf8E3M4>, tensor<256xf8E3M4>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x78> : tensor<256xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3096535440> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @sign_f8E4M3() {
   %x_codes = stablehlo.constant dense<[
     0xF8, 0xF7, 0xF6, 0xC8, 0xC6, 0xC4, 0xC2, 0xC0,  // -inf, -240, -224, -4, -3.5, -3, -2.5, -2
@@ -266,6 +291,31 @@ func.func @sign_f8E4M3() {
   %r3 = stablehlo.sign %x3 : tensor<f8E4M3>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<f8E4M3>) -> tensor<ui8>
   check.expect_eq_const %r3_codes, dense<0x38> : tensor<ui8>  // 1
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sign_f8E4M3_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3>
+  %r = stablehlo.sign %x : tensor<256xf8E4M3>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E4M3>) -> tensor<256xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf8E4M3>, tensor<256xf8E4M3>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7C> : tensor<256xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<4102109192> : tensor<ui32>
   return
 }
 
@@ -311,6 +361,31 @@ func.func @sign_f8E4M3FN() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sign_f8E4M3FN_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3FN>
+  %r = stablehlo.sign %x : tensor<256xf8E4M3FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E4M3FN>) -> tensor<256xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf8E4M3FN>, tensor<256xf8E4M3FN>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7F> : tensor<256xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<1231938658> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @sign_f8E4M3FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0xFF, 0xFE, 0xF9, 0xD0, 0xCE, 0xCC, 0xCA, 0xC8,  // -240, -224, -144, -4, -3.5, -3, -2.5, -2
@@ -332,6 +407,28 @@ func.func @sign_f8E4M3FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0x3xf8E4M3FNUZ>
   %r2 = stablehlo.sign %x2 : tensor<0x3xf8E4M3FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E4M3FNUZ>
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sign_f8E4M3FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3FNUZ>
+  %r = stablehlo.sign %x : tensor<256xf8E4M3FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E4M3FNUZ>) -> tensor<256xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<4166369152> : tensor<ui32>
   return
 }
 
@@ -363,6 +460,28 @@ func.func @sign_f8E4M3B11FNUZ() {
   %r3 = stablehlo.sign %x3 : tensor<f8E4M3B11FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<f8E4M3B11FNUZ>) -> tensor<ui8>
   check.expect_eq_const %r3_codes, dense<0x58> : tensor<ui8>  // 1
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sign_f8E4M3B11FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3B11FNUZ>
+  %r = stablehlo.sign %x : tensor<256xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E4M3B11FNUZ>) -> tensor<256xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<2598053712> : tensor<ui32>
   return
 }
 
@@ -408,6 +527,31 @@ func.func @sign_f8E5M2() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sign_f8E5M2_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E5M2>
+  %r = stablehlo.sign %x : tensor<256xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E5M2>) -> tensor<256xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf8E5M2>, tensor<256xf8E5M2>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7E> : tensor<256xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3854365412> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @sign_f8E5M2FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0xFF, 0xFE, 0xEA, 0xD6, 0xC8, 0xC7, 0xC6, 0xC5,  // -5.73e4, -4.92e4, -1.54e3, -48, -4, -3.5, -3, -2.5
@@ -429,6 +573,28 @@ func.func @sign_f8E5M2FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0x3xf8E5M2FNUZ>
   %r2 = stablehlo.sign %x2 : tensor<0x3xf8E5M2FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E5M2FNUZ>
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sign_f8E5M2FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E5M2FNUZ>
+  %r = stablehlo.sign %x : tensor<256xf8E5M2FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E5M2FNUZ>) -> tensor<256xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<4166369152> : tensor<ui32>
   return
 }
 

@@ -247,6 +247,31 @@ func.func @sine_f8E3M4() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sine_f8E3M4_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E3M4>
+  %r = stablehlo.sine %x : tensor<256xf8E3M4>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E3M4>) -> tensor<256xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf8E3M4>, tensor<256xf8E3M4>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x78> : tensor<256xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<123029764> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @sine_f8E4M3() {
   %x_codes = stablehlo.constant dense<[
     0xF8, 0xF7, 0xF6, 0xF0, 0xE7, 0xDF, 0xD7, 0xD0,  // -inf, -240, -224, -128, -60, -30, -15, -8
@@ -278,6 +303,31 @@ func.func @sine_f8E4M3() {
   %r3 = stablehlo.sine %x3 : tensor<f8E4M3>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<f8E4M3>) -> tensor<ui8>
   check.expect_eq_const %r3_codes, dense<0x2F> : tensor<ui8>  // 0.469
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sine_f8E4M3_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3>
+  %r = stablehlo.sine %x : tensor<256xf8E4M3>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E4M3>) -> tensor<256xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf8E4M3>, tensor<256xf8E4M3>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7C> : tensor<256xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<1196883310> : tensor<ui32>
   return
 }
 
@@ -325,6 +375,31 @@ func.func @sine_f8E4M3FN() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sine_f8E4M3FN_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3FN>
+  %r = stablehlo.sine %x : tensor<256xf8E4M3FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E4M3FN>) -> tensor<256xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf8E4M3FN>, tensor<256xf8E4M3FN>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7F> : tensor<256xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<2204798596> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @sine_f8E4M3FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0xFF, 0xFE, 0xF7, 0xEE, 0xE7, 0xDE, 0xD8, 0xD0,  // -240, -224, -120, -56, -30, -14, -8, -4
@@ -348,6 +423,28 @@ func.func @sine_f8E4M3FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0x3xf8E4M3FNUZ>
   %r2 = stablehlo.sine %x2 : tensor<0x3xf8E4M3FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E4M3FNUZ>
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sine_f8E4M3FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3FNUZ>
+  %r = stablehlo.sine %x : tensor<256xf8E4M3FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E4M3FNUZ>) -> tensor<256xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<4268438974> : tensor<ui32>
   return
 }
 
@@ -381,6 +478,28 @@ func.func @sine_f8E4M3B11FNUZ() {
   %r3 = stablehlo.sine %x3 : tensor<f8E4M3B11FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<f8E4M3B11FNUZ>) -> tensor<ui8>
   check.expect_eq_const %r3_codes, dense<0x4F> : tensor<ui8>  // 0.469
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sine_f8E4M3B11FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E4M3B11FNUZ>
+  %r = stablehlo.sine %x : tensor<256xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E4M3B11FNUZ>) -> tensor<256xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3343722128> : tensor<ui32>
   return
 }
 
@@ -428,6 +547,31 @@ func.func @sine_f8E5M2() {
 
 // -----
 
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sine_f8E5M2_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E5M2>
+  %r = stablehlo.sine %x : tensor<256xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E5M2>) -> tensor<256xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<256xf8E5M2>, tensor<256xf8E5M2>) -> tensor<256xi1>
+  %r_nan = stablehlo.constant dense<0x7E> : tensor<256xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<256xi1>, tensor<256xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3489060778> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @sine_f8E5M2FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0xFF, 0xFE, 0xF4, 0xEA, 0xE2, 0xD9, 0xCF, 0xC8,  // -5.73e4, -4.92e4, -2^13, -1.54e3, -384, -80, -14, -4
@@ -451,6 +595,28 @@ func.func @sine_f8E5M2FNUZ() {
   %x2 = stablehlo.constant dense<> : tensor<0x3xf8E5M2FNUZ>
   %r2 = stablehlo.sine %x2 : tensor<0x3xf8E5M2FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<0x3xf8E5M2FNUZ>
+  return
+}
+
+// -----
+
+// All 256 codes. One number stands for all results: the sum of their codes, each times an odd number of its own, modulo
+// 2**32. A single wrong code changes it.
+func.func @sine_f8E5M2FNUZ_all() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<256xui8>) -> tensor<256xf8E5M2FNUZ>
+  %r = stablehlo.sine %x : tensor<256xf8E5M2FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf8E5M2FNUZ>) -> tensor<256xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<256xui8>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<2979998814> : tensor<ui32>
   return
 }
 

@@ -15,13 +15,18 @@ func.func @slice_f16() {
     0xFC00                                   // -inf
   ]> : tensor<16xui16>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<16xui16>) -> tensor<16xf16>
-  %r = "stablehlo.slice"(%x) {start_indices = array<i64: 3>, limit_indices = array<i64: 15>, strides = array<i64: 3>} : (tensor<16xf16>) -> tensor<4xf16>
+  %r = "stablehlo.slice"(%x)
+    {start_indices = array<i64: 3>, limit_indices = array<i64: 15>, strides = array<i64: 3>}
+    : (tensor<16xf16>) -> tensor<4xf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4xf16>) -> tensor<4xui16>
   check.expect_eq_const %r_codes, dense<[0xBC00, 0x03FF, 0x8400, 0x7BFE]> : tensor<4xui16>  // -1, 6.1e-5, -2^-14, 6.55e4
-  %x2_codes = stablehlo.constant dense<[0x0000, 0x8000, 0x3C00, 0xBC00]> : tensor<4xui16>  // 0, -0, 1, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4xui16>) -> tensor<4xf16>
-  %r2 = "stablehlo.slice"(%x2) {start_indices = array<i64: 2>, limit_indices = array<i64: 2>, strides = array<i64: 1>} : (tensor<4xf16>) -> tensor<0xf16>
-  check.expect_eq_const %r2, dense<> : tensor<0xf16>
+  %x2_codes = stablehlo.constant dense<0x0000> : tensor<ui16>  // 0
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui16>) -> tensor<f16>
+  %r2 = "stablehlo.slice"(%x2)
+    {start_indices = array<i64>, limit_indices = array<i64>, strides = array<i64>}
+    : (tensor<f16>) -> tensor<f16>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<f16>) -> tensor<ui16>
+  check.expect_eq_const %r2_codes, dense<0x0000> : tensor<ui16>  // 0
   return
 }
 
@@ -35,14 +40,11 @@ func.func @slice_bf16() {
     [0x0080, 0x8080, 0x7F7F, 0xFF7F]   // 2^-126, -2^-126, 3.39e+38, -3.39e+38
   ]> : tensor<3x4xui16>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui16>) -> tensor<3x4xbf16>
-  %r = "stablehlo.slice"(%x) {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 3, 4>, strides = array<i64: 1, 2>} : (tensor<3x4xbf16>) -> tensor<2x2xbf16>
+  %r = "stablehlo.slice"(%x)
+    {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 3, 4>, strides = array<i64: 1, 2>}
+    : (tensor<3x4xbf16>) -> tensor<2x2xbf16>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xbf16>) -> tensor<2x2xui16>
   check.expect_eq_const %r_codes, dense<[[0x0001, 0x007F], [0x0080, 0x7F7F]]> : tensor<2x2xui16>  // 2^-133, 1.17e-38, 2^-126, 3.39e+38
-  %x2_codes = stablehlo.constant dense<0x0000> : tensor<ui16>  // 0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui16>) -> tensor<bf16>
-  %r2 = "stablehlo.slice"(%x2) {start_indices = array<i64>, limit_indices = array<i64>, strides = array<i64>} : (tensor<bf16>) -> tensor<bf16>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<bf16>) -> tensor<ui16>
-  check.expect_eq_const %r2_codes, dense<0x0000> : tensor<ui16>  // 0
   return
 }
 
@@ -50,18 +52,12 @@ func.func @slice_bf16() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @slice_f4E2M1FN() {
-  %x_codes = stablehlo.constant dense<[
-    0x0, 0x8, 0x2, 0xA, 0x1, 0x9, 0x7, 0xF,  // 0, -0, 1, -1, 0.5, -0.5, 6, -6
-    0x6, 0xE, 0x5, 0xC, 0x3, 0xD, 0x4, 0xB   // 4, -4, 3, -2, 1.5, -3, 2, -1.5
-  ]> : tensor<16xui4>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<16xui4>) -> tensor<16xf4E2M1FN>
-  %r = "stablehlo.slice"(%x) {start_indices = array<i64: 3>, limit_indices = array<i64: 15>, strides = array<i64: 3>} : (tensor<16xf4E2M1FN>) -> tensor<4xf4E2M1FN>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<4xf4E2M1FN>) -> tensor<4xui4>
-  check.expect_eq_const %r_codes, dense<[0xA, 0x7, 0xE, 0x3]> : tensor<4xui4>  // -1, 6, -4, 1.5
-  %x2_codes = stablehlo.constant dense<[0x0, 0x8, 0x2, 0xA]> : tensor<4xui4>  // 0, -0, 1, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4xui4>) -> tensor<4xf4E2M1FN>
-  %r2 = "stablehlo.slice"(%x2) {start_indices = array<i64: 2>, limit_indices = array<i64: 2>, strides = array<i64: 1>} : (tensor<4xf4E2M1FN>) -> tensor<0xf4E2M1FN>
-  check.expect_eq_const %r2, dense<> : tensor<0xf4E2M1FN>
+  %x_codes = stablehlo.constant dense<[0x0, 0x8, 0x2, 0xA]> : tensor<4xui4>  // 0, -0, 1, -1
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<4xui4>) -> tensor<4xf4E2M1FN>
+  %r = "stablehlo.slice"(%x)
+    {start_indices = array<i64: 2>, limit_indices = array<i64: 2>, strides = array<i64: 1>}
+    : (tensor<4xf4E2M1FN>) -> tensor<0xf4E2M1FN>
+  check.expect_eq_const %r, dense<> : tensor<0xf4E2M1FN>
   return
 }
 
@@ -70,16 +66,19 @@ func.func @slice_f4E2M1FN() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @slice_f6E2M3FN() {
   %x = stablehlo.constant dense<[
-    [0x00, 0x20, 0x08, 0x28],  // 0, -0, 1, -1
-    [0x01, 0x21, 0x07, 0x27],  // 0.125, -0.125, 0.875, -0.875
-    [0x1F, 0x3F, 0x1E, 0x3E]   // 7.5, -7.5, 7, -7
-  ]> : tensor<3x4xf6E2M3FN>
-  %r = "stablehlo.slice"(%x) {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 3, 4>, strides = array<i64: 1, 2>} : (tensor<3x4xf6E2M3FN>) -> tensor<2x2xf6E2M3FN>
-  %r_f32 = stablehlo.convert %r : (tensor<2x2xf6E2M3FN>) -> tensor<2x2xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
-  check.expect_eq_const %r_f32_codes, dense<[[0x3E000000, 0x3F600000], [0x40F00000, 0x40E00000]]> : tensor<2x2xui32>  // 0.125, 0.875, 7.5, 7
+    0x00, 0x20, 0x08, 0x28, 0x01, 0x21, 0x07, 0x27,  // 0, -0, 1, -1, 0.125, -0.125, 0.875, -0.875
+    0x1F, 0x3F, 0x1E, 0x3E, 0x05, 0x3C, 0x33, 0x2A   // 7.5, -7.5, 7, -7, 0.625, -6, -2.75, -1.25
+  ]> : tensor<16xf6E2M3FN>
+  %r = "stablehlo.slice"(%x)
+    {start_indices = array<i64: 3>, limit_indices = array<i64: 15>, strides = array<i64: 3>}
+    : (tensor<16xf6E2M3FN>) -> tensor<4xf6E2M3FN>
+  %r_f32 = stablehlo.convert %r : (tensor<4xf6E2M3FN>) -> tensor<4xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<4xf32>) -> tensor<4xui32>
+  check.expect_eq_const %r_f32_codes, dense<[0xBF800000, 0x3F600000, 0xC0F00000, 0x3F200000]> : tensor<4xui32>  // -1, 0.875, -7.5, 0.625
   %x2 = stablehlo.constant dense<0x00> : tensor<f6E2M3FN>  // 0
-  %r2 = "stablehlo.slice"(%x2) {start_indices = array<i64>, limit_indices = array<i64>, strides = array<i64>} : (tensor<f6E2M3FN>) -> tensor<f6E2M3FN>
+  %r2 = "stablehlo.slice"(%x2)
+    {start_indices = array<i64>, limit_indices = array<i64>, strides = array<i64>}
+    : (tensor<f6E2M3FN>) -> tensor<f6E2M3FN>
   %r2_f32 = stablehlo.convert %r2 : (tensor<f6E2M3FN>) -> tensor<f32>
   %r2_f32_codes = stablehlo.bitcast_convert %r2_f32 : (tensor<f32>) -> tensor<ui32>
   check.expect_eq_const %r2_f32_codes, dense<0x00000000> : tensor<ui32>  // 0
@@ -91,16 +90,16 @@ func.func @slice_f6E2M3FN() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @slice_f6E3M2FN() {
   %x = stablehlo.constant dense<[
-    0x00, 0x20, 0x0C, 0x2C, 0x01, 0x21, 0x03, 0x23,  // 0, -0, 1, -1, 0.0625, -0.0625, 0.188, -0.188
-    0x04, 0x24, 0x1F, 0x3F, 0x1E, 0x3E, 0x05, 0x3C   // 0.25, -0.25, 28, -28, 24, -24, 0.312, -16
-  ]> : tensor<16xf6E3M2FN>
-  %r = "stablehlo.slice"(%x) {start_indices = array<i64: 3>, limit_indices = array<i64: 15>, strides = array<i64: 3>} : (tensor<16xf6E3M2FN>) -> tensor<4xf6E3M2FN>
-  %r_f32 = stablehlo.convert %r : (tensor<4xf6E3M2FN>) -> tensor<4xf32>
-  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<4xf32>) -> tensor<4xui32>
-  check.expect_eq_const %r_f32_codes, dense<[0xBF800000, 0x3E400000, 0xBE800000, 0x41C00000]> : tensor<4xui32>  // -1, 0.188, -0.25, 24
-  %x2 = stablehlo.constant dense<[0x00, 0x20, 0x0C, 0x2C]> : tensor<4xf6E3M2FN>  // 0, -0, 1, -1
-  %r2 = "stablehlo.slice"(%x2) {start_indices = array<i64: 2>, limit_indices = array<i64: 2>, strides = array<i64: 1>} : (tensor<4xf6E3M2FN>) -> tensor<0xf6E3M2FN>
-  check.expect_eq_const %r2, dense<> : tensor<0xf6E3M2FN>
+    [0x00, 0x20, 0x0C, 0x2C],  // 0, -0, 1, -1
+    [0x01, 0x21, 0x03, 0x23],  // 0.0625, -0.0625, 0.188, -0.188
+    [0x04, 0x24, 0x1F, 0x3F]   // 0.25, -0.25, 28, -28
+  ]> : tensor<3x4xf6E3M2FN>
+  %r = "stablehlo.slice"(%x)
+    {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 3, 4>, strides = array<i64: 1, 2>}
+    : (tensor<3x4xf6E3M2FN>) -> tensor<2x2xf6E3M2FN>
+  %r_f32 = stablehlo.convert %r : (tensor<2x2xf6E3M2FN>) -> tensor<2x2xf32>
+  %r_f32_codes = stablehlo.bitcast_convert %r_f32 : (tensor<2x2xf32>) -> tensor<2x2xui32>
+  check.expect_eq_const %r_f32_codes, dense<[[0x3D800000, 0x3E400000], [0x3E800000, 0x41E00000]]> : tensor<2x2xui32>  // 0.0625, 0.188, 0.25, 28
   return
 }
 
@@ -108,20 +107,12 @@ func.func @slice_f6E3M2FN() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @slice_f8E3M4() {
-  %x_codes = stablehlo.constant dense<[
-    [0x00, 0x80, 0x30, 0xB0],  // 0, -0, 1, -1
-    [0x01, 0x81, 0x0F, 0x8F],  // 0.0156, -0.0156, 0.234, -0.234
-    [0x10, 0x90, 0x6F, 0xEF]   // 0.25, -0.25, 15.5, -15.5
-  ]> : tensor<3x4xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E3M4>
-  %r = "stablehlo.slice"(%x) {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 3, 4>, strides = array<i64: 1, 2>} : (tensor<3x4xf8E3M4>) -> tensor<2x2xf8E3M4>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E3M4>) -> tensor<2x2xui8>
-  check.expect_eq_const %r_codes, dense<[[0x01, 0x0F], [0x10, 0x6F]]> : tensor<2x2xui8>  // 0.0156, 0.234, 0.25, 15.5
-  %x2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E3M4>
-  %r2 = "stablehlo.slice"(%x2) {start_indices = array<i64>, limit_indices = array<i64>, strides = array<i64>} : (tensor<f8E3M4>) -> tensor<f8E3M4>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<f8E3M4>) -> tensor<ui8>
-  check.expect_eq_const %r2_codes, dense<0x00> : tensor<ui8>  // 0
+  %x_codes = stablehlo.constant dense<[0x00, 0x80, 0x30, 0xB0]> : tensor<4xui8>  // 0, -0, 1, -1
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<4xui8>) -> tensor<4xf8E3M4>
+  %r = "stablehlo.slice"(%x)
+    {start_indices = array<i64: 2>, limit_indices = array<i64: 2>, strides = array<i64: 1>}
+    : (tensor<4xf8E3M4>) -> tensor<0xf8E3M4>
+  check.expect_eq_const %r, dense<> : tensor<0xf8E3M4>
   return
 }
 
@@ -134,13 +125,18 @@ func.func @slice_f8E4M3() {
     0x08, 0x88, 0x77, 0xF7, 0x76, 0xF6, 0x78, 0xF8   // 0.0156, -0.0156, 240, -240, 224, -224, inf, -inf
   ]> : tensor<16xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<16xui8>) -> tensor<16xf8E4M3>
-  %r = "stablehlo.slice"(%x) {start_indices = array<i64: 3>, limit_indices = array<i64: 15>, strides = array<i64: 3>} : (tensor<16xf8E4M3>) -> tensor<4xf8E4M3>
+  %r = "stablehlo.slice"(%x)
+    {start_indices = array<i64: 3>, limit_indices = array<i64: 15>, strides = array<i64: 3>}
+    : (tensor<16xf8E4M3>) -> tensor<4xf8E4M3>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4xf8E4M3>) -> tensor<4xui8>
   check.expect_eq_const %r_codes, dense<[0xB8, 0x07, 0x88, 0x76]> : tensor<4xui8>  // -1, 0.0137, -0.0156, 224
-  %x2_codes = stablehlo.constant dense<[0x00, 0x80, 0x38, 0xB8]> : tensor<4xui8>  // 0, -0, 1, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4xui8>) -> tensor<4xf8E4M3>
-  %r2 = "stablehlo.slice"(%x2) {start_indices = array<i64: 2>, limit_indices = array<i64: 2>, strides = array<i64: 1>} : (tensor<4xf8E4M3>) -> tensor<0xf8E4M3>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E4M3>
+  %x2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E4M3>
+  %r2 = "stablehlo.slice"(%x2)
+    {start_indices = array<i64>, limit_indices = array<i64>, strides = array<i64>}
+    : (tensor<f8E4M3>) -> tensor<f8E4M3>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<f8E4M3>) -> tensor<ui8>
+  check.expect_eq_const %r2_codes, dense<0x00> : tensor<ui8>  // 0
   return
 }
 
@@ -154,14 +150,11 @@ func.func @slice_f8E4M3FN() {
     [0x08, 0x88, 0x7E, 0xFE]   // 0.0156, -0.0156, 448, -448
   ]> : tensor<3x4xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3FN>
-  %r = "stablehlo.slice"(%x) {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 3, 4>, strides = array<i64: 1, 2>} : (tensor<3x4xf8E4M3FN>) -> tensor<2x2xf8E4M3FN>
+  %r = "stablehlo.slice"(%x)
+    {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 3, 4>, strides = array<i64: 1, 2>}
+    : (tensor<3x4xf8E4M3FN>) -> tensor<2x2xf8E4M3FN>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E4M3FN>) -> tensor<2x2xui8>
   check.expect_eq_const %r_codes, dense<[[0x01, 0x07], [0x08, 0x7E]]> : tensor<2x2xui8>  // 0.00195, 0.0137, 0.0156, 448
-  %x2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
-  %r2 = "stablehlo.slice"(%x2) {start_indices = array<i64>, limit_indices = array<i64>, strides = array<i64>} : (tensor<f8E4M3FN>) -> tensor<f8E4M3FN>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<f8E4M3FN>) -> tensor<ui8>
-  check.expect_eq_const %r2_codes, dense<0x00> : tensor<ui8>  // 0
   return
 }
 
@@ -169,18 +162,12 @@ func.func @slice_f8E4M3FN() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @slice_f8E4M3FNUZ() {
-  %x_codes = stablehlo.constant dense<[
-    0x00, 0x80, 0x40, 0xC0, 0x01, 0x81, 0x07, 0x87,  // 0, nan, 1, -1, 2^-10, -2^-10, 0.00684, -0.00684
-    0x08, 0x88, 0x7F, 0xFF, 0x7E, 0xFE, 0x05, 0x3C   // 0.00781, -0.00781, 240, -240, 224, -224, 0.00488, 0.75
-  ]> : tensor<16xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<16xui8>) -> tensor<16xf8E4M3FNUZ>
-  %r = "stablehlo.slice"(%x) {start_indices = array<i64: 3>, limit_indices = array<i64: 15>, strides = array<i64: 3>} : (tensor<16xf8E4M3FNUZ>) -> tensor<4xf8E4M3FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<4xf8E4M3FNUZ>) -> tensor<4xui8>
-  check.expect_eq_const %r_codes, dense<[0xC0, 0x07, 0x88, 0x7E]> : tensor<4xui8>  // -1, 0.00684, -0.00781, 224
-  %x2_codes = stablehlo.constant dense<[0x00, 0x80, 0x40, 0xC0]> : tensor<4xui8>  // 0, nan, 1, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4xui8>) -> tensor<4xf8E4M3FNUZ>
-  %r2 = "stablehlo.slice"(%x2) {start_indices = array<i64: 2>, limit_indices = array<i64: 2>, strides = array<i64: 1>} : (tensor<4xf8E4M3FNUZ>) -> tensor<0xf8E4M3FNUZ>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E4M3FNUZ>
+  %x_codes = stablehlo.constant dense<[0x00, 0x80, 0x40, 0xC0]> : tensor<4xui8>  // 0, nan, 1, -1
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<4xui8>) -> tensor<4xf8E4M3FNUZ>
+  %r = "stablehlo.slice"(%x)
+    {start_indices = array<i64: 2>, limit_indices = array<i64: 2>, strides = array<i64: 1>}
+    : (tensor<4xf8E4M3FNUZ>) -> tensor<0xf8E4M3FNUZ>
+  check.expect_eq_const %r, dense<> : tensor<0xf8E4M3FNUZ>
   return
 }
 
@@ -189,17 +176,20 @@ func.func @slice_f8E4M3FNUZ() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @slice_f8E4M3B11FNUZ() {
   %x_codes = stablehlo.constant dense<[
-    [0x00, 0x80, 0x58, 0xD8],  // 0, nan, 1, -1
-    [0x01, 0x81, 0x07, 0x87],  // 2^-13, -2^-13, 0.000854, -0.000854
-    [0x08, 0x88, 0x7F, 0xFF]   // 2^-10, -2^-10, 30, -30
-  ]> : tensor<3x4xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E4M3B11FNUZ>
-  %r = "stablehlo.slice"(%x) {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 3, 4>, strides = array<i64: 1, 2>} : (tensor<3x4xf8E4M3B11FNUZ>) -> tensor<2x2xf8E4M3B11FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E4M3B11FNUZ>) -> tensor<2x2xui8>
-  check.expect_eq_const %r_codes, dense<[[0x01, 0x07], [0x08, 0x7F]]> : tensor<2x2xui8>  // 2^-13, 0.000854, 2^-10, 30
+    0x00, 0x80, 0x58, 0xD8, 0x01, 0x81, 0x07, 0x87,  // 0, nan, 1, -1, 2^-13, -2^-13, 0.000854, -0.000854
+    0x08, 0x88, 0x7F, 0xFF, 0x7E, 0xFE, 0x05, 0x3C   // 2^-10, -2^-10, 30, -30, 28, -28, 0.00061, 0.0938
+  ]> : tensor<16xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<16xui8>) -> tensor<16xf8E4M3B11FNUZ>
+  %r = "stablehlo.slice"(%x)
+    {start_indices = array<i64: 3>, limit_indices = array<i64: 15>, strides = array<i64: 3>}
+    : (tensor<16xf8E4M3B11FNUZ>) -> tensor<4xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<4xf8E4M3B11FNUZ>) -> tensor<4xui8>
+  check.expect_eq_const %r_codes, dense<[0xD8, 0x07, 0x88, 0x7E]> : tensor<4xui8>  // -1, 0.000854, -2^-10, 28
   %x2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
-  %r2 = "stablehlo.slice"(%x2) {start_indices = array<i64>, limit_indices = array<i64>, strides = array<i64>} : (tensor<f8E4M3B11FNUZ>) -> tensor<f8E4M3B11FNUZ>
+  %r2 = "stablehlo.slice"(%x2)
+    {start_indices = array<i64>, limit_indices = array<i64>, strides = array<i64>}
+    : (tensor<f8E4M3B11FNUZ>) -> tensor<f8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<f8E4M3B11FNUZ>) -> tensor<ui8>
   check.expect_eq_const %r2_codes, dense<0x00> : tensor<ui8>  // 0
   return
@@ -210,17 +200,16 @@ func.func @slice_f8E4M3B11FNUZ() {
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @slice_f8E5M2() {
   %x_codes = stablehlo.constant dense<[
-    0x00, 0x80, 0x3C, 0xBC, 0x01, 0x81, 0x03, 0x83,  // 0, -0, 1, -1, 2^-16, -2^-16, 4.58e-5, -4.58e-5
-    0x04, 0x84, 0x7B, 0xFB, 0x7A, 0xFA, 0x7C, 0xFC   // 2^-14, -2^-14, 5.73e4, -5.73e4, 4.92e4, -4.92e4, inf, -inf
-  ]> : tensor<16xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<16xui8>) -> tensor<16xf8E5M2>
-  %r = "stablehlo.slice"(%x) {start_indices = array<i64: 3>, limit_indices = array<i64: 15>, strides = array<i64: 3>} : (tensor<16xf8E5M2>) -> tensor<4xf8E5M2>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<4xf8E5M2>) -> tensor<4xui8>
-  check.expect_eq_const %r_codes, dense<[0xBC, 0x03, 0x84, 0x7A]> : tensor<4xui8>  // -1, 4.58e-5, -2^-14, 4.92e4
-  %x2_codes = stablehlo.constant dense<[0x00, 0x80, 0x3C, 0xBC]> : tensor<4xui8>  // 0, -0, 1, -1
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4xui8>) -> tensor<4xf8E5M2>
-  %r2 = "stablehlo.slice"(%x2) {start_indices = array<i64: 2>, limit_indices = array<i64: 2>, strides = array<i64: 1>} : (tensor<4xf8E5M2>) -> tensor<0xf8E5M2>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E5M2>
+    [0x00, 0x80, 0x3C, 0xBC],  // 0, -0, 1, -1
+    [0x01, 0x81, 0x03, 0x83],  // 2^-16, -2^-16, 4.58e-5, -4.58e-5
+    [0x04, 0x84, 0x7B, 0xFB]   // 2^-14, -2^-14, 5.73e4, -5.73e4
+  ]> : tensor<3x4xui8>
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E5M2>
+  %r = "stablehlo.slice"(%x)
+    {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 3, 4>, strides = array<i64: 1, 2>}
+    : (tensor<3x4xf8E5M2>) -> tensor<2x2xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E5M2>) -> tensor<2x2xui8>
+  check.expect_eq_const %r_codes, dense<[[0x01, 0x03], [0x04, 0x7B]]> : tensor<2x2xui8>  // 2^-16, 4.58e-5, 2^-14, 5.73e4
   return
 }
 
@@ -228,20 +217,12 @@ func.func @slice_f8E5M2() {
 
 // Elements are moved, so every bit of them counts, NaN's payload too.
 func.func @slice_f8E5M2FNUZ() {
-  %x_codes = stablehlo.constant dense<[
-    [0x00, 0x80, 0x40, 0xC0],  // 0, nan, 1, -1
-    [0x01, 0x81, 0x03, 0x83],  // 2^-17, -2^-17, 2.29e-5, -2.29e-5
-    [0x04, 0x84, 0x7F, 0xFF]   // 2^-15, -2^-15, 5.73e4, -5.73e4
-  ]> : tensor<3x4xui8>
-  %x = stablehlo.bitcast_convert %x_codes : (tensor<3x4xui8>) -> tensor<3x4xf8E5M2FNUZ>
-  %r = "stablehlo.slice"(%x) {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 3, 4>, strides = array<i64: 1, 2>} : (tensor<3x4xf8E5M2FNUZ>) -> tensor<2x2xf8E5M2FNUZ>
-  %r_codes = stablehlo.bitcast_convert %r : (tensor<2x2xf8E5M2FNUZ>) -> tensor<2x2xui8>
-  check.expect_eq_const %r_codes, dense<[[0x01, 0x03], [0x04, 0x7F]]> : tensor<2x2xui8>  // 2^-17, 2.29e-5, 2^-15, 5.73e4
-  %x2_codes = stablehlo.constant dense<0x00> : tensor<ui8>  // 0
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
-  %r2 = "stablehlo.slice"(%x2) {start_indices = array<i64>, limit_indices = array<i64>, strides = array<i64>} : (tensor<f8E5M2FNUZ>) -> tensor<f8E5M2FNUZ>
-  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<f8E5M2FNUZ>) -> tensor<ui8>
-  check.expect_eq_const %r2_codes, dense<0x00> : tensor<ui8>  // 0
+  %x_codes = stablehlo.constant dense<[0x00, 0x80, 0x40, 0xC0]> : tensor<4xui8>  // 0, nan, 1, -1
+  %x = stablehlo.bitcast_convert %x_codes : (tensor<4xui8>) -> tensor<4xf8E5M2FNUZ>
+  %r = "stablehlo.slice"(%x)
+    {start_indices = array<i64: 2>, limit_indices = array<i64: 2>, strides = array<i64: 1>}
+    : (tensor<4xf8E5M2FNUZ>) -> tensor<0xf8E5M2FNUZ>
+  check.expect_eq_const %r, dense<> : tensor<0xf8E5M2FNUZ>
   return
 }
 
@@ -254,12 +235,17 @@ func.func @slice_f8E8M0FNU() {
     0x05, 0x3C, 0x73, 0xAA, 0xE1, 0x18, 0x4F, 0x86   // 2^-122, 2^-67, 2^-12, 2^43, 2^98, 2^-103, 2^-48, 128
   ]> : tensor<16xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<16xui8>) -> tensor<16xf8E8M0FNU>
-  %r = "stablehlo.slice"(%x) {start_indices = array<i64: 3>, limit_indices = array<i64: 15>, strides = array<i64: 3>} : (tensor<16xf8E8M0FNU>) -> tensor<4xf8E8M0FNU>
+  %r = "stablehlo.slice"(%x)
+    {start_indices = array<i64: 3>, limit_indices = array<i64: 15>, strides = array<i64: 3>}
+    : (tensor<16xf8E8M0FNU>) -> tensor<4xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<4xf8E8M0FNU>) -> tensor<4xui8>
   check.expect_eq_const %r_codes, dense<[0x00, 0xFD, 0x3C, 0xE1]> : tensor<4xui8>  // 2^-127, 2^126, 2^-67, 2^98
-  %x2_codes = stablehlo.constant dense<[0x7F, 0x80, 0x7E, 0x00]> : tensor<4xui8>  // 1, 2, 0.5, 2^-127
-  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<4xui8>) -> tensor<4xf8E8M0FNU>
-  %r2 = "stablehlo.slice"(%x2) {start_indices = array<i64: 2>, limit_indices = array<i64: 2>, strides = array<i64: 1>} : (tensor<4xf8E8M0FNU>) -> tensor<0xf8E8M0FNU>
-  check.expect_eq_const %r2, dense<> : tensor<0xf8E8M0FNU>
+  %x2_codes = stablehlo.constant dense<0x7F> : tensor<ui8>  // 1
+  %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>
+  %r2 = "stablehlo.slice"(%x2)
+    {start_indices = array<i64>, limit_indices = array<i64>, strides = array<i64>}
+    : (tensor<f8E8M0FNU>) -> tensor<f8E8M0FNU>
+  %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<f8E8M0FNU>) -> tensor<ui8>
+  check.expect_eq_const %r2_codes, dense<0x7F> : tensor<ui8>  // 1
   return
 }

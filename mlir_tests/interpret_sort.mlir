@@ -296,7 +296,9 @@ func.func @sort_f4E2M1FN() {
   ^bb0(%a0: tensor<f4E2M1FN>, %b0: tensor<f4E2M1FN>, %a1: tensor<i32>, %b1: tensor<i32>):
     %c = stablehlo.compare LT, %a0, %b0, FLOAT : (tensor<f4E2M1FN>, tensor<f4E2M1FN>) -> tensor<i1>
     stablehlo.return %c : tensor<i1>
-  }) {dimension = 0 : i64, is_stable = true} : (tensor<8xf4E2M1FN>, tensor<8xi32>) -> (tensor<8xf4E2M1FN>, tensor<8xi32>)
+  })
+    {dimension = 0 : i64, is_stable = true}
+    : (tensor<8xf4E2M1FN>, tensor<8xi32>) -> (tensor<8xf4E2M1FN>, tensor<8xi32>)
   %r6_0_codes = stablehlo.bitcast_convert %r6#0 : (tensor<8xf4E2M1FN>) -> tensor<8xui4>
   check.expect_eq_const %r6_0_codes, dense<[
     0xF, 0xA, 0x9, 0x0, 0x8, 0x1, 0x2, 0x7  // -6, -1, -0.5, 0, -0, 0.5, 1, 6
@@ -394,7 +396,9 @@ func.func @sort_f6E2M3FN() {
   ^bb0(%a0: tensor<f6E2M3FN>, %b0: tensor<f6E2M3FN>, %a1: tensor<i32>, %b1: tensor<i32>):
     %c = stablehlo.compare LT, %a0, %b0, FLOAT : (tensor<f6E2M3FN>, tensor<f6E2M3FN>) -> tensor<i1>
     stablehlo.return %c : tensor<i1>
-  }) {dimension = 0 : i64, is_stable = true} : (tensor<8xf6E2M3FN>, tensor<8xi32>) -> (tensor<8xf6E2M3FN>, tensor<8xi32>)
+  })
+    {dimension = 0 : i64, is_stable = true}
+    : (tensor<8xf6E2M3FN>, tensor<8xi32>) -> (tensor<8xf6E2M3FN>, tensor<8xi32>)
   %r6_0_f32 = stablehlo.convert %r6#0 : (tensor<8xf6E2M3FN>) -> tensor<8xf32>
   %r6_0_f32_codes = stablehlo.bitcast_convert %r6_0_f32 : (tensor<8xf32>) -> tensor<8xui32>
   check.expect_eq_const %r6_0_f32_codes, dense<[
@@ -494,7 +498,9 @@ func.func @sort_f6E3M2FN() {
   ^bb0(%a0: tensor<f6E3M2FN>, %b0: tensor<f6E3M2FN>, %a1: tensor<i32>, %b1: tensor<i32>):
     %c = stablehlo.compare LT, %a0, %b0, FLOAT : (tensor<f6E3M2FN>, tensor<f6E3M2FN>) -> tensor<i1>
     stablehlo.return %c : tensor<i1>
-  }) {dimension = 0 : i64, is_stable = true} : (tensor<8xf6E3M2FN>, tensor<8xi32>) -> (tensor<8xf6E3M2FN>, tensor<8xi32>)
+  })
+    {dimension = 0 : i64, is_stable = true}
+    : (tensor<8xf6E3M2FN>, tensor<8xi32>) -> (tensor<8xf6E3M2FN>, tensor<8xi32>)
   %r6_0_f32 = stablehlo.convert %r6#0 : (tensor<8xf6E3M2FN>) -> tensor<8xf32>
   %r6_0_f32_codes = stablehlo.bitcast_convert %r6_0_f32 : (tensor<8xf32>) -> tensor<8xui32>
   check.expect_eq_const %r6_0_f32_codes, dense<[
@@ -781,7 +787,9 @@ func.func @sort_f8E4M3FN() {
   ^bb0(%a0: tensor<f8E4M3FN>, %b0: tensor<f8E4M3FN>, %a1: tensor<i32>, %b1: tensor<i32>):
     %c = stablehlo.compare LT, %a0, %b0, FLOAT : (tensor<f8E4M3FN>, tensor<f8E4M3FN>) -> tensor<i1>
     stablehlo.return %c : tensor<i1>
-  }) {dimension = 0 : i64, is_stable = true} : (tensor<8xf8E4M3FN>, tensor<8xi32>) -> (tensor<8xf8E4M3FN>, tensor<8xi32>)
+  })
+    {dimension = 0 : i64, is_stable = true}
+    : (tensor<8xf8E4M3FN>, tensor<8xi32>) -> (tensor<8xf8E4M3FN>, tensor<8xi32>)
   %r6_0_codes = stablehlo.bitcast_convert %r6#0 : (tensor<8xf8E4M3FN>) -> tensor<8xui8>
   check.expect_eq_const %r6_0_codes, dense<[
     0xB8, 0x87, 0x81, 0x00, 0x80, 0x01, 0x07, 0x38  // -1, -0.0137, -0.00195, 0, -0, 0.00195, 0.0137, 1
@@ -877,7 +885,9 @@ func.func @sort_f8E4M3FNUZ() {
   ^bb0(%a0: tensor<f8E4M3FNUZ>, %b0: tensor<f8E4M3FNUZ>, %a1: tensor<i32>, %b1: tensor<i32>):
     %c = stablehlo.compare LT, %a0, %b0, FLOAT : (tensor<f8E4M3FNUZ>, tensor<f8E4M3FNUZ>) -> tensor<i1>
     stablehlo.return %c : tensor<i1>
-  }) {dimension = 0 : i64, is_stable = true} : (tensor<8xf8E4M3FNUZ>, tensor<8xi32>) -> (tensor<8xf8E4M3FNUZ>, tensor<8xi32>)
+  })
+    {dimension = 0 : i64, is_stable = true}
+    : (tensor<8xf8E4M3FNUZ>, tensor<8xi32>) -> (tensor<8xf8E4M3FNUZ>, tensor<8xi32>)
   %r6_0_codes = stablehlo.bitcast_convert %r6#0 : (tensor<8xf8E4M3FNUZ>) -> tensor<8xui8>
   check.expect_eq_const %r6_0_codes, dense<[
     0xC0, 0x87, 0x81, 0x00, 0x01, 0x07, 0x08, 0x40  // -1, -0.00684, -2^-10, 0, 2^-10, 0.00684, 0.00781, 1
@@ -973,7 +983,9 @@ func.func @sort_f8E4M3B11FNUZ() {
   ^bb0(%a0: tensor<f8E4M3B11FNUZ>, %b0: tensor<f8E4M3B11FNUZ>, %a1: tensor<i32>, %b1: tensor<i32>):
     %c = stablehlo.compare LT, %a0, %b0, FLOAT : (tensor<f8E4M3B11FNUZ>, tensor<f8E4M3B11FNUZ>) -> tensor<i1>
     stablehlo.return %c : tensor<i1>
-  }) {dimension = 0 : i64, is_stable = true} : (tensor<8xf8E4M3B11FNUZ>, tensor<8xi32>) -> (tensor<8xf8E4M3B11FNUZ>, tensor<8xi32>)
+  })
+    {dimension = 0 : i64, is_stable = true}
+    : (tensor<8xf8E4M3B11FNUZ>, tensor<8xi32>) -> (tensor<8xf8E4M3B11FNUZ>, tensor<8xi32>)
   %r6_0_codes = stablehlo.bitcast_convert %r6#0 : (tensor<8xf8E4M3B11FNUZ>) -> tensor<8xui8>
   check.expect_eq_const %r6_0_codes, dense<[
     0xD8, 0x87, 0x81, 0x00, 0x01, 0x07, 0x08, 0x58  // -1, -0.000854, -2^-13, 0, 2^-13, 0.000854, 2^-10, 1
@@ -1164,7 +1176,9 @@ func.func @sort_f8E5M2FNUZ() {
   ^bb0(%a0: tensor<f8E5M2FNUZ>, %b0: tensor<f8E5M2FNUZ>, %a1: tensor<i32>, %b1: tensor<i32>):
     %c = stablehlo.compare LT, %a0, %b0, FLOAT : (tensor<f8E5M2FNUZ>, tensor<f8E5M2FNUZ>) -> tensor<i1>
     stablehlo.return %c : tensor<i1>
-  }) {dimension = 0 : i64, is_stable = true} : (tensor<8xf8E5M2FNUZ>, tensor<8xi32>) -> (tensor<8xf8E5M2FNUZ>, tensor<8xi32>)
+  })
+    {dimension = 0 : i64, is_stable = true}
+    : (tensor<8xf8E5M2FNUZ>, tensor<8xi32>) -> (tensor<8xf8E5M2FNUZ>, tensor<8xi32>)
   %r6_0_codes = stablehlo.bitcast_convert %r6#0 : (tensor<8xf8E5M2FNUZ>) -> tensor<8xui8>
   check.expect_eq_const %r6_0_codes, dense<[
     0xC0, 0x83, 0x81, 0x00, 0x01, 0x03, 0x04, 0x40  // -1, -2.29e-5, -2^-17, 0, 2^-17, 2.29e-5, 2^-15, 1
@@ -1259,7 +1273,9 @@ func.func @sort_f8E8M0FNU() {
   ^bb0(%a0: tensor<f8E8M0FNU>, %b0: tensor<f8E8M0FNU>, %a1: tensor<i32>, %b1: tensor<i32>):
     %c = stablehlo.compare LT, %a0, %b0, FLOAT : (tensor<f8E8M0FNU>, tensor<f8E8M0FNU>) -> tensor<i1>
     stablehlo.return %c : tensor<i1>
-  }) {dimension = 0 : i64, is_stable = true} : (tensor<8xf8E8M0FNU>, tensor<8xi32>) -> (tensor<8xf8E8M0FNU>, tensor<8xi32>)
+  })
+    {dimension = 0 : i64, is_stable = true}
+    : (tensor<8xf8E8M0FNU>, tensor<8xi32>) -> (tensor<8xf8E8M0FNU>, tensor<8xi32>)
   %r6_0_codes = stablehlo.bitcast_convert %r6#0 : (tensor<8xf8E8M0FNU>) -> tensor<8xui8>
   check.expect_eq_const %r6_0_codes, dense<[
     0x00, 0x01, 0x05, 0x7E, 0x7F, 0x80, 0xFD, 0xFE  // 2^-127, 2^-126, 2^-122, 0.5, 1, 2, 2^126, 2^127

@@ -203,6 +203,32 @@ func.func @subtract_f4E2M1FN() {
 
 // -----
 
+// All 256 pairs of codes. One number stands for all results: the sum of their codes, each times an odd number of its
+// own, modulo 2**32. A single wrong code changes it.
+func.func @subtract_f4E2M1FN_all_pairs() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<16x16xui4>
+  %x_flat = stablehlo.reshape %x_codes : (tensor<16x16xui4>) -> tensor<256xui4>
+  %x = stablehlo.bitcast_convert %x_flat : (tensor<256xui4>) -> tensor<256xf4E2M1FN>
+  %y_codes = stablehlo.iota dim = 1 : tensor<16x16xui4>
+  %y_flat = stablehlo.reshape %y_codes : (tensor<16x16xui4>) -> tensor<256xui4>
+  %y = stablehlo.bitcast_convert %y_flat : (tensor<256xui4>) -> tensor<256xf4E2M1FN>
+  %r = stablehlo.subtract %x, %y : tensor<256xf4E2M1FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<256xf4E2M1FN>) -> tensor<256xui4>
+  %wide = stablehlo.convert %r_codes : (tensor<256xui4>) -> tensor<256xui32>
+  %place = stablehlo.iota dim = 0 : tensor<256xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<256xui32>
+  %one = stablehlo.constant dense<1> : tensor<256xui32>
+  %even = stablehlo.multiply %place, %step : tensor<256xui32>
+  %odd = stablehlo.add %even, %one : tensor<256xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<256xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<256xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3622378332> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @subtract_f6E2M3FN() {
   %x = stablehlo.constant dense<[
     0x00, 0x00, 0x00, 0x00, 0x20, 0x20, 0x20, 0x20,  // 0, 0, 0, 0, -0, -0, -0, -0
@@ -360,6 +386,35 @@ func.func @subtract_f8E3M4() {
 
 // -----
 
+// All 65536 pairs of codes. One number stands for all results: the sum of their codes, each times an odd number of its
+// own, modulo 2**32. A single wrong code changes it.
+func.func @subtract_f8E3M4_all_pairs() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256x256xui8>
+  %x_flat = stablehlo.reshape %x_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %x = stablehlo.bitcast_convert %x_flat : (tensor<65536xui8>) -> tensor<65536xf8E3M4>
+  %y_codes = stablehlo.iota dim = 1 : tensor<256x256xui8>
+  %y_flat = stablehlo.reshape %y_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %y = stablehlo.bitcast_convert %y_flat : (tensor<65536xui8>) -> tensor<65536xf8E3M4>
+  %r = stablehlo.subtract %x, %y : tensor<65536xf8E3M4>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E3M4>) -> tensor<65536xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<65536xf8E3M4>, tensor<65536xf8E3M4>) -> tensor<65536xi1>
+  %r_nan = stablehlo.constant dense<0x78> : tensor<65536xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<65536xi1>, tensor<65536xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<2444570680> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @subtract_f8E4M3() {
   %x_codes = stablehlo.constant dense<[
     0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x80,  // 0, 0, 0, 0, 0, 0, -0, -0
@@ -412,6 +467,35 @@ func.func @subtract_f8E4M3() {
   %r3 = stablehlo.subtract %x3, %y3 : tensor<f8E4M3>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<f8E4M3>) -> tensor<ui8>
   check.expect_eq_const %r3_codes, dense<0x5A> : tensor<ui8>  // 20
+  return
+}
+
+// -----
+
+// All 65536 pairs of codes. One number stands for all results: the sum of their codes, each times an odd number of its
+// own, modulo 2**32. A single wrong code changes it.
+func.func @subtract_f8E4M3_all_pairs() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256x256xui8>
+  %x_flat = stablehlo.reshape %x_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %x = stablehlo.bitcast_convert %x_flat : (tensor<65536xui8>) -> tensor<65536xf8E4M3>
+  %y_codes = stablehlo.iota dim = 1 : tensor<256x256xui8>
+  %y_flat = stablehlo.reshape %y_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %y = stablehlo.bitcast_convert %y_flat : (tensor<65536xui8>) -> tensor<65536xf8E4M3>
+  %r = stablehlo.subtract %x, %y : tensor<65536xf8E4M3>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E4M3>) -> tensor<65536xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<65536xf8E4M3>, tensor<65536xf8E4M3>) -> tensor<65536xi1>
+  %r_nan = stablehlo.constant dense<0x7C> : tensor<65536xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<65536xi1>, tensor<65536xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3932000260> : tensor<ui32>
   return
 }
 
@@ -477,6 +561,35 @@ func.func @subtract_f8E4M3FN() {
 
 // -----
 
+// All 65536 pairs of codes. One number stands for all results: the sum of their codes, each times an odd number of its
+// own, modulo 2**32. A single wrong code changes it.
+func.func @subtract_f8E4M3FN_all_pairs() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256x256xui8>
+  %x_flat = stablehlo.reshape %x_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %x = stablehlo.bitcast_convert %x_flat : (tensor<65536xui8>) -> tensor<65536xf8E4M3FN>
+  %y_codes = stablehlo.iota dim = 1 : tensor<256x256xui8>
+  %y_flat = stablehlo.reshape %y_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %y = stablehlo.bitcast_convert %y_flat : (tensor<65536xui8>) -> tensor<65536xf8E4M3FN>
+  %r = stablehlo.subtract %x, %y : tensor<65536xf8E4M3FN>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E4M3FN>) -> tensor<65536xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<65536xf8E4M3FN>, tensor<65536xf8E4M3FN>) -> tensor<65536xi1>
+  %r_nan = stablehlo.constant dense<0x7F> : tensor<65536xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<65536xi1>, tensor<65536xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<253182938> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @subtract_f8E4M3FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0x00, 0x00, 0x00, 0x40, 0x40, 0x40, 0x40, 0xC0,  // 0, 0, 0, 1, 1, 1, 1, -1
@@ -510,6 +623,32 @@ func.func @subtract_f8E4M3FNUZ() {
   %y2 = stablehlo.constant dense<> : tensor<2x0xf8E4M3FNUZ>
   %r2 = stablehlo.subtract %x2, %y2 : tensor<2x0xf8E4M3FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<2x0xf8E4M3FNUZ>
+  return
+}
+
+// -----
+
+// All 65536 pairs of codes. One number stands for all results: the sum of their codes, each times an odd number of its
+// own, modulo 2**32. A single wrong code changes it.
+func.func @subtract_f8E4M3FNUZ_all_pairs() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256x256xui8>
+  %x_flat = stablehlo.reshape %x_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %x = stablehlo.bitcast_convert %x_flat : (tensor<65536xui8>) -> tensor<65536xf8E4M3FNUZ>
+  %y_codes = stablehlo.iota dim = 1 : tensor<256x256xui8>
+  %y_flat = stablehlo.reshape %y_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %y = stablehlo.bitcast_convert %y_flat : (tensor<65536xui8>) -> tensor<65536xf8E4M3FNUZ>
+  %r = stablehlo.subtract %x, %y : tensor<65536xf8E4M3FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E4M3FNUZ>) -> tensor<65536xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3670187152> : tensor<ui32>
   return
 }
 
@@ -555,6 +694,32 @@ func.func @subtract_f8E4M3B11FNUZ() {
   %r3 = stablehlo.subtract %x3, %y3 : tensor<f8E4M3B11FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<f8E4M3B11FNUZ>) -> tensor<ui8>
   check.expect_eq_const %r3_codes, dense<0x78> : tensor<ui8>  // 16
+  return
+}
+
+// -----
+
+// All 65536 pairs of codes. One number stands for all results: the sum of their codes, each times an odd number of its
+// own, modulo 2**32. A single wrong code changes it.
+func.func @subtract_f8E4M3B11FNUZ_all_pairs() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256x256xui8>
+  %x_flat = stablehlo.reshape %x_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %x = stablehlo.bitcast_convert %x_flat : (tensor<65536xui8>) -> tensor<65536xf8E4M3B11FNUZ>
+  %y_codes = stablehlo.iota dim = 1 : tensor<256x256xui8>
+  %y_flat = stablehlo.reshape %y_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %y = stablehlo.bitcast_convert %y_flat : (tensor<65536xui8>) -> tensor<65536xf8E4M3B11FNUZ>
+  %r = stablehlo.subtract %x, %y : tensor<65536xf8E4M3B11FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E4M3B11FNUZ>) -> tensor<65536xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<3670187152> : tensor<ui32>
   return
 }
 
@@ -626,6 +791,35 @@ func.func @subtract_f8E5M2() {
 
 // -----
 
+// All 65536 pairs of codes. One number stands for all results: the sum of their codes, each times an odd number of its
+// own, modulo 2**32. A single wrong code changes it.
+func.func @subtract_f8E5M2_all_pairs() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256x256xui8>
+  %x_flat = stablehlo.reshape %x_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %x = stablehlo.bitcast_convert %x_flat : (tensor<65536xui8>) -> tensor<65536xf8E5M2>
+  %y_codes = stablehlo.iota dim = 1 : tensor<256x256xui8>
+  %y_flat = stablehlo.reshape %y_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %y = stablehlo.bitcast_convert %y_flat : (tensor<65536xui8>) -> tensor<65536xf8E5M2>
+  %r = stablehlo.subtract %x, %y : tensor<65536xf8E5M2>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E5M2>) -> tensor<65536xui8>
+  %r_is_nan = stablehlo.compare NE, %r, %r : (tensor<65536xf8E5M2>, tensor<65536xf8E5M2>) -> tensor<65536xi1>
+  %r_nan = stablehlo.constant dense<0x7E> : tensor<65536xui8>  // for any NaN
+  %r_one_nan = stablehlo.select %r_is_nan, %r_nan, %r_codes : tensor<65536xi1>, tensor<65536xui8>
+  %wide = stablehlo.convert %r_one_nan : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<2652994252> : tensor<ui32>
+  return
+}
+
+// -----
+
 func.func @subtract_f8E5M2FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0x00, 0x00, 0x00, 0x40, 0x40, 0x40, 0x40, 0xC0,  // 0, 0, 0, 1, 1, 1, 1, -1
@@ -659,6 +853,32 @@ func.func @subtract_f8E5M2FNUZ() {
   %y2 = stablehlo.constant dense<> : tensor<2x0xf8E5M2FNUZ>
   %r2 = stablehlo.subtract %x2, %y2 : tensor<2x0xf8E5M2FNUZ>
   check.expect_eq_const %r2, dense<> : tensor<2x0xf8E5M2FNUZ>
+  return
+}
+
+// -----
+
+// All 65536 pairs of codes. One number stands for all results: the sum of their codes, each times an odd number of its
+// own, modulo 2**32. A single wrong code changes it.
+func.func @subtract_f8E5M2FNUZ_all_pairs() {
+  %x_codes = stablehlo.iota dim = 0 : tensor<256x256xui8>
+  %x_flat = stablehlo.reshape %x_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %x = stablehlo.bitcast_convert %x_flat : (tensor<65536xui8>) -> tensor<65536xf8E5M2FNUZ>
+  %y_codes = stablehlo.iota dim = 1 : tensor<256x256xui8>
+  %y_flat = stablehlo.reshape %y_codes : (tensor<256x256xui8>) -> tensor<65536xui8>
+  %y = stablehlo.bitcast_convert %y_flat : (tensor<65536xui8>) -> tensor<65536xf8E5M2FNUZ>
+  %r = stablehlo.subtract %x, %y : tensor<65536xf8E5M2FNUZ>
+  %r_codes = stablehlo.bitcast_convert %r : (tensor<65536xf8E5M2FNUZ>) -> tensor<65536xui8>
+  %wide = stablehlo.convert %r_codes : (tensor<65536xui8>) -> tensor<65536xui32>
+  %place = stablehlo.iota dim = 0 : tensor<65536xui32>
+  %step = stablehlo.constant dense<1861415794> : tensor<65536xui32>
+  %one = stablehlo.constant dense<1> : tensor<65536xui32>
+  %even = stablehlo.multiply %place, %step : tensor<65536xui32>
+  %odd = stablehlo.add %even, %one : tensor<65536xui32>
+  %weighted = stablehlo.multiply %wide, %odd : tensor<65536xui32>
+  %zero = stablehlo.constant dense<0> : tensor<ui32>
+  %sum = stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<65536xui32>, tensor<ui32>) -> tensor<ui32>
+  check.expect_eq_const %sum, dense<460639128> : tensor<ui32>
   return
 }
 

@@ -337,7 +337,9 @@ func.func @unary_einsum_f8E4M3B11FNUZ() {
     [0x58, 0x64, 0xE0]   // 1, 3, -2
   ]> : tensor<2x3xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<2x3xui8>) -> tensor<2x3xf8E4M3B11FNUZ>
-  %r = "stablehlo.unary_einsum"(%x) {einsum_config = "ab->ba"} : (tensor<2x3xf8E4M3B11FNUZ>) -> tensor<3x2xf8E4M3B11FNUZ>
+  %r = "stablehlo.unary_einsum"(%x)
+    {einsum_config = "ab->ba"}
+    : (tensor<2x3xf8E4M3B11FNUZ>) -> tensor<3x2xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<3x2xf8E4M3B11FNUZ>) -> tensor<3x2xui8>
   check.expect_eq_const %r_codes, dense<[
     [0xE0, 0x58],  // -2, 1

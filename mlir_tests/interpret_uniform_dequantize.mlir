@@ -335,7 +335,8 @@ func.func @uniform_dequantize_f8E4M3FNUZ() {
     0, 1, 2, 3, 4, 5, 6, 7
   ]> : tensor<16xi4>
   %q3 = stablehlo.bitcast_convert %x3 : (tensor<16xi4>) -> tensor<16x!quant.uniform<i4:f8E4M3FNUZ, 2.0:-2>>
-  %r3 = "stablehlo.uniform_dequantize"(%q3) : (tensor<16x!quant.uniform<i4:f8E4M3FNUZ, 2.0:-2>>) -> tensor<16xf8E4M3FNUZ>
+  %r3 = "stablehlo.uniform_dequantize"(%q3)
+    : (tensor<16x!quant.uniform<i4:f8E4M3FNUZ, 2.0:-2>>) -> tensor<16xf8E4M3FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<16xf8E4M3FNUZ>) -> tensor<16xui8>
   check.expect_eq_const %r3_codes, dense<[
     0xDC, 0xDA, 0xD8, 0xD4, 0xD0, 0xC8, 0x00, 0x48,  // -12, -10, -8, -6, -4, -2, 0, 2
@@ -350,7 +351,8 @@ func.func @uniform_dequantize_f8E4M3FNUZ() {
 func.func @uniform_dequantize_f8E4M3B11FNUZ() {
   %x = stablehlo.constant dense<[-4, -3, -2, -1, 0, 1, 2, 3, 4]> : tensor<9xi4>
   %q = stablehlo.bitcast_convert %x : (tensor<9xi4>) -> tensor<9x!quant.uniform<i4<-4:4>:f8E4M3B11FNUZ, 0.5>>
-  %r = "stablehlo.uniform_dequantize"(%q) : (tensor<9x!quant.uniform<i4<-4:4>:f8E4M3B11FNUZ, 0.5>>) -> tensor<9xf8E4M3B11FNUZ>
+  %r = "stablehlo.uniform_dequantize"(%q)
+    : (tensor<9x!quant.uniform<i4<-4:4>:f8E4M3B11FNUZ, 0.5>>) -> tensor<9xf8E4M3B11FNUZ>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<9xf8E4M3B11FNUZ>) -> tensor<9xui8>
   check.expect_eq_const %r_codes, dense<[
     0xE0, 0xDC, 0xD8, 0xD0, 0x00, 0x50, 0x58, 0x5C,  // -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5
@@ -358,7 +360,8 @@ func.func @uniform_dequantize_f8E4M3B11FNUZ() {
   ]> : tensor<9xui8>
   %x2 = stablehlo.constant dense<[0, 1, 2, 3, 4, 5, 6]> : tensor<7xui4>
   %q2 = stablehlo.bitcast_convert %x2 : (tensor<7xui4>) -> tensor<7x!quant.uniform<u4<0:6>:f8E4M3B11FNUZ, 0.5:2>>
-  %r2 = "stablehlo.uniform_dequantize"(%q2) : (tensor<7x!quant.uniform<u4<0:6>:f8E4M3B11FNUZ, 0.5:2>>) -> tensor<7xf8E4M3B11FNUZ>
+  %r2 = "stablehlo.uniform_dequantize"(%q2)
+    : (tensor<7x!quant.uniform<u4<0:6>:f8E4M3B11FNUZ, 0.5:2>>) -> tensor<7xf8E4M3B11FNUZ>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<7xf8E4M3B11FNUZ>) -> tensor<7xui8>
   check.expect_eq_const %r2_codes, dense<[
     0xD8, 0xD0, 0x00, 0x50, 0x58, 0x5C, 0x60  // -1, -0.5, 0, 0.5, 1, 1.5, 2
@@ -449,7 +452,8 @@ func.func @uniform_dequantize_f8E5M2FNUZ() {
     0, 1, 2, 3, 4, 5, 6
   ]> : tensor<15xi4>
   %q3 = stablehlo.bitcast_convert %x3 : (tensor<15xi4>) -> tensor<15x!quant.uniform<i4:f8E5M2FNUZ, 2.0:-2>>
-  %r3 = "stablehlo.uniform_dequantize"(%q3) : (tensor<15x!quant.uniform<i4:f8E5M2FNUZ, 2.0:-2>>) -> tensor<15xf8E5M2FNUZ>
+  %r3 = "stablehlo.uniform_dequantize"(%q3)
+    : (tensor<15x!quant.uniform<i4:f8E5M2FNUZ, 2.0:-2>>) -> tensor<15xf8E5M2FNUZ>
   %r3_codes = stablehlo.bitcast_convert %r3 : (tensor<15xf8E5M2FNUZ>) -> tensor<15xui8>
   check.expect_eq_const %r3_codes, dense<[
     0xCE, 0xCD, 0xCC, 0xCA, 0xC8, 0xC4, 0x00, 0x44,  // -12, -10, -8, -6, -4, -2, 0, 2
@@ -464,14 +468,16 @@ func.func @uniform_dequantize_f8E5M2FNUZ() {
 func.func @uniform_dequantize_f8E8M0FNU() {
   %x = stablehlo.constant dense<[2, 3, 5, 9, 17, 33, 65, 129]> : tensor<8xui8>
   %q = stablehlo.bitcast_convert %x : (tensor<8xui8>) -> tensor<8x!quant.uniform<u8<1:255>:f8E8M0FNU, 0.5:1>>
-  %r = "stablehlo.uniform_dequantize"(%q) : (tensor<8x!quant.uniform<u8<1:255>:f8E8M0FNU, 0.5:1>>) -> tensor<8xf8E8M0FNU>
+  %r = "stablehlo.uniform_dequantize"(%q)
+    : (tensor<8x!quant.uniform<u8<1:255>:f8E8M0FNU, 0.5:1>>) -> tensor<8xf8E8M0FNU>
   %r_codes = stablehlo.bitcast_convert %r : (tensor<8xf8E8M0FNU>) -> tensor<8xui8>
   check.expect_eq_const %r_codes, dense<[
     0x7E, 0x7F, 0x80, 0x81, 0x82, 0x83, 0x84, 0x85  // 0.5, 1, 2, 4, 8, 16, 32, 64
   ]> : tensor<8xui8>
   %x2 = stablehlo.constant dense<[3, 4, 6, 10, 18, 34, 66]> : tensor<7xi8>
   %q2 = stablehlo.bitcast_convert %x2 : (tensor<7xi8>) -> tensor<7x!quant.uniform<i8<1:127>:f8E8M0FNU, 2.0:2>>
-  %r2 = "stablehlo.uniform_dequantize"(%q2) : (tensor<7x!quant.uniform<i8<1:127>:f8E8M0FNU, 2.0:2>>) -> tensor<7xf8E8M0FNU>
+  %r2 = "stablehlo.uniform_dequantize"(%q2)
+    : (tensor<7x!quant.uniform<i8<1:127>:f8E8M0FNU, 2.0:2>>) -> tensor<7xf8E8M0FNU>
   %r2_codes = stablehlo.bitcast_convert %r2 : (tensor<7xf8E8M0FNU>) -> tensor<7xui8>
   check.expect_eq_const %r2_codes, dense<[
     0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86  // 2, 4, 8, 16, 32, 64, 128

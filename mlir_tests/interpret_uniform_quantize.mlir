@@ -6,8 +6,8 @@
 // is one test; `minihlo test` runs them. Each expected code comes from two sources that share nothing: the package's
 // exact arithmetic, and the oracle of its tests (fractions, and mpmath to 200 bits or more).
 
-// The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even;
-// each step rounded to the format. Numbers are those for which no step before the last one rounds.
+// The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; each
+// step rounded to the format. Numbers are those for which no step before the last one rounds.
 func.func @uniform_quantize_f16() {
   %x_codes = stablehlo.constant dense<[
     0xC400, 0xC300, 0xC200, 0xC100, 0xC000,  // -4, -3.5, -3, -2.5, -2
@@ -62,8 +62,8 @@ func.func @uniform_quantize_f16() {
 
 // -----
 
-// The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even;
-// each step rounded to the format. Numbers are those for which no step before the last one rounds.
+// The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; each
+// step rounded to the format. Numbers are those for which no step before the last one rounds.
 func.func @uniform_quantize_bf16() {
   %x_codes = stablehlo.constant dense<[
     0xCE81, 0xC93B, 0xC080, 0xC060, 0xC040,  // -1.08e9, -7.66e5, -4, -3.5, -3
@@ -118,8 +118,8 @@ func.func @uniform_quantize_bf16() {
 
 // -----
 
-// The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even;
-// each step rounded to the format. Numbers are those for which no step before the last one rounds.
+// The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; each
+// step rounded to the format. Numbers are those for which no step before the last one rounds.
 func.func @uniform_quantize_f4E2M1FN() {
   %x_codes = stablehlo.constant dense<[
     0x0, 0x1, 0x2, 0x3, 0x4, 0x5, 0x8, 0x9,  // 0, 0.5, 1, 1.5, 2, 3, -0, -0.5
@@ -142,8 +142,8 @@ func.func @uniform_quantize_f4E2M1FN() {
 
 // -----
 
-// The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even;
-// each step rounded to the format. Numbers are those for which no step before the last one rounds.
+// The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; each
+// step rounded to the format. Numbers are those for which no step before the last one rounds.
 func.func @uniform_quantize_f6E2M3FN() {
   %x = stablehlo.constant dense<[
     0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07,  // 0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875
@@ -184,8 +184,8 @@ func.func @uniform_quantize_f6E2M3FN() {
 
 // -----
 
-// The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even;
-// each step rounded to the format. Numbers are those for which no step before the last one rounds.
+// The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; each
+// step rounded to the format. Numbers are those for which no step before the last one rounds.
 func.func @uniform_quantize_f6E3M2FN() {
   %x = stablehlo.constant dense<[
     0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07,  // 0, 0.0625, 0.125, 0.188, 0.25, 0.312, 0.375, 0.438
@@ -228,8 +228,8 @@ func.func @uniform_quantize_f6E3M2FN() {
 
 // -----
 
-// The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even;
-// each step rounded to the format. Numbers are those for which no step before the last one rounds.
+// The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; each
+// step rounded to the format. Numbers are those for which no step before the last one rounds.
 func.func @uniform_quantize_f8E3M4() {
   %x_codes = stablehlo.constant dense<[
     0xD0, 0xCC, 0xC8, 0xC4, 0xC0, 0xBC, 0xB8, 0xB4,  // -4, -3.5, -3, -2.5, -2, -1.75, -1.5, -1.25
@@ -266,8 +266,8 @@ func.func @uniform_quantize_f8E3M4() {
 
 // -----
 
-// The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even;
-// each step rounded to the format. Numbers are those for which no step before the last one rounds.
+// The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; each
+// step rounded to the format. Numbers are those for which no step before the last one rounds.
 func.func @uniform_quantize_f8E4M3() {
   %x_codes = stablehlo.constant dense<[
     0xC8, 0xC6, 0xC4, 0xC2, 0xC0, 0xBE, 0xBC, 0xBA,  // -4, -3.5, -3, -2.5, -2, -1.75, -1.5, -1.25
@@ -315,8 +315,8 @@ func.func @uniform_quantize_f8E4M3() {
 
 // -----
 
-// The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even;
-// each step rounded to the format. Numbers are those for which no step before the last one rounds.
+// The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; each
+// step rounded to the format. Numbers are those for which no step before the last one rounds.
 func.func @uniform_quantize_f8E4M3FN() {
   %x_codes = stablehlo.constant dense<[
     0xC8, 0xC6, 0xC4, 0xC2, 0xC0, 0xBE, 0xBC, 0xBA,  // -4, -3.5, -3, -2.5, -2, -1.75, -1.5, -1.25
@@ -366,8 +366,8 @@ func.func @uniform_quantize_f8E4M3FN() {
 
 // -----
 
-// The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even;
-// each step rounded to the format. Numbers are those for which no step before the last one rounds.
+// The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; each
+// step rounded to the format. Numbers are those for which no step before the last one rounds.
 func.func @uniform_quantize_f8E4M3FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0xE0, 0xD0, 0xCE, 0xCC, 0xCA, 0xC8, 0xC6, 0xC4,  // -16, -4, -3.5, -3, -2.5, -2, -1.75, -1.5
@@ -417,8 +417,8 @@ func.func @uniform_quantize_f8E4M3FNUZ() {
 
 // -----
 
-// The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even;
-// each step rounded to the format. Numbers are those for which no step before the last one rounds.
+// The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; each
+// step rounded to the format. Numbers are those for which no step before the last one rounds.
 func.func @uniform_quantize_f8E4M3B11FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0xF4, 0xE8, 0xE6, 0xE4, 0xE2, 0xE0, 0xDE, 0xDC,  // -12, -4, -3.5, -3, -2.5, -2, -1.75, -1.5
@@ -428,7 +428,8 @@ func.func @uniform_quantize_f8E4M3B11FNUZ() {
     0x68, 0x76                                       // 4, 14
   ]> : tensor<34xui8>
   %x = stablehlo.bitcast_convert %x_codes : (tensor<34xui8>) -> tensor<34xf8E4M3B11FNUZ>
-  %r = "stablehlo.uniform_quantize"(%x) : (tensor<34xf8E4M3B11FNUZ>) -> tensor<34x!quant.uniform<i4<-4:4>:f8E4M3B11FNUZ, 0.5>>
+  %r = "stablehlo.uniform_quantize"(%x)
+    : (tensor<34xf8E4M3B11FNUZ>) -> tensor<34x!quant.uniform<i4<-4:4>:f8E4M3B11FNUZ, 0.5>>
   %r2 = "stablehlo.bitcast_convert"(%r) : (tensor<34x!quant.uniform<i4<-4:4>:f8E4M3B11FNUZ, 0.5>>) -> tensor<34xi4>
   check.expect_eq_const %r2, dense<[
     -4, -4, -4, -4, -4, -4, -4, -3,
@@ -443,7 +444,8 @@ func.func @uniform_quantize_f8E4M3B11FNUZ() {
     0x5E, 0x60, 0x62, 0x64, 0x66, 0x68, 0x76         // 1.75, 2, 2.5, 3, 3.5, 4, 14
   ]> : tensor<23xui8>
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<23xui8>) -> tensor<23xf8E4M3B11FNUZ>
-  %r3 = "stablehlo.uniform_quantize"(%x2) : (tensor<23xf8E4M3B11FNUZ>) -> tensor<23x!quant.uniform<u4<0:6>:f8E4M3B11FNUZ, 0.5:2>>
+  %r3 = "stablehlo.uniform_quantize"(%x2)
+    : (tensor<23xf8E4M3B11FNUZ>) -> tensor<23x!quant.uniform<u4<0:6>:f8E4M3B11FNUZ, 0.5:2>>
   %r4 = "stablehlo.bitcast_convert"(%r3) : (tensor<23x!quant.uniform<u4<0:6>:f8E4M3B11FNUZ, 0.5:2>>) -> tensor<23xui4>
   check.expect_eq_const %r4, dense<[
     0, 0, 0, 0, 0, 0, 0, 0,
@@ -455,8 +457,8 @@ func.func @uniform_quantize_f8E4M3B11FNUZ() {
 
 // -----
 
-// The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even;
-// each step rounded to the format. Numbers are those for which no step before the last one rounds.
+// The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; each
+// step rounded to the format. Numbers are those for which no step before the last one rounds.
 func.func @uniform_quantize_f8E5M2() {
   %x_codes = stablehlo.constant dense<[
     0xC4, 0xC3, 0xC2, 0xC1, 0xC0, 0xBF, 0xBE, 0xBD,  // -4, -3.5, -3, -2.5, -2, -1.75, -1.5, -1.25
@@ -500,8 +502,8 @@ func.func @uniform_quantize_f8E5M2() {
 
 // -----
 
-// The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even;
-// each step rounded to the format. Numbers are those for which no step before the last one rounds.
+// The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; each
+// step rounded to the format. Numbers are those for which no step before the last one rounds.
 func.func @uniform_quantize_f8E5M2FNUZ() {
   %x_codes = stablehlo.constant dense<[
     0xD3, 0xC8, 0xC7, 0xC6, 0xC5, 0xC4, 0xC3, 0xC2,  // -28, -4, -3.5, -3, -2.5, -2, -1.75, -1.5
@@ -544,8 +546,8 @@ func.func @uniform_quantize_f8E5M2FNUZ() {
 
 // -----
 
-// The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even;
-// each step rounded to the format. Numbers are those for which no step before the last one rounds.
+// The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; each
+// step rounded to the format. Numbers are those for which no step before the last one rounds.
 func.func @uniform_quantize_f8E8M0FNU() {
   %x_codes = stablehlo.constant dense<[0x7E]> : tensor<1xui8>  // 0.5
   %x = stablehlo.bitcast_convert %x_codes : (tensor<1xui8>) -> tensor<1xf8E8M0FNU>
@@ -554,7 +556,8 @@ func.func @uniform_quantize_f8E8M0FNU() {
   check.expect_eq_const %r2, dense<[2]> : tensor<1xui8>
   %x2_codes = stablehlo.constant dense<[0x81]> : tensor<1xui8>  // 4
   %x2 = stablehlo.bitcast_convert %x2_codes : (tensor<1xui8>) -> tensor<1xf8E8M0FNU>
-  %r3 = "stablehlo.uniform_quantize"(%x2) : (tensor<1xf8E8M0FNU>) -> tensor<1x!quant.uniform<i8<1:127>:f8E8M0FNU, 2.0:2>>
+  %r3 = "stablehlo.uniform_quantize"(%x2)
+    : (tensor<1xf8E8M0FNU>) -> tensor<1x!quant.uniform<i8<1:127>:f8E8M0FNU, 2.0:2>>
   %r4 = "stablehlo.bitcast_convert"(%r3) : (tensor<1x!quant.uniform<i8<1:127>:f8E8M0FNU, 2.0:2>>) -> tensor<1xi8>
   check.expect_eq_const %r4, dense<[4]> : tensor<1xi8>
   return

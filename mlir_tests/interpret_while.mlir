@@ -787,7 +787,8 @@ func.func @while_f8E4M3FNUZ() {
   ^bb0(%v0: tensor<i32>, %v1: tensor<6xf8E4M3FNUZ>, %v2: tensor<6xf8E4M3FNUZ>):
     %n = stablehlo.add %v0, %one : tensor<i32>
     stablehlo.return %n, %v2, %v1 : tensor<i32>, tensor<6xf8E4M3FNUZ>, tensor<6xf8E4M3FNUZ>
-  }) : (tensor<i32>, tensor<6xf8E4M3FNUZ>, tensor<6xf8E4M3FNUZ>) -> (tensor<i32>, tensor<6xf8E4M3FNUZ>, tensor<6xf8E4M3FNUZ>)
+  })
+    : (tensor<i32>, tensor<6xf8E4M3FNUZ>, tensor<6xf8E4M3FNUZ>) -> (tensor<i32>, tensor<6xf8E4M3FNUZ>, tensor<6xf8E4M3FNUZ>)
   check.expect_eq_const %r5#0, dense<3> : tensor<i32>
   %r5_1_codes = stablehlo.bitcast_convert %r5#1 : (tensor<6xf8E4M3FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r5_1_codes, dense<[
@@ -877,7 +878,8 @@ func.func @while_f8E4M3B11FNUZ() {
   ^bb0(%v0: tensor<i32>, %v1: tensor<6xf8E4M3B11FNUZ>, %v2: tensor<6xf8E4M3B11FNUZ>):
     %n = stablehlo.add %v0, %one : tensor<i32>
     stablehlo.return %n, %v2, %v1 : tensor<i32>, tensor<6xf8E4M3B11FNUZ>, tensor<6xf8E4M3B11FNUZ>
-  }) : (tensor<i32>, tensor<6xf8E4M3B11FNUZ>, tensor<6xf8E4M3B11FNUZ>) -> (tensor<i32>, tensor<6xf8E4M3B11FNUZ>, tensor<6xf8E4M3B11FNUZ>)
+  })
+    : (tensor<i32>, tensor<6xf8E4M3B11FNUZ>, tensor<6xf8E4M3B11FNUZ>) -> (tensor<i32>, tensor<6xf8E4M3B11FNUZ>, tensor<6xf8E4M3B11FNUZ>)
   check.expect_eq_const %r5#0, dense<3> : tensor<i32>
   %r5_1_codes = stablehlo.bitcast_convert %r5#1 : (tensor<6xf8E4M3B11FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r5_1_codes, dense<[
@@ -1060,7 +1062,8 @@ func.func @while_f8E5M2FNUZ() {
   ^bb0(%v0: tensor<i32>, %v1: tensor<6xf8E5M2FNUZ>, %v2: tensor<6xf8E5M2FNUZ>):
     %n = stablehlo.add %v0, %one : tensor<i32>
     stablehlo.return %n, %v2, %v1 : tensor<i32>, tensor<6xf8E5M2FNUZ>, tensor<6xf8E5M2FNUZ>
-  }) : (tensor<i32>, tensor<6xf8E5M2FNUZ>, tensor<6xf8E5M2FNUZ>) -> (tensor<i32>, tensor<6xf8E5M2FNUZ>, tensor<6xf8E5M2FNUZ>)
+  })
+    : (tensor<i32>, tensor<6xf8E5M2FNUZ>, tensor<6xf8E5M2FNUZ>) -> (tensor<i32>, tensor<6xf8E5M2FNUZ>, tensor<6xf8E5M2FNUZ>)
   check.expect_eq_const %r5#0, dense<3> : tensor<i32>
   %r5_1_codes = stablehlo.bitcast_convert %r5#1 : (tensor<6xf8E5M2FNUZ>) -> tensor<6xui8>
   check.expect_eq_const %r5_1_codes, dense<[
@@ -1150,7 +1153,8 @@ func.func @while_f8E8M0FNU() {
   ^bb0(%v0: tensor<i32>, %v1: tensor<6xf8E8M0FNU>, %v2: tensor<6xf8E8M0FNU>):
     %n = stablehlo.add %v0, %one : tensor<i32>
     stablehlo.return %n, %v2, %v1 : tensor<i32>, tensor<6xf8E8M0FNU>, tensor<6xf8E8M0FNU>
-  }) : (tensor<i32>, tensor<6xf8E8M0FNU>, tensor<6xf8E8M0FNU>) -> (tensor<i32>, tensor<6xf8E8M0FNU>, tensor<6xf8E8M0FNU>)
+  })
+    : (tensor<i32>, tensor<6xf8E8M0FNU>, tensor<6xf8E8M0FNU>) -> (tensor<i32>, tensor<6xf8E8M0FNU>, tensor<6xf8E8M0FNU>)
   check.expect_eq_const %r5#0, dense<3> : tensor<i32>
   %r5_1_codes = stablehlo.bitcast_convert %r5#1 : (tensor<6xf8E8M0FNU>) -> tensor<6xui8>
   check.expect_eq_const %r5_1_codes, dense<[

@@ -13,10 +13,11 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from mpmath import mp
+
 from minihlo.ops.minifloat import fixedpoint, functions
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS, Format, Nan
 from minihlo.ops.minifloat.number import Number
-from mpmath import mp
 
 #: ("nan", negative), ("inf", negative) or (negative, odd significand, exponent); a zero is (negative, 0, 0), and a
 #: result beyond every format (negative, "far", whether it is large).

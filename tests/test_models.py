@@ -287,7 +287,7 @@ def test_conjugate_gradients() -> None:
     agree(f, POSITIVE, numbers(6))
 
 
-# -- narrow types --------------------------------------------------------------------------------------------------------
+# -- narrow types ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.float8_e4m3b11fnuz, jnp.float4_e2m1fn])
@@ -322,7 +322,7 @@ def test_half_precision(dtype: Any) -> None:
     assert_near(ours, theirs, truths)
 
 
-# -- ways in, and JAX's own dialects -------------------------------------------------------------------------------------
+# -- ways in, and JAX's own dialects -----------------------------------------------------------------------------------
 
 
 def test_artifact_text_and_module_are_one_program() -> None:

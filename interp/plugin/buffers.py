@@ -14,7 +14,7 @@ from ...ops.types import ELEMENT_TYPES
 from .. import memory
 from . import abi, interrupts
 from .devices import Device
-from .errors import FAILED_PRECONDITION, INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
+from .errors import FAILED_PRECONDITION, INVALID_ARGUMENT, UNIMPLEMENTED, ErrorObject, PluginError
 from .runtime import Addresses, fallible, getter, objects, pool, ready, words
 
 _DTYPES = {i: ELEMENT_TYPES[name].dtype for i, name in enumerate(abi.ELEMENTS) if name}
@@ -50,13 +50,33 @@ def _shape(sizes: tuple[int, ...]) -> Shape:
 class Buffer:
     """What a buffer handle stands for. `array` is None once the buffer has been deleted or donated."""
 
-    __slots__ = ("array", "code", "device", "shape")
+    __slots__ = ("array", "code", "device", "error", "shape")
 
     def __init__(self, array: np.ndarray, device: Device, code: int | None = None) -> None:
         self.array: np.ndarray | None = array
         self.device = device
         self.code = CODES[array.dtype] if code is None else code
         self.shape = _shapes.get(array.shape) or _shape(array.shape)
+        self.error: ErrorObject | None = None
+
+
+class FailedBuffer(Buffer):
+    """The result of a program that failed, which is told to whoever wants to read it."""
+
+    __slots__ = ()
+
+    def __init__(self, error: ErrorObject, sizes: tuple[int, ...], code: int, device: Device) -> None:
+        self.array = np.empty(0, bool)
+        self.device, self.code, self.error = device, code, error
+        self.shape = _shape(sizes)
+
+
+class FailedError(Exception):
+    """An argument is the result of a program that failed."""
+
+    def __init__(self, error: ErrorObject) -> None:
+        super().__init__("an argument is the result of a program that failed")
+        self.error = error
 
 
 def new(array: np.ndarray, device: Device) -> int:
@@ -72,7 +92,9 @@ def total(device: Device) -> int:
 
 
 def live(buffer: Buffer) -> np.ndarray:
-    """The array of a buffer. Raises PluginError where it has been deleted."""
+    """The array of a buffer. Raises PluginError where it has been deleted, or comes of a program that failed."""
+    if buffer.error is not None:
+        raise PluginError(buffer.error.code, buffer.error.text)
     if buffer.array is None:
         raise PluginError(FAILED_PRECONDITION, "the buffer has been deleted or donated")
     return buffer.array
@@ -253,7 +275,8 @@ def _is_on_cpu(p: int) -> None:
 
 @getter("Buffer_ReadyEvent")
 def _ready_event(p: int) -> None:
-    words[(p >> 3) + 3] = ready
+    error = objects[words[(p >> 3) + 2]].error
+    words[(p >> 3) + 3] = ready if error is None else pool.add(error)
 
 
 @getter("Buffer_IncreaseExternalReferenceCount")

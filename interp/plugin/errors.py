@@ -32,15 +32,16 @@ class PluginError(Error):
 
 
 class ErrorObject:
-    """What an error handle stands for."""
+    """What an error handle stands for; also an event that failed."""
 
-    __slots__ = ("_text", "address", "code", "size")
+    __slots__ = ("_buffer", "address", "code", "size", "text")
 
     def __init__(self, error: BaseException) -> None:
         self.code = code_of(error)
-        text = (str(error) or type(error).__name__).encode(errors="replace")
-        self._text = ctypes.create_string_buffer(text)
-        self.address, self.size = ctypes.addressof(self._text), len(text)
+        self.text = str(error) or type(error).__name__
+        data = self.text.encode(errors="replace")
+        self._buffer = ctypes.create_string_buffer(data)
+        self.address, self.size = ctypes.addressof(self._buffer), len(data)
 
 
 def code_of(error: BaseException) -> int:

@@ -18,13 +18,13 @@ from .. import machine, parser, planner, policies
 from ..planner import Plan
 from ..program import Function, Program
 from . import abi, interrupts, partition, shutdown
-from .buffers import CODES, Buffer
+from .buffers import CODES, Buffer, FailedBuffer, FailedError
 from .client import NUM_DEVICES, Client
 from .devices import MEMORY_KIND, Device
-from .errors import FAILED_PRECONDITION, INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
+from .errors import FAILED_PRECONDITION, INVALID_ARGUMENT, UNIMPLEMENTED, ErrorObject, PluginError
 from .handles import destroyer
 from .options import CompileOptions, read_compile_options, write_assignment
-from .runtime import Addresses, Text, failed, fallible, getter, listing, objects, pool, ready, too_deep, words
+from .runtime import Addresses, Text, failed, failure, fallible, getter, listing, objects, pool, ready, too_deep, words
 
 #: An executable keeps plans for so many policies.
 _PLANS = 8
@@ -58,13 +58,17 @@ class Executable:
         self.tokens = [i for i, t in enumerate(self.function.argument_types) if isinstance(t, TokenType)]
         self.partition = partition.Partition(self.function, program, options.partitions)
         self.is_single = len(self.devices) == 1
+        #: Whether a result can be an argument, unchanged.
+        self.may_alias = not set(self.function.argument_types).isdisjoint(self.function.result_types)
         types = [_tensor(t) for t in self.function.result_types]
         shapes = [tiling.shape for tiling in self.partition.results]
+        codes = [CODES[t.element.dtype] if t else abi.TOKEN for t in types]
+        self.result_kinds = list(zip(shapes, codes, strict=True))
         self.listed = {
             "name": Text(str(program.attributes.get("sym_name") or self.function.name)),
             "devices": Addresses([d.handle for d in self.devices]),
             "assignment": Text(options.assignment or write_assignment(rows)),
-            "types": Addresses([CODES[t.element.dtype] if t else abi.TOKEN for t in types], ctypes.c_int),
+            "types": Addresses(codes, ctypes.c_int),
             "fingerprint": Text(fingerprint),
         }
         self.num_outputs = len(types)
@@ -100,21 +104,33 @@ class Executable:
         for handles in rows:
             values: list[Any] = []
             for handle in handles:
-                array = objects[handle].array
+                buffer = objects[handle]
+                array = buffer.array
                 if array is None:
                     raise PluginError(FAILED_PRECONDITION, "an argument has been deleted or donated")
+                if buffer.error is not None:
+                    raise FailedError(buffer.error)
                 values.append(array)
             arguments.append(values)
         for i in self.tokens:
             for values in arguments:
                 values[i] = None
         if self.is_single:
-            return [_run(plan, arguments[0])]
+            results = _run(plan, arguments[0])
+            if self.may_alias:
+                # What is not donated is not to be shared: others may be let to write to it.
+                given = set(map(id, arguments[0])).difference([id(arguments[0][i]) for i in self.donated])
+                results = [r.copy() if id(r) in given and r is not None else r for r in results]
+            return [results]
         if len(rows) != len(self.devices):
             raise PluginError(
                 UNIMPLEMENTED, f"a program for {len(self.devices)} devices was started on {len(rows)} of them"
             )
         return self.partition.run(plan, self.options.replicas, arguments, _run)
+
+    def failed_results(self, error: ErrorObject, device: Device) -> list[Buffer]:
+        """Buffers on one device that tell of an error."""
+        return [FailedBuffer(error, shape, code, device) for shape, code in self.result_kinds]
 
 
 def _tensor(t: Type) -> TensorType | None:
@@ -214,11 +230,22 @@ def _execute(p: int) -> int | None:
         for i in range(lists, lists + num_devices):
             row = words[i] >> 3
             rows.append(words[row : row + num_args].tolist() if num_args else [])
-        results = interrupts.interruptible(executable.run, rows)
         devices = executable.devices if not words[at + 9] else [objects[words[at + 9]]]
-        for i, device in enumerate(devices):
-            for value in results[i]:
-                made.append(_buffer(value, device))
+        done = ready
+        try:
+            results = interrupts.interruptible(executable.run, rows)
+            for i, device in enumerate(devices):
+                for value in results[i]:
+                    made.append(_buffer(value, device))
+        except RecursionError:
+            raise
+        except BaseException as error:
+            if not executable.num_outputs:
+                raise
+            # The framework makes a ValueError of what fails at once; of what fails later its own kind of error.
+            failed_with = error.error if isinstance(error, FailedError) else failure(error)
+            made = [pool.add(b) for device in devices for b in executable.failed_results(failed_with, device)]
+            done = 0
         if executable.donated:
             _donate(executable, words[at + 3] >> 3, rows)
         outputs, events, number = words[at + 7] >> 3, words[at + 8] >> 3, 0
@@ -228,7 +255,7 @@ def _execute(p: int) -> int | None:
                 words[row + j] = made[number]
                 number += 1
             if events:
-                words[events + i] = ready
+                words[events + i] = done or pool.add(failed_with)
     except BaseException as error:
         try:
             for handle in made:
@@ -238,6 +265,10 @@ def _execute(p: int) -> int | None:
             return too_deep
     if shutdown.closing:
         shutdown.park()
+    if interrupts.put_off:
+        interrupts.put_off = False
+        _ = interrupts.trigger[None]
+        del interrupts.trigger[None]
     return None
 
 

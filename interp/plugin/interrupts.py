@@ -8,6 +8,7 @@ only a long piece of work, which `interruptible` runs, is broken off at once.
 from __future__ import annotations
 
 import _thread
+import collections
 import functools
 import signal
 import threading
@@ -18,8 +19,12 @@ from typing import Any
 
 #: The code of the functions that the framework calls.
 _protected: set[CodeType] = set()
-#: How long to wait, in seconds, until an interrupt is tried again.
-_DELAY = 0.001
+#: How long to wait, in seconds, until an interrupt that was put off is tried again, if nobody else does before.
+_DELAY = 0.02
+#: Whether an interrupt has been put off. Who is about to return to the framework then reads `trigger[None]`, and deletes
+#: it: reading is all it takes, and Python looks for signals after calls, but not after that.
+put_off = False
+trigger: dict[None, None] = collections.defaultdict(_thread.interrupt_main)
 #: Whether our handler has been put in place, which only the main thread can do.
 installed = False
 
@@ -51,13 +56,19 @@ def install() -> None:
 
 
 def again() -> None:
-    """Interrupt the main thread in a moment."""
+    """Interrupt the main thread as soon as it is in no function of ours."""
+    global put_off
+    put_off = True
     _thread.start_new_thread(_interrupt, ())
 
 
 def _interrupt() -> None:
+    global put_off
     time.sleep(_DELAY)
-    _thread.interrupt_main()
+    if put_off:
+        put_off = False
+        # A real signal also ends what the main thread may be waiting in.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def _handle(before: Callable[..., Any], number: int, frame: FrameType | None) -> Any:

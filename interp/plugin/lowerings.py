@@ -7,6 +7,7 @@ version of JAX does not have is left out.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,8 +63,15 @@ def _call_target(target: str, options: dict[str, str], ctx: Any, *operands: Any,
     if parameters.get("sort_eig_vals"):
         raise NotImplementedError(f"sort_eig_vals is not implemented for platform {PLATFORM}")
     config = {ours: ir.BoolAttr.get(bool(parameters[theirs])) for theirs, ours in options.items()}
-    types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in ctx.avals_out]
+    types = _types(ctx, ctx.avals_out)
     return mlir.custom_call(target, result_types=types, operands=operands, backend_config=config, api_version=4).results
+
+
+def _types(ctx: Any, avals: Sequence[Any]) -> list[Any]:
+    """The types of MLIR, by a function that lately takes the module's context too."""
+    of = mlir.aval_to_ir_type
+    takes_context = len(inspect.signature(of).parameters) > 1
+    return [of(ctx.module_context, aval) if takes_context else of(aval) for aval in avals]
 
 
 # -- Python functions that a program calls -----------------------------------------------------------------------------
@@ -93,7 +101,7 @@ def _emit_callback(
     canonicalize = getattr(dtypes, "canonicalize_value", lambda x: x)
     holder = host_callbacks.Callback(callback, tuple(result_avals), canonicalize)
     ctx.module_context.add_keepalive(holder)
-    types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in result_avals]
+    types = _types(ctx, result_avals)
     tokens = [token] if token else []
     result = mlir.custom_call(
         host_callbacks.TARGET,

@@ -24,7 +24,8 @@ PLATFORM = "minihlo"
 pool = Pool()
 objects = pool.objects
 words = abi.make_words()
-ready = immortal()  #: the event of whatever is done, which is everything
+#: The event of whatever is done, which is everything. An event that stands for an ErrorObject tells of a failure.
+ready = immortal()
 
 _functions: dict[str, Callable[[int], int | None]] = {}
 _forever: list[Any] = []
@@ -59,6 +60,10 @@ def fallible(name: str) -> Callable[[Callable[[Any], None]], Callable[[Any], Non
                     return too_deep
             if shutdown.closing:
                 shutdown.park()
+            if interrupts.put_off:
+                interrupts.put_off = False
+                _ = interrupts.trigger[None]
+                del interrupts.trigger[None]
             return None
 
         interrupts.protect(run)
@@ -69,10 +74,15 @@ def fallible(name: str) -> Callable[[Callable[[Any], None]], Callable[[Any], Non
 
 
 def failed(error: BaseException) -> int:
-    """The handle of an error. Of Ctrl-C the user hears again when the framework has been told."""
+    """The handle of an error."""
+    return pool.add(failure(error))
+
+
+def failure(error: BaseException) -> ErrorObject:
+    """What tells of an exception. Of Ctrl-C the user hears again when the framework has been told."""
     if isinstance(error, KeyboardInterrupt):
         interrupts.again()
-    return pool.add(ErrorObject(error))
+    return ErrorObject(error)
 
 
 def forever(thing: Any) -> Any:
@@ -216,13 +226,10 @@ def _event_is_ready(p: int) -> None:
 
 
 @getter("Event_Error")
-def _event_error(_: int) -> None:
-    return None
-
-
 @getter("Event_Await")
-def _event_await(_: int) -> None:
-    return None
+def _event_error(p: int) -> int | None:
+    event = words[(p >> 3) + 2]
+    return None if event == ready else pool.add(objects[event])
 
 
 _OnReady = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -237,7 +244,8 @@ def _event_on_ready(p: int) -> None:
     function = _called.get(address)
     if function is None:
         function = _called[address] = _OnReady(address)
-    function(None, words[at + 4])
+    event = words[at + 2]
+    function(None if event == ready else pool.add(objects[event]), words[at + 4])
 
 
 @getter("Plugin_Initialize")

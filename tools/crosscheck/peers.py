@@ -36,6 +36,7 @@ REFERENCE = Peer("reference", "StableHLO reference interpreter", "jaxlib")
 ML_DTYPES = Peer("ml_dtypes", "ml_dtypes", "ml_dtypes")
 PEERS = {p.name: p for p in (UPCAST, XLA, REFERENCE, ML_DTYPES)}
 
+_SECONDS = 5.0
 #: XLA's code depends on the instructions the processor has. Excess precision would leave out conversions.
 _XLA_FLAGS = "--xla_cpu_max_isa=AVX2 --xla_allow_excess_precision=false"
 
@@ -50,9 +51,9 @@ def backend_of(name: str) -> Backend:
             return backend("minihlo:upcast")
         case "xla":
             flags = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1", "XLA_FLAGS": _XLA_FLAGS}
-            return ChildBackend("jax:cpu", flags)
+            return ChildBackend("jax:cpu", flags, _SECONDS)
         case "reference":
-            return backend("reference")
+            return ChildBackend("reference", seconds=_SECONDS)
     raise ValueError(name)
 
 

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import catalog
+from . import catalog, coverage
 from .elementwise import SEED
 from .write import made
 
@@ -23,8 +23,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.mlir_tests")
     parser.add_argument("ops", nargs="*", metavar="OP", help="such as add or chlo.acos (default: all)")
     parser.add_argument("--check", action="store_true", help="write nothing; tell whether the files are current")
+    parser.add_argument("--table", action="store_true", help="write nothing; print how many functions test what")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
+    if options.table:
+        print(coverage.table())
+        return 0
     began = time.monotonic()
     wanted = catalog.files()
     if options.ops:

@@ -16,10 +16,10 @@ Maker = Callable[[Op, str], Iterable[Chunk]]
 
 FOLDER = Path(__file__).parents[2] / "mlir_tests"
 
-#: The modules that declare makers. What no maker is declared for and is elementwise, `elementwise.py` makes.
+#: The modules that declare makers.
 _MODULES = (
-    *("elementwise", "choice", "conversion", "shape", "indexing", "sizes", "regions", "folds", "linear"),
-    *("decomposed", "quantization", "processes", "checking"),
+    *("elementwise", "broadcasting", "choice", "conversion", "shape", "indexing", "sizes", "regions", "folds"),
+    *("linear", "convolutions", "decomposed", "quantization", "processes", "checking"),
 )
 
 #: The dialects whose ops have files; the others are about shapes and sharding.

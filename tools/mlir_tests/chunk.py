@@ -28,6 +28,9 @@ Shape = tuple[int, ...]
 #: Columns of a line.
 _COLUMNS = 120
 
+#: Twice an odd number: the weights of a sum of codes are multiples of it, and one.
+_WEIGHT = 2 * 0x3779_79B9
+
 
 @dataclasses.dataclass(frozen=True)
 class Value:
@@ -55,7 +58,6 @@ class Chunk:
         self.name = name
         self.functions: list[str] = []  #: private ones, that come before
         self._notes, self._lines, self._names = list(notes), [], set()
-        self._prefix = ""
 
     @property
     def text(self) -> str:
@@ -130,7 +132,10 @@ class Chunk:
         regions = f" ({regions})" if regions else ""
         many = f":{len(types)}" if len(types) > 1 else ""
         values = ", ".join(v.name for v in operands)
-        self.line(f'{base}{many} = "{full}"({values}){regions}{attributes} : ({", ".join(takes)}) -> {gives}')
+        head, types_ = f'{base}{many} = "{full}"({values}){regions}', f" : ({', '.join(takes)}) -> {gives}"
+        if len(f"{head}{attributes}{types_}".rpartition("\n")[2]) > _COLUMNS - 2:
+            attributes, types_ = (f"\n    {part.strip()}" if part else "" for part in (attributes, types_))
+        self.line(head + attributes + types_)
         names = [base] if len(types) == 1 else [f"{base}#{i}" for i in range(len(types))]
         return [Value(n, s, e, t) for n, (s, e), t in zip(names, results, types, strict=True)]
 
@@ -158,21 +163,40 @@ class Chunk:
         codes = array(codes)
         if codes.shape != value.shape:
             raise ValueError(f"{self.name}: {value.name} is {value.type}, expected are {codes.shape}")
-        element = value.element
-        if not is_float(element) or not codes.size:
+        if not is_float(value.element) or not codes.size:
             return self._check(value, codes)
-        nans = [is_nan(element, c) for c in codes.ravel()]
-        base = value.name[1:].replace("#", "_")
+        return self._check(*self._as_codes(value, codes, every_bit))
+
+    def expect_sum(self, value: Value, codes: Codes) -> None:
+        """That a long vector has these codes, by one number: the sum of all, each times an odd number of its own."""
+        held, codes, _ = self._as_codes(value, codes, every_bit=False)
+        t, scalar = tensor(value.shape, "ui32"), tensor((), "ui32")
+        self.line(f"%wide = stablehlo.convert {held.name} : ({held.type}) -> {t}")
+        self.line(f"%place = stablehlo.iota dim = 0 : {t}")
+        self.line(f"%step = stablehlo.constant dense<{_WEIGHT}> : {t}")
+        self.line(f"%one = stablehlo.constant dense<1> : {t}")
+        self.line(f"%even = stablehlo.multiply %place, %step : {t}")
+        self.line(f"%odd = stablehlo.add %even, %one : {t}")
+        self.line(f"%weighted = stablehlo.multiply %wide, %odd : {t}")
+        self.line(f"%zero = stablehlo.constant dense<0> : {scalar}")
+        reduced = "stablehlo.reduce(%weighted init: %zero) applies stablehlo.add across dimensions = [0]"
+        self.line(f"%sum = {reduced} : ({t}, {scalar}) -> {scalar}")
+        total = sum(c * (_WEIGHT * i + 1) for i, c in enumerate(codes.tolist())) % (1 << 32)
+        self.line(f"check.expect_eq_const %sum, dense<{total}> : {scalar}")
+
+    def _as_codes(self, value: Value, codes: Codes, every_bit: bool) -> tuple[Value, Codes, str]:
+        """A float value as integers that are compared with codes, those codes, and the type to show them in."""
+        element, base = value.element, value.name[1:].replace("#", "_")
         held = self._held(value, base)
         if held.element == "f32" and element != "f32":
             codes = array([code("f32", x) for x in values_of(element, codes)], codes.shape)
-            held = self._held(held, f"{base}_f32")
-            return self._check(held, codes, "f32")
+            return self._held(held, f"{base}_f32"), codes, "f32"
+        nans = [is_nan(element, c) for c in codes.ravel()]
         if any(nans) and not every_bit and has_several_nans(element):
             held = self._with_one_nan(value, held, base)
             nan = canonical_nan(element)
             codes = array([nan if n else c for n, c in zip(nans, codes.ravel(), strict=True)], codes.shape)
-        return self._check(held, codes, element)
+        return held, codes, element
 
     def _held(self, value: Value, base: str) -> Value:
         """The codes of a float value, or an f32 of the same value."""

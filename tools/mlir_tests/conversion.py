@@ -14,6 +14,7 @@ from tests.oracle import Value as Number
 from .catalog import cases, stem
 from .chunk import Chunk, tensor
 from .elementwise import OPEN, generator, unary_codes
+from .exhaustive import all_conversions
 from .numbers import (
     TESTED,
     Codes,
@@ -102,6 +103,7 @@ def _converted(source: str, target: str) -> Iterator[Chunk]:
         if some:
             x = array(some)
             yield _convert(name + suffix, note, source, x, target, each(source, lambda v: v, x, result=target))
+    yield from all_conversions(source, target)
 
 
 def _to_integer(source: str, target: str) -> Iterator[Chunk]:

@@ -10,8 +10,6 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
-
 from minihlo.ops.registry import Op
 from tests import oracle
 from tests.oracle import FORMATS, Fraction, Value, decode, encode
@@ -19,6 +17,7 @@ from tests.oracle import FORMATS, Fraction, Value, decode, encode
 from . import functions
 from .catalog import cases, stem
 from .chunk import Chunk
+from .exhaustive import all_codes, all_pairs
 from .numbers import (
     TESTED,
     Codes,
@@ -121,6 +120,8 @@ def unary(op: Op, element: str) -> Iterator[Chunk]:
         return each(element, function, codes)
 
     yield from _in_shapes(op, element, plain, compute)
+    if op.name.startswith("stablehlo"):
+        yield from all_codes(op.name, stem(op.name), element)
     if left_open:
         chunk = Chunk(f"{stem(op.name)}_{element}_open", OPEN)
         codes = array(spread(left_open, 8))
@@ -211,7 +212,7 @@ _MORE = {
 _TRIES = {"power": 500, "atan2": 500, "zeta": 120, "polygamma": 120}
 
 
-def _held(element: str, x: float) -> int | None:
+def held_code(element: str, x: float) -> int | None:
     """The code of a number that the format holds."""
     fmt = FORMATS[element]
     if not fmt.is_signed and (x <= 0 or math.isinf(x)):
@@ -227,16 +228,16 @@ def pairs_of(element: str, name: str) -> tuple[tuple[int, int], ...]:
     """Pairs of codes to try a function on: the special values by each other, and some for each place of the result."""
     fmt = FORMATS[element]
     function = functions.BINARY.get(name) or oracle.BINARY[name]
-    held = [_held(element, x) for x in (0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan)]
+    held = [held_code(element, x) for x in (0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan)]
     corner = [c for c in held if c is not None]
-    nan = _held(element, math.nan)
+    nan = held_code(element, math.nan)
     grid = [p for p in itertools.product(corner, corner) if nan not in p or one(element) in p or p[0] == p[1]]
     found = dict.fromkeys(grid)
     ends = [1, fmt.max_code] if fmt.is_signed else [0, fmt.max_code]
     found |= dict.fromkeys(itertools.product(ends, [*ends, *(e | fmt.sign_bit for e in ends)]))
     for pair in _MORE.get(name, ()):
-        held = [_held(element, x) for x in pair]
-        if None not in held:
+        held = [held_code(element, x) for x in pair]
+        if held[0] is not None and held[1] is not None:
             found.setdefault((held[0], held[1]))
     most = len(found) + _RANDOM
     if name in functions.BINARY:
@@ -294,14 +295,15 @@ def binary(op: Op, element: str) -> Iterator[Chunk]:
         is_open = is_left_open(element, function(decode(fmt, a), decode(fmt, b)))
         (left_open if is_open else plain).append((a, b))
     yield from two_in_shapes(op, element, plain, compute)
+    yield from all_pairs(op.name, stem(op.name), element)
     if left_open:
         chunk = Chunk(f"{stem(op.name)}_{element}_open", OPEN)
         x, y = (array(side) for side in zip(*spread(left_open, 8), strict=True))
-        chunk.expect(chunk.short(op.name, *_both(chunk, element, x, y)), compute(x, y))
+        chunk.expect(chunk.short(op.name, *both(chunk, element, x, y)), compute(x, y))
         yield chunk
 
 
-def _both(chunk: Chunk, element: str, x: Codes, y: Codes) -> list:
+def both(chunk: Chunk, element: str, x: Codes, y: Codes) -> list:
     return [chunk.constant(x, element, "x"), chunk.constant(y, element, "y")]
 
 
@@ -317,7 +319,7 @@ def two_in_shapes(
     shapes += [(few, (2, 3))] if place == 1 and len(few) == 6 else []
     for some, shape in shapes:
         x, y = (array([pair[i] for pair in some], shape) for i in range(2))
-        chunk.expect(chunk.short(op.name, *_both(chunk, element, x, y)), compute(x, y))
+        chunk.expect(chunk.short(op.name, *both(chunk, element, x, y)), compute(x, y))
     yield chunk
 
 
@@ -326,71 +328,11 @@ def next_after(op: Op, element: str) -> Iterator[Chunk]:
     fmt = FORMATS[element]
     numbers = [*specials(element), *spread(in_order(element), 8)]
     pairs = list(itertools.product(specials(element), numbers))
-    pairs = spread(list(dict.fromkeys(pairs)), 40)
+    pairs = spread(dict.fromkeys(pairs), 40)
     yield from two_in_shapes(
-        op, element, pairs, lambda x, y: _on_pairs(functools.partial(functions.next_after, fmt), x, y)
+        op, element, pairs, lambda x, y: on_pairs(functools.partial(functions.next_after, fmt), x, y)
     )
 
 
-def _on_pairs(function: Callable[[int, int], int], x: Codes, y: Codes) -> Codes:
+def on_pairs(function: Callable[[int, int], int], x: Codes, y: Codes) -> Codes:
     return array([function(a, b) for a, b in zip(x.ravel(), y.ravel(), strict=True)], x.shape)
-
-
-# -- broadcasting ----------------------------------------------------------------------------------------------------
-
-
-_LAST = "broadcast_dimensions = array<i64: 1>"
-
-
-@cases(*(f"chlo.broadcast_{n}" for n in (*STABLEHLO_BINARY, *functions.BINARY, "next_after")))
-def broadcasting(op: Op, element: str) -> Iterator[Chunk]:
-    """A column and a row (in every other format the row is a vector along a named dimension); a size of 0."""
-    name = op.name.removeprefix("chlo.broadcast_")
-    fmt = FORMATS[element]
-    if name == "next_after":
-        function = functools.partial(functions.next_after, fmt)
-        rows, columns = list(specials(element)[:4]), list(specials(element)[1:4])
-    else:
-        values = functions.BINARY.get(name) or oracle.BINARY[name]
-        function = _coded(fmt, values)
-        rows, columns = _clean_product(element, values)
-    chunk = Chunk(f"{stem(op.name)}_{element}")
-    m, n = len(rows), len(columns)
-    column, row = array(rows, (m, 1)), array(columns, (1, n))
-
-    def test(x: Codes, y: Codes, attributes: str, whole_x: Codes, whole_y: Codes) -> None:
-        operands = _both(chunk, element, x, y)
-        whole = np.broadcast_arrays(whole_x, whole_y)
-        r = chunk.apply(op.name, operands, (whole[0].shape, element), attributes=attributes)
-        chunk.expect(r, _on_pairs(function, *whole))
-
-    test(*((column, row, "") if TESTED.index(element) % 2 else (column, array(columns), _LAST)), column, row)
-    scalar = array(rows[0], ())
-    if TESTED.index(element) % 3 == 0:
-        test(scalar, array(columns), "broadcast_dimensions = array<i64>", scalar, array(columns))
-    nothing = array([], (0, 1))
-    test(nothing, array(columns), _LAST, nothing, row)
-    yield chunk
-
-
-def _coded(fmt: oracle.Format, function: Callable[[Value, Value], Value]) -> Callable[[int, int], int]:
-    return lambda a, b: encode(fmt, function(decode(fmt, a), decode(fmt, b)))
-
-
-def _clean_product(element: str, function: Callable[[Value, Value], Value]) -> tuple[list[int], list[int]]:
-    """Rows and columns, none of whose pairs has a result that the format leaves open: as many pairs as there are."""
-    fmt = FORMATS[element]
-    numbers = (1.0, 2.0, 0.5, 3.0, 1.5, 4.0, -1.0, -2.0, 0.0, -0.5, math.inf)
-    codes = [c for c in (_held(element, x) for x in numbers) if c is not None]
-
-    @functools.cache
-    def is_clean(a: int, b: int) -> bool:
-        return not is_left_open(element, function(decode(fmt, a), decode(fmt, b)))
-
-    best: tuple[list[int], list[int]] = [], []
-    for n in (3, 2, 1):
-        for columns in itertools.combinations(codes, n):
-            rows = [a for a in codes if all(is_clean(a, b) for b in columns)][:4]
-            if len(rows) * n > len(best[0]) * len(best[1]):
-                best = rows, list(columns)
-    return best

@@ -104,8 +104,8 @@ def _in_order(op: Op, element: str) -> Chunk:
     chunk = Chunk(
         f"reduce_{element}_in_order_open",
         "2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial "
-        f"value, each step rounded. Legal too is {literal(element, others)} ({shown(element, others)}), where the halves are "
-        "added first.",
+        f"value, each step rounded. Legal too is {literal(element, others)} ({shown(element, others)}), where the "
+        "halves are added first.",
     )
     x = array([large, half, half])
     operands = [chunk.constant(x, element), chunk.constant(array(0, ()), element, "init")]

@@ -105,7 +105,7 @@ UNARY: dict[str, Callable[[Value], Value]] = {
     "atanh": _function(mp.atanh, ZERO, NAN, NAN, _within_one(INF), is_odd=True),
     "cosh": lambda x: _function(mp.cosh, ONE, INF, INF, _large(800, oracle.FAR))(abs(x)),
     "sinh": _function(mp.sinh, ZERO, INF, -INF, _large(800, oracle.FAR), is_odd=True),
-    "erf": _function(mp.erf, ZERO, ONE, -ONE, _large(40, 1 - HAIR), is_odd=True),
+    "erf": _function(mp.erf, ZERO, ONE, -ONE, _large(12, 1 - HAIR), is_odd=True),
     "erfc": _erfc,
     "erf_inv": _function(mp.erfinv, ZERO, NAN, NAN, _within_one(INF), is_odd=True),
     "lgamma": _function(_lgamma, INF, INF, INF, _exact_lgamma),

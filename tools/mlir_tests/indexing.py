@@ -156,7 +156,7 @@ def torch_index_select(op: Op, element: str) -> Iterator[Chunk]:
     ):
         x, places = some_codes(element, *shape), np.array(index)
         if batch:
-            expected = array([[x[b, i] for i in row] for b, row in enumerate(index)])
+            expected = array([[x[b, i] for i in row] for b, row in enumerate(places.tolist())])
         else:
             expected = np.take(x, np.minimum(places, shape[dim] - 1), dim)
         operands = [chunk.constant(x, element), chunk.constant(array(places), "i64", "index")]
@@ -188,13 +188,12 @@ def scatter(op: Op, element: str) -> Iterator[Chunk]:
 
     # Elements added; two go to one place.
     plain = codes_of(element, [small[0], small[3], small[0], small[3]])
-    added = codes_of(element, [small[3], small[0], small[0], small[3]])
+    added, places = codes_of(element, [small[3], small[3], 1, 2]), [1, 3, 0, 0]
     add = step(element, "add")
     expected = plain.copy()
-    for place, update in zip((1, 3, 0, 0), codes_of(element, [small[3], small[3], 1, 2]), strict=True):
+    for place, update in zip(places, added, strict=True):
         expected[place] = add(expected[place], update)
-    del added
-    _scatter(chunk, op, element, plain, [1, 3, 0, 0], codes_of(element, [small[3], small[3], 1, 2]), expected, "add", {
+    _scatter(chunk, op, element, plain, places, added, expected, "add", {
         "update_window_dims": [], "inserted_window_dims": [0], "scatter_dims_to_operand_dims": [0],
         "index_vector_dim": 1})  # fmt: skip
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tests import oracle
 from tests.oracle import FORMATS, Fraction, Value, decode, encode
+
+T = TypeVar("T")
 
 #: The formats that every op is tested in.
 TESTED = ("f16", "bf16", *oracle.MINIFLOATS)
@@ -167,11 +169,6 @@ def some_codes(element: str, *shape: int, start: int = 0) -> Codes:
     return array([codes[(start + i) % len(codes)] for i in range(math.prod(shape))], shape)
 
 
-def whole_numbers(element: str) -> list[Fraction]:
-    """Small numbers that the type holds, whose sums and products in twos and threes it holds as well."""
-    return [Fraction(n) for n in ((1, 2, 4, 8) if not FORMATS[element].is_signed else (1, -1, 2, 0, -2))]
-
-
 def in_order(element: str) -> list[int]:
     """The codes of the numbers of a type of up to 8 bits, or of many of a wider type, ascending; no NaN."""
     fmt = FORMATS[element]
@@ -181,12 +178,12 @@ def in_order(element: str) -> list[int]:
     return [c | fmt.sign_bit for c in reversed(up) if c] + up if fmt.is_signed else up
 
 
-def share(element: str, cases: Sequence[Any]) -> list[Any]:
+def share(element: str, cases: Sequence[T]) -> list[T]:
     """Of cases that exercise what has nothing to do with formats every third one: the other formats have the others."""
     return [case for i, case in enumerate(cases) if (i - TESTED.index(element)) % min(3, len(cases)) == 0]
 
 
-def spread(codes: Iterable[int], count: int) -> list[int]:
+def spread(codes: Iterable[T], count: int) -> list[T]:
     """So many of a list, evenly, the first and last among them."""
     codes = list(codes)
     if len(codes) <= count:

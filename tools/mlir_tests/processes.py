@@ -123,16 +123,17 @@ def recv(op: Op, element: str) -> Iterator[Chunk]:
         heads = f"%x: {t}, %t: {TOKEN}" if name == "send" else f"%t: {TOKEN}"
         channel = f"channel_handle = #stablehlo.channel_handle<handle = 1, type = {kind}>, is_host_transfer = true"
         results = "%r" if name == "send" else "%r#0, %r#1"
-        count = ":2" * (name == "recv")
+        count, values = ("", "%x, %t") if name == "send" else (":2", "%t")
         shown = gives if name == "send" else f"({gives})"
         chunk.functions.append(
             f"func.func private @{name}_side_{element}({heads}) -> {shown} {{\n"
-            f'  %r{count} = "stablehlo.{name}"({"%x, %t" if name == "send" else "%t"}) {{{channel}}} : ({takes}) -> {shown}\n'
+            f'  %r{count} = "stablehlo.{name}"({values}) {{{channel}}} : ({takes}) -> {shown}\n'
             f"  return {results} : {gives}\n}}"
         )
     chunk.line(f"%t = stablehlo.create_token : {TOKEN}")
+    programs = f"programs = [[@send_side_{element}], [@recv_side_{element}]]"
     chunk.line(
-        f'%r:3 = "interpreter.run_parallel"({x.name}, %t, %t) {{programs = [[@send_side_{element}], [@recv_side_{element}]]}} : '
+        f'%r:3 = "interpreter.run_parallel"({x.name}, %t, %t) {{{programs}}} : '
         f"({t}, {TOKEN}, {TOKEN}) -> ({TOKEN}, {t}, {TOKEN})"
     )
     chunk.expect(Value("%r#1", (12,), element, t), codes, every_bit=True)

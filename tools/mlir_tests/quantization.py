@@ -22,8 +22,8 @@ _SMALL = (("i4", "i4<-4:4>", Fraction(1, 2), 0), ("ui4", "u4<0:6>", Fraction(1, 
 _UNSIGNED = (("ui8", "u8<1:255>", Fraction(1, 2), 1), ("i8", "i8<1:127>", Fraction(2), 2))
 
 NOTE = (
-    "The specification's formula: (x / scale + zero point), clamped to the range, to the nearest integer, ties to even; each "
-    "step rounded to the format. Numbers are those for which no step before the last one rounds."
+    "The specification's formula: x / scale + zero point, clamped to the range, to the nearest integer, ties to even; "
+    "each step rounded to the format. Numbers are those for which no step before the last one rounds."
 )
 
 

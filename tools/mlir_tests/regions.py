@@ -23,8 +23,8 @@ def map_(op: Op, element: str) -> Iterator[Chunk]:
     add, multiply, largest = (step(element, n) for n in ("add", "multiply", "maximum"))
     t = tensor((), element)
     formula = (
-        f"{{\n  ^bb0(%a: {t}, %b: {t}):\n    %p = stablehlo.multiply %a, %b : {t}\n    %q = stablehlo.add %a, %p : {t}\n"
-        f"    stablehlo.return %q : {t}\n  }}"
+        f"{{\n  ^bb0(%a: {t}, %b: {t}):\n    %p = stablehlo.multiply %a, %b : {t}\n"
+        f"    %q = stablehlo.add %a, %p : {t}\n    stablehlo.return %q : {t}\n  }}"
     )
     larger = (
         f"{{\n  ^bb0(%a: {t}, %b: {t}):\n    %p = stablehlo.maximum %a, %b : {t}\n    stablehlo.return %p : {t}\n  }}"
@@ -91,7 +91,7 @@ def while_(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-def _branches(chunk: Chunk, values: list[Value]) -> str:
+def _branches(values: list[Value]) -> str:
     branches = (f"{{\n    stablehlo.return {v.name} : {v.type}\n  }}" for v in values)
     return ", ".join(branches)
 
@@ -107,7 +107,7 @@ def branch(op: Op, element: str) -> Iterator[Chunk]:
         chosen = [(0, "i32", 0), (1, "i32", 1), (-1, "i32", 2), (7, "i32", 2)]
     for index, t, which in chosen:
         operand = chunk.constant(array(index, ()), t, "which")
-        r = chunk.apply(op.name, [operand], ((5,), element), regions=_branches(chunk, values))
+        r = chunk.apply(op.name, [operand], ((5,), element), regions=_branches(values))
         chunk.expect(r, codes[which], every_bit=True)
     # A choice that depends on a comparison with NaN and with -0.
     fmt = FORMATS[element]
@@ -120,7 +120,7 @@ def branch(op: Op, element: str) -> Iterator[Chunk]:
             operand = chunk.apply("convert", [operand], ((), "i32"), name="which")
         truth = not is_nan(element, c)
         which = int(truth) if op.name.endswith("case") else int(not truth)
-        r = chunk.apply(op.name, [operand], ((5,), element), regions=_branches(chunk, values))
+        r = chunk.apply(op.name, [operand], ((5,), element), regions=_branches(values))
         chunk.expect(r, codes[which], every_bit=True)
     yield chunk
 
@@ -132,7 +132,8 @@ def _comparator(elements: list[str], direction: str, compare_type: str) -> str:
     heads = ", ".join(f"%{side}{i}: tensor<{e}>" for i, e in enumerate(elements) for side in "ab")
     t = f"tensor<{elements[0]}>"
     return (
-        f"{{\n  ^bb0({heads}):\n    %c = stablehlo.compare {direction}, %a0, %b0, {compare_type} : ({t}, {t}) -> tensor<i1>\n"
+        f"{{\n  ^bb0({heads}):\n    %c = stablehlo.compare {direction}, %a0, %b0, {compare_type} : "
+        f"({t}, {t}) -> tensor<i1>\n"
         "    stablehlo.return %c : tensor<i1>\n  }"
     )
 
@@ -143,8 +144,8 @@ def sort(op: Op, element: str) -> Iterator[Chunk]:
     chunk = Chunk(
         f"sort_{element}",
         MOVES,
-        "Numbers by value, where zeros of either sign are equal and stay in their order (no NaN: < is no order of them); "
-        "then all codes in the total order, NaN at the ends.",
+        "Numbers by value, where zeros of either sign are equal and stay in their order (no NaN: < is no order of "
+        "them); then all codes in the total order, NaN at the ends.",
     )
     numbers = [c for c in some_codes(element, 40) if not is_nan(element, c)][:12]
     value = functools.partial(decode, fmt)

@@ -195,7 +195,7 @@ def get_tuple_element(op: Op, element: str) -> Iterator[Chunk]:
 
 
 @cases("after_all")
-def after_all(op: Op, element: str) -> Iterator[Chunk]:
+def after_all(_: Op, element: str) -> Iterator[Chunk]:
     """Its tokens carry no numbers: that those of an outfeed join is all there is to see."""
     chunk = Chunk(f"after_all_{element}", "Tokens have no value: this has to run, and leave the operand as it is.")
     codes = some_codes(element, 8)

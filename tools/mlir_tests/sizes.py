@@ -1,4 +1,4 @@
-"""Cases of ops whose sizes are computed. The result's type gives them too, so that no size is left open in the types."""
+"""Cases of ops whose sizes are computed. The result's type gives them too: no size is left open in the types."""
 
 from __future__ import annotations
 

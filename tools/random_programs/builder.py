@@ -111,7 +111,7 @@ class Builder:
     def value(
         self,
         among: Sequence[ElementType] = ALL,
-        fits: Callable[[Value], bool] = lambda v: True,
+        fits: Callable[[Value], bool] = lambda _: True,
         shape: Shape | None = None,
         mood: str = "any",
     ) -> Value:

@@ -99,7 +99,7 @@ def has_subnormal(x: np.ndarray) -> np.ndarray:
 
 def flushed(x: np.ndarray) -> np.ndarray:
     """Subnormal numbers, as f32 and f64 have them, replaced by zeros of their sign."""
-    if x.dtype.kind in "biu" or x.dtype.itemsize == 1 and x.dtype.name.startswith(("int", "uint")):
+    if x.dtype.kind in "biu" or (x.dtype.itemsize == 1 and x.dtype.name.startswith(("int", "uint"))):
         return x
     if x.dtype.kind == "c":
         result = np.empty(x.shape, x.dtype)
@@ -122,7 +122,7 @@ def close(case: Case, mine: np.ndarray) -> np.ndarray:
         return _within_rounding(case, mine)
     if any(v.type.element.is_complex for v in step.operands) and step.short in (*_ELEMENTARY, *_COMPLEX_ONLY):
         error = np.abs(wide(mine) - wide(case.theirs))
-        return np.asarray(error <= 8 * epsilon(t) * np.abs(wide(mine)))
+        return np.asarray(error <= 16 * epsilon(t) * np.abs(wide(mine)))
     if step.short in _ELEMENTARY and t.is_float:
         return steps_apart(mine, case.theirs, t) <= (8 if t.bits >= 32 else 1)
     return np.zeros(mine.shape, bool)

@@ -68,7 +68,7 @@ class Peer:
             self._child = None
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the child
         environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1", "TF_CPP_MIN_LOG_LEVEL": "1"}
         environment["XLA_FLAGS"] = _FLAGS
         command = [sys.executable, "-m", f"{__package__}.peer_process", self.name]

@@ -1,4 +1,4 @@
-"""A random program as plain data, and its text: whole, cut into its steps, or one step with its operands as constants."""
+"""A random program as plain data, and its text: whole, cut into steps, or one step with its operands as constants."""
 
 from __future__ import annotations
 
@@ -85,6 +85,12 @@ class Program:
         """The whole program; with `everything`, one that returns each step's results."""
         returned = [v for s in self.steps for v in s.results] if everything else self.outputs
         return _module(self.steps, self.arguments, returned, "")
+
+    def unfolded(self) -> tuple[Module, tuple[Value, ...]]:
+        """The whole program with its constants as arguments too, and these arguments."""
+        constants = [s for s in self.steps if s.op == "stablehlo.constant"]
+        arguments = (*self.arguments, *(v for s in constants for v in s.results))
+        return _module([s for s in self.steps if s not in constants], arguments, self.outputs, ""), arguments
 
 
 def cut(steps: Sequence[Step]) -> tuple[Module, tuple[Value, ...]]:

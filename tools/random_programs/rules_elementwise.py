@@ -12,7 +12,20 @@ from .program import Value
 SIGNED = tuple(t for t in INTEGERS if t.kind is Kind.SIGNED)
 COMPLEX = tuple(t for t in ALL if t.is_complex)
 BITS = (I1, *INTEGERS)
-INEXACT = ("sqrt rsqrt cbrt exponential exponential_minus_one log log_plus_one logistic tanh tan sine cosine").split()
+INEXACT = [
+    "sqrt",
+    "rsqrt",
+    "cbrt",
+    "exponential",
+    "exponential_minus_one",
+    "log",
+    "log_plus_one",
+    "logistic",
+    "tanh",
+    "tan",
+    "sine",
+    "cosine",
+]
 
 UNARY: dict[str, Sequence[ElementType]] = {
     "abs": (*SIGNED, *FLOATS, *COMPLEX),

@@ -8,7 +8,7 @@ import numpy as np
 
 from minihlo.ops.types import ElementType, Kind
 
-from .builder import ALL, I1, I32, I64, INTEGERS, NUMBERS, Builder, Unfit, array, pairs, rule, size
+from .builder import ALL, I1, I32, I64, NUMBERS, Builder, array, pairs, rule, size
 from .program import Value
 from .region import Region
 from .rules_elementwise import comparison

@@ -90,7 +90,10 @@ class Checker:
             text = f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
             self._found("crash", subject, text, everything.named(), label)
             return None
-        for how, found in (("whole program", zip(program.outputs, whole)), ("steps alone", zip(every, alone))):
+        for how, found in (
+            ("whole program", zip(program.outputs, whole, strict=True)),
+            ("steps alone", zip(every, alone, strict=True)),
+        ):
             for value, array in found:
                 if not _identical(values[value], array):
                     step = next(s for s in program.steps if value in s.results)
@@ -125,6 +128,12 @@ class Checker:
             if len(steps) > 1:
                 modules += [[s] for s in steps]
                 many = True
+            elif results.how == "died" and not isinstance(
+                again := peer.run(module, [values[v] for v in inputs]), Failure
+            ):
+                failed += 1
+                self.tally.left_out[f"{peer.name}: died, and not when asked again"] += 1
+                self._compared(peer, steps, values, again, label)
             else:
                 failed += 1
                 self._failed(peer, steps[0], values, results, label)
@@ -167,7 +176,7 @@ class Checker:
             return False
         left = ~same(mine, theirs)
         if not left.any():
-            return True
+            return _identical(mine, theirs)  # else the program may tell one NaN from another
 
         def again(inputs: Sequence[np.ndarray], other: Step = step) -> list[np.ndarray]:
             module, names = cut([other])
@@ -189,13 +198,16 @@ class Checker:
         return False
 
     def _whole(self, peer: Peer, program: Program, values: Mapping[Value, np.ndarray], label: str) -> None:
-        """A program all of whose steps agree exactly must agree exactly as a whole."""
-        results = peer.run(program.module(), program.arrays)
+        """A program all of whose steps agree exactly must agree exactly as a whole.
+
+        Constants go in as arguments: else the peer's own constant folding would be tried, and not the program.
+        """
+        module, arguments = program.unfolded()
+        results = peer.run(module, [values[v] for v in arguments])
         text = program.module().named()
         if isinstance(results, Failure):
-            self._found(
-                results.how, f"{peer.name} whole: {_without_places(results.text)[:60]}", results.text, text, label
-            )
+            subject = f"{peer.name} whole: {_without_places(results.text)[:60]}"
+            self._found(results.how, subject, results.text, text, label)
             return
         self.tally.wholes[peer.name] += 1
         for value, array in zip(program.outputs, results, strict=True):

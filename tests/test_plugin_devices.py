@@ -1,0 +1,86 @@
+"""The JAX platform `minihlo` with several simulated devices. What is computed does not depend on how it is sharded."""
+
+from .jax_child import run_jax
+
+_MESH = """
+        mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("x", "y"))
+        sharded = lambda *spec: NamedSharding(mesh, P(*spec))
+        x = np.arange(64.0).reshape(8, 8)
+        same = lambda a, b: np.testing.assert_array_equal(np.asarray(a), b)
+"""
+
+
+def test_jit_with_shardings() -> None:
+    run_jax(
+        _MESH
+        + """
+        assert [d.id for d in jax.devices()] == list(range(8))
+        a, b = jax.device_put(x, sharded("x", "y")), jax.device_put(x, sharded("y", None))
+        same(a, x)
+        same(a.addressable_shards[5].data, x[4:, 2:4])
+        y = jax.jit(lambda a: 2 * a)(a)
+        same(y, 2 * x)
+        assert y.sharding.is_equivalent_to(sharded("x", "y"), 2)
+        z = jax.jit(lambda a, b: a @ b, out_shardings=sharded(None, "y"))(a, b)
+        same(z, x @ x)
+        assert z.sharding.is_equivalent_to(sharded(None, "y"), 2)
+        z = jax.jit(lambda a, b: (a @ b).T)(a, b)
+        same(z, (x @ x).T)
+        assert z.sharding.is_equivalent_to(sharded(None, "x"), 2)
+        total = jax.jit(lambda a: a.sum())(a)
+        assert total == x.sum() and total.sharding.is_fully_replicated
+        same(jax.jit(lambda: jnp.ones((8, 8)), out_shardings=sharded("x"))(), np.ones((8, 8)))
+        inner = jax.jit(lambda a: jax.lax.with_sharding_constraint(a + 1, sharded(None, ("x", "y"))))(a)
+        same(inner, x + 1)
+        same(inner.addressable_shards[3].data, x[:, 3:4] + 1)
+        assert inner.sharding.is_equivalent_to(sharded(None, ("x", "y")), 2)
+        jax.jit(lambda a: a + 1, donate_argnums=0)(a)
+        assert a.is_deleted()
+        moved = jax.device_put(jnp.ones(3), jax.devices()[6])
+        assert (moved + 1).device.id == 6
+        assert jax.jit(lambda b: b + 1).lower(b).compile().output_shardings.is_equivalent_to(sharded("y", None), 2)
+        """,
+        devices=8,
+    )
+
+
+def test_shard_map_with_collectives() -> None:
+    run_jax(
+        _MESH
+        + """
+        def run(f, spec, out, **options):
+            return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=spec, out_specs=out, **options))(x)
+        same(run(lambda a: jax.lax.psum(a, "x"), P("x", "y"), P(None, "y")), x[:4] + x[4:])
+        same(run(lambda a: a + jax.lax.axis_index("y"), P("x", "y"), P("x", "y")), x + np.arange(8) // 2)
+        same(run(lambda a: jax.lax.all_gather(a, "y", axis=1, tiled=True), P("x", "y"), P("x"), check_vma=False), x)
+        step = [(i, (i + 1) % 4) for i in range(4)]
+        same(run(lambda a: jax.lax.ppermute(a, "y", step), P("x", "y"), P("x", "y")), np.roll(x, 2, 1))
+        same(run(lambda a: jax.lax.psum_scatter(a, "y", tiled=True), P("x"), P(("x", "y")), check_vma=False), 4 * x)
+        same(run(lambda a: jax.lax.all_to_all(a, "y", 0, 1, tiled=True), P("x", "y"), P(("x", "y"))), x)
+        same(run(lambda a: jax.lax.psum(a, "x"), P("x"), P(), axis_names={"x"}), x[:4] + x[4:])
+        outer = lambda a: jax.shard_map(lambda b: jax.lax.psum(b, "y"), in_specs=P(None, "y"), out_specs=P())(a)
+        nested = run(outer, P("x"), P("x"), axis_names={"x"})
+        same(nested, x.reshape(8, 4, 2).sum(1))
+        lines = []
+        run(lambda a: jax.debug.callback(lambda v: lines.append(float(v)), a[0, 0]) or a, P("x", "y"), P("x", "y"))
+        assert sorted(lines) == [0, 2, 4, 6, 32, 34, 36, 38], lines
+        """,
+        devices=8,
+    )
+
+
+def test_pmap() -> None:
+    run_jax(
+        _MESH
+        + """
+        same(jax.pmap(lambda a, b: jax.lax.psum(a * b, "i"), axis_name="i")(x, x), np.tile((x * x).sum(0), (8, 1)))
+        same(jax.pmap(lambda a, b: a @ b, in_axes=(0, None))(x, x[0]), x @ x[0])
+        """,
+        devices=8,
+    )
+
+
+def test_too_few_devices() -> None:
+    run_jax("""
+        fails(lambda: jax.pmap(lambda a: a)(np.ones((4, 2))), "ValueError", "4")
+    """)

@@ -1,0 +1,44 @@
+"""Which op is tested in which format, as the files themselves tell."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from . import catalog
+from .numbers import TESTED
+
+
+def functions_of(path: Path) -> list[str]:
+    """The names of a file's test functions."""
+    return re.findall(r"^func\.func @(\w+)\(", path.read_text(), re.MULTILINE)
+
+
+def counts(path: Path) -> Counter[str]:
+    """How many of a file's functions are about each format."""
+    return Counter(f for name in functions_of(path) for f in TESTED if f in name.split("_"))
+
+
+def missing() -> list[str]:
+    """What there should be and is not: files of ops, and formats in files."""
+    found = []
+    for path, name in catalog.files().items():
+        record = catalog.takes_floats().get(name)
+        wanted = TESTED if record is None else catalog.formats_of(record)
+        held = counts(path) if path.exists() else Counter()
+        found += [f"{name} in {f}" for f in wanted if not held[f]]
+    return found
+
+
+def table() -> str:
+    """How many functions each op's file has for each format; a dot where the op does not take it."""
+    heads = [f"{name:>{max(len(name), 3)}}" for name in TESTED]
+    rows, totals = [], Counter()
+    for path, name in catalog.files().items():
+        held = counts(path) if path.exists() else Counter()
+        totals += held
+        cells = [f"{held[f] or '.':>{len(h)}}" for f, h in zip(TESTED, heads, strict=True)]
+        rows.append(f"{name:<36} {' '.join(cells)}")
+    last = f"{f'{len(rows)} ops':<36} {' '.join(f'{totals[f]:>{len(h)}}' for f, h in zip(TESTED, heads, strict=True))}"
+    return "\n".join([f"{'functions':<36} {' '.join(heads)}", *rows, last])
