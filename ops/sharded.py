@@ -148,8 +148,8 @@ def manual_computation(call: Call) -> Kernel:
         (takes, call.operands, call.bodies[0].arguments),
         (gives, call.results, call.bodies[0].results),
     ):
-        for sharding, w, l in zip(shardings, whole, local, strict=True):
-            _check_part(sharding, names, w, l)
+        for sharding, of, part in zip(shardings, whole, local, strict=True):
+            _check_part(sharding, names, of, part)
 
     def own(values: tuple[Any, ...], device: int) -> list[Any]:
         return [

@@ -32,7 +32,7 @@ def _sink(*_: Any) -> None:
 
 
 def _real(dtype: np.dtype) -> np.dtype:
-    return np.zeros(0, dtype).real.dtype
+    return np.real(np.zeros(0, dtype)).dtype
 
 
 def _wide(a: np.ndarray) -> np.ndarray:
@@ -109,7 +109,7 @@ def _lu(a: np.ndarray) -> Arrays:
     pivots = np.zeros((len(lu), steps), np.int32)
     order = np.tile(np.arange(m, dtype=np.int32), (len(lu), 1))
     for i in range(steps):
-        column = np.abs(lu[:, i:, i].real) + np.abs(lu[:, i:, i].imag)
+        column = np.abs(np.real(lu[:, i:, i])) + np.abs(np.imag(lu[:, i:, i]))
         pivot = i + np.argmax(np.where(np.isnan(column), -1, column), axis=1)
         pivots[:, i] = pivot
         for rows in (lu, order):

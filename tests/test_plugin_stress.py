@@ -144,7 +144,7 @@ def test_control_c() -> None:
         assert f(x, x)[3] == 6
         """
     )
-    assert int(out) > 50
+    assert int(out) > 1
 
 
 def test_control_c_breaks_off_a_long_program() -> None:

@@ -183,7 +183,7 @@ def _copy_raw(a: Any) -> None:
     array = live(objects[a.buffer])
     if a.offset < 0 or a.size < 0 or a.offset + a.size > array.nbytes:
         raise PluginError(INVALID_ARGUMENT, f"bytes {a.offset} to {a.offset + a.size} of a buffer of {array.nbytes}")
-    _memory[a.dst : a.dst + a.size] = memoryview(array.reshape(-1).view(np.uint8))[a.offset : a.offset + a.size]
+    _memory[a.dst : a.dst + a.size] = array.reshape(-1).view(np.uint8).data[a.offset : a.offset + a.size]
     a.event = ready
 
 

@@ -108,9 +108,9 @@ def _default_assignment(a: Any) -> None:
 
 def _load() -> None:
     """Load what computes, and put the functions declared there into the table."""
-    from . import buffers, executable, host_callbacks
+    from . import buffers, executable, executable_facts, host_callbacks
 
-    _ = buffers, executable, host_callbacks
+    _ = buffers, executable, executable_facts, host_callbacks
     shutdown.install()
     fill_api()
 

@@ -22,9 +22,8 @@ from .buffers import CODES, Buffer, FailedBuffer, FailedError
 from .client import NUM_DEVICES, Client
 from .devices import MEMORY_KIND, Device
 from .errors import FAILED_PRECONDITION, INVALID_ARGUMENT, UNIMPLEMENTED, ErrorObject, PluginError
-from .handles import destroyer
 from .options import CompileOptions, read_compile_options, write_assignment
-from .runtime import Addresses, Text, failed, failure, fallible, getter, listing, objects, pool, ready, too_deep, words
+from .runtime import Addresses, Text, failed, failure, fallible, getter, objects, pool, ready, too_deep, words
 
 #: An executable keeps plans for so many policies.
 _PLANS = 8
@@ -231,7 +230,7 @@ def _execute(p: int) -> int | None:
             row = words[i] >> 3
             rows.append(words[row : row + num_args].tolist() if num_args else [])
         devices = executable.devices if not words[at + 9] else [objects[words[at + 9]]]
-        done = ready
+        failed_with: ErrorObject | None = None
         try:
             results = interrupts.interruptible(executable.run, rows)
             for i, device in enumerate(devices):
@@ -245,7 +244,6 @@ def _execute(p: int) -> int | None:
             # The framework makes a ValueError of what fails at once; of what fails later its own kind of error.
             failed_with = error.error if isinstance(error, FailedError) else failure(error)
             made = [pool.add(b) for device in devices for b in executable.failed_results(failed_with, device)]
-            done = 0
         if executable.donated:
             _donate(executable, words[at + 3] >> 3, rows)
         outputs, events, number = words[at + 7] >> 3, words[at + 8] >> 3, 0
@@ -255,7 +253,7 @@ def _execute(p: int) -> int | None:
                 words[row + j] = made[number]
                 number += 1
             if events:
-                words[events + i] = done or pool.add(failed_with)
+                words[events + i] = ready if failed_with is None else pool.add(failed_with)
     except BaseException as error:
         try:
             for handle in made:
@@ -265,10 +263,6 @@ def _execute(p: int) -> int | None:
             return too_deep
     if shutdown.closing:
         shutdown.park()
-    if interrupts.put_off:
-        interrupts.put_off = False
-        _ = interrupts.trigger[None]
-        del interrupts.trigger[None]
     return None
 
 
@@ -279,116 +273,3 @@ def _donate(executable: Executable, options: int, handles: list[list[int]]) -> N
         if i not in kept:
             for row in handles:
                 objects[row[i]].array = None
-
-
-# -- what is asked of an executable ----------------------------------------------------------------------------------
-
-
-listing("name", "Executable_Name")
-listing("devices", "LoadedExecutable_AddressableDevices")
-listing("types", "Executable_OutputElementTypes")
-listing("fingerprint", "Executable_Fingerprint", "LoadedExecutable_Fingerprint")
-
-
-@getter("Executable_NumReplicas")
-def _num_replicas(p: int) -> None:
-    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].options.replicas
-
-
-@getter("Executable_NumPartitions")
-def _num_partitions(p: int) -> None:
-    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].options.partitions
-
-
-@getter("Executable_NumOutputs")
-def _num_outputs(p: int) -> None:
-    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].num_outputs
-
-
-@getter("Executable_SizeOfGeneratedCodeInBytes")
-def _size_of_code(p: int) -> None:
-    words[(p >> 3) + 3] = 0
-
-
-@fallible("LoadedExecutable_GetExecutable")
-def _get_executable(a: Any) -> None:
-    a.executable = pool.add(objects[a.loaded])
-
-
-@getter("LoadedExecutable_Delete")
-def _delete(p: int) -> None:
-    objects[words[(p >> 3) + 2]].client = None
-
-
-@getter("LoadedExecutable_IsDeleted")
-def _is_deleted(p: int) -> None:
-    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].client is None
-
-
-@getter("Executable_OutputDimensions")
-def _output_dimensions(p: int) -> None:
-    at = p >> 3
-    executable = objects[words[at + 2]]
-    words[at + 3] = executable.num_outputs
-    words[at + 4], words[at + 5] = executable.output_dims.address, executable.output_ranks.address
-
-
-@getter("Executable_OutputMemoryKinds")
-def _output_memory_kinds(p: int) -> None:
-    at = p >> 3
-    executable = objects[words[at + 2]]
-    words[at + 3] = executable.num_outputs
-    words[at + 4], words[at + 5] = executable.memory_kinds.address, executable.memory_kind_sizes.address
-
-
-#: What "deletes" an assignment clears a cell, as Destroy does: the third word, which is empty.
-_NOTHING = Addresses([0, 0, 0, 0])
-
-
-@getter("LoadedExecutable_GetDeviceAssignment")
-def _get_assignment(p: int) -> None:
-    at = p >> 3
-    assignment = objects[words[at + 2]].listed["assignment"]
-    words[at + 3], words[at + 4] = assignment.address, assignment.size
-    words[at + 5], words[at + 6] = _NOTHING.address, _destroyer
-
-
-@fallible("Executable_GetCompiledMemoryStats")
-def _memory_stats(a: Any) -> None:
-    function = objects[a.executable].function
-    for name, _ in a._fields_[3:]:
-        setattr(a, name, 0)
-    a.arguments, a.outputs = (
-        sum(t.nbytes for t in types if isinstance(t, TensorType) and t.is_static)
-        for types in (function.argument_types, function.result_types)
-    )
-    a.peak = a.arguments + a.outputs
-
-
-@fallible("Executable_GetCostAnalysis")
-def _cost(a: Any) -> None:
-    a.num_properties, a.properties = 0, _NOTHING.address
-
-
-@fallible("Executable_OptimizedProgram")
-def _optimized_program(a: Any) -> None:
-    executable: Executable = objects[a.executable]
-    if executable.optimized is None:
-        executable.optimized = partition.optimized_program(
-            executable.function,
-            executable.partition,
-            executable.function.name,
-            executable.options.replicas,
-            executable.options.partitions,
-        )
-    program = abi.Program.from_address(a.program)
-    program.format, program.format_size = _FORMAT.address, _FORMAT.size
-    if program.code:
-        if program.code_size < len(executable.optimized):
-            raise PluginError(INVALID_ARGUMENT, "the program does not fit")
-        ctypes.memmove(program.code, executable.optimized, len(executable.optimized))
-    program.code_size = len(executable.optimized)
-
-
-_FORMAT = Text("hlo_with_config")
-_destroyer = destroyer()

@@ -8,9 +8,9 @@ only a long piece of work, which `interruptible` runs, is broken off at once.
 from __future__ import annotations
 
 import _thread
-import collections
 import functools
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,14 +19,11 @@ from typing import Any
 
 #: The code of the functions that the framework calls.
 _protected: set[CodeType] = set()
-#: How long to wait, in seconds, until an interrupt that was put off is tried again, if nobody else does before.
-_DELAY = 0.02
-#: Whether an interrupt has been put off. Who is about to return to the framework then reads `trigger[None]`, and deletes
-#: it: reading is all it takes, and Python looks for signals after calls, but not after that.
-put_off = False
-trigger: dict[None, None] = collections.defaultdict(_thread.interrupt_main)
+#: How long to wait, in seconds, until an interrupt that was put off is tried again.
+_DELAY = 0.002
 #: Whether our handler has been put in place, which only the main thread can do.
 installed = False
+_is_put_off = False
 
 
 def protect(function: Callable[..., Any]) -> None:
@@ -57,21 +54,23 @@ def install() -> None:
 
 def again() -> None:
     """Interrupt the main thread as soon as it is in no function of ours."""
-    global put_off
-    put_off = True
-    _thread.start_new_thread(_interrupt, ())
+    global _is_put_off
+    if not _is_put_off:
+        _is_put_off = True
+        _thread.start_new_thread(_interrupt, ())
 
 
 def _interrupt() -> None:
-    global put_off
-    time.sleep(_DELAY)
-    if put_off:
-        put_off = False
+    while not sys.is_finalizing():
+        time.sleep(_DELAY)
+        if not _is_put_off:
+            return
         # A real signal also ends what the main thread may be waiting in.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def _handle(before: Callable[..., Any], number: int, frame: FrameType | None) -> Any:
+    global _is_put_off
     at = frame
     while at is not None:
         if at.f_code in _protected:
@@ -79,4 +78,5 @@ def _handle(before: Callable[..., Any], number: int, frame: FrameType | None) ->
         if at.f_code is interruptible.__code__:
             break
         at = at.f_back
+    _is_put_off = False
     return before(number, frame)

@@ -62,14 +62,14 @@ def _call_target(target: str, options: dict[str, str], ctx: Any, *operands: Any,
         raise NotImplementedError(f"subset_by_index is not implemented for platform {PLATFORM}")
     if parameters.get("sort_eig_vals"):
         raise NotImplementedError(f"sort_eig_vals is not implemented for platform {PLATFORM}")
-    config = {ours: ir.BoolAttr.get(bool(parameters[theirs])) for theirs, ours in options.items()}
+    config: dict[str, Any] = {ours: ir.BoolAttr.get(bool(parameters[theirs])) for theirs, ours in options.items()}
     types = _types(ctx, ctx.avals_out)
     return mlir.custom_call(target, result_types=types, operands=operands, backend_config=config, api_version=4).results
 
 
 def _types(ctx: Any, avals: Sequence[Any]) -> list[Any]:
     """The types of MLIR, by a function that lately takes the module's context too."""
-    of = mlir.aval_to_ir_type
+    of: Any = mlir.aval_to_ir_type
     takes_context = len(inspect.signature(of).parameters) > 1
     return [of(ctx.module_context, aval) if takes_context else of(aval) for aval in avals]
 

@@ -82,7 +82,7 @@ class Partition:
     """How the arguments and results of a function lie on devices."""
 
     def __init__(self, function: Function, program: Program, devices: int) -> None:
-        found = [
+        found: list[list[Any]] = [
             [_attribute(a) for a in function.attributes.get(name) or ({},) * len(types)]
             for name, types in (("arg_attrs", function.argument_types), ("res_attrs", function.result_types))
         ]

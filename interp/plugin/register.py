@@ -33,6 +33,6 @@ def register(priority: int) -> None:
 
 def _add_cpu() -> None:
     """Where this platform is selected alone, add the host's behind it: JAX needs it to call Python functions."""
-    selected = [p for p in (jax.config.jax_platforms or "").split(",") if p]
+    selected = [p for p in (getattr(jax.config, "jax_platforms", None) or "").split(",") if p]
     if runtime.PLATFORM in selected and "cpu" not in selected:
         jax.config.update("jax_platforms", ",".join([*selected, "cpu"]))

@@ -60,10 +60,6 @@ def fallible(name: str) -> Callable[[Callable[[Any], None]], Callable[[Any], Non
                     return too_deep
             if shutdown.closing:
                 shutdown.park()
-            if interrupts.put_off:
-                interrupts.put_off = False
-                _ = interrupts.trigger[None]
-                del interrupts.trigger[None]
             return None
 
         interrupts.protect(run)

@@ -1,0 +1,122 @@
+"""What is asked of an executable: its name, its devices, the types of its results, and what it became when compiled."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from ...ops.types import TensorType
+from . import abi, partition
+from .errors import INVALID_ARGUMENT, PluginError
+from .executable import Executable
+from .handles import destroyer
+from .runtime import Addresses, Text, fallible, getter, listing, objects, pool, words
+
+listing("name", "Executable_Name")
+listing("devices", "LoadedExecutable_AddressableDevices")
+listing("types", "Executable_OutputElementTypes")
+listing("fingerprint", "Executable_Fingerprint", "LoadedExecutable_Fingerprint")
+
+
+@getter("Executable_NumReplicas")
+def _num_replicas(p: int) -> None:
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].options.replicas
+
+
+@getter("Executable_NumPartitions")
+def _num_partitions(p: int) -> None:
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].options.partitions
+
+
+@getter("Executable_NumOutputs")
+def _num_outputs(p: int) -> None:
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].num_outputs
+
+
+@getter("Executable_SizeOfGeneratedCodeInBytes")
+def _size_of_code(p: int) -> None:
+    words[(p >> 3) + 3] = 0
+
+
+@fallible("LoadedExecutable_GetExecutable")
+def _get_executable(a: Any) -> None:
+    a.executable = pool.add(objects[a.loaded])
+
+
+@getter("LoadedExecutable_Delete")
+def _delete(p: int) -> None:
+    objects[words[(p >> 3) + 2]].client = None
+
+
+@getter("LoadedExecutable_IsDeleted")
+def _is_deleted(p: int) -> None:
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].client is None
+
+
+@getter("Executable_OutputDimensions")
+def _output_dimensions(p: int) -> None:
+    at = p >> 3
+    executable = objects[words[at + 2]]
+    words[at + 3] = executable.num_outputs
+    words[at + 4], words[at + 5] = executable.output_dims.address, executable.output_ranks.address
+
+
+@getter("Executable_OutputMemoryKinds")
+def _output_memory_kinds(p: int) -> None:
+    at = p >> 3
+    executable = objects[words[at + 2]]
+    words[at + 3] = executable.num_outputs
+    words[at + 4], words[at + 5] = executable.memory_kinds.address, executable.memory_kind_sizes.address
+
+
+#: What "deletes" an assignment clears a cell, as Destroy does: the third word, which is empty.
+_NOTHING = Addresses([0, 0, 0, 0])
+
+
+@getter("LoadedExecutable_GetDeviceAssignment")
+def _get_assignment(p: int) -> None:
+    at = p >> 3
+    assignment = objects[words[at + 2]].listed["assignment"]
+    words[at + 3], words[at + 4] = assignment.address, assignment.size
+    words[at + 5], words[at + 6] = _NOTHING.address, _destroyer
+
+
+@fallible("Executable_GetCompiledMemoryStats")
+def _memory_stats(a: Any) -> None:
+    function = objects[a.executable].function
+    for name, _ in a._fields_[3:]:
+        setattr(a, name, 0)
+    a.arguments, a.outputs = (
+        sum(t.nbytes for t in types if isinstance(t, TensorType) and t.is_static)
+        for types in (function.argument_types, function.result_types)
+    )
+    a.peak = a.arguments + a.outputs
+
+
+@fallible("Executable_GetCostAnalysis")
+def _cost(a: Any) -> None:
+    a.num_properties, a.properties = 0, _NOTHING.address
+
+
+@fallible("Executable_OptimizedProgram")
+def _optimized_program(a: Any) -> None:
+    executable: Executable = objects[a.executable]
+    if executable.optimized is None:
+        executable.optimized = partition.optimized_program(
+            executable.function,
+            executable.partition,
+            executable.function.name,
+            executable.options.replicas,
+            executable.options.partitions,
+        )
+    program = abi.Program.from_address(a.program)
+    program.format, program.format_size = _FORMAT.address, _FORMAT.size
+    if program.code:
+        if program.code_size < len(executable.optimized):
+            raise PluginError(INVALID_ARGUMENT, "the program does not fit")
+        ctypes.memmove(program.code, executable.optimized, len(executable.optimized))
+    program.code_size = len(executable.optimized)
+
+
+_FORMAT = Text("hlo_with_config")
+_destroyer = destroyer()

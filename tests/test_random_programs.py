@@ -1,0 +1,121 @@
+"""tools/random_programs: a small run of it, and that it would notice."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The tool's module of that name."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    yield lambda name: importlib.import_module(f"tools.random_programs.{name}")
+
+
+@pytest.mark.parametrize("peer", ["reference", "xla"])
+def test_random_programs_agree_with(peer: str) -> None:
+    count = {"reference": 24, "xla": 16}[peer]
+    command = [sys.executable, "-m", "tools.random_programs", "--seed", "5", "--count", str(count), "--peer", peer]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"{count} programs" in result.stdout
+    assert f"{peer}: " in result.stdout
+
+
+def test_a_program_depends_on_its_seed_and_number_alone(tool: Any) -> None:
+    make = tool("builder").random_program
+    first, again, other = make(3, 4), make(3, 4), make(3, 5)
+    assert first.module().named() == again.module().named() != other.module().named()
+    assert [a.tobytes() for a in first.arrays] == [a.tobytes() for a in again.arrays]
+
+
+def test_programs_have_ops_and_types_of_every_kind(tool: Any) -> None:
+    make, steps = tool("builder").random_program, []
+    for index in range(60):
+        program = make(0, index)
+        assert 3 <= sum(s.short != "constant" for s in program.steps) <= 27
+        steps += program.steps
+    from minihlo.ops.types import ELEMENT_TYPES
+
+    assert {t.name for s in steps for t in s.elements} == set(ELEMENT_TYPES)
+    wanted = (
+        "add convert compare select reduce sort while case if map scatter gather dot_general convolution fft func.call"
+    )
+    assert set(wanted.split()) <= {s.short for s in steps}
+    shapes = [v.type.shape for s in steps for v in s.results]
+    assert {len(shape) for shape in shapes} >= {0, 1, 2, 3, 4}
+    assert any(0 in shape for shape in shapes)
+
+
+class Pretender:
+    """A peer that gives our own results, but for one op."""
+
+    def __init__(self, tool: Any, op: str, how: str) -> None:
+        self.name, self._tool, self._op, self._how = "reference", tool, op, how
+
+    def run(self, module: Any, arrays: Sequence[np.ndarray]) -> Any:
+        lines = [x for x in module.text.splitlines() if x.startswith("  %")]
+        if self._how == "dies" and any(f'"stablehlo.{self._op}"' in x for x in lines):
+            return self._tool("peers").Failure("died", "signal 11: Assertion")
+        results = self._tool("run").ours(module, arrays)
+        for line in lines:
+            returned = [r.strip(" %") for r in line.partition("=")[0].split(",")]
+            if self._how == "differs" and f'= "stablehlo.{self._op}"' in line and "(%" in line:
+                order = module.text.partition("func.return ")[2].partition(" :")[0].replace("%", "").split(", ")
+                if returned[0] in order:
+                    wrong = results[order.index(returned[0])]
+                    wrong.reshape(-1)[:1] = wrong.reshape(-1)[:1] == 0
+        return results
+
+
+def findings(tool: Any, op: str, how: str, kind: str) -> list[Any]:
+    """What is found with such a pretender, as soon as there are two."""
+    checker = tool("run").Checker([Pretender(tool, op, how)])
+    for index in range(60):
+        checker.check(tool("builder").random_program(0, index), str(index))
+        found = [f for f in checker.tally.findings if f.kind == kind]
+        if len(found) >= 2:
+            return found
+    return []
+
+
+@pytest.mark.parametrize("op", ["slice", "convert"])
+def test_a_wrong_result_is_laid_to_its_op(tool: Any, op: str) -> None:
+    found = findings(tool, op, "differs", "difference")
+    assert found
+    assert {f.subject.split()[1] for f in found} == {op}
+    assert all(f"stablehlo.{op}" in f.program for f in found)
+
+
+def test_a_death_is_laid_to_its_op(tool: Any) -> None:
+    found = findings(tool, "iota", "dies", "died")
+    assert found
+    assert {f.subject.split()[1] for f in found} == {"iota"}
+
+
+def test_what_is_known_is_held_to_its_reason(tool: Any) -> None:
+    """XLA may give zero for a subnormal number, and nothing else."""
+    compare, known, program = tool("compare"), tool("known"), tool("program")
+    from minihlo.ops.types import ELEMENT_TYPES, TensorType
+
+    t = TensorType((3,), ELEMENT_TYPES["f32"])
+    x, y = program.Value("x", t), program.Value("y", t)
+    step = program.Step("stablehlo.negate", (x,), (y,))
+    tiny = np.array([1e-40, 1e-40, 1.0], np.float32)
+    theirs = np.array([-0.0, -2e-40, -0.0], np.float32)
+    case = compare.Case("xla", step, (tiny,), 0, -tiny, theirs, lambda inputs: [-inputs[0]])
+    explained = np.zeros(3, bool)
+    for row in known.KNOWN:
+        if "xla" in row.peers.split() and row.applies(step) and "subnormal numbers of f32" in row.why:
+            explained |= row.explains(case)
+    assert explained.tolist() == [True, False, False]
