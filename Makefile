@@ -4,7 +4,7 @@ VENV := .venv-$(notdir $(PYTHON))
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: run test exhaustive lint bench generate clean
+.PHONY: run test stress exhaustive lint bench generate clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/minihlo run examples/fnuz_dot.mlir
@@ -12,7 +12,10 @@ run: $(VENV)/run.stamp
 		--expected @examples/transformer_block_jax.npy
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest -n $(JOBS) -m "not exhaustive"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not exhaustive and not stress"
+
+stress: $(VENV)/test.stamp
+	$(BIN)/python -m pytest -m stress
 
 exhaustive: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -n $(JOBS) -m exhaustive

@@ -27,7 +27,6 @@ from .writer import Sources, Writer
 
 #: Results of ops on constants are computed once, up to this many bytes.
 _FOLD_LIMIT = 1 << 20
-_CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 
 Listener = Callable[[Operation, tuple[Any, ...]], None]
 
@@ -125,10 +124,6 @@ class _Planner:
     def _operation(self, operation: Operation, writer: Writer) -> None:
         for result in operation.results:
             _check_size(result.type, operation)
-        if operation.name in _CALLS:
-            target = self._function(str(operation.attributes.get(_CALLS[operation.name])), operation)
-            writer.call(target, operation, operation.operands, always_tuple=True)
-            return self._listen(operation, writer)
         if operation.name == "interpreter.print":
             return writer.call(printer(operation), operation, operation.operands, no_results=True)
         record = lookup(operation.name)

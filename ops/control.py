@@ -87,3 +87,21 @@ def _check_branches(call: Call) -> None:
     for body in call.bodies:
         if body.arguments or len(body.results) != len(call.results):
             raise OpError(f"a branch has type {body} (would take nothing and give {len(call.results)} values)")
+
+
+def _called(call: Call, attribute: str) -> Kernel:
+    """The function that an attribute names."""
+    callee = call.functions[str(call.attribute(attribute))]
+    return (lambda *values: callee.run(*values)[0]) if len(call.results) == 1 else callee.run
+
+
+@op("func.call", values="regions", accuracy=BY_BODY, has_effects=True, calls=("callee",), any_sizes=True)
+def call_(call: Call) -> Kernel:
+    """Another function of the program."""
+    return _called(call, "callee")
+
+
+@op("composite", values="regions", accuracy=BY_BODY, has_effects=True, calls=("decomposition",), any_sizes=True)
+def composite(call: Call) -> Kernel:
+    """Its decomposition, a function of the program, whatever the composite's name and version."""
+    return _called(call, "decomposition")

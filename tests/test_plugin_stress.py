@@ -4,6 +4,8 @@ import pytest
 
 from .jax_child import run_jax
 
+pytestmark = pytest.mark.stress
+
 _START = """
         import gc, signal, threading, time, random, logging, warnings
         logging.disable(logging.CRITICAL)

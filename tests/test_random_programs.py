@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def tool(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The tool's module of that name."""
     monkeypatch.syspath_prepend(str(ROOT))
-    yield lambda name: importlib.import_module(f"tools.random_programs.{name}")
+    return lambda name: importlib.import_module(f"tools.random_programs.{name}")
 
 
 @pytest.mark.parametrize("peer", ["reference", "xla"])

@@ -106,7 +106,7 @@ def _default_assignment(a: Any) -> None:
 # -- the rest of the plugin, loaded when it is used --------------------------------------------------------------------
 
 
-def _load() -> None:
+def load() -> None:
     """Load what computes, and put the functions declared there into the table."""
     from . import buffers, executable, executable_facts, host_callbacks
 
@@ -117,7 +117,7 @@ def _load() -> None:
 
 @fallible("Client_BufferFromHostBuffer")
 def _first_buffer(a: Any) -> None:
-    _load()
+    load()
     from . import buffers
 
     buffers.from_host(a)
@@ -125,7 +125,7 @@ def _first_buffer(a: Any) -> None:
 
 @fallible("Client_Compile")
 def _first_compile(a: Any) -> None:
-    _load()
+    load()
     from . import executable
 
     executable.compile_(a)

@@ -6,6 +6,7 @@ import argparse
 import collections
 import multiprocessing
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from .builder import random_program
@@ -44,6 +45,10 @@ def report(tally: Tally, keep: Path | None) -> int:
     return faults
 
 
+def _check_share(share: tuple[int, range, Sequence[str]]) -> Tally:
+    return check_all(*share)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.random_programs", description=__doc__)
     parser.add_argument("--count", type=int, default=200, help="how many programs (200)")
@@ -59,15 +64,16 @@ def main() -> int:
         for index in whole:
             print(random_program(options.seed, index).module().named())
         return 0
-    peers = options.peer or list(PEERS)
+    peers = options.peer or PEERS
     if options.jobs == 1:
         tally = check_all(options.seed, whole, peers)
     else:
         tally = Tally()
         shares = [(options.seed, whole[i :: options.jobs * 8], peers) for i in range(options.jobs * 8)]
         with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
-            for part in pool.starmap(check_all, shares, chunksize=1):
+            for part in pool.imap(_check_share, shares):
                 tally.add(part)
+                print(f"{tally.programs} of {options.count}", file=sys.stderr)
     return int(report(tally, options.keep) > 0)
 
 

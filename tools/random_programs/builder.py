@@ -105,7 +105,7 @@ class Builder:
         self._pool.append(value)
         return value
 
-    def integers(self, array: Iterable[int] | np.ndarray, t: ElementType = I64) -> Value:
+    def integers(self, array: int | Iterable[int] | np.ndarray, t: ElementType = I64) -> Value:
         return self.given(np.asarray(array).astype(t.dtype), t)
 
     def value(

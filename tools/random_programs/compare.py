@@ -40,7 +40,7 @@ def is_nan(x: np.ndarray) -> np.ndarray:
 
 def parts(x: np.ndarray) -> list[np.ndarray]:
     """A complex array's two parts; any other array itself."""
-    return [np.ascontiguousarray(p).reshape(x.shape) for p in (x.real, x.imag)] if x.dtype.kind == "c" else [x]
+    return [np.ascontiguousarray(p).reshape(x.shape) for p in (np.real(x), np.imag(x))] if x.dtype.kind == "c" else [x]
 
 
 def same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -77,7 +77,7 @@ def wide(x: np.ndarray) -> np.ndarray:
 def absolute(x: np.ndarray) -> np.ndarray:
     """Magnitudes, in the type itself: of a complex number, |re| + |im|."""
     if x.dtype.kind == "c":
-        return (np.abs(x.real) + np.abs(x.imag)).astype(x.dtype)
+        return (np.abs(np.real(x)) + np.abs(np.imag(x))).astype(x.dtype)
     if x.dtype.kind in "bu":
         return x
     return np.abs(x.astype(np.float64)).astype(np.float32).astype(x.dtype) if x.itemsize < 4 else np.abs(x)

@@ -74,6 +74,10 @@ def _is_inexact(step: Step) -> bool:
     return any(r.type.element.is_float or r.type.element.is_complex for r in step.results)
 
 
+def _is_integral(step: Step) -> bool:
+    return all(t.is_integer for t in step.elements)
+
+
 def _totally_ordered(step: Step) -> bool:
     return any("TOTALORDER" in text for text in (step.attributes, *step.regions, *step.functions))
 
@@ -363,7 +367,9 @@ KNOWN: tuple[Known, ...] = (
         _overflowing_sums,
     ),
     Known("xla reference", "infinite and invalid results of f4 and f6 are left open", _SMALL, _overflowing),
-    Known("xla", "loses high bits of the exponent in integer powers", _named("power"), _exact_power),
+    Known(
+        "xla", "loses high bits of the exponent in integer powers", _both(_named("power"), _is_integral), _exact_power
+    ),
     Known("reference", "takes logistic in steps of the type", _named("logistic"), _by_steps),
     Known("xla", "counts the bits of extended signs", _both(_named("popcnt"), _of("i2", "i4")), _popcnt_of_bytes),
     Known("xla", "takes the largest f4 for an infinity", _both(_named("convert"), _of("f4E2M1FN")), _cast_of_largest),

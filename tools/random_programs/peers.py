@@ -135,7 +135,7 @@ def _carriers(t: ElementType) -> list[str]:
 
 def _encode(x: np.ndarray, t: ElementType) -> list[np.ndarray]:
     if t.is_complex:
-        return [np.ascontiguousarray(p).reshape(x.shape) for p in (x.real, x.imag)]
+        return [np.ascontiguousarray(p).reshape(x.shape) for p in (np.real(x), np.imag(x))]
     carrier = ELEMENT_TYPES[_carriers(t)[0]]
     is_bits = t.is_float and carrier.is_integer
     return [codes(x) if is_bits else x.astype(carrier.dtype)]

@@ -140,7 +140,7 @@ def _literals(x: np.ndarray, element: ElementType) -> np.ndarray:
     if element.kind is Kind.BOOL:
         return np.where(x, "true", "false").astype(object)
     if element.is_complex:
-        parts = [_literals(p, element.part) for p in (x.real, x.imag)]
+        parts = [_literals(p, element.part) for p in (np.real(x), np.imag(x))]
         return np.asarray("(" + parts[0] + ", " + parts[1] + ")", object)
     if element.is_integer:
         return np.array([str(int(v)) for v in x.reshape(-1)], object).reshape(x.shape)

@@ -138,7 +138,7 @@ class Checker:
     def _asked(
         self, peer: Peer, module: Module, inputs: Sequence[Value], values: Mapping[Value, np.ndarray]
     ) -> list[np.ndarray] | Failure:
-        """What a peer says; once more where it died, since what kills it may be memory that an earlier program spoilt."""
+        """What a peer says; asked again where it died, since it may have died of what an earlier program did."""
         results = peer.run(module, [values[v] for v in inputs])
         if isinstance(results, Failure) and results.how == "died":
             results = peer.run(module, [values[v] for v in inputs])
@@ -223,7 +223,7 @@ class Checker:
         self.tally.findings.append(Finding(kind, subject, f"[{label}] {text}", program))
 
 
-def check_all(seed: int, indices: range, peers: list[str]) -> Tally:
+def check_all(seed: int, indices: range, peers: Sequence[str]) -> Tally:
     """Programs number `indices` of a seed, against the peers."""
     checker = Checker([Peer(name) for name in peers])
     try:
