@@ -4,7 +4,7 @@ VENV := .venv-$(notdir $(PYTHON))
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: run test stress exhaustive lint bench generate clean
+.PHONY: run test oldest stress exhaustive lint bench generate clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/minihlo run examples/fnuz_dot.mlir
@@ -13,6 +13,10 @@ run: $(VENV)/run.stamp
 
 test: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -n $(JOBS) -m "not exhaustive and not stress"
+
+# The JAX platform and the programs of every op, on the oldest jaxlib that is supported.
+oldest: .venv-oldest/test.stamp
+	.venv-oldest/bin/python -m pytest -n $(JOBS) tests/test_plugin.py tests/test_plugin_devices.py mlir_tests
 
 stress: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -m stress
@@ -39,7 +43,13 @@ $(VENV)/run.stamp: pyproject.toml
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/run.stamp
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,onnx,onnxruntime]'
+	@touch $@
+
+.venv-oldest/test.stamp: pyproject.toml
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' \
+		$$(sed -n 's/.*"jaxlib>=\([0-9.]*\)".*/jax==\1 jaxlib==\1/p' pyproject.toml)
 	@touch $@
 
 $(VENV)/lint.stamp: $(VENV)/test.stamp

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..ops.policy import Policy
     from .api import LoadedProgram, load
+    from .divergence.compare import compare
     from .errors import CheckFailure, Error, ExecutionError, InputError, ProgramError, ResourceError
     from .numbers import cast, pack, scale, unpack
     from .policies import policy
+    from .transform.function import jit
 
 _HOME = {
     "Policy": "..ops.policy",
@@ -22,6 +24,8 @@ _HOME = {
         ("CheckFailure", "Error", "ExecutionError", "InputError", "ProgramError", "ResourceError"), ".errors"
     ),
     **dict.fromkeys(("cast", "pack", "scale", "unpack"), ".numbers"),
+    "compare": ".divergence.compare",
+    "jit": ".transform.function",
     "policy": ".policies",
 }
 
@@ -35,6 +39,8 @@ __all__ = [
     "ProgramError",
     "ResourceError",
     "cast",
+    "compare",
+    "jit",
     "load",
     "pack",
     "policy",

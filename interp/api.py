@@ -27,6 +27,7 @@ class LoadedProgram:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._plans: dict[tuple[str, Policy], Plan] = {}
+        self._plain: Plan | None = None  # the one for nothing named
 
     def __call__(self, *arrays: Any, function: str | None = None, policy: Policy | None = None) -> list[np.ndarray]:
         """Run `function` (`@main`, or the only public one) on arrays that have its argument types.
@@ -39,7 +40,9 @@ class LoadedProgram:
 
     def plan(self, function: str | None = None, policy: Policy | None = None, listener: Listener | None = None) -> Plan:
         """The plan of a function under a policy, kept for the next call unless a `listener` is given."""
-        policy = policy or Policy()
+        if function is None and policy is None and listener is None and self._plain is not None:
+            return self._plain
+        is_plain, policy = function is None and policy is None, policy or Policy()
         if listener is not None:
             return plan(self.program, function, policy, listener)
         key = find_function(self.program, function).name, policy
@@ -49,6 +52,8 @@ class LoadedProgram:
             while len(self._plans) >= _PLANS:
                 self._plans.pop(next(iter(self._plans)))
             self._plans[key] = found
+        if is_plain:
+            self._plain = found
         return found
 
     def run(self, plan: Plan, arrays: tuple[Any, ...] | list[Any]) -> list[np.ndarray]:
@@ -57,27 +62,43 @@ class LoadedProgram:
         if len(arrays) != len(types):
             takes = f"takes {len(types)} input{'s' * (len(types) != 1)} ({', '.join(map(str, types)) or 'none'})"
             raise InputError(f"{self.program.file}: @{plan.function.name} {takes}, not {len(arrays)}")
-        values = [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(arrays, types, strict=True))]
+        values = [
+            a if type(a) is np.ndarray and (a.dtype, a.shape) == fits else check_input(a, t, f"input {i}")
+            for i, (a, t, fits) in enumerate(zip(arrays, types, plan.accepted, strict=True))
+        ]
         return machine.run(plan, values)
 
 
 def load(source: str | bytes | os.PathLike[str] | Any) -> LoadedProgram:
-    """Read a program from a path, MLIR text, bytes (MLIR bytecode or a StableHLO portable artifact) or an ir.Module.
+    """Read a program: a path, MLIR text, bytes (MLIR bytecode or a StableHLO portable artifact), a jaxlib ir.Module.
 
-    A string is a path unless it has a line break or names no file and looks like MLIR. jaxlib's reader of bytecode can
-    abort on damaged input, so a child process tries it first (about 0.2 s). Raises ProgramError where the program
-    cannot be read, with its place.
+    What JAX has lowered (jax.stages.Lowered) or exported (jax.export.Exported, symbolic sizes too) gives a JaxProgram,
+    whose `call` takes and returns the function's pytrees. A string is a path unless it has a line break or names no
+    file and looks like MLIR. jaxlib's reader of bytecode can abort on damaged input, so a child process tries it first
+    (about 0.2 s). Raises ProgramError where the program cannot be read, with its place.
     """
     if isinstance(source, bytes):
         return _load_bytes(source, "<bytes>")
     if isinstance(source, str | os.PathLike):
-        text = os.fspath(source)
-        if isinstance(source, str) and ("\n" in text or "{" in text or "func" in text) and not os.path.exists(text):
-            return LoadedProgram(parser.parse(text))
-        return _load_bytes(read(text), text)
+        data, file = contents(source)
+        return LoadedProgram(parser.parse(data, file)) if isinstance(data, str) else _load_bytes(data, file)
     if hasattr(source, "operation"):
         return LoadedProgram(parser.from_module(source, "<module>"))
-    raise InputError(f"cannot load a {type(source).__name__} (a path, MLIR text, bytes or an ir.Module)")
+    from .lowered import of_jax  # which is made of this module
+
+    program = of_jax(source)
+    if program is None:
+        kinds = "a path, MLIR text, bytes, an ir.Module, jax.stages.Lowered or jax.export.Exported"
+        raise InputError(f"cannot load a {type(source).__name__} ({kinds})")
+    return program
+
+
+def contents(source: str | os.PathLike[str]) -> tuple[str | bytes, str]:
+    """The program that a string is, or that stands in the file of that name; and what to call it in errors."""
+    text = os.fspath(source)
+    if isinstance(source, str) and ("\n" in text or "{" in text or "func" in text) and not os.path.exists(text):
+        return text, "<string>"
+    return read(text), text
 
 
 def _load_bytes(data: bytes, file: str) -> LoadedProgram:

@@ -27,7 +27,7 @@ from jaxlib.mlir._mlir_libs import _chlo, _stablehlo
 
 from ..ops.types import ElementType, FutureType, TensorType, TokenType, TupleType, Type, element_type
 from .dense import array_of_text, broadcast, dimensions, holds
-from .syntax import split_list
+from .syntax import NEWER, split_list
 
 #: Types that computations of shapes use. All that is ever asked of them is in these tensors.
 _OF_SHAPES = {
@@ -164,6 +164,8 @@ class Converter:
 
     def _type(self, t: ir.Type) -> Type | ElementType:
         text = str(t)
+        if text.startswith(f"!{NEWER}"):
+            text = text.replace(NEWER, "", 1)
         if isinstance(t, ir.RankedTensorType):
             return self._tensor(t, text)
         if isinstance(t, ir.TupleType):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,8 +16,8 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 
 from ..ops.registry import Call, CheckError, lookup
-from ..ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
-from . import machine, parser
+from ..ops.types import Kind, TensorType
+from . import machine, parser, transport
 from .backends import Backend, BackendError, Minihlo
 from .chunks import Chunk
 from .errors import CheckFailure, InputError
@@ -38,11 +37,29 @@ class Mismatch(Exception):
     expected: np.ndarray | None = None
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Exported:
+    """A test as a program for any backend: `@main` returns what the checks compare, as types that numpy has."""
+
+    program: Program
+    checks: tuple[Operation, ...]
+    text: str
+    inputs: tuple[np.ndarray, ...]  #: the constants that floats come from
+    results: tuple[str, ...]  #: the types of what it returns
+
+
 def run(chunk: Chunk, backend: Backend) -> list[Mismatch]:
     """The checks of a test that do not hold on a backend; on minihlo the first of them.
 
     Raises what `interp.errors` and `backends` have for a program that cannot be read, needs inputs, or fails.
     """
+    if isinstance(backend, Minihlo):
+        return _natively(*_read(chunk), backend)
+    exported = export(chunk)
+    return judge(exported, iter(backend.evaluate(exported.text, exported.inputs)))
+
+
+def _read(chunk: Chunk) -> tuple[Program, Function]:
     program = parser.parse(chunk.text, chunk.file, chunk.line)
     function = program.functions.get(chunk.function)
     if function is None:
@@ -53,13 +70,7 @@ def run(chunk: Chunk, backend: Backend) -> list[Mismatch]:
             f"{function.location}: @{function.name} takes inputs ({takes}); a test takes none "
             "(write them as constants, or run it with `minihlo run --input`)"
         )
-    if isinstance(backend, Minihlo):
-        return _natively(program, function, backend)
-    checks, text = exported(chunk, program, function)
-    results = iter(backend.evaluate(text))
-    return [
-        m for check in checks if (m := _judged(program, check, [_decoded(results, v.type) for v in check.operands]))
-    ]
+    return program, function
 
 
 def _natively(program: Program, function: Function, backend: Minihlo) -> list[Mismatch]:
@@ -107,11 +118,9 @@ def _judged(program: Program, check: Operation, operands: list[np.ndarray]) -> M
 # -- a program that another backend can run ---------------------------------------------------------------------------
 
 
-def exported(chunk: Chunk, program: Program, function: Function) -> tuple[list[Operation], str]:
-    """The checks of a function, and a program whose `@main` returns what they compare.
-
-    Raises BackendError where that cannot be done.
-    """
+def export(chunk: Chunk) -> Exported:
+    """The test as a program for any backend. Raises BackendError where that cannot be done."""
+    program, function = _read(chunk)
     assert function.body is not None
     checks = [o for o in function.body.operations if o.name.startswith("check.")]
     if len(checks) != sum(1 for o in _all_operations(program) if o.name.startswith("check.")):
@@ -119,12 +128,23 @@ def exported(chunk: Chunk, program: Program, function: Function) -> tuple[list[O
     module = parser.module(chunk.text, chunk.file, chunk.line)
     try:
         with module.context, ir.Location.unknown():
-            _rewrite(module, function.name, checks)
+            inputs, types = _rewrite(module, function, checks)
     except ir.MLIRError as error:  # ops newer than this jaxlib, which MLIR knows nothing of
         told = one_line(error.error_diagnostics[0].message) if error.error_diagnostics else str(error)
         raise BackendError("refused", f"{function.location}: this program cannot be exported: {told}") from None
     text: Any = module.operation.get_asm(enable_debug_info=False)
-    return checks, text
+    return Exported(program, tuple(checks), text, tuple(inputs), types)
+
+
+def judge(exported: Exported, results: Iterator[np.ndarray]) -> list[Mismatch]:
+    """The checks that do not hold for the results of an exported test, which are taken from `results`."""
+    told = [_judged(exported.program, c, _decoded(results, c)) for c in exported.checks]
+    return [m for m in told if m is not None]
+
+
+def compared(exported: Exported, results: Iterator[np.ndarray]) -> list[np.ndarray]:
+    """What each check compares: its first operand."""
+    return [_decoded(results, check)[0] for check in exported.checks]
 
 
 def _all_operations(program: Program) -> Iterator[Operation]:
@@ -135,21 +155,28 @@ def _all_operations(program: Program) -> Iterator[Operation]:
             regions += operation.regions
 
 
-def _rewrite(module: ir.Module, name: str, checks: list[Operation]) -> None:
+def _rewrite(
+    module: ir.Module, function: Function, checks: list[Operation]
+) -> tuple[list[np.ndarray], tuple[str, ...]]:
+    """Makes a function the program's `@main` that returns what its checks compare: its inputs, and its results' types.
+
+    Constants that floats come from become inputs, so that the backend computes and its compiler folds nothing.
+    """
     functions = {_name(op): op for op in _collect(module.operation, "func.func")}
     for op in functions.values():
-        op.attributes["sym_visibility"] = ir.StringAttr.get("public" if _name(op) == name else "private")
-    entry = functions[name]
+        op.attributes["sym_visibility"] = ir.StringAttr.get("public" if _name(op) == function.name else "private")
+    entry = functions[function.name]
     block = entry.regions[0].blocks[0]
-    for op in _collect(entry, "stablehlo.constant", "stablehlo.bitcast_convert"):
-        if op.block == block:
-            _hide(op)
+    assert function.body is not None
+    told = [o for o in function.body.operations if o.name == "stablehlo.constant"]
+    constants = [op for op in _collect(entry, "stablehlo.constant") if op.block == block]
+    inputs = [x for op, constant in zip(constants, told, strict=True) if (x := _as_input(op, constant)) is not None]
     found, last = _collect(entry, "check."), _collect(entry, "func.return")[-1]
     values: list[ir.Value] = []
     with ir.InsertionPoint(last):
         for op, check in zip(found, checks, strict=True):
             for value, of in zip(op.operands, check.operands, strict=True):
-                values += _encoded(value, of.type)
+                values += _sent(value, of.type)
         ir.Operation.create("func.return", operands=values)
     for op in (*found, last):
         op.erase()
@@ -160,6 +187,7 @@ def _rewrite(module: ir.Module, name: str, checks: list[Operation]) -> None:
             del entry.attributes[attribute]
     entry.attributes["sym_name"] = ir.StringAttr.get("main")
     PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
+    return inputs, tuple(str(v.type) for v in values)
 
 
 def _collect(root: ir.Operation, *prefixes: str) -> list[ir.Operation]:
@@ -180,47 +208,30 @@ def _name(function: ir.Operation) -> str:
     return name.value
 
 
-def _hide(op: ir.Operation) -> None:
-    """Puts a barrier behind a float constant: what is tested is what the backend runs, not what its compiler folds."""
-    (value,) = op.results
-    if not re.search(r"(^|x|<)b?f\d+\w*>?$", str(value.type)) or not list(value.uses):
-        return
-    following = ir.InsertionPoint.after(op)
-    barrier = ir.Operation.create("stablehlo.optimization_barrier", [value.type], [value], ip=following)
-    value.replace_all_uses_except(barrier.results[0], barrier)
+def _as_input(op: ir.Operation, constant: Operation) -> np.ndarray | None:
+    """Puts an argument in the place of a constant that is a float or is made one; the array to give for it."""
+    (value,), t = op.results, constant.results[0].type
+    assert isinstance(t, TensorType)
+    e, uses = t.element, [u.owner.name for u in value.uses]
+    converted = any(name in ("stablehlo.convert", "stablehlo.bitcast_convert") for name in uses)
+    if not uses or e.is_complex or e.kind is Kind.BOOL or not (e.is_float or converted):
+        return None
+    (array,) = transport.packed(np.asarray(constant.attributes["value"]), e)
+    (given,) = transport.parameter_types(t)
+    block = op.block
+    argument: ir.Value = block.add_argument(given, op.location)
+    with ir.InsertionPoint(op):
+        value.replace_all_uses_with(transport.received([argument], t))
+    return array
 
 
-def _encoded(value: ir.Value, t: Any) -> list[ir.Value]:
-    """A value as values of types that numpy has, whichever backend they come from."""
+def _decoded(results: Iterator[np.ndarray], check: Operation) -> list[np.ndarray]:
+    """The operands of a check."""
+    types = [v.type for v in check.operands]
+    return [transport.unpacked(results, t.element) for t in types if isinstance(t, TensorType)]
+
+
+def _sent(value: ir.Value, t: Any) -> list[ir.Value]:
     if not isinstance(t, TensorType):
         raise BackendError("refused", f"a check of a {t} cannot be made outside the backend")
-    e = t.element
-    if e.is_complex:
-        return [_op(f"stablehlo.{part}", value, t, e.part) for part in ("real", "imag")]
-    if e.is_float and e.bits == 6:  # no integer has six bits, and f32 holds all these numbers
-        return [_op("stablehlo.convert", value, t, ELEMENT_TYPES["f32"])]
-    if e.is_float and e.bits == 4:
-        value = _op("stablehlo.bitcast_convert", value, t, ELEMENT_TYPES["ui4"])
-    elif e.is_float:
-        return [_op("stablehlo.bitcast_convert", value, t, ELEMENT_TYPES[f"ui{e.bits}"])]
-    if e.kind is Kind.BOOL or e.bits >= 8:
-        return [value]
-    return [_op("stablehlo.convert", value, t, ELEMENT_TYPES["i8" if e.kind is Kind.SIGNED else "ui8"])]
-
-
-def _op(name: str, value: ir.Value, t: TensorType, target: ElementType) -> ir.Value:
-    shape = [ir.ShapedType.get_dynamic_size() if d is None else d for d in t.shape]
-    result = ir.RankedTensorType.get(shape, ir.Type.parse(target.name))
-    return ir.Operation.create(name, results=[result], operands=[value]).results[0]
-
-
-def _decoded(results: Iterator[np.ndarray], t: Any) -> np.ndarray:
-    e = t.element
-    first = np.asarray(next(results))
-    if e.is_complex:
-        found = np.empty(first.shape, e.dtype)
-        found.real, found.imag = first, np.asarray(next(results))
-        return found
-    if e.is_float and e.bits != 6:
-        return np.ascontiguousarray(first).view(e.dtype).reshape(first.shape)
-    return first.astype(e.dtype)
+    return transport.sent(value, t)

@@ -21,6 +21,22 @@ codes).
 Exit status: 0 when all went well and every check in the file holds, 1 when a check fails, 2 for bad input."""
 
 
+_CONFORM = """Usage: minihlo conform BACKEND | minihlo conform --list | minihlo conform diff A.json B.json
+
+BACKEND is minihlo, jax:PLATFORM, reference, ml_dtypes, torch:cpu, onnx, onnxruntime, iree:llvm-cpu, pjrt:PLUGIN.so,
+exec:COMMAND or a Python object, MODULE:NAME. Cases have signatures such as add.f8E4M3FNUZ; patterns have * and ?.
+
+Exit status: 0, 1 where there is a FAIL or CRASH that --xfail does not name (diff: where something got worse), 2 for bad
+input, 130 after Ctrl-C; the same command with the same --json then goes on where it was."""
+
+
+_DIFF = """Each op is given the backend's own operands, and its result is held against ours of the same operands: what
+is wrong is named where it arises. Without inputs the program runs on seeded samples: ordinary numbers, then codes of
+every kind. Exit status 1 where an op is wrong, or the backend died of it.
+
+"""
+
+
 class _Parser(argparse.ArgumentParser):
     """Tells a mistake in one line."""
 
@@ -72,6 +88,8 @@ def _parser() -> argparse.ArgumentParser:
 
     _run_options(command("run", _run, "run a program and print its results", _VALUE))
 
+    _diff_options(command("diff", _diff, "compare a backend with the exact results, op by op", _DIFF + _VALUE))
+
     test = command("test", _test, "run the checks in .mlir files")
     test.add_argument("paths", nargs="+", metavar="PATH", help="a .mlir file, or a folder of them")
     test.add_argument("-j", "--jobs", type=_positive, metavar="N", help="processes (default: one for each CPU)")
@@ -86,18 +104,40 @@ def _parser() -> argparse.ArgumentParser:
     cast.add_argument("--from", dest="source", metavar="TYPE", help="the type VALUE has: it is rounded to that first")
     _conversion_options(cast)
 
+    _conform_options(command("conform", _lazily("conform"), "find a backend's wrong results, op by op", _CONFORM))
+
     ops = command("ops", _lazily("tables", "ops"), "print the ops, the element types they take and their accuracy")
     ops.add_argument("name", nargs="?", metavar="NAME", help="one op, such as dot_general")
     return parser
 
 
-def _run_options(parser: argparse.ArgumentParser) -> None:
+def _program_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", help="MLIR text, bytecode or a portable artifact; - is standard input")
     add("--function", metavar="NAME", help="what to run (default: @main, or the only public function)")
     inputs = parser.add_mutually_exclusive_group()
     inputs.add_argument("--input", action="append", default=[], metavar="VALUE", help="the next argument")
     inputs.add_argument("--args", metavar="LIST", help="all of them: '[dense<1.0> : tensor<2xf32>, …]', or @FILE")
+
+
+def _diff_options(parser: argparse.ArgumentParser) -> None:
+    _program_options(parser)
+    add = parser.add_argument
+    parser.usage = "minihlo diff [options] FILE BACKEND"
+    add("backend", metavar="BACKEND", help="as of minihlo conform: jax:cpu, reference, iree:llvm-cpu, MODULE:ATTR …")
+    add("--how", choices=("op", "program"), default="op", help="run each op alone, or the program compiled as a whole")
+    add(
+        "--turns", type=_positive, default=100, metavar="N", help="how many turns of a loop are compared (default: 100)"
+    )
+    add("--json", metavar="F", help="write what was found to F as JSON (- prints it)")
+    add("--save", metavar="DIR", help="write each wrong op as a program, with its operands, to a folder in DIR")
+    add("--accumulate", choices=ACCUMULATIONS, default=Policy.accumulate, help="how sums of minifloats are rounded")
+    _conversion_options(parser)
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    _program_options(parser)
+    add = parser.add_argument
     add("--output", action="append", default=[], metavar="@F.npy", help="write the next result (- prints it)")
     add("--expected", action="append", default=[], metavar="VALUE", help="what the next result has to be, bit for bit")
     add("--format", choices=FORMS, default=FORMS[0], help="how results are printed (default: dense)")
@@ -108,6 +148,31 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     add("--split-input-file", action="store_true", help="accepted; a file with // ----- is always several programs")
     add("--probe-dir", metavar="DIR", help="write every value to DIR as .npy, with an index.csv")
     add("--trace", action="store_true", help="print every op with its results")
+
+
+def _conform_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("names", nargs="*", metavar="BACKEND", help="what is tested; or: diff A.json B.json")
+    add("--list", action="store_true", help="print the cases with their forms, and run none")
+    add("--ops", action="append", default=[], metavar="A,B", help="only these ops: add, compare_LT, reduce*, …")
+    add("--formats", action="append", default=[], metavar="A,B", help="only cases with these types: f8E4M3FN, f6*, …")
+    add("--level", type=int, choices=(1, 2, 3), default=1, help="how much is tried (default: 1, minutes; 3: days)")
+    add("--seed", type=_natural, default=0, metavar="N", help="of the random operands")
+    add("--errors", type=_natural, default=3, metavar="N", help="failures told for a case (default: 3)")
+    add("--ulp", type=_natural, default=4, metavar="N", help="how far off functions may be (default: 4)")
+    add("--xfail", metavar="FILE", help="known failures: in each line a signature or pattern, and a form if wanted")
+    workers = parser.add_mutually_exclusive_group()
+    workers.add_argument("-j", "--jobs", type=_positive, metavar="N", help="processes (default: one for each CPU)")
+    workers.add_argument("--dask", metavar="ADDRESS", help="run on a Dask cluster, such as tcp://scheduler:8786")
+    add("--json", metavar="FILE", help="write the results; an unfinished run's are taken up again")
+    add("--junit", metavar="FILE", help="write them as JUnit's XML")
+    add("--html", metavar="FILE", help="write them as one HTML page")
+    add("--timeout", type=_positive, default=20, metavar="S", help="seconds for one program (default: 20)")
+    add("--case", default="", metavar="SIGNATURE", help="only the cases of this signature or pattern")
+    add("--form", default="", metavar="FORM", help="only in this form: array, constant, scalar, size-7, …")
+    add("--operands", action="append", default=[], metavar="A,B", help="on these codes alone (0x03,0x40*64: 64 times)")
+    add("--beside", action="append", default=[], metavar="SIGNATURE:FORM", help="put this case into the same program")
+    add("--tests", default="", metavar="FOLDER", help="of .mlir files with checks, for level 2 (default: mlir_tests)")
 
 
 def _conversion_options(parser: argparse.ArgumentParser) -> None:
@@ -121,6 +186,11 @@ def _run(options: argparse.Namespace) -> int:
     options.policy = _policy(options)
     # Parsing is C++ that may crash on bad input, so it happens in a child process.
     return run_isolated(lambda: _lazily("run")(options), "<stdin>" if options.file == "-" else options.file)
+
+
+def _diff(options: argparse.Namespace) -> int:
+    options.policy = _policy(options)
+    return run_isolated(lambda: _lazily("diff")(options), "<stdin>" if options.file == "-" else options.file)
 
 
 def _test(options: argparse.Namespace) -> int:

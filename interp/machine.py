@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ops import parallel
+from ..ops import parallel, speed
 from ..ops.exchange import DeadlockError
 from ..ops.interpreter import with_streams
+from ..ops.owned import detached
 from ..ops.registry import CheckError, OpError
 from .errors import CheckFailure, Error, ExecutionError, ResourceError
 from .planner import Plan
@@ -25,29 +26,36 @@ def run(plan: Plan, values: Sequence[Any]) -> list[Any]:
     Raises CheckFailure where a check of the program does not hold, ResourceError where memory does not suffice, and
     ExecutionError for any other failure of an op.
     """
-    return _run(plan, lambda: _owned(plan.entry(*values), values))
+    return _run(plan, lambda: detached(plan.entry(*values)))
 
 
-def run_grid(plan: Plan, replicas: int, partitions: int, inputs: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def run_grid(
+    plan: Plan,
+    replicas: int,
+    partitions: int,
+    inputs: Sequence[Sequence[Any]],
+    process: parallel.Process | None = None,
+) -> list[list[Any]]:
     """The results of each process of a grid, all of which run `plan` at the same time, each on values of its own.
 
     Both lists are in the order (0, 0), (0, 1), … of (replica, partition). Raises what `run` does; the message names the
-    process.
+    process. `process` is the one that waits for them; stopping its grid stops them.
     """
     tasks = [functools.partial(plan.entry, *values) for values in inputs]
 
     def action() -> list[list[Any]]:
         found = parallel.Grid(replicas, partitions).run(with_streams(tasks, plan.random))
-        results = iter(_owned([r for rs in found for r in rs], [v for values in inputs for v in values]))
+        results = iter(detached(tuple([r for rs in found for r in rs])))
         return [list(itertools.islice(results, len(rs))) for rs in found]
 
-    return _run(plan, action)
+    return _run(plan, action, process)
 
 
-def _run(plan: Plan, action: Callable[[], Any]) -> Any:
+def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None = None) -> Any:
     """What `action` gives, with the errors of ops made ours. It starts as a process by itself."""
     plan.random.restart(plan.policy.seed)
-    before = parallel.enter(None)
+    before = parallel.enter(process)
+    token = speed.enter(plan.speed) if plan.speed is not speed.current() else None
     try:
         with np.errstate(all="ignore"):
             return action()
@@ -58,6 +66,8 @@ def _run(plan: Plan, action: Callable[[], Any]) -> Any:
         raise ours from error
     finally:
         parallel.enter(before)
+        if token is not None:
+            speed.leave(token)
 
 
 def as_ours(error: Exception, plan: Plan) -> Exception:
@@ -101,21 +111,3 @@ def _message(error: BaseException, plan: Plan) -> str:
         return f" at {operation.location}" if operation else ""
 
     return error.told(place)
-
-
-def _owned(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """Arrays of the caller's own: no constants of the plan, no inputs, no views of either, and no array twice."""
-    taken = {id(v) for v in inputs}
-
-    def own(result: Any) -> Any:
-        if isinstance(result, tuple):
-            return tuple(own(r) for r in result)
-        if result is None:
-            return None
-        array = np.asarray(result)
-        if array.base is not None or not array.flags.writeable or id(array) in taken:
-            array = array.copy(order="C")
-        taken.add(id(array))
-        return array
-
-    return [own(r) for r in results]

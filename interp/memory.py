@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..ops.types import TensorType
-from .errors import ResourceError
+from .errors import InputError, ResourceError
+
+#: The environment variable that says how much memory values may take; `parse_size` tells how.
+LIMIT = "MINIHLO_MEMORY_LIMIT"
 
 #: The share of the free memory that a program may fill: an op holds operands, results and scratch space at once.
 _SHARE = 0.75
@@ -22,19 +27,69 @@ _MOST_BYTES = sys.maxsize
 _MOST_DIMENSIONS = 64
 
 
-def limit() -> int:
-    """The number of bytes a program may still ask for: a share of what machine, container and process have left."""
+_ceiling: int | None = None
+
+
+def set_ceiling(nbytes: int | None) -> None:
+    """Let values take so many bytes in all; None leaves it to the environment variable."""
+    global _ceiling
+    _ceiling = nbytes
+
+
+def ceiling() -> int | None:
+    """How many bytes values may take in all, however much memory there is; None where nobody has said so."""
+    if _ceiling is not None:
+        return _ceiling
+    text = os.environ.get(LIMIT)
+    return _said(text) if text else None
+
+
+@functools.lru_cache(8)
+def _said(text: str) -> int:
+    try:
+        return parse_size(text)
+    except InputError as error:
+        raise InputError(f"{LIMIT}: {error}") from None
+
+
+def parse_size(text: str) -> int:
+    """A size in bytes, such as `8GiB`, `500MB`, or `50%` of the machine's memory. Raises InputError."""
+    found = _SIZE.fullmatch(text.strip())
+    if not found:
+        raise InputError(f"{text!r} is no size (such as 8GiB, 500MB, or 50% of the machine's memory)")
+    number, unit = float(found[1]), found[2]
+    if unit == "%":
+        return int((_physical() or _UNKNOWN) * number / 100)
+    power = " KMGT".index(unit[0].upper()) if unit not in ("", "B") else 0
+    return int(number * (1024 if "i" in unit else 1000) ** power)
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d*)?(?:e\d+)?)\s*(%|B|[kKMGT]i?B|)")
+
+
+def limit(used: int = 0) -> int:
+    """The number of bytes that may still be asked for, where values take `used` already.
+
+    It is a share of what machine, container and process have left, below the ceiling.
+    """
     free = [f for f in (_machine(), *_control_groups(), _process()) if f is not None]
-    return int(max(min(free, default=_UNKNOWN), 0) * _SHARE)
+    allowed = int(max(min(free, default=_UNKNOWN), 0) * _SHARE)
+    most = ceiling()
+    return allowed if most is None else max(min(allowed, most - used), 0)
 
 
-def check(nbytes: int, what: str) -> None:
-    """Raises ResourceError where `nbytes` more bytes are more than there is room for."""
-    if nbytes <= _SMALL:
-        return
-    allowed = limit()
+def check(nbytes: int, what: str, used: int = 0) -> None:
+    """Raises ResourceError where `nbytes` more bytes than the `used` ones are more than there is room for."""
+    if nbytes > _SMALL or ((most := ceiling()) is not None and nbytes > most - used):
+        require(nbytes, what, used)
+
+
+def require(nbytes: int, what: str, used: int = 0) -> int:
+    """What there is room for, where `nbytes` more bytes than the `used` ones do not exceed it; else as `check`."""
+    allowed = limit(used)
     if nbytes > allowed:
         raise ResourceError(f"{what} takes {_told(nbytes)}, but only {_told(allowed)} are to be had")
+    return allowed
 
 
 def check_type(t: TensorType) -> None:
@@ -61,6 +116,11 @@ def _machine() -> int | None:
     available = _field("/proc/meminfo", "MemAvailable:")
     if available is not None:
         return available * 1024
+    return _physical()
+
+
+def _physical() -> int | None:
+    """All the memory there is."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return None

@@ -20,7 +20,7 @@ from . import syntax
 from .errors import ProgramError
 from .isolate import quiet_native_stderr
 from .program import Program
-from .reader import NEWER, Places, Reader
+from .reader import Places, Reader
 
 BYTECODE = b"ML\xefR"
 _READABLE = "MLIR text, MLIR bytecode or a StableHLO portable artifact"
@@ -30,19 +30,14 @@ _PORTABLE = re.compile(rb"ML\xefR[\x00-\xff]StableHLO_v")
 def parse(source: str | bytes, file: str = "<string>", first_line: int = 1) -> Program:
     """Reads a program; `first_line` is the number in `file` of the first line of `source`."""
     places = Places(file, first_line - 1)
-    if isinstance(source, bytes):
-        if source.startswith(BYTECODE):
-            with quiet_native_stderr():
-                return _program(_read_bytecode(source, places), places, file)
-        source = _decode(source, file, first_line)
     with quiet_native_stderr():
-        return _program(_read_text(source, places, file, first_line), places, file)
+        return _program(_module(source, places, file, first_line), places, file)
 
 
-def module(source: str, file: str = "<string>", first_line: int = 1) -> ir.Module:
-    """The module that `parse` reads: the text in MLIR's own terms, with the ops it does not know in generic form."""
+def module(source: str | bytes, file: str = "<string>", first_line: int = 1) -> ir.Module:
+    """The module that `parse` reads: text in MLIR's own terms, with the ops it does not know in generic form."""
     with quiet_native_stderr():
-        return _read_text(source, Places(file, first_line - 1), file, first_line)
+        return _module(source, Places(file, first_line - 1), file, first_line)
 
 
 def from_module(module: ir.Module, file: str = "<module>") -> Program:
@@ -93,6 +88,14 @@ def _guarded(read: Callable[[], Any], places: Places) -> Any:
         raise
 
 
+def _module(source: str | bytes, places: Places, file: str, first_line: int) -> ir.Module:
+    if isinstance(source, bytes):
+        if source.startswith(BYTECODE):
+            return _read_bytecode(source, places)
+        source = _decode(source, file, first_line)
+    return _read_text(source, places, file, first_line)
+
+
 def _decode(source: bytes, file: str, first_line: int) -> str:
     try:
         return source.decode()
@@ -115,12 +118,11 @@ def _read_text(text: str, places: Places, file: str, first_line: int) -> ir.Modu
     syntax.check_names(text, file, first_line)
     text = syntax.generic(text)
     context = make_context(text.__contains__)
-    while True:  # each further turn renames one op that this jaxlib does not know
+    while True:  # each further turn renames one op or type that this jaxlib does not know
         try:
             return ir.Module.parse(text, context)
         except ir.MLIRError as e:
-            unknown = _unknown_op(e)
-            renamed = syntax.rename(text, unknown, NEWER + unknown) if unknown else text
+            renamed = _renamed(text, e)
             if renamed == text:
                 raise places.error(e.error_diagnostics, "not valid MLIR") from None
             text = renamed
@@ -131,16 +133,18 @@ def _read_text(text: str, places: Places, file: str, first_line: int) -> ir.Modu
 _WIDENED = ("stablehlo.collective_broadcast",)
 
 
-def _unknown_op(error: ir.MLIRError) -> str:
-    """The op that this jaxlib is too old for, if that is what the error is about."""
+def _renamed(text: str, error: ir.MLIRError) -> str:
+    """The text with the op or type marked that this jaxlib is too old for, if that is what the error is about."""
     for d in error.error_diagnostics:
+        if found := re.match(r"unknown stablehlo type: (\w+)", d.message):
+            return syntax.rename_type(text, f"stablehlo.{found[1]}")
         if found := re.match(r"unregistered operation '([^']*)' found in dialect", d.message):
-            return found[1]
+            return syntax.rename(text, found[1])
         if (found := re.match(r"'([^']*)' op requires (?:a single operand|one result)", d.message)) and (
             found[1] in _WIDENED
         ):
-            return found[1]
-    return ""
+            return syntax.rename(text, found[1])
+    return text
 
 
 def _read_bytecode(data: bytes, places: Places) -> ir.Module:

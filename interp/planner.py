@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,17 +17,24 @@ import numpy as np
 
 from ..ops.policy import Policy
 from ..ops.random_stream import RandomStream
-from ..ops.registry import Body, Call, Callee, OpError, lookup
+from ..ops.registry import Body, Call, Callee, Kernel, OpError, lookup
+from ..ops.speed import DEFAULT, NONE, VARIABLE, Speed
 from ..ops.types import TensorType, Type
-from . import late, memory
+from . import flow, indexing, late, memory, scalars
 from .errors import InputError, ProgramError, ResourceError
 from .expand import expansion
+from .fusion import Fusion
+from .inline import inlined
 from .parallel import one_at_a_time, printer, with_mesh
 from .program import Function, Operation, Program, Region, Value
 from .writer import Sources, Writer
 
 #: Results of ops on constants are computed once, up to this many bytes.
 _FOLD_LIMIT = 1 << 20
+
+#: Ops that may write to an operand which nothing needs afterwards, and those that take scalars as plain numbers too.
+_IN_PLACE = ("stablehlo.dynamic_update_slice",)
+_TAKE_PLAIN = ("stablehlo.select",)
 
 Listener = Callable[[Operation, tuple[Any, ...]], None]
 
@@ -37,9 +45,20 @@ class Plan:
 
     function: Function
     policy: Policy
+    speed: Speed
     entry: Callable[..., tuple[Any, ...]]
     random: RandomStream
     sources: Sources
+
+    @functools.cached_property
+    def accepted(self) -> list[tuple[np.dtype, tuple[int | None, ...]] | None]:
+        """For each argument the dtype and shape that need no further look, None where there is more to see to."""
+        return [
+            (t.element.dtype, t.shape)
+            if isinstance(t, TensorType) and t.is_static and not (t.element.is_float and t.element.bits < 8)
+            else None
+            for t in self.argument_types
+        ]
 
     @property
     def argument_types(self) -> tuple[Type, ...]:
@@ -71,19 +90,34 @@ def _listed(functions: Iterable[str]) -> str:
 
 
 def plan(
-    program: Program, function: str | None = None, policy: Policy | None = None, listener: Listener | None = None
+    program: Program,
+    function: str | None = None,
+    policy: Policy | None = None,
+    listener: Listener | None = None,
+    speed: Speed | None = None,
 ) -> Plan:
-    """Bind all that `function` can reach. With a `listener` nothing is folded, and it is called after each op.
+    """Bind all that `function` can reach. With a `listener` nothing is folded or fused: it is called after each op.
 
     Raises ProgramError, with the place, for an op that is not supported or not valid; InputError where there is no such
     function; ResourceError for a tensor that cannot be held.
     """
-    return _Planner(program, policy or Policy(), listener).plan(find_function(program, function))
+    speed = NONE if listener is not None else speed or default_speed()
+    return _Planner(program, policy or Policy(), speed, listener).plan(find_function(program, function))
+
+
+def default_speed() -> Speed:
+    """All means to be quick, but those that an environment variable lists. Raises InputError where it lists others."""
+    try:
+        return DEFAULT.without(os.environ.get(VARIABLE, "")) if os.environ.get(VARIABLE) else DEFAULT
+    except ValueError as error:
+        raise InputError(f"{VARIABLE}: {error}") from None
 
 
 class _Planner:
-    def __init__(self, program: Program, policy: Policy, listener: Listener | None) -> None:
-        self._program, self._policy, self._listener = program, policy, listener
+    def __init__(self, program: Program, policy: Policy, speed: Speed, listener: Listener | None) -> None:
+        self._program, self._policy, self._speed, self._listener = program, policy, speed, listener
+        # Stochastic rounding draws bits in the order of the ops, so these stay as they are.
+        self._fuses = (speed.tables or speed.blocks) and policy.rounding != "stochastic"
         self._random = RandomStream()
         self._functions: dict[str, _Deferred] = {}
         self._constants: dict[Value, Any] = {}
@@ -95,8 +129,9 @@ class _Planner:
         while self._pending:  # a work list, so that a long chain of calls does not nest here
             body = self._pending.pop()
             assert body.body is not None
-            self._functions[body.name].target = self._compile(body.body, (), f"@{body.name}")
-        return Plan(function, self._policy, entry.target, self._random, self._sources)
+            region = inlined(self._program, body.body) if self._fuses or self._speed.scalars else body.body
+            self._functions[body.name].target = self._compile(region, (), f"@{body.name}")
+        return Plan(function, self._policy, self._speed, entry.target, self._random, self._sources)
 
     def _function(self, name: str, called_by: Function | Operation) -> _Deferred:
         if name not in self._functions:
@@ -113,24 +148,35 @@ class _Planner:
     def _compile(self, region: Region, captures: tuple[Value, ...], label: str) -> Callable[..., tuple[Any, ...]]:
         """The Python function of a region; its captured values are its first parameters."""
         writer = Writer(self._constants)
-        for value in (*captures, *region.arguments):
-            writer.define(value)
-        last_use = _last_uses(region)
-        for index, operation in enumerate(region.operations):
-            self._operation(operation, writer)
-            writer.drop(last_use[index], operation)
-        return writer.function(region.returns, len(captures) + len(region.arguments), label, self._sources)
+        parameters = [writer.define(v) for v in (*captures, *region.arguments)]
+        self._write(region, writer)
+        return writer.function(parameters, [writer.use(v) for v in region.returns], label, self._sources)
 
-    def _operation(self, operation: Operation, writer: Writer) -> None:
+    def _write(self, region: Region, writer: Writer) -> None:
+        """The ops of a region, in a function whose writer knows the region's arguments and what it captures."""
+        fusion = None
+        if self._fuses:
+            fusion = Fusion(region, self._constants, self._speed, self._policy, writer, self._sources)
+        for operation in region.operations:
+            self._operation(operation, writer, fusion)
+        if fusion is not None:
+            fusion.need(region.returns)
+
+    def _operation(self, operation: Operation, writer: Writer, fusion: Fusion | None) -> None:
         for result in operation.results:
             _check_size(result.type, operation)
         if operation.name == "interpreter.print":
-            return writer.call(printer(operation), operation, operation.operands, no_results=True)
+            if fusion is not None:
+                fusion.need(operation.operands, operation)
+            return writer.call(printer(operation), operation, operation.operands, ())
         record = lookup(operation.name)
         if record is None or not record.takes(v.type for v in operation.operands):
             function = expansion(operation)
             if function is not None:
-                writer.call(self._expansion(function), operation, operation.operands, always_tuple=True)
+                if fusion is not None:
+                    fusion.need(operation.operands, operation)
+                run = self._expansion(function)
+                writer.call(run, operation, operation.operands, operation.results, always_tuple=True)
                 return self._listen(operation, writer)
         if record is None:
             raise ProgramError(f"{operation.location}: {operation.name}: this op is not supported")
@@ -144,6 +190,7 @@ class _Planner:
             self._random,
             self._callees(operation, record.calls),
             functools.partial(_check_size, operation=operation),
+            spare=fusion.spare(operation) if fusion is not None and operation.name in _IN_PLACE else frozenset(),
         )
         try:
             kernel = late.bind(record, call)
@@ -151,12 +198,43 @@ class _Planner:
             raise ProgramError(f"{operation.location}: {operation.name}: {error}") from error
         if not record.has_effects and self._fold(operation, kernel):
             return None
-        regions = []
-        for region in operation.regions:
-            captures = tuple(v for v in _captures(region) if v not in self._constants)
-            regions.append((self._compile(region, captures, operation.name), captures))
-        writer.call(kernel, operation, operation.operands, regions=regions)
+        if self._speed.scalars and self._plain(operation, kernel, writer):
+            return None
+        if fusion is not None:
+            if fusion.defer(operation, record, kernel):
+                return None
+            if operation.name == "stablehlo.reduce" and fusion.reduce(operation, call):
+                return None
+        captured = [tuple(v for v in _captures(r) if v not in self._constants) for r in operation.regions]
+        if fusion is not None:
+            fusion.need([*operation.operands, *(v for captures in captured for v in captures)], operation)
+        if self._speed.scalars:
+            if flow.is_inline(operation, writer):
+                return flow.write(operation, writer, functools.partial(self._write, writer=writer))
+            if indexing.write(operation, writer, 0 in call.spare):
+                return None
+        regions = [
+            (self._compile(region, captures, operation.name), captures)
+            for region, captures in zip(operation.regions, captured, strict=True)
+        ]
+        takes_plain = operation.name in _TAKE_PLAIN
+        writer.call(kernel, operation, operation.operands, operation.results, regions=regions, takes_plain=takes_plain)
         return self._listen(operation, writer)
+
+    def _plain(self, operation: Operation, kernel: Kernel, writer: Writer) -> bool:
+        """Write an op on single numbers as an expression, if some of them are there as plain numbers."""
+        if len(operation.results) != 1 or not any(writer.is_plain(v) for v in operation.operands):
+            return False
+        types = [v.type for v in (*operation.operands, *operation.results)]
+        if not all(isinstance(t, TensorType) and scalars.form(t) for t in types):
+            return False
+        elements = [t.element for t in types if isinstance(t, TensorType)]
+        names = [writer.use_plain(v) for v in operation.operands]
+        use = scalars.Use(elements[:-1], elements[-1], names, operation.attributes, self._policy, kernel, writer.thing)
+        found = scalars.expression(operation.name, use)
+        if found is not None:
+            writer.plain(found, operation, names)
+        return found is not None
 
     def _callees(self, operation: Operation, attributes: Iterable[str]) -> dict[str, Callee]:
         """The functions that attributes of an op name."""
@@ -175,7 +253,7 @@ class _Planner:
     def _listen(self, operation: Operation, writer: Writer) -> None:
         if self._listener is not None:
             listener = one_at_a_time(self._listener)
-            writer.call(lambda *values: listener(operation, values), operation, operation.results, no_results=True)
+            writer.call(lambda *values: listener(operation, values), operation, operation.results, ())
 
     def _fold(self, operation: Operation, kernel: Callable[..., Any]) -> bool:
         """Compute an op on constants now. False where it has to be computed while running."""
@@ -230,8 +308,7 @@ class _Planner:
         if not all(v in self._constants for v in _captures(region)):
             return None
         writer = Writer(self._constants.copy())
-        for value in region.arguments:
-            writer.define(value)
+        parameters = [writer.define(v) for v in region.arguments]
         for operation in region.operations:
             record = lookup(operation.name)
             if record is None or not (record.is_elementwise or operation.name == "stablehlo.constant"):
@@ -243,10 +320,10 @@ class _Planner:
             results = tuple(widen(v.type) for v in operation.results)
             call = Call(operation.name, operands, results, operation.attributes, (), self._policy, self._random)
             try:
-                writer.call(record.kernel(call), operation, operation.operands)
+                writer.call(record.kernel(call), operation, operation.operands, operation.results)
             except OpError:
                 return None  # the region itself is bound too, and tells what is wrong
-        return writer.function(region.returns, len(region.arguments), "vectorised", self._sources)
+        return writer.function(parameters, [writer.use(v) for v in region.returns], "vectorised", self._sources)
 
 
 class _Deferred:
@@ -274,20 +351,6 @@ def _captures(region: Region) -> tuple[Value, ...]:
 
     visit(region)
     return tuple(v for v in used if v not in defined)
-
-
-def _last_uses(region: Region) -> list[list[Value]]:
-    """For each op of a region, the values it is the last to use, or that it makes for nobody."""
-    last: dict[Value, int] = {}
-    for index, operation in enumerate(region.operations):
-        inner = [v for r in operation.regions for v in _captures(r)]
-        last.update(dict.fromkeys((*operation.operands, *operation.results, *inner), index))
-    for value in region.returns:
-        last.pop(value, None)
-    result: list[list[Value]] = [[] for _ in region.operations]
-    for value, index in last.items():
-        result[index].append(value)
-    return result
 
 
 def _names(value: Any) -> list[str]:

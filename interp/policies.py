@@ -1,4 +1,4 @@
-"""The policy that holds where none is passed as an argument: for the programs that JAX runs."""
+"""The policy that holds where none is passed as an argument: for programs that JAX runs, and functions it traces."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import contextlib
 import contextvars
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from ..ops.policy import Policy
 from .errors import InputError
@@ -15,10 +16,14 @@ _Fields = tuple[tuple[str, str | int], ...]
 
 _chosen: contextvars.ContextVar[Policy | _Fields | None] = contextvars.ContextVar("minihlo policy", default=None)
 
+#: Contexts of others that are entered with the policy's, and the stack of those that are.
+_followers: list[Callable[[Policy | _Fields], contextlib.AbstractContextManager[Any]]] = []
+_entered: contextvars.ContextVar[contextlib.ExitStack | None] = contextvars.ContextVar("entered", default=None)
+
 
 @contextlib.contextmanager
 def policy(whole: Policy | None = None, /, **fields: str | int) -> Iterator[None]:
-    """Within it, programs that JAX runs on platform `minihlo` in this thread follow another policy.
+    """Within it, programs that JAX runs on platform `minihlo` in this thread, and `interp.jit`, follow another policy.
 
     Takes a whole Policy, or single fields, which replace those of the policy that holds so far. JAX needs to compile
     nothing anew: the same compiled function follows whatever policy holds when it is called.
@@ -31,11 +36,20 @@ def policy(whole: Policy | None = None, /, **fields: str | int) -> Iterator[None
         chosen = dataclasses.replace(before, **fields)  # type: ignore[arg-type]
     else:
         chosen = tuple((dict(before or ()) | fields).items())
-    token = _chosen.set(chosen)
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(_chosen.reset, _chosen.set(chosen))
+        stack.callback(_entered.reset, _entered.set(stack))
+        for follower in _followers:
+            stack.enter_context(follower(chosen))
         yield
-    finally:
-        _chosen.reset(token)
+
+
+def follow(context: Callable[[Policy | _Fields], contextlib.AbstractContextManager[Any]]) -> None:
+    """From now on, wherever `policy` is entered, enter `context` of what was chosen there too."""
+    _followers.append(context)
+    stack, chosen = _entered.get(), _chosen.get()
+    if stack is not None and chosen is not None:
+        stack.enter_context(context(chosen))
 
 
 def chosen(default: Policy) -> Policy:

@@ -28,7 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--minihlo-backend",
         default="minihlo",
         metavar="NAME",
-        help="what runs .mlir files: minihlo, minihlo:upcast, jax:PLATFORM or reference (default: minihlo)",
+        help="what runs .mlir files: minihlo, minihlo:upcast, jax:PLATFORM, reference, iree:llvm-cpu, pjrt:PLUGIN.so, "
+        "exec:COMMAND or MODULE:ATTR (default: minihlo)",
     )
     parser.addini("minihlo_files", "names of .mlir files that are tests, if they have checks", "args", ["*.mlir"])
 
@@ -154,12 +155,15 @@ class MlirFailure(Exception):
 
 
 def _backend(config: pytest.Config) -> Backend:
-    from .backends import backend
-    from .errors import InputError
+    from .backends import PROGRAMS, backend
+    from .errors import Error
 
     if _BACKEND not in config.stash:
+        name = str(config.getoption("--minihlo-backend"))
         try:
-            config.stash[_BACKEND] = backend(str(config.getoption("--minihlo-backend")))
-        except InputError as error:
+            found = config.stash[_BACKEND] = backend(name)
+            if found.takes != PROGRAMS:
+                raise pytest.UsageError(f"{name} takes single operations, and .mlir files are programs")
+        except Error as error:
             raise pytest.UsageError(str(error)) from None
     return config.stash[_BACKEND]

@@ -14,13 +14,12 @@ from ..ops.types import Type
 from .attributes import Converter, UnsupportedError
 from .errors import ProgramError
 from .program import Function, Location, Operation, Program, Region, Value
+from .syntax import NEWER
 
 #: Ops at the top of a module that declare something other than a function. They are kept as attributes.
 _DECLARATIONS = ("sdy.mesh", "stablehlo.mesh")
 #: How the names of ops end that end a region.
 _TERMINATORS = (".return", ".assuming_yield")
-#: What `syntax.py` puts before the name of an op that this jaxlib's dialects are too old to know.
-NEWER = "newer."
 
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 

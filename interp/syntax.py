@@ -13,6 +13,8 @@ import re
 
 from .errors import ProgramError
 
+#: What is put before the name of an op or a type that this jaxlib's dialects are too old to know.
+NEWER = "newer."
 #: Levels of brackets. The parser takes a few hundred bytes to a few KiB of stack for each.
 MAX_NESTING = 200
 
@@ -87,10 +89,16 @@ def generic(text: str) -> str:
     return _rewrite(text, _CHECK)
 
 
-def rename(text: str, old: str, new: str) -> str:
-    """Renames an op that stands in generic form, and makes its properties plain attributes."""
-    pattern = re.compile(rf'(?P<generic>"{re.escape(old)}")(?=\s*\()|{_SKIPPED}|(?P<name>(?!))')
-    return _rewrite(text, pattern, f'"{new}"')
+def rename(text: str, op: str) -> str:
+    """Marks an op that stands in generic form as `NEWER`, and makes its properties plain attributes."""
+    pattern = re.compile(rf'(?P<generic>"{re.escape(op)}")(?=\s*\()|{_SKIPPED}|(?P<name>(?!))')
+    return _rewrite(text, pattern, f'"{NEWER}{op}"')
+
+
+def rename_type(text: str, name: str) -> str:
+    """Marks a type, such as `stablehlo.future`, as `NEWER`."""
+    pattern = re.compile(rf"(?P<type>!{re.escape(name)})\b|{_SKIPPED}")
+    return pattern.sub(lambda found: f"!{NEWER}{name}" if found["type"] else found[0], text)
 
 
 def _rewrite(text: str, pattern: re.Pattern[str], renamed: str = "") -> str:

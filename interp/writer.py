@@ -1,13 +1,21 @@
-"""Writes the Python function of a function or region: one line for each op, `results = kernel(regions, operands)`."""
+"""Writes the Python function of a function or region: one line for each op, `results = kernel(regions, operands)`.
+
+A value of rank 0 can be written as a plain number instead of an array (see `scalars.py`); where a kernel needs the
+array it is made. Values are dropped after their last use. Names are ours alone: nothing of the program's text is in the
+source.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ..ops.types import TensorType, Type
+from . import scalars
 from .program import Operation, Value
 
 #: Values of at least this many bytes are dropped as soon as nothing needs them.
@@ -17,6 +25,15 @@ _DROP_FROM = 1 << 16
 Sources = dict[str, tuple[str, list[Operation | None]]]
 
 
+@dataclasses.dataclass(slots=True)
+class _Line:
+    text: str
+    operation: Operation | None
+    depth: int
+    defines: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+
+
 class Writer:
     """Writes the text of one Python function and collects the objects it names."""
 
@@ -24,74 +41,194 @@ class Writer:
 
     def __init__(self, constants: dict[Value, Any]) -> None:
         self._constants = constants
-        self._names: dict[Value, str] = {}
-        self._lines: list[str] = []
-        self._operations: list[Operation | None] = [None]  # of the line with `def`
+        self._names: dict[Value, str] = {}  # of arrays
+        self._plain: dict[Value, str] = {}  # of plain numbers
+        self._lines: list[_Line] = []
+        self._large: set[str] = set()
         self._globals: dict[str, Any] = {}
+        self._count = 0
+        self._blocks: list[tuple[int, int]] = []  # the lines of loops and branches
+        self.depth = 0
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    def fresh(self) -> str:
+        self._count += 1
+        return f"v{self._count - 1}"
 
     def define(self, value: Value) -> str:
-        name = self._names[value] = f"v{len(self._names)}"
+        name = self._names[value] = self.fresh()
+        self._plain.pop(value, None)
+        if _is_large(value.type):
+            self._large.add(name)
         return name
+
+    def define_plain(self, value: Value) -> str:
+        name = self._plain[value] = self.fresh()
+        self._names.pop(value, None)
+        return name
+
+    def let(self, value: Value, name: str, is_plain: bool) -> None:
+        """Give a value a name that there is."""
+        (self._plain if is_plain else self._names)[value] = name
+        (self._names if is_plain else self._plain).pop(value, None)
+        if not is_plain and _is_large(value.type):
+            self._large.add(name)
+
+    def is_plain(self, value: Value) -> bool:
+        """Whether a value is there as a plain number, and no constant."""
+        return value in self._plain and value not in self._constants
+
+    def use(self, value: Value) -> str:
+        """The name of the array of a value that is defined, or a constant."""
+        if value in self._names:
+            return self._names[value]
+        if value in self._plain and value not in self._constants:
+            form, name, plain = scalars.form(value.type), self.fresh(), self._plain[value]
+            assert form is not None
+            self.line(f"{name} = {form.boxed(plain, self.thing)}", None, (name,), (plain,))
+        else:
+            name = self.thing(self._constants[value])
+        self._names[value] = name
+        return name
+
+    def use_plain(self, value: Value) -> str:
+        """The name of the plain number of a value that is defined, or the number itself of a constant."""
+        if value in self._plain:
+            return self._plain[value]
+        form = scalars.form(value.type)
+        assert form is not None
+        if value in self._constants:
+            name = form.literal(self._constants[value], self.thing)
+        else:
+            name, array = self.fresh(), self._names[value]
+            self.line(f"{name} = {form.unboxed(array)}", None, (name,), (array,))
+        self._plain[value] = name
+        return name
+
+    def thing(self, thing: Any) -> str:
+        """The name of an object."""
+        name = f"k{len(self._globals)}"
+        self._globals[name] = thing
+        return name
+
+    # -- lines ---------------------------------------------------------------------------------------------------------
+
+    def line(
+        self, text: str, operation: Operation | None, defines: Sequence[str] = (), uses: Sequence[str] = ()
+    ) -> None:
+        self._lines.append(_Line(text, operation, self.depth, tuple(defines), tuple(uses)))
 
     def call(
         self,
         target: Callable[..., Any],
         operation: Operation,
         operands: Iterable[Value],
+        results: Sequence[Value],
         *,
-        regions: list[tuple[Callable[..., Any], tuple[Value, ...]]] | None = None,
+        regions: Sequence[tuple[Callable[..., Any], tuple[Value, ...]]] = (),
         always_tuple: bool = False,
-        no_results: bool = False,
+        takes_plain: bool = False,
     ) -> None:
-        """`results = target(regions, operands)`."""
-        arguments = [self._use(v) for v in operands]
+        """`results = target(regions, operands)`; `operation` is told if it fails.
+
+        `takes_plain` says that scalars may be plain numbers.
+        """
+        arguments = [self._plain[v] if takes_plain and self.is_plain(v) else self.use(v) for v in operands]
+        uses = (*arguments, *(self.use(v) for _, captures in regions for v in captures))
         if regions:
             arguments.insert(0, f"({', '.join(self._region(f, captures) for f, captures in regions)},)")
-        text = f"{self._object(target)}({', '.join(arguments)})"
-        results = () if no_results else operation.results
-        if results:
-            comma = "," if always_tuple and len(results) == 1 else ""
-            text = f"{', '.join(self.define(r) for r in results)}{comma} = {text}"
-        self._lines.append(f"    {text}")
-        self._operations.append(operation)
-
-    def drop(self, values: Iterable[Value], operation: Operation) -> None:
-        """Forget large values that nothing needs any more."""
-        mine = (v for v in values if v in self._names and v not in self._constants)
-        names = [self._names[v] for v in mine if _is_large(v.type)]
+        text = f"{self.thing(target)}({', '.join(arguments)})"
+        names = tuple([self.define(r) for r in results])
         if names:
-            self._lines.append(f"    del {', '.join(names)}")
-            self._operations.append(operation)
+            comma = "," if always_tuple and len(names) == 1 else ""
+            text = f"{', '.join(names)}{comma} = {text}"
+        self.line(text, operation, names, uses)
+
+    def apply(self, target: Callable[..., Any], operation: Operation, operands: Sequence[str]) -> str:
+        """The name of `target(operands)`, which has one result."""
+        name = self.fresh()
+        self._large.add(name)
+        self.line(f"{name} = {self.thing(target)}({', '.join(operands)})", operation, (name,), operands)
+        return name
+
+    def plain(self, expression: str, operation: Operation, uses: Sequence[str]) -> None:
+        """`result = expression`, a plain number."""
+        name = self.define_plain(operation.results[0])
+        self.line(f"{name} = {expression}", operation, (name,), uses)
+
+    def forget(self, names: Sequence[str], operation: Operation) -> None:
+        """Drop names for good, but those of objects."""
+        names = [name for name in names if name not in self._globals]
+        if names:
+            self._large.difference_update(names)
+            self.line(f"del {', '.join(names)}", operation)
+
+    @contextmanager
+    def block(self, header: str, operation: Operation, uses: Sequence[str] = ()) -> Iterator[None]:
+        """Lines within a loop or branch. What is defined there is not known after it."""
+        self.line(header, operation, (), uses)
+        names, plain = self._names.copy(), self._plain.copy()
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self._names, self._plain = names, plain
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """A loop, or a branch and its alternatives: nothing is dropped in it that was there before."""
+        start = len(self._lines)
+        yield
+        self._blocks.append((start, len(self._lines)))
+
+    # -- the function --------------------------------------------------------------------------------------------------
 
     def function(
-        self, returns: Iterable[Value], parameters: int, label: str, sources: Sources
+        self, parameters: Sequence[str], returns: Sequence[str], label: str, sources: Sources
     ) -> Callable[..., tuple[Any, ...]]:
-        result = "".join(f"{self._use(v)}, " for v in returns)
-        names = ", ".join(list(self._names.values())[:parameters])
-        text = "\n".join([f"def run({names}):", *self._lines, f"    return ({result})", ""])
+        """The function of these parameters that gives a tuple."""
+        result = "".join(f"{name}, " for name in returns)
+        self.line(f"return ({result})", None, (), returns)
+        head = _Line(f"def run({', '.join(parameters)}):", None, -1, tuple(parameters))
+        lines = self._with_drops([head, *self._lines])
+        text = "".join(f"{'    ' * (line.depth + 1)}{line.text}\n" for line in lines)
         file = f"<minihlo plan {next(self._numbers)} {label}>"
-        sources[file] = text, [*self._operations, None]
+        sources[file] = text, [line.operation for line in lines]
         exec(compile(text, file, "exec"), self._globals)
         return self._globals["run"]
 
-    def _use(self, value: Value) -> str:
-        if value in self._names:
-            return self._names[value]
-        name = self._names[value] = self._object(self._constants[value])
-        return name
+    def _with_drops(self, lines: list[_Line]) -> list[_Line]:
+        """The lines, and those that forget large values which nothing needs any more."""
+        if not self._large:
+            return lines
+        first: dict[str, int] = {}
+        last: dict[str, int] = {}
+        for index, line in enumerate(lines):
+            for name in (*line.defines, *line.uses):
+                if name in self._large:
+                    first.setdefault(name, index)
+                    last[name] = index
+        blocks = sorted((start + 1, end + 1) for start, end in self._blocks)  # the head is the first line
+        dropped: dict[int, list[tuple[int, str]]] = {}
+        for name, index in last.items():
+            # What was there before a loop is dropped after it.
+            around = next(((a, b) for a, b in blocks if a <= index < b and not a <= first[name] < b), None)
+            place, depth = (index, lines[index].depth) if around is None else (around[1] - 1, lines[around[0]].depth)
+            if place < len(lines) - 1 and not lines[place].text.endswith(":"):
+                dropped.setdefault(place, []).append((-depth, name))
+        result = []
+        for index, line in enumerate(lines):
+            result.append(line)
+            for depth, names in itertools.groupby(sorted(dropped.get(index, ())), key=lambda pair: pair[0]):
+                result.append(_Line(f"del {', '.join(name for _, name in names)}", line.operation, -depth))
+        return result
 
     def _region(self, function: Callable[..., Any], captures: tuple[Value, ...]) -> str:
-        captures = tuple(self._use(v) for v in captures)  # type: ignore[assignment]
-        name = self._object(function)
+        name = self.thing(function)
         if not captures:
             return name
         self._globals["partial"] = functools.partial
-        return f"partial({', '.join([name, *captures])})"  # type: ignore[list-item]
-
-    def _object(self, thing: Any) -> str:
-        name = f"k{len(self._globals)}"
-        self._globals[name] = thing
-        return name
+        return f"partial({', '.join([name, *map(self.use, captures)])})"
 
 
 def _is_large(t: Type) -> bool:

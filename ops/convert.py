@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 
+from .lookup import Table
 from .minifloat.cast import cast, codes_of
 from .minifloat.codec import round_number
 from .minifloat.formats import Format, Nan
@@ -38,9 +39,9 @@ def convert(call: Call) -> Kernel:
     if source.dtype.itemsize == 1:
         table = _table(source, target, policy)
         if not new.shape:
-            cells = [table[i : i + 1].reshape(()) for i in range(256)]
+            cells = [table.entries[i : i + 1].reshape(()) for i in range(256)]
             return lambda x: cells[x.tobytes()[0]]
-        return lambda x: table.take(x.view(np.uint8))
+        return lambda x: table.at(x.view(np.uint8))
     return lambda x: np.asarray(cast(x, source, target, policy))
 
 
@@ -60,14 +61,12 @@ def _astype_is_right(source: ElementType, target: ElementType, policy: Policy) -
 
 
 @functools.cache
-def _table(source: ElementType, target: ElementType, policy: Policy) -> np.ndarray:
+def _table(source: ElementType, target: ElementType, policy: Policy) -> Table:
     """The conversion of each byte that can store an element."""
     codes = np.arange(256, dtype=np.uint8)
     stored = codes != 0 if source.bits == 1 else (codes & ((1 << source.bits) - 1)).astype(np.uint8).view(source.dtype)
     with np.errstate(all="ignore"):
-        table = np.array(cast(stored, source, target, policy))
-    table.setflags(write=False)
-    return table
+        return Table(np.array(cast(stored, source, target, policy)))
 
 
 @op("reduce_precision", "float", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
@@ -117,4 +116,7 @@ def _reduction(fmt: Format, exponent_bits: int, mantissa_bits: int, overflow: st
         result = np.where(is_nan, infinity if lost else code, result)
         return result.view(fmt.dtype)
 
-    return kernel
+    if fmt.bits > 8:
+        return kernel
+    table = kernel(np.arange(1 << fmt.bits, dtype=np.uint8).view(fmt.dtype))
+    return lambda x: table.take(codes_of(x, fmt))

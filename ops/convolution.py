@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from .blocks import blocks
 from .matmul import matmul
 from .minifloat.cast import cast
+from .policy import Policy
 from .registry import BY_POLICY, Call, Kernel, OpError, op
 from .shape import require, require_dimensions, require_shape
 from .types import ELEMENT_TYPES
-from .window import Axis, blocks, integers_or, require_positive, windows
+from .window import Axis, integers_or, require_positive, windows
 
 Shape = tuple[int, ...]
 
@@ -97,7 +99,7 @@ def _convolution(call: Call, has_padding: bool) -> Kernel:
     precision = call.attributes.get("precision_config")
     require(precision is None or len(precision) in (0, 2), "precision_config must be one for each of the 2 operands")
     back = tuple(numbers.result.index(d) for d in range(rank))
-    zero = cast(np.zeros((), np.float32), ELEMENT_TYPES["f32"], lhs.element, call.policy)
+    zero = cast(np.zeros((), np.float32), ELEMENT_TYPES["f32"], lhs.element, Policy())
 
     @functools.lru_cache(_SHAPES)
     def plan(lhs: Shape, rhs: Shape, padding: Shape) -> tuple[Axis, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -60,6 +61,8 @@ def custom_call(call: Call) -> Kernel:
     (I2) the name is one that is registered.
     """
     name = call.attribute("call_target_name")
+    if "indices_of_shape_operands" in call.attributes:
+        return _without_shapes(call)
     if name in _BOUND:
         return _BOUND[name](call)
     function = _TARGETS.get(name)
@@ -78,6 +81,16 @@ def custom_call(call: Call) -> Kernel:
         return results[0] if len(results) == 1 else results
 
     return kernel
+
+
+def _without_shapes(call: Call) -> Kernel:
+    """The call without the operands that JAX adds to it where sizes are symbolic: the results' shapes."""
+    shapes = set(call.integers("indices_of_shape_operands"))
+    kept = [i for i in range(len(call.operands)) if i not in shapes]
+    attributes = {k: v for k, v in call.attributes.items() if k != "indices_of_shape_operands"}
+    operands = tuple(call.operands[i] for i in kept)
+    kernel = custom_call(dataclasses.replace(call, operands=operands, attributes=attributes))
+    return lambda *values: kernel(*(values[i] for i in kept))
 
 
 def _checked(name: str, result: Any, t: Any) -> Any:

@@ -154,14 +154,21 @@ def _extreme(choose, of_equals):
     """numpy's maximum or minimum, with zeros of unlike sign told apart as IEEE 754-2019 section 9.6 asks."""
 
     def host(x, y):
-        result = choose(x, y)
+        # numpy takes several times as long where one operand is a single number.
+        if x.size > y.size == 1:
+            result = choose(x, np.full(x.shape, y, y.dtype))
+        elif y.size > x.size == 1:
+            result = choose(np.full(y.shape, x, x.dtype), y)
+        else:
+            result = choose(x, y)
         if result.dtype.kind == "f":
+            # Equal numbers have equal bits unless they are zeros of unlike sign: there is none where one operand is
+            # a single number that is not zero, nor where no result is zero.
+            if (x.size == 1 and x.item() != 0) or (y.size == 1 and y.item() != 0) or not np.any(result == 0):
+                return result
             unsigned = f"u{result.dtype.itemsize}"
-            # Equal numbers have equal bits unless they are zeros of unlike sign.
-            equal = x == y
-            if np.any(equal):
-                bits = of_equals(np.asarray(x).view(unsigned), np.asarray(y).view(unsigned)).view(result.dtype)
-                result = np.where(equal, bits, result)
+            bits = of_equals(np.asarray(x).view(unsigned), np.asarray(y).view(unsigned)).view(result.dtype)
+            result = np.where(x == y, bits, result)
         return result
 
     return host

@@ -56,3 +56,39 @@ def dynamic_reduce_window(call: Call) -> Kernel:
         return bound(*key)((callee.run,), *tensors)
 
     return kernel
+
+
+@bound_target("stablehlo.dynamic_top_k")
+def dynamic_top_k(call: Call) -> Kernel:
+    """top_k of as many elements as the second operand says."""
+    require(len(call.operands) == 2, f"takes 2 operands, not {len(call.operands)}")
+    require(
+        call.tensor(1).element.is_integer and call.tensor(1).shape == (), f"k is {call.tensor(1)} (would be an integer)"
+    )
+
+    @functools.lru_cache(_KEPT)
+    def bound(shape: tuple[int, ...], k: int) -> Kernel:
+        record, shapes = lookup("chlo.top_k"), (*shape[:-1], k)
+        assert record is not None
+        results = [TensorType(shapes, call.result(i).element) for i in range(2)]
+        return record.kernel(call.like("chlo.top_k", [TensorType(shape, call.tensor().element)], results, k=k))
+
+    return lambda x, k: bound(x.shape, int(k))(x)
+
+
+@bound_target("stablehlo.dynamic_rng_bit_generator")
+def dynamic_rng_bit_generator(call: Call) -> Kernel:
+    """rng_bit_generator of a shape that is the second operand."""
+    require(len(call.operands) == 2, f"takes 2 operands, not {len(call.operands)}")
+    require(call.tensor(1).element.is_integer, f"the shape is {call.tensor(1)} (would be integers)")
+
+    @functools.lru_cache(_KEPT)
+    def bound(*shape: int) -> Kernel:
+        record, output = lookup("rng_bit_generator"), TensorType(shape, call.result(1).element)
+        assert record is not None
+        require(call.result(1).admits(shape), f"the shape is {list(shape)} (would be that of {call.result(1)})")
+        call.reserve(output)
+        results = (call.result(), output)
+        return record.kernel(dataclasses.replace(call, operands=call.operands[:1], results=results))
+
+    return lambda state, shape: bound(*np.ravel(shape).tolist())(state)

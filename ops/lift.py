@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .lookup import TINY, Pairs, Table
 from .minifloat.cast import array_of, cast, codes_of
 from .minifloat.codec import decode, round_number
 from .minifloat.formats import Format, Nan
@@ -35,6 +36,9 @@ _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 
 #: Bound on the error, in units of f64's last place, of a host function: numpy's vector library promises 4.
 _HOST_ERROR = 16
+
+#: For so many shapes of small arrays a table keeps scratch space.
+_SHAPES = 16
 
 #: Elements of work that one call is taken to cost beside its elements, in the choice to build a table.
 _CALL_COST = 32
@@ -66,8 +70,8 @@ def lift(function: Function, element: ElementType, policy: Policy, random: Rando
 
 
 @functools.cache
-def _shared_table(function: Function, element: ElementType, policy: Policy) -> _Tabulated:
-    return _Tabulated(function, element.format, _computed(function, element, policy))
+def _shared_table(function: Function, element: ElementType, policy: Policy) -> Tabulated:
+    return Tabulated(function, element.format, _computed(function, element, policy))
 
 
 def _computed(function: Function, element: ElementType, policy: Policy) -> Kernel:
@@ -154,55 +158,65 @@ def _ziv(function: Function, fmt: Format) -> Kernel:
     return kernel
 
 
-class _Tabulated:
+class Tabulated:
     """A function that turns itself into a table: computed for a few elements, then looked up for all codes."""
 
     def __init__(self, function: Function, fmt: Format, compute: Kernel) -> None:
         self._fmt, self._arity, self._compute = fmt, function.arity, compute
         self._dtype = np.dtype(bool) if function.is_predicate else fmt.dtype
         self._left = 1 << (8 * fmt.dtype.itemsize * function.arity)  # elements of work after which a table is cheaper
-        self._table: np.ndarray | None = None
-        self._codes: memoryview = memoryview(
-            b""
-        )  # the table once more, for scalars, where indexing bytes is quicker; and a value for each code
+        self._table: Table | None = None
+        # The table once more, for scalars, where indexing bytes is quicker; and a value for each code.
+        self._codes: memoryview = memoryview(b"")
         self._cells: list[np.ndarray] = []
+        self._pairs: dict[tuple[int, ...], Pairs] = {}
 
     def unary(self, x: np.ndarray) -> np.ndarray:
-        table = self._table if self._table is not None else self._build_if_cheaper(x.size)
-        if table is None:
-            return self._compute(x)
-        return table.take(x.view(self._fmt.code_dtype)).view(self._dtype)
+        table = self._table or self._build_if_cheaper(x.size)
+        return self._compute(x) if table is None else table.at(x.view(self._fmt.code_dtype))
 
     def binary(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        table = self._table if self._table is not None else self._build_if_cheaper(max(x.size, y.size))
-        if table is None:
-            return self._compute(x, y)
-        index = x.view(np.uint8).astype(np.uint16)
-        index <<= 8
-        return table.take(index | y.view(np.uint8)).view(self._dtype)
+        table = self._table
+        if table is not None and x.size <= TINY and x.shape == y.shape:
+            pairs = self._pairs.get(x.shape)
+            if pairs is None:
+                if len(self._pairs) >= _SHAPES:
+                    self._pairs.clear()
+                pairs = self._pairs[x.shape] = Pairs(x.shape, x.dtype, y.dtype)
+            return pairs.look_up(table.entries, x, y)
+        table = table or self._build_if_cheaper(np.broadcast(x, y).size)
+        return self._compute(x, y) if table is None else table.at_joined((x.view(np.uint8), y.view(np.uint8)), (8, 8))
+
+    def code(self, x: int, y: int | None = None) -> int:
+        """The result's code for single codes of one byte."""
+        if self._codes:
+            return self._codes[x if y is None else x << 8 | y]
+        return self.scalar(*[np.array(c, np.uint8).view(self._fmt.dtype) for c in (x, y) if c is not None]).tobytes()[0]
 
     def scalar(self, *scalars: np.ndarray) -> np.ndarray:
+        if scalars[0].ndim or scalars[-1].ndim:  # bound for scalars, and called with arrays
+            return (self.unary if self._arity == 1 else self.binary)(*scalars)
         if not self._cells:
-            table = self._table if self._table is not None else self._build_if_cheaper(1)
+            table = self._table or self._build_if_cheaper(1)
             if table is None:
-                return self._compute(*scalars)
-            results = np.unique(table)
-            self._cells = list(np.arange(int(results.max()) + 1).astype(table.dtype).view(self._dtype)[:, None])
-            self._cells = [cell.reshape(()) for cell in self._cells]
-            self._codes = table.data
+                return np.asarray(self._compute(*scalars))
+            results = table.entries.view(f"u{self._dtype.itemsize}")
+            cells = np.arange(int(results.max()) + 1).astype(results.dtype).view(self._dtype)[:, None]
+            self._cells = [cell.reshape(()) for cell in cells]
+            self._codes = results.data
         index = int.from_bytes(b"".join([x.tobytes() for x in reversed(scalars)]), "little")
         return self._cells[self._codes[index]]
 
-    def _build_if_cheaper(self, size: int) -> np.ndarray | None:
+    def _build_if_cheaper(self, size: int) -> Table | None:
         """The table, built as soon as the work done without one has cost as much."""
         self._left -= size + _CALL_COST
         if self._left > 0:
             return None
+        self._table = Table(self._entries())
+        return self._table
+
+    def _entries(self) -> np.ndarray:
         codes = np.arange(1 << (8 * self._fmt.dtype.itemsize)).astype(self._fmt.code_dtype)
         codes &= (1 << self._fmt.bits) - 1  # storage has bits to spare below eight; they are never set
         grid = np.meshgrid(*[codes] * self._arity, indexing="ij")
-        table = self._compute(*(array_of(g.ravel(), self._fmt) for g in grid))
-        table = np.ascontiguousarray(table).view(f"u{self._dtype.itemsize}")
-        table.setflags(write=False)
-        self._table = table
-        return table
+        return np.ascontiguousarray(self._compute(*(array_of(g.ravel(), self._fmt) for g in grid)))

@@ -83,7 +83,7 @@ def _overwrite(_: Any, rows: Arrays, targets: np.ndarray, updates: Arrays) -> No
 
 def _returns_updates(step: Step, count: int) -> bool:
     """Whether a body returns its updates as they are: it then does so with things that no kernel can take."""
-    things = [_Thing() for _ in range(2 * count)]
+    things = [Thing() for _ in range(2 * count)]
     try:
         results = step(*things)
     except Exception:  # each kernel fails in its own way
@@ -91,7 +91,7 @@ def _returns_updates(step: Step, count: int) -> bool:
     return all(result is thing for result, thing in zip(results, things[count:], strict=True))
 
 
-class _Thing:
+class Thing:
     """Not an array, nor what numpy or Python can compute with."""
 
     __array_ufunc__ = None

@@ -7,7 +7,9 @@ rounded to the body's element type. A fold takes any short cut only where that g
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .minifloat.cast import cast, wrap
+from .ranks import minifloat_ranks
 from .registry import BY_BODY, Body, Call, Kernel, OpError, lookup, op
 from .types import ElementType, Kind, TensorType
 
@@ -39,15 +42,20 @@ _OF_BOOLEANS = {
     "stablehlo.maximum": np.logical_or,
     "stablehlo.minimum": np.logical_and,
 }
-_EXTREMES = {"stablehlo.maximum": np.maximum, "stablehlo.minimum": np.minimum}
+#: Whether the largest is asked for.
+EXTREMES = {"stablehlo.maximum": True, "stablehlo.minimum": False}
 _IN_ORDER = {"stablehlo.add": np.add, "stablehlo.multiply": np.multiply}
 
 #: Up to this many accumulators numpy's running sum is quicker than a step for each slice.
-_FEW = 64
-#: Running sums are taken over as many elements at a time, which fit in the cache.
-_BLOCK = 1 << 14
-#: A table of all pairs is made for this many steps on single numbers, and used for up to so many accumulators.
-_TABLE_STEPS, _TABLE_FEW = 1 << 12, 128
+_FEW = 8
+#: Elements that are brought together for so many accumulators at a time, which fit in the cache.
+_BLOCK, _COLUMNS = 1 << 15, 128
+#: Slices that lie together in memory and are so long are added one by one.
+_LONG = 1 << 11
+#: Maxima of so many minifloats are those of their ranks.
+_MANY = 1 << 12
+#: A table of all pairs is made for this many steps on single numbers; walked one by one for so many accumulators.
+_TABLE_STEPS, _TABLE_FEW = 1 << 12, 24
 
 
 @op("reduce", values="regions", accuracy=BY_BODY)
@@ -89,6 +97,33 @@ def reduce(call: Call) -> Kernel:
     return kernel
 
 
+@dataclasses.dataclass(frozen=True)
+class Folding:
+    """A reduction of one tensor by a single op, as those see it who run it together with other ops."""
+
+    dimensions: tuple[int, ...]
+    element: ElementType
+    fold: Fold
+    largest: bool | None  #: whether it gives the largest or the smallest, None of other ops
+    combine: Kernel  #: the op itself, on arrays
+
+
+def folding(call: Call) -> Folding | None:
+    """What a valid reduction is, None where it is not as plain as that."""
+    if len(call.operands) != 2 or call.policy.rounding == "stochastic":
+        return None
+    body, name = call.bodies[0], call.bodies[0].sole_op or ""
+    (element,) = body_elements(body, 1)
+    if any(call.tensor(i).element != element for i in range(2)):
+        return None
+    fold, record = _fold_of_op(call, name, element) if name else None, lookup(name)
+    if fold is None or record is None:
+        return None
+    t = TensorType((None,), element)
+    combine = record.kernel(call.like(name, (t, t), (t,)))
+    return Folding(tuple(sorted(call.integers("dimensions"))), element, fold, EXTREMES.get(name), combine)
+
+
 def body_elements(body: Body, count: int) -> list[ElementType]:
     """The element types of a reduction's body over `count` values. Raises OpError where it is no such body."""
     types = [t for t in (*body.arguments, *body.results) if isinstance(t, TensorType) and t.shape == ()]
@@ -119,10 +154,10 @@ def _fold_of_op(call: Call, name: str, element: ElementType) -> Fold | None:
     if not (element.is_float or element.is_complex):
         ufunc = (_OF_BOOLEANS if element.kind is Kind.BOOL else {}).get(name) or _ANY_ORDER.get(name)
         return None if ufunc is None else _whole(ufunc, element)
-    if name in _EXTREMES:
+    if name in EXTREMES:
         record, t = lookup(name), TensorType((None, None), element)
         assert record is not None
-        return _extreme(_EXTREMES[name], record.kernel(call.like(name, (t, t), (t,))), element)
+        return _extreme(EXTREMES[name], record.kernel(call.like(name, (t, t), (t,))), element)
     # Products of complex numbers are rounded differently in numpy's scalar and vector code.
     is_host = element.is_complex and name == "stablehlo.add"
     if element.is_float and not element.is_minifloat:
@@ -143,47 +178,86 @@ def _whole(ufunc: np.ufunc, element: ElementType) -> Fold:
     return fold
 
 
-def _extreme(ufunc: np.ufunc, exact: Kernel, element: ElementType) -> Fold:
-    """Maxima and minima of floats: associative, so neighbours can be joined in pairs, and the pairs in pairs.
-
-    numpy's own reduction does not tell zeros of unlike sign apart, and serves where the result is not zero.
-    """
-    has_host = element.is_float and element.bits >= 32
+def _extreme(largest: bool, exact: Kernel, element: ElementType) -> Fold:
+    """Maxima and minima of floats, which have no order: but -0 is below +0, and of several NaN the first is given."""
+    ufunc, has_host = np.maximum if largest else np.minimum, element.is_float and element.bits >= 32
+    of_ranks: dict[bytes, np.ndarray] = {}  # for each code to start from, what becomes of each rank
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         start, x = starts[0], rows[0]
         if has_host:
             result = ufunc(start, ufunc.reduce(x, axis=0))
-            if result.all():
-                return (result,)
-        while len(x) > 1:
-            pairs = exact(x[: len(x) - 1 : 2], x[1::2])
-            x = np.concatenate((pairs, x[-1:])) if len(x) % 2 else pairs
-        return (exact(start, x[0]),)
+            # numpy's own reduction does not tell zeros apart, nor NaN.
+            doubtful = np.flatnonzero((result == 0) | (result != result))
+            if len(doubtful):
+                result[doubtful] = exact(start[doubtful], _paired(exact, x[:, doubtful]))
+            return (result,)
+        if element.is_minifloat and x.size >= _MANY:
+            ranks = minifloat_ranks(element, largest)
+            found = ranks.extreme(x.view(np.uint8))
+            if start.strides != (0,):
+                return (exact(start, ranks.values.take(found)),)
+            code = start[:1].tobytes()
+            if code not in of_ranks:
+                of_ranks[code] = exact(start[:1], ranks.values)
+            return (of_ranks[code].take(found),)
+        return (exact(start, _paired(exact, x)),)
 
     return fold
 
 
+def _paired(exact: Kernel, x: np.ndarray) -> np.ndarray:
+    """The slices joined in pairs of neighbours, and the pairs in pairs."""
+    while len(x) > 1:
+        pairs = exact(x[: len(x) - 1 : 2], x[1::2])
+        x = np.concatenate((pairs, x[-1:])) if len(x) % 2 else pairs
+    return x[0]
+
+
 def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
-    """Sums and products of the host's floats. numpy's own reduction would add in pairs; its running sum does not."""
+    """Sums and products of the host's floats, each step after the other.
+
+    numpy adds up along an axis in pairs where the elements lie side by side, and in order where its steps are slices.
+    """
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         total, x = starts[0], rows[0]
-        if len(total) > _FEW:
+        steps, width = x.shape
+        if width <= _FEW:
+            return (_running(ufunc, total, x),)
+        if width >= _LONG and x.strides[1] == x.itemsize:
             total = total.copy()
             for row in x:
                 ufunc(total, row, out=total)
             return (total,)
-        block = max(_BLOCK // len(total), 1)
-        running = np.empty((len(total), min(block, len(x)) + 1), element.dtype)
-        for begin in range(0, len(x), block):
-            part = x[begin : begin + block]
-            use = running[:, : len(part) + 1]
-            use[:, 0], use[:, 1:] = total, part.T
-            total = ufunc.accumulate(use, axis=1)[:, -1]
-        return (total,)
+        result = np.empty(width, element.dtype)
+        parts = -(-width // _COLUMNS)  # of about the same width: a single column numpy would add up in pairs
+        ends = [width * i // parts for i in range(parts + 1)]
+        block = max(_BLOCK // _COLUMNS, 1)
+        buffer = np.empty((block + 1, _COLUMNS), element.dtype)
+        for begin, end in itertools.pairwise(ends):
+            part, use = x[:, begin:end], buffer[:, : end - begin]
+            use[0] = total[begin:end]
+            for first in range(0, steps, block):
+                count = min(block, steps - first)
+                use[1 : count + 1] = part[first : first + count]
+                use[0] = ufunc.reduce(use[: count + 1], axis=0)
+            result[begin:end] = use[0]
+        return (result,)
 
     return fold
+
+
+def _running(ufunc: np.ufunc, total: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """By numpy's running sum, for few accumulators."""
+    block = max(_BLOCK // len(total), 1)
+    running = np.empty((len(total), min(block, len(x)) + 1), total.dtype)
+    for begin in range(0, len(x), block):
+        part = x[begin : begin + block]
+        use = running[:, : len(part) + 1]
+        use[:, 0], use[:, 1:] = total, part.T
+        total = ufunc.accumulate(use, axis=1)[:, -1]
+    return total
 
 
 def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
@@ -194,6 +268,8 @@ def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
         steps, width = rows[0].shape
         if table is not None and width <= _TABLE_FEW and (table.is_made or steps * width >= _TABLE_STEPS):
             return (table.walk(starts[0], rows[0]),)
+        if table is not None and steps * width >= 1 << 16:
+            return (table.walk_together(starts[0], rows[0]),)
         if width == 1:
             return _one_by_one(scalar, starts, rows)
         totals = tuple(starts)
@@ -205,29 +281,49 @@ def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
 
 
 class _Table:
-    """The step of a minifloat body for every pair of codes, to walk along a row of bytes."""
+    """The step of a minifloat body for every pair of codes, to walk along rows of bytes."""
 
     def __init__(self, step: Step, element: ElementType) -> None:
         self._step, self._element = step, element
         self.is_made = False
 
     @functools.cached_property
-    def _rows(self) -> list[bytes]:
-        """For each accumulator, the next one for each element."""
+    def _entries(self) -> np.ndarray:
+        """The next accumulator for each accumulator and element."""
         fmt = self._element.format
-        codes = (np.arange(256) & ((1 << fmt.bits) - 1)).astype(np.uint8)
-        pairs = np.repeat(codes, 256), np.tile(codes, 256)
-        (result,) = self._step(*(p.view(fmt.dtype) for p in pairs))
+        codes = (np.arange(256) & ((1 << fmt.bits) - 1)).astype(np.uint8).view(fmt.dtype)
+        (result,) = self._step(np.repeat(codes, 256), np.tile(codes, 256))
         self.is_made = True
-        return [row.tobytes() for row in np.broadcast_to(result, 1 << 16).view(np.uint8).reshape(256, 256)]
+        return np.broadcast_to(result, 1 << 16).view(np.uint8)
+
+    @functools.cached_property
+    def _rows(self) -> list[bytes]:
+        return [row.tobytes() for row in self._entries.reshape(256, 256)]
+
+    @functools.cached_property
+    def _shifted(self) -> np.ndarray:
+        """The accumulators where they stand in an index of a pair, as numpy's own index type."""
+        return self._entries.astype(np.intp) << 8
 
     def walk(self, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """One accumulator after the other."""
         table, totals = self._rows, bytearray(starts.tobytes())
         for i, code in enumerate(totals):
             for element in rows[:, i].tobytes():
                 code = table[code][element]
             totals[i] = code
         return np.frombuffer(totals, self._element.dtype)
+
+    def walk_together(self, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """All accumulators step by step."""
+        table, codes = self._shifted, rows.view(np.uint8)
+        totals = starts.view(np.uint8).astype(np.intp) << 8
+        block = max(_BLOCK // len(totals), 1)
+        for begin in range(0, len(codes), block):
+            for pairs in codes[begin : begin + block].astype(np.intp, order="C"):
+                pairs |= totals
+                table.take(pairs, None, totals, "wrap")
+        return (totals >> 8).astype(np.uint8).view(self._element.dtype)
 
 
 def _one_by_one(step: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:

@@ -90,11 +90,11 @@ class _Windows:
                 inside = inside & self._is_inside(starts[d], d)
         targets = np.broadcast_to(targets, self.grid).reshape(-1)
         count, inner = targets.size, np.argsort(self.order)
-        parts = tuple(u.transpose(inner).reshape((count, width) if width > 1 else count) for u in updates)
+        parts = tuple(u.transpose(inner).reshape((count, width) if width != 1 else count) for u in updates)
         results = tuple(np.array(x, order="C") for x in tensors)
         reach = tuple(slice(None) if d in moving else slice(0, n) for d, n in enumerate(self.sizes))
         blocks = [r[(*reach, ...)].transpose(*moving, *(d for d in range(rank) if d not in moving)) for r in results]
-        rows = tuple(np.ascontiguousarray(b).reshape((height, width) if width > 1 else height) for b in blocks)
+        rows = tuple(np.ascontiguousarray(b).reshape((height, width) if width != 1 else height) for b in blocks)
         put(region, rows, *_inside(targets, np.broadcast_to(inside, self.grid).reshape(-1), parts))
         for block, row in zip(blocks, rows, strict=True):
             if not np.may_share_memory(block, row):

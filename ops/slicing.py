@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .owned import own
 from .registry import Call, Kernel, op
 from .shape import identity, require, require_element, require_shape
 
@@ -39,7 +40,7 @@ def _require_starts(call: Call, first: int) -> None:
         require(t == call.tensor(first), f"start indices of types {call.tensor(first)} and {t} (should be the same)")
 
 
-def _window(starts: tuple[np.ndarray, ...], sizes: tuple[int, ...], room: tuple[int, ...]) -> tuple[slice, ...]:
+def _window(starts: tuple[np.ndarray | int, ...], sizes: tuple[int, ...], room: tuple[int, ...]) -> tuple[slice, ...]:
     """The window of these sizes, its start moved into where it fits."""
     index = []
     for start, size, most in zip(starts, sizes, room):  # noqa: B905 - checked when bound, and this runs often
@@ -90,4 +91,9 @@ def dynamic_update_slice(call: Call) -> Kernel:
         result[_window(starts, sizes, room)] = update
         return result
 
-    return kernel
+    def in_place(x: np.ndarray, update: np.ndarray, *starts: np.ndarray) -> np.ndarray:
+        result = own(x)
+        result[_window(starts, sizes, room)] = update
+        return result
+
+    return in_place if 0 in call.spare else kernel

@@ -1,11 +1,15 @@
 """sort: several arrays along one dimension, by any comparator, always stably.
 
-A comparator over arrays (`Body.vectorised`) is asked as few times as can be. First a guess: the order of the first
-operand's values, found by numpy, and one question to the comparator for each pair of neighbours, whether that is the
-order it wants. If the guess is wrong, a merge sort that puts each question to all pairs of a level at once.
+A comparator that goes by a first operand of 8 bits alone is asked about all pairs of codes there are; if it is a strict
+weak order its codes have ranks, and sorting is counting.
+
+Another comparator over arrays (`Body.vectorised`) is asked as few times as can be. First a guess: the order of the
+first operand's values, found by numpy, and one question to the comparator for each pair of neighbours, whether that is
+the order it wants. If the guess is wrong, a merge sort that puts each question to all pairs of a level at once.
 
 For a comparator that is a strict weak order, as the specification asks, there is one stable result, so all ways agree.
-Any other comparator (such as `<` where there are NaN) still gives a permutation, but which one is left open.
+Any other comparator (such as `<` where there are NaN) still gives a permutation, but which one is left open: what it
+cannot compare with anything comes last, in the order in which it was.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ from typing import Any
 import numpy as np
 
 from .compare import total_keys, value_keys
+from .lookup import Table
+from .put import Thing
 from .registry import BY_BODY, Call, Kernel, OpError, op
 from .types import ElementType, Kind, TensorType
 
@@ -44,6 +50,7 @@ def sort(call: Call) -> Kernel:
     elements = [t.element for t in operands]
     _check_comparator(call, elements)
     vectorised = call.bodies[0].vectorised
+    by_code = _ByCode(vectorised, elements) if vectorised and _has_codes(call, elements[0]) else None
 
     def kernel(regions: tuple[Callable[..., tuple[Any]], ...], *arrays: np.ndarray) -> Any:
         length = arrays[0].shape[dimension]
@@ -51,7 +58,14 @@ def sort(call: Call) -> Kernel:
         rows = [np.ascontiguousarray(x).reshape(-1, length) if x.size else x for x in moved]
         if length < 2 or arrays[0].size == 0:
             return arrays[0] if len(arrays) == 1 else arrays
-        order = _permutation(vectorised, rows, elements) if vectorised else _one_by_one(regions[0], rows)
+        ranks = by_code.ranks(arrays[0].size) if by_code is not None else None
+        if ranks is not None and len(arrays) == 1:
+            return np.moveaxis(_sorted(ranks, rows[0]).reshape(moved[0].shape), -1, dimension)
+        if ranks is not None:
+            order = np.argsort(ranks.at(rows[0].view(np.uint8)), axis=1, kind="stable")
+            order += np.arange(0, order.size, length)[:, None]
+        else:
+            order = _permutation(vectorised, rows, elements) if vectorised else _one_by_one(regions[0], rows)
         results = [x.take(order).reshape(m.shape) for x, m in zip(rows, moved, strict=True)]
         results = [np.moveaxis(x, -1, dimension) for x in results]
         return results[0] if len(arrays) == 1 else tuple(results)
@@ -79,7 +93,62 @@ def _permutation(comparator: Callable[..., Any], rows: list[np.ndarray], element
     for guess in _guesses(before, rows, elements):
         if _is_sorted(before, guess):
             return guess
-    return _merge_sort(before, *rows[0].shape)
+    guess = _incomparable_last(before, rows[0], elements[0]) if elements[0].is_float else None
+    return _merge_sort(before, *rows[0].shape) if guess is None else guess
+
+
+# -- by ranks of codes -----------------------------------------------------------------------------------------------
+
+
+def _has_codes(call: Call, element: ElementType) -> bool:
+    return (element.is_minifloat or element.bits == 8) and call.policy.rounding != "stochastic"
+
+
+class _ByCode:
+    """What a comparator says of the codes of a first operand of 8 bits."""
+
+    def __init__(self, comparator: Callable[..., Any], elements: list[ElementType]) -> None:
+        self._comparator, self._elements = comparator, elements
+        self._left = 1 << 16
+
+    def ranks(self, size: int) -> Table | None:
+        """How many codes come before each, if that tells the order. Asked as soon as so many elements are sorted."""
+        self._left -= size
+        return self._found if self._left <= 0 else None
+
+    @functools.cached_property
+    def _found(self) -> Table | None:
+        element = self._elements[0]
+        codes = (np.arange(256) & ((1 << element.bits) - 1)).astype(np.uint8).view(element.dtype)
+        try:
+            # If it has to do with the other operands, its ops fail on things that they know nothing of.
+            others = [Thing() for _ in range(2 * len(self._elements) - 2)]
+            before = self._comparator(np.repeat(codes, 256), np.tile(codes, 256), *others)[0]
+        except Exception:  # each kernel fails in its own way
+            return None
+        if not isinstance(before, np.ndarray) or before.size not in (1, 1 << 16):
+            return None
+        before = np.broadcast_to(before, 1 << 16).reshape(256, 256)
+        ranks = before.sum(axis=0, dtype=np.int32)
+        if not np.array_equal(before, ranks[:, None] < ranks):
+            return None
+        return Table(np.unique(ranks, return_inverse=True)[1].astype(np.uint8))
+
+
+def _sorted(ranks: Table, rows: np.ndarray) -> np.ndarray:
+    """The rows sorted by the ranks of their codes."""
+    codes = rows.view(np.uint8)
+    unsorted = ranks.at(codes)
+    found = np.sort(unsorted, axis=1, kind="stable")
+    code_of = np.zeros(256, np.uint8)
+    code_of[ranks.entries[::-1]] = np.arange(255, -1, -1)  # the first of each rank
+    result = code_of.take(found)
+    counts = np.bincount(ranks.entries)
+    for rank in np.flatnonzero(counts > 1).tolist():
+        is_here = unsorted == rank  # codes of one rank stay as they were
+        if is_here.any():
+            result[found == rank] = codes[is_here]
+    return result.view(rows.dtype)
 
 
 # -- guessing ------------------------------------------------------------------------------------------------------
@@ -103,6 +172,29 @@ def _guesses(before: Before, rows: list[np.ndarray], elements: list[ElementType]
         order = _stable_order(value_keys(rows[1], elements[1]), descends)
         order = np.take_along_axis(order, _stable_order(np.take_along_axis(keys, order, 1), descends), 1)
         yield order + offsets
+
+
+def _incomparable_last(before: Before, rows: np.ndarray, element: ElementType) -> np.ndarray | None:
+    """The order by value with NaN last, if that is what the comparator wants of numbers and it has no place for NaN."""
+    is_nan = rows != rows
+    nan, number = np.flatnonzero(is_nan), np.flatnonzero(~is_nan)
+    if not (nan.size and number.size):
+        return None
+    pairs = np.resize(number, max(nan.size, number.size)), np.resize(nan, max(nan.size, number.size))
+    if before(*pairs).any() or before(*pairs[::-1]).any():
+        return None
+    keys = value_keys(rows, element).reshape(-1)
+    ends = number[[keys[number].argmax()]], number[[keys[number].argmin()]]
+    offsets = np.arange(0, rows.size, rows.shape[1])[:, None]
+    order = _stable_order(keys.reshape(rows.shape), bool(before(*ends)[0]))
+    order = (
+        np.take_along_axis(order, np.argsort(np.take_along_axis(is_nan, order, 1), axis=1, kind="stable"), 1) + offsets
+    )
+    left, right = order[:, :-1].reshape(-1), order[:, 1:].reshape(-1)
+    both = ~is_nan.reshape(-1)[right]  # and so the left one is a number too
+    left, right = left[both], right[both]
+    swapped = left > right
+    return order if not before(right, left).any() and before(left[swapped], right[swapped]).all() else None
 
 
 def _stable_order(keys: np.ndarray, descends: bool) -> np.ndarray:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .blocks import blocks, for_each
+from .lookup import Table
 from .minifloat.cast import cast
 from .put import putter
-from .reduce import body_elements, fold_of
-from .registry import BY_BODY, Body, Call, Kernel, op
+from .ranks import minifloat_ranks
+from .reduce import EXTREMES, body_elements, fold_of
+from .registry import BY_BODY, Body, Call, Kernel, lookup, op
 from .shape import require, require_shape
 from .types import Kind, TensorType
 
@@ -25,6 +27,9 @@ _SHAPES = 16
 
 #: Elements of windows that are laid out at a time.
 _BLOCK = 1 << 20
+
+#: Windows of up to so many elements are folded all at once where there are so many of them, parts of such a size.
+_FEW, _MANY, _PART = 128, 1 << 10, 1 << 15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +77,9 @@ class Axis:
         return inside, source[inside]
 
 
+Axes = Sequence[Axis]
+
+
 def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
     """All windows of an array: first the axes within a window, then those of the windows. Not to be written to.
 
@@ -99,19 +107,6 @@ def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
 def _grid(indices: Sequence[slice | np.ndarray], lengths: Shape) -> list[Any]:
     each = [np.arange(n)[i] if isinstance(i, slice) else i for i, n in zip(indices, lengths, strict=True)]
     return list(np.ix_(*each))
-
-
-def blocks(shape: Shape, limit: int) -> Iterator[tuple[slice, ...]]:
-    """Parts of an array of this shape, in row-major order, each of about `limit` elements at most."""
-    split = next((d for d in range(len(shape)) if math.prod(shape[d + 1 :]) <= max(limit, 1)), 0)
-    if not shape:
-        yield ()
-        return
-    step = max(limit // max(math.prod(shape[split + 1 :]), 1), 1)
-    whole = tuple(slice(0, n) for n in shape[split + 1 :])
-    for outer in itertools.product(*(range(n) for n in shape[:split])):
-        for start in range(0, shape[split], step):
-            yield (*(slice(i, i + 1) for i in outer), slice(start, min(start + step, shape[split])), *whole)
 
 
 def integers_or(call: Call, name: str, default: Sequence[int]) -> Shape:
@@ -169,11 +164,21 @@ def reduce_window(call: Call) -> Kernel:
     if inputs[0].is_static:
         require_shape(call, tuple(a.count for a in axes_of(call.operand_shape())))
     fold, sources = fold_of(call, body), [t.element for t in inputs] * 2
+    by_rank = extreme_of(call, body)
+    step = body.vectorised if call.policy.rounding != "stochastic" else None
 
     def kernel(regions: tuple[Callable[..., tuple[np.ndarray, ...]], ...], *values: np.ndarray) -> Any:
         pairs = zip(values, sources, elements * 2, strict=True)
         values = tuple(v if s == e else cast(v, s, e, call.policy) for v, s, e in pairs)
         axes = axes_of(values[0].shape)
+        size = math.prod(a.window for a in axes)
+        if size <= _FEW and math.prod(a.count for a in axes) >= _MANY:
+            found = by_rank(values[0], values[1], axes) if by_rank is not None else None
+            if found is not None:
+                return found
+            if step is not None:
+                found = _place_by_place(step, values[:count], values[count:], axes)
+                return found[0] if count == 1 else found
         views = [windows(x, init, axes) for x, init in zip(values[:count], values[count:], strict=True)]
         window, shape = views[0].shape[: len(axes)], views[0].shape[len(axes) :]
         found = tuple(np.empty(shape, x.dtype) for x in views)
@@ -187,6 +192,57 @@ def reduce_window(call: Call) -> Kernel:
         return found[0] if count == 1 else found
 
     return kernel
+
+
+def _place_by_place(
+    step: Callable[..., tuple[np.ndarray, ...]], arrays: Sequence[np.ndarray], inits: Sequence[np.ndarray], axes: Axes
+) -> tuple[np.ndarray, ...]:
+    """The windows folded all at the same time, first their first elements, then their second."""
+    views = [windows(x, init, axes) for x, init in zip(arrays, inits, strict=True)]
+    window, shape = views[0].shape[: len(axes)], views[0].shape[len(axes) :]
+    found = tuple(np.empty(shape, x.dtype) for x in views)
+
+    def work(part: tuple[slice, ...]) -> None:
+        totals = tuple(inits)
+        for place in np.ndindex(window):
+            totals = step(*totals, *(v[place + part] for v in views))
+        for result, total in zip(found, totals, strict=True):
+            result[part] = total
+
+    for_each(list(blocks(shape, _PART)), work, found[0].size * math.prod(window))
+    return found
+
+
+def extreme_of(call: Call, body: Body) -> Callable[[np.ndarray, np.ndarray, Axes], np.ndarray | None] | None:
+    """The largest or smallest of each window, if that is what the body gives and the elements are minifloats."""
+    largest = EXTREMES.get(body.sole_op or "")
+    t = body.results[0]
+    if largest is None or len(body.results) > 1 or not isinstance(t, TensorType) or not t.element.is_minifloat:
+        return None
+    record = lookup(body.sole_op or "")
+    assert record is not None
+    combine = record.kernel(call.like(record.name, (TensorType((None,), t.element),) * 2, (t,)))
+    results: dict[bytes, Table] = {}  # for each initial value, what becomes of each rank
+
+    def extreme(x: np.ndarray, init: np.ndarray, axes: Axes) -> np.ndarray | None:
+        ranks = minifloat_ranks(t.element, largest)
+        found = ranks.of_code.at(np.ascontiguousarray(x).view(np.uint8))
+        fill = ranks.of_code.at(init.view(np.uint8))
+        for d, axis in enumerate(axes):  # one dimension after the other; the last has the shortest runs of neighbours
+            if axis != Axis(axis.size, 1):
+                alone = [axis if i == d else Axis(n, 1) for i, n in enumerate(found.shape)]
+                view = windows(found, fill, alone).reshape(axis.window, *(a.count for a in alone))
+                found = view[0]
+                for other in view[1:]:
+                    found = np.maximum(found, other)
+        if len(ranks.values) - ranks.nan > 1 and (found >= ranks.nan).any():
+            return None  # which NaN it is goes by their order
+        code = init.tobytes()
+        if code not in results:
+            results[code] = Table(combine(init.reshape(1), ranks.values))
+        return results[code].at(found)
+
+    return extreme
 
 
 def _body(call: Call, index: int) -> Body:

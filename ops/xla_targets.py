@@ -7,6 +7,7 @@ rounded once. One that does not converge gives NaN throughout.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -31,11 +32,13 @@ def _sink(*_: Any) -> None:
     """Keeps its operands from being left out of a program."""
 
 
-def _real(dtype: np.dtype) -> np.dtype:
+def real_type(dtype: np.dtype) -> np.dtype:
+    """The type of a complex type's parts; any other type itself."""
     return np.real(np.zeros(0, dtype)).dtype
 
 
-def _wide(a: np.ndarray) -> np.ndarray:
+def wide(a: np.ndarray) -> np.ndarray:
+    """The matrices in double precision."""
     return a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
 
 
@@ -47,7 +50,7 @@ def _nan_unless_found(function: Callable[..., Arrays], shapes: list[tuple[int, .
         return tuple(np.full(shape, np.nan) for shape in shapes)
 
 
-def _each(a: np.ndarray, function: Callable[[np.ndarray], Arrays]) -> Arrays:
+def each(a: np.ndarray, function: Callable[[np.ndarray], Arrays]) -> Arrays:
     """The results of a function of one matrix for each of many."""
     batch = a.shape[:-2]
     rows = [function(m) for m in a.reshape(-1, *a.shape[-2:])]
@@ -58,24 +61,24 @@ def _each(a: np.ndarray, function: Callable[[np.ndarray], Arrays]) -> Arrays:
 
 
 @target("Qr")
-def _qr(a: np.ndarray) -> Arrays:
+def qr(a: np.ndarray) -> Arrays:
     """Householder's factors: R above the diagonal, the reflectors below it, and their scales."""
     m, n = a.shape[-2:]
     if not a.size:
         return a, np.zeros((*a.shape[:-2], min(m, n)), a.dtype)
-    h, tau = np.linalg.qr(_wide(a), "raw")
+    h, tau = np.linalg.qr(wide(a), "raw")
     return np.swapaxes(h, -1, -2).astype(a.dtype), tau.astype(a.dtype)
 
 
 @target("ProductOfElementaryHouseholderReflectors")
-def _householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
+def householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
     """The columns of the product of reflectors that `Qr` gives."""
     m, n = a.shape[-2:]
-    wide, scales = _wide(a), _wide(taus)
-    q = np.zeros((*a.shape[:-2], m, n), wide.dtype)
+    reflectors, scales = wide(a), wide(taus)
+    q = np.zeros((*a.shape[:-2], m, n), reflectors.dtype)
     q[..., range(min(m, n)), range(min(m, n))] = 1
     for i in range(taus.shape[-1] - 1, -1, -1):
-        v = wide[..., i:, i].copy()
+        v = reflectors[..., i:, i].copy()
         v[..., 0] = 1
         row = np.matmul(v.conj()[..., None, :], q[..., i:, :])
         q[..., i:, :] -= scales[..., i, None, None] * v[..., :, None] * row
@@ -83,7 +86,7 @@ def _householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
 
 
 @target("minihlo.geqp3")
-def _pivoted_qr(a: np.ndarray, pivots: np.ndarray) -> Arrays:
+def pivoted_qr(a: np.ndarray, pivots: np.ndarray) -> Arrays:
     """As `Qr`, of a matrix whose columns are put in order on the way."""
     if not a.size:
         return (
@@ -91,7 +94,7 @@ def _pivoted_qr(a: np.ndarray, pivots: np.ndarray) -> Arrays:
             np.broadcast_to(np.arange(1, a.shape[-1] + 1, dtype=pivots.dtype), pivots.shape).copy(),
             np.zeros((*a.shape[:-2], min(a.shape[-2:])), a.dtype),
         )
-    r, order, tau = _each(_wide(a), lambda m: _lapack("geqp3", m)[:3])
+    r, order, tau = each(wide(a), lambda m: _lapack("geqp3", m)[:3])
     return r.astype(a.dtype), order.astype(pivots.dtype), tau.astype(a.dtype)
 
 
@@ -99,12 +102,12 @@ def _pivoted_qr(a: np.ndarray, pivots: np.ndarray) -> Arrays:
 
 
 @target("LuDecomposition")
-def _lu(a: np.ndarray) -> Arrays:
+def lu(a: np.ndarray) -> Arrays:
     """Both factors in one matrix, the row that each step swapped with its own, and the order of the rows."""
-    lu = _wide(a)
+    lu = wide(a)
     m, n = a.shape[-2:]
     steps = min(m, n)
-    lu = lu.reshape(-1, m, n)
+    lu = lu.reshape(math.prod(a.shape[:-2]), m, n)
     every = np.arange(len(lu))
     pivots = np.zeros((len(lu), steps), np.int32)
     order = np.tile(np.arange(m, dtype=np.int32), (len(lu), 1))
@@ -125,24 +128,24 @@ def _lu(a: np.ndarray) -> Arrays:
 
 
 @target("minihlo.eigh")
-def _eigh(a: np.ndarray, lower: bool = True) -> Arrays:
+def eigh(a: np.ndarray, lower: bool = True) -> Arrays:
     """The eigenvectors and eigenvalues of a Hermitian matrix, of which one triangle is read."""
 
     def found() -> Arrays:
-        w, v = np.linalg.eigh(_wide(a), "L" if lower else "U")
+        w, v = np.linalg.eigh(wide(a), "L" if lower else "U")
         return v, w
 
     v, w = _nan_unless_found(found, [a.shape, a.shape[:-1]])
-    return v.astype(a.dtype), w.astype(_real(a.dtype))
+    return v.astype(a.dtype), w.astype(real_type(a.dtype))
 
 
 @target("minihlo.eig")
-def _eig(a: np.ndarray, left: bool = False, right: bool = False) -> Arrays:
+def eig(a: np.ndarray, left: bool = False, right: bool = False) -> Arrays:
     """The eigenvalues, and the left and the right eigenvectors that are asked for."""
     dtype = np.result_type(a.dtype, np.complex64)
 
     def found() -> Arrays:
-        w, vr = np.linalg.eig(_wide(a))
+        w, vr = np.linalg.eig(wide(a))
         if not left:
             return w, vr, vr
         vl = np.swapaxes(np.linalg.inv(vr), -1, -2).conj()
@@ -153,45 +156,47 @@ def _eig(a: np.ndarray, left: bool = False, right: bool = False) -> Arrays:
 
 
 @target("minihlo.svd")
-def _svd(a: np.ndarray, full_matrices: bool = False, compute_uv: bool = True) -> Arrays:
+def svd(a: np.ndarray, full_matrices: bool = False, compute_uv: bool = True) -> Arrays:
     """The singular values, and the matrices of both sides where they are asked for."""
     m, n = a.shape[-2:]
     k, batch = min(m, n), a.shape[:-2]
     shapes = [(*batch, k), (*batch, m, m if full_matrices else k), (*batch, n if full_matrices else k, n)]
     if not compute_uv:
         return (
-            _nan_unless_found(lambda: (np.linalg.svd(_wide(a), compute_uv=False),), shapes)[0].astype(_real(a.dtype)),
+            _nan_unless_found(lambda: (np.linalg.svd(wide(a), compute_uv=False),), shapes)[0].astype(
+                real_type(a.dtype)
+            ),
         )
 
     def found() -> Arrays:
-        u, s, vt = np.linalg.svd(_wide(a), full_matrices)
+        u, s, vt = np.linalg.svd(wide(a), full_matrices)
         return s, u, vt
 
     s, u, vt = _nan_unless_found(found, shapes)
-    return s.astype(_real(a.dtype)), u.astype(a.dtype), vt.astype(a.dtype)
+    return s.astype(real_type(a.dtype)), u.astype(a.dtype), vt.astype(a.dtype)
 
 
 @target("minihlo.hessenberg")
-def _hessenberg(a: np.ndarray) -> Arrays:
+def hessenberg(a: np.ndarray) -> Arrays:
     """The form with zeros below the first subdiagonal, where the reflectors are kept, and their scales."""
-    h, tau = _each(_wide(a), lambda m: _lapack("gehrd", m)[:2])
+    h, tau = each(wide(a), lambda m: _lapack("gehrd", m)[:2])
     return h.astype(a.dtype), tau.astype(a.dtype)
 
 
 @target("minihlo.schur")
-def _schur(a: np.ndarray, compute_schur_vectors: bool = True) -> Arrays:
+def schur(a: np.ndarray, compute_schur_vectors: bool = True) -> Arrays:
     """Schur's triangular form, and its vectors where they are asked for."""
     scipy = _scipy("scipy.linalg")
-    t, z = _nan_unless_found(lambda: _each(_wide(a), lambda m: scipy.schur(m)), [a.shape, a.shape])
+    t, z = _nan_unless_found(lambda: each(wide(a), lambda m: scipy.schur(m)), [a.shape, a.shape])
     return (t.astype(a.dtype), *[z.astype(a.dtype)] * compute_schur_vectors)
 
 
 @target("minihlo.tridiagonal")
-def _tridiagonal(a: np.ndarray, lower: bool = True) -> Arrays:
+def tridiagonal(a: np.ndarray, lower: bool = True) -> Arrays:
     """A Hermitian matrix in tridiagonal form: its reflectors, diagonal, subdiagonal, and their scales."""
     name = "hetrd" if a.dtype.kind == "c" else "sytrd"
-    c, d, e, tau = _each(_wide(a), lambda m: _lapack(name, m, lower=int(lower))[:4])
-    real = _real(a.dtype)
+    c, d, e, tau = each(wide(a), lambda m: _lapack(name, m, lower=int(lower))[:4])
+    real = real_type(a.dtype)
     return c.astype(a.dtype), d.astype(real), e.astype(real), tau.astype(a.dtype)
 
 

@@ -9,6 +9,8 @@ import pytest
 from minihlo import interp
 from minihlo.ops.types import ElementType, element_type
 
+from .run_op import bind, tensor
+
 SMALL = ["i2", "i4", "i8", "ui2", "ui4", "ui8"]
 WIDE = ["i16", "i32", "i64", "ui16", "ui32", "ui64"]
 
@@ -107,6 +109,16 @@ def test_booleans(op: str, table: str) -> None:
 
 def test_not_boolean() -> None:
     assert run("not", "i1", np.array([False, True])).tolist() == [True, False]
+
+
+def test_a_kernel_for_scalars_takes_arrays_once_it_is_a_table() -> None:
+    codes = np.arange(0x78, dtype=np.uint8)  # 0 to infinity
+    x, y = (g.ravel().view(element_type("f8E5M2").dtype) for g in np.meshgrid(codes, codes))
+    kernel = bind("maximum", [tensor("f8E5M2"), tensor("f8E5M2")], tensor("f8E5M2"))
+    for _ in range(10_000):  # so much work makes it a table
+        kernel(x[7], y[7])
+    assert kernel(x[7], y[7]) == x[7]
+    assert kernel(x, y).tobytes() == np.maximum(x.view(np.uint8), y.view(np.uint8)).tobytes()
 
 
 @pytest.mark.parametrize("element", ["f32", "f64"])

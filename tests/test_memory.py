@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minihlo.interp import memory
-from minihlo.interp.errors import ResourceError
+from minihlo.interp.errors import InputError, ResourceError
 from minihlo.ops.types import TensorType, element_type
 
 
@@ -47,3 +47,30 @@ def test_what_numpy_cannot_hold_is_refused(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("shape", [(), (0,), (1000, 1000), (0, 2**40), (1,) * 64])
 def test_what_fits_is_allowed(shape: tuple[int, ...]) -> None:
     memory.check_type(TensorType(shape, element_type("f8E4M3FN")))
+
+
+def test_sizes() -> None:
+    sizes = {"8GiB": 8 << 30, "0.5 MiB": 1 << 19, "3kB": 3000, "2TB": 2 * 10**12, "17": 17, "17B": 17, "1e6": 10**6}
+    assert {text: memory.parse_size(text) for text in sizes} == sizes
+    assert 0 < memory.parse_size("50%") * 2 - memory.parse_size("100%") + 2 < 4
+    for text in ("", "-1", "8 GiBs", "1.2.3", "%", "5 %%", "many"):
+        with pytest.raises(InputError, match="is no size"):
+            memory.parse_size(text)
+
+
+def test_the_ceiling_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_machine", lambda: 8 << 30)
+    monkeypatch.setattr(memory, "_control_groups", lambda: iter([]))
+    monkeypatch.setattr(memory, "_process", lambda: None)
+    assert (memory.ceiling(), memory.limit(5)) == (None, 6 << 30)
+    monkeypatch.setenv(memory.LIMIT, "1GiB")
+    assert memory.limit(1 << 20) == (1 << 30) - (1 << 20)
+    memory.check(1 << 30, "this")
+    with pytest.raises(ResourceError, match=r"^this takes 1 bytes, but only 0 bytes are to be had$"):
+        memory.check(1, "this", used=1 << 30)
+    monkeypatch.setenv(memory.LIMIT, "all of it")
+    with pytest.raises(InputError, match=r"^MINIHLO_MEMORY_LIMIT: 'all of it' is no size"):
+        memory.limit()
+    monkeypatch.setattr(memory, "_ceiling", None)
+    memory.set_ceiling(100)
+    assert memory.limit(40) == 60

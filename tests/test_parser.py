@@ -10,11 +10,11 @@ import pytest
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from minihlo.interp import parser
+from minihlo.interp import parser, syntax
 from minihlo.interp.errors import ProgramError
 from minihlo.interp.parser import from_module, parse, parse_attributes, split
 from minihlo.interp.program import Operation, Program, Region
-from minihlo.ops.types import ELEMENT_TYPES, TensorType
+from minihlo.ops.types import ELEMENT_TYPES, FutureType, TensorType, element_type
 
 SMALL = """\
 module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
@@ -175,6 +175,19 @@ def test_ops_of_later_versions_of_stablehlo() -> None:
     )
     assert (op.name, len(op.operands)) == ("stablehlo.collective_broadcast", 2)
     assert op.attributes["has_dynamic_root"] is True
+
+
+def test_types_of_later_versions_of_stablehlo() -> None:
+    text = """func.func @f(%a: !stablehlo.future<tensor<2xf8E5M2>>) attributes {s = "!stablehlo.future"} {
+      func.return  // !stablehlo.future
+    }"""
+    marked = syntax.rename_type(text, "stablehlo.future")
+    assert marked == text.replace("a: !", "a: !newer.")
+    expected = FutureType((TensorType((2,), element_type("f8E5M2")),))
+    for source in (text, marked):  # whether this jaxlib knows the type or not
+        function = parser.parse(source).functions["f"]
+        assert function.argument_types == (expected,)
+        assert function.attributes["s"] == "!stablehlo.future"
 
 
 CHECKS = """\

@@ -37,12 +37,12 @@ def replace(old, new):
 """
 
 _TABLE = """
-def build(self, size, old=lift._Tabulated._build_if_cheaper):
-    if self._table is None and old(self, size) is not None and (self._fmt.name, self._arity) == {which}:
-        self._table = self._table.copy()
-        self._table[{entry}] ^= 1
-    return self._table
-lift._Tabulated._build_if_cheaper = build
+def entries(self, old=lift.Tabulated._entries):
+    found = old(self).copy()
+    if (self._fmt.name, self._arity) == {which}:
+        found.view(np.uint8)[{entry}] ^= 1
+    return found
+lift.Tabulated._entries = entries
 """
 
 FAULTS = {

@@ -183,6 +183,34 @@ def test_reading_in_place_and_one_copy_in() -> None:
     """)
 
 
+def test_dlpack() -> None:
+    run_jax("""
+        x = jnp.arange(6.0).reshape(2, 3)
+        address = lambda a: a.__array_interface__["data"][0]
+        view = np.from_dlpack(x)
+        assert address(view) == x.unsafe_buffer_pointer() and view.tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert not view.flags.writeable
+        assert address(np.from_dlpack(x, copy=True)) != x.unsafe_buffer_pointer()
+        for k in range(300):
+            x = jnp.full((2, 3), float(k))  # the first is gone, the view holds its memory
+        assert view.tolist() == [[0, 1, 2], [3, 4, 5]]
+        names = ("bool int8 uint16 int64 float16 bfloat16 float64 complex64 float8_e3m4 float8_e4m3 float8_e4m3fn "
+            "float8_e4m3fnuz float8_e4m3b11fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu").split()
+        for name in names:
+            values = np.array([[1, 0.5, 2]]).astype(name)
+            ours = jnp.asarray(values)
+            there = jax.dlpack.from_dlpack(ours)
+            assert there.device.platform == "cpu" and there.dtype == values.dtype
+            assert np.asarray(there).tobytes() == values.tobytes()
+            back = jax.dlpack.from_dlpack(there, device=jax.devices()[0])
+            assert back.device.platform == "minihlo" and np.asarray(back).tobytes() == values.tobytes()
+        fails(lambda: jax.dlpack.from_dlpack(jnp.zeros(3, jnp.int4)), "BufferError: DLPack has no arrays of int4")
+        fails(lambda: x.__dlpack__(dl_device=(2, 0)), "BufferError: an array of platform minihlo is in the memory of")
+        x.delete()
+        fails(lambda: np.from_dlpack(x), "deleted")
+    """)
+
+
 def test_export_and_queries() -> None:
     run_jax("""
         from jax import export

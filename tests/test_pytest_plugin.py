@@ -179,6 +179,8 @@ def test_wrong_backends_are_told(tmp_path: Path) -> None:
         code, told = run(tmp_path, f"--minihlo-backend={name}")
         assert code == 4
         assert f"there is no backend '{name}'" in told
+    code, told = run(tmp_path, "--minihlo-backend=ml_dtypes")
+    assert (code, "ml_dtypes takes single operations, and .mlir files are programs" in told) == (4, True)
 
 
 def test_the_plugin_costs_nothing_to_others() -> None:

@@ -273,6 +273,24 @@ def test_every_type_of_index(element: ElementType) -> None:
     assert sum(found).tolist() == expected
 
 
+@pytest.mark.parametrize("height", [0, 3])
+def test_windows_without_elements_and_indices_without_coordinates(height: int) -> None:
+    """Two windows of a row's `height` elements, all of them at the start: index vectors have no elements."""
+    text = f"""func.func @main(%a: tensor<{height}x6xi8>, %u: tensor<1x2x{height}xi8>) -> tensor<{height}x6xi8> {{
+      %i = stablehlo.constant dense<> : tensor<0x1x2xi8>
+      %r = "stablehlo.scatter"(%a, %i, %u) ({{
+      ^bb0(%x: tensor<i8>, %y: tensor<i8>):
+        %s = stablehlo.add %x, %y : tensor<i8>
+        stablehlo.return %s : tensor<i8>
+      }}) {{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [2], inserted_window_dims = [1],
+          index_vector_dim = 0>}}
+        : (tensor<{height}x6xi8>, tensor<0x1x2xi8>, tensor<1x2x{height}xi8>) -> tensor<{height}x6xi8>
+      return %r : tensor<{height}x6xi8> }}"""
+    a, u = np.ones((height, 6), np.int8), np.arange(2 * height, dtype=np.int8).reshape(1, 2, height)
+    (found,) = load(text)(a, u)
+    assert found.tolist() == [[1 + 2 * i + height, 1, 1, 1, 1, 1] for i in range(height)]
+
+
 def test_several_operands() -> None:
     """An argmax: the greatest value and where it came from; ties keep the first."""
     text = """func.func @main(%a: tensor<4xf8E4M3FN>, %b: tensor<4xi32>, %i: tensor<60x1xi32>,

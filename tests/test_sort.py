@@ -15,6 +15,7 @@ from minihlo.interp.errors import ProgramError
 from minihlo.ops.registry import Body, Call, OpError, lookup
 from minihlo.ops.types import ELEMENT_TYPES
 
+from . import oracle
 from .run_op import INTEGERS, TYPES, codes, from_codes, tensor
 
 
@@ -202,6 +203,20 @@ def test_any_comparator_gives_a_permutation(body, length):
         assert found[1].tolist() == place.tolist()
 
 
+@pytest.mark.parametrize("name", ["f8E4M3FNUZ", "f8E5M2", "bf16", "f32"])
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+def test_what_cannot_be_compared_comes_last(name, direction):
+    x = np.random.default_rng(7).normal(size=(2, 40)).astype(np.float32)
+    x[0, ::3], x[1, 7], x[:, 1::5] = math.nan, math.nan, 0.5
+    x = x.astype(ELEMENT_TYPES[name].dtype)
+    place = np.tile(np.arange(40, dtype=np.int32), (2, 1))
+    found = sort(x, place, elements=(name, "i32"), body=compared(direction, name, "FLOAT"))
+    for row, order in zip(x.astype(float), found[1].tolist(), strict=True):
+        numbers = [i for i in range(40) if not math.isnan(row[i])]
+        expected = sorted(numbers, key=lambda i: row[i] if direction == "LT" else -row[i])
+        assert order == [*expected, *(i for i in range(40) if math.isnan(row[i]))]
+
+
 # what JAX asks for
 
 
@@ -294,3 +309,68 @@ def test_an_order_of_numpy_s_is_found_with_few_questions(name, compared_as):
     found = lookup("sort").kernel(call)((None,), x)  # type: ignore[union-attr]
     assert found.astype(object).tolist() == sorted(x.astype(object).tolist(), reverse=compared_as is np.greater)
     assert sum(questions) <= 1 + 2 * 500
+
+
+# many elements of eight bits, which are sorted by counting
+
+EIGHT_BITS = [
+    t for t in TYPES if t.dtype.itemsize == 1 and t.bits != 1 and not t.is_complex and (t.is_float or t.bits == 8)
+]
+
+
+def numbers(x: np.ndarray, t) -> list:
+    """The elements as Python numbers."""
+    return [v.item() for v in x.reshape(-1).astype(np.float64 if t.is_float else np.int64)]
+
+
+@pytest.mark.parametrize("t", EIGHT_BITS, ids=str)
+@pytest.mark.parametrize("shape", [(66_000,), (60, 1200)])
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+def test_many(direction, shape, t):
+    """Numbers, zeros of either sign among them, which are equal and stay in order."""
+    x = np.random.default_rng(1).integers(0, 1 << t.bits, shape, np.uint8).view(t.dtype)
+    if t.is_float:
+        x = np.where(np.isnan(x.astype(np.float32)), np.array(1, t.dtype), x)
+    (found,) = sort(x, elements=(t.name,), body=compared(direction, t.name))
+    rows = x.reshape(-1, shape[-1])
+    wanted = [codes(row)[order_of(numbers(row, t), direction == "GT")] for row in rows]
+    assert np.array_equal(codes(found).reshape(rows.shape), wanted)
+
+
+@pytest.mark.parametrize("t", [t for t in EIGHT_BITS if t.is_float], ids=str)
+def test_many_in_total_order_with_positions(t):
+    x = np.random.default_rng(2).integers(0, 1 << t.bits, 66_000, np.uint8).view(t.dtype)
+    place = np.arange(x.size, dtype=np.int32)
+    found, order = sort(x, place, elements=(t.name, "i32"), body=compared("LT", t.name, "TOTALORDER"))
+    keys = [oracle.total_order(oracle.FORMATS[t.name], c) for c in codes(x).tolist()]
+    wanted = order_of(keys)
+    assert order.tolist() == wanted
+    assert codes(found).tolist() == codes(x)[wanted].tolist()
+
+
+def test_many_by_what_depends_on_the_second_operand_too():
+    x = np.random.default_rng(3).integers(-2, 2, 66_000).astype(np.int8)
+    y = np.random.default_rng(4).integers(0, 9, x.size).astype(np.int32)
+    body = f"""{compared("LT", "i8").replace("%z", "%a")} {compared("EQ", "i8").replace("%z", "%b")}
+        {compared("GT", "i32", of=1).replace("%z", "%c")}
+        %d = stablehlo.and %b, %c : tensor<i1> %z = stablehlo.or %a, %d : tensor<i1>"""
+    found = sort(x, y, elements=("i8", "i32"), body=body)
+    wanted = order_of(list(zip(x.tolist(), (-y).tolist(), strict=True)))
+    assert [f.tolist() for f in found] == [v[wanted].tolist() for v in (x, y)]
+
+
+def test_many_by_what_is_no_order_is_a_permutation():
+    x = np.random.default_rng(5).integers(0, 256, 66_000).astype(np.uint8)
+    (found,) = sort(x, elements=("ui8",), body=compared("NE", "ui8"))
+    assert np.array_equal(np.sort(found), np.sort(x))
+
+
+@pytest.mark.parametrize("name", ["f8E4M3FNUZ", "f8E5M2", "f8E4M3FN"])
+def test_many_as_jax_sorts(name):
+    """JAX's comparator takes zeros as equal, and all NaN, which come last."""
+    t = ELEMENT_TYPES[name]
+    x = np.random.default_rng(6).integers(0, 256, 66_000, np.uint8).view(t.dtype)
+    (found,) = load(jax.jit(jnp.sort).lower(x).as_text())(x)
+    values = x.astype(np.float32)
+    keys = np.where(np.isnan(values), np.inf, np.where(values == 0, 0, values)), np.isnan(values)
+    assert np.array_equal(codes(found), codes(x)[np.lexsort(keys)])

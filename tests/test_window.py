@@ -182,8 +182,10 @@ POOL = Windows((1, 17, 14), (1, 3, 2), (1, 2, 1), ((0, 0), (1, 1), (0, 1)), (1, 
 
 @pytest.mark.parametrize("element", [t for t in TYPES if t.is_float and t.bits <= 16], ids=str)
 @pytest.mark.parametrize("op", ["add", "maximum", "minimum", "multiply"])
-def test_small_floats(element: Any, op: str) -> None:
+@pytest.mark.parametrize("at_once_from", [0, 1 << 10])
+def test_small_floats(at_once_from: int, element: Any, op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every code, rounded at every step as ml_dtypes' scalars are, but for which NaN and the sign of zero."""
+    monkeypatch.setattr(window_module, "_MANY", at_once_from)
     if element.name == "f8E8M0FNU":
         pytest.skip("ml_dtypes has other ideas of what vanishes")
     rng = np.random.default_rng(SEED)
@@ -256,6 +258,31 @@ def test_blocks_make_no_difference(block: int, monkeypatch: pytest.MonkeyPatch) 
             w, x, init = random_case(rng)
             expected = by_formula(x, init, w, wrapped(BODIES[name][1]))
             np.testing.assert_array_equal(load(program(w, BODIES[name][0]))(x, init)[0], expected, err_msg=str(w))
+
+
+@pytest.mark.parametrize("part", [1, 5, 1 << 15])
+def test_windows_folded_all_at_once(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(SEED)
+    monkeypatch.setattr(window_module, "_MANY", 0)
+    monkeypatch.setattr(window_module, "_PART", part)
+    for name in ("subtract", "maximum", "two ops", "constant"):
+        for _ in range(10):
+            w, x, init = random_case(rng)
+            expected = by_formula(x, init, w, wrapped(BODIES[name][1]))
+            np.testing.assert_array_equal(load(program(w, BODIES[name][0]))(x, init)[0], expected, err_msg=str(w))
+
+
+@pytest.mark.parametrize("element", [t for t in TYPES if t.is_minifloat], ids=str)
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+def test_of_several_nan_the_first_of_a_window_is_given(op: str, element: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(SEED)
+    x = from_codes(rng.integers(0, 256, POOL.shape), element)
+    text = program(POOL, f"%z = stablehlo.{op} %x, %y : T", str(element))
+    found = []
+    for many in (0, 1 << 30):
+        monkeypatch.setattr(window_module, "_MANY", many)
+        found.append(load(text)(x, from_codes(1, element))[0].tobytes())
+    assert found[0] == found[1]
 
 
 def test_blocks_cover_in_order() -> None:

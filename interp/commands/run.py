@@ -34,9 +34,9 @@ def main(options: argparse.Namespace) -> int:
     # Of several programs those run that have the function; where none has, planning the first tells.
     programs = [p for p in programs if _is_wanted(p, options.function)] or programs[:1]
     if len(programs) > 1 and (options.output or options.expected):
-        raise InputError(f"{_name(options.file)} has {len(programs)} programs; --output and --expected are for one")
+        raise InputError(f"{programs[0].file} has {len(programs)} programs; --output and --expected are for one")
     # Everything is looked at before anything runs.
-    inputs = _inputs(options)
+    inputs = read_inputs(options) or []
     expected = list(read_values(options.expected, "--expected"))
     recorder = _Recorder(options)
     # Of several programs one without any function has nothing to fail; alone it has, if something is asked of it.
@@ -63,8 +63,7 @@ def main(options: argparse.Namespace) -> int:
 
 def read_programs(path: str) -> list[Program]:
     """The programs of a file, one for each part between `// -----`; `-` is standard input."""
-    source = sys.stdin.buffer.read() if path == "-" else read(path)
-    name = _name(path)
+    source, name = read_source(path)
     if not source.startswith(BYTECODE):
         try:
             return [parse(text, name, line) for text, line in split(source.decode())]
@@ -73,17 +72,19 @@ def read_programs(path: str) -> list[Program]:
     return [parse(source, name)]
 
 
-def _name(path: str) -> str:
-    return "<stdin>" if path == "-" else path
+def read_source(path: str) -> tuple[bytes, str]:
+    """The bytes of a file, or of standard input, and what to call it in errors."""
+    return (sys.stdin.buffer.read(), "<stdin>") if path == "-" else (read(path), path)
 
 
 def _is_wanted(program: Program, function: str | None) -> bool:
     return function is None or function.removeprefix("@") in program.functions
 
 
-def _inputs(options: argparse.Namespace) -> list[Any]:
+def read_inputs(options: argparse.Namespace) -> list[Any] | None:
+    """The arrays of --input or --args; None where neither is given."""
     if options.args is None:
-        return [array for array, _ in read_values(options.input, "--input")]
+        return [array for array, _ in read_values(options.input, "--input")] or None
     text = options.args
     if text.startswith("@"):
         try:

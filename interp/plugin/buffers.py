@@ -1,4 +1,4 @@
-"""Arrays on devices: from the host, to the host, from device to device.
+"""Arrays on devices, and what is asked of them.
 
 A buffer holds a numpy array that nobody writes to, its elements in order from major to minor.
 """
@@ -11,25 +11,26 @@ from typing import Any
 import numpy as np
 
 from ...ops.types import ELEMENT_TYPES
-from .. import memory
-from . import abi, interrupts
+from . import abi, events
 from .devices import Device
-from .errors import FAILED_PRECONDITION, INVALID_ARGUMENT, UNIMPLEMENTED, ErrorObject, PluginError
-from .runtime import Addresses, fallible, getter, objects, pool, ready, words
+from .errors import FAILED_PRECONDITION, ErrorObject, PluginError
+from .handles import ALIVE
+from .runtime import Addresses, getter, objects, pool, ready, too_deep, words
+from .work import Deferred
 
-_DTYPES = {i: ELEMENT_TYPES[name].dtype for i, name in enumerate(abi.ELEMENTS) if name}
-CODES = {dtype: i for i, dtype in _DTYPES.items()}  #: the number of the buffer type of each numpy type
-#: All the memory there is, by bytes.
-_memory = words.cast("B")
+#: The numpy type of each buffer type, by its number, and the other way round.
+DTYPES = {i: ELEMENT_TYPES[name].dtype for i, name in enumerate(abi.ELEMENTS) if name}
+CODES = {dtype: i for i, dtype in DTYPES.items()}
+_ITEM_SIZES = {code: dtype.itemsize for code, dtype in DTYPES.items()} | {abi.TOKEN: 0}
 
 
 class Shape:
     """The sizes of an array as the framework reads them, and its dimensions from minor to major."""
 
-    __slots__ = ("_dims", "_minor_to_major", "address", "minor_to_major", "rank")
+    __slots__ = ("_dims", "_minor_to_major", "address", "count", "minor_to_major", "rank", "sizes")
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
-        self.rank = len(sizes)
+        self.sizes, self.rank, self.count = sizes, len(sizes), math.prod(sizes)
         self._dims, self._minor_to_major = Addresses(sizes), Addresses(range(len(sizes) - 1, -1, -1))
         self.address, self.minor_to_major = self._dims.address, self._minor_to_major.address
 
@@ -38,7 +39,8 @@ _shapes: dict[tuple[int, ...], Shape] = {}
 _MOST_SHAPES = 1 << 12
 
 
-def _shape(sizes: tuple[int, ...]) -> Shape:
+def shape_of(sizes: tuple[int, ...]) -> Shape:
+    """The Shape of these sizes."""
     found = _shapes.get(sizes)
     if found is None:
         if len(_shapes) >= _MOST_SHAPES:
@@ -48,159 +50,64 @@ def _shape(sizes: tuple[int, ...]) -> Shape:
 
 
 class Buffer:
-    """What a buffer handle stands for. `array` is None once the buffer has been deleted or donated."""
+    """What a buffer handle stands for.
 
-    __slots__ = ("array", "code", "device", "error", "shape")
+    `array` is its values; a Deferred while the program that gives it runs; an ErrorObject where that has failed; None
+    once the buffer has been deleted or donated. `kept` is what it was then, where numpy still reads it in place.
+    """
 
-    def __init__(self, array: np.ndarray, device: Device, code: int | None = None) -> None:
-        self.array: np.ndarray | None = array
-        self.device = device
-        self.code = CODES[array.dtype] if code is None else code
-        self.shape = _shapes.get(array.shape) or _shape(array.shape)
-        self.error: ErrorObject | None = None
+    __slots__ = ("array", "code", "device", "kept", "shape")
 
+    def __init__(self, array: Any, device: Device, code: int, shape: Shape) -> None:
+        self.array: Any = array
+        self.device, self.code, self.shape = device, code, shape
 
-class FailedBuffer(Buffer):
-    """The result of a program that failed, which is told to whoever wants to read it."""
-
-    __slots__ = ()
-
-    def __init__(self, error: ErrorObject, sizes: tuple[int, ...], code: int, device: Device) -> None:
-        self.array = np.empty(0, bool)
-        self.device, self.code, self.error = device, code, error
-        self.shape = _shape(sizes)
-
-
-class FailedError(Exception):
-    """An argument is the result of a program that failed."""
-
-    def __init__(self, error: ErrorObject) -> None:
-        super().__init__("an argument is the result of a program that failed")
-        self.error = error
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes, or is going to take."""
+        array = self.array
+        return self.shape.count * _ITEM_SIZES[self.code] if type(array) in (np.ndarray, Deferred) else 0
 
 
 def new(array: np.ndarray, device: Device) -> int:
     """The handle of a new buffer."""
-    return pool.add(Buffer(array, device), array.nbytes)
+    shape = _shapes.get(array.shape) or shape_of(array.shape)
+    return pool.add(Buffer(array, device, CODES[array.dtype], shape))
 
 
-def total(device: Device) -> int:
-    """The bytes of all buffers on a device."""
+def total(device: Device | None = None) -> int:
+    """The bytes of all buffers on a device, or on all devices."""
     pool.sweep()
-    found = [b for b in list(objects.values()) if type(b) is Buffer and b.device is device]
-    return sum(b.array.nbytes for b in found if b.array is not None)
+    found = [b for b in list(objects.values()) if type(b) is Buffer and (device is None or b.device is device)]
+    # Devices that have the same values may share an array.
+    return sum({id(b.array): b.nbytes for b in found}.values())
 
 
 def live(buffer: Buffer) -> np.ndarray:
-    """The array of a buffer. Raises PluginError where it has been deleted, or comes of a program that failed."""
-    if buffer.error is not None:
-        raise PluginError(buffer.error.code, buffer.error.text)
-    if buffer.array is None:
+    """The array of a buffer, when it is there.
+
+    Raises PluginError where it has been deleted, or comes of a program that failed.
+    """
+    array = buffer.array
+    if type(array) is Deferred:
+        array.task.wait()
+        array = array.value
+    if type(array) is ErrorObject:
+        raise PluginError(array.code, array.text)
+    if array is None:
         raise PluginError(FAILED_PRECONDITION, "the buffer has been deleted or donated")
-    return buffer.array
+    return array
 
 
-# -- from the host ---------------------------------------------------------------------------------------------------
+def delete(handle: int) -> None:
+    """Forget the array of a buffer, unless numpy reads it in place."""
+    buffer = objects[handle]
+    if words[handle >> 3] > ALIVE:
+        buffer.kept = buffer.array
+    buffer.array = None
 
 
-@fallible("Client_BufferFromHostBuffer")
-def from_host(a: Any) -> None:
-    """Copy an array of the host."""
-    if not interrupts.installed:
-        interrupts.install()
-    dtype = _DTYPES.get(a.type)
-    if dtype is None:
-        raise PluginError(UNIMPLEMENTED, f"buffer type {a.type} is not supported")
-    at = (a.dims or 0) >> 3
-    shape = tuple(words[at : at + a.num_dims].tolist()) if a.num_dims else ()
-    count = math.prod(shape)
-    nbytes = count * dtype.itemsize
-    if nbytes >= pool_limit:
-        pool.sweep()
-        memory.check(nbytes, f"an array of {dtype} {list(shape)}")
-    device = objects[a.memory or a.device]
-    if not count:
-        array = np.empty(shape, dtype)
-    elif a.num_byte_strides and a.byte_strides:
-        strides = np.array(words[a.byte_strides >> 3 : (a.byte_strides >> 3) + len(shape)], np.uint64).view(np.int64)
-        array = interrupts.interruptible(_strided, a.data, shape, strides.tolist(), dtype)
-    else:
-        array = interrupts.interruptible(_dense, a.data, shape, nbytes, dtype)
-    a.buffer = pool.add(Buffer(array, device, a.type), nbytes)
-    a.done_with_host_buffer = ready
-
-
-#: Buffers of at least so many bytes are held against the memory there is.
-pool_limit = 1 << 24
-
-
-def _dense(data: int, shape: tuple[int, ...], nbytes: int, dtype: np.dtype) -> np.ndarray:
-    return np.ndarray(shape, dtype, _memory[data : data + nbytes]).copy()
-
-
-def _strided(data: int, shape: tuple[int, ...], strides: list[int], dtype: np.dtype) -> np.ndarray:
-    spans = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
-    low, high = sum(min(s, 0) for s in spans), sum(max(s, 0) for s in spans) + dtype.itemsize
-    view = _memory[data + low : data + high]
-    return np.ndarray(shape, dtype, view, -low, tuple(strides)).copy(order="C")
-
-
-# -- to the host -----------------------------------------------------------------------------------------------------
-
-
-@fallible("Buffer_ToHostBuffer")
-def _to_host(a: Any) -> None:
-    array = live(objects[a.buffer])
-    if not a.dst:
-        a.dst_size = array.nbytes
-        return
-    if a.dst_size < array.nbytes:
-        raise PluginError(INVALID_ARGUMENT, f"the host's buffer has {a.dst_size} bytes (would be {array.nbytes})")
-    interrupts.interruptible(_copy_out, array, a.dst, a.host_layout)
-    a.event = ready
-
-
-def _copy_out(array: np.ndarray, dst: int, host_layout: int | None) -> None:
-    nbytes, dtype = array.nbytes, array.dtype
-    if host_layout and array.ndim > 1:
-        layout = abi.Layout.from_address(host_layout)
-        at = (layout.numbers or 0) >> 3
-        numbers = np.array(words[at : at + layout.count], np.uint64).view(np.int64).tolist()
-        if layout.type == abi.STRIDES:
-            if min(numbers) < 0:
-                raise PluginError(UNIMPLEMENTED, "a host layout with negative strides is not supported")
-            span = sum((n - 1) * s for n, s in zip(array.shape, numbers, strict=True)) + dtype.itemsize
-            if array.size:
-                np.ndarray(array.shape, dtype, _memory[dst : dst + span], 0, tuple(numbers))[...] = array
-            return
-        array = array.transpose(numbers[::-1])
-    if nbytes:
-        np.ndarray(array.shape, dtype, _memory[dst : dst + nbytes])[...] = array
-
-
-@fallible("Buffer_CopyRawToHost")
-def _copy_raw(a: Any) -> None:
-    array = live(objects[a.buffer])
-    if a.offset < 0 or a.size < 0 or a.offset + a.size > array.nbytes:
-        raise PluginError(INVALID_ARGUMENT, f"bytes {a.offset} to {a.offset + a.size} of a buffer of {array.nbytes}")
-    _memory[a.dst : a.dst + a.size] = array.reshape(-1).view(np.uint8).data[a.offset : a.offset + a.size]
-    a.event = ready
-
-
-# -- from device to device -------------------------------------------------------------------------------------------
-
-
-@fallible("Buffer_CopyToDevice")
-def _copy_to_device(a: Any) -> None:
-    a.copy = new(live(objects[a.buffer]), objects[a.device])
-
-
-@fallible("Buffer_CopyToMemory")
-def _copy_to_memory(a: Any) -> None:
-    a.copy = new(live(objects[a.buffer]), objects[a.memory])
-
-
-# -- what is asked of a buffer ---------------------------------------------------------------------------------------
+# -- what the framework asks -----------------------------------------------------------------------------------------
 
 
 @getter("Buffer_ElementType")
@@ -241,8 +148,8 @@ def _layout(p: int) -> None:
 
 @getter("Buffer_OnDeviceSizeInBytes")
 def _size(p: int) -> None:
-    array = objects[words[(p >> 3) + 2]].array
-    words[(p >> 3) + 3] = 0 if array is None else array.nbytes
+    buffer = objects[words[(p >> 3) + 2]]
+    words[(p >> 3) + 3] = 0 if buffer.array is None else buffer.shape.count * _ITEM_SIZES[buffer.code]
 
 
 @getter("Buffer_Device")
@@ -259,7 +166,12 @@ def _memory_of(p: int) -> None:
 
 @getter("Buffer_Delete")
 def _delete(p: int) -> None:
-    objects[words[(p >> 3) + 2]].array = None
+    # As `delete`, which there may be no room to call.
+    handle = words[(p >> 3) + 2]
+    buffer = objects[handle]
+    if words[handle >> 3] > ALIVE:
+        buffer.kept = buffer.array
+    buffer.array = None
 
 
 @getter("Buffer_IsDeleted")
@@ -275,20 +187,14 @@ def _is_on_cpu(p: int) -> None:
 
 @getter("Buffer_ReadyEvent")
 def _ready_event(p: int) -> None:
-    error = objects[words[(p >> 3) + 2]].error
-    words[(p >> 3) + 3] = ready if error is None else pool.add(error)
-
-
-@getter("Buffer_IncreaseExternalReferenceCount")
-def _increase(p: int) -> None:
-    pool.hold(words[(p >> 3) + 2])
-
-
-@fallible("Buffer_UnsafePointer")
-def _unsafe_pointer(a: Any) -> None:
-    a.pointer = live(objects[a.buffer]).ctypes.data
-
-
-@fallible("Buffer_OpaqueDeviceMemoryDataPointer")
-def _data_pointer(a: Any) -> None:
-    a.pointer = live(objects[a.buffer]).ctypes.data
+    at = p >> 3
+    array = objects[words[at + 2]].array
+    words[at + 3] = ready
+    kind = type(array)
+    try:
+        if kind is Deferred:
+            words[at + 3] = events.of(array.task)
+        elif kind is ErrorObject:
+            words[at + 3] = pool.add(array)
+    except RecursionError:
+        words[at + 3] = too_deep

@@ -6,6 +6,7 @@ import ctypes
 import os
 from typing import TYPE_CHECKING, Any
 
+from .. import memory
 from ..errors import InputError
 from . import shutdown
 from .devices import devices
@@ -28,7 +29,8 @@ from .runtime import (
 if TYPE_CHECKING:
     from ...ops.policy import Policy
 
-#: How many devices there are, and the policy, where the options of the client do not tell.
+#: How many devices there are, and the policy, where the options of the client do not tell. They are `num_devices`,
+#: `policy` and `memory_limit`.
 NUM_DEVICES, POLICY = "MINIHLO_NUM_DEVICES", "MINIHLO_POLICY"
 _MOST_DEVICES = 1024
 _NAME, _VERSION = Text(PLATFORM), Text(f"{PLATFORM}: StableHLO, interpreted")
@@ -45,6 +47,9 @@ class Client:
         text = options.get("policy") or os.environ.get(POLICY) or ""
         #: As hardware computes, which is what users of JAX expect.
         self.policy = _policy(str(text))
+        most = options.get("memory_limit")
+        memory.set_ceiling(None if most is None else memory.parse_size(str(most)))
+        memory.ceiling()  # tells at once what is wrong with the environment variable
         self.devices = devices(int(count))
         self.by_id = {d.id: d for d in self.devices}
         self.listed = {
@@ -67,6 +72,9 @@ def _policy(text: str) -> Policy:
 @fallible("Client_Create")
 def _create(a: Any) -> None:
     a.client = Client(read_named_values(a.create_options, a.num_options)).handle
+    from . import dlpack
+
+    dlpack.register()
 
 
 listing("name", "Client_PlatformName", "TopologyDescription_PlatformName")
@@ -108,9 +116,9 @@ def _default_assignment(a: Any) -> None:
 
 def load() -> None:
     """Load what computes, and put the functions declared there into the table."""
-    from . import buffers, executable, executable_facts, host_callbacks
+    from . import executable_facts, execution, host_callbacks, transfers
 
-    _ = buffers, executable, executable_facts, host_callbacks
+    _ = executable_facts, execution, host_callbacks, transfers
     shutdown.install()
     fill_api()
 
@@ -118,9 +126,9 @@ def load() -> None:
 @fallible("Client_BufferFromHostBuffer")
 def _first_buffer(a: Any) -> None:
     load()
-    from . import buffers
+    from . import transfers
 
-    buffers.from_host(a)
+    transfers.from_host(a)
 
 
 @fallible("Client_Compile")

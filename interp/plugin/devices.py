@@ -105,4 +105,5 @@ def _memory_stats(a: Any) -> None:
     from .buffers import total
 
     a.bytes_in_use = total(objects[a.device])
-    a.bytes_limit, a.bytes_limit_is_set = memory.limit(), True
+    used = total()
+    a.bytes_limit, a.bytes_limit_is_set = memory.ceiling() or used + memory.limit(used), True

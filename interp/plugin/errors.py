@@ -44,6 +44,14 @@ class ErrorObject:
         self.address, self.size = ctypes.addressof(self._buffer), len(data)
 
 
+class FailedError(Exception):
+    """An argument is the result of a program that failed."""
+
+    def __init__(self, error: ErrorObject) -> None:
+        super().__init__("an argument is the result of a program that failed")
+        self.error = error
+
+
 def code_of(error: BaseException) -> int:
     """The code of an exception."""
     if isinstance(error, PluginError):

@@ -1,32 +1,33 @@
-"""Programs that JAX has compiled, and their execution."""
+"""Programs that JAX has compiled."""
 
 from __future__ import annotations
 
-import contextvars
 import ctypes
 import functools
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from ...ops import parallel
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType, Type
-from .. import machine, parser, planner, policies
+from .. import parser, planner, policies
 from ..planner import Plan
 from ..program import Function, Program
-from . import abi, interrupts, partition, shutdown
-from .buffers import CODES, Buffer, FailedBuffer, FailedError
+from . import abi, cost, interrupts, partition
+from .buffers import CODES, shape_of
 from .client import NUM_DEVICES, Client
-from .devices import MEMORY_KIND, Device
-from .errors import FAILED_PRECONDITION, INVALID_ARGUMENT, UNIMPLEMENTED, ErrorObject, PluginError
+from .devices import MEMORY_KIND
+from .errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from .options import CompileOptions, read_compile_options, write_assignment
-from .runtime import Addresses, Text, failed, failure, fallible, getter, objects, pool, ready, too_deep, words
+from .running import run
+from .runtime import Addresses, Text, fallible, objects, pool
 
 #: An executable keeps plans for so many policies.
 _PLANS = 8
+#: So many comparisons take as long as making a set.
+_FEW = 8
 _DONATED = ("jax.buffer_donor", "tf.aliasing_output")
 
 Values = Sequence[Any]
@@ -39,6 +40,7 @@ class Executable:
         self.client: Client | None = client
         self.program, self.options = program, options
         self.function: Function = planner.find_function(program)
+        self.name = str(program.attributes.get("sym_name") or self.function.name)
         self.policy = client.policy
         self._plans: dict[Policy, Plan] = {}
         self.last: tuple[Policy | None, Plan | None] = None, None
@@ -62,9 +64,21 @@ class Executable:
         types = [_tensor(t) for t in self.function.result_types]
         shapes = [tiling.shape for tiling in self.partition.results]
         codes = [CODES[t.element.dtype] if t else abi.TOKEN for t in types]
-        self.result_kinds = list(zip(shapes, codes, strict=True))
+        #: Of each result on a device: the number of its type, and its shape.
+        self.results = [(code, shape_of(shape)) for code, shape in zip(codes, shapes, strict=True)]
+        #: The bytes of the results, on all devices.
+        self.result_bytes = sum(t.nbytes for t in types if t) * self.options.replicas
+        #: The bytes of the largest value on the way to them.
+        self.largest = cost.largest(program, self.function) * self.options.replicas
+        #: Whether it has to run where it is called, since it does more than compute results.
+        self.stays = not types or cost.calls_python(program, self.function)
+        seconds = cost.estimate(program, self.function)
+        #: Whether it is so quick that its caller may wait.
+        self.is_quick = seconds < cost.LONG
+        #: Whether it takes about as long each time.
+        self._is_steady = math.isfinite(seconds)
         self.listed = {
-            "name": Text(str(program.attributes.get("sym_name") or self.function.name)),
+            "name": Text(self.name),
             "devices": Addresses([d.handle for d in self.devices]),
             "assignment": Text(options.assignment or write_assignment(rows)),
             "types": Addresses(codes, ctypes.c_int),
@@ -91,45 +105,38 @@ class Executable:
         self.last = policy, plan
         return plan
 
-    def run(self, rows: list[list[int]]) -> list[Values]:
-        """The results on each device, of the handles of its arguments."""
-        if self.client is None:
-            raise PluginError(FAILED_PRECONDITION, "the executable has been deleted")
-        policy = policies.chosen(self.policy)
-        known, plan = self.last
-        if known is not policy or plan is None:
-            plan = self.plan(policy)
-        arguments = []
-        for handles in rows:
-            values: list[Any] = []
-            for handle in handles:
-                buffer = objects[handle]
-                array = buffer.array
-                if array is None:
-                    raise PluginError(FAILED_PRECONDITION, "an argument has been deleted or donated")
-                if buffer.error is not None:
-                    raise FailedError(buffer.error)
-                values.append(array)
-            arguments.append(values)
-        for i in self.tokens:
-            for values in arguments:
-                values[i] = None
+    def compute(self, plan: Plan, arguments: Sequence[Values], process: parallel.Process | None = None) -> list[Values]:
+        """The results on each device, of its arguments."""
         if self.is_single:
-            results = _run(plan, arguments[0])
-            if self.may_alias:
-                # What is not donated is not to be shared: others may be let to write to it.
-                given = set(map(id, arguments[0])).difference([id(arguments[0][i]) for i in self.donated])
-                results = [r.copy() if id(r) in given and r is not None else r for r in results]
-            return [results]
-        if len(rows) != len(self.devices):
-            raise PluginError(
-                UNIMPLEMENTED, f"a program for {len(self.devices)} devices was started on {len(rows)} of them"
-            )
-        return self.partition.run(plan, self.options.replicas, arguments, _run)
+            results = run(plan, arguments[0], process)
+            return [_unshared(results, arguments[0], self.donated) if self.may_alias else results]
+        return self.partition.run(plan, self.options.replicas, arguments, process)
 
-    def failed_results(self, error: ErrorObject, device: Device) -> list[Buffer]:
-        """Buffers on one device that tell of an error."""
-        return [FailedBuffer(error, shape, code, device) for shape, code in self.result_kinds]
+    def told(self) -> str:
+        """What takes memory when it runs."""
+        return f"the result of {self.name}"
+
+    def took(self, seconds: float) -> None:
+        """Learn how long a run took."""
+        if seconds > cost.LONG:
+            self.is_quick = False
+        elif seconds < cost.LONG / 2 and self._is_steady:
+            self.is_quick = True
+
+
+def _unshared(results: Values, arguments: Values, donated: Sequence[int]) -> Values:
+    """The results, with copies of those that are arguments: others may be let to write to either.
+
+    What is donated may stay.
+    """
+    if len(arguments) < _FEW and len(results) == 1 and not donated:
+        (result,) = results
+        for argument in arguments:
+            if argument is result and result is not None:
+                return (result.copy(),)
+        return results
+    given = set(map(id, arguments)).difference([id(arguments[i]) for i in donated])
+    return [r.copy() if id(r) in given and r is not None else r for r in results]
 
 
 def _tensor(t: Type) -> TensorType | None:
@@ -169,107 +176,3 @@ def compile_(a: Any) -> None:
 
 def _compiled(client: Client, code: bytes, options: CompileOptions) -> Executable:
     return Executable(client, _parsed(code), options, hashlib.sha256(code).hexdigest())
-
-
-# -- running ---------------------------------------------------------------------------------------------------------
-
-#: Contexts in which numpy does not warn. Entering one takes a tenth of the time of `np.errstate`.
-_quiet: list[contextvars.Context] = []
-
-
-def _quiet_context() -> contextvars.Context:
-    context = contextvars.Context()
-    context.run(np.seterr, all="ignore")
-    return context
-
-
-def _run(plan: Plan, values: Values) -> Values:
-    """The results of a plan. As `machine.run`, but they may be arrays that somebody else has too."""
-    plan.random.restart(plan.policy.seed)
-    before = parallel.enter(None)
-    try:
-        context = _quiet.pop()
-    except IndexError:
-        context = _quiet_context()
-    try:
-        return context.run(plan.entry, *values)
-    except Exception as error:
-        raise machine.as_ours(error, plan) from None
-    finally:
-        _quiet.append(context)
-        parallel.enter(before)
-
-
-def _buffer(value: Any, device: Device) -> int:
-    """The handle of a result."""
-    if value is None:
-        return pool.add(Buffer(_TOKEN, device, abi.TOKEN))
-    if type(value) is not np.ndarray:
-        value = np.asarray(value)
-    elif value.base is not None or not value.flags.c_contiguous:
-        value = value.copy("C")
-    return pool.add(Buffer(value, device), value.nbytes)
-
-
-_TOKEN = np.zeros(0, bool)
-
-
-@getter("LoadedExecutable_Execute")
-def _execute(p: int) -> int | None:
-    if shutdown.closing:
-        shutdown.park()
-    made: list[int] = []
-    try:
-        if not interrupts.installed:
-            interrupts.install()
-        at = p >> 3
-        executable: Executable = objects[words[at + 2]]
-        lists, num_devices, num_args = words[at + 4] >> 3, words[at + 5], words[at + 6]
-        rows = []
-        for i in range(lists, lists + num_devices):
-            row = words[i] >> 3
-            rows.append(words[row : row + num_args].tolist() if num_args else [])
-        devices = executable.devices if not words[at + 9] else [objects[words[at + 9]]]
-        failed_with: ErrorObject | None = None
-        try:
-            results = interrupts.interruptible(executable.run, rows)
-            for i, device in enumerate(devices):
-                for value in results[i]:
-                    made.append(_buffer(value, device))
-        except RecursionError:
-            raise
-        except BaseException as error:
-            if not executable.num_outputs:
-                raise
-            # The framework makes a ValueError of what fails at once; of what fails later its own kind of error.
-            failed_with = error.error if isinstance(error, FailedError) else failure(error)
-            made = [pool.add(b) for device in devices for b in executable.failed_results(failed_with, device)]
-        if executable.donated:
-            _donate(executable, words[at + 3] >> 3, rows)
-        outputs, events, number = words[at + 7] >> 3, words[at + 8] >> 3, 0
-        for i in range(num_devices):
-            row = words[outputs + i] >> 3
-            for j in range(executable.num_outputs):
-                words[row + j] = made[number]
-                number += 1
-            if events:
-                words[events + i] = ready if failed_with is None else pool.add(failed_with)
-    except BaseException as error:
-        try:
-            for handle in made:
-                pool.discard(handle)
-            return failed(error)
-        except RecursionError:
-            return too_deep
-    if shutdown.closing:
-        shutdown.park()
-    return None
-
-
-def _donate(executable: Executable, options: int, handles: list[list[int]]) -> None:
-    at = options
-    kept = set(words[words[at + 7] >> 3 : (words[at + 7] >> 3) + words[at + 8]].tolist()) if words[at + 8] else ()
-    for i in executable.donated:
-        if i not in kept:
-            for row in handles:
-                objects[row[i]].array = None

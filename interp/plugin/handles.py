@@ -20,15 +20,14 @@ from typing import Any
 import numpy as np
 
 #: The count of a live handle. References from outside (see `hold`) come on top.
-_ALIVE = 1 << 20
-_DESTROYED = _ALIVE - 1
+ALIVE = 1 << 20
+_DESTROYED = ALIVE - 1
 #: The count of a handle that is shared and never ends. From 3.12 on such a count stands for an immortal object.
 _IMMORTAL = 0xE0000000 if sys.version_info >= (3, 12) else 1 << 60
 #: Handles in one piece of memory.
 _CHUNK = 1 << 10
-#: Handles are looked through after so many new ones, or new bytes.
+#: Handles are looked through after so many new ones.
 _SWEEP_EVERY = 256
-_SWEEP_BYTES = 1 << 26
 
 _SLOT_OF_TP_CLEAR = 51  # Py_tp_clear, a number that never changes
 
@@ -42,15 +41,13 @@ class Pool:
         self._free: list[int] = []
         self._kept: list[Any] = []
         self._new = 0
-        self._new_bytes = 0
         self._lock = threading.Lock()
         os.register_at_fork(after_in_child=self._after_fork)
 
-    def add(self, thing: Any, nbytes: int = 0) -> int:
-        """A handle for an object; `nbytes` tells how much memory goes with it."""
+    def add(self, thing: Any) -> int:
+        """A handle for an object."""
         self._new += 1
-        self._new_bytes += nbytes
-        if self._new >= _SWEEP_EVERY or self._new_bytes >= _SWEEP_BYTES:
+        if self._new >= _SWEEP_EVERY:
             self.sweep()
         try:
             address = self._free.pop()
@@ -69,6 +66,10 @@ class Pool:
         """Count a reference from outside, which ends as a destroyed handle does."""
         ctypes.c_int64.from_address(address).value += 1
 
+    def release(self, address: int) -> None:
+        """Take back what `hold` has counted."""
+        ctypes.c_int64.from_address(address).value -= 1
+
     def sweep(self) -> None:
         """Forget the objects whose handles have been destroyed."""
         if not self._lock.acquire(blocking=False):  # garbage collection, or another thread
@@ -83,18 +84,17 @@ class Pool:
                     for i in found.tolist():
                         address = base + 16 * i
                         dropped.append(self.objects.pop(address, None))
-                        counts[i] = _ALIVE
+                        counts[i] = ALIVE
                         self._free.append(address)
             # With many handles alive it pays to wait for more new ones.
             self._new = -(len(self.objects) // 4)
-            self._new_bytes = 0
         finally:
             self._lock.release()
         dropped.clear()
 
     def _grow(self) -> None:
         words = np.empty((_CHUNK, 2), np.int64)
-        words[:, 0] = _ALIVE
+        words[:, 0] = ALIVE
         words[:, 1] = id(object)
         self._counts.append(words)
         base = words.ctypes.data
@@ -141,7 +141,7 @@ def _self_test() -> str | None:
     if not address:
         return "cells cannot be cleared"
     destroy = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)
-    handle = (ctypes.c_int64 * 2)(_ALIVE, id(object))
+    handle = (ctypes.c_int64 * 2)(ALIVE, id(object))
     forever = (ctypes.c_int64 * 2)(_IMMORTAL, id(object))
     for words, least, most in ((handle, _DESTROYED, _DESTROYED), (forever, _IMMORTAL - 1, _IMMORTAL)):
         argument = (ctypes.c_uint64 * 4)(24, 0, ctypes.addressof(words), 0xABCD)

@@ -2,7 +2,7 @@
 
 Python runs the handler of a signal between any two steps of its main thread: also in a function that the framework has
 called, which cannot take an exception. So while one of these runs, KeyboardInterrupt is put off until it has returned;
-only a long piece of work, which `interruptible` runs, is broken off at once.
+only a long piece of work, a `breakable` one, is broken off at once.
 """
 
 from __future__ import annotations
@@ -15,15 +15,19 @@ import threading
 import time
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar, cast
 
-#: The code of the functions that the framework calls.
+#: The code of the functions that the framework calls, and of those that may be broken off.
 _protected: set[CodeType] = set()
+_breakable: set[CodeType] = set()
+_F = TypeVar("_F", bound=Callable[..., Any])
 #: How long to wait, in seconds, until an interrupt that was put off is tried again.
 _DELAY = 0.002
 #: Whether our handler has been put in place, which only the main thread can do.
 installed = False
-_is_put_off = False
+#: Called when Ctrl-C has raised KeyboardInterrupt in the user's program, once each time that it is pressed.
+when_raised: list[Callable[[], None]] = []
+_is_put_off = _is_new = False
 
 
 def protect(function: Callable[..., Any]) -> None:
@@ -36,6 +40,13 @@ def is_protected(code: CodeType) -> bool:
     return code in _protected
 
 
+def breakable(function: _F) -> _F:
+    """Count a function among those that an interrupt may break off."""
+    _breakable.add(cast(Any, function).__code__)
+    return function
+
+
+@breakable
 def interruptible(function: Callable[..., Any], *arguments: Any) -> Any:
     """Run a function that an interrupt may break off."""
     return function(*arguments)
@@ -70,13 +81,21 @@ def _interrupt() -> None:
 
 
 def _handle(before: Callable[..., Any], number: int, frame: FrameType | None) -> Any:
-    global _is_put_off
+    global _is_put_off, _is_new
+    _is_new = _is_new or not _is_put_off
     at = frame
     while at is not None:
         if at.f_code in _protected:
             return again()
-        if at.f_code is interruptible.__code__:
+        if at.f_code in _breakable:
             break
         at = at.f_back
     _is_put_off = False
-    return before(number, frame)
+    try:
+        return before(number, frame)
+    except KeyboardInterrupt:
+        if _is_new:
+            _is_new = False
+            for function in when_raised:
+                function()
+        raise

@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...ops import parallel
 from ...ops.sharded import cut
 from ...ops.types import TensorType, Type
 from .. import machine, sharding
@@ -22,6 +23,7 @@ from ..planner import Plan
 from ..program import Function, Program
 from . import protobuf
 from .propagation import propagate
+from .running import run
 
 Values = Sequence[Any]
 
@@ -98,7 +100,11 @@ class Partition:
         self._devices = devices
 
     def run(
-        self, plan: Plan, replicas: int, arguments: list[Values], single: Callable[[Plan, Values], Values]
+        self,
+        plan: Plan,
+        replicas: int,
+        arguments: Sequence[Values],
+        process: parallel.Process | None,
     ) -> list[Values]:
         """The results on each device, in the order replica by replica."""
         n = self._devices
@@ -106,7 +112,9 @@ class Partition:
             [tiling.join([row[i] for row in arguments[r * n : (r + 1) * n]]) for i, tiling in enumerate(self.arguments)]
             for r in range(replicas)
         ]
-        results = machine.run_grid(plan, replicas, 1, wholes) if replicas > 1 else [single(plan, wholes[0])]
+        results = (
+            machine.run_grid(plan, replicas, 1, wholes, process) if replicas > 1 else [run(plan, wholes[0], process)]
+        )
         rows: list[Values] = []
         for whole in results:
             divided = [tiling.divide(v) for tiling, v in zip(self.results, whole, strict=True)]

@@ -196,7 +196,7 @@ def _absent(name: str) -> Callable[[int], int]:
     return run
 
 
-# -- errors, events and the plugin itself ----------------------------------------------------------------------------
+# -- errors and the plugin itself ------------------------------------------------------------------------------------
 
 
 #: The error where Python's recursion limit leaves no room to make one.
@@ -214,34 +214,6 @@ def _error_message(p: int) -> None:
 def _error_code(p: int) -> None:
     at = p >> 3
     words[at + 3] = objects[words[at + 2]].code
-
-
-@getter("Event_IsReady")
-def _event_is_ready(p: int) -> None:
-    words[(p >> 3) + 3] = 1
-
-
-@getter("Event_Error")
-@getter("Event_Await")
-def _event_error(p: int) -> int | None:
-    event = words[(p >> 3) + 2]
-    return None if event == ready else pool.add(objects[event])
-
-
-_OnReady = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-#: The framework's functions by their addresses, of which there are few.
-_called: dict[int, Any] = {}
-
-
-@getter("Event_OnReady")
-def _event_on_ready(p: int) -> None:
-    at = p >> 3
-    address = words[at + 3]
-    function = _called.get(address)
-    if function is None:
-        function = _called[address] = _OnReady(address)
-    event = words[at + 2]
-    function(None if event == ready else pool.add(objects[event]), words[at + 4])
 
 
 @getter("Plugin_Initialize")

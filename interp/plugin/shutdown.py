@@ -11,11 +11,14 @@ import functools
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from . import interrupts
 
 #: Whether the interpreter is about to shut down.
 closing = False
+#: Called then.
+when_closing: list[Callable[[], None]] = []
 #: How long to wait, in seconds, for threads that compute, and then for those that are on their way here.
 _PATIENCE, _MOMENT = 2.0, 0.03
 
@@ -35,6 +38,8 @@ def park() -> None:
 def _close() -> None:
     global closing
     closing = True
+    for function in when_closing:
+        function()
     if threading.active_count() == 1:
         return
     end = time.monotonic() + _PATIENCE

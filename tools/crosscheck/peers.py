@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.metadata
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
-from minihlo.interp.backends import Backend, BackendError, ChildBackend, backend
+from minihlo.interp.backends import Backend, BackendError, ChildBackend, backend, ml_dtypes
+from minihlo.interp.conform.backend import Operation
 
-from .cases import Case, code_dtype, decoded, encoded, program
+from .cases import Case, decoded, encoded, program
 
 Codes = np.ndarray
 
@@ -74,55 +74,12 @@ def results(peer: str, cases: Sequence[Case], operands: Sequence[Codes]) -> list
     return [decoded(r, case.result_type) for r, case in zip(found, cases, strict=True)]
 
 
-# -- ml_dtypes: numpy's functions on its types -------------------------------------------------------------------------
-
-_UFUNCS: dict[str, np.ufunc] = {
-    "abs": np.absolute,
-    "add": np.add,
-    "atan2": np.arctan2,
-    "cbrt": np.cbrt,
-    "ceil": np.ceil,
-    "cosine": np.cos,
-    "divide": np.divide,
-    "exponential": np.exp,
-    "exponential_minus_one": np.expm1,
-    "floor": np.floor,
-    "is_finite": np.isfinite,
-    "log": np.log,
-    "log_plus_one": np.log1p,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "multiply": np.multiply,
-    "negate": np.negative,
-    "power": np.power,
-    "remainder": np.fmod,
-    "round_nearest_even": np.rint,
-    "sign": np.sign,
-    "sine": np.sin,
-    "sqrt": np.sqrt,
-    "subtract": np.subtract,
-    "tan": np.tan,
-    "tanh": np.tanh,
-    "compare EQ": np.equal,
-    "compare NE": np.not_equal,
-    "compare GE": np.greater_equal,
-    "compare GT": np.greater,
-    "compare LE": np.less_equal,
-    "compare LT": np.less,
-}
-
-
 def _ml_dtypes(case: Case, operands: Sequence[Codes]) -> Codes | BackendError:
-    arrays = [x.view(case.operand_type.dtype) for x in operands]
-    target = case.result_type.dtype
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        if case.op != "convert" and case.op not in _UFUNCS:
-            return BackendError("absent", "numpy has no such function")
-        try:
-            result = arrays[0].astype(target) if case.op == "convert" else _UFUNCS[case.op](*arrays)
-        except TypeError as error:
-            return BackendError("refused", str(error))
-        if result.dtype != target:
-            return BackendError("refused", f"numpy gives {result.dtype}")
-    return result.view(code_dtype(case.result_type))
+    name, *words = case.op.split()
+    attributes = dict(zip(("comparison_direction", "compare_type"), words, strict=False))
+    try:
+        return ml_dtypes.operate(Operation(name, (case.operand,) * case.arity, case.result, attributes), operands)
+    except BackendError as error:
+        return error
+    except TypeError as error:
+        return BackendError("refused", str(error))

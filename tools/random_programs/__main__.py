@@ -6,12 +6,11 @@ import argparse
 import collections
 import multiprocessing
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from .builder import random_program
 from .peers import PEERS
-from .run import Finding, Tally, check_all
+from .run import Finding, Tally, check_all, check_share
 
 #: Findings that are ours to look into; the others tell what a peer cannot do.
 FAULTS = ("crash", "inconsistent", "difference", "whole")
@@ -45,10 +44,6 @@ def report(tally: Tally, keep: Path | None) -> int:
     return faults
 
 
-def _check_share(share: tuple[int, range, Sequence[str]]) -> Tally:
-    return check_all(*share)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.random_programs", description=__doc__)
     parser.add_argument("--count", type=int, default=200, help="how many programs (200)")
@@ -71,7 +66,7 @@ def main() -> int:
         tally = Tally()
         shares = [(options.seed, whole[i :: options.jobs * 8], peers) for i in range(options.jobs * 8)]
         with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
-            for part in pool.imap(_check_share, shares):
+            for part in pool.imap(check_share, shares):
                 tally.add(part)
                 print(f"{tally.programs} of {options.count}", file=sys.stderr)
     return int(report(tally, options.keep) > 0)

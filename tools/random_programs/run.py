@@ -14,7 +14,7 @@ from minihlo import interp
 
 from .builder import random_program
 from .compare import Case, same
-from .known import ALONE, KNOWN, LACKS, known_failing
+from .known import ALONE, FUSED, KNOWN, LACKS, known_failing
 from .peers import Failure, Peer
 from .program import Module, Program, Step, Value, codes, cut, snippet
 
@@ -217,6 +217,10 @@ class Checker:
         for value, array in zip(program.outputs, results, strict=True):
             if not same(values[value], array).all():
                 step = next(s for s in program.steps if value in s.results)
+                why = next((f.why for f in FUSED if f.peer == peer.name and f.applies(step)), None)
+                if why is not None:
+                    self.tally.explained[f"{peer.name}: {why}"] += int((~same(values[value], array)).sum())
+                    continue
                 self._found("whole", f"{peer.name} {step.short}", f"{values[value]!r} {array!r}", text, label)
 
     def _found(self, kind: str, subject: str, text: str, program: str, label: str) -> None:
@@ -233,6 +237,11 @@ def check_all(seed: int, indices: range, peers: Sequence[str]) -> Tally:
         for peer in checker.peers:
             peer.close()
     return checker.tally
+
+
+def check_share(share: tuple[int, range, Sequence[str]]) -> Tally:
+    """The same, for what maps a function of one argument."""
+    return check_all(*share)
 
 
 def told(case: Case, left: np.ndarray) -> str:

@@ -1,0 +1,91 @@
+"""What can run a program or an operation: minihlo itself, compilers, libraries, and whatever a user brings.
+
+A module here that declares a `KIND` and a function `start` (see `base.Kind`) is a kind of backends, named as the file;
+nothing lists it elsewhere. All but minihlo run in a child process (`child`, `worker`), which may crash and hang, is
+started when it is first needed and again after it has died.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from pathlib import Path
+
+from ..errors import InputError
+from . import python
+from .base import OPERATIONS, PROGRAMS, Backend, BackendError, Kind
+from .child import SECONDS, ChildBackend
+from .own import Minihlo, minihlo
+
+__all__ = [
+    "OPERATIONS",
+    "PROGRAMS",
+    "SECONDS",
+    "Backend",
+    "BackendError",
+    "ChildBackend",
+    "Kind",
+    "Minihlo",
+    "backend",
+    "kind_of",
+    "spellings",
+]
+
+
+def backend(name: str) -> Backend:
+    """The backend of that name. Raises InputError where there is none, or what it needs is not installed.
+
+    The names are those that `spellings` lists. One that takes operations has `operate` in the place of `evaluate`.
+    """
+    word, _, rest = name.partition(":")
+    if word == "minihlo":
+        return minihlo(name)
+    kind = kind_of(name)
+    for module in kind.modules:
+        if not _is_there(module):
+            raise InputError(f"{name} needs the module {module} (pip install 'minihlo[{kind.extra}]')")
+    try:
+        environment = kind.environment(rest)
+    except ValueError as error:
+        raise InputError(f"{name}: {error}") from None
+    return ChildBackend(name, environment, takes=kind.takes, packages=kind.packages)
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of a backend of that name; not of minihlo. Raises InputError where there is none."""
+    word, colon, rest = name.partition(":")
+    kind = _kinds().get(word)
+    if kind is not None:
+        if kind.accepts(rest) and bool(colon) == bool(rest):
+            return kind
+        raise InputError(f"there is no backend {name!r} ({kind.names})")
+    if python.KIND.accepts(name):
+        if _is_there(word.partition(".")[0]):
+            return python.KIND
+        raise InputError(f"there is no backend {name!r}: no module {word} is found (names are {spellings()})")
+    raise InputError(f"there is no backend {name!r} (would be {spellings()})")
+
+
+def spellings() -> str:
+    """How backends are named, for people."""
+    return ", ".join(["minihlo", "minihlo:upcast", *(k.names for k in _kinds().values()), python.KIND.names])
+
+
+def _kinds() -> dict[str, Kind]:
+    names = [m.name for m in pkgutil.iter_modules(__path__) if m.name not in ("python", "worker")]
+    modules = {name: importlib.import_module(f".{name}", __name__) for name in names}
+    return {name: module.KIND for name, module in modules.items() if hasattr(module, "KIND")}
+
+
+def _is_there(module: str) -> bool:
+    """Whether a child process, which looks in the current folder first, can import a module; imports none itself."""
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package that holds it
+        return False
+    finally:
+        sys.path.remove(folder)

@@ -1,0 +1,74 @@
+"""A command: a simulator, a board, anything that can read files and write files.
+
+`exec:COMMAND` runs COMMAND, split into words as a shell does and without one, with the path of a folder as one more
+argument, once for each program. In the folder are
+
+- `program.mlir`: StableHLO; the function is `@main`. Its arguments and results are of types that numpy has, codes as
+  `ui8` and the like; the program itself turns them into minifloats (`bitcast_convert`) and back.
+- `input_0.npy`, `input_1.npy` …: the arguments.
+
+The command writes `output_0.npy`, `output_1.npy` … there and ends with exit status
+
+- 0: those are the results;
+- 69: it does not support the program; the last line on standard error says why;
+- any other, or a signal: it failed, which counts as a crash.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .base import BackendError, Evaluate, Kind
+from .child import death, last_words
+
+UNSUPPORTED = 69  #: EX_UNAVAILABLE of sysexits.h
+
+
+def _environment(command: str) -> Mapping[str, str]:
+    if not shlex.split(command):  # which raises ValueError where a quotation has no end
+        raise ValueError("there is no command")
+    return {}
+
+
+KIND = Kind("exec:COMMAND", rest="(?s:.+)", environment=_environment)
+
+
+def start(rest: str) -> Evaluate:
+    command = shlex.split(rest)
+
+    def evaluate(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        with tempfile.TemporaryDirectory(prefix="minihlo-exec-") as name:
+            folder = Path(name)
+            (folder / "program.mlir").write_text(text, encoding="utf-8")
+            for i, array in enumerate(arrays):
+                np.save(folder / f"input_{i}.npy", array)
+            try:
+                ended = subprocess.run([*command, name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            except OSError as error:
+                raise BackendError("died", f"{command[0]} cannot be run: {error.strerror}") from None
+            said = ended.stderr[-20000:].decode(errors="replace").strip()
+            if ended.returncode == UNSUPPORTED:
+                raise BackendError("refused", (said.splitlines() or ["it does not say why"])[-1])
+            if ended.returncode != 0:
+                raise BackendError("died", f"{command[0]} {death(ended.returncode)}: {last_words(said)}")
+            return _outputs(folder)
+
+    return evaluate
+
+
+def _outputs(folder: Path) -> list[np.ndarray]:
+    found: list[np.ndarray] = []
+    while (path := folder / f"output_{len(found)}.npy").exists():
+        try:
+            found.append(np.load(path, allow_pickle=False))
+        except (ValueError, OSError, EOFError) as error:
+            raise BackendError("died", f"{path.name} cannot be read: {error}") from None
+    if not found:
+        raise BackendError("died", "the command ended with exit status 0 and wrote no output_0.npy")
+    return found

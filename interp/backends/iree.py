@@ -1,0 +1,67 @@
+"""IREE: its compiler takes StableHLO, its runtime runs what that makes for the processor or a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .base import BackendError, Evaluate, Kind
+from .child import death
+
+#: Compiler's target to the runtime's driver, and options that the target wants.
+_TARGETS: dict[str, tuple[str, list[str]]] = {
+    "llvm-cpu": ("local-task", ["--iree-llvmcpu-target-cpu=host"]),
+    "vmvx": ("local-task", []),
+    "cuda": ("cuda", []),
+    "rocm": ("hip", []),
+    "vulkan-spirv": ("vulkan", []),
+    "metal-spirv": ("metal", []),
+}
+
+KIND = Kind(
+    "iree:" + "|".join(_TARGETS),
+    rest="|".join(_TARGETS),
+    modules=("iree.compiler", "iree.runtime"),
+    extra="iree",
+    packages=("iree-base-compiler", "iree-base-runtime"),
+)
+
+
+def start(target: str) -> Evaluate:
+    compiler: Any = importlib.import_module("iree.compiler")
+    runtime: Any = importlib.import_module("iree.runtime")
+    driver, options = _TARGETS[target]
+    options = [*options, "--iree-input-demote-f64-to-f32=false"]  # which is its default
+    config = runtime.Config(driver)
+
+    def evaluate(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        try:
+            binary = compiler.compile_str(text, target_backends=[target], input_type="stablehlo", extra_args=options)
+        except compiler.CompilerToolError as error:
+            raise _told(str(error)) from None
+        module = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, binary), config)
+        results = module["main"](*arrays)
+        return [_host(r) for r in (results if isinstance(results, (tuple, list)) else [results])]
+
+    return evaluate
+
+
+def _host(result: Any) -> np.ndarray:
+    return np.array(result.to_host() if hasattr(result, "to_host") else result)
+
+
+def _told(text: str) -> BackendError:
+    """The compiler is a program of its own: whether it refused the text or died of it."""
+    code, said = (
+        re.search(r"Error code: (-?\d+)", text),
+        text.partition("Diagnostics:")[2].partition("Invoked with:")[0],
+    )
+    if code and int(code[1]) < 0:
+        return BackendError("died", f"the compiler {death(int(code[1]))}")
+    errors = [line.partition("error: ")[2] for line in said.splitlines() if "error: " in line]
+    told = re.sub("(explicitly marked illegal): .*", r"\1", (errors or [said])[0])  # without the op in full
+    return BackendError("refused", told)

@@ -1,0 +1,47 @@
+"""Any platform of JAX, and so any PJRT plugin that JAX knows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .base import Evaluate, Kind
+
+KIND = Kind(
+    "jax:PLATFORM",
+    rest=r"\w+",
+    modules=("jax",),
+    extra="jax",
+    packages=("jax", "jaxlib"),
+    environment=lambda platform: {"JAX_PLATFORMS": platform, "JAX_ENABLE_X64": "1"},
+)
+
+#: Programs that are run again and again, such as the ops of a loop, are compiled once: so many are kept.
+_KEPT = 256
+
+
+def start(platform: str) -> Evaluate:
+    """Compiles the text as it is, by the client of the platform."""
+    import jax
+    from jax.extend.mlir import ir
+    from jaxlib import xla_client
+
+    from ..parser import make_context
+
+    device = jax.devices(platform)[0]
+    client: Any = device.client
+    devices = xla_client.DeviceList((device,))
+
+    @functools.lru_cache(_KEPT)
+    def compiled(text: str) -> Any:
+        with make_context(text.__contains__), ir.Location.unknown():
+            return client.compile_and_load(ir.Module.parse(text), devices, xla_client.CompileOptions())
+
+    def evaluate(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        program = compiled(text)
+        return [np.asarray(r) for r in program.execute([jax.device_put(a, device) for a in arrays])]
+
+    return evaluate

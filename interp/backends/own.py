@@ -1,0 +1,42 @@
+"""minihlo itself, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...ops.policy import COMPUTE_TYPES, Policy
+from ..errors import InputError
+from .base import PROGRAMS
+
+
+class Minihlo:
+    """This interpreter, under a policy."""
+
+    packages = ("minihlo",)
+    takes = PROGRAMS
+
+    def __init__(self, name: str, policy: Policy) -> None:
+        self.name, self.policy = name, policy
+
+    def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
+        from ..api import LoadedProgram
+        from ..parser import parse
+
+        return LoadedProgram(parse(text))(*arrays, policy=self.policy)
+
+    def close(self) -> None:
+        pass
+
+
+def minihlo(name: str) -> Minihlo:
+    """The backend `minihlo`, `minihlo:upcast` or `minihlo:upcast:TYPE`. Raises InputError for another name."""
+    _, _, rest = name.partition(":")
+    if (rest and rest.partition(":")[0] != "upcast") or name.endswith(":"):
+        raise InputError(f"there is no backend {name!r} (minihlo, minihlo:upcast)")
+    try:
+        return Minihlo(name, Policy(arithmetic=rest or "direct"))
+    except ValueError:
+        types = ", ".join(COMPUTE_TYPES)
+        raise InputError(f"there is no backend {name!r} (minihlo:upcast:TYPE, TYPE one of {types})") from None

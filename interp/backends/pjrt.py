@@ -1,0 +1,32 @@
+"""A PJRT plugin, given as the path of its library: JAX loads it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from . import jax
+from .base import Evaluate, Kind
+
+#: What JAX calls it. Programs go to its compiler as they are, so it need not be the plugin's own name.
+_PLATFORM = "pjrt_plugin"
+
+
+def _environment(path: str) -> Mapping[str, str]:
+    if not os.path.isfile(path):
+        raise ValueError("there is no such file")
+    return {**jax.KIND.environment(_PLATFORM), "PJRT_NAMES_AND_LIBRARY_PATHS": f"{_PLATFORM}:{os.path.abspath(path)}"}
+
+
+KIND = Kind(
+    "pjrt:/PATH/PLUGIN.so",
+    rest="[^:,]+",  # JAX reads a list of pairs
+    modules=jax.KIND.modules,
+    extra=jax.KIND.extra,
+    packages=jax.KIND.packages,
+    environment=_environment,
+)
+
+
+def start(_: str) -> Evaluate:
+    return jax.start(_PLATFORM)

@@ -1,0 +1,57 @@
+"""Any Python object by `module:attr`; the module is looked for in the current folder first.
+
+The object is a function `(text, arrays) -> arrays`, or has a method `evaluate` of that kind, or a method
+`operate(operation, codes) -> codes` (see `minihlo.interp.conform.backend`); a class is called first, without
+arguments. NotImplementedError says that the backend does not have what it is asked for. Any other exception is a fault.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .base import OPERATIONS, PROGRAMS, BackendError, Evaluate, Kind, one_line
+
+KIND = Kind("MODULE:ATTR", rest=r"[^\W\d]\w*(\.\w+)*:[^\W\d]\w*(\.\w+)*", takes="")
+
+
+def start(name: str) -> tuple[str, Callable[..., Any]]:
+    """What the object takes, and the function that takes it."""
+    module, _, attribute = name.partition(":")
+    found = operator.attrgetter(attribute)(importlib.import_module(module))
+    if isinstance(found, type):
+        found = found()
+    if operate := getattr(found, "operate", None):
+        return OPERATIONS, _guarded(operate, np.asarray)
+    if not callable(getattr(found, "evaluate", found)):
+        raise TypeError(f"{attribute} is {type(found).__name__} (a function, or an object with evaluate or operate)")
+    return PROGRAMS, evaluator(found)
+
+
+def evaluator(thing: Any) -> Evaluate:
+    """A function, or the method `evaluate` of an object, as one that raises BackendError."""
+    return _guarded(getattr(thing, "evaluate", thing), _listed)
+
+
+def _listed(results: Any) -> list[np.ndarray]:
+    return [np.asarray(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
+
+
+def _guarded(function: Callable[..., Any], made: Callable[[Any], Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def guarded(*arguments: Any) -> Any:
+        try:
+            return made(function(*arguments))
+        except BackendError:
+            raise
+        except NotImplementedError as error:
+            raise BackendError("refused", one_line(error)) from None
+        except Exception as error:
+            raise BackendError("died", f"it raised {type(error).__name__}: {one_line(error)}") from None
+
+    return guarded

@@ -1,0 +1,68 @@
+"""The child process of a backend: reads programs or operations with arrays, answers with arrays.
+
+`python -m minihlo.interp.backends.worker NAME`. Messages are pickles with their lengths before them; an answer is a
+pair (see `base.call`). The first one, without a request, tells whether the backend takes programs or operations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import kind_of, python
+from .base import call
+from .child import read_frame, write_frame
+
+
+def _started(name: str) -> tuple[str, Callable[..., Any]]:
+    """What the backend takes, and the function that takes it."""
+    kind = kind_of(name)
+    if kind is python.KIND:
+        return python.start(name)
+    word, _, rest = name.partition(":")
+    return kind.takes, importlib.import_module(f".{word}", __package__).start(rest)
+
+
+def _end_with_parent() -> None:
+    """Ends this process, and those it has started, when the one that started it is gone."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.killpg(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _serve(name: str) -> None:
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    _end_with_parent()
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what C++ prints is not an answer
+    how, started = call(_started, name)
+    function = None
+    if how == "results":
+        started, function = started
+    write_frame(answers, pickle.dumps((how, started)))
+    while function is not None:
+        try:
+            request = pickle.loads(read_frame(requests))
+        except EOFError:
+            return
+        write_frame(answers, pickle.dumps(call(function, *request)))
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])

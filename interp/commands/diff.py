@@ -1,0 +1,115 @@
+"""`minihlo diff`: a program on a backend, op by op, each op given the backend's own operands."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...ops.types import TensorType
+from .. import backends
+from ..backends import Backend
+from ..divergence.compare import examine
+from ..divergence.report import Report
+from ..divergence.samples import RUNS, sample
+from ..divergence.source import Source
+from ..errors import InputError
+from ..parser import BYTECODE, split
+from .run import read_inputs, read_source
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the command; returns 1 where an op is wrong, or the backend died of one."""
+    given = read_inputs(options)
+    backend = _backend(options.backend)
+    failed, told = False, []
+    try:
+        for source in _sources(options):
+            for what, arrays in _inputs(source, given, options.seed):
+                report = examine(source, arrays, backend, options.how, options.policy, options.turns)
+                print(f"{source.file}: {what}\n{report}\n" if what else f"{report}\n", flush=True)
+                told.append({"file": source.file, "inputs": what} | report.data())
+                _save(report, options.save, len(told))
+                failed |= bool(report.failures)
+    finally:
+        backend.close()
+    if options.json:
+        text = json.dumps(told, indent=1)
+        if options.json == "-":
+            print(text)
+        else:
+            _write(Path(options.json), text)
+    return int(failed)
+
+
+def _backend(name: str) -> Backend:
+    """The backend of that name, or the platform of JAX; in a process of its own, which may die."""
+    try:
+        found = backends.backend(name)
+    except InputError:
+        if not name.isidentifier():
+            raise
+        found = backends.backend(f"jax:{name}")
+    return found
+
+
+def _sources(options: argparse.Namespace) -> list[Source]:
+    """The programs of the file that have the function."""
+    data, file = read_source(options.file)
+    if data.startswith(BYTECODE):
+        return [Source.of_text(data, file, 1, options.function)]
+    try:
+        chunks = split(data.decode())
+    except UnicodeDecodeError:
+        return [Source.of_text(data, file, 1, options.function)]  # which tells where
+    if len(chunks) == 1:
+        return [Source.of_text(chunks[0][0], file, 1, options.function)]
+    found, refused = [], None
+    for text, line in chunks:
+        try:
+            found.append(Source.of_text(text, file, line, options.function))
+        except InputError as error:  # it has no such function
+            refused = refused or error
+    if refused is not None and not found:
+        raise refused
+    return found
+
+
+def _inputs(source: Source, given: list[Any] | None, seed: int) -> list[tuple[str, list[Any]]]:
+    """What to run a program on, and how to tell it: the inputs given, or else samples."""
+    types = source.function.argument_types
+    if given is not None or not types:
+        return [("", given or [])]
+    runs = []
+    for i, name in enumerate(RUNS):
+        rng = np.random.Generator(np.random.Philox([seed, i]))
+        arrays = []
+        for t in types:
+            if not isinstance(t, TensorType) or not t.is_static:
+                raise InputError(f"{source.file}: @{source.function.name} takes a {t} (give its --input)")
+            arrays.append(sample(t, i, rng))
+        runs.append((f"{name} (--seed {seed})", arrays))
+    return runs
+
+
+def _save(report: Report, folder: str | None, number: int) -> None:
+    if folder is None:
+        return
+    for i, failure in enumerate(report.failures):
+        if failure.program:
+            try:
+                failure.save(Path(folder) / f"{number}-{i}-{failure.op.rpartition('.')[2]}")
+            except OSError as error:
+                raise InputError(f"--save: {error.filename or folder}: {error.strerror or error}") from None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--json: {path}: {error.strerror or error}") from None
+    sys.stdout.flush()

@@ -1,0 +1,144 @@
+"""What is left open, which choices are known, and which of them a result is.
+
+The questions that a format leaves open stand in `ops.minifloat.open_points`, with what each known implementation gives;
+here are the same for whole groups of operands, and for the few points that are not the format's but the operation's.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from ...ops.minifloat.open_points import OPEN_POINTS, OpenPoint
+from . import rounding
+from .formats import FORMATS, Format
+
+Codes = np.ndarray
+Fits = Callable[[Format, Codes, Codes], np.ndarray]  #: of the format, the results and the expected ones
+
+
+def _signed_like(code: Callable[[Format], int | None]) -> Fits:
+    """The code with the sign of the expected result."""
+
+    def fits(fmt: Format, got: Codes, expected: Codes) -> np.ndarray:
+        wanted = code(fmt)
+        if wanted is None:
+            return np.zeros(got.shape, bool)
+        signed = np.array(wanted, got.dtype) | (expected & np.array(fmt.sign_bit, got.dtype))
+        lost = fmt.is_nan(expected) & (fmt.nan == "sign")  # a NaN that has no sign to go by
+        return (got == signed) | (lost & (got & fmt.ones == wanted) & (got != fmt.sign_bit))
+
+    return fits
+
+
+def _is(code: Callable[[Format], int | None]) -> Fits:
+    return lambda fmt, got, _: got == code(fmt) if code(fmt) is not None else np.zeros(got.shape, bool)
+
+
+def _zero(_: Format) -> int:
+    return 0
+
+
+_LARGEST = ("the largest number", _signed_like(lambda f: f.max_code))
+_NAN = ("NaN", lambda f, got, _: f.is_nan(got))
+_NO_INFINITY = ("NaN", lambda f, got, _: f.is_nan(got) & (not f.has_infinity))
+_ZERO = ("zero", lambda f, got, _: (got & f.ones == 0) & ~f.is_nan(got))
+_SMALLEST = ("the smallest number", _is(_zero))
+_BEYOND = (("infinity", _signed_like(lambda f: f.infinity_code)), _NO_INFINITY, _LARGEST)
+
+_INVALID = (
+    ("+0", _is(_zero)),
+    ("-0", _is(lambda f: f.sign_bit)),
+    ("the largest number", _is(lambda f: f.max_code)),
+    ("the lowest number", _is(lambda f: f.max_code | f.sign_bit)),
+)
+
+#: Of each open point the choices that are known. What is none of them is wrong.
+CHOICES: dict[int, tuple[tuple[str, Fits], ...]] = {
+    rounding.OVERFLOW: _BEYOND,
+    rounding.INFINITE: (*_BEYOND, _ZERO),
+    rounding.INVALID: _INVALID,
+    rounding.FROM_NAN: _INVALID,
+    rounding.FROM_NEGATIVE_NAN: _INVALID,
+    rounding.NEGATIVE: (_NAN, _SMALLEST, ("the number without its sign", lambda _, got, __: np.zeros(got.shape, bool))),
+    rounding.ZERO: (_NAN, _SMALLEST),
+    rounding.SMALL: (_NAN, _SMALLEST),
+    rounding.TIE: (
+        ("the larger", lambda _, got, expected: got == expected),
+        ("the smaller", lambda _, got, expected: got == expected - 1),
+    ),
+    rounding.ABOVE: (("the largest number", lambda _, got, expected: got == expected), _NAN),
+    rounding.ZEROS: (("+0", _is(_zero)), ("-0", _is(lambda f: f.sign_bit))),
+}
+
+#: Among the choices for a negative number the one that `judge` knows by the magnitudes.
+MAGNITUDE = 2
+
+#: The question of each point in the table of open points, for one format of each kind; "" where that has none.
+_QUESTIONS = {
+    rounding.INVALID: "an invalid operation (0/0) in a format without NaN",
+    rounding.FROM_NAN: "NaN converted to a format without NaN",
+    rounding.FROM_NEGATIVE_NAN: "NaN with its sign set, converted to a format without NaN",
+    rounding.INFINITE: "an infinite result (1/0) in a format without infinity and NaN",
+    rounding.NEGATIVE: "a negative number in a format without sign",
+    rounding.ZERO: "zero in a format without zero",
+    rounding.SMALL: "a positive result below the smallest number, in a format without zero (2**-127 / 2)",
+    rounding.TIE: "ties in a format of one significant bit, whose significands are all odd (3 lies between 2 and 4)",
+}
+_WORDS = {
+    rounding.OVERFLOW: "a result beyond the largest number",
+    rounding.INFINITE: "an infinite result",
+    rounding.ZEROS: "the sign of a zero (the larger or smaller of +0 and -0; sign of -0)",
+    rounding.NAN_ORDER: "the place of the NaN without sign in the total order",
+    rounding.NOT_AN_INTEGER: "a number beyond the integer type, or NaN",
+    rounding.ABOVE: "a number above the largest that is nearest to it, in a format of one significant bit",
+}
+
+
+def names(point: int) -> tuple[str, ...]:
+    """The choices of an open point."""
+    if point == rounding.NAN_ORDER:
+        return "last, after infinity", "first, before -infinity"
+    if point == rounding.NOT_AN_INTEGER:
+        return "the nearest integer, 0 for NaN", "another integer"
+    return tuple(name for name, _ in CHOICES[point])
+
+
+def choose(point: int, result: str, got: Codes, expected: Codes) -> np.ndarray:
+    """Which of the choices each result is; -1 for none."""
+    if point in (rounding.NAN_ORDER, rounding.NOT_AN_INTEGER):  # whatever is not the default is the other
+        return np.where(got == expected, 0, 1)
+    fmt = FORMATS[result]
+    found = np.full(got.shape, -1)
+    for i, (_, fits) in reversed(list(enumerate(CHOICES[point]))):
+        found = np.where(fits(fmt, got, expected), i, found)
+    if point == rounding.OVERFLOW and fmt.nan == "none":
+        found = np.where(got == expected, found, -1)  # there is nothing else than the largest number
+    return found
+
+
+def told(point: int, result: str, chosen: dict[str, int]) -> str:
+    """A sentence on what a backend makes of an open point: the choices with how often each was made."""
+    row = _open_point(point, result)
+    question = row.question if row else _WORDS[point]
+    made = ", or ".join(sorted(chosen, key=lambda c: -chosen[c]))
+    others = _who(row, point, set(chosen)) if row else ""
+    return f"{question}: {made}{others}"
+
+
+@functools.cache
+def _open_point(point: int, result: str) -> OpenPoint | None:
+    question = _QUESTIONS.get(point)
+    return next((p for p in OPEN_POINTS if p.question == question and result in p.formats), None)
+
+
+def _who(row: OpenPoint, point: int, chosen: set[str]) -> str:
+    """ ", as XLA CPU": the implementations that make the same choice at the table's example."""
+    fmt = FORMATS[row.result_type]
+    codes = np.array([row.code, *row.others.values()], fmt.code_dtype)
+    made = choose(point, row.result_type, codes, np.full_like(codes, row.code))
+    which = ("minihlo", *(name.split(",")[0].split(" 0")[0] for name in row.others))
+    alike = [who for who, c in zip(which, made, strict=True) if c >= 0 and names(point)[c] in chosen]
+    return f", as {', '.join(alike)}" if alike and len(chosen) == 1 else ""

@@ -1,0 +1,236 @@
+"""The operands of cases: all codes where they can be had, else designed ones at every boundary, and some random."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import zlib
+
+import numpy as np
+
+from .cases import SIZES, Case
+from .formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, bits, code_dtype, integers
+
+#: Elements of one part: programs on more are cut.
+PART = 1 << 20
+
+Operands = tuple[np.ndarray, ...]  #: codes, flat and of one length: an element of each goes into one result
+
+
+def rng(seed: int, *words: str) -> np.random.Generator:
+    """Random numbers of a case's own: the same in every run, whatever else runs."""
+    return np.random.default_rng([seed, *(zlib.crc32(w.encode()) for w in words)])
+
+
+def parts(case: Case, form: str, level: int) -> int:
+    """In how many parts the operands of an elementwise case come."""
+    if form == "array" and level >= 2 and case.op == "clamp" and bits(case.result) == 8:
+        return (1 << 24) // PART
+    if form == "array" and level >= 3 and case.op == "convert" and case.operands[0] == "f32":
+        return (1 << 32) // PART
+    return 1
+
+
+@functools.lru_cache(64)
+def operands(case: Case, form: str, level: int, seed: int, part: int = 0) -> Operands:
+    """The operands of an elementwise case in a form."""
+    if parts(case, form, level) > 1:
+        return _enumerated(case, part)
+    if form in SIZES:
+        return _few(case, SIZES[form], level, seed)
+    if form in ("scalar", "broadcast"):
+        return _scalars(case)
+    return _whole(case, level, seed)
+
+
+def _enumerated(case: Case, part: int) -> Operands:
+    places = np.arange(part * PART, (part + 1) * PART, dtype=np.uint32)
+    if case.op == "convert":
+        return (places,)
+    return tuple(((places >> shift) & 255).astype(np.uint8) for shift in (16, 8, 0))
+
+
+def _whole(case: Case, level: int, seed: int) -> Operands:
+    if case.op == "convert":
+        return (source_codes(case.operands[0], case.result, level, seed),)
+    element = case.operands[-1]
+    if case.op == "select":
+        codes = _codes(element, seed)
+        if level >= 2 and bits(element) <= 8:
+            return _product(np.array([False, True]), codes, codes)
+        return _product(np.array([False, True]), codes)[:1] + tuple(np.tile(c, 2) for c in (codes, codes[::-1]))
+    if case.op == "clamp":
+        if bits(element) > 8:
+            x, high = _pairs(element, seed)
+            return rng(seed, case.signature).permutation(x), x, high
+        few, codes = _notable(element), _codes(element, seed)
+        return _product(few, codes, few)
+    codes = _notable(element) if case.op == "type" and bits(element) > 8 else _codes(element, seed)
+    if len(case.operands) == 1:
+        return (codes,)
+    return _product(codes, codes) if bits(element) <= 8 else _pairs(element, seed)
+
+
+def _product(*axes: np.ndarray) -> Operands:
+    return tuple(g.ravel() for g in np.meshgrid(*axes, indexing="ij"))
+
+
+def _codes(element: str, seed: int) -> np.ndarray:
+    if bits(element) <= 16:
+        return all_codes(element)
+    notable = _notable(element)
+    return np.concatenate([notable, rng(seed, element).integers(0, 1 << 32, 1 << 16, np.uint32)])
+
+
+def _pairs(element: str, seed: int) -> Operands:
+    """Pairs of a type too wide for all of them: notable ones, random ones, and such that are near each other."""
+    random, notable = rng(seed, element, "pairs"), _notable(element)
+    most = (1 << bits(element)) - 1
+    first = random.integers(0, most, 1 << 15, np.uint64, endpoint=True).astype(code_dtype(element))
+    second = random.integers(0, most, 1 << 15, np.uint64, endpoint=True).astype(code_dtype(element))
+    near = first ^ (second & np.array(0x83FF if bits(element) == 16 else 0x80FFFFFF, code_dtype(element)))
+    pairs = _product(notable, notable)
+    return tuple(np.concatenate(p) for p in ((pairs[0], first, first), (pairs[1], second, near)))
+
+
+@functools.cache
+def _notable(element: str) -> np.ndarray:
+    """Some 16 to 40 codes that matter: zeros, the ends of the subnormal and normal numbers, 1, infinity, NaN."""
+    fmt = FORMATS[element]
+    one = fmt.bias << fmt.mantissa_bits
+    least = 1 << fmt.mantissa_bits
+    sizes = {0, 1, 2, least - 1, least, least + 1, one - 1, one, one + 1, one + (least >> 1), fmt.max_code - 1}
+    sizes |= {fmt.max_code, min(fmt.max_code + 1, fmt.ones), fmt.ones, one + least, one - least}
+    sizes = {s for s in sizes if 0 <= s <= fmt.ones}
+    return np.array(sorted(sizes | {s | fmt.sign_bit for s in sizes}), fmt.code_dtype)
+
+
+def _few(case: Case, size: int, level: int, seed: int) -> Operands:
+    """Some elements that tell much: of all, in an order without pattern, first those whose results are numbers."""
+    whole = _whole(case, level, seed)
+    random = rng(seed, case.signature, str(size))
+    picked = random.permutation(len(whole[0]))
+    types = [FORMATS[t] for t in case.operands if t in FORMATS]
+    numbers = [c for c, t in zip(whole, case.operands, strict=True) if t in FORMATS]
+    if types:
+        plain = np.logical_and.reduce([_is_plain(f, c) for f, c in zip(types, numbers, strict=True)])
+        picked = picked[np.argsort(~plain[picked], kind="stable")]
+        plain_ones = int(plain.sum())
+        if plain_ones:  # those without surprises over and over: what is wrong is the place then
+            picked = picked[:plain_ones]
+    return tuple(c[np.resize(picked, size)] for c in whole)
+
+
+def _is_plain(fmt, codes: np.ndarray) -> np.ndarray:
+    """Normal numbers, neither zero nor the largest."""
+    size = codes.astype(np.int64) & fmt.ones
+    return (size >= 1 << fmt.mantissa_bits) & (size <= fmt.max_code - 1)
+
+
+def _scalars(case: Case) -> Operands:
+    """Each of some scalars with every code, on either side."""
+    element = case.operands[0]
+    codes, few = all_codes(element), scalars(element)
+    left, right = _product(few, codes), _product(codes, few)
+    right = tuple(r.reshape(len(codes), len(few)).T.ravel() for r in right)
+    return tuple(np.concatenate(p) for p in zip(left, right, strict=True))
+
+
+@functools.cache
+def scalars(element: str) -> np.ndarray:
+    """The scalars that are broadcast: 3, 7 and such, whose reciprocals are not exact, one that is subnormal, zero."""
+    fmt = FORMATS[element]
+    numbers = fmt.decode(all_codes(element))
+    wanted = [3.0, 7.0, 0.75, 1.625, -5.0, 2.0] if fmt.has_zero else [4.0, 0.5, 2.0**40]
+    found = [int(np.nanargmin(np.abs(numbers - w))) for w in wanted]
+    extra = [1, fmt.max_code, 0]
+    return np.array(list(dict.fromkeys([*found, *extra])), fmt.code_dtype)
+
+
+# -- conversions -------------------------------------------------------------------------------------------------------
+
+
+def source_codes(source: str, target: str, level: int, seed: int) -> np.ndarray:
+    """What is converted: every code of up to 16 bits; of wider types those at boundaries of the target."""
+    if bits(source) <= 16:
+        return all_codes(source)
+    if source in INTEGERS:
+        return _integer_boundaries(source, target)
+    codes = _float_boundaries(source, target)
+    extra = 1 << (10 if level == 1 else 16)
+    most = (1 << bits(source)) - 1
+    random = rng(seed, source, target).integers(0, most, extra, np.uint64, endpoint=True)
+    return np.concatenate([codes, random.astype(codes.dtype)])
+
+
+@functools.cache
+def boundaries(target: str) -> np.ndarray:
+    """The numbers of a minifloat that are not negative, what lies midway between neighbours, and what is beyond."""
+    fmt = FORMATS[target]
+    own = fmt.decode(np.arange(fmt.max_code + 1))
+    own = np.append(own, 2 * own[-1] - own[-2] if fmt.has_zero else 2 * own[-1])
+    if fmt.has_zero:
+        return np.concatenate([own, (own[1:] + own[:-1]) / 2])
+    return np.concatenate([[0.0, 2.0**-128, 2.0**-149, 2.0**-150], own, (own[1:] + own[:-1]) / 2])
+
+
+def _float_boundaries(source: str, target: str) -> np.ndarray:
+    """At and next to every boundary of the target, of both signs; in f64 also what f32 cannot tell from it."""
+    fmt = FORMATS[source]
+    kind = np.dtype(f"f{fmt.bits // 8}")
+    with np.errstate(over="ignore"):
+        numbers = np.unique(np.abs(boundaries(target))).astype(kind)
+    exact = np.unique(np.append(numbers[np.isfinite(numbers)], np.array([0, np.finfo(kind).max], kind)))
+    codes = exact.view(fmt.code_dtype).astype(np.int64)
+    steps = [-1, 0, 1] if fmt.bits == 32 else [-(1 << 30), -(1 << 28), -3, -1, 0, 1, 3, 1 << 28, 1 << 30]
+    near = np.unique((codes[:, None] + steps).ravel())
+    near = near[(near >= 0) & (near <= fmt.max_code + 1)]
+    nan = fmt.max_code + 1 + np.array([1, 1 << (fmt.mantissa_bits - 1), (1 << fmt.mantissa_bits) - 1])
+    both = np.concatenate([near, nan]).astype(np.uint64)
+    return np.concatenate([both, both | np.uint64(fmt.sign_bit)]).astype(fmt.code_dtype)
+
+
+def _integer_boundaries(source: str, target: str) -> np.ndarray:
+    width, is_signed = INTEGERS[source]
+    low, high = (-1 << (width - 1), (1 << (width - 1)) - 1) if is_signed else (0, (1 << width) - 1)
+    found = {low, low + 1, high - 1, high}
+    for number in boundaries(target):
+        if number <= 2.0**64:
+            found |= {int(number) + d for d in (-1, 0, 1, 2)}
+    # Two roundings, to f32 or f64 first, show beside what those have as a tie.
+    ties = [(3 << k) // 2 for k in range(25, 64)] if target in MINIFLOATS else []
+    found |= {t + d for t in ties for d in (-1, 0, 1)}
+    found |= {-n for n in found}
+    kept = sorted(n for n in found if low <= n <= high)
+    return np.array([n & ((1 << width) - 1) for n in kept], np.uint64).astype(code_dtype(source))
+
+
+def numbers(codes: np.ndarray, element: str) -> np.ndarray:
+    """What codes stand for, as f64 or integers; booleans as they are."""
+    if element in FORMATS:
+        return FORMATS[element].decode(codes)
+    return codes if element == "i1" else integers(codes, element)
+
+
+def tuples(case: Case, texts: list[str]) -> Operands:
+    """Operands as they are given on the command line: codes with commas between, one text an element.
+
+    `0x03,0x40*64` is 64 such elements. Raises ValueError for what is none.
+    """
+    rows = []
+    for text in texts:
+        text, _, times = text.partition("*")
+        try:
+            codes = [int(word, 0) for word in text.split(",")]
+        except ValueError:
+            raise ValueError(f"--operands {text}: a code is an integer, such as 0x3F") from None
+        if len(codes) != len(case.operands):
+            raise ValueError(f"--operands {text}: {case.signature} takes {len(case.operands)} operands")
+        for code, element in zip(codes, case.operands, strict=True):
+            if not 0 <= code < 1 << bits(element):
+                raise ValueError(f"--operands {text}: {code:#x} is no code of {element}")
+        if times and not times.isdecimal():
+            raise ValueError(f"--operands {text}*{times}: {times} is no number of times")
+        rows += [codes] * int(times or 1)
+    columns = itertools.zip_longest(*rows)
+    return tuple(np.array(c, np.uint64).astype(code_dtype(t)) for c, t in zip(columns, case.operands, strict=True))

@@ -1,0 +1,266 @@
+"""What failing results have in common, in one sentence: where they stand, a fault that explains them, or what they are.
+
+A fault is named when it gives the very results that the backend gave (suspects.py); else the failing elements are
+looked at: one code, one kind of number, one kind of error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from .cases import FORMS, SIZES
+from .elementwise import Part
+from .exact import estimate, evaluate
+from .formats import FORMATS, Format
+from .judge import ELEMENT_VERDICTS, Judged
+from .result import ACCURACY, DIVERGENT, FAIL, PASS, CaseResult
+from .rounding import Exact, encode
+from .rows import RowPart
+from .suspects import Suspect, suspects
+from .words import code_text, value_text
+
+#: How many elements are looked at.
+_SAMPLE = 4096
+#: How many elements at the end of an array make a tail.
+_TAIL = 16
+
+
+def explain(part: Part, judged: Judged, got: np.ndarray) -> str:
+    """What the failing elements have in common; of a case without FAIL those of ACCURACY."""
+    for verdict in (FAIL, ACCURACY):
+        failing = np.flatnonzero(judged.verdicts == ELEMENT_VERDICTS.index(verdict))
+        if failing.size:
+            break
+    else:
+        return ""
+    tail = _tail(part, failing)
+    if tail:
+        return tail
+    if part.form == "upcast" and (judged.distances[failing] == 0).all():
+        return "the result is not rounded to the format before it is converted to f32"
+    if part.form == "chain":
+        return _unrounded(part, got, failing)
+    at = failing if len(failing) <= _SAMPLE else failing[np.linspace(0, len(failing) - 1, _SAMPLE).astype(np.intp)]
+    rest = np.flatnonzero((judged.verdicts == ELEMENT_VERDICTS.index(PASS)) & _alike(part, at))
+    rest = rest[np.linspace(0, len(rest) - 1, min(len(rest), _SAMPLE)).astype(np.intp)] if len(rest) else rest
+    found = _by_faults(part, got, at, rest)
+    return found or next(_common(part, judged, got, at), "")
+
+
+def _alike(part: Part, failing: np.ndarray) -> np.ndarray:
+    """The elements among which a fault should be told from none: with a scalar on the same side as the failing ones."""
+    everywhere = np.ones(part.size, bool)
+    if part.form not in ("scalar", "broadcast"):
+        return everywhere
+    first = np.arange(part.size) < part.size // 2
+    if first[failing].all() or not first[failing].any():
+        return first == first[failing[0]]
+    return everywhere
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+def _tail(part: Part, failing: np.ndarray) -> str:
+    """Whether only the last elements fail, in a form whose elements stand in no order."""
+    n = part.size - int(failing[0])
+    if part.form not in SIZES or n > _TAIL or 2 * n > part.size or len(failing) != n:
+        return ""
+    return _of_tail(n)
+
+
+def _of_tail(n: int) -> str:
+    return f"only the last {n} elements of the array" if n > 1 else "only the last element of the array"
+
+
+def _unrounded(part: Part, got: np.ndarray, failing: np.ndarray) -> str:
+    """Whether the second op has had the first one's result before it was rounded."""
+    op, fmt = part.case.op, FORMATS[part.case.result]
+    if part.case.operands[0] != part.case.result:
+        return ""
+    numbers = [FORMATS[t].decode(x[failing]) for t, x in zip(part.case.operands, part.operands, strict=True)]
+    with np.errstate(all="ignore"):
+        wide = estimate(op, *numbers)
+        for name in ("f64", "f32", "f16", "bf16"):
+            between = wide if name == "f64" else FORMATS[name].decode(encode(FORMATS[name], Exact.of(wide))[0])
+            codes = evaluate("subtract", fmt, between, numbers[0])[0]
+            if _same(part.case.result, codes, got[failing]).all():
+                return "the result is not rounded to the format before the next op" + (
+                    f", but to {name}" if name != "f64" else ""
+                )
+    return ""
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+def _by_faults(part: Part, got: np.ndarray, failing: np.ndarray, rest: np.ndarray) -> str:
+    """The faults that give the results of the failing elements: one, or some that do together."""
+    operands = tuple(x[failing] for x in part.operands)
+    others = tuple(x[rest] for x in part.operands)
+    left = np.ones(len(failing), bool)
+    told: list[tuple[int, str]] = []
+    found: list[tuple[Suspect, np.ndarray, float]] = []
+    with np.errstate(all="ignore"):
+        for suspect in suspects(part.case):
+            given = suspect.compute(part.case, operands)
+            if given is None:
+                continue
+            hit = _same(part.case.result, given, got[failing])
+            if not hit.any():
+                continue
+            elsewhere = suspect.compute(part.case, others) if len(rest) else None
+            spared = 1.0 if elsewhere is None else float(_same(part.case.result, elsewhere, got[rest]).mean())
+            if spared > 0.99:  # a few may be wrong for another reason
+                found.append((suspect, hit, spared))
+    while left.any() and found and len(told) < 3:
+        best = max(found, key=lambda f: (int((f[1] & left).sum()), f[2]))
+        count = int((best[1] & left).sum())
+        if count < max(1, len(failing) // 50):
+            break
+        told.append((count, best[0].sentence))
+        left &= ~best[1]
+    if not told or left.mean() > 0.5:
+        return ""
+    if len(told) == 1 and not left.any():
+        return told[0][1]
+    share = [f"{sentence} ({n:,} of {len(failing):,})" for n, sentence in told]
+    return "; ".join([*share, *([f"something else ({int(left.sum()):,})"] if left.any() else [])])
+
+
+def _same(result: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    equal = a == b
+    if result in FORMATS:
+        equal |= FORMATS[result].is_nan(a) & FORMATS[result].is_nan(b)
+    return equal
+
+
+# -- what they are -----------------------------------------------------------------------------------------------------
+
+_KINDS: tuple[tuple[str, Callable[[Format, np.ndarray], np.ndarray]], ...] = (
+    ("NaN", lambda fmt, codes: fmt.is_nan(codes)),
+    ("infinite", lambda fmt, codes: np.isinf(fmt.decode(codes))),
+    ("zero", lambda fmt, codes: fmt.decode(codes) == 0),
+    ("subnormal", lambda fmt, codes: fmt.is_subnormal(codes)),
+    ("the largest number", lambda fmt, codes: np.abs(fmt.decode(codes)) == fmt.max),
+    ("negative", lambda fmt, codes: np.signbit(fmt.decode(codes)) & ~fmt.is_nan(codes)),
+)
+
+
+def _common(part: Part, judged: Judged, got: np.ndarray, at: np.ndarray) -> Iterator[str]:
+    """What all of them share, the most telling first."""
+    case = part.case
+    names = (
+        ["the operand"] if len(part.operands) == 1 else ["the first operand", "the second operand", "the third operand"]
+    )
+    of_floats = [(n, t, x) for n, t, x in zip(names, case.operands, part.operands, strict=False) if t in FORMATS]
+    for name, t, x in of_floats:
+        codes = np.unique(x[at])
+        if len(codes) == 1 and len(np.unique(x)) > 1:
+            yield f"only where {name} is {code_text(int(codes[0]), t)} ({value_text(int(codes[0]), t)})"
+    for words, test in _KINDS:
+        hits = [test(FORMATS[t], x[at]) for _, t, x in of_floats]
+        if hits and np.logical_and.reduce(hits).all():
+            yield f"all failing operands are {words}"
+        if hits and np.logical_or.reduce(hits).all():
+            yield f"in all failures an operand is {words}"
+    if case.result not in FORMATS:
+        return
+    fmt, right = FORMATS[case.result], part.expected.codes[at]
+    values, wrong = fmt.decode(right), fmt.decode(got[at])
+    for words, test in _KINDS:
+        if test(fmt, got[at]).all():
+            yield f"all wrong results are {words}"
+        if test(fmt, right).all():
+            yield f"all results that should be {words} are wrong" if words != "negative" else "all are negative"
+    if (np.abs(wrong) == np.abs(values)).all():
+        yield "only the sign is wrong"
+    with np.errstate(all="ignore"):
+        ratio = np.unique(wrong / values)
+    if len(ratio) == 1 and np.isfinite(ratio[0]):
+        yield f"every wrong result is {ratio[0]:g} times what it should be"
+    if (judged.distances[at] == 1).all():
+        larger = np.abs(wrong) > np.abs(values)
+        which = "too large" if larger.all() else "too small" if not larger.any() else "off"
+        yield f"each is one ULP {which}"
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def explain_rows(part: RowPart, judged: Judged) -> str:
+    """What the rows have in common whose extremes or orders are wrong."""
+    fmt = FORMATS[part.case.operands[0]]
+    is_sort = part.case.op == "sort"
+    rows = part.arrays[0] if is_sort else part.terms[0]
+    verdicts = judged.verdicts == ELEMENT_VERDICTS.index(FAIL)
+    fails = verdicts.reshape(len(rows), -1).any(axis=1)
+    if not fails.any():
+        return ""
+    zeros = fmt.decode(rows) == 0
+    negative = (rows & np.array(fmt.sign_bit, rows.dtype)) != 0
+    tests = [
+        ("NaN", fmt.is_nan(rows).any(axis=1)),
+        ("zeros of both signs", (zeros & negative).any(axis=1) & (zeros & ~negative).any(axis=1)),
+        ("subnormal numbers", fmt.is_subnormal(rows).any(axis=1)),
+        ("numbers that f16 has as subnormal ones", (np.abs(fmt.decode(rows)) < 2.0**-14).any(axis=1)),
+    ]
+    tests.insert(2, ("NaN, or zeros of both signs", tests[0][1] | tests[1][1]))
+    return next((f"only rows with {what}" for what, has in tests if has[fails].all() and not has.all()), "")
+
+
+# -- across the forms of a case ----------------------------------------------------------------------------------------
+
+_ONLY = {
+    "constant": "only as constants, which are folded",
+    "scalar": "only with a scalar constant that is broadcast",
+    "broadcast": "only with a scalar that is broadcast",
+    "chain": "only before another op",
+    "upcast": "only before a conversion to f32",
+    "unaligned": "only in an unaligned slice",
+}
+
+
+def across_forms(cases: Sequence[CaseResult]) -> list[CaseResult]:
+    """Says of each failing case in which forms its op fails, where that is not in all."""
+    by_signature: dict[str, list[CaseResult]] = {}
+    for case in cases:
+        by_signature.setdefault(case.signature, []).append(case)
+    return [_with_forms(case, by_signature[case.signature]) if case.verdict == FAIL else case for case in cases]
+
+
+def _with_forms(case: CaseResult, alike: Sequence[CaseResult]) -> CaseResult:
+    if case.form not in FORMS or case.diagnosis.startswith("only in the form") or len(alike) == 1:
+        return case
+    failing = [c.form for c in alike if c.verdict == FAIL]
+    right = [c.form for c in alike if c.verdict in (PASS, DIVERGENT, ACCURACY)]
+    words = ""
+    if not case.diagnosis and case.form.startswith("length"):  # rows so long that all of them have everything
+        return dataclasses.replace(case, diagnosis=next((c.diagnosis for c in alike if c.diagnosis), ""))
+    if case.form == "chain" and not case.diagnosis and "array" in failing:
+        of_array = next(c.diagnosis for c in alike if c.form == "array")
+        return dataclasses.replace(case, diagnosis=of_array)
+    for n in range(1, _TAIL + 1):
+        longer = [c for c in alike if c.form in failing and SIZES.get(c.form, 0) > n]
+        is_tail = longer and all(c.diagnosis == _of_tail(n) for c in longer)
+        # An array of all operands, or one that is not longer, fails at its end too.
+        if is_tail and (case in longer or case.counts.get(FAIL, 0) <= n):
+            sizes = ", ".join(dict.fromkeys(str(SIZES[c.form]) for c in longer))
+            return dataclasses.replace(case, diagnosis=f"{_of_tail(n)}s of {sizes}")
+    if "array" in right:
+        only = {_ONLY[f] for f in failing if f in _ONLY}
+        if {"scalar", "broadcast"} == set(failing):
+            only = {_ONLY["broadcast"]}
+        if len(only) == 1 and all(f in _ONLY for f in failing):
+            words = only.pop()
+        elif all(f in SIZES for f in failing):
+            words = f"only in arrays of {', '.join(str(SIZES[f]) for f in failing)}"
+    if not words or case.diagnosis.startswith(words):
+        return case
+    return dataclasses.replace(case, diagnosis=f"{words}: {case.diagnosis}" if case.diagnosis else words)
+
+
+__all__ = ["across_forms", "explain", "explain_rows"]

@@ -1,0 +1,168 @@
+"""Elementwise cases as programs, in every form; as calls of single operations; and their results judged."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from .backend import Operation
+from .cases import SIZES, Case
+from .data import Operands
+from .exact import evaluate
+from .expected import Expected, expected
+from .formats import FORMATS, code_dtype
+from .judge import Judged, judge
+from .programs import Builder, compare_attributes, tensor
+from .result import FAIL, PASS
+from .rounding import Exact, encode
+
+Call = Callable[[Operation, list[np.ndarray]], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Part:
+    """One case in one form on some operands: what one result of a program is."""
+
+    case: Case
+    form: str
+    operands: Operands
+    #: Of the forms with a scalar: how many elements it goes with. In the first half of them it is the first operand.
+    segment: int = 1
+
+    @property
+    def size(self) -> int:
+        return len(self.operands[0])
+
+    # -- as part of a program ------------------------------------------------------------------------------------------
+
+    def emit(self, builder: Builder) -> None:
+        """Adds the case to a program, as its next result."""
+        if self.form in ("scalar", "broadcast"):
+            value = self._emit_scalars(builder)
+        elif self.form == "unaligned":
+            padded = [np.concatenate([x[:3], x]) for x in self.operands]
+            values = [self._cut(builder, x, t) for x, t in zip(padded, self.case.operands, strict=True)]
+            value = emit_op(builder, self.case, values, self.size)
+        else:
+            make = builder.constant if self.form == "constant" else builder.input
+            values = [make(x, t) for x, t in zip(self.operands, self.case.operands, strict=True)]
+            value = emit_op(builder, self.case, values, self.size)
+            if self.form == "chain":
+                t = tensor((self.size,), self.case.result)
+                value = builder.generic("subtract", [value, values[0]], [t, t], t)
+            elif self.form == "upcast":
+                t, wide = tensor((self.size,), self.case.result), tensor((self.size,), "f32")
+                value = builder.generic("convert", [value], [t], wide)
+        builder.output(value, self.result_type, (self.size,))
+
+    def _cut(self, builder: Builder, codes: np.ndarray, element: str) -> str:
+        whole = builder.input(codes, element)
+        n = len(codes)
+        return builder.op(f"stablehlo.slice {whole} [3:{n}] : ({tensor((n,), element)}) -> {tensor((n - 3,), element)}")
+
+    def _emit_scalars(self, builder: Builder) -> str:
+        n, pieces = self.segment, []
+        make = builder.constant if self.form == "scalar" else builder.input
+        for side, place in self._segments():
+            values = []
+            for i, (codes, element) in enumerate(zip(self.operands, self.case.operands, strict=True)):
+                if i == side:
+                    single = make(codes[place.start].reshape(()), element)
+                    takes, gives = tensor((), element), tensor((n,), element)
+                    text = f"stablehlo.broadcast_in_dim {single}, dims = [] : ({takes}) -> {gives}"
+                    values.append(builder.op(text))
+                else:
+                    values.append(builder.input(codes[place], element))
+            pieces.append(emit_op(builder, self.case, values, n))
+        if len(pieces) == 1:
+            return pieces[0]
+        of = ", ".join([tensor((n,), self.case.result)] * len(pieces))
+        return builder.op(
+            f"stablehlo.concatenate {', '.join(pieces)}, dim = 0 : ({of}) -> {tensor((self.size,), self.case.result)}"
+        )
+
+    def _segments(self) -> Iterator[tuple[int, slice]]:
+        """Which operand is the scalar, and where it is."""
+        half = self.size // 2
+        for start in range(0, self.size, self.segment):
+            yield int(start >= half), slice(start, start + self.segment)
+
+    @property
+    def result_type(self) -> str:
+        """Of what the program gives."""
+        return "f32" if self.form == "upcast" else self.case.result
+
+    # -- as calls ------------------------------------------------------------------------------------------------------
+
+    def operate(self, call: Call) -> np.ndarray:
+        """The results of a backend that takes operations."""
+        operation = Operation(self.case.op, self.case.operands, self.case.result, dict(self.case.attributes))
+        if self.form != "broadcast":
+            return call(operation, list(self.operands))
+        pieces = []
+        for side, place in self._segments():
+            taken = [x[place.start].reshape(()) if i == side else x[place] for i, x in enumerate(self.operands)]
+            pieces.append(np.broadcast_to(call(operation, taken), (self.segment,)))
+        return np.concatenate(pieces)
+
+    # -- judged --------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def expected(self) -> Expected:
+        found = expected(self.case, self.operands)
+        if self.form != "chain":
+            return found
+        fmt = FORMATS[self.case.result]
+        codes, left_open = evaluate("subtract", fmt, fmt.decode(found.codes), fmt.decode(self.operands[0]))
+        return Expected(codes, np.where(found.left_open != 0, found.left_open, left_open))
+
+    def judge(self, got: np.ndarray, limit: int, zeros_are_open: bool) -> tuple[Judged, np.ndarray]:
+        """The verdicts, and the results as codes of the case's result type."""
+        limit = limit if self.case.is_near else 0
+        got = np.asarray(got).astype(code_dtype(self.result_type), copy=False)
+        right = self.expected
+        if self.form == "chain":  # where an intermediate result is open there is nothing to say of what follows
+            right = Expected(np.where(right.left_open != 0, got, right.codes), np.zeros_like(right.left_open))
+        unrounded = np.zeros(got.shape, bool)
+        if self.form == "upcast":
+            fmt, wide = FORMATS[self.case.result], FORMATS["f32"].decode(got)
+            got = encode(fmt, Exact.of(wide))[0]
+            unrounded = (fmt.decode(got) != wide) & ~np.isnan(wide)
+        judged = judge(self.case.result, got, right, limit, zeros_are_open)
+        if unrounded.any():
+            judged.verdicts[unrounded] = 3
+            judged.errors[unrounded] = np.where(judged.errors[unrounded] == 0, 1, judged.errors[unrounded])
+        return judged, got
+
+    def restricted(self, places: np.ndarray) -> Part:
+        """The same on some elements alone."""
+        if self.form in ("scalar", "broadcast"):
+            half = self.size // 2
+            left, right = places[places < half], places[places >= half]
+            # One half may have more than the other: as many of both, since a half is what tells the sides apart.
+            most = max(len(left), len(right), 1)
+            left, right = (np.resize(p if len(p) else q, most) for p, q in ((left, right), (right, left)))
+            places = np.concatenate([left, right])
+            return Part(self.case, self.form, tuple(x[places] for x in self.operands), 1)
+        return Part(self.case, self.form, tuple(x[places] for x in self.operands), self.segment)
+
+
+def emit_op(builder: Builder, case: Case, values: list[str], n: int) -> str:
+    """The op of a case on values of n elements."""
+    if case.op == "type":
+        return values[0]
+    takes = [tensor((n,), t) for t in case.operands]
+    gives = tensor((n,), case.result)
+    attributes = compare_attributes(*(v for _, v in case.attributes)) if case.op == "compare" else ""
+    return builder.generic(case.op, values, takes, gives, attributes)
+
+
+def of_positions(form: str) -> bool:
+    """Whether a form is about where an element stands."""
+    return form in SIZES
+
+
+__all__ = ["FAIL", "PASS", "Part", "emit_op", "of_positions"]

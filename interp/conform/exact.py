@@ -1,0 +1,209 @@
+"""The oracle's arithmetic: every elementwise op on numbers of up to 32 bits, exact or decided to the last bit.
+
+Sums, products, quotients and roots are computed in f64 with the sign of what f64 leaves over, which is all that
+rounding needs. Functions are computed in f64, and where its error could change the code, to as many digits as needed.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+import numpy as np
+
+from .formats import FORMATS, Format
+from .functions import decide
+from .rounding import EVEN, Exact, encode
+
+Numbers = np.ndarray  #: f64
+
+# -- rational ops ------------------------------------------------------------------------------------------------------
+
+
+def add(x: Numbers, y: Numbers) -> Exact:
+    """The sum of f64 with the sign of its error, by Knuth's TwoSum."""
+    total = x + y
+    part = total - x
+    error = (x - (total - part)) + (y - part)
+    return _with_error(total, error)
+
+
+def multiply(x: Numbers, y: Numbers) -> Exact:
+    """Two numbers of 24 bits have a product that f64 holds."""
+    return Exact.of(x * y)
+
+
+def _two_product(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
+    """The product of f64 and its error (Dekker)."""
+    product = x * y
+    xh, yh = _high(x), _high(y)
+    xl, yl = x - xh, y - yh
+    return product, ((xh * yh - product) + xh * yl + xl * yh) + xl * yl
+
+
+def _high(x: Numbers) -> Numbers:
+    c = x * 134217729.0  # 2**27 + 1
+    return c - (c - x)
+
+
+def divide(x: Numbers, y: Numbers) -> Exact:
+    quotient = x / y
+    product, error = _two_product(quotient, y)
+    rest = (x - product) - error
+    return _with_error(quotient, rest * np.sign(y))
+
+
+def sqrt(x: Numbers) -> Exact:
+    root = np.sqrt(x)
+    product, error = _two_product(root, root)
+    return _with_error(root, (x - product) - error)
+
+
+def _with_error(value: Numbers, error: Numbers) -> Exact:
+    side = np.sign(np.where(np.isfinite(value) & np.isfinite(error), error, 0.0))
+    return Exact(value, side.astype(np.int8))
+
+
+def maximum(x: Numbers, y: Numbers) -> Exact:
+    equal_zeros = (x == 0) & (y == 0)
+    larger = np.where(equal_zeros, np.where(np.signbit(x), y, x), np.where(x > y, x, y))
+    return Exact.of(np.where(np.isnan(x) | np.isnan(y), np.nan, larger))
+
+
+def minimum(x: Numbers, y: Numbers) -> Exact:
+    return Exact.of(-maximum(-x, -y).value)
+
+
+def clamp(low: Numbers, x: Numbers, high: Numbers) -> Exact:
+    return minimum(maximum(x, low).value, high)
+
+
+def _away(x: Numbers) -> Numbers:
+    """The nearest integer, ties away from zero; np.trunc of x + 0.5 would round the sum."""
+    size = np.abs(x)
+    whole = np.floor(size)
+    return np.copysign(whole + (size - whole >= 0.5), x)
+
+
+_EXACT: dict[str, Callable[..., Exact]] = {
+    "add": add,
+    "subtract": lambda x, y: add(x, -y),
+    "multiply": multiply,
+    "divide": divide,
+    "remainder": lambda x, y: Exact.of(np.fmod(x, y)),  # exact in f64 as in any format
+    "maximum": maximum,
+    "minimum": minimum,
+    "clamp": clamp,
+    "sqrt": sqrt,
+    "abs": lambda x: Exact.of(np.abs(x)),
+    "negate": lambda x: Exact.of(-x),
+    "sign": lambda x: Exact.of(np.where((x == 0) | np.isnan(x), x, np.copysign(1.0, x))),
+    "floor": lambda x: Exact.of(np.floor(x)),
+    "ceil": lambda x: Exact.of(np.ceil(x)),
+    "round_nearest_even": lambda x: Exact.of(np.rint(x)),
+    "round_nearest_afz": lambda x: Exact.of(_away(x)),
+}
+
+# -- functions ---------------------------------------------------------------------------------------------------------
+
+
+def _host_logistic(x: Numbers) -> Numbers:
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, 1.0) / (1.0 + small)
+
+
+_HOST: dict[str, Callable[..., Numbers]] = {
+    "atan2": np.arctan2,
+    "cbrt": np.cbrt,
+    "cosine": np.cos,
+    "exponential": np.exp,
+    "exponential_minus_one": np.expm1,
+    "log": np.log,
+    "log_plus_one": np.log1p,
+    "logistic": _host_logistic,
+    "power": np.power,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "sine": np.sin,
+    "tan": np.tan,
+    "tanh": np.tanh,
+}
+#: Far more than the error of any host's function in f64, and far less than a step of f32.
+_DOUBT = 2.0**-46
+
+_BINARY = ("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "atan2", "power")
+FUNCTIONS = tuple(_HOST)
+OPS = tuple(sorted({*_EXACT, *_HOST} - {"clamp"}))
+
+
+def arity(op: str) -> int:
+    """How many operands an op of one element type takes."""
+    return 3 if op == "clamp" else 2 if op in _BINARY else 1
+
+
+def estimate(op: str, *operands: Numbers) -> Numbers:
+    """The results in f64, not rounded to a format: exact or nearly."""
+    with np.errstate(all="ignore"):
+        if op == "convert":
+            return operands[0]
+        return np.asarray(_EXACT[op](*operands).value if op in _EXACT else _HOST[op](*operands))
+
+
+def evaluate(op: str, fmt: Format, *operands: Numbers, rounding: str = EVEN) -> tuple[np.ndarray, np.ndarray]:
+    """The codes of an op's results in a format, and what is left open about each (rounding.py)."""
+    with np.errstate(all="ignore"):
+        if op == "convert":
+            return encode(fmt, Exact.of(operands[0]), rounding)
+        if op in _EXACT:
+            found = _EXACT[op](*operands)
+            # The NaN of an invalid operation has no sign; the host's may have one.
+            return encode(fmt, Exact(np.where(np.isnan(found.value), np.nan, found.value), found.side), rounding)
+        return _function(op, fmt, operands, rounding)
+
+
+def _function(op: str, fmt: Format, operands: tuple[Numbers, ...], rounding: str) -> tuple[np.ndarray, np.ndarray]:
+    value = np.asarray(_HOST[op](*operands))
+    value = np.where(np.isnan(value), np.nan, value)
+    codes, left_open = encode(fmt, Exact.of(value), rounding)
+    if rounding != EVEN:  # a fault to be recognized: nothing that has to be exact
+        return codes, left_open
+    finite = np.isfinite(value) & (value != 0) & np.logical_and.reduce([np.isfinite(x) for x in operands])
+    doubtful = np.zeros(value.shape, bool)
+    for factor in (1 - _DOUBT, 1 + _DOUBT):
+        other, other_open = encode(fmt, Exact.of(value * factor), rounding)
+        doubtful |= finite & ((other != codes) | (other_open != left_open))
+    at = np.flatnonzero(doubtful)
+    if at.size:
+        decided = [decide(op, *(float(x[i]) for x in operands)) for i in at]
+        exact = Exact(np.array([v for v, _ in decided]), np.array([s for _, s in decided], np.int8))
+        codes[at], left_open[at] = encode(fmt, exact, rounding)
+    return codes, left_open
+
+
+# -- comparisons -------------------------------------------------------------------------------------------------------
+
+COMPARISONS: dict[str, Callable[..., np.ndarray]] = {
+    "EQ": operator.eq,
+    "NE": operator.ne,
+    "GE": operator.ge,
+    "GT": operator.gt,
+    "LE": operator.le,
+    "LT": operator.lt,
+}
+
+
+def total_order(fmt: Format, codes: np.ndarray, nan_first: bool = False) -> np.ndarray:
+    """Places in the total order: -NaN, -inf, …, -0, +0, …, inf, NaN. A NaN that has no sign comes last, or first."""
+    codes = np.asarray(codes).astype(np.int64)
+    size = codes & fmt.ones
+    order = np.where(codes & fmt.sign_bit != 0, -1 - size, size)
+    if fmt.nan == "sign":
+        far = 1 << fmt.bits
+        order = np.where(codes == fmt.sign_bit, -far if nan_first else far, order)
+    return order
+
+
+def compare(direction: str, kind: str, element: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Comparisons of codes: quiet, or in the total order."""
+    fmt = FORMATS[element]
+    keys = [total_order(fmt, c) if kind == "TOTALORDER" else fmt.decode(c) for c in (x, y)]
+    return COMPARISONS[direction](*keys)

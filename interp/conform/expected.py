@@ -1,0 +1,164 @@
+"""What the results of elementwise cases should be, and what is left open about each."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from .cases import Case
+from .data import Operands
+from .exact import COMPARISONS, compare, evaluate, total_order
+from .formats import FORMATS, INTEGERS, all_codes, bits, code_dtype, integers
+from .rounding import (
+    EVEN,
+    FROM_NAN,
+    FROM_NEGATIVE_NAN,
+    INVALID,
+    NAN_ORDER,
+    NOT_AN_INTEGER,
+    ZEROS,
+    Exact,
+    encode,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """The right results: codes, and for each what is left open about it (rounding.py)."""
+
+    codes: np.ndarray
+    left_open: np.ndarray
+    #: Of conversions to a format without sign: what the numbers without theirs become.
+    magnitudes: np.ndarray | None = None
+
+    def at(self, places: np.ndarray) -> Expected:
+        magnitudes = None if self.magnitudes is None else self.magnitudes[places]
+        return Expected(self.codes[places], self.left_open[places], magnitudes)
+
+
+def expected(case: Case, operands: Operands) -> Expected:
+    """The right results of an elementwise case."""
+    with np.errstate(all="ignore"):
+        if case.op == "convert":
+            return converted(operands[0], case.operands[0], case.result)
+        element = case.operands[-1]
+        closed = np.zeros(len(operands[0]), np.uint8)
+        if case.op == "type":
+            return Expected(operands[0], closed)
+        if case.op == "select":
+            return Expected(np.where(operands[0], operands[1], operands[2]), closed)
+        if case.op == "is_finite":
+            return Expected(np.isfinite(FORMATS[element].decode(operands[0])), closed)
+        if case.op == "compare":
+            return _compared(case, operands, element)
+        if case.op == "clamp":
+            return _clamped(element, operands)
+        return tabulated(case.op, element, operands)
+
+
+def tabulated(op: str, element: str, operands: Operands) -> Expected:
+    """Results of an op on one type; those on all pairs are kept."""
+    fmt = FORMATS[element]
+    if fmt.bits > 8 or len(operands[0]) < 1 << fmt.bits:
+        codes, left_open = evaluate(op, fmt, *(fmt.decode(x) for x in operands))
+        return _with_zeros(op, element, operands, Expected(codes, left_open))
+    table = _table(op, element)
+    place = operands[0].astype(np.intp)
+    if len(operands) == 2:
+        place = (place << fmt.bits) | operands[1]
+    return table.at(place)
+
+
+@functools.lru_cache(64)
+def _table(op: str, element: str) -> Expected:
+    from .exact import arity
+
+    codes = all_codes(element)
+    pairs = (codes,) if arity(op) == 1 else tuple(g.ravel() for g in np.meshgrid(codes, codes, indexing="ij"))
+    fmt = FORMATS[element]
+    found, left_open = evaluate(op, fmt, *(fmt.decode(x) for x in pairs))
+    return _with_zeros(op, element, pairs, Expected(found, left_open))
+
+
+def _with_zeros(op: str, element: str, operands: Operands, found: Expected) -> Expected:
+    """Marks the extremes of two zeros that differ, and the sign of -0, where libraries other than StableHLO differ."""
+    if op == "sign":
+        negative_zero = (found.codes == operands[0]) & (found.codes & FORMATS[element].ones == 0)
+        negative_zero &= np.signbit(FORMATS[element].decode(found.codes)) & ~FORMATS[element].is_nan(found.codes)
+        return Expected(found.codes, np.where(negative_zero, np.uint8(ZEROS), found.left_open))
+    if op not in ("maximum", "minimum"):
+        return found
+    x, y = (FORMATS[element].decode(c) for c in operands)
+    unlike = (x == 0) & (y == 0) & (np.signbit(x) != np.signbit(y))
+    return Expected(found.codes, np.where(unlike, np.uint8(ZEROS), found.left_open))
+
+
+def _clamped(element: str, operands: Operands) -> Expected:
+    low, x, high = operands
+    first = tabulated("maximum", element, (x, low))
+    second = tabulated("minimum", element, (first.codes, high))
+    # A zero that came of unlike zeros, first or second.
+    is_zero = FORMATS[element].decode(second.codes) == 0
+    either = ((first.left_open == ZEROS) | (second.left_open == ZEROS)) & is_zero
+    return Expected(second.codes, np.where(either, np.uint8(ZEROS), np.uint8(0)))
+
+
+def _compared(case: Case, operands: Operands, element: str) -> Expected:
+    direction, kind = (value for _, value in case.attributes)
+    found = compare(direction, kind, element, *operands)
+    left_open = np.zeros(len(found), np.uint8)
+    fmt = FORMATS[element]
+    if kind == "TOTALORDER" and fmt.nan == "sign":
+        first = COMPARISONS[direction](*(total_order(fmt, x, nan_first=True) for x in operands))
+        left_open = np.where(first != found, np.uint8(NAN_ORDER), left_open)
+    return Expected(found, left_open)
+
+
+# -- conversions -------------------------------------------------------------------------------------------------------
+
+
+def as_exact(codes: np.ndarray, element: str) -> Exact:
+    """The numbers of codes."""
+    if element in FORMATS:
+        return Exact.of(FORMATS[element].decode(codes))
+    if element == "i1":
+        return Exact.of(codes.astype(np.float64))
+    whole = integers(codes, element)
+    if bits(element) < 64:
+        return Exact.of(whole.astype(np.float64))
+    nearest = whole.astype(np.float64)  # which may be one more than any integer there is
+    beyond = nearest >= 2.0 ** (64 if element == "ui64" else 63)
+    back = np.where(beyond, 0.0, nearest).astype(whole.dtype)
+    side = np.where(beyond, -1, (whole > back).astype(np.int8) - (whole < back))
+    return Exact(nearest, side.astype(np.int8))
+
+
+def _sign(exact: Exact) -> np.ndarray:
+    return np.where(np.signbit(exact.value), np.int8(-1), np.int8(1))
+
+
+def converted(codes: np.ndarray, source: str, target: str, rounding: str = EVEN) -> Expected:
+    """Conversions between any two types."""
+    exact = as_exact(codes, source)
+    if target in FORMATS:
+        found, left_open = encode(FORMATS[target], exact, rounding)
+        of_nan = np.where(np.signbit(exact.value), np.uint8(FROM_NEGATIVE_NAN), np.uint8(FROM_NAN))
+        magnitudes = None
+        if not FORMATS[target].is_signed:
+            magnitudes, _ = encode(FORMATS[target], Exact(np.abs(exact.value), exact.side * _sign(exact)), rounding)
+        return Expected(found, np.where(left_open == INVALID, of_nan, left_open), magnitudes)
+    closed = np.zeros(len(codes), np.uint8)
+    if target == "i1":
+        return Expected(exact.value != 0, closed)
+    width, is_signed = INTEGERS[target]
+    low, high = (-1 << (width - 1), (1 << (width - 1)) - 1) if is_signed else (0, (1 << width) - 1)
+    whole = np.trunc(exact.value)
+    inside = (whole >= low) & (whole < high + 1)
+    cut = np.where(np.isnan(whole), 0, np.where(whole < 0, low & ((1 << width) - 1), high).astype(np.uint64))
+    fits = np.where(inside, whole, 0.0)
+    found = np.where(fits < 0, fits.astype(np.int64).view(np.uint64), np.abs(fits).astype(np.uint64))
+    mask = np.uint64((1 << width) - 1)
+    found = np.where(inside, found & mask, cut.astype(np.uint64)).astype(code_dtype(target))
+    return Expected(found, np.where(inside, np.uint8(0), np.uint8(NOT_AN_INTEGER)))

@@ -1,0 +1,67 @@
+"""What pictures are made from: the errors of a case, by its operands or by their places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .data import numbers
+from .elementwise import Part, of_positions
+from .formats import MINIFLOATS, bits
+from .judge import Judged
+from .result import UNTRIED, ErrorCurve, ErrorMap
+from .rows import RowPart
+from .words import number_text
+
+#: How many points of a curve there are at most of each sort, right and wrong.
+_POINTS = 1000
+
+
+def pictured(part: Part | RowPart, judged: Judged) -> dict[str, Any]:
+    """The map of a binary op, the curve of what has one operand, else errors by place; nothing where all is right."""
+    if not judged.errors.any():
+        return {}
+    if isinstance(part, Part) and not of_positions(part.form):
+        if len(part.operands) == 2 and part.case.operands[0] in MINIFLOATS:
+            return {"map": _map(part, judged.errors)}
+        if len(part.operands) == 1:
+            return {"curve": _by_value(part, judged.errors)}
+    places = np.sort(_chosen(judged.errors))
+    return {"curve": _curve(places, places.astype(np.float64), judged.errors[places], "places")}
+
+
+def _map(part: Part, errors: np.ndarray) -> ErrorMap:
+    n = 1 << bits(part.case.operands[0])
+    x, y = part.operands
+    made = np.full((n, n), UNTRIED, np.int8)
+    made[x, y] = errors
+    wrong = errors != 0  # of pairs that were tried more than once
+    made[x[wrong], y[wrong]] = errors[wrong]
+    return ErrorMap.of(made)
+
+
+def _by_value(part: Part, errors: np.ndarray) -> ErrorCurve:
+    codes = part.operands[0]
+    values = numbers(codes, part.case.operands[0]).astype(np.float64)
+    places = _chosen(errors)
+    places = places[np.argsort(values[places], kind="stable")]
+    return _curve(codes[places], values[places], errors[places], "values")
+
+
+def _curve(codes: np.ndarray, values: np.ndarray, errors: np.ndarray, over: str) -> ErrorCurve:
+    told = [v if np.isfinite(v) else number_text(v) for v in values.tolist()]
+    return ErrorCurve(codes.tolist(), told, errors.tolist(), over)
+
+
+def _chosen(errors: np.ndarray) -> np.ndarray:
+    """The places of all elements, of many an even choice."""
+    if len(errors) <= _POINTS:
+        return np.arange(len(errors))
+    return np.concatenate([_spread(np.flatnonzero(errors)), _spread(np.flatnonzero(errors == 0))])
+
+
+def _spread(places: np.ndarray) -> np.ndarray:
+    if len(places) <= _POINTS:
+        return places
+    return places[np.linspace(0, len(places) - 1, _POINTS).astype(np.intp)]

@@ -1,0 +1,131 @@
+"""What it takes to see a failure again: its operands, a vector of them, the whole array, or other ops beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..backends import BackendError
+from . import diagnosis, outcome
+from .elementwise import Part, of_positions
+from .judge import ELEMENT_VERDICTS, Judged
+from .outcome import Settings
+from .result import ACCURACY, CaseResult
+from .rows import RowPart
+
+AnyPart = Part | RowPart
+Results = list[np.ndarray | BackendError]
+#: A part with FAIL or ACCURACY: its place, its verdicts, and the codes that came back.
+Failing = tuple[int, Part, Judged, np.ndarray]
+
+_ACCURACY = ELEMENT_VERDICTS.index(ACCURACY)
+#: How many of one element make a vector.
+_VECTOR = 64
+#: What a program holds at most, so that none takes long.
+MOST_CASES, MOST_ELEMENTS = 48, 1 << 22
+
+
+class Prober(Protocol):
+    """What can run parts again."""
+
+    settings: Settings
+    kind: str
+
+    def results(self, parts: Sequence[AnyPart]) -> Results: ...
+
+    def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results: ...
+
+
+def explained(
+    tester: Prober, parts: Sequence[AnyPart], failing: Sequence[Failing], found: Sequence[CaseResult | None]
+) -> Iterator[tuple[int, CaseResult]]:
+    """Adds to failing cases what they have in common, and a command that is known to reproduce the first."""
+    firsts = [_told(found[i]).failures[0].index for i, *_ in failing]
+    singles = [part.restricted(np.array([at])) for at, (_, part, _, _) in zip(firsts, failing, strict=True)]
+    results = tester.results(singles) if not tester.settings.operands else [None] * len(singles)
+    for (i, part, judged, got), single, repeated in zip(failing, singles, results, strict=True):
+        sentence = diagnosis.explain(part, judged, got)
+        how, again = _reproduced(tester, part, parts, int(_told(found[i]).failures[0].index), got, single, repeated)
+        yield i, dataclasses.replace(_told(found[i]), diagnosis="; ".join(filter(None, (sentence, how))), **again)
+
+
+def _reproduced(
+    tester: Prober, part: Part, parts: Sequence[AnyPart], at: int, got: np.ndarray, single: Part, repeated: Any
+) -> tuple[str, dict[str, Any]]:
+    """What it takes to see a failure again, if more than its operands, and the command that does."""
+    codes, limit = [int(x[at]) for x in part.operands], tester.settings.ulp
+    if tester.settings.operands:
+        return "", _again(tester.settings, part, codes, part.size)
+    if not of_positions(part.form):
+        if _repeats(single, repeated, got[at], limit):
+            return "", _again(tester.settings, single, codes)
+        many = part.restricted(np.full(_VECTOR, at))  # a vector of them may do what one does not
+        if _repeats(many, tester.results([many])[0], got[at], limit):
+            return "only in arrays, not alone", _again(tester.settings, many, codes, _VECTOR)
+    if tester.kind == "operations" or _repeats(part, tester.results([part])[0], got[at], limit):
+        return "" if of_positions(part.form) else "only in the whole array", _again(tester.settings, part)
+    beside = _company(tester, part, parts, got[at])
+    told = "only in a program with other ops"
+    return told, _again(tester.settings, part, beside=[_signature_and_form(p) for p in beside])
+
+
+def _company(tester: Prober, part: Part, parts: Sequence[AnyPart], wrong: np.ndarray) -> list[AnyPart]:
+    """As few as can be found of the cases without which, in the same program, a case does not fail."""
+    batch = next(b for b in batches(parts) if part in b)
+    needed: list[AnyPart] = [p for p in batch if p is not part]
+
+    def fails(others: list[AnyPart]) -> bool:
+        results = tester.batch([part, *others], tester.settings.timeout)
+        return _repeats(part, results[0], wrong, tester.settings.ulp)
+
+    while len(needed) > 1:
+        half = len(needed) // 2
+        smaller = next((n for n in (needed[:half], needed[half:]) if fails(n)), None)
+        if smaller is None:
+            break
+        needed = smaller
+    return needed
+
+
+def _again(
+    settings: Settings, part: Part, codes: Sequence[int] = (), times: int = 1, beside: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What reproduces a failure: the command, and a program if it is not too long."""
+    command = outcome.command(part.case, part.form, settings, codes, times, beside)
+    if part.size > 4 * _VECTOR:
+        return {"command": command}
+    text, inputs = outcome.as_program(part)
+    return {"command": command, "program": text, "inputs": inputs}
+
+
+def _told(result: CaseResult | None) -> CaseResult:
+    assert result is not None
+    return result
+
+
+def _signature_and_form(part: AnyPart) -> str:
+    return f"{part.case.signature}:{part.form}"
+
+
+def _repeats(part: Part, repeated: Any, wrong: np.ndarray, limit: int) -> bool:
+    """Whether a wrong result is there again."""
+    if isinstance(repeated, BackendError):
+        return False
+    judged, codes = part.judge(repeated, limit, False)
+    return bool(((codes == wrong) & (judged.verdicts >= _ACCURACY)).any())
+
+
+def batches(parts: Sequence[AnyPart]) -> Iterator[list[AnyPart]]:
+    batch: list[AnyPart] = []
+    elements = 0
+    for part in parts:
+        if batch and (len(batch) >= MOST_CASES or elements + part.size > MOST_ELEMENTS):
+            yield batch
+            batch, elements = [], 0
+        batch.append(part)
+        elements += part.size
+    if batch:
+        yield batch

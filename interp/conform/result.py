@@ -1,0 +1,218 @@
+"""What a run of the tester found: the dataclasses of its JSON, from which every report is made.
+
+The file is one object: `schema` (SCHEMA), `run` (Run) and `cases` (a list of CaseResult), every field under the name
+it has here. A file that is read may come from an unfinished run (`run.complete` is false).
+
+**ULP**, everywhere: how many steps from the correctly rounded result to the one given, where a step is from one number
+of the result's format to the next; both zeros are one number, and infinity is the step after the largest number (in a
+format without infinity, the NaN that overflow gives stands there). From NaN to a number is no distance.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SCHEMA = "minihlo.conform/1"
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+PASS = "PASS"  #: every result is right
+DIVERGENT = "DIVERGENT"  #: the format or the specification leaves it open, and the choice is a known one
+ACCURACY = "ACCURACY"  #: not the correctly rounded result, where that is not required, and within the limit
+UNSUPPORTED = "UNSUPPORTED"  #: the backend refuses it
+FAIL = "FAIL"  #: a result is wrong
+CRASH = "CRASH"  #: the backend died of it, or gave no answer in time
+
+#: From best to worst. A case has the worst verdict of its elements; a cell of the grid that of its cases.
+VERDICTS = (UNSUPPORTED, PASS, DIVERGENT, ACCURACY, FAIL, CRASH)
+
+
+def worst(verdicts: Sequence[str]) -> str:
+    """The worst of some verdicts: UNSUPPORTED if that is all there is."""
+    return max(verdicts, key=VERDICTS.index)
+
+
+# -- what is wrong with one element, in a byte -------------------------------------------------------------------------
+
+#: An error is an int8: 0 right; from -100 to 100 other than 0 the signed distance in ULP, cut off there (positive: the
+#: result is too large); else one of these.
+CUT = 100
+WRONG_ZERO = 111  #: a zero with the wrong sign
+OPEN = 112  #: what is left open: not an error
+NOT_NAN = 120  #: a number where NaN is right
+IS_NAN = 121  #: NaN where a number is right
+IS_INFINITE = 122  #: infinity where a number is right that is not next to it
+ABSENT = 127  #: there is no result
+UNTRIED = -128  #: in a map: the pair was not tried
+ERRORS = {
+    WRONG_ZERO: "the sign of zero is wrong",
+    OPEN: "left open by the format",
+    NOT_NAN: "not NaN, and should be",
+    IS_NAN: "NaN, and should not be",
+    IS_INFINITE: "infinite, and should not be",
+    ABSENT: "no result",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ErrorMap:
+    """The errors of a binary op over pairs: `data` is base64 of zlib of int8[n][n], rows the first operand."""
+
+    n: int  #: 2 to the bits of the operands
+    data: str
+
+    @classmethod
+    def of(cls, errors: np.ndarray) -> ErrorMap:
+        return cls(len(errors), base64.b64encode(zlib.compress(errors.astype(np.int8).tobytes(), 9)).decode())
+
+    def array(self) -> np.ndarray:
+        """int8[n, n]: at [a, b] the error of the operands with the codes a and b."""
+        return np.frombuffer(zlib.decompress(base64.b64decode(self.data)), np.int8).reshape(self.n, self.n)
+
+
+@dataclasses.dataclass(frozen=True)
+class ErrorCurve:
+    """The errors of an op on one operand, in the order of the operands' values, NaN last; or of any, by their places.
+
+    Of many elements these are up to a thousand that are not right, and as many that are.
+    """
+
+    codes: list[int]  #: of the operands; the places themselves
+    values: list[float | str]  #: of the operands, or places; "inf", "-inf", "nan" where JSON has no number
+    errors: list[int]  #: int8, as in ErrorMap
+    over: str = "values"  #: or "places"
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """One result that is not the expected one, with FAIL first, or how the backend ended."""
+
+    verdict: str
+    index: int  #: of the element in the result, which has `size` of them
+    size: int
+    #: Of each operand the codes that go into this element: one, or the row of a sum.
+    operands: list[list[int]]
+    values: list[list[str]]  #: the same, as numbers: "0.5", "nan", "2^-127"
+    got: int | None  #: None where there is no result
+    got_value: str
+    expected: int  #: of a sum the exact one, rounded once
+    expected_value: str
+    error: int  #: int8, as in ErrorMap
+    ulp: int | None = None  #: distance; None where there is none
+    #: What else would have been right, in words: "the largest number, as XLA".
+    also: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseResult:
+    """One case: an op on types, in one form."""
+
+    signature: str  #: add.f8E4M3FNUZ, convert.f64.f8E4M3FN, compare_LT.f8E5M2, dot_general.f8E5M2.f32
+    form: str  #: array, constant, scalar, chain, size-7, unaligned, … (see FORMS in cases.py)
+    op: str  #: add, compare_LT, convert, reduce_add …
+    operands: list[str]  #: element types
+    result: str  #: element type
+    row: str  #: of the grid: the op, `convert from f64`, `convert to f64`
+    column: str  #: of the grid: the minifloat it is about
+    verdict: str
+    total: int = 0  #: elements judged
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)  #: elements by verdict; no zeros
+    worst_ulp: int | None = None  #: None where no wrong result is at a distance
+    histogram: dict[str, int] = dataclasses.field(default_factory=dict)  #: how many elements are so many ULP off
+    #: What the failing elements have in common, in one sentence: "all failing operands are subnormal".
+    diagnosis: str = ""
+    choices: list[str] = dataclasses.field(default_factory=list)  #: what is open, and what the backend does
+    model: str = ""  #: of a sum: what explains the results: "rounded once from f32"
+    message: str = ""  #: why there is no result
+    failures: list[Failure] = dataclasses.field(default_factory=list)  #: some, FAIL before ACCURACY before DIVERGENT
+    command: str = ""  #: what reproduces the first failure
+    program: str = ""  #: the first failure as a StableHLO program, whose operands are the arguments `inputs`
+    inputs: list[str] = dataclasses.field(default_factory=list)  #: as `minihlo run --input` takes them
+    map: ErrorMap | None = None
+    curve: ErrorCurve | None = None
+    seconds: float = 0.0
+    is_expected: bool = False  #: named by --xfail
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.signature, self.form
+
+
+@dataclasses.dataclass
+class Run:
+    """How the cases were run."""
+
+    backend: str
+    level: int
+    seed: int = 0
+    ulp: int = 4  #: the limit of ACCURACY
+    ops: list[str] = dataclasses.field(default_factory=list)  #: as given by --ops; empty: all
+    formats: list[str] = dataclasses.field(default_factory=list)
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)  #: of minihlo and the backend's packages
+    host: str = ""  #: system and processor
+    started: str = ""  #: ISO 8601
+    seconds: float = 0.0
+    complete: bool = False
+
+
+@dataclasses.dataclass
+class Report:
+    """A whole run."""
+
+    run: Run
+    cases: list[CaseResult] = dataclasses.field(default_factory=list)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Cases by verdict, in the order of VERDICTS."""
+        return {v: sum(c.verdict == v for c in self.cases) for v in VERDICTS}
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether something fails that is not expected to."""
+        return any(c.verdict in (FAIL, CRASH) and not c.is_expected for c in self.cases)
+
+    def save(self, path: str | Path) -> None:
+        """Write the JSON; whole or not at all."""
+        target = Path(path)
+        temporary = target.with_name(target.name + ".part")
+        temporary.write_text(dumps(self), encoding="utf-8")
+        temporary.replace(target)
+
+
+def dumps(report: Report) -> str:
+    """The JSON of a run, a case a line."""
+    cases = ",\n".join(json.dumps(_without_nothing(c), ensure_ascii=False) for c in report.cases)
+    head = json.dumps(dataclasses.asdict(report.run), ensure_ascii=False, indent=1)
+    return f'{{"schema": "{SCHEMA}",\n"run": {head},\n"cases": [\n{cases}\n]}}\n'
+
+
+def _without_nothing(case: CaseResult) -> dict[str, Any]:
+    return {k: v for k, v in dataclasses.asdict(case).items() if v not in (None, "", [], {})}
+
+
+def load(path: str | Path) -> Report:
+    """Read a JSON. Raises ValueError where it is not one of ours."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        if data["schema"] != SCHEMA:
+            raise ValueError(f"{path}: the schema is {data['schema']!r} (would be {SCHEMA!r})")
+        return Report(Run(**data["run"]), [_case(c) for c in data["cases"]])
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not a result of minihlo conform: {error!r}") from None
+
+
+def _case(data: Mapping[str, Any]) -> CaseResult:
+    fields = dict(data)
+    fields["failures"] = [Failure(**f) for f in data.get("failures", [])]
+    fields["map"] = ErrorMap(**data["map"]) if data.get("map") else None
+    fields["curve"] = ErrorCurve(**data["curve"]) if data.get("curve") else None
+    return CaseResult(**fields)

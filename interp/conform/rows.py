@@ -1,0 +1,319 @@
+"""Cases on rows of numbers: reductions, cumulative sums, dots, convolutions and sorts, as programs and as calls."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from .backend import Operation
+from .cases import LENGTHS, Case
+from .data import rng
+from .elementwise import Call
+from .exact import evaluate, total_order
+from .expected import Expected
+from .formats import FORMATS, Format, all_codes
+from .programs import Builder, compare_attributes, tensor
+from .rounding import NAN_ORDER, ZEROS, Exact, encode
+from .sums import Problem
+
+Arrays = tuple[np.ndarray, ...]  #: of codes
+#: A convolution's window and features for each length.
+_WINDOWS = {3: (3, 1), 8: (2, 4), 64: (4, 16), 1000: (5, 200)}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RowPart:
+    """One case in one form: its operands, as arrays of codes."""
+
+    case: Case
+    form: str
+    arrays: Arrays
+
+    @property
+    def result_type(self) -> str:
+        return self.case.result
+
+    @functools.cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Of the result."""
+        shapes = [a.shape for a in self.arrays]
+        match self.case.op:
+            case "reduce":
+                return shapes[0][:1]
+            case "dot_general":
+                return shapes[0][0], shapes[1][1]
+            case "convolution":
+                return shapes[0][0], shapes[0][1] - shapes[1][0] + 1, shapes[1][2]
+        return shapes[0]
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape))
+
+    # -- as part of a program ------------------------------------------------------------------------------------------
+
+    def emit(self, builder: Builder) -> None:
+        """Adds the case to a program, as its next result."""
+        make = builder.constant if self.form == "constant" else builder.input
+        values = [make(x, t) for x, t in zip(self.arrays, self.case.operands, strict=True)]
+        types = [tensor(x.shape, t) for x, t in zip(self.arrays, self.case.operands, strict=True)]
+        gives = tensor(self.shape, self.case.result)
+        element = self.case.operands[0]
+        match self.case.op:
+            case "reduce":
+                start, scalar = self._start(builder), tensor((), element)
+                applies = f"applies stablehlo.{self.body} across dimensions = [1]"
+                value = builder.op(
+                    f"stablehlo.reduce({values[0]} init: {start}) {applies} : ({types[0]}, {scalar}) -> {gives}"
+                )
+            case "cumulative":
+                value = self._windowed(builder, values[0], types[0])
+            case "dot_general":
+                takes = f"({types[0]}, {types[1]}) -> {gives}"
+                value = builder.op(
+                    f"stablehlo.dot_general {values[0]}, {values[1]}, contracting_dims = [1] x [0] : {takes}"
+                )
+            case "convolution":
+                how = "dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1]}"
+                counts = "{batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
+                takes = f"({types[0]}, {types[1]}) -> {gives}"
+                value = builder.op(f"stablehlo.convolution({values[0]}, {values[1]}) {how} {counts} : {takes}")
+            case _:
+                value = self._sorted(builder, values[0], types[0])
+        builder.output(value, self.case.result, self.shape)
+
+    @property
+    def body(self) -> str:
+        return dict(self.case.attributes).get("body", "add")
+
+    def _start(self, builder: Builder) -> str:
+        fmt = FORMATS[self.case.operands[0]]
+        return builder.constant(np.array(start_code(fmt, self.body), fmt.code_dtype), fmt.name)
+
+    def _windowed(self, builder: Builder, value: str, kind: str) -> str:
+        rows, k = self.arrays[0].shape
+        element = self.case.operands[0]
+        scalar = tensor((), element)
+        region = (
+            f"({{ ^bb0(%x: {scalar}, %y: {scalar}): %z = stablehlo.{self.body} %x, %y : {scalar} "
+            f"stablehlo.return %z : {scalar} }})"
+        )
+        windows = (
+            f"{{window_dimensions = array<i64: 1, {k}>, padding = dense<[[0, 0], [{k - 1}, 0]]> : tensor<2x2xi64>}}"
+        )
+        start = self._start(builder)
+        text = f'"stablehlo.reduce_window"({value}, {start}) {region} {windows}'
+        return builder.op(f"{text} : ({kind}, {scalar}) -> {kind}")
+
+    def _sorted(self, builder: Builder, value: str, kind: str) -> str:
+        scalar = tensor((), self.case.operands[0])
+        region = (
+            f'({{ ^bb0(%x: {scalar}, %y: {scalar}): %z = "stablehlo.compare"(%x, %y) '
+            f"{compare_attributes('LT', 'TOTALORDER')} : ({scalar}, {scalar}) -> tensor<i1> "
+            "stablehlo.return %z : tensor<i1> })"
+        )
+        return builder.op(f'"stablehlo.sort"({value}) {region} {{dimension = 1 : i64}} : ({kind}) -> {kind}')
+
+    # -- as a call -----------------------------------------------------------------------------------------------------
+
+    def operate(self, call: Call) -> np.ndarray:
+        attributes = {"body": self.body} if self.case.op in ("reduce", "cumulative") else {}
+        operation = Operation(self.case.op, self.case.operands, self.case.result, attributes)
+        return np.asarray(call(operation, list(self.arrays)))
+
+    # -- what is right -------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def problem(self) -> Problem:
+        """The sums that the results are, in the order of the results."""
+        element = FORMATS[self.case.operands[0]]
+        terms = [element.decode(t) for t in self.terms]
+        with np.errstate(all="ignore"):
+            values = terms[0] if len(terms) == 1 else terms[0] * terms[1]
+            sizes = np.nansum(np.abs(values), axis=1)
+        most = min(element.max, FORMATS[self.case.result].max)
+        wild = ~(sizes <= most / 2) | ~np.isfinite(values).all(axis=1) if self.body == "add" else np.zeros(0, bool)
+        return Problem(element.name, self.case.result, self.body, values, len(terms) == 2, wild)
+
+    @functools.cached_property
+    def terms(self) -> list[np.ndarray]:
+        """The codes that go into each result: [results, terms], of both operands where there are two."""
+        match self.case.op:
+            case "reduce":
+                return [self.arrays[0]]
+            case "cumulative":
+                return [_prefixes(self.arrays[0], FORMATS[self.case.operands[0]], self.body)]
+            case "dot_general":
+                x, y = self.arrays
+                return [np.repeat(x, y.shape[1], axis=0), np.tile(y.T, (x.shape[0], 1))]
+        x, y = self.arrays
+        window = y.shape[0]
+        places = [x[:, i : i + window].reshape(x.shape[0], -1) for i in range(self.shape[1])]
+        rows = np.stack(places, axis=1).reshape(-1, window * x.shape[2])
+        columns = y.reshape(-1, y.shape[2]).T
+        return [np.repeat(rows, len(columns), axis=0), np.tile(columns, (len(rows), 1))]
+
+    def with_nan_first(self, got: np.ndarray) -> Expected:
+        """The right results of a sort, in whose rows a NaN without sign comes first where it does in what was given."""
+        fmt, right = FORMATS[self.case.operands[0]], self.expected
+        if fmt.nan != "sign":
+            return right
+        first = _in_total_order(fmt, self.arrays[0], nan_first=True)
+        other = (right.codes != first.codes).reshape(self.shape)
+        at_front = (fmt.is_nan(got.reshape(self.shape)[:, :1]) & other.any(axis=1, keepdims=True)) & other
+        flat = at_front.ravel()
+        as_given = flat & (got == first.codes)
+        return Expected(
+            np.where(flat & ~as_given, first.codes, right.codes),
+            np.where(as_given, np.uint8(NAN_ORDER), right.left_open),
+        )
+
+    @functools.cached_property
+    def expected(self) -> Expected:
+        """The right results of what has but one: extremes and sorts."""
+        fmt = FORMATS[self.case.operands[0]]
+        if self.case.op == "sort":
+            return _in_total_order(fmt, self.arrays[0])
+        total = self.terms[0][:, 0]
+        left_open = np.zeros(len(total), np.uint8)
+        for i in range(1, self.terms[0].shape[1]):
+            x, y = fmt.decode(total), fmt.decode(self.terms[0][:, i])
+            unlike = (x == 0) & (y == 0) & (np.signbit(x) != np.signbit(y))
+            left_open = np.where(unlike, np.uint8(ZEROS), np.where(y == total, left_open, left_open))
+            total = evaluate(self.body, fmt, x, y)[0]
+        return Expected(total, np.where(fmt.decode(total) == 0, left_open, 0).astype(np.uint8))
+
+
+def _in_total_order(fmt: Format, codes: np.ndarray, nan_first: bool = False) -> Expected:
+    order = np.argsort(total_order(fmt, codes, nan_first), axis=1, kind="stable")
+    found = np.take_along_axis(codes, order, axis=1)
+    # Numbers that compare equal, whose order is open to what knows no total order.
+    zeros = (fmt.decode(codes) == 0) & ((codes & fmt.sign_bit) != 0)
+    either = zeros.any(axis=1, keepdims=True) & (fmt.decode(found) == 0)
+    return Expected(found.ravel(), np.where(either, np.uint8(ZEROS), np.uint8(0)).ravel())
+
+
+def _prefixes(rows: np.ndarray, fmt: Format, body: str) -> np.ndarray:
+    """The terms of each cumulative result; what comes later is what changes nothing."""
+    n, k = rows.shape
+    found = np.full((n, k, k), start_code(fmt, body), rows.dtype)
+    for i in range(k):
+        found[:, i, : i + 1] = rows[:, : i + 1]
+    return found.reshape(n * k, k)
+
+
+def start_code(fmt: Format, body: str) -> int:
+    """What a reduction starts from: 0, 1, or the lowest or largest there is."""
+    if body == "add":
+        return 0
+    if body == "multiply":
+        return fmt.bias << fmt.mantissa_bits
+    largest = fmt.max_code if fmt.infinity_code is None else fmt.infinity_code
+    if body == "minimum":
+        return largest
+    return largest | fmt.sign_bit if fmt.is_signed else 0
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(64)
+def arrays(case: Case, form: str, seed: int) -> Arrays:
+    """The operands of a case in a form."""
+    k = LENGTHS[form]
+    fmt, random = FORMATS[case.operands[0]], rng(seed, case.signature, form)
+    if case.op == "sort":
+        codes = random.choice(all_codes(fmt.name), (8, k))
+        codes[0, :3] = np.array([0, fmt.sign_bit, 0], codes.dtype)[:k]
+        return (codes,)
+    if case.op in ("reduce", "cumulative"):
+        body = dict(case.attributes)["body"]
+        if body == "multiply":
+            return (_near_one(fmt, k, random),)
+        if body in ("maximum", "minimum"):
+            return (_any(fmt, k, random, 16),)
+        return (_summands(fmt, k, random, 16 if case.op == "cumulative" else 40),)
+    if case.op == "dot_general":
+        return _summands(fmt, k, random, 12, fmt.max**0.5), _summands(fmt, k, random, 12, fmt.max**0.5).T
+    window, features = _WINDOWS[k]
+    wide = _summands(fmt, features, random, window + 3, fmt.max**0.5 / window)[None]
+    kernel = _summands(fmt, k, random, 6, fmt.max**0.5)
+    return wide, kernel.T.reshape(window, features, -1)
+
+
+def _summands(fmt: Format, k: int, random: np.random.Generator, rows: int, limit: float | None = None) -> np.ndarray:
+    """Rows whose sums tell models apart, and most of which overflow in no order."""
+    limit = (fmt.max if limit is None else limit) / 2
+    codes = all_codes(fmt.name)
+    numbers = fmt.decode(codes)
+    positive = np.sort(numbers[np.isfinite(numbers) & (numbers > 0)])
+    positive = positive[positive > 2.0**-60]  # so that no product of two is too small for any of these formats
+    made = [_row(i % 6, positive, k, limit, random) for i in range(rows)]
+    if fmt.has_zero:
+        made = [_bounded(row, limit, random) for row in made]
+    found = encode(fmt, Exact.of(np.array(made)))[0]
+    if fmt.has_zero:
+        found[found == 0] = 0
+    if fmt.nan_code is not None and rows > 8:
+        found[-1, k // 2] = fmt.nan_code
+    if fmt.infinity_code is not None and rows > 8:
+        found[-2, 0] = fmt.infinity_code
+    return found
+
+
+def _row(kind: int, positive: np.ndarray, k: int, limit: float, random: np.random.Generator) -> np.ndarray:
+    signs = random.choice([-1.0, 1.0], k) if positive[0] > 2.0**-59 else np.ones(k)
+    largest = positive[positive <= limit][-1] if (positive <= limit).any() else positive[0]
+    usual = positive[(positive >= largest / 64) & (positive <= largest)]
+    match kind:
+        case 0:  # of all sizes, of either sign
+            row = random.choice(positive[positive <= largest], k) * signs
+        case 1:  # of like sizes
+            row = random.choice(usual, k) * signs
+        case 2:  # a large number, and many small ones that are lost one by one
+            row = np.full(k, positive[np.searchsorted(positive, min(largest / 64, 1.0)).clip(0, len(positive) - 1)])
+            row[0] = largest / 2
+        case 3:  # the same with the large number at the end
+            row = np.full(k, positive[np.searchsorted(positive, min(largest / 64, 1.0)).clip(0, len(positive) - 1)])
+            row[-1] = largest / 2
+        case 4:  # what cancels
+            row = random.choice(usual, k)
+            row[1::2] = -row[0 : 2 * (k // 2) : 2] if signs.min() < 0 else row[1::2]
+            row[random.integers(k)] = positive[0]
+        case _:  # positive
+            row = random.choice(usual, k)
+    return row
+
+
+def _bounded(row: np.ndarray, limit: float, random: np.random.Generator) -> np.ndarray:
+    """With zeros in the place of what would be too much."""
+    order = random.permutation(len(row))
+    kept = np.cumsum(np.abs(row[order])) <= limit
+    found = np.zeros_like(row)
+    found[order[kept]] = row[order[kept]]
+    return found
+
+
+def _any(fmt: Format, k: int, random: np.random.Generator, rows: int) -> np.ndarray:
+    """Rows of any numbers, the smallest among them now and then, and NaN in the last."""
+    codes = all_codes(fmt.name)
+    found = random.choice(codes[~fmt.is_nan(codes)], (rows, k))
+    found[::4, k // 2] = 0 if not fmt.has_zero else 1
+    found[1::4] &= np.array(fmt.ones, codes.dtype)
+    if fmt.nan_code is not None:
+        found[1::4][fmt.is_nan(found[1::4])] = fmt.max_code
+        found[-1, k // 2] = fmt.nan_code
+    return found
+
+
+def _near_one(fmt: Format, k: int, random: np.random.Generator) -> np.ndarray:
+    """Factors near 1, of which few are not, so that products stay in range."""
+    numbers = fmt.decode(all_codes(fmt.name))
+    near = numbers[(np.abs(numbers) >= 0.5) & (np.abs(numbers) <= 2)]
+    rows = np.ones((32, k))
+    for row in rows:
+        few = random.permutation(k)[: min(k, 5)]
+        row[few] = random.choice(near, len(few))
+    return encode(fmt, Exact.of(rows))[0]

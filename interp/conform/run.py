@@ -1,0 +1,222 @@
+"""A whole run: which cases, in how many processes, what is kept of an unfinished one, and how far it has come."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from . import data, diagnosis, outcome, tests
+from .backend import takes
+from .cases import FORMS, Case, cases, chosen, forms
+from .outcome import Settings
+from .reproduction import MOST_CASES
+from .result import CaseResult, Report, Run, load
+from .tester import Spec, Tester
+
+#: A finished task: its place among the tasks, and the results of its specs.
+Done = tuple[int, list[CaseResult]]
+#: Runs tasks, in any order.
+Workers = Callable[[Settings, Sequence["Task"]], Iterator[Done]]
+
+#: How often an unfinished run is written to its file.
+_SECONDS_BETWEEN_SAVES = 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Cases that run in one program, and those beside them that are not told."""
+
+    specs: tuple[Spec, ...]
+    beside: tuple[Spec, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Which cases are wanted."""
+
+    ops: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    case: str = ""  #: a signature, or a pattern of them
+    form: str = ""
+    beside: tuple[str, ...] = ()  #: SIGNATURE:FORM
+    tests: str = ""  #: a folder of .mlir tests
+
+    def cases(self, level: int) -> list[Case]:
+        # A case that is named is found at whichever level it is.
+        found = chosen(cases(3 if self.case else level), self.ops, self.formats, self.case)
+        if level >= 2 or self.case:
+            found += chosen(tests.cases(self.tests), self.ops, self.formats, self.case)
+        return found
+
+
+def tasks(choice: Choice, settings: Settings, kind: str) -> list[Task]:
+    """The tasks of a run, for a backend that takes programs or operations. Raises ValueError where there are none."""
+    specs = [
+        Spec(case, form, part)
+        for case in choice.cases(settings.level)
+        for form in _forms(case, choice, settings, kind)
+        for part in range(1 if settings.operands else data.parts(case, form, settings.level))
+    ]
+    if not specs:
+        raise ValueError("there is no such case (minihlo conform --list lists them)")
+    beside = tuple(_named(text) for text in choice.beside)
+    groups: dict[tuple[object, ...], list[Spec]] = {}
+    for spec in specs:
+        groups.setdefault(spec.group, []).append(spec)
+    return [
+        Task(tuple(group[i : i + MOST_CASES]), beside)
+        for group in groups.values()
+        for i in range(0, len(group), MOST_CASES)
+    ]
+
+
+def _forms(case: Case, choice: Choice, settings: Settings, kind: str) -> list[str]:
+    if case.op == "test":
+        return [tests.FORM] if choice.form in ("", tests.FORM) and kind == "programs" else []
+    # A form that is named is one that the case has at some level.
+    found = forms(case, 3 if choice.form else settings.level, kind)
+    return [f for f in found if choice.form in ("", f)]
+
+
+def _named(text: str) -> Spec:
+    signature, _, form = text.rpartition(":")
+    found = [c for c in cases(3) if c.signature == signature]
+    if not found or form not in FORMS:
+        raise ValueError(f"--beside {text}: there is no such case (it would be SIGNATURE:FORM)")
+    return Spec(found[0], form)
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+
+
+class Session:
+    """A run that is under way."""
+
+    def __init__(self, run: Run, settings: Settings, work: Sequence[Task], path: Path | None) -> None:
+        self.report, self.settings, self.path = Report(run), settings, path
+        self._tasks = list(work)
+        self._unfinished: dict[tuple[str, str], tuple[set[int], CaseResult]] = {}
+        self._wanted: dict[tuple[str, str], set[int]] = {}
+        for task in work:
+            for spec in task.specs:
+                self._wanted.setdefault(_key(spec), set()).add(spec.part)
+        self._began = self._saved = time.monotonic()
+        self._before = 0.0  #: seconds that an interrupted run took
+
+    @property
+    def total(self) -> int:
+        return sum(len(parts) for parts in self._wanted.values())
+
+    @property
+    def done(self) -> int:
+        finished = {c.key for c in self.report.cases}
+        return sum(len(self._wanted[k]) for k in finished if k in self._wanted) + sum(
+            len(parts) for parts, _ in self._unfinished.values()
+        )
+
+    def resume(self) -> int:
+        """Take over what an interrupted run of the same kind has left in the file: how many cases."""
+        if self.path is None or not self.path.exists():
+            return 0
+        try:
+            before = load(self.path)
+        except ValueError:
+            return 0
+        if before.run.complete or not _alike(before.run, self.report.run):
+            return 0
+        self.report.cases = [c for c in before.cases if c.key in self._wanted]
+        self.report.run.started, self._before = before.run.started, before.run.seconds
+        kept = {c.key for c in self.report.cases}
+        left = (Task(tuple(s for s in t.specs if _key(s) not in kept), t.beside) for t in self._tasks)
+        self._tasks = [t for t in left if t.specs]
+        return len(self.report.cases)
+
+    def run(self, workers: Workers, told: Callable[[list[CaseResult]], None] = lambda _: None) -> Report:
+        """Run what is left, telling of results as they come. Writes the file now and then, and in the end."""
+        try:
+            for place, results in workers(self.settings, self._tasks):
+                self._add(self._tasks[place], results)
+                told(results)
+                if time.monotonic() - self._saved > _SECONDS_BETWEEN_SAVES:
+                    self._save()
+            self.report.run.complete = True
+        finally:
+            order = {key: i for i, key in enumerate(self._wanted)}
+            self.report.cases.sort(key=lambda c: order[c.key])
+            if self.report.run.complete:
+                self.report.cases = diagnosis.across_forms(self.report.cases)
+            self._save()
+        return self.report
+
+    def _add(self, task: Task, results: Sequence[CaseResult]) -> None:
+        for spec, result in zip(task.specs, results, strict=True):
+            key = _key(spec)
+            parts, before = self._unfinished.get(key, (set(), None))
+            whole = result if before is None else outcome.merged(before, result, self.settings.errors)
+            parts.add(spec.part)
+            if parts == self._wanted[key]:
+                self._unfinished.pop(key, None)
+                self.report.cases.append(whole)
+            else:
+                self._unfinished[key] = parts, whole
+
+    def _save(self) -> None:
+        self.report.run.seconds = round(self._before + time.monotonic() - self._began, 1)
+        if self.path is not None:
+            self.report.save(self.path)
+        self._saved = time.monotonic()
+
+
+def _key(spec: Spec) -> tuple[str, str]:
+    return spec.case.signature, spec.form
+
+
+def _alike(a: Run, b: Run) -> bool:
+    """Whether the cases of one run can stand in another."""
+    fields = ("backend", "level", "seed", "ulp", "ops", "formats", "versions")
+    return all(getattr(a, f) == getattr(b, f) for f in fields)
+
+
+def in_this_process(backend: Any) -> Workers:
+    """Runs tasks one after another, here."""
+
+    def workers(settings: Settings, work: Sequence[Task]) -> Iterator[Done]:
+        tester = Tester(backend, settings)
+        for place, task in enumerate(work):
+            yield place, tester.run(task.specs, task.beside)
+
+    return workers
+
+
+def described(settings: Settings, choice: Choice, backend: Any) -> Run:
+    """What a report says of a run before it begins."""
+    return Run(
+        settings.backend,
+        settings.level,
+        settings.seed,
+        settings.ulp,
+        list(choice.ops),
+        list(choice.formats),
+        dict(_versions(("minihlo", *getattr(backend, "packages", ())))),
+        f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _versions(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for package in packages:
+        try:
+            yield package, metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+
+
+def kind(backend: Any) -> str:
+    """What a backend takes: programs or operations."""
+    return takes(backend)

@@ -1,0 +1,234 @@
+"""Runs cases on one backend: many in a program, fewer where it fails, down to the smallest case that does."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backends import BackendError
+from . import data, outcome, tests
+from .backend import Operation, takes
+from .cases import ROW_OPS, Case
+from .elementwise import Part, of_positions
+from .formats import FORMATS, all_codes
+from .outcome import Settings
+from .programs import Builder
+from .reproduction import AnyPart, Failing, Results, batches, explained
+from .result import ACCURACY, CRASH, FAIL, CaseResult
+from .rows import RowPart, arrays
+
+#: How often a crash is tried again on fewer operands.
+_TRIES = 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """One case in one form, and which part of its operands."""
+
+    case: Case
+    form: str
+    part: int = 0
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        """What goes into one program: cases of the same operands in like forms."""
+        if self.case.op == "test":
+            return (self.case.name.rsplit(".", 1)[0],)
+        kind = self.form if self.form in ("array", "constant", "scalar", "broadcast") else "small"
+        rows = self.case.op == "cumulative" if self.case.op in ROW_OPS else None
+        return self.case.column, len(self.case.operands), kind, rows, self.part, self.case.op == "convert"
+
+
+class Tester:
+    """Cases on a backend, which it closes where it died and starts again."""
+
+    def __init__(self, backend: Any, settings: Settings) -> None:
+        self.backend, self.settings = backend, settings
+        self.kind = takes(backend)
+        self._lacks: dict[str, BackendError | None] = {}
+        self._longest = 0.0
+
+    def run(self, specs: Sequence[Spec], beside: Sequence[Spec] = ()) -> list[CaseResult]:
+        """The results of cases, in order; those `beside` them are in the same programs, and not told."""
+        if specs[0].case.op == "test":
+            return [self._test(s.case) for s in specs]
+        parts = [self._part(s) for s in (*specs, *beside)]
+        found: list[CaseResult | None] = [None] * len(parts)
+        failing: list[Failing] = []
+        for i, (part, got) in enumerate(zip(parts, self.results(parts), strict=True)):
+            if isinstance(got, BackendError):
+                found[i] = self._without(part, got)
+                continue
+            began = time.perf_counter()
+            if i >= len(specs):
+                break
+            zeros_are_open = self.kind == "operations"
+            if isinstance(part, RowPart):
+                found[i] = outcome.told_rows(part, got, self.settings, zeros_are_open, 0.0)
+                continue
+            judged, codes = part.judge(got, self.settings.ulp, zeros_are_open)
+            seconds = time.perf_counter() - began
+            found[i] = result = outcome.told(part, judged, codes, self.settings, seconds)
+            if result.verdict in (FAIL, ACCURACY):
+                failing.append((i, part, judged, codes))
+        for i, result in explained(self, parts, failing, found):
+            found[i] = result
+        return [r for r in found[: len(specs)] if r is not None]
+
+    def _test(self, case: Case) -> CaseResult:
+        lacks = self._lacks_of((case.result,))
+        if lacks is not None:
+            return outcome.without_result(case, tests.FORM, "refused", str(lacks), self.settings)
+        return tests.run(case, self.backend, self.settings)
+
+    def _part(self, spec: Spec) -> Part | RowPart:
+        settings = self.settings
+        if spec.case.is_rows:
+            return RowPart(spec.case, spec.form, arrays(spec.case, spec.form, settings.seed))
+        if settings.operands:
+            given = data.tuples(spec.case, list(settings.operands))
+            if spec.form in ("scalar", "broadcast"):
+                given = tuple(np.concatenate([x, x]) for x in given)
+            return Part(spec.case, spec.form, given)
+        operands = data.operands(spec.case, spec.form, settings.level, settings.seed, spec.part)
+        segment = len(all_codes(spec.case.operands[0])) if spec.form in ("scalar", "broadcast") else 1
+        return Part(spec.case, spec.form, operands, segment)
+
+    # -- results -------------------------------------------------------------------------------------------------------
+
+    def results(self, parts: Sequence[AnyPart]) -> Results:
+        """What the backend gives for each part."""
+        if self.kind == "operations":
+            return [self._operated(p) for p in parts]
+        lacking = [self._lacking(p) for p in parts]
+        left = [p for p, lacks in zip(parts, lacking, strict=True) if lacks is None]
+        there: Results = []
+        for batch in batches(left):
+            there += self.batch(batch, self.settings.timeout)
+        following = iter(there)
+        return [next(following) if lacks is None else lacks for lacks in lacking]
+
+    def _lacking(self, part: AnyPart) -> BackendError | None:
+        """Why a part is not run at all: the backend does not take one of its types."""
+        found = self._lacks_of((*part.case.operands, part.case.result, part.result_type))
+        if found is None or part.case.op == "type":
+            return found
+        return BackendError("refused", str(found))
+
+    def _lacks_of(self, types: Sequence[str]) -> BackendError | None:
+        elements = [t for t in types if t in FORMATS]
+        for element in elements:
+            if element not in self._lacks:
+                self._lacks[element] = self._probe(element)
+        return next((r for t in elements if (r := self._lacks[t]) is not None), None)
+
+    def _probe(self, element: str) -> BackendError | None:
+        """Whether the backend fails on a program that takes a type and gives it back."""
+        codes = np.array([1, 2], FORMATS[element].code_dtype)
+        try:
+            self._evaluated([Part(Case("type", (element,), element), "array", (codes,))], self.settings.timeout)
+        except BackendError as error:
+            _or_raise(error)
+            how = {"refused": "has no", "died": "dies of", "slow": "hangs on"}.get(error.how, error.how)
+            return BackendError(error.how, f"the backend {how} {element} (type.{element}): {error}")
+        return None
+
+    def _operated(self, part: AnyPart) -> np.ndarray | BackendError:
+        self.backend.seconds = self.settings.timeout
+
+        def call(operation: Operation, arrays: list[np.ndarray]) -> np.ndarray:
+            return self.backend.operate(operation, arrays)
+
+        try:
+            return _checked(np.asarray(part.operate(call)), part)
+        except BackendError as error:
+            return _or_raise(error)
+
+    def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results:
+        """All in one program; where that fails, each half in one of its own."""
+        try:
+            return self._evaluated(parts, seconds)
+        except BackendError as error:
+            if len(parts) == 1:
+                if error.how == "slow" and seconds < self.settings.timeout:
+                    return self.batch(parts, self.settings.timeout)
+                return [error]
+        half, less = len(parts) // 2, min(self.settings.timeout, max(3.0, 10 * self._longest))
+        return self.batch(parts[:half], less) + self.batch(parts[half:], less)
+
+    def _evaluated(self, parts: Sequence[AnyPart], seconds: float) -> Results:
+        builder = Builder()
+        for part in parts:
+            part.emit(builder)
+        began = time.perf_counter()
+        self.backend.seconds = seconds
+        found = self.backend.evaluate(builder.text(), builder.arguments)
+        self._longest = max(self._longest, time.perf_counter() - began)
+        if len(found) != len(parts):
+            raise BackendError("died", f"the program has {len(parts)} results, and the backend gave {len(found)}")
+        return [_checked(np.asarray(f), p) for f, p in zip(found, parts, strict=True)]
+
+    # -- what has no result --------------------------------------------------------------------------------------------
+
+    def _without(self, part: AnyPart, error: BackendError) -> CaseResult:
+        _or_raise(error)
+        result = outcome.without_result(part.case, part.form, error.how, str(error), self.settings)
+        if result.verdict != CRASH or self.kind == "operations" or part.case.op == "type":
+            return result
+        if isinstance(part, RowPart):
+            text, inputs = outcome.as_program(part)
+            return dataclasses.replace(result, program=text, inputs=inputs)
+        smallest = self._smallest(part)
+        text, inputs = outcome.as_program(smallest)
+        result = dataclasses.replace(result, program=text, inputs=inputs)
+        if smallest.size == 1 and not of_positions(part.form):
+            codes = [int(x[0]) for x in smallest.operands]
+            again = outcome.command(part.case, part.form, self.settings, codes)
+            result = dataclasses.replace(result, command=again)
+        return result
+
+    def _smallest(self, part: Part) -> Part:
+        """The fewest operands on which a part crashes, as far as some tries show."""
+        least = min(self.settings.timeout, max(3.0, 10 * self._longest))
+
+        def crashes(smaller: Part) -> bool:
+            try:
+                self._evaluated([smaller], least)
+            except BackendError as error:
+                return error.how in ("died", "slow")
+            return False
+
+        one = part.restricted(np.zeros(1, np.intp))
+        if crashes(one):
+            return one
+        for _ in range(_TRIES):
+            places = np.arange(part.size)
+            half = part.size // 2
+            if half == 0:
+                break
+            halves = part.restricted(places[:half]), part.restricted(places[half:])
+            smaller = next((p for p in halves if crashes(p)), None)
+            if smaller is None:
+                break
+            part = smaller
+        return part
+
+
+def _checked(found: np.ndarray, part: AnyPart) -> np.ndarray:
+    """What came back, as codes."""
+    from .programs import decoded
+
+    if found.size != part.size:
+        raise BackendError("died", f"{part.case.signature} has {part.size} elements, and the backend gave {found.size}")
+    return decoded(found.reshape(-1), part.result_type) if found.dtype.kind == "f" else found.reshape(-1)
+
+
+def _or_raise(error: BackendError) -> BackendError:
+    """A backend that cannot be started is no result, but the end."""
+    if error.how == "absent":
+        raise error
+    return error

@@ -1,0 +1,188 @@
+"""Programs as cases: the tests in a folder of .mlir files with checks, such as the repository's mlir_tests.
+
+They hold the ops that have no cases of their own: those that move elements, that have regions, that are made of steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...ops.registry import CORRECTLY_ROUNDED, EXACT, lookup
+from ..backends import BackendError
+from ..chunks import Chunk, chunks
+from ..errors import Error
+from . import outcome
+from .cases import ROW_OPS, Case
+from .exact import OPS
+from .expected import Expected
+from .formats import FORMATS, bits
+from .judge import ELEMENT_VERDICTS, FAR, judge
+from .outcome import Settings
+from .result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
+from .words import value_text
+
+FORM = "test"
+#: What needs more than one device, or somebody at the other end; and what has cases of its own.
+_LEFT_OUT = (
+    *("after_all", "all_gather", "all_reduce", "all_to_all", "async_done", "async_start", "collective_broadcast"),
+    *("collective_permute", "collective_reduce", "cross_replica_sum", "infeed", "outfeed", "recv", "reduce_scatter"),
+    *("check_expect_almost_eq", "check_expect_almost_eq_const", "check_expect_close", "check_expect_eq"),
+    *("check_expect_eq_const", "check_expect_serialized_eq", "send"),
+    *(*OPS, *ROW_OPS, "convert", "compare", "select", "clamp", "is_finite", "chlo_broadcast_compare"),
+)
+#: What is made of steps, each rounded, may be off by so many times the limit of one function.
+_STEPS = 16
+_FORMAT = re.compile("|".join(sorted(FORMATS, key=len, reverse=True)))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Test:
+    chunk: Chunk
+    op: str
+    name: str
+
+
+def folder(named: str) -> Path | None:
+    """The folder of tests: the one named, else the repository's, where this is run from one."""
+    if named:
+        return Path(named)
+    own = Path(__file__).parents[2] / "mlir_tests"
+    return own if own.is_dir() else None
+
+
+def cases(named: str) -> list[Case]:
+    """A case for each test in a folder: `test.interpret_map.map_bf16`."""
+    where = folder(named)
+    return [] if where is None else [_case(t, where) for t in _tests(where)]
+
+
+@functools.cache
+def _tests(where: Path) -> tuple[_Test, ...]:
+    found = []
+    for path in sorted(where.rglob("*.mlir")):
+        op = path.stem.removeprefix("interpret_")
+        if op not in _LEFT_OUT:
+            found += [_Test(c, op, f"{path.stem}.{c.function}") for c in chunks(path)]
+    return tuple(found)
+
+
+def _case(test: _Test, where: Path) -> Case:
+    formats = _FORMAT.findall(test.chunk.function)
+    result = next((f for f in formats if FORMATS[f].is_minifloat), formats[-1] if formats else "f32")
+    return Case("test", (result,), result, (("file", test.name), ("folder", str(where))))
+
+
+def run(case: Case, backend: Any, settings: Settings) -> CaseResult:
+    """Run a test on a backend that takes programs."""
+    from .. import checked
+
+    began = time.perf_counter()
+    name, where = (value for _, value in case.attributes)
+    test = next(t for t in _tests(Path(where)) if t.name == name)
+    try:
+        exported = checked.export(test.chunk)
+        backend.seconds = settings.timeout
+        wrong = checked.judge(exported, iter(backend.evaluate(exported.text, exported.inputs)))
+    except BackendError as error:
+        if error.how == "absent":
+            raise
+        return outcome.without_result(case, FORM, error.how, str(error), settings)
+    except Error as error:  # minihlo's own, in this process
+        return outcome.blank(case, FORM, UNSUPPORTED, message=str(error))
+    found = _judged(case, test, wrong, settings)
+    inputs = [f"{'x'.join(map(str, x.shape))}… {x.dtype}" for x in exported.inputs]
+    is_bad = found.verdict in (FAIL, CRASH, ACCURACY)
+    return dataclasses.replace(
+        found,
+        seconds=round(time.perf_counter() - began, 3),
+        command=outcome.command(case, FORM, settings) if is_bad else "",
+        program=exported.text if is_bad else "",
+        inputs=inputs if is_bad else [],
+    )
+
+
+def _judged(case: Case, test: _Test, wrong: Sequence[Any], settings: Settings) -> CaseResult:
+    verdicts, failures, distances, messages = [PASS], [], [], []
+    for mismatch in wrong:
+        limit = _limit(test.op, settings.ulp)
+        verdict, failure, steps = _mismatch(case, mismatch, limit)
+        # How sums are rounded is open; the cases on rows tell more of that.
+        if test.chunk.function.endswith(("_open", "_rounded_once")) and verdict == FAIL:
+            verdict = DIVERGENT
+        if test.op == "reduce_precision" and verdict == FAIL and _by_way_of_f16(case, mismatch):
+            verdict = DIVERGENT
+        verdicts.append(verdict)
+        failures += [dataclasses.replace(f, verdict=verdict) for f in failure]
+        distances += steps
+        messages.append(mismatch.message if verdict == FAIL else "")
+    verdict = worst(verdicts)
+    open_point = f"what {test.op} leaves open" if verdict == DIVERGENT else ""
+    return outcome.blank(
+        case,
+        FORM,
+        verdict,
+        total=max(1, len(verdicts) - 1),
+        counts={verdict: 1},
+        worst_ulp=max(distances, default=None),
+        choices=[open_point] if open_point else [],
+        failures=[f for f in failures if f.verdict == verdict][: settings.errors],
+        diagnosis=next((m for m in messages if m), ""),
+    )
+
+
+def _limit(op: str, limit: int) -> int:
+    """How far off an op may be: not at all where it is exact, or correctly rounded."""
+    name = op.replace("chlo_", "chlo.", 1)
+    record = lookup(name)
+    if record is None or record.accuracy in (EXACT, CORRECTLY_ROUNDED):
+        return 0 if not op.startswith("chlo_") else limit * _STEPS
+    return limit * _STEPS
+
+
+def _mismatch(case: Case, mismatch: Any, limit: int) -> tuple[str, list[Failure], list[int]]:
+    """The verdict on what a check compared, the elements that differ, and how far off they are."""
+    got, right = mismatch.actual, mismatch.expected
+    if got is None or right is None:
+        return FAIL, [], []
+    element = mismatch.check.operands[0].type.element.name
+    got, right = (np.asarray(x) for x in (got, right))
+    right = np.broadcast_to(right, got.shape)
+    if element.startswith("ui") and bits(element) in (bits(case.result), max(8, bits(case.result))):
+        codes, element = [got.ravel(), right.ravel()], case.result
+    elif element in FORMATS:
+        codes = [np.ascontiguousarray(x).view(FORMATS[element].code_dtype).ravel() for x in (got, right)]
+    else:
+        return FAIL, [], []
+    codes = [c.astype(FORMATS[element].code_dtype) for c in codes]
+    judged = judge(element, codes[0], Expected(codes[1], np.zeros(len(codes[1]), np.uint8)), limit)
+    at = np.flatnonzero(judged.verdicts)
+    steps = [int(d) for d in judged.distances[at] if d != FAR]
+    verdict = worst([ELEMENT_VERDICTS[v] for v in judged.verdicts[at]] or [PASS])
+    told = [_failure(element, int(i), codes[0], codes[1], judged) for i in at]
+    return verdict, told, steps
+
+
+def _failure(element: str, i: int, got: np.ndarray, right: np.ndarray, judged: Any) -> Failure:
+    a, b, distance = int(got[i]), int(right[i]), int(judged.distances[i])
+    values = value_text(a, element), value_text(b, element)
+    ulp = None if distance == FAR else distance
+    return Failure("", i, len(got), [[b]], [["-"]], a, values[0], b, values[1], int(judged.errors[i]), ulp)
+
+
+def _by_way_of_f16(case: Case, mismatch: Any) -> bool:
+    """Whether a reduced precision is at least a number that the reduced type has: f16 has more subnormal ones."""
+    if mismatch.actual is None or mismatch.expected is None or not FORMATS[case.result].is_minifloat:
+        return False
+    fmt = FORMATS[case.result]
+    codes = [np.ascontiguousarray(x).view(np.uint8).ravel() for x in (mismatch.actual, mismatch.expected)]
+    differs = codes[0] != codes[1]
+    near_zero = [np.abs(fmt.decode(c[differs])) <= 4 * 2.0**fmt.min_exponent for c in codes]
+    return bool(np.logical_and.reduce(near_zero).all())

@@ -1,0 +1,207 @@
+"""Tasks in several processes: those of this machine, each with a backend of its own, or a Dask cluster's.
+
+`python -m minihlo.interp.conform.workers` is such a process: it reads settings, then tasks, and answers with results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+from ..backends import BackendError, backend
+from ..backends.child import death, last_words, read_frame, write_frame
+from ..errors import InputError
+from . import outcome
+from .outcome import Settings
+from .result import CaseResult
+from .run import Done, Task, Workers
+from .tester import Tester
+
+
+def processes(jobs: int) -> Workers:
+    """Runs tasks in so many processes of this machine."""
+
+    def workers(settings: Settings, work: Sequence[Task]) -> Iterator[Done]:
+        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for place in range(len(work)):
+            waiting.put(place)
+        done: queue.SimpleQueue[Done | BaseException] = queue.SimpleQueue()
+        pool = [_Process(settings) for _ in range(min(jobs, len(work)))]
+
+        def serve(process: _Process) -> None:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    place = waiting.get_nowait()
+                    try:
+                        done.put((place, process.run(work[place])))
+                    except BaseException as error:
+                        done.put(error)
+                        return
+
+        threads = [threading.Thread(target=serve, args=(p,), daemon=True) for p in pool]
+        try:
+            for t in threads:
+                t.start()
+            for _ in work:
+                found = done.get()
+                if isinstance(found, BaseException):
+                    raise found
+                yield found
+        finally:
+            for process in pool:
+                process.stop()
+
+    return workers
+
+
+class _Process:
+    """A process that runs tasks. One that dies of a task is started again, and runs the task's cases one by one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+        self._stopped = False
+
+    def run(self, task: Task) -> list[CaseResult]:
+        try:
+            return self._ask(task)
+        except EOFError:
+            told = self._death()
+        if self._stopped:
+            return []
+        if len(task.specs) > 1:
+            return [r for s in task.specs for r in self.run(Task((s,), task.beside))]
+        spec = next(iter(task.specs))
+        return [outcome.without_result(spec.case, spec.form, "died", told, self._settings)]
+
+    def _ask(self, task: Task) -> list[CaseResult]:
+        if self._process is None:
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                start_new_session=True,  # Ctrl-C in the terminal is for this process
+            )
+            self._send(self._settings)
+        self._send(task)
+        assert self._process.stdout
+        answer = pickle.loads(read_frame(self._process.stdout))
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _send(self, message: Any) -> None:
+        assert self._process
+        assert self._process.stdin
+        try:
+            write_frame(self._process.stdin, pickle.dumps(message))
+        except BrokenPipeError:
+            raise EOFError from None
+
+    def _death(self) -> str:
+        code = self._wait()
+        said = ""
+        if self._log is not None:
+            self._log.seek(0)
+            said = last_words(self._log.read()[-20000:].decode(errors="replace"))
+            self._log.close()
+        return f"the process {death(code)}: {said or 'it said nothing'}"
+
+    def stop(self) -> None:
+        """End the process, and its backend with it."""
+        self._stopped = True
+        if self._process is not None:
+            self._process.terminate()  # which it answers by closing its backend
+            self._wait()
+        if self._log is not None:
+            self._log.close()
+
+    def _wait(self) -> int:
+        process, self._process = self._process, None
+        assert process
+        with contextlib.suppress(BrokenPipeError), process:
+            process.wait()
+        return process.returncode
+
+
+def _serve() -> None:
+    """What a process does."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    settings = pickle.loads(read_frame(sys.stdin.buffer))
+    made = backend(settings.backend)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        tester = Tester(made, settings)
+        while True:
+            try:
+                task = pickle.loads(read_frame(sys.stdin.buffer))
+            except EOFError:
+                return
+            try:
+                answer: Any = tester.run(task.specs, task.beside)
+            except (BackendError, InputError) as error:
+                answer = error
+            write_frame(answers, pickle.dumps(answer))
+    finally:
+        made.close()
+
+
+# -- Dask --------------------------------------------------------------------------------------------------------------
+
+_testers: dict[Settings, Tester] = {}
+_lock = threading.Lock()  #: a worker of the cluster may have several threads, and they share the backend
+
+
+def _on_cluster(settings: Settings, task: Task) -> list[CaseResult]:
+    """Runs on a worker of the cluster, which keeps its backend from task to task."""
+    with _lock:
+        if settings not in _testers:
+            _testers[settings] = Tester(backend(settings.backend), settings)
+        return _testers[settings].run(task.specs, task.beside)
+
+
+def _close_all() -> None:
+    with _lock:
+        while _testers:
+            _testers.popitem()[1].backend.close()
+
+
+def dask(address: str) -> Workers:
+    """Runs tasks on the cluster whose scheduler is at an address. Raises InputError where there is none."""
+    try:
+        from distributed import Client, as_completed  # pyright: ignore[reportMissingImports]
+    except ModuleNotFoundError:
+        raise InputError("--dask needs the package distributed (pip install 'minihlo[dask]')") from None
+
+    def workers(settings: Settings, work: Sequence[Task]) -> Iterator[Done]:
+        try:
+            client = Client(address, timeout="20s", set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise InputError(f"--dask {address}: there is no scheduler: {error}") from None
+        with client:
+            futures = {client.submit(_on_cluster, settings, t, pure=False): i for i, t in enumerate(work)}
+            try:
+                for future in as_completed(futures, loop=client.loop):
+                    yield futures[future], future.result()
+            finally:
+                client.cancel(list(futures))
+                client.run(_close_all)
+
+    return workers
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,121 @@
+"""`interp.compare`: a function or program on a backend, op by op, against the exact results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...ops.policy import Policy
+from ...ops.types import TensorType
+from ..api import LoadedProgram, contents
+from ..backends import PROGRAMS, Backend
+from ..errors import InputError
+from ..reader import Places
+from ..values import check_input
+from . import whole
+from .examiner import Examiner
+from .report import HOWS, Report
+from .source import Source
+from .subjects import subject
+from .traced import traced
+from .walk import Walk
+
+#: How many turns of a loop are examined.
+TURNS = 100
+
+
+def compare(
+    function: Any,
+    /,
+    *args: Any,
+    backend: Any = "cpu",
+    how: str = "op",
+    policy: Policy | None = None,
+    turns: int = TURNS,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    **kwargs: Any,
+) -> Report:
+    """Where and by how much a backend departs from the exact results of a function or program, op by op.
+
+    function: what JAX can trace (what `jax.jit` or `interp.jit` gives too), called with the other arguments; or a
+        program: text of MLIR, a path, bytes or an ir.Module, as `interp.load` takes them. Then `args` are its arrays.
+    backend: a platform of JAX ("cpu", "gpu", …), which runs in this process; a name as `minihlo conform` takes them,
+        such as "reference", which runs in a child process; or an object with `evaluate(text, arrays) -> arrays`.
+    how: "op" runs each op by itself on the backend, given the values that the backend has computed before: what is
+        wrong is then the op's own fault. "program" runs the program as the backend compiles it, every op's result
+        being one of the program's: this shows what comes of compiling ops together.
+    policy: what our results are computed under; the default policy unless given.
+    turns: how many turns of each loop are examined op by op.
+
+    Every op is given *the backend's own operands*, and its result held against ours of the same operands: an error is
+    told where it arises, and of its consequences nothing. What is wrong is a FAIL. ACCURACY is what is off by no more
+    than is permitted to functions and sums; DIVERGENT what the format or the op leaves open.
+    """
+    if how not in HOWS:
+        raise InputError(f"how cannot be {how!r} (one of: {', '.join(HOWS)})")
+    if turns < 1:
+        raise InputError(f"turns must be at least 1, not {turns}")
+    chosen = subject(backend)
+    try:
+        if _is_program(function):
+            if kwargs or static_argnums is not None or static_argnames is not None:
+                raise InputError("a program takes arrays alone (keywords and static arguments are for functions)")
+            source, arrays = source_of(function), list(args)
+        elif callable(function):
+            platform = getattr(chosen, "platform", "cpu")
+            source, arrays = traced(function, args, kwargs, static_argnums, static_argnames, platform)
+        else:
+            raise InputError(f"a {type(function).__name__} is neither a function nor a program")
+        return examine(source, arrays, chosen, how, policy, turns)
+    finally:
+        chosen.close()
+
+
+def examine(
+    source: Source,
+    arrays: Sequence[Any],
+    backend: Backend,
+    how: str = "op",
+    policy: Policy | None = None,
+    turns: int = TURNS,
+) -> Report:
+    """The report of a program whose arguments are `arrays`."""
+    function = source.function
+    types = function.argument_types
+    if len(arrays) != len(types):
+        takes = ", ".join(map(str, types)) or "none"
+        raise InputError(f"{source.file}: @{function.name} takes {len(types)} inputs ({takes}), not {len(arrays)}")
+    for name in ("mhlo.num_partitions", "mhlo.num_replicas"):
+        if int(source.program.attributes.get(name, 1)) > 1:
+            raise InputError(f"{source.file}: a program for several devices cannot be compared op by op")
+    values = [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(arrays, types, strict=True))]
+    known = [
+        TensorType(v.shape, t.element) if isinstance(t, TensorType) else t for v, t in zip(values, types, strict=True)
+    ]
+    source = source.refined(known)
+    if how == "program" and backend.takes != PROGRAMS:
+        raise InputError(f"{backend.name} takes single operations, no programs (how='op')")
+    if how == "program":
+        examiner = Examiner(source.inlined(), backend, policy or Policy())
+        results = whole.run(examiner, values)
+    else:
+        examiner = Examiner(source, backend, policy or Policy())
+        results = Walk(examiner, turns).run(source.function, values)
+    return Report(backend.name, how, list(examiner.reports.values()), results)
+
+
+def source_of(program: Any) -> Source:
+    """A program with its MLIR: of text, a path, bytes or an ir.Module. Raises InputError, ProgramError."""
+    if isinstance(program, bytes):
+        return Source.of_text(program, "<bytes>")
+    if isinstance(program, LoadedProgram):
+        raise InputError("a loaded program cannot be compared: its MLIR is gone (give what it was loaded from)")
+    if hasattr(program, "operation"):
+        return Source(program, Places("<module>"), "<module>")
+    return Source.of_text(*contents(program))
+
+
+def _is_program(thing: Any) -> bool:
+    return isinstance(thing, str | bytes | os.PathLike | LoadedProgram) or hasattr(thing, "operation")

@@ -1,0 +1,165 @@
+"""Holds a backend's results of one op against ours, on the same operands: what is right, near enough, open or wrong."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ...ops.registry import CORRECTLY_ROUNDED, EXACT, lookup
+from ...ops.types import TensorType, type_of_dtype
+from ..program import Operation
+from . import sums
+from .diagnosis import diagnose
+from .grades import NEAR, OPEN, SAME, WRONG, Graded, graded, is_subnormal, ulps
+from .open import forgive
+from .wide import in_f64
+
+#: How far from the correctly rounded result a function may be, of which no standard asks to be correctly rounded.
+ULPS = {"f16": 4, "bf16": 4, "f32": 32, "f64": 64}
+#: Of minifloats: as far as rounding to f16 first leads, where the number of f16 may be off by so many of its ULP; these
+#: are such a share of a number, or where it is subnormal so much.
+_OF_F16, _SHARE, _LEAST = 4, 2.0**-11, 2.0**-25
+
+Arrays = Sequence[np.ndarray]
+
+
+class Kind(enum.Enum):
+    """What is asked of an op's results."""
+
+    EXACT = "the exact result, rounded once"
+    SUM = "a sum in any order, in a type that is wide enough"
+    FUNCTION = "near the exact result"
+    STEPS = "each of its steps is rounded, and how depends on the implementation"
+    RANDOM = "left to the implementation"
+
+
+def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) -> list[Graded]:
+    """A grade for each element of each result, which are of the same shapes and types."""
+    found = [graded(t, o) for t, o in zip(theirs, ours, strict=True)]
+    if all(g.grades.max(initial=SAME) == SAME for g in found):
+        return found
+    kind = kind_of(operation)
+    for i, g in enumerate(found):
+        if g.grades.max(initial=SAME) == SAME:
+            continue
+        if i == 0:
+            forgive(operation, operands, theirs[0], ours[0], g)
+        if kind is Kind.SUM:
+            sums.permit(operation, operands, theirs[i], g)
+        elif kind is Kind.FUNCTION:
+            _near(operation, operands, theirs[i], ours[i], g)
+        elif kind is Kind.STEPS:
+            _same_at_large(operation, theirs[i], ours[i], g)
+        elif kind is Kind.RANDOM:
+            g.set(g.grades == WRONG, OPEN, "what it gives is left to the implementation")
+        _in_another_order(operation, theirs[i], ours[i], g)
+        g.notes += diagnose(operation, operands, theirs[i], ours[i], g.grades == WRONG)
+    return found
+
+
+def kind_of(operation: Operation) -> Kind:
+    """What is asked of the results of an op, by its declared accuracy."""
+    record, name = lookup(operation.name), operation.name.removeprefix("stablehlo.")
+    if name in ("rng", "custom_call"):
+        return Kind.RANDOM
+    if name == "rng_bit_generator":
+        return Kind.RANDOM if operation.attributes.get("rng_algorithm", "DEFAULT") == "DEFAULT" else Kind.EXACT
+    if sums.is_sum(operation):
+        return Kind.SUM
+    if name in ("func.call", "composite"):
+        return Kind.STEPS
+    if operation.regions:
+        return _kind_of_regions(operation, name)
+    if record is None or not record.takes(v.type for v in operation.operands):
+        return Kind.FUNCTION  # by CHLO's expansion
+    if not _rounds(operation) or (name == "abs" and not _is_complex(operation)):
+        return Kind.EXACT
+    if record.accuracy.is_near or (_is_complex(operation) and name in ("multiply", "divide", "sqrt")):
+        return Kind.FUNCTION
+    return Kind.EXACT if record.accuracy == CORRECTLY_ROUNDED else Kind.STEPS
+
+
+#: Ops whose body combines elements in an order that is the implementation's affair.
+_FOLDS = ("reduce", "reduce_window", "scatter", "select_and_scatter", "all_reduce", "reduce_scatter")
+
+
+def _kind_of_regions(operation: Operation, name: str) -> Kind:
+    inside = list(_inside(operation))
+    if any(kind_of(o) is not Kind.EXACT for o in inside) or (name in _FOLDS and any(map(_rounds, inside))):
+        return Kind.STEPS
+    return Kind.EXACT
+
+
+def _inside(operation: Operation) -> Iterator[Operation]:
+    for region in operation.regions:
+        for inner in region.operations:
+            yield inner
+            yield from _inside(inner)
+
+
+def _rounds(operation: Operation) -> bool:
+    """Whether an op rounds floats."""
+    record = lookup(operation.name)
+    types = [v.type.element for v in operation.results if isinstance(v.type, TensorType)]
+    return (record is None or record.accuracy != EXACT) and any(t.is_float or t.is_complex for t in types)
+
+
+def _is_complex(operation: Operation) -> bool:
+    return any(isinstance(v.type, TensorType) and v.type.element.is_complex for v in operation.operands)
+
+
+# -- what is permitted -------------------------------------------------------------------------------------------------
+
+
+def _near(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
+    """Functions: near the exact result."""
+    element = type_of_dtype(theirs.dtype)
+    if element.is_complex:
+        part = element.part.format
+        error = np.abs(theirs - ours) <= ULPS[element.part.name] * 2.0**-part.precision * np.abs(ours)
+        found.set(error, NEAR, f"within {ULPS[element.part.name]} ULP of the number's length")
+        found.set(~np.isfinite(theirs) & ~np.isfinite(ours), OPEN, "in which way a complex number is not finite")
+    elif element.is_minifloat:
+        exact = in_f64(operation, operands)
+        if exact is None or exact[0].shape != theirs.shape:
+            return found.set(ulps(theirs, ours) <= 1, NEAR, "within 1 ULP")
+        error = np.abs(exact[0]) * _OF_F16 * _SHARE + _OF_F16 * _LEAST
+        inside = sums.between(theirs, exact[0] - error, exact[0] + error)
+        found.set(inside, NEAR, "as near as a result that is rounded to f16 first may be")
+    elif element.is_float:
+        limit = ULPS[element.name]
+        found.set(ulps(theirs, ours) <= limit, NEAR, f"within {limit} ULP, and no standard asks for more")
+        found.set((theirs == 0) & is_subnormal(ours), NEAR, "a subnormal result is flushed to zero")
+    return None
+
+
+def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
+    """What takes many steps: half of the digits of the largest element."""
+    note = f"not judged: {Kind.STEPS.value}"
+    element = type_of_dtype(theirs.dtype)
+    if operation.regions or not (element.is_float or element.is_complex) or element.is_minifloat or not ours.size:
+        return found.set(found.grades == WRONG, NEAR, note)
+    with np.errstate(all="ignore"):
+        off = np.abs(theirs.astype(np.complex128) - ours.astype(np.complex128))
+        largest = np.max(np.abs(ours[np.isfinite(ours)].astype(np.complex128)), initial=0.0)
+    found.set(off <= largest * 2.0 ** -(element.part.format.precision // 2), NEAR, note)
+    return found.set(~np.isfinite(theirs) & ~np.isfinite(ours), NEAR, note)
+
+
+def _in_another_order(operation: Operation, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
+    """What an op may put in, or combine in, one order or another."""
+    name, attributes = operation.name, operation.attributes
+    if name == "stablehlo.sort" and not attributes.get("is_stable", False):
+        axis = int(attributes.get("dimension", -1))
+        if np.array_equal(np.sort(_bits(theirs), axis=axis), np.sort(_bits(ours), axis=axis)):
+            found.set(found.grades == WRONG, OPEN, "the order of equal elements, as the sort is not stable")
+    if name == "stablehlo.scatter" and not attributes.get("unique_indices", False):
+        body = operation.regions[0]
+        if body.returns[:1] == body.arguments[-1:]:
+            found.set(found.grades == WRONG, OPEN, "which of several updates of one place is the last")
+
+
+def _bits(x: np.ndarray) -> np.ndarray:
+    return x.copy(order="C").view(f"u{x.dtype.itemsize}") if x.dtype.itemsize <= 8 else x

@@ -1,0 +1,63 @@
+"""Ops asked of a backend that takes no programs but single operations (`conform.backend`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.registry import lookup
+from ...ops.types import QuantizedType, TensorType
+from ..backends import BackendError
+from ..backends.codes import codes, typed
+from ..conform import backend as conform
+from ..program import Operation
+
+_ATTRIBUTES = ("comparison_direction", "compare_type")
+
+
+def operate(backend: Any, operation: Operation, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The results of an op. Raises BackendError; also where it is not one that such backends are asked for."""
+    asked = _asked(operation)
+    if asked is None:
+        raise BackendError("refused", f"{backend.name} is asked for elementwise ops and products of matrices only")
+    shape = operation.results[0].type
+    assert isinstance(shape, TensorType)
+    arrays = [
+        codes(x if x.ndim <= 1 or _is_product(operation) else x.ravel(), t)
+        for x, t in zip(operands, asked.operands, strict=True)
+    ]
+    found = typed(np.asarray(backend.operate(asked, arrays)), asked.result)
+    return [found.reshape([d or 0 for d in shape.shape])]
+
+
+def _asked(operation: Operation) -> conform.Operation | None:
+    types = [v.type for v in (*operation.operands, *operation.results)]
+    record = lookup(operation.name)
+    if record is None or not operation.name.startswith("stablehlo.") or len(operation.results) != 1:
+        return None
+    elements = [t.element for t in types if isinstance(t, TensorType)]
+    if len(elements) != len(types) or any(e.is_complex or isinstance(e, QuantizedType) for e in elements):
+        return None
+    attributes = {k: v for k, v in operation.attributes.items() if k in _ATTRIBUTES}
+    if not (record.is_elementwise or _is_product(operation)) or operation.name == "stablehlo.reduce_precision":
+        return None
+    names = [e.name for e in elements]
+    return conform.Operation(operation.name.removeprefix("stablehlo."), tuple(names[:-1]), names[-1], attributes)
+
+
+def _is_product(operation: Operation) -> bool:
+    """Whether it is the plain product of two matrices."""
+    ranks = [len(v.type.shape) for v in operation.operands if isinstance(v.type, TensorType)]
+    numbers = operation.attributes.get("dot_dimension_numbers") or {}
+    told = [tuple(int(d) for d in numbers.get(name, ())) for name in _DIMENSIONS]
+    return operation.name == "stablehlo.dot_general" and ranks == [2, 2] and told == [(), (), (1,), (0,)]
+
+
+_DIMENSIONS = (
+    "lhs_batching_dimensions",
+    "rhs_batching_dimensions",
+    "lhs_contracting_dimensions",
+    "rhs_contracting_dimensions",
+)

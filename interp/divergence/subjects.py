@@ -1,0 +1,89 @@
+"""What a user names as a backend: a platform of JAX in this process, a backend by its name, an object of their own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import backends
+from ..backends import PROGRAMS, Backend, BackendError
+from ..backends.base import Evaluate, call
+from ..backends.python import evaluator
+from ..errors import InputError
+
+
+class Platform:
+    """A platform of JAX in this process: as `jax:PLATFORM` but for the child process."""
+
+    takes = PROGRAMS
+
+    def __init__(self, platform: str) -> None:
+        """Raises InputError where JAX has no such platform."""
+        try:
+            import jax
+        except ImportError:
+            raise InputError(f"{platform}: JAX is not installed (pip install jax)") from None
+        try:
+            self.platform: str = jax.devices(platform)[0].platform
+        except RuntimeError as error:
+            told = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"there is no backend and no platform of JAX {platform!r} ({told}; backends: {backends.spellings()})"
+            ) from None
+        self.name = f"jax:{platform}"
+        self._enable_x64: Any = jax.enable_x64
+
+    @functools.cached_property
+    def _evaluate(self) -> Evaluate:
+        from ..backends.jax import start
+
+        return start(self.platform)
+
+    def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
+        if "xf6E" in text or "<f6E" in text:  # of which XLA dies, and this process with it
+            raise BackendError("refused", f"{self.name} has no types of six bits")
+        with self._enable_x64(True):
+            how, found = call(self._evaluate, text, arrays)
+        if how != "results":
+            raise BackendError(how, f"{self.name}: {found}")
+        return list(found)
+
+    def close(self) -> None:
+        pass
+
+
+class Given:
+    """An object of the user's with `evaluate`, or a function of that kind."""
+
+    takes = PROGRAMS
+
+    def __init__(self, thing: Any) -> None:
+        self.name = str(getattr(thing, "name", None) or getattr(thing, "__name__", None) or type(thing).__name__)
+        self._evaluate = evaluator(thing)
+
+    def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
+        return list(self._evaluate(text, arrays))
+
+    def close(self) -> None:
+        pass
+
+
+def subject(named: Any) -> Backend:
+    """The backend that is meant. Raises InputError where there is none."""
+    if not isinstance(named, str):
+        if not callable(getattr(named, "evaluate", named)):
+            raise InputError(f"a {type(named).__name__} is no backend (it has no method evaluate)")
+        return Given(named)
+    if named.isidentifier() and not _is_kind(named):
+        return Platform(named)
+    return backends.backend(named)
+
+
+def _is_kind(name: str) -> bool:
+    try:
+        return name == "minihlo" or backends.kind_of(name) is not None
+    except InputError:
+        return False

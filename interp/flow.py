@@ -1,0 +1,97 @@
+"""Loops and branches as Python's own: their regions are written in the function around them, not called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ops.parallel import current_grid
+from ..ops.types import TensorType
+from . import scalars
+from .program import Operation, Region, Value
+from .writer import Writer
+
+#: Python allows no more than 20 loops within each other, and 100 levels of indentation.
+_DEEPEST = 12
+
+#: Writes the ops of a region, and sees to it that what it returns is there.
+Body = Callable[[Region], None]
+
+_NAMES = ("stablehlo.while", "stablehlo.if", "stablehlo.case")
+
+
+def is_inline(operation: Operation, writer: Writer) -> bool:
+    """Whether an op is a loop or branch that can be written in place; all sizes are known there."""
+    if operation.name not in _NAMES or writer.depth >= _DEEPEST:
+        return False
+    regions = operation.regions
+    values = [*operation.operands, *operation.results, *(v for r in regions for v in (*r.arguments, *r.returns))]
+    return all(isinstance(v.type, TensorType) and v.type.is_static for v in values)
+
+
+def write(operation: Operation, writer: Writer, body: Body) -> None:
+    if operation.name == "stablehlo.while":
+        _while(operation, writer, body)
+    else:
+        _branches(operation, writer, body)
+
+
+def _while(operation: Operation, writer: Writer, body: Body) -> None:
+    condition, turn = operation.regions
+    plain = [scalars.form(v.type) is not None for v in operation.operands]
+    names = [writer.fresh() for _ in operation.operands]
+    _assign(operation, writer, names, operation.operands, plain)
+    grid = writer.fresh()
+    writer.line(f"{grid} = {writer.thing(current_grid)}()", operation, (grid,))
+    for region in (condition, turn):
+        for value, name, is_plain in zip(region.arguments, names, plain, strict=True):
+            writer.let(value, name, is_plain)
+    with writer.together(), writer.block("while True:", operation):
+        body(condition)
+        go = writer.use_plain(condition.returns[0])
+        writer.line(f"if not {go}: break", operation, (), (go,))
+        body(turn)
+        _assign(operation, writer, names, turn.returns, plain)
+        _forget(operation, writer, turn, plain)
+        # A process of a grid is stopped when another one fails.
+        writer.line(
+            f"if {grid} is not None and {grid}.is_stopped: {grid}.stop_here_if_stopped()", operation, (), (grid,)
+        )
+    for value, name, is_plain in zip(operation.results, names, plain, strict=True):
+        writer.let(value, name, is_plain)
+
+
+def _forget(operation: Operation, writer: Writer, turn: Region, plain: Sequence[bool]) -> None:
+    """Drop the names of arrays that are carried on, so that what is alone in having one can be changed in place."""
+    made = {r for o in turn.operations for r in o.results}
+    own = [writer.use(v) for v, is_plain in zip(turn.returns, plain, strict=True) if not is_plain and v in made]
+    writer.forget(list(dict.fromkeys(own)), operation)
+
+
+def _branches(operation: Operation, writer: Writer, body: Body) -> None:
+    regions, choice = operation.regions, operation.operands[0]
+    chosen = writer.use_plain(choice) if writer.is_plain(choice) else writer.use(choice)
+    plain = [scalars.form(v.type) is not None for v in operation.results]
+    names = [writer.fresh() for _ in operation.results]
+    with writer.together():
+        for index, region in enumerate(regions):
+            test = f"{chosen}" if operation.name == "stablehlo.if" else f"{chosen} == {index}"
+            header = f"{'if' if index == 0 else 'elif'} {test}:" if index < len(regions) - 1 else "else:"
+            if len(regions) == 1:
+                header = "if True:"
+            with writer.block(header, operation, (chosen,)):
+                body(region)
+                _assign(operation, writer, names, region.returns, plain)
+                writer.line("pass", operation)
+    for value, name, is_plain in zip(operation.results, names, plain, strict=True):
+        writer.let(value, name, is_plain)
+
+
+def _assign(
+    operation: Operation, writer: Writer, names: Sequence[str], values: Sequence[Value], plain: Sequence[bool]
+) -> None:
+    """`names = values`, all at once."""
+    sources = [writer.use_plain(v) if is_plain else writer.use(v) for v, is_plain in zip(values, plain, strict=True)]
+    moved = [(n, s) for n, s in zip(names, sources, strict=True) if n != s]
+    if moved:
+        left, right = (", ".join(column) for column in zip(*moved, strict=True))
+        writer.line(f"{left} = {right}", operation, [n for n, _ in moved], [s for _, s in moved])

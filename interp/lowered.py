@@ -1,0 +1,110 @@
+"""Programs that JAX has lowered or exported, jax.stages.Lowered and jax.export.Exported, callable like the function."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ops.policy import Policy
+from ..ops.types import TensorType, TokenType
+from . import parser
+from .api import LoadedProgram
+from .errors import InputError
+from .planner import find_function
+from .program import Program
+
+#: What JAX makes of arrays of these types where 64 bits are not enabled.
+_NARROWER = {np.dtype(f"{kind}8"): np.dtype(f"{kind}4") for kind in "iuf"} | {np.dtype("c16"): np.dtype("c8")}
+#: For one of several platforms a program was exported for, the first of these it has.
+_PLATFORMS = ("minihlo", "cpu")
+
+
+class JaxProgram(LoadedProgram):
+    """A program with the trees of the function that JAX made it of.
+
+    Called like other programs, it takes the function's arrays as a flat list, in the order of `jax.tree.leaves`, those
+    too that the program does not use, and returns a list. `call` takes and returns what the function does.
+    """
+
+    def __init__(
+        self, program: Program, in_tree: Any, out_tree: Any, kept: Sequence[int], first: Sequence[Any]
+    ) -> None:
+        """`kept` says which of the arrays the program takes, after those of `first`."""
+        super().__init__(program)
+        self.in_tree, self.out_tree = in_tree, out_tree
+        self._kept, self._first = sorted(kept), list(first)
+
+    def __call__(self, *arrays: Any, function: str | None = None, policy: Policy | None = None) -> list[np.ndarray]:
+        """Run it on all arrays of the function's arguments. See LoadedProgram."""
+        if function is not None:
+            return super().__call__(*arrays, function=function, policy=policy)
+        plan = self.plan(None, policy)
+        results = self.run(plan, self.arguments(arrays))
+        return [r for r, t in zip(results, plan.result_types, strict=True) if not isinstance(t, TokenType)]
+
+    def call(self, *args: Any, policy: Policy | None = None, **kwargs: Any) -> Any:
+        """The function's results, arrays of numpy in its tree, for arguments like those it was lowered for.
+
+        Numbers of Python, and arrays of 64 bits where the program has 32, are converted as JAX does.
+        """
+        return self.out_tree.unflatten(self(*self.leaves(args, kwargs), policy=policy))
+
+    def leaves(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The flat list of arrays of the function's arguments. Raises InputError where they have another tree."""
+        try:
+            leaves = self.in_tree.flatten_up_to((tuple(args), dict(kwargs)))
+        except ValueError as error:
+            message = " ".join(str(error).split())[:300]
+            raise InputError(f"{self.program.file}: the arguments are not those of the function: {message}") from None
+        types = [t for t in find_function(self.program).argument_types if not isinstance(t, TokenType)]
+        for i, t in zip(self._kept, types[len(self._first) :], strict=True):
+            leaves[i] = _converted(leaves[i], t)
+        return leaves
+
+    def arguments(self, arrays: Sequence[Any]) -> list[Any]:
+        """What `@main` takes for a flat list of arrays: those that it uses, and None for a token."""
+        count = self.in_tree.num_leaves
+        if len(arrays) != count:
+            raise InputError(f"{self.program.file} takes {count} array{'s' * (count != 1)}, not {len(arrays)}")
+        given = iter([*self._first, *(_without_key(arrays[i]) for i in self._kept)])
+        types = find_function(self.program).argument_types
+        return [None if isinstance(t, TokenType) else next(given) for t in types]
+
+
+def of_jax(source: Any) -> JaxProgram | None:
+    """The program of a Lowered or an Exported; None of anything else."""
+    if not type(source).__module__.startswith(("jax.", "jax._src.")):
+        return None
+    if hasattr(source, "mlir_module_serialized"):
+        program = parser.parse(source.mlir_module_serialized, f"export({source.fun_name})")
+        platforms = list(source.platforms)
+        chosen = next((p for p in _PLATFORMS if p in platforms), platforms[0])
+        first = [np.int32(platforms.index(chosen))] if len(platforms) > 1 else []
+        return JaxProgram(program, source.in_tree, source.out_tree, source.module_kept_var_idx, first)
+    if hasattr(source, "compiler_ir") and hasattr(source, "in_tree"):
+        program = parser.from_module(source.compiler_ir("stablehlo"), getattr(source._lowering, "_name", "lowered"))
+        constants = getattr(source._lowering, "const_args", None) or []
+        arguments = source._lowering.compile_args
+        kept = arguments.get("kept_var_idx", range(source.in_tree.num_leaves))
+        return JaxProgram(program, source.in_tree, source.out_tree, kept, list(map(np.asarray, constants)))
+    return None
+
+
+def _without_key(value: Any) -> Any:
+    """An array; of keys of random numbers their data."""
+    if str(getattr(value, "dtype", "")).startswith("key<"):
+        return sys.modules["jax"].random.key_data(value)
+    return value
+
+
+def _converted(value: Any, t: Any) -> Any:
+    if not isinstance(t, TensorType):
+        return value
+    wanted = t.element.dtype
+    dtype: Any = getattr(value, "dtype", None)
+    if isinstance(value, bool | int | float | complex) or _NARROWER.get(dtype) == wanted:
+        return np.asarray(value).astype(wanted)
+    return value

@@ -1,0 +1,144 @@
+"""What a program is likely to take, told from its text: time, memory, and whether it calls back.
+
+What is likely to take long runs while its caller goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from ...ops.types import TensorType
+from ..program import Function, Operation, Program, Region, Value
+from .host_callbacks import TARGET
+
+#: A program is long from so many seconds on. It is quick again below half of them.
+LONG = 0.002
+#: Seconds for an op, for an element of an operand or a result, and for a product that is added.
+_OP, _ELEMENT, _PRODUCT = 2e-6, 1e-9, 1e-10
+#: How many elements a branch of an op with regions, or a factorization, takes the time of.
+_HARD = 10
+#: Ops for which other things happen than that results are computed: they run where the program is called.
+_OUTSIDE = ("infeed", "outfeed", "send", "recv", "print", "probe")
+
+
+def calls_python(program: Program, function: Function) -> bool:
+    """Whether a function calls Python functions of the user, or reads from or writes to the outside."""
+    return any(
+        operation.attributes.get("call_target_name") == TARGET or operation.name.rpartition(".")[2] in _OUTSIDE
+        for name in _reached(program, function)
+        for operation in _operations(program.functions[name].body)
+    )
+
+
+def largest(program: Program, function: Function) -> int:
+    """The bytes of the largest value that a function computes."""
+    found = (
+        value.type.nbytes
+        for name in _reached(program, function)
+        for operation in _operations(program.functions[name].body)
+        for value in operation.results
+        if isinstance(value.type, TensorType) and value.type.is_static
+    )
+    return max(found, default=0)
+
+
+def estimate(program: Program, function: Function) -> float:
+    """The seconds that a function is likely to run, roughly. Infinity where a loop says nothing of when it ends."""
+    constants = {
+        o.results[0]: o.attributes.get("value")
+        for name in _reached(program, function)
+        for o in _operations(program.functions[name].body)
+        if o.name == "stablehlo.constant"
+    }
+    known: dict[str, float] = {}
+
+    def of_function(name: str) -> float:
+        if name not in known:
+            known[name] = math.inf  # of one that calls itself
+            body = program.functions[name].body
+            known[name] = of_region(body) if body is not None else 0.0
+        return known[name]
+
+    def of_region(region: Region) -> float:
+        return sum(map(of_operation, region.operations))
+
+    def of_operation(operation: Operation) -> float:
+        if operation.name == "stablehlo.while":
+            turns = _turns(operation, constants)
+            return turns * (_OP + sum(map(of_region, operation.regions))) if turns else _OP
+        if operation.name in ("stablehlo.if", "stablehlo.case", "sdy.manual_computation"):
+            return _OP + max(map(of_region, operation.regions), default=0.0)
+        called = sum(of_function(name) for name in _names(operation.attributes.values()) if name in program.functions)
+        return called + _of_one(operation)
+
+    return of_function(function.name)
+
+
+def _turns(loop: Operation, constants: Mapping[Value, object]) -> float:
+    """How often a loop turns that counts up from zero to a constant; else infinity."""
+    compare = [o for o in loop.regions[0].operations if o.name != "stablehlo.constant"]
+    if [(o.name, o.attributes.get("comparison_direction")) for o in compare] == [("stablehlo.compare", "LT")]:
+        counter, end = compare[0].operands
+        bound = constants.get(end)
+        if counter in loop.regions[0].arguments and isinstance(bound, np.ndarray) and bound.size == 1:
+            return max(float(bound.reshape(())), 0.0)
+    return math.inf
+
+
+def _of_one(operation: Operation) -> float:
+    """The seconds that an op takes, but for what it calls."""
+    if operation.name == "stablehlo.constant":
+        return 0.0
+    results = sum(map(_count, operation.results))
+    elements = results + sum(map(_count, operation.operands))
+    products = 0.0
+    if operation.name == "stablehlo.dot_general":
+        numbers = operation.attributes.get("dot_dimension_numbers") or {}
+        sizes = _sizes(operation.operands[0])
+        products = math.prod(sizes[d] for d in numbers.get("lhs_contracting_dimensions", ()))
+    elif operation.name == "stablehlo.convolution":
+        # A result is a sum over the kernel, whose features of the output are mostly its longest dimension.
+        products = _HARD * math.prod(sorted(_sizes(operation.operands[1]))[:-1])
+    is_hard = operation.regions or operation.name == "stablehlo.custom_call"
+    return _OP + elements * _ELEMENT * (_HARD if is_hard else 1) + products * results * _PRODUCT
+
+
+def _sizes(value: Value) -> list[int]:
+    return [n or 1 for n in value.type.shape] if isinstance(value.type, TensorType) else []
+
+
+def _count(value: Value) -> int:
+    return math.prod(_sizes(value)) if isinstance(value.type, TensorType) else 0
+
+
+def _reached(program: Program, function: Function) -> dict[str, None]:
+    """The names of a function and of all that it calls."""
+    found, todo = {function.name: None}, [function.name]
+    while todo:
+        for operation in _operations(program.functions[todo.pop()].body):
+            for name in _names(operation.attributes.values()):
+                if name in program.functions and name not in found:
+                    found[name] = None
+                    todo.append(name)
+    return found
+
+
+def _operations(region: Region | None) -> Iterator[Operation]:
+    """The ops of a region and of those within."""
+    todo = [region] if region is not None else []
+    while todo:
+        for operation in todo.pop().operations:
+            yield operation
+            todo.extend(operation.regions)
+
+
+def _names(values: object) -> Iterator[str]:
+    """The strings among values, and in lists among them."""
+    if isinstance(values, str):
+        yield values
+    elif hasattr(values, "__iter__") and not isinstance(values, np.ndarray | bytes | dict):
+        for value in values:  # type: ignore[attr-defined]
+            yield from _names(value)

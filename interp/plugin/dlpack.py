@@ -1,0 +1,80 @@
+"""DLPack: other libraries read arrays of this platform in place, as memory of the host, which it is.
+
+JAX hands out arrays of the platforms alone whose names it knows. So in its place we hand out numpy's view of an array,
+with the element type put right where numpy has none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax._src import array as jax_array
+from jax._src import dlpack as jax_dlpack
+
+from .runtime import PLATFORM
+
+_CPU: Any = getattr(jax_dlpack, "DLDeviceType")(1)  # noqa: B009
+#: DLPack's number of the kind of element, for types that numpy does not hand out.
+_KINDS = {
+    "bfloat16": 4, "float8_e3m4": 7, "float8_e4m3": 8, "float8_e4m3b11fnuz": 9, "float8_e4m3fn": 10,
+    "float8_e4m3fnuz": 11, "float8_e5m2": 12, "float8_e5m2fnuz": 13, "float8_e8m0fnu": 14,
+}  # fmt: skip
+#: Where the kind is in what a capsule points to: after the address, the device and the rank.
+_KIND_AT = 20
+_UNSIGNED = {1: np.uint8, 2: np.uint16}
+
+
+@functools.cache
+def register() -> None:
+    """Tell JAX, if it has the functions that we know."""
+    give, device = getattr(jax_dlpack, "to_dlpack", None), getattr(jax_array.ArrayImpl, "__dlpack_device__", None)
+    if give is not None and device is not None:
+        jax_dlpack.to_dlpack = functools.wraps(give)(functools.partial(_to_dlpack, give))
+        jax_array.ArrayImpl.__dlpack_device__ = functools.wraps(device)(lambda self: _device(device, self))
+
+
+def _is_ours(x: Any) -> bool:
+    return isinstance(x, jax_array.ArrayImpl) and all(d.platform == PLATFORM for d in x.sharding.device_set)
+
+
+def _device(otherwise: Callable[[Any], Any], x: Any) -> Any:
+    """In the place of `__dlpack_device__`."""
+    if _is_ours(x) and len(x.sharding.device_set) == 1:
+        return _CPU, 0
+    return otherwise(x)
+
+
+def _to_dlpack(otherwise: Callable[..., Any], x: Any, *arguments: Any, **options: Any) -> Any:
+    """In the place of `to_dlpack`."""
+    if not _is_ours(x):
+        return otherwise(x, *arguments, **options)
+    wanted = options.get("dl_device")
+    if wanted is not None and (int(wanted[0]), wanted[1]) != (int(_CPU), 0):
+        raise BufferError(f"an array of platform {PLATFORM} is in the memory of the host, not on device {wanted}")
+    view = np.asarray(x)
+    return _capsule(view.copy() if options.get("copy") else view)
+
+
+class _Memory:
+    """The memory of an array, with its owner. No capsule of DLPack 0 can say that it is not to be written to."""
+
+    def __init__(self, view: np.ndarray) -> None:
+        self.owner = view
+        self.__array_interface__ = view.__array_interface__ | {"data": (view.ctypes.data, False)}
+
+
+def _capsule(view: np.ndarray) -> Any:
+    kind = _KINDS.get(view.dtype.name)
+    if view.dtype.kind not in "biufc" and kind is None:
+        raise BufferError(f"DLPack has no arrays of {view.dtype} with one element to a byte")
+    codes = view if kind is None else view.view(_UNSIGNED[view.dtype.itemsize])
+    capsule = np.asarray(_Memory(codes)).__dlpack__()
+    if kind is not None:
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        ctypes.c_uint8.from_address(pointer(capsule, b"dltensor") + _KIND_AT).value = kind
+    return capsule

@@ -1,0 +1,82 @@
+"""Events, which the framework waits for.
+
+An event stands for a Task that runs, for the ErrorObject of one that has failed, or, as `ready`, for what is done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from . import work
+from .errors import ErrorObject
+from .runtime import failed, getter, objects, pool, ready, too_deep, words
+
+
+def of(task: work.Task) -> int:
+    """The handle of an event for the end of a task."""
+    return (ready if task.error is None else pool.add(task.error)) if task.is_done else pool.add(task)
+
+
+def _error(event: int) -> int | None:
+    """The handle of the error of an event that is ready; None where there is none."""
+    if event == ready:
+        return None
+    thing = objects[event]
+    error = thing if type(thing) is ErrorObject else thing.error
+    return None if error is None else pool.add(error)
+
+
+@getter("Event_IsReady")
+def _is_ready(p: int) -> None:
+    at = p >> 3
+    event = words[at + 2]
+    words[at + 3] = event == ready or type(objects[event]) is ErrorObject or objects[event].is_done
+
+
+@getter("Event_Error")
+def _event_error(p: int) -> int | None:
+    try:
+        return _error(words[(p >> 3) + 2])
+    except RecursionError:
+        return too_deep
+
+
+@getter("Event_Await")
+def _await(p: int) -> int | None:
+    try:
+        event = words[(p >> 3) + 2]
+        if event != ready and type(objects[event]) is work.Task:
+            objects[event].wait()
+        return _error(event)
+    except BaseException as error:
+        try:
+            return failed(error)
+        except RecursionError:
+            return too_deep
+
+
+_OnReady = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+#: The framework's functions by their addresses, of which there are few.
+_called: dict[int, Any] = {}
+
+
+@getter("Event_OnReady")
+def _on_ready(p: int) -> int | None:
+    try:
+        at = p >> 3
+        event, address, argument = words[at + 2], words[at + 3], words[at + 4]
+        function = _called.get(address)
+        if function is None:
+            function = _called[address] = _OnReady(address)
+        if event == ready:
+            function(None, argument)
+            return None
+        thing = objects[event]
+        if type(thing) is work.Task:
+            thing.call_when_done(lambda: function(None if thing.error is None else pool.add(thing.error), argument))
+        else:
+            function(pool.add(thing), argument)
+    except RecursionError:
+        return too_deep
+    return None

@@ -1,0 +1,206 @@
+"""Execution of compiled programs: at once, where the caller waits, or in the thread that computes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops import parallel
+from .. import policies
+from . import abi, interrupts, room, shutdown, work
+from .buffers import CODES, Buffer, delete, new, shape_of
+from .cost import LONG
+from .devices import Device
+from .errors import FAILED_PRECONDITION, INTERNAL, UNIMPLEMENTED, ErrorObject, FailedError, PluginError
+from .executable import Executable
+from .runtime import failed, failure, getter, objects, pool, ready, too_deep, words
+
+#: The values of each device.
+Rows = list[list[Any]]
+
+_TOKEN, _TOKEN_SHAPE = np.zeros(0, bool), shape_of((0,))
+_clock = time.perf_counter
+
+
+@getter("LoadedExecutable_Execute")
+def _execute(p: int) -> int | None:
+    if shutdown.closing:
+        shutdown.park()
+    made: list[int] = []
+    try:
+        if not interrupts.installed:
+            interrupts.install()
+        at = p >> 3
+        executable: Executable = objects[words[at + 2]]
+        lists, num_devices, num_args = words[at + 4] >> 3, words[at + 5], words[at + 6]
+        handles = []
+        for i in range(lists, lists + num_devices):
+            row = words[i] >> 3
+            handles.append(words[row : row + num_args].tolist() if num_args else [])
+        devices = executable.devices if not words[at + 9] else [objects[words[at + 9]]]
+        task: work.Task | None = None
+        error: ErrorObject | None = None
+        try:
+            arguments, is_pending = _arguments(executable, handles)
+            room.take(executable.result_bytes, executable.told)
+            if executable.largest > executable.result_bytes:
+                room.check(executable.largest, executable.told)
+            if (executable.is_quick and not is_pending) or executable.stays or not work.can_start():
+                if is_pending:
+                    arguments = _awaited(executable, arguments)
+                plan = executable.plan(policies.chosen(executable.policy))
+                start = _clock()
+                results = executable.compute(plan, arguments)
+                if _clock() - start > LONG:
+                    executable.is_quick = False
+                for i, device in enumerate(devices):
+                    for value in results[i]:
+                        made.append(_result(value, device))
+            else:
+                work.make_room()
+                task = _later(executable, arguments)
+                _promise(executable, task.outputs, devices, made)
+        except RecursionError:
+            raise
+        except BaseException as failure_:
+            if not executable.num_outputs:
+                raise
+            # The framework makes a ValueError of what fails at once; of what fails later its own kind of error.
+            error = failure_.error if isinstance(failure_, FailedError) else failure(failure_)
+            _discard(made)
+            _promise(executable, [error] * executable.num_outputs * num_devices, devices, made)
+        if executable.donated:
+            _donate(executable, words[at + 3] >> 3, handles)
+        outputs, complete, number = words[at + 7] >> 3, words[at + 8] >> 3, 0
+        for i in range(num_devices):
+            row = words[outputs + i] >> 3
+            for j in range(executable.num_outputs):
+                words[row + j] = made[number]
+                number += 1
+            if complete:
+                words[complete + i] = ready if task is error else pool.add(task or error)
+        if task is not None:
+            work.start(task)
+    except BaseException as caught:
+        try:
+            _discard(made)
+            return failed(caught)
+        except RecursionError:
+            return too_deep
+    if shutdown.closing:
+        shutdown.park()
+    return None
+
+
+def _arguments(executable: Executable, handles: list[list[int]]) -> tuple[Rows, bool]:
+    """The values of the arguments, and whether some are Deferred."""
+    if executable.client is None:
+        raise PluginError(FAILED_PRECONDITION, "the executable has been deleted")
+    if len(handles) != len(executable.devices):
+        raise PluginError(
+            UNIMPLEMENTED,
+            f"a program for {len(executable.devices)} devices was started on {len(handles)} of them",
+        )
+    is_pending = False
+    rows = []
+    for row in handles:
+        values: list[Any] = [objects[handle].array for handle in row]
+        rows.append(values)
+        for i, array in enumerate(values):
+            if type(array) is not np.ndarray:
+                values[i] = array = _special(array)
+                is_pending = is_pending or type(array) is work.Deferred
+    if executable.tokens and not is_pending:
+        _drop_tokens(executable, rows)
+    return rows, is_pending
+
+
+def _special(array: Any) -> Any:
+    """What there is in the place of an array: an array, or a Deferred that is not there yet."""
+    if array is None:
+        raise PluginError(FAILED_PRECONDITION, "an argument has been deleted or donated")
+    if type(array) is work.Deferred and array.value is not None:
+        array = array.value
+    if type(array) is ErrorObject:
+        raise FailedError(array)
+    return array
+
+
+def _drop_tokens(executable: Executable, rows: Rows) -> None:
+    for values in rows:
+        for i in executable.tokens:
+            values[i] = None
+
+
+def _awaited(executable: Executable, arguments: Rows) -> Rows:
+    """The arguments, when all are there. Raises FailedError."""
+    for values in arguments:
+        for value in values:
+            if type(value) is work.Deferred:
+                value.task.wait()
+    rows = [[_special(value) for value in values] for values in arguments]
+    _drop_tokens(executable, rows)
+    return rows
+
+
+def _later(executable: Executable, arguments: Rows) -> work.Task:
+    """A task that computes the results, device after device."""
+    plan = executable.plan(policies.chosen(executable.policy))
+
+    def compute(process: parallel.Process) -> list[np.ndarray]:
+        values = _awaited(executable, arguments)
+        start = _clock()
+        rows = executable.compute(plan, values, process)
+        executable.took(_clock() - start)
+        results = [_owned(value) for row in rows for value in row]
+        for i, result in enumerate(results):
+            code, shape = executable.results[i % executable.num_outputs]
+            if result.shape != shape.sizes or (code != abi.TOKEN and CODES[result.dtype] != code):
+                raise PluginError(INTERNAL, f"result {i} has type {result.dtype}{list(result.shape)}")
+        room.grow(executable.result_bytes)
+        return results
+
+    return work.Task(compute, executable.num_outputs * len(executable.devices))
+
+
+def _promise(executable: Executable, arrays: Sequence[Any], devices: Sequence[Device], made: list[int]) -> None:
+    """Make buffers for results that are Deferred, or errors."""
+    for device in devices:
+        for code, shape in executable.results:
+            array = arrays[len(made)]
+            buffer = Buffer(array, device, code, shape)
+            made.append(pool.add(buffer))
+            if type(array) is work.Deferred:
+                array.tell(buffer)
+
+
+def _discard(made: list[int]) -> None:
+    while made:
+        pool.discard(made.pop())
+
+
+def _result(value: Any, device: Device) -> int:
+    """The handle of a result."""
+    array = _owned(value)
+    return new(array, device) if array is not _TOKEN else pool.add(Buffer(array, device, abi.TOKEN, _TOKEN_SHAPE))
+
+
+def _owned(value: Any) -> np.ndarray:
+    """A result as an array that is no part of another, its elements in order."""
+    if value is None:
+        return _TOKEN
+    if type(value) is not np.ndarray:
+        return np.asarray(value)
+    return value.copy("C") if value.base is not None or not value.flags.c_contiguous else value
+
+
+def _donate(executable: Executable, options: int, handles: list[list[int]]) -> None:
+    at = options
+    kept = set(words[words[at + 7] >> 3 : (words[at + 7] >> 3) + words[at + 8]].tolist()) if words[at + 8] else ()
+    for i in executable.donated:
+        if i not in kept:
+            for row in handles:
+                delete(row[i])

@@ -1,0 +1,75 @@
+"""How much the arrays on devices may take. What has been dropped makes room soon, and at once where there is none."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import time
+from collections.abc import Callable
+
+from .. import memory
+from . import buffers, shutdown
+from .runtime import pool
+
+#: So many new bytes are taken without a look at what is left.
+_STEP = 1 << 26
+#: How often to look, in seconds, whether something has been dropped, where arrays take so much that it matters.
+_EVERY = 0.1
+#: Between two looks go by so many times the seconds that a look takes.
+_PATIENCE = 50
+
+_left = 0
+_grown = 0
+_is_watched = False
+
+
+def take(nbytes: int, what: Callable[[], str]) -> None:
+    """Count bytes that are about to be used. Raises ResourceError where that is too much."""
+    global _left
+    _left -= nbytes
+    if _left < 0:
+        _look(nbytes, what)
+
+
+def check(nbytes: int, what: Callable[[], str]) -> None:
+    """Raises ResourceError where so many bytes, which are needed for a while, are too much."""
+    if nbytes >= _STEP:
+        memory.require(nbytes, what(), buffers.total())
+
+
+def grow(nbytes: int) -> None:
+    """Count bytes that `take` has counted, and that are there now."""
+    global _grown
+    _grown += nbytes
+    if _grown >= _STEP:
+        _grown = 0
+        pool.sweep()
+
+
+def _look(nbytes: int, what: Callable[[], str]) -> None:
+    global _left, _is_watched
+    _left = 0
+    used = buffers.total()
+    _left = min(memory.require(nbytes, what(), used) - nbytes, _STEP)
+    if used + nbytes >= _STEP and not _is_watched and not shutdown.closing:
+        _is_watched = True
+        _thread.start_new_thread(_watch, ())
+
+
+def _watch() -> None:
+    """Forget arrays that have been dropped, as long as there are large ones."""
+    global _is_watched
+    start = time.perf_counter()
+    while buffers.total() >= _STEP and not shutdown.closing:
+        # With many arrays this takes its time.
+        time.sleep(max(_EVERY, _PATIENCE * (time.perf_counter() - start)))
+        start = time.perf_counter()
+    _is_watched = False
+
+
+def _after_fork() -> None:
+    global _is_watched
+    _is_watched = False
+
+
+os.register_at_fork(after_in_child=_after_fork)

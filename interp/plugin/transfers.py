@@ -1,0 +1,144 @@
+"""Arrays that come from the host, go to it, are read there in place, or go from device to device."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from . import abi, interrupts, room
+from .buffers import DTYPES, Buffer, live, shape_of
+from .devices import Device
+from .errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
+from .runtime import fallible, getter, objects, pool, ready, words
+from .work import Deferred
+
+#: All the memory there is, by bytes.
+_memory = words.cast("B")
+
+# -- from the host ---------------------------------------------------------------------------------------------------
+
+
+@fallible("Client_BufferFromHostBuffer")
+def from_host(a: Any) -> None:
+    """Copy an array of the host."""
+    if not interrupts.installed:
+        interrupts.install()
+    dtype = DTYPES.get(a.type)
+    if dtype is None:
+        raise PluginError(UNIMPLEMENTED, f"buffer type {a.type} is not supported")
+    at = (a.dims or 0) >> 3
+    shape = tuple(words[at : at + a.num_dims].tolist()) if a.num_dims else ()
+    count = math.prod(shape)
+    nbytes = count * dtype.itemsize
+    room.take(nbytes, lambda: f"an array of {dtype} {list(shape)}")
+    device = objects[a.memory or a.device]
+    if not count:
+        array = np.empty(shape, dtype)
+    elif a.num_byte_strides and a.byte_strides:
+        strides = np.array(words[a.byte_strides >> 3 : (a.byte_strides >> 3) + len(shape)], np.uint64).view(np.int64)
+        array = interrupts.interruptible(_strided, a.data, shape, strides.tolist(), dtype)
+    else:
+        array = interrupts.interruptible(_dense, a.data, shape, nbytes, dtype)
+    a.buffer = pool.add(Buffer(array, device, a.type, shape_of(shape)))
+    a.done_with_host_buffer = ready
+
+
+def _dense(data: int, shape: tuple[int, ...], nbytes: int, dtype: np.dtype) -> np.ndarray:
+    return np.ndarray(shape, dtype, _memory[data : data + nbytes]).copy()
+
+
+def _strided(data: int, shape: tuple[int, ...], strides: list[int], dtype: np.dtype) -> np.ndarray:
+    spans = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
+    low, high = sum(min(s, 0) for s in spans), sum(max(s, 0) for s in spans) + dtype.itemsize
+    view = _memory[data + low : data + high]
+    return np.ndarray(shape, dtype, view, -low, tuple(strides)).copy(order="C")
+
+
+# -- to the host -----------------------------------------------------------------------------------------------------
+
+
+@fallible("Buffer_ToHostBuffer")
+def _to_host(a: Any) -> None:
+    array = live(objects[a.buffer])
+    if not a.dst:
+        a.dst_size = array.nbytes
+        return
+    if a.dst_size < array.nbytes:
+        raise PluginError(INVALID_ARGUMENT, f"the host's buffer has {a.dst_size} bytes (would be {array.nbytes})")
+    interrupts.interruptible(_copy_out, array, a.dst, a.host_layout)
+    a.event = ready
+
+
+def _copy_out(array: np.ndarray, dst: int, host_layout: int | None) -> None:
+    nbytes, dtype = array.nbytes, array.dtype
+    if host_layout and array.ndim > 1:
+        layout = abi.Layout.from_address(host_layout)
+        at = (layout.numbers or 0) >> 3
+        numbers = np.array(words[at : at + layout.count], np.uint64).view(np.int64).tolist()
+        if layout.type == abi.STRIDES:
+            if min(numbers) < 0:
+                raise PluginError(UNIMPLEMENTED, "a host layout with negative strides is not supported")
+            span = sum((n - 1) * s for n, s in zip(array.shape, numbers, strict=True)) + dtype.itemsize
+            if array.size:
+                np.ndarray(array.shape, dtype, _memory[dst : dst + span], 0, tuple(numbers))[...] = array
+            return
+        array = array.transpose(numbers[::-1])
+    if nbytes:
+        np.ndarray(array.shape, dtype, _memory[dst : dst + nbytes])[...] = array
+
+
+@fallible("Buffer_CopyRawToHost")
+def _copy_raw(a: Any) -> None:
+    array = live(objects[a.buffer])
+    if a.offset < 0 or a.size < 0 or a.offset + a.size > array.nbytes:
+        raise PluginError(INVALID_ARGUMENT, f"bytes {a.offset} to {a.offset + a.size} of a buffer of {array.nbytes}")
+    _memory[a.dst : a.dst + a.size] = array.reshape(-1).view(np.uint8).data[a.offset : a.offset + a.size]
+    a.event = ready
+
+
+# -- from device to device -------------------------------------------------------------------------------------------
+
+
+def _copy(buffer: Buffer, device: Device) -> int:
+    """The handle of a buffer of the same values, which may not be there yet."""
+    array = buffer.array
+    if type(array) is Deferred:
+        copy = Buffer(array, device, buffer.code, buffer.shape)
+        array.tell(copy)
+    else:
+        copy = Buffer(live(buffer), device, buffer.code, buffer.shape)
+    return pool.add(copy)
+
+
+@fallible("Buffer_CopyToDevice")
+def _copy_to_device(a: Any) -> None:
+    a.copy = _copy(objects[a.buffer], objects[a.device])
+
+
+@fallible("Buffer_CopyToMemory")
+def _copy_to_memory(a: Any) -> None:
+    a.copy = _copy(objects[a.buffer], objects[a.memory])
+
+
+# -- in place --------------------------------------------------------------------------------------------------------
+
+
+@getter("Buffer_IncreaseExternalReferenceCount")
+def _increase(p: int) -> None:
+    pool.hold(words[(p >> 3) + 2])
+
+
+@fallible("Buffer_UnsafePointer")
+def _unsafe_pointer(a: Any) -> None:
+    a.pointer = live(objects[a.buffer]).ctypes.data
+
+
+@fallible("Buffer_OpaqueDeviceMemoryDataPointer")
+def _data_pointer(a: Any) -> None:
+    try:
+        a.pointer = live(objects[a.buffer]).ctypes.data
+    except BaseException:
+        pool.release(a.buffer)  # the framework counted a reference before it asked, and does not take it back
+        raise

@@ -1,0 +1,250 @@
+"""Programs that run while their caller goes on: one after another, in the order they were started, in one thread.
+
+That thread runs nothing of the user's: programs that call Python functions run where they are called. So whoever waits
+for it waits for computation alone. What is shared between threads here is changed by single steps of C code (of a
+deque, a dictionary, a queue), which hold without a lock: a lock could be asked for again by the thread that has it,
+since the garbage collector, and with it the user's code, can run anywhere.
+"""
+
+from __future__ import annotations
+
+import _thread
+import collections
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ...ops import parallel
+from ...ops.exchange import StoppedError
+from . import interrupts, shutdown
+from .errors import CANCELLED, ErrorObject, FailedError, PluginError
+
+#: So many programs may be under way. Who starts more waits.
+_MOST = 32
+#: The times that Ctrl-C is pressed until a program that runs all the while is broken off.
+_PRESSES = 2
+
+#: Programs that have been started and have not ended, in order.
+_unfinished: dict[Task, None] = {}
+_queue: queue.SimpleQueue[Task] = queue.SimpleQueue()
+_worker: threading.Thread | None = None
+#: Taken when the thread has been started.
+_start_once = _thread.allocate_lock()
+
+
+class Holder(Protocol):
+    """What a value is put into when it is there; until then `array` is the Deferred."""
+
+    array: Any
+
+
+class Deferred:
+    """A value that a task is going to give."""
+
+    __slots__ = ("holders", "task", "value")
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        #: The array; an ErrorObject where the program failed; None as long as it runs.
+        self.value: Any = None
+        self.holders: collections.deque[Holder] = collections.deque()
+
+    def tell(self, holder: Holder) -> None:
+        """Put the value, when it is there, into a holder whose `array` is this, and still is then."""
+        self.holders.append(holder)
+        if self.value is not None:
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        """Put the value into the holders."""
+        while True:
+            try:
+                holder = self.holders.popleft()
+            except IndexError:
+                return
+            # Threads do not take turns between these two steps, so that what is deleted stays deleted.
+            if holder.array is self:
+                holder.array = self.value
+
+
+class Task:
+    """A run of a program. `compute` gives a value for each of `outputs`."""
+
+    def __init__(self, compute: Callable[[parallel.Process], Sequence[Any]], count: int) -> None:
+        self.outputs = [Deferred(self) for _ in range(count)]
+        self.error: ErrorObject | None = None
+        self.is_begun = self.is_done = self.is_stopped = False
+        self._compute: Callable[[parallel.Process], Sequence[Any]] | None = compute
+        self._process: parallel.Process | None = None
+        self._waiters: collections.deque[Callable[[], Any]] = collections.deque()
+        self.presses = 0
+
+    def call_when_done(self, waiter: Callable[[], Any]) -> None:
+        """Call a function of C when the task has ended, or now. It is for `protect`ed code."""
+        self._waiters.append(waiter)
+        if not self.is_done and _is_worker():
+            # Whoever waits in the thread that computes would wait forever.
+            _run_until(self)
+        if self.is_done:
+            self._call_waiters()
+
+    def wait(self) -> None:
+        """Sleep until the task has ended. Ctrl-C works meanwhile. It is for `protect`ed code."""
+        if self.is_done:
+            return
+        lock = _thread.allocate_lock()
+        lock.acquire()
+        self.call_when_done(lock.release)
+        interrupts.interruptible(lock.acquire)
+
+    def stop(self) -> None:
+        """Break it off: before it starts, or at the next turn of a loop."""
+        self.is_stopped = True
+        process = self._process
+        if process is not None:
+            process.grid.stop()
+
+    def run(self) -> None:
+        """Compute, in the thread that is there for it. Does nothing more where it has ended, or is under way."""
+        if not self.is_begun:
+            self.is_begun = True
+            values: Sequence[Any] = ()
+            try:
+                process = self._process = parallel.Grid(1, 1).processes[0, 0]
+                if self.is_stopped:
+                    raise StoppedError
+                assert self._compute is not None
+                values = self._compute(process)
+            except BaseException as error:
+                self.error = _told(error)
+            self.end(values)
+        if self.is_done:
+            self._call_waiters()
+
+    def end(self, values: Sequence[Any]) -> None:
+        """Hand over the values, or the error."""
+        values = values if self.error is None else [self.error] * len(self.outputs)
+        for deferred, value in zip(self.outputs, values, strict=True):
+            deferred.value = value
+            deferred.hand_over()
+        self.is_done = True
+        self.outputs, self._compute = [], None
+        _unfinished.pop(self, None)
+
+    def begin_again(self) -> None:
+        """Forget that it was under way, in a process whose threads are gone."""
+        self.is_begun = False
+
+    def _call_waiters(self) -> None:
+        while True:
+            try:
+                waiter = self._waiters.popleft()
+            except IndexError:
+                return
+            try:
+                waiter()
+            except RecursionError:  # the user's code is too deep for any call; the thread that computes is not
+                self._waiters.append(waiter)
+                _queue.put(self)
+                return
+
+
+def make_room() -> None:
+    """Wait while many tasks are under way. It is for `protect`ed code."""
+    if not _is_worker():
+        while len(_unfinished) >= _MOST:
+            oldest = next(iter(_unfinished.copy()), None)
+            if oldest is not None:
+                oldest.wait()
+
+
+def start(task: Task) -> None:
+    """Have a task run."""
+    _unfinished[task] = None
+    if _is_worker():
+        _run_until(task)
+        return
+    _queue.put(task)
+    _start_worker()
+
+
+def can_start() -> bool:
+    """Whether tasks can be started: not when the interpreter is about to shut down."""
+    return not shutdown.closing
+
+
+def stop_all() -> None:
+    """Break off all that is under way."""
+    for task in _unfinished.copy():
+        task.stop()
+
+
+def _interrupted() -> None:
+    """Ctrl-C has interrupted the user's program. What was started goes on, unless it is pressed again."""
+    for task in _unfinished.copy():
+        task.presses += 1
+        if task.presses >= _PRESSES:
+            task.stop()
+
+
+def _told(error: BaseException) -> ErrorObject:
+    if isinstance(error, StoppedError):
+        return ErrorObject(PluginError(CANCELLED, "the program was broken off"))
+    return error.error if isinstance(error, FailedError) else ErrorObject(error)
+
+
+def _is_worker() -> bool:
+    return _worker is not None and _worker.ident == _thread.get_ident()
+
+
+def _run_until(task: Task) -> None:
+    """Run what comes before a task, and the task: in the thread that computes, where something waits for it."""
+    for earlier in _unfinished.copy():
+        earlier.run()
+        if earlier is task:
+            break
+    if not task.is_done:  # it is what this thread computes just now
+        task.error = ErrorObject(PluginError(CANCELLED, "the program waits for itself"))
+        task.end(())
+
+
+def _start_worker() -> None:
+    global _worker
+    if not _start_once.acquire(blocking=False):
+        return
+    _worker = threading.Thread(target=_work, name="minihlo", daemon=True)
+    try:
+        _worker.start()
+    except RuntimeError:  # no more threads
+        _worker = None
+        _start_once.release()
+        for task in _unfinished.copy():
+            task.run()
+
+
+def _work() -> None:
+    while True:
+        task = _queue.get()
+        task.run()
+        del task
+        if shutdown.closing and _queue.empty():
+            shutdown.park()
+
+
+def _after_fork() -> None:
+    """In the new process the thread is gone. What was under way has only read its operands, and begins again."""
+    global _queue, _worker, _start_once
+    _queue, _worker, _start_once = queue.SimpleQueue(), None, _thread.allocate_lock()
+    for task in _unfinished:
+        task.begin_again()
+        _queue.put(task)
+    if _unfinished:
+        _start_worker()
+
+
+interrupts.protect(Task.run)  # so that the interpreter waits for it when it shuts down
+interrupts.when_raised.append(_interrupted)
+shutdown.when_closing.append(stop_all)
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,75 @@
+"""Large arrays taken in parts that fit the cache, by several threads."""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from . import speed
+
+Part = TypeVar("Part")
+
+#: Below so many elements waking another thread costs more than it brings.
+_PARALLEL = 1 << 17
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def blocks(shape: Sequence[int], limit: int) -> Iterator[tuple[slice, ...]]:
+    """Parts of an array of this shape, in row-major order, each of about `limit` elements at most."""
+    split = next((d for d in range(len(shape)) if math.prod(shape[d + 1 :]) <= max(limit, 1)), 0)
+    if not shape:
+        yield ()
+        return
+    step = max(limit // max(math.prod(shape[split + 1 :]), 1), 1)
+    whole = tuple(slice(0, n) for n in shape[split + 1 :])
+    for outer in itertools.product(*(range(n) for n in shape[:split])):
+        for start in range(0, shape[split], step):
+            yield (*(slice(i, i + 1) for i in outer), slice(start, min(start + step, shape[split])), *whole)
+
+
+def for_each(parts: Sequence[Part], work: Callable[[Part], object], size: int) -> None:
+    """`work(part)` for all parts of an array of `size` elements, in any order, by several threads if that pays.
+
+    The threads see the context variables of the caller, numpy's error state among them.
+    """
+    workers = min(speed.current().workers, len(parts)) if size >= _PARALLEL else 1
+    if workers == 1:
+        for part in parts:
+            work(part)
+        return
+    left = iter(parts)
+
+    def take_some() -> None:
+        for part in left:
+            work(part)
+
+    helpers = [_threads().submit(contextvars.copy_context().run, take_some) for _ in range(workers - 1)]
+    try:
+        take_some()
+    finally:
+        # A helper that has not begun has nothing left to do; and waiting for it could be waiting for ourselves.
+        started = [h for h in helpers if not h.cancel()]
+        for helper in started:
+            helper.result()
+
+
+def _threads() -> ThreadPoolExecutor:
+    global _pool
+    if _pool is None:
+        _pool = ThreadPoolExecutor(max(os.cpu_count() or 1, 1), "minihlo")
+    return _pool
+
+
+def _forget_threads() -> None:
+    global _pool
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)

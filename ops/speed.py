@@ -1,0 +1,68 @@
+"""What may be done to be quick. None of it changes a result: each can be turned off, and a test holds both together."""
+
+from __future__ import annotations
+
+import contextvars
+import dataclasses
+import os
+from collections.abc import Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class Speed:
+    """The means to be quick; all are in use unless turned off.
+
+    tables: groups of elementwise ops that hang on 16 bits or less become one lookup in a table of all cases.
+    blocks: other elementwise groups, and reductions of them, run block by block instead of op by op.
+    scalars: ops on single numbers, and loops and branches, become plain Python instead of calls.
+    compiled: large arrays are handed to kernels that numba compiles, where it is installed.
+    threads: how many threads may work on one large array; 0 means as many as there are processors, at most 8.
+    """
+
+    tables: bool = True
+    blocks: bool = True
+    scalars: bool = True
+    compiled: bool = True
+    threads: int = 0
+
+    @property
+    def workers(self) -> int:
+        return self.threads or _processors()
+
+    def without(self, names: str) -> Speed:
+        """This, with the means that a list such as `tables,threads` names turned off. Raises ValueError for others."""
+        off: dict[str, bool | int] = {}
+        for name in filter(None, map(str.strip, names.split(","))):
+            if name not in NAMES:
+                raise ValueError(f"{name!r} is no means to be quick (one of: {', '.join(NAMES)})")
+            off[name] = 1 if name == "threads" else False
+        return dataclasses.replace(self, **off)  # pyright: ignore[reportArgumentType]
+
+
+NAMES = tuple(f.name for f in dataclasses.fields(Speed))
+NONE = Speed().without(",".join(NAMES))
+#: The environment variable that lists what is turned off unless a program is told otherwise.
+VARIABLE = "MINIHLO_WITHOUT"
+
+
+def _default() -> Speed:
+    try:
+        return Speed().without(os.environ.get(VARIABLE, ""))
+    except ValueError:  # who makes plans tells of it
+        return Speed()
+
+
+DEFAULT = _default()
+_current: contextvars.ContextVar[Speed] = contextvars.ContextVar("minihlo speed", default=DEFAULT)
+
+#: What the kernels that run now may use; and how to set it, which gives what undoes it.
+current: Callable[[], Speed] = _current.get
+enter = _current.set
+leave = _current.reset
+
+
+def _processors() -> int:
+    """How many processors this process may use; as everywhere, OMP_NUM_THREADS can say fewer."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    return max(min(count, int(told) if told.isdecimal() else count, 8), 1)

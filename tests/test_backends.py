@@ -1,0 +1,467 @@
+"""Backends: each that is installed gives right codes; those that crash, hang, refuse or are not there are told."""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minihlo.interp import backends
+from minihlo.interp.backends import OPERATIONS, PROGRAMS, BackendError, ChildBackend, backend
+from minihlo.interp.conform.backend import Operation
+from minihlo.interp.errors import InputError
+
+DOUBLE = """func.func @main(%a: tensor<6xui8>) -> tensor<6xui8> {
+  %x = stablehlo.bitcast_convert %a : (tensor<6xui8>) -> tensor<6xf8E4M3FN>
+  %r = stablehlo.add %x, %x : tensor<6xf8E4M3FN>
+  %c = stablehlo.bitcast_convert %r : (tensor<6xf8E4M3FN>) -> tensor<6xui8>
+  return %c : tensor<6xui8>
+}
+"""
+#: 0, the smallest number, 1, -1.125, 224 and -0, and twice that.
+CODES = np.array([0x00, 0x01, 0x38, 0xB9, 0x76, 0x80], np.uint8)
+DOUBLED = [0x00, 0x02, 0x40, 0xC1, 0x7E, 0x80]
+#: 1 and its next number, the tie between them and another tie, the smallest and the largest number, -0, NaN.
+FLOATS = np.array([1, 1.125, 1.0625, 1.1875, 2**-9, 448, -0.0, np.nan], np.float32).view(np.uint32)
+ROUNDED = [0x38, 0x39, 0x38, 0x3A, 0x01, 0x7E, 0x80, 0x7F]
+
+TO_F8 = Operation("convert", ("f32",), "f8E4M3FN")
+TO_F32 = Operation("convert", ("f8E4M3FN",), "f32")
+
+
+@contextmanager
+def opened(name: str, seconds: float = 60) -> Iterator[ChildBackend]:
+    """The backend, or a skip where what it needs is not installed."""
+    try:
+        found = backend(name)
+    except InputError as error:
+        if "pip install" not in str(error):
+            raise
+        pytest.skip(str(error))
+    assert isinstance(found, ChildBackend)
+    found.seconds = seconds
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def failure(name: str, seconds: float = 60) -> BackendError:
+    """What a backend tells that gives no results."""
+    with opened(name, seconds) as found, pytest.raises(BackendError) as error:
+        found.evaluate(DOUBLE, [CODES])
+    assert "\n" not in str(error.value)
+    return error.value
+
+
+# -- those that are here -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["jax:cpu", "reference", "iree:llvm-cpu", "iree:vmvx"])
+def test_programs(name: str) -> None:
+    with opened(name) as found:
+        assert found.takes == PROGRAMS
+        for _ in range(2):
+            (result,) = found.evaluate(DOUBLE, [CODES])
+            assert (result.dtype, result.tolist()) == (np.uint8, DOUBLED)
+            found.close()  # it can be used again
+
+
+@pytest.mark.parametrize("name", ["reference", "iree:llvm-cpu"])
+def test_programs_of_small_and_boolean_types(name: str) -> None:
+    program = """func.func @main(%a: tensor<4xui8>, %b: tensor<f64>) -> (tensor<4xui8>, tensor<4xi1>, tensor<f64>) {
+      %n = stablehlo.convert %a : (tensor<4xui8>) -> tensor<4xui4>
+      %m = stablehlo.convert %n : (tensor<4xui4>) -> tensor<4xui8>
+      %e = stablehlo.compare EQ, %a, %m : (tensor<4xui8>, tensor<4xui8>) -> tensor<4xi1>
+      return %m, %e, %b : tensor<4xui8>, tensor<4xi1>, tensor<f64>
+    }"""
+    with opened(name) as found:
+        got = found.evaluate(program, [np.array([1, 16, 15, 255], np.uint8), np.array(0.1)])
+    assert [r.tolist() for r in got] == [[1, 0, 15, 15], [True, False, True, False], 0.1]
+    assert [r.dtype for r in got] == [np.uint8, bool, np.float64]
+
+
+LIBRARIES = ["ml_dtypes", "torch:cpu", "onnx", "onnx:saturate", "onnx:quantize", "onnxruntime", "onnxruntime:saturate"]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_conversions(name: str) -> None:
+    with opened(name) as found:
+        assert found.takes == OPERATIONS
+        result = found.operate(TO_F8, [FLOATS])
+        assert (result.dtype, result.tolist()) == (np.uint8, ROUNDED)
+        if name == "onnxruntime":  # not with `saturate`, which is not even used here
+            return
+        codes = np.array([[0x38, 0xB9], [0x01, 0x7E]], np.uint8)
+        result = found.operate(TO_F32, [codes])
+        assert (result.dtype, result.shape) == (np.uint32, (2, 2))
+        assert result.view(np.float32).tolist() == [[1, -1.125], [2**-9, 448]]
+        assert found.operate(TO_F32, [np.array(0x40, np.uint8)]).view(np.float32) == np.float32(2)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    # 465 is nearer to 480, which f8E4M3FN lacks, than to 448
+    [
+        ("ml_dtypes", 0x7F),
+        ("onnx", 0x7F),
+        ("onnx:saturate", 0x7E),
+        ("onnxruntime", 0x7F),
+        ("onnxruntime:saturate", 0x7E),
+    ],
+)
+def test_overflow(name: str, expected: int) -> None:
+    with opened(name) as found:
+        assert found.operate(TO_F8, [np.array([465], np.float32).view(np.uint32)]).tolist() == [expected]
+
+
+@pytest.mark.parametrize("name", ["ml_dtypes", "torch:cpu"])
+def test_operations(name: str) -> None:
+    f8 = "f8E4M3FN"
+    x, y = np.array([0x38, 0x39, 0x40], np.uint8), np.array([0x38, 0x40, 0x00], np.uint8)  # 1 1.125 2, 1 2 0
+    with opened(name) as found:
+        assert found.operate(Operation("multiply", (f8, f8), f8), [x, y]).tolist() == [0x38, 0x41, 0x00]
+        assert found.operate(Operation("abs", (f8,), f8), [x | 0x80]).tolist() == x.tolist()
+        equal = Operation("compare", (f8, f8), "i1", {"comparison_direction": "EQ"})
+        assert found.operate(equal, [x, y]).tolist() == [True, False, False]
+        chosen = found.operate(Operation("select", ("i1", f8, f8), f8), [np.array([True, False, True]), x, y])
+        assert chosen.tolist() == [0x38, 0x40, 0x40]
+        with pytest.raises(BackendError) as error:
+            found.operate(Operation("popcnt", (f8,), f8), [x])
+        assert error.value.how == "refused"
+
+
+@pytest.mark.parametrize("name", ["ml_dtypes", "torch:cpu", "onnx", "onnxruntime"])
+def test_types(name: str) -> None:
+    """-3 in every type, as the codes say that it is."""
+    three = {"i8": 0xFD, "i16": 0xFFFD, "i32": 0xFFFFFFFD, "i64": 0xFFFFFFFFFFFFFFFD, "f16": 0xC200, "bf16": 0xC040}
+    three |= {"f32": 0xC0400000, "f64": 0xC008000000000000, "f8E5M2": 0xC2, "f8E4M3FN": 0xC4, "f8E5M2FNUZ": 0xC6}
+    three |= {"i4": 0xD, "f4E2M1FN": 0xD, "f6E3M2FN": 0x32} if name in ("ml_dtypes", "onnx") else {}
+    given = np.array([0xC2], np.uint8)
+    with opened(name) as found:
+        for t, code in three.items():
+            dtype = np.dtype(f"u{max(1, len(f'{code:x}') // 2)}")
+            if t != "f8E5M2" and name != "onnxruntime":
+                assert found.operate(Operation("convert", ("f8E5M2",), t), [given]).tolist() == [code]
+            if t != "f8E4M3FN":
+                result = found.operate(Operation("convert", (t,), "f8E4M3FN"), [np.array([code], dtype)])
+                assert result.tolist() == [0xC4]
+        result = found.operate(Operation("convert", ("i1",), "f8E4M3FN"), [np.array([True, False])])
+        assert result.tolist() == [0x38, 0]
+
+
+def test_sums_in_numpy() -> None:
+    f8, x = "f8E5M2", np.array([[0x40, 0x3C, 0x3C, 0x3C]], np.uint8)  # 2 1 1 1
+    with opened("ml_dtypes") as found:
+        assert found.operate(Operation("reduce", (f8,), f8, {"body": "add"}), [x]).tolist() == [0x45]
+        assert found.operate(Operation("reduce", (f8,), f8, {"body": "maximum"}), [x]).tolist() == [0x40]
+        running = found.operate(Operation("cumulative", (f8,), f8, {"body": "add"}), [x])
+        assert running.tolist() == [[0x40, 0x42, 0x44, 0x45]]
+        assert found.operate(Operation("dot_general", (f8, f8), f8), [x, x.T]).tolist() == [[0x47]]
+        wide = found.operate(Operation("dot_general", (f8, f8), "f32"), [x, x.T])
+        assert wide.view(np.float32).tolist() == [[7]]
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+#: Doubles f8E4M3FN by adding to the exponent what is there, whatever the program.
+DOUBLING = """
+import sys
+from pathlib import Path
+import numpy as np
+folder = Path(sys.argv[-1])
+assert "stablehlo.add" in (folder / "program.mlir").read_text()
+assert sorted(p.name for p in folder.iterdir()) == ["input_0.npy", "program.mlir"]
+codes = np.load(folder / "input_0.npy")
+fields = codes & 0x78
+np.save(folder / "output_0.npy", np.where(fields == 0, codes & 0x80 | codes << 1, codes + 8).astype(np.uint8))
+print("what it prints is not an answer")
+"""
+
+
+def command(tmp_path: Path, source: str, *words: str) -> str:
+    script = tmp_path / "the script.py"
+    script.write_text(source)
+    return "exec:" + shlex.join([sys.executable, str(script), *words])
+
+
+def test_a_command(tmp_path: Path) -> None:
+    with opened(command(tmp_path, DOUBLING, "--option", "a b")) as found:
+        for _ in range(2):
+            (result,) = found.evaluate(DOUBLE, [CODES])
+            assert (result.dtype, result.tolist()) == (np.uint8, DOUBLED)
+
+
+@pytest.mark.parametrize(
+    ("source", "how", "told"),
+    [
+        ("import sys\nprint('later')\nsys.stderr.write('well\\nno f8\\n')\nsys.exit(69)", "refused", "no f8"),
+        ("import sys; sys.exit(69)", "refused", "it does not say why"),
+        ("raise KeyError('x')", "died", "ended with exit status 1: KeyError: 'x'"),
+        ("import os; os.abort()", "died", "died (SIGABRT)"),
+        ("", "died", "the command ended with exit status 0 and wrote no output_0.npy"),
+        ("import sys; open(sys.argv[1] + '/output_0.npy', 'w').write('1')", "died", "output_0.npy cannot be read"),
+    ],
+)
+def test_commands_that_fail(tmp_path: Path, source: str, how: str, told: str) -> None:
+    error = failure(command(tmp_path, source))
+    assert error.how == how
+    assert told in str(error)
+
+
+def test_commands_that_are_not_there() -> None:
+    assert str(failure("exec:/no/such/program -x")).endswith(
+        "/no/such/program cannot be run: No such file or directory"
+    )
+
+
+def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
+    there = tmp_path / "pid"
+    error = failure(
+        command(tmp_path, f"import os, time\nopen({str(there)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"), 1.5
+    )
+    assert error.how == "slow"
+    assert "gave no answer in 1.5 s" in str(error)
+    assert is_gone(int(there.read_text()))
+
+
+# -- Python objects ----------------------------------------------------------------------------------------------------
+
+OBJECTS = """
+import os, time
+import numpy as np
+
+def function(text, arrays):
+    assert "stablehlo.add" in text
+    return arrays[0] + np.uint8(1)
+
+class Class:
+    def evaluate(self, text, arrays):
+        return [arrays[0], arrays[0] + np.uint8(1)]
+
+class Unit:
+    def operate(self, operation, arrays):
+        if operation.op != "convert":
+            raise NotImplementedError(f"no {operation.op}")
+        return np.full(arrays[0].shape, 7, np.uint8)
+
+class holder:
+    unit = Unit()
+
+nothing = None
+def refuses(text, arrays): raise NotImplementedError("no\\nadd")
+def raises(text, arrays): return {}["key"]
+def aborts(text, arrays): print("Check failed: x"); os.abort()
+def leaves(text, arrays): os._exit(3)
+def hangs(text, arrays): open("hanging", "w").close(); time.sleep(60)
+"""
+
+
+@pytest.fixture
+def objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_backend.py").write_text(OBJECTS)
+    (tmp_path / "broken.py").write_text("import no_such_thing")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("objects")
+def test_python_objects() -> None:
+    with opened("my_backend:function") as found:
+        assert [r.tolist() for r in found.evaluate(DOUBLE, [CODES])] == [(CODES + 1).tolist()]
+    with opened("my_backend:Class") as found:
+        assert len(found.evaluate(DOUBLE, [CODES])) == 2
+    with opened("my_backend:holder.unit") as found:
+        assert found.takes == OPERATIONS
+        assert found.operate(TO_F8, [FLOATS]).tolist() == [7] * 8
+        with pytest.raises(BackendError, match="refuses the operation: no sine"):
+            found.operate(Operation("sine", ("f32",), "f32"), [FLOATS])
+
+
+@pytest.mark.usefixtures("objects")
+@pytest.mark.parametrize(
+    ("attribute", "how", "told"),
+    [
+        ("refuses", "refused", "my_backend:refuses refuses the program: no add"),
+        ("raises", "died", "my_backend:raises died: it raised KeyError: 'key'"),
+        ("aborts", "died", "my_backend:aborts died (SIGABRT): Check failed: x"),
+        ("leaves", "died", "my_backend:leaves ended with exit status 3: it said nothing"),
+        ("hangs", "slow", "my_backend:hangs gave no answer in 1 s"),
+        ("absent", "absent", "my_backend:absent cannot be started: module 'my_backend' has no attribute 'absent'"),
+        (
+            "nothing",
+            "absent",
+            "cannot be started: nothing is NoneType (a function, or an object with evaluate or operate)",
+        ),
+    ],
+)
+def test_python_objects_that_fail(attribute: str, how: str, told: str) -> None:
+    error = failure(f"my_backend:{attribute}", 1)
+    assert error.how == how
+    assert str(error).endswith(told)
+
+
+@pytest.mark.usefixtures("objects")
+def test_a_module_that_cannot_be_imported() -> None:
+    assert str(failure("broken:x")) == "broken:x cannot be started: No module named 'no_such_thing'"
+
+
+@pytest.mark.usefixtures("objects")
+def test_one_that_died_or_hung_is_started_again() -> None:
+    with opened("my_backend:function") as found:
+        for stop in (signal.SIGKILL, signal.SIGSTOP):
+            assert found.takes == PROGRAMS
+            found.evaluate(DOUBLE, [CODES])
+            assert found._child
+            os.kill(found._child.pid, stop)
+            found.seconds = 1
+            with pytest.raises(BackendError):
+                found.evaluate(DOUBLE, [CODES])
+            found.seconds = 60
+            assert len(found.evaluate(DOUBLE, [CODES])) == 1
+
+
+@pytest.mark.usefixtures("objects")
+def test_children_end_with_their_parent(tmp_path: Path) -> None:
+    code = """if True:
+        from minihlo.interp.backends import backend
+        b = backend("my_backend:hangs")
+        b.takes
+        print(b._child.pid, flush=True)
+        b.evaluate("", [])
+    """
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        child = int(parent.stdout.readline())
+        while not (tmp_path / "hanging").exists():
+            time.sleep(0.05)
+        parent.kill()
+    assert is_gone(child)
+
+
+def test_the_example() -> None:
+    examples = Path(__file__).parent.parent / "examples"
+    assert len((examples / "chip.py").read_text().splitlines()) < 60
+    command = [sys.executable, "-m", "minihlo.interp.cli", "conform", "chip:Chip", "--ops", "divide,convert", "-j", "1"]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    told = subprocess.run(
+        [*command, "--formats", "f8E5M2"], cwd=examples, env=environment, capture_output=True, text=True
+    )
+    assert told.returncode == 1, told.stderr
+    assert "multiplied by the reciprocal, rounded to f16, and not divided" in told.stdout
+    assert "the result is rounded twice, to f16 first" in told.stdout
+    assert told.stderr == ""
+
+
+def is_gone(pid: int, seconds: float = 10) -> bool:
+    """Whether a process ends within so many seconds."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            os.kill(pid, 0)
+            zombie = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except (ProcessLookupError, FileNotFoundError):
+            return True
+        if zombie or time.monotonic() > end:
+            return zombie
+        time.sleep(0.05)
+
+
+# -- PJRT plugins ------------------------------------------------------------------------------------------------------
+
+#: A plugin of C that is minihlo's own, which Python in the same process makes.
+PLUGIN = r"""
+#include <Python.h>
+const void *GetPjrtApi(void) {
+  PyGILState_STATE state = PyGILState_Ensure();
+  PyRun_SimpleString(
+      "import ctypes\n"
+      "from minihlo.interp.plugin import client, devices, runtime\n"
+      "runtime.fill_api()\n"
+      "client.load()\n"
+      "_minihlo_api = ctypes.addressof(runtime.api)\n");
+  PyObject *main = PyImport_AddModule("__main__");
+  PyObject *address = PyObject_GetAttrString(main, "_minihlo_api");
+  const void *api = PyLong_AsVoidPtr(address);
+  Py_DECREF(address);
+  PyGILState_Release(state);
+  return api;
+}
+"""
+
+
+def test_a_pjrt_plugin(tmp_path: Path) -> None:
+    compiler, include = shutil.which("cc"), sysconfig.get_path("include")
+    if compiler is None or not Path(include, "Python.h").exists():
+        pytest.skip("no C compiler, or no headers of Python")
+    (tmp_path / "plugin.c").write_text(PLUGIN)
+    made = tmp_path / "plugin.so"
+    subprocess.run([compiler, "-shared", "-fPIC", f"-I{include}", "-o", made, tmp_path / "plugin.c"], check=True)
+    with opened(f"pjrt:{made}") as found:
+        assert found.evaluate(DOUBLE, [CODES])[0].tolist() == DOUBLED
+
+
+def test_a_file_that_is_no_plugin(tmp_path: Path) -> None:
+    (tmp_path / "plugin.so").write_text("no library")
+    error = failure(f"pjrt:{tmp_path / 'plugin.so'}")
+    assert error.how == "absent"
+    assert "cannot be started" in str(error)
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+NO_NAMES = ["", "nothing", "jax", "jax:", "reference:x", "torch", "torch:tpu", "iree:", "exec:", "onnx:x", "minihlo:"]
+NO_NAMES += ["child", "worker:x", "base", "minihlo:upcast:", "no_such_module:x"]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_names_that_are_none(name: str) -> None:
+    with pytest.raises(InputError, match=f"^there is no backend {name!r}"):
+        backend(name)
+
+
+def test_mistakes_in_names_are_told() -> None:
+    with pytest.raises(InputError, match=r"pjrt:/no/such.so: there is no such file"):
+        backend("pjrt:/no/such.so")
+    with pytest.raises(InputError, match="exec:'a: No closing quotation"):
+        backend("exec:'a")
+    with pytest.raises(InputError, match=r"exec: : there is no command"):
+        backend("exec: ")
+    with pytest.raises(InputError, match=r"\(torch:cpu\|cuda\)"):
+        backend("torch:tpu")
+
+
+@pytest.mark.parametrize("name", ["torch:cpu", "onnx", "onnxruntime", "iree:llvm-cpu", "jax:cpu"])
+def test_what_is_not_installed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "_is_there", lambda module: False)
+    extra = name.partition(":")[0]
+    with pytest.raises(InputError, match=rf"^{name} needs the module .* \(pip install 'minihlo\[{extra}\]'\)$"):
+        backend(name)
+
+
+def test_devices_that_are_not_there() -> None:
+    assert failure("jax:no_such_platform").how == "absent"
+
+
+def test_naming_a_backend_imports_nothing_heavy() -> None:
+    code = """if True:
+        import sys
+        from minihlo.interp.backends import backend
+        for name in ("torch:cpu", "onnx", "onnxruntime", "iree:llvm-cpu", "jax:cpu", "reference", "ml_dtypes"):
+            try:
+                backend(name)
+            except Exception as error:
+                assert "pip install" in str(error), error
+        print(*sys.modules)
+    """
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "onnx", "onnxruntime", "iree.compiler", "jax", "jaxlib.mlir"} & set(loaded)

@@ -1,0 +1,390 @@
+"""`minihlo conform`: planted faults are found and told in words; runs are resumed, compared and reported."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minihlo.interp.backends import backend
+from minihlo.interp.cli import main
+from minihlo.interp.conform import cases, run
+from minihlo.interp.conform.outcome import Settings
+from minihlo.interp.conform.result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Report, load
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.fixture
+def report(tmp_path: Path):
+    """Runs the command and returns its exit status and what it found."""
+
+    def ran(*arguments: str) -> tuple[int, Report]:
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
+        code = main(["conform", *arguments, "-j", "1", "--json", str(path)])
+        return code, load(path)
+
+    return ran
+
+
+def found(report: Report, signature: str, form: str = "array") -> CaseResult:
+    return next(c for c in report.cases if c.key == (signature, form))
+
+
+def failing(report: Report) -> dict[tuple[str, str], str]:
+    return {c.key: c.diagnosis for c in report.cases if c.verdict in (FAIL, CRASH)}
+
+
+# -- planted faults ----------------------------------------------------------------------------------------------------
+
+
+def test_flushed_subnormals(report) -> None:
+    code, r = report("tests.conform_faults:Flushed", "--ops", "add,multiply", "--formats", "f8E4M3FN")
+    case = found(r, "multiply.f8E4M3FN")
+    assert (code, case.verdict, case.diagnosis) == (1, FAIL, "results that are subnormal are flushed to zero")
+    failure = case.failures[0]
+    assert (failure.got, abs(failure.error)) == (0, failure.ulp)
+
+
+def test_a_bias_off_by_one(report) -> None:
+    _, r = report("tests.conform_faults:Biased", "--formats", "f8E4M3FNUZ", "--ops", "convert,multiply,add")
+    sentence = "the format's exponent bias is taken for one smaller than it is"
+    assert found(r, "multiply.f8E4M3FNUZ").diagnosis.startswith(sentence)
+    assert found(r, "convert.f8E4M3FNUZ.f32").diagnosis.startswith(sentence)
+    assert found(r, "convert.f32.f8E4M3FNUZ").diagnosis.startswith(sentence)
+    assert found(r, "add.f8E4M3FNUZ").verdict == PASS  # a sum of codes is the same whatever the bias
+
+
+def test_nan_read_as_negative_zero(report) -> None:
+    _, r = report("tests.conform_faults:NegativeZero", "--formats", "f8E4M3FNUZ", "--ops", "add,negate")
+    assert found(r, "add.f8E4M3FNUZ").diagnosis == "0x80, which is NaN, is read as -0"
+    case = found(r, "negate.f8E4M3FNUZ")
+    assert "0x80" in case.diagnosis
+    assert case.counts == {PASS: 255, FAIL: 1}
+
+
+def test_rounding_twice(report) -> None:
+    _, r = report("tests.conform_faults:rounded_twice", "--formats", "f8E3M4", "--ops", "sqrt,divide")
+    assert set(failing(r).values()) == {"the result is rounded twice, to f16 first"}
+    assert ("sqrt.f8E3M4", "array") in failing(r)
+
+
+def test_a_reciprocal_instead_of_a_division(report) -> None:
+    _, r = report("tests.conform_faults:reciprocal", "--formats", "f8E4M3FN", "--ops", "divide")
+    assert set(failing(r)) == {("divide.f8E4M3FN", form) for form in ("scalar", "broadcast")}
+    for sentence in failing(r).values():
+        assert sentence.startswith("only with a scalar that is broadcast: multiplied by the reciprocal")
+
+
+def test_the_last_three_elements(report) -> None:
+    _, r = report("tests.conform_faults:last_three", "--formats", "f8E5M2", "--ops", "add")
+    case = found(r, "add.f8E5M2", "size-1000")
+    assert case.counts[FAIL] == 3
+    assert case.diagnosis == "only the last 3 elements of the arrays of 7, 64, 1000"
+    assert all(d == case.diagnosis for d in failing(r).values())
+
+
+def test_constants_alone(report) -> None:
+    _, r = report("tests.conform_faults:folded", "--formats", "f8E4M3FN", "--ops", "add")
+    assert set(failing(r)) == {("add.f8E4M3FN", "constant")}
+    assert failing(r)["add.f8E4M3FN", "constant"].startswith("only as constants, which are folded")
+
+
+def test_a_hang_is_the_op_that_hangs(report) -> None:
+    arguments = ("--formats", "f8E4M3FN", "--ops", "tan*,sine,add", "--form", "array", "--timeout", "2")
+    _, r = report("tests.conform_faults:hanging", *arguments)
+    assert {c.signature for c in r.cases if c.verdict == CRASH} == {"tanh.f8E4M3FN"}
+    assert "no answer" in found(r, "tanh.f8E4M3FN").message
+    assert found(r, "tan.f8E4M3FN").verdict == PASS
+
+
+def test_a_crash_is_the_smallest_case_that_crashes(report) -> None:
+    arguments = ("--formats", "f8E4M3FN", "--ops", "sqrt,cbrt,add", "--form", "array")
+    code, r = report("tests.conform_faults:crashing", *arguments)
+    assert code == 1
+    assert {c.signature for c in r.cases if c.verdict == CRASH} == {"sqrt.f8E4M3FN"}
+    case = found(r, "sqrt.f8E4M3FN")
+    assert "SIGABRT" in case.message
+    operand = re.search(r"--operands 0x(\w\w)$", case.command)
+    assert operand
+    assert int(operand[1], 16) & 0x80
+    assert "stablehlo.sqrt" in case.program
+
+
+def test_what_fails_in_arrays_alone(report) -> None:
+    _, r = report("tests.conform_faults:falling_short", "--formats", "f8E5M2", "--ops", "multiply", "--form", "array")
+    case = found(r, "multiply.f8E5M2")
+    assert case.diagnosis.endswith("only in arrays, not alone")
+    assert case.command.endswith("*64'")
+
+
+def test_a_backend_of_single_operations(report) -> None:
+    _, r = report("tests.conform_faults:Operations", "--formats", "f8E5M2", "--ops", "add,subtract")
+    case = found(r, "add.f8E5M2")
+    assert case.counts[FAIL] == 1  # -0 + -0
+    assert [f.operands for f in case.failures] == [[[0x80], [0x80]]]
+    assert found(r, "subtract.f8E5M2").verdict == UNSUPPORTED
+    assert {c.form for c in r.cases} == {"array", "broadcast", "size-1", "size-7", "size-64", "size-1000"}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "formats.FORMATS['f8E5M2'].__dict__.update(max_code=0x7A)",
+        """
+def rounded(x, fmt, *rest, old=codec.round_number):
+    codes = old(x, fmt, *rest)
+    return codes ^ (codes == 0x15).astype(codes.dtype)
+for module in list(sys.modules.values()):
+    if getattr(module, "round_number", None) is codec.round_number and module is not codec:
+        module.round_number = rounded
+codec.round_number = rounded
+""",
+        """
+def rounded(x, fmt, chosen, *rest, old=codec.round_number):
+    return old(x, fmt, dataclasses.replace(chosen, rounding="nearest_away"), *rest)
+for module in list(sys.modules.values()):
+    if getattr(module, "round_number", None) is codec.round_number and module is not codec:
+        module.round_number = rounded
+codec.round_number = rounded
+""",
+    ],
+)
+def test_a_fault_in_minihlo_is_found(fault: str) -> None:
+    start = (
+        "import dataclasses, sys\n"
+        "from minihlo.ops import registry\n"
+        "from minihlo.ops.minifloat import arithmetic, codec, formats\n"
+        "from minihlo.interp.cli import main\n"
+        "registry.ops()\n"
+    )
+    words = ["conform", "minihlo", "--formats", "f8E5M2", "--ops", "add", "--form", "array", "-j", "1"]
+    script = f"{start}{fault}\nsys.exit(main({words}))"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (result.returncode, "FAIL add.f8E5M2 array" in result.stdout) == (1, True), result.stdout + result.stderr
+
+
+# -- backends ----------------------------------------------------------------------------------------------------------
+
+
+def test_minihlo_passes_every_form(report) -> None:
+    code, r = report("minihlo", "--formats", "f4*,f6E3M2FN,f8E5M2")
+    assert code == 0
+    assert {c.verdict for c in r.cases} == {PASS}
+    assert {c.form for c in r.cases} == set(cases.FORMS) - {"test"}
+
+
+def test_the_reference_interpreter(report) -> None:
+    ops = "negate,subtract,sqrt,round_nearest_even,logistic,compare_LT_TOTALORDER,dot_general,divide"
+    _, r = report("reference", "--formats", "f8E8M0FNU,f8E3M4,f4E2M1FN", "--ops", ops, "--level", "1")
+    told = failing(r)
+    assert told["negate.f8E8M0FNU", "array"] == "the sign of the result is put into the exponent's first bit"
+    assert found(r, "sqrt.f8E3M4").verdict == PASS
+    assert found(r, "logistic.f8E3M4").verdict == ACCURACY
+    assert told["compare_LT_TOTALORDER.f4E2M1FN", "array"].startswith("TOTALORDER is ignored")
+    assert found(r, "divide.f4E2M1FN").verdict == DIVERGENT
+    assert found(r, "dot_general.f8E3M4", "length-64").model == "products and sums rounded in f8E3M4 in order"
+
+
+def test_xla(report) -> None:
+    arguments = ("--formats", "f8E5M2,f6E2M3FN", "--ops", "divide,reduce_add,exponential,dot_general")
+    _, r = report("jax:cpu", *arguments)
+    assert set(failing(r)) == {("divide.f8E5M2", form) for form in ("scalar", "broadcast")}
+    assert "multiplied by the reciprocal, rounded to f16" in failing(r)["divide.f8E5M2", "scalar"]
+    assert found(r, "reduce_add.f8E5M2", "length-64").model == "accumulated in f8E5M2 in windows of 32"
+    assert found(r, "dot_general.f8E5M2", "length-64").verdict == PASS
+    assert found(r, "exponential.f8E5M2").counts == {PASS: 255, ACCURACY: 1}
+    assert found(r, "divide.f6E2M3FN").verdict == UNSUPPORTED
+
+
+def test_printed_commands_reproduce(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is run as it is printed, and fails as it did."""
+    main(["conform", "jax:cpu", "--formats", "f8E5M2", "--ops", "divide,add", "-j", "1"])
+    printed = capsys.readouterr().out
+    commands = re.findall(r"^ +minihlo (conform .*)$", printed, re.MULTILINE)
+    lines = re.findall(r"^  (0x.* => 0x\w\w expected 0x\w\w) ", printed, re.MULTILINE)
+    assert len(commands) >= 2
+    for command in commands:
+        assert main(shlex.split(command)) == 1
+        again = capsys.readouterr().out
+        assert any(line in again for line in lines)
+
+
+def test_a_program_reproduces_elsewhere(report, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _, r = report("tests.conform_faults:Flushed", "--ops", "multiply", "--formats", "f8E4M3FN", "--form", "array")
+    case = found(r, "multiply.f8E4M3FN")
+    (tmp_path / "program.mlir").write_text(case.program)
+    inputs = [word for text in case.inputs for word in ("--input", text)]
+    capfd.readouterr()
+    assert main(["run", str(tmp_path / "program.mlir"), *inputs, "--format", "json"]) == 0
+    assert str(case.failures[0].expected) in capfd.readouterr().out
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_has_every_signature(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conform", "--list", "--formats", "f8E5M2"]) == 0
+    listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert {"add.f8E5M2", "convert.f64.f8E5M2", "dot_general.f8E5M2.f32", "compare_LT_TOTALORDER.f8E5M2"} <= set(listed)
+    assert listed["add.f8E5M2"].split()[:3] == ["array", "constant", "scalar"]
+    assert len(listed) == len({c.signature for c in cases.chosen(cases.cases(1), formats=["f8E5M2"])})
+
+
+def test_signatures_are_unique() -> None:
+    signatures = [c.signature for c in cases.cases(3)]
+    assert len(signatures) == len(set(signatures))
+
+
+def test_expected_failures_do_not_count(report, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = tmp_path / "known.txt"
+    known.write_text("# of our board\nadd.f8E5M2 constant\nadd.f8E4M3*  # all forms\n")
+    arguments = ("tests.conform_faults:folded", "--ops", "add", "--xfail", str(known))
+    code, r = report(*arguments, "--formats", "f8E4M3FN,f8E5M2")
+    assert code == 0
+    assert all(c.is_expected for c in r.cases if c.verdict == FAIL)
+    assert "2 expected" in capsys.readouterr().out
+    code, r = report(*arguments, "--formats", "f8E4M3FN,f8E5M2FNUZ")
+    assert code == 1
+
+
+def test_junit(tmp_path: Path) -> None:
+    path = tmp_path / "j.xml"
+    words = ["conform", "tests.conform_faults:folded", "--ops", "add", "--formats", "f8E5M2", "--junit", str(path)]
+    assert main([*words, "-j", "1"]) == 1
+    suite = ET.parse(path).getroot()[0]
+    assert (suite.get("failures"), suite.get("errors")) == ("1", "0")
+    bad = [t for t in suite if t.find("failure") is not None]
+    assert [(t.get("classname"), t.get("name")) for t in bad] == [("add", "add.f8E5M2 constant")]
+    assert "--form constant" in (bad[0].findtext("failure") or "")
+
+
+def test_an_interrupted_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "r.json"
+    words = ["conform", "minihlo", "--ops", "add,negate", "--formats", "f8E5M2,f8E3M4", "-j", "1", "--json", str(path)]
+    assert main(words) == 0
+    whole = load(path)
+    # As Ctrl-C leaves it: some cases, and not complete.
+    data = json.loads(path.read_text())
+    data["run"]["complete"] = False
+    data["cases"] = data["cases"][:5]
+    data["cases"][0]["seconds"] = 77.5
+    path.write_text(json.dumps(data))
+    capsys.readouterr()
+    assert main(words) == 0
+    assert "goes on after 5 cases" in capsys.readouterr().err
+    resumed = load(path)
+    assert [c.key for c in resumed.cases] == [c.key for c in whole.cases]
+    assert [c.seconds for c in resumed.cases].count(77.5) == 1
+    assert resumed.run.complete
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
+    made = backend("minihlo")
+    settings, choice = Settings("minihlo"), run.Choice(("add", "convert"), ("f8E5M2",))
+    tasks = run.tasks(choice, settings, "programs")
+
+    def interrupted(settings: Settings, work):
+        for i, done in enumerate(run.in_this_process(made)(settings, work)):
+            if i == 2:
+                raise KeyboardInterrupt
+            yield done
+
+    path = tmp_path / "r.json"
+    session = run.Session(run.described(settings, choice, made), settings, tasks, path)
+    with pytest.raises(KeyboardInterrupt):
+        session.run(interrupted)
+    kept = load(path)
+    assert not kept.run.complete
+    assert 0 < len(kept.cases) < session.total
+    again = run.Session(run.described(settings, choice, made), settings, tasks, path)
+    assert again.resume() == len(kept.cases)
+    assert len(again.run(run.in_this_process(made)).cases) == again.total
+
+
+def test_processes_find_the_same(tmp_path: Path) -> None:
+    words = ["conform", "tests.conform_faults:folded", "--ops", "add,sort", "--formats", "f8E5M2,f8E4M3"]
+    found = []
+    for jobs in ("1", "2"):
+        path = tmp_path / f"{jobs}.json"
+        assert main([*words, "-j", jobs, "--json", str(path)]) == 1
+        found.append([(c.key, c.verdict, c.diagnosis, c.counts) for c in load(path).cases])
+    assert found[0] == found[1]
+
+
+def test_diff_tells_better_and_worse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    right, wrong = tmp_path / "right.json", tmp_path / "wrong.json"
+    words = ["conform", "--ops", "add", "--formats", "f8E5M2", "-j", "1"]
+    main([*words, "minihlo", "--json", str(right)])
+    main([*words, "tests.conform_faults:folded", "--json", str(wrong)])
+    capsys.readouterr()
+    assert main(["conform", "diff", str(right), str(wrong)]) == 1
+    assert capsys.readouterr().out.splitlines()[0].startswith("worse   add.f8E5M2 constant: PASS -> FAIL (")
+    assert main(["conform", "diff", str(wrong), str(right)]) == 0
+    assert "1 better" in capsys.readouterr().out
+    assert main(["conform", "diff", str(right), str(right)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["nonsense"], "there is no backend 'nonsense'"),
+        (["minihlo", "--ops", "nonsense"], "there is no such case"),
+        (["minihlo", "--case", "add.f8E5M2", "--operands", "0x00"], "takes 2 operands"),
+        (["minihlo", "--case", "add.f8E5M2", "--operands", "0x00,0x100"], "no code of f8E5M2"),
+        (["minihlo", "--case", "add.*", "--operands", "0x00,0x00"], "goes with one --case"),
+        (["minihlo", "--xfail", "no such file"], "--xfail"),
+        (["diff", "a.json"], "takes two files"),
+        ([], "takes one backend"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conform", *words]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+
+
+def test_a_dask_cluster(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    path = tmp_path / "r.json"
+    words = [
+        "conform",
+        "tests.conform_faults:folded",
+        "--ops",
+        "add",
+        "--formats",
+        "f8E5M2,f8E4M3",
+        "--json",
+        str(path),
+    ]
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        assert main([*words, "--dask", cluster.scheduler_address]) == 1
+    assert set(failing(load(path))) == {(f"add.{f}", "constant") for f in ("f8E5M2", "f8E4M3")}
+
+
+# -- judging -----------------------------------------------------------------------------------------------------------
+
+
+def test_maps_and_curves_hold_the_errors(report) -> None:
+    _, r = report(
+        "tests.conform_faults:Flushed", "--ops", "multiply,negate", "--formats", "f8E4M3FN", "--form", "array"
+    )
+    errors = found(r, "multiply.f8E4M3FN").map
+    assert errors is not None
+    array = errors.array()
+    assert array.shape == (256, 256)
+    assert np.count_nonzero(array) == found(r, "multiply.f8E4M3FN").counts[FAIL]
+    assert array[0x08, 0x30] == -4  # 2**-6 times 0.5: four steps above zero
+    curve = found(r, "negate.f8E4M3FN").curve
+    assert curve is None or len(curve.codes) == len(curve.values) == len(curve.errors)

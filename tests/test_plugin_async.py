@@ -1,0 +1,320 @@
+"""Programs on the JAX platform `minihlo` that run while their caller goes on. Each test is a process of its own."""
+
+import pytest
+
+from .jax_child import run_jax
+
+_START = """
+        import gc, signal, threading, time, logging, warnings
+        logging.disable(logging.CRITICAL)
+        # n turns of a loop, each of which takes a few microseconds: 1e5 turns are a good part of a second.
+        slow = jax.jit(lambda x, n: jax.lax.while_loop(lambda s: s[1] < n, lambda s: (s[0] + 1, s[1] + 1), (x, 0))[0])
+        endless = lambda x: jax.lax.while_loop(lambda s: s[0] > -1, lambda s: ((s[0] + 1) % 9, s[1] + 1), (0, x))[1]
+        forever = jax.jit(endless)
+        add = jax.jit(lambda a, b: a + b)
+        x = jnp.arange(4.0)
+        slow(x, 1).block_until_ready(), add(x, x)
+        def seconds(function):
+            start = time.perf_counter()
+            result = function()
+            return time.perf_counter() - start, result
+"""
+_N = 100_000
+
+
+def test_a_call_returns_while_the_work_runs() -> None:
+    run_jax(
+        _START
+        + f"""
+        called, y = seconds(lambda: slow(x, {_N}))
+        assert not y.is_ready()
+        chained, z = seconds(lambda: add(y, y))
+        quick, q = seconds(lambda: add(x, x))  # needs nothing that is not there
+        assert q.is_ready() and not z.is_ready()
+        asked, _ = seconds(lambda: (y.shape, y.dtype, y.nbytes, y.device, y.is_deleted(), repr(y.sharding)))
+        waited, _ = seconds(y.block_until_ready)
+        assert max(called, chained, quick, asked) < waited / 4, (called, chained, quick, asked, waited)
+        assert y.is_ready() and y.tolist() == [{_N}, {_N + 1}, {_N + 2}, {_N + 3}]
+        assert z.tolist() == [2 * {_N}, 2 * {_N + 1}, 2 * {_N + 2}, 2 * {_N + 3}]
+        read, values = seconds(lambda: np.asarray(slow(x, {_N})))
+        assert values[0] == {_N} and read > waited / 4
+        """
+    )
+
+
+def test_a_program_that_has_been_quick_runs_at_once() -> None:
+    run_jax(
+        _START
+        + """
+        # A scatter into many elements looks long, but takes only the time of a copy.
+        few = jax.jit(lambda a: a.at[jnp.arange(10)].add(1.))
+        a = jnp.zeros(100_000)
+        assert not few(a).block_until_ready()[11]
+        assert any(few(a).is_ready() for _ in range(100))  # not all, on a machine that has other work
+        """
+    )
+
+
+def test_errors_come_when_the_result_is_wanted() -> None:
+    run_jax(
+        _START
+        + f"""
+        @jax.jit
+        def fails_late(x):
+            y = jax.lax.while_loop(lambda s: s[1] < {_N}, lambda s: (s[0] + 1, s[1] + 1), (x, 0))[0]
+            return jax.ffi.ffi_call("minihlo.no_such_target" if y is None else "minihlo.eigh",
+                (jax.ShapeDtypeStruct((2, 2), x.dtype), jax.ShapeDtypeStruct((2,), x.dtype)), has_side_effect=True)(
+                y, lower=np.bool_(True))
+        from minihlo.ops import linalg  # its eigh is taken away, so that the program fails while it runs
+        from minihlo.ops import custom_call
+        def broken(*arrays, **options):
+            raise ValueError("the matrix is sad")
+        custom_call._TARGETS["minihlo.eigh"] = broken
+        called, (v, w) = seconds(lambda: fails_late(jnp.ones((2, 2))))
+        later = add(v, v)
+        fails(lambda: w, "JaxRuntimeError: INTERNAL", "the matrix is sad")
+        fails(lambda: np.asarray(v), "the matrix is sad")
+        fails(lambda: later, "JaxRuntimeError: INTERNAL", "the matrix is sad")
+        fails(lambda: add(later, later), "the matrix is sad")
+        assert add(x, x).tolist() == [0, 2, 4, 6]
+        """
+    )
+
+
+def test_what_is_started_keeps_its_arguments() -> None:
+    run_jax(
+        _START
+        + f"""
+        donates = jax.jit(lambda a, b: a + b, donate_argnums=0)
+        donates(x + 1, x), jax.device_put(x, jax.devices()[1])  # compiled
+        y = slow(x, {_N})
+        moved = jax.device_put(y, jax.devices()[1])
+        z = donates(y, x)
+        assert y.is_deleted() and not z.is_ready() and not moved.is_ready()
+        fails(lambda: y + 1, "deleted")
+        dropped = add(z, z)
+        dropped.delete()
+        again = add(z, z)
+        del z, dropped
+        gc.collect()
+        assert again.tolist() == [2 * ({_N} + 2 * i) for i in range(4)]
+        assert moved.tolist() == [{_N} + i for i in range(4)] and moved.device.id == 1
+        fails(lambda: slow(jnp.ones(3), {_N}).delete() or y, "deleted")
+        """,
+        devices=2,
+    )
+
+
+def test_numpy_reads_what_has_been_deleted() -> None:
+    run_jax(
+        _START
+        + """
+        gives = jax.jit(lambda a: a + 1, donate_argnums=0)
+        for forget in (lambda a: a.delete(), gives, lambda a: None):
+            a = jnp.arange(1000.0) + 1
+            view = np.asarray(a)
+            forget(a)
+            del a
+            for k in range(300):
+                jnp.full(1000, float(k))
+            assert (view == np.arange(1000.0) + 1).all()
+        """
+    )
+
+
+def test_python_functions_and_work_in_flight() -> None:
+    # A program that calls Python waits for its arguments, and runs where it is called.
+    out = run_jax(
+        _START
+        + f"""
+        where = []
+        def host(a):
+            where.append(threading.current_thread() is threading.main_thread())
+            inner = slow(x, {_N // 10})  # a program that a called function starts, and waits for
+            return np.asarray(a) + np.asarray(inner)[0]
+        @jax.jit
+        def calls(a, k):
+            jax.debug.print("{{}} {{}}", k, a[0], ordered=True)
+            return jax.pure_callback(host, jax.ShapeDtypeStruct(a.shape, a.dtype), a)
+        y = slow(x, {_N})
+        z = calls(y, 1)
+        quick = calls(x, 2)
+        jax.effects_barrier()
+        assert z[0] == {_N + _N // 10} and quick[0] == {_N // 10} and where == [True, True]
+        """
+    )
+    assert out.split("\n")[:2] == [f"1 {_N}.0", "2 0.0"]
+
+
+def test_many_programs_from_many_threads() -> None:
+    run_jax(
+        _START
+        + """
+        results = {}
+        def work(k):
+            y = jnp.full(4, float(k))
+            kept = []
+            for i in range(60):
+                y = slow(y, 200)
+                if i % 7 == k:
+                    kept.append(np.asarray(y)[0])
+                if i % 13 == k:
+                    y = add(y, y) - y
+                if i % 11 == 0:
+                    gc.collect()
+            results[k] = float(y[0]), kept
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+        [t.start() for t in threads], [t.join() for t in threads]
+        assert results == {k: (k + 12000, [k + 200 * (i + 1) for i in range(60) if i % 7 == k]) for k in range(6)}
+        """
+    )
+
+
+def test_memory_stays_bounded_however_far_ahead_the_caller_is() -> None:
+    run_jax(
+        _START
+        + """
+        import resource
+        from minihlo.interp.plugin import runtime
+        steps = jax.jit(lambda x, n: jax.lax.while_loop(lambda s: s[1] < n, lambda s: (s[0] + 1, s[1] + 1), (x, 0))[0])
+        a = jnp.zeros(1 << 20)  # 8 MiB
+        def run(n):
+            y = a
+            for _ in range(n):
+                y = steps(y, 2)
+            assert y[0] == 2 * n
+        run(60)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        run(200)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60 << 10
+        gc.collect(), runtime.pool.sweep()
+        assert len(runtime.objects) < 200
+        """
+    )
+
+
+def test_several_devices() -> None:
+    run_jax(
+        _START
+        + f"""
+        mesh = Mesh(np.array(jax.devices()), ("x",))
+        def sums(a):
+            return jax.lax.fori_loop(0, 3000, lambda i, s: s + jax.lax.psum(a, "x"), a)
+        mapped = jax.jit(jax.shard_map(sums, mesh=mesh, in_specs=P("x"), out_specs=P("x")))
+        y = mapped(np.arange(4.0))
+        z = y + 1
+        assert z.tolist() == [18001, 18002, 18003, 18004]
+        p = jax.pmap(lambda a: slow(jax.lax.psum(a, "i") * jnp.ones(2), {_N // 100}), axis_name="i")
+        assert p(np.arange(4.0)).tolist() == [[6 + {_N // 100}] * 2] * 4
+        """,
+        devices=4,
+    )
+
+
+def test_control_c_goes_to_the_caller_and_the_work_goes_on() -> None:
+    run_jax(
+        _START
+        + f"""
+        def press(after):
+            threading.Timer(after, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        for wait in (lambda y: y.block_until_ready(), np.asarray, lambda y: time.sleep(5)):
+            y = slow(x, 5 * {_N})
+            press(0.2)
+            start = time.perf_counter()
+            try:
+                wait(y)
+                raise AssertionError("not interrupted")
+            except KeyboardInterrupt:
+                pass
+            except jax.errors.JaxRuntimeError as error:  # where it was our function that waited
+                assert "CANCELLED" in str(error), error
+                try:
+                    time.sleep(5)
+                except KeyboardInterrupt:
+                    pass
+            assert time.perf_counter() - start < 1.5
+            assert not y.is_ready()
+            assert float(y[0]) == 5 * {_N}  # nothing is lost
+        """
+    )
+
+
+def test_control_c_pressed_twice_breaks_off_what_runs() -> None:
+    run_jax(
+        _START
+        + """
+        y = forever(x)
+        z = add(y, y)
+        for _ in range(2):
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            try:
+                y.block_until_ready()
+            except KeyboardInterrupt:
+                pass
+        fails(lambda: y, "CANCELLED", "broken off")
+        fails(lambda: z, "broken off")
+        assert float(slow(x, 10)[0]) == 10
+        """
+    )
+
+
+def test_fork_with_work_in_flight() -> None:
+    run_jax(
+        _START
+        + f"""
+        warnings.simplefilter("ignore")
+        y = slow(x, {_N})
+        z = add(y, y)
+        time.sleep(0.05)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            ok = np.asarray(z)[0] == 2 * {_N} and np.asarray(slow(x, 2000))[1] == 2001
+            os._exit(0 if ok else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert z[0] == 2 * {_N}
+        """
+    )
+
+
+@pytest.mark.parametrize("how", ["pass", "sys.exit()", "raise SystemExit", "y.copy_to_host_async()", "del y"])
+def test_exit_with_work_in_flight(how: str) -> None:
+    run_jax(
+        _START
+        + f"""
+        many = [slow(x, {_N}) for _ in range(5)]
+        y = forever(x)
+        after = [add(y, y) for _ in range(10)]
+        time.sleep(0.05)
+        {how}
+        """,
+        timeout=30,
+    )
+
+
+def test_garbage_collection_in_the_thread_that_computes() -> None:
+    # What is freed there runs the user's code, which may wait for what that thread is to compute next.
+    run_jax(
+        _START
+        + """
+        seen = []
+        class Odd:
+            def __init__(self):
+                self.me = self
+            def __del__(self):
+                y = slow(x, 50)
+                seen.append((threading.current_thread().name, np.asarray(y)[0], np.asarray(add(y, y))[0]))
+        gc.set_threshold(50)
+        for _ in range(40):
+            [Odd() for _ in range(20)]
+            y = slow(x, 500)
+            assert np.asarray(y)[1] == 501
+        gc.set_threshold(700)
+        end = time.monotonic() + 60
+        while len(seen) < 800 and time.monotonic() < end:
+            time.sleep(0.01)
+            gc.collect()
+        assert len(seen) == 800 and {(a, b) for _, a, b in seen} == {(50, 100)}, (len(seen), seen[:5])
+        assert "minihlo" in {name for name, _, _ in seen}
+        """
+    )

@@ -1,0 +1,279 @@
+"""Every means to be quick gives the bits that there are without it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.interp import fusion, groups, machine, planner
+from minihlo.ops import registry
+from minihlo.ops.policy import Policy
+from minihlo.ops.speed import NAMES, NONE, Speed
+from minihlo.ops.types import ELEMENT_TYPES, type_of_dtype
+
+from . import fusible_programs, loop_programs
+
+ALONE = {name: Speed().without(",".join(n for n in NAMES if n != name)) for name in NAMES}
+SETTINGS = {"all": Speed(), **ALONE}
+POLICIES = (
+    Policy(),
+    Policy(rounding="toward_zero", overflow="saturate"),
+    Policy(arithmetic="upcast"),
+    Policy(rounding="stochastic"),
+)
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables at the first element, blocks of four; rows and reductions are fused however few there are."""
+    monkeypatch.setattr(groups, "_CALL_COST", 1 << 20)
+    monkeypatch.setattr(groups, "_BLOCK", 4)
+    monkeypatch.setattr(groups, "_ROWS_PAY", 0)
+    monkeypatch.setattr(groups, "_COLUMNS", 3)
+    monkeypatch.setattr(fusion, "_MANY", 0)
+
+
+def bits(x: np.ndarray) -> bytes:
+    """Which of two NaN numpy hands on goes by where in a vector register they come to stand: all are one here."""
+    element = type_of_dtype(x.dtype)
+    if element.is_float and element.bits >= 16:
+        x = np.where(np.isnan(x), np.array(np.nan).astype(x.dtype), x)
+    return x.tobytes()
+
+
+def results(program: Any, arrays: list[np.ndarray], speed: Speed, policy: Policy) -> list[tuple[Any, ...]]:
+    plan = planner.plan(program.program, policy=policy, speed=speed)
+    # A second run finds tables that the first has made.
+    first, second = (machine.run(plan, arrays) for _ in range(2))
+    told = [[(r.dtype, r.shape, bits(r)) for r in run] for run in (first, second)]
+    assert told[0] == told[1]
+    return told[0]
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("seed", range(60))
+def test_fusible_programs_give_the_same_bits_in_every_setting(seed: int) -> None:
+    text, arrays = fusible_programs.program(seed)
+    program, policy = interp.load(text), POLICIES[seed % len(POLICIES)]
+    wanted = results(program, arrays, NONE, policy)
+    for name, speed in SETTINGS.items():
+        assert results(program, arrays, speed, policy) == wanted, (name, text)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_loops_give_the_same_bits_in_every_setting(seed: int) -> None:
+    text, arrays = loop_programs.program(seed)
+    program, policy = interp.load(text), POLICIES[seed % len(POLICIES)]
+    before = [a.tobytes() for a in arrays]
+    wanted = results(program, arrays, NONE, policy)
+    for name, speed in SETTINGS.items():
+        assert results(program, arrays, speed, policy) == wanted, (name, text)
+    assert [a.tobytes() for a in arrays] == before
+
+
+@pytest.mark.usefixtures("eager")
+def test_fusible_programs_are_fused() -> None:
+    labels = set()
+    for seed in range(40):
+        plan = interp.load(fusible_programs.program(seed)[0]).plan()
+        labels |= {file.split()[-1] for file in plan.sources}
+    assert {"table>", "blocks>", "reduction>"} <= labels
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("t", [t.name for t in ELEMENT_TYPES.values() if t.is_minifloat])
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+@pytest.mark.parametrize("wide", ["f32", "bf16"])
+def test_softmax_goes_by_ranks(wide: str, op: str, t: str) -> None:
+    text = f"""
+    func.func @main(%x: tensor<9x40x{t}>) -> (tensor<9x40x{t}>, tensor<9x{wide}>) {{
+      %init = stablehlo.constant dense<-2.0> : tensor<{wide}>
+      %w = stablehlo.convert %x : (tensor<9x40x{t}>) -> tensor<9x40x{wide}>
+      %n = stablehlo.negate %w : tensor<9x40x{wide}>
+      %m = stablehlo.reduce(%n init: %init) applies stablehlo.{op} across dimensions = [1]
+        : (tensor<9x40x{wide}>, tensor<{wide}>) -> tensor<9x{wide}>
+      %b = stablehlo.broadcast_in_dim %m, dims = [0] : (tensor<9x{wide}>) -> tensor<9x40x{wide}>
+      %d = stablehlo.subtract %n, %b : tensor<9x40x{wide}>
+      %e = stablehlo.exponential %d : tensor<9x40x{wide}>
+      %r = stablehlo.convert %e : (tensor<9x40x{wide}>) -> tensor<9x40x{t}>
+      return %r, %m : tensor<9x40x{t}>, tensor<9x{wide}>
+    }}"""
+    program, element = interp.load(text), ELEMENT_TYPES[t]
+    assert any(file.endswith("ranks>") for file in program.plan().sources)
+    codes = np.random.default_rng(7).integers(0, 1 << element.bits, (9, 40), np.uint8)
+    codes[:4] &= 0x3F  # rows of numbers, or of one NaN at most
+    x = [codes.view(element.dtype)]
+    assert results(program, x, Speed(), Policy()) == results(program, x, NONE, Policy())
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("index", range(40))
+def test_programs_of_all_ops_give_the_same_bits_in_every_setting(index: int) -> None:
+    program = fusible_programs.tool("builder").random_program(11, index)
+    loaded, policy = interp.load(program.module(everything=index % 2 == 0).named()), POLICIES[index % len(POLICIES)]
+    arrays = list(program.arrays)
+    wanted = results(loaded, arrays, NONE, policy)
+    for name, speed in SETTINGS.items():
+        assert results(loaded, arrays, speed, policy) == wanted, name
+
+
+# -- what groups are made of -------------------------------------------------------------------------------------------
+
+
+def chain(shape: tuple[int, ...], t: str, *ops: str) -> str:
+    dims = f"tensor<{''.join(f'{n}x' for n in shape)}{t}>"
+    lines = [
+        f"%{i + 1} = stablehlo.{op} %{i}{', %0' if op in ('add', 'multiply') else ''} : {dims}"
+        for i, op in enumerate(ops)
+    ]
+    return f"func.func @main(%0: {dims}) -> {dims} {{ {' '.join(lines)} return %{len(ops)} : {dims} }}"
+
+
+def test_a_chain_on_one_minifloat_is_one_table_that_equal_groups_share() -> None:
+    text = chain((300,), "f8E4M3FNUZ", "exponential", "multiply", "tanh", "add")
+    plans = [interp.load(t).plan() for t in (text, text, text.replace("tanh", "sqrt"))]
+    tables = [[k.__closure__ for n, k in p.entry.__globals__.items() if n.startswith("k")] for p in plans]
+    assert [len(t) for t in tables] == [1, 1, 1]
+    found = [next(c.cell_contents for c in t[0] if isinstance(c.cell_contents, groups.Tables)) for t in tables]
+    assert found[0] is found[1] is not found[2]
+
+
+def test_tables_are_bounded_and_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "_MOST_BYTES", 600)
+    x = np.arange(256, dtype=np.uint8).view(interp.cast([0], "f8E5M2").dtype)
+    programs = [interp.load(chain((256,), "f8E5M2", *ops)) for ops in itertools.permutations(("tanh", "sqrt", "log"))]
+    wanted = [machine.run(planner.plan(p.program, speed=NONE), [x])[0].tobytes() for p in programs]
+    for _ in range(3):
+        assert [p(x)[0].tobytes() for p in programs] == wanted
+
+
+@pytest.mark.parametrize("t", ["f32", "f8E5M2"])
+def test_a_failure_in_a_group_is_told_at_its_op(t: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: np.ndarray) -> np.ndarray:
+        raise registry.OpError("out of order")
+
+    broken = dataclasses.replace(registry.ops()["stablehlo.tanh"], bind=lambda _: fail)
+    monkeypatch.setitem(registry._OPS, "stablehlo.tanh", broken)
+    text = chain((1 << 16,), t, "negate", "tanh", "floor").replace(" %2 =", "\n%2 =").replace("%3 =", "\n%3 =")
+    program = interp.load(text)
+    assert any(file.endswith(("blocks>", "table>")) for file in program.plan().sources)
+    with pytest.raises(interp.ExecutionError, match=r"^<string>:2:6: stablehlo.tanh: out of order$"):
+        program(np.zeros(1 << 16, ELEMENT_TYPES[t].dtype))
+
+
+def test_what_nothing_needs_is_not_computed() -> None:
+    text = chain((3,), "f32", "tanh").replace("return %1", "return %0")
+    plan = interp.load(text).plan()
+    assert not any("k0" in source for source, _ in plan.sources.values())
+
+
+def test_names_of_means() -> None:
+    assert Speed().without("tables, threads") == Speed(tables=False, threads=1)
+    with pytest.raises(ValueError, match=r"'fast' is no means to be quick \(one of: tables, blocks"):
+        Speed().without("fast")
+
+
+# -- loops -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_loop_on_integers_calls_no_kernel() -> None:
+    text = """func.func @main(%x: tensor<i32>) -> tensor<i32> {
+      %c = stablehlo.constant dense<70000> : tensor<i32>
+      %r = stablehlo.while(%i = %x) : tensor<i32>
+      cond {
+        %go = stablehlo.compare LT, %i, %c : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %go : tensor<i1>
+      } do {
+        %y = stablehlo.multiply %i, %i : tensor<i32>
+        stablehlo.return %y : tensor<i32>
+      }
+      return %r : tensor<i32>
+    }"""
+    program = interp.load(text)
+    (source,) = [s for file, (s, _) in program.plan().sources.items() if file.endswith("@main>")]
+    turn = source.partition("while True:")[2].partition("\n    return")[0]
+    assert "v2 * v2" in turn or " * " in turn
+    assert "(" + "k" not in turn.replace("(k0)", "")
+    assert program(np.int32(3))[0] == 43046721
+
+
+def test_an_array_that_a_loop_carries_is_written_in_place_and_its_first_value_stays() -> None:
+    text = """func.func @main(%x: tensor<4xf32>, %n: tensor<i32>) -> (tensor<4xf32>, tensor<4xf32>) {
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %seven = stablehlo.constant dense<7.0> : tensor<1xf32>
+      %first = stablehlo.negate %x : tensor<4xf32>
+      %r:2 = stablehlo.while(%i = %zero, %y = %first) : tensor<i32>, tensor<4xf32>
+      cond {
+        %go = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %go : tensor<i1>
+      } do {
+        %z = stablehlo.dynamic_update_slice %y, %seven, %i
+          : (tensor<4xf32>, tensor<1xf32>, tensor<i32>) -> tensor<4xf32>
+        %j = stablehlo.add %i, %one : tensor<i32>
+        stablehlo.return %j, %z : tensor<i32>, tensor<4xf32>
+      }
+      return %first, %r#1 : tensor<4xf32>, tensor<4xf32>
+    }"""
+    x = np.ones(4, np.float32)
+    for turns, wanted in ((0, [-1, -1, -1, -1]), (2, [7, 7, -1, -1]), (9, [7, 7, 7, 7])):
+        first, last = interp.load(text)(x, np.int32(turns))
+        assert (first.tolist(), last.tolist(), x.tolist()) == ([-1] * 4, wanted, [1] * 4)
+
+
+def test_a_failure_in_a_loop_is_told_at_its_op() -> None:
+    text = """func.func @main(%x: tensor<i32>) -> tensor<i32> {
+      %r = stablehlo.while(%i = %x) : tensor<i32>
+      cond {
+        %c = stablehlo.constant dense<5> : tensor<i32>
+        %go = stablehlo.compare LT, %i, %c : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %go : tensor<i1>
+      } do {
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %y = stablehlo.add %i, %one : tensor<i32>
+        check.expect_eq_const %y, dense<2> : tensor<i32>
+        stablehlo.return %y : tensor<i32>
+      }
+      return %r : tensor<i32>
+    }"""
+    with pytest.raises(interp.CheckFailure, match=r"^<string>:10:9: check.expect_eq_const: "):
+        interp.load(text)(np.int32(1))
+
+
+def test_loops_within_loops_deeper_than_python_allows() -> None:
+    body, result = "%y = stablehlo.add %x0, %one : tensor<i32>", "%y"
+    for depth in range(24):
+        body = f"""
+          %r{depth}:2 = stablehlo.while(%i{depth} = %zero, %x{depth} = %x{depth + 1}) : tensor<i32>, tensor<i32>
+          cond {{
+            %go{depth} = stablehlo.compare LT, %i{depth}, %one : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            stablehlo.return %go{depth} : tensor<i1>
+          }} do {{
+            %n{depth} = stablehlo.add %i{depth}, %one : tensor<i32>
+            {body}
+            stablehlo.return %n{depth}, {result} : tensor<i32>, tensor<i32>
+          }}"""
+        result = f"%r{depth}#1"
+    text = f"""func.func @main(%x24: tensor<i32>) -> tensor<i32> {{
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      {body}
+      return {result} : tensor<i32>
+    }}"""
+    assert interp.load(text)(np.int32(5))[0] == 6
+
+
+def test_the_environment_turns_means_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = interp.load(chain((300,), "f8E5M2", "tanh", "sqrt")).program
+    monkeypatch.setenv("MINIHLO_WITHOUT", "tables,blocks")
+    plan = planner.plan(program)
+    assert (plan.speed.tables, plan.speed.blocks, plan.speed.scalars) == (False, False, True)
+    assert not any(file.endswith("table>") for file in plan.sources)
+    monkeypatch.setenv("MINIHLO_WITHOUT", "tables,brakes")
+    with pytest.raises(interp.InputError, match=r"^MINIHLO_WITHOUT: 'brakes' is no means to be quick"):
+        planner.plan(program)
