@@ -20,7 +20,7 @@ from ..ops.random_stream import RandomStream
 from ..ops.registry import Body, Call, Callee, Kernel, OpError, lookup
 from ..ops.speed import DEFAULT, NONE, VARIABLE, Speed
 from ..ops.types import TensorType, Type
-from . import flow, indexing, late, memory, scalars
+from . import flow, heap, indexing, late, memory, scalars
 from .errors import InputError, ProgramError, ResourceError
 from .expand import expansion
 from .fusion import Fusion
@@ -165,6 +165,8 @@ class _Planner:
     def _operation(self, operation: Operation, writer: Writer, fusion: Fusion | None) -> None:
         for result in operation.results:
             _check_size(result.type, operation)
+            if self._speed.heap and _is_large(result.type):
+                heap.keep()
         if operation.name == "interpreter.print":
             if fusion is not None:
                 fusion.need(operation.operands, operation)
@@ -371,3 +373,7 @@ def _check_size(t: Type, operation: Operation) -> None:
             memory.check(t.nbytes, str(t))
         except ResourceError as error:
             raise ResourceError(f"{operation.location}: {operation.name}: {error}") from None
+
+
+def _is_large(t: Type) -> bool:
+    return isinstance(t, TensorType) and t.is_static and t.nbytes >= heap.LARGE

@@ -16,6 +16,7 @@ class Speed:
     blocks: other elementwise groups, and reductions of them, run block by block instead of op by op.
     scalars: ops on single numbers, and loops and branches, become plain Python instead of calls.
     compiled: large arrays are handed to kernels that numba compiles, where it is installed.
+    heap: freed memory is kept for the next large array, where the C library is glibc.
     threads: how many threads may work on one large array; 0 means as many as there are processors, at most 8.
     """
 
@@ -23,6 +24,7 @@ class Speed:
     blocks: bool = True
     scalars: bool = True
     compiled: bool = True
+    heap: bool = True
     threads: int = 0
 
     @property

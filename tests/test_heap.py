@@ -1,0 +1,86 @@
+"""Freed memory is kept for the next large array, within bounds, and only where nobody has said otherwise."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from minihlo import interp
+from minihlo.interp import heap, planner
+from minihlo.ops.speed import Speed
+
+_TEXT = """func.func @main(%x: tensor<{0}xf32>) -> tensor<{0}xf32> {{
+  %y = stablehlo.negate %x : tensor<{0}xf32>
+  return %y : tensor<{0}xf32>
+}}"""
+_SMALL, _LARGE = (interp.load(_TEXT.format(n)).program for n in (1000, 100_000))
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """What the allocator is told, which is not told it really."""
+    found: dict[int, int] = {}
+    monkeypatch.setattr(heap, "_is_set", False)
+    monkeypatch.setattr(heap, "_mallopt", lambda: found.__setitem__)
+    for name in (*heap._TOLD, "GLIBC_TUNABLES"):
+        monkeypatch.delenv(name, raising=False)
+    return found
+
+
+def test_large_arrays_are_kept_within_bounds(told: dict[int, int]) -> None:
+    planner.plan(_SMALL)
+    assert told == {}
+    planner.plan(_LARGE)
+    m_mmap_threshold, m_trim_threshold = -3, -1  # as malloc.h has them
+    assert told == {m_mmap_threshold: 32 << 20, m_trim_threshold: 64 << 20}
+    told.clear()
+    planner.plan(_LARGE)
+    assert told == {}
+
+
+def test_it_can_be_turned_off(told: dict[int, int]) -> None:
+    planner.plan(_LARGE, speed=Speed().without("heap"))
+    assert told == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MALLOC_TRIM_THRESHOLD_", "1"),
+        ("MALLOC_MMAP_THRESHOLD_", "1"),
+        ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=1"),
+    ],
+)
+def test_what_the_user_says_holds(told: dict[int, int], monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+    planner.plan(_LARGE)
+    assert told == {}
+
+
+_CHILD = """
+import resource
+import numpy as np
+from minihlo import interp
+program = interp.load('''func.func @main(%x: tensor<512x512xf8E4M3FN>) -> tensor<512x512xf32> {
+  %y = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]
+    : (tensor<512x512xf8E4M3FN>, tensor<512x512xf8E4M3FN>) -> tensor<512x512xf32>
+  return %y : tensor<512x512xf32>
+}''')
+x, least = np.full((512, 512), 0x38, np.uint8).view(interp.cast([0], "f8E4M3FN").dtype), 1 << 30
+for _ in range(20):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    program(x)
+    least = min(least, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(least * resource.getpagesize())
+"""
+
+
+@pytest.mark.skipif(heap._mallopt() is None, reason="the allocator is not glibc's")
+def test_a_call_uses_the_pages_of_the_one_before() -> None:
+    names = ("MINIHLO_WITHOUT", "GLIBC_TUNABLES", *heap._TOLD)
+    clean = {k: v for k, v in os.environ.items() if k not in names}
+    child = subprocess.run([sys.executable, "-c", _CHILD], env=clean, capture_output=True, text=True, check=True)
+    assert int(child.stdout) < 500_000  # of 1,048,576 and more that it takes without
