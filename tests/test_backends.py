@@ -227,10 +227,10 @@ def test_commands_that_are_not_there() -> None:
 def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
     there = tmp_path / "pid"
     error = failure(
-        command(tmp_path, f"import os, time\nopen({str(there)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"), 1.5
+        command(tmp_path, f"import os, time\nopen({str(there)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"), 5
     )
     assert error.how == "slow"
-    assert "gave no answer in 1.5 s" in str(error)
+    assert "gave no answer in 5 s" in str(error)
     assert is_gone(int(there.read_text()))
 
 
@@ -304,7 +304,7 @@ def test_python_objects() -> None:
     ],
 )
 def test_python_objects_that_fail(attribute: str, how: str, told: str) -> None:
-    error = failure(f"my_backend:{attribute}", 1)
+    error = failure(f"my_backend:{attribute}", 1 if attribute == "hangs" else 60)
     assert error.how == how
     assert str(error).endswith(told)
 
@@ -361,7 +361,7 @@ def test_the_example() -> None:
     assert told.stderr == ""
 
 
-def is_gone(pid: int, seconds: float = 10) -> bool:
+def is_gone(pid: int, seconds: float = 60) -> bool:
     """Whether a process ends within so many seconds."""
     end = time.monotonic() + seconds
     while True:

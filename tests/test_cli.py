@@ -63,7 +63,7 @@ def command(*arguments: str) -> list[str]:
 def minihlo(*arguments: str, stdin: str | bytes = b"", cwd: Path | None = None) -> tuple[int, str, str]:
     """Exit status, standard output and standard error of a process."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    done = subprocess.run(command(*arguments), input=data, capture_output=True, cwd=cwd, timeout=60)
+    done = subprocess.run(command(*arguments), input=data, capture_output=True, cwd=cwd, timeout=180)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -277,7 +277,7 @@ def test_interrupts_stop_it_cleanly(arguments, tmp_path: Path) -> None:
     assert b":" in process.stdout.readline()  # what comes before the endless loop
     time.sleep(0.3)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=90)
     assert (process.returncode, err) == (130, b"")
 
 
@@ -432,7 +432,7 @@ def test_a_closed_pipe_is_no_error() -> None:
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(timeout=20) == 141
+    assert process.wait(timeout=90) == 141
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()

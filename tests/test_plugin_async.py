@@ -7,17 +7,42 @@ from .jax_child import run_jax
 _START = """
         import gc, signal, threading, time, logging, warnings
         logging.disable(logging.CRITICAL)
-        # n turns of a loop, each of which takes a few microseconds: 1e5 turns are a good part of a second.
+        # n turns of a loop, microseconds each. As n is not known before, it runs beside its caller.
         slow = jax.jit(lambda x, n: jax.lax.while_loop(lambda s: s[1] < n, lambda s: (s[0] + 1, s[1] + 1), (x, 0))[0])
         endless = lambda x: jax.lax.while_loop(lambda s: s[0] > -1, lambda s: ((s[0] + 1) % 9, s[1] + 1), (0, x))[1]
         forever = jax.jit(endless)
         add = jax.jit(lambda a, b: a + b)
         x = jnp.arange(4.0)
         slow(x, 1).block_until_ready(), add(x, x)
-        def seconds(function):
-            start = time.perf_counter()
-            result = function()
-            return time.perf_counter() - start, result
+        # A program that runs until it is let go.
+        from minihlo.ops import custom_call
+        entered, let_go = threading.Event(), threading.Event()
+        @custom_call.target("minihlo.wait")
+        def wait(a):
+            entered.set()
+            assert let_go.wait(100)
+            time.sleep(0.02)  # so that no program of the kind is counted as a quick one
+            return a
+        waits = jax.jit(lambda a: jax.ffi.ffi_call("minihlo.wait", jax.ShapeDtypeStruct(a.shape, a.dtype))(slow(a, 1)))
+        def begun(a):
+            entered.clear(), let_go.clear()
+            result = waits(a)
+            assert entered.wait(100)
+            return result
+        def interrupted(function):
+            # Ctrl-C soon after the function has begun, which does not end by itself.
+            try:
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+                function()
+            except KeyboardInterrupt:
+                return
+            except jax.errors.JaxRuntimeError as error:  # where it was our function that waited
+                assert "CANCELLED" in str(error), error
+                try:
+                    time.sleep(100)
+                except KeyboardInterrupt:
+                    return
+            raise AssertionError("not interrupted")
 """
 _N = 100_000
 
@@ -25,19 +50,17 @@ _N = 100_000
 def test_a_call_returns_while_the_work_runs() -> None:
     run_jax(
         _START
-        + f"""
-        called, y = seconds(lambda: slow(x, {_N}))
-        assert not y.is_ready()
-        chained, z = seconds(lambda: add(y, y))
-        quick, q = seconds(lambda: add(x, x))  # needs nothing that is not there
-        assert q.is_ready() and not z.is_ready()
-        asked, _ = seconds(lambda: (y.shape, y.dtype, y.nbytes, y.device, y.is_deleted(), repr(y.sharding)))
-        waited, _ = seconds(y.block_until_ready)
-        assert max(called, chained, quick, asked) < waited / 4, (called, chained, quick, asked, waited)
-        assert y.is_ready() and y.tolist() == [{_N}, {_N + 1}, {_N + 2}, {_N + 3}]
-        assert z.tolist() == [2 * {_N}, 2 * {_N + 1}, 2 * {_N + 2}, 2 * {_N + 3}]
-        read, values = seconds(lambda: np.asarray(slow(x, {_N})))
-        assert values[0] == {_N} and read > waited / 4
+        + """
+        y = begun(x)
+        z = add(y, y)
+        y.shape, y.dtype, y.nbytes, y.device, y.is_deleted(), repr(y.sharding)
+        assert not y.is_ready() and not z.is_ready()
+        let_go.set()
+        assert y.block_until_ready().is_ready() and y.tolist() == [1, 2, 3, 4]
+        assert z.tolist() == [2, 4, 6, 8]
+        y = begun(x)
+        threading.Timer(0.1, let_go.set).start()
+        assert np.asarray(y).tolist() == [1, 2, 3, 4]
         """
     )
 
@@ -62,15 +85,12 @@ def test_errors_come_when_the_result_is_wanted() -> None:
         @jax.jit
         def fails_late(x):
             y = jax.lax.while_loop(lambda s: s[1] < {_N}, lambda s: (s[0] + 1, s[1] + 1), (x, 0))[0]
-            return jax.ffi.ffi_call("minihlo.no_such_target" if y is None else "minihlo.eigh",
-                (jax.ShapeDtypeStruct((2, 2), x.dtype), jax.ShapeDtypeStruct((2,), x.dtype)), has_side_effect=True)(
-                y, lower=np.bool_(True))
-        from minihlo.ops import linalg  # its eigh is taken away, so that the program fails while it runs
-        from minihlo.ops import custom_call
-        def broken(*arrays, **options):
+            return jax.ffi.ffi_call("minihlo.fail",
+                (jax.ShapeDtypeStruct((2, 2), x.dtype), jax.ShapeDtypeStruct((2,), x.dtype)), has_side_effect=True)(y)
+        @custom_call.target("minihlo.fail")
+        def fail(a):
             raise ValueError("the matrix is sad")
-        custom_call._TARGETS["minihlo.eigh"] = broken
-        called, (v, w) = seconds(lambda: fails_late(jnp.ones((2, 2))))
+        v, w = fails_late(jnp.ones((2, 2)))
         later = add(v, v)
         fails(lambda: w, "JaxRuntimeError: INTERNAL", "the matrix is sad")
         fails(lambda: np.asarray(v), "the matrix is sad")
@@ -84,10 +104,10 @@ def test_errors_come_when_the_result_is_wanted() -> None:
 def test_what_is_started_keeps_its_arguments() -> None:
     run_jax(
         _START
-        + f"""
+        + """
         donates = jax.jit(lambda a, b: a + b, donate_argnums=0)
         donates(x + 1, x), jax.device_put(x, jax.devices()[1])  # compiled
-        y = slow(x, {_N})
+        y = begun(x)
         moved = jax.device_put(y, jax.devices()[1])
         z = donates(y, x)
         assert y.is_deleted() and not z.is_ready() and not moved.is_ready()
@@ -97,9 +117,10 @@ def test_what_is_started_keeps_its_arguments() -> None:
         again = add(z, z)
         del z, dropped
         gc.collect()
-        assert again.tolist() == [2 * ({_N} + 2 * i) for i in range(4)]
-        assert moved.tolist() == [{_N} + i for i in range(4)] and moved.device.id == 1
-        fails(lambda: slow(jnp.ones(3), {_N}).delete() or y, "deleted")
+        let_go.set()
+        assert again.tolist() == [2 * (1 + 2 * i) for i in range(4)]
+        assert moved.tolist() == [1 + i for i in range(4)] and moved.device.id == 1
+        fails(lambda: begun(jnp.ones(3)).delete() or let_go.set() or y, "deleted")
         """,
         devices=2,
     )
@@ -214,27 +235,13 @@ def test_several_devices() -> None:
 def test_control_c_goes_to_the_caller_and_the_work_goes_on() -> None:
     run_jax(
         _START
-        + f"""
-        def press(after):
-            threading.Timer(after, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-        for wait in (lambda y: y.block_until_ready(), np.asarray, lambda y: time.sleep(5)):
-            y = slow(x, 5 * {_N})
-            press(0.2)
-            start = time.perf_counter()
-            try:
-                wait(y)
-                raise AssertionError("not interrupted")
-            except KeyboardInterrupt:
-                pass
-            except jax.errors.JaxRuntimeError as error:  # where it was our function that waited
-                assert "CANCELLED" in str(error), error
-                try:
-                    time.sleep(5)
-                except KeyboardInterrupt:
-                    pass
-            assert time.perf_counter() - start < 1.5
+        + """
+        for wait in (lambda y: y.block_until_ready(), np.asarray, lambda y: time.sleep(100)):
+            y = begun(x)
+            interrupted(lambda: wait(y))
             assert not y.is_ready()
-            assert float(y[0]) == 5 * {_N}  # nothing is lost
+            let_go.set()
+            assert y.tolist() == [1, 2, 3, 4]  # nothing is lost
         """
     )
 
@@ -246,11 +253,7 @@ def test_control_c_pressed_twice_breaks_off_what_runs() -> None:
         y = forever(x)
         z = add(y, y)
         for _ in range(2):
-            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-            try:
-                y.block_until_ready()
-            except KeyboardInterrupt:
-                pass
+            interrupted(y.block_until_ready)
         fails(lambda: y, "CANCELLED", "broken off")
         fails(lambda: z, "broken off")
         assert float(slow(x, 10)[0]) == 10
@@ -288,7 +291,6 @@ def test_exit_with_work_in_flight(how: str) -> None:
         time.sleep(0.05)
         {how}
         """,
-        timeout=30,
     )
 
 

@@ -72,12 +72,14 @@ def again() -> None:
 
 
 def _interrupt() -> None:
+    kill, thread, number = signal.pthread_kill, threading.main_thread().ident or 0, signal.SIGINT
     while not sys.is_finalizing():
         time.sleep(_DELAY)
+        # A real signal also ends what the main thread may be waiting in. Threads do not take turns between the question
+        # and the call, so that none is sent when the handler has raised: the user pressed once.
         if not _is_put_off:
             return
-        # A real signal also ends what the main thread may be waiting in.
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        kill(thread, number)
 
 
 def _handle(before: Callable[..., Any], number: int, frame: FrameType | None) -> Any:
