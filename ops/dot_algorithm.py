@@ -97,16 +97,30 @@ def _add(x: np.ndarray, y: np.ndarray, element: ElementType, policy: Policy, ran
 
 
 def _products(lhs_count: int, rhs_count: int, products: int) -> tuple[tuple[int, int], ...]:
-    """The components to multiply, the smallest products first."""
-    pairs = sorted(itertools.product(range(lhs_count), range(rhs_count)), key=sum)
-    limits = range(lhs_count + rhs_count - 1)
-    allowed = [sum(sum(pair) <= limit for pair in pairs) for limit in limits]
-    if products not in allowed:
+    """The components to multiply, the smallest products first.
+
+    JAX writes several products of one component: then there are as many components as it takes for so many products,
+    two for 3 and three for 6 and 9.
+    """
+    if lhs_count == rhs_count == 1 < products:
+        lhs_count = rhs_count = next((n for n in range(2, _MOST) if products in _allowed(n, n)), 1)
+    if products not in (allowed := _allowed(lhs_count, rhs_count)):
         raise OpError(
             f"algorithm of {lhs_count} by {rhs_count} components with {products} products is not supported"
             f" (num_primitive_operations may be {', '.join(map(str, allowed))})"
         )
-    return tuple(reversed(pairs[:products]))
+    return tuple(reversed(_pairs(lhs_count, rhs_count)[:products]))
+
+
+def _pairs(lhs_count: int, rhs_count: int) -> list[tuple[int, int]]:
+    """Which components there are to multiply, the largest products first."""
+    return sorted(itertools.product(range(lhs_count), range(rhs_count)), key=sum)
+
+
+def _allowed(lhs_count: int, rhs_count: int) -> list[int]:
+    """How many products leave out only smaller ones than are computed."""
+    sizes = [sum(pair) for pair in _pairs(lhs_count, rhs_count)]
+    return [sum(size <= limit for size in sizes) for limit in range(lhs_count + rhs_count - 1)]
 
 
 def _positive(name: str, value: Any) -> int:

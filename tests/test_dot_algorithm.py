@@ -100,6 +100,14 @@ def test_algorithm_components() -> None:
     np.testing.assert_array_equal(matmul(x, y, "f32", algorithm=algorithm("bf16", "bf16", "f32", 2, 2, 3)), three)
 
 
+@pytest.mark.parametrize(("products", "count"), [(3, 2), (4, 2), (6, 3), (9, 3)])
+def test_products_of_one_component_are_of_as_many_as_it_takes(products: int, count: int) -> None:
+    """As JAX writes BF16_BF16_F32_X3, X6 and X9."""
+    x, y = pair_of()
+    short, long = (matmul(x, y, "f32", algorithm=algorithm("bf16", "bf16", "f32", n, n, products)) for n in (1, count))
+    np.testing.assert_array_equal(short, long)
+
+
 def test_algorithm_components_of_infinities() -> None:
     """The residue of an infinity is NaN, which must not reach the result."""
     x, y = np.array([[np.inf, 1], [-np.inf, 2], [np.nan, 1]], np.float32), np.array([[1], [3]], np.float32)
@@ -130,6 +138,7 @@ def test_wrong_algorithms() -> None:
         ({"algorithm": algorithm("tf32", "tf32", "tf32")}, "accumulation_type tf32"),
         ({"algorithm": algorithm("bf16", "bf16", "f32", 0)}, "lhs_component_count is 0"),
         ({"algorithm": algorithm("bf16", "bf16", "f32", 2, 2, 2)}, r"num_primitive_operations may be 1, 3, 4\)"),
+        ({"algorithm": algorithm("bf16", "bf16", "f32", 1, 1, 2)}, r"num_primitive_operations may be 1\)"),
     ):
         with pytest.raises(OpError, match=message):
             bind("dot_general", operands, result, dot_dimension_numbers=numbers(), **attributes)
