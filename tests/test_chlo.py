@@ -68,7 +68,9 @@ def test_top_k_of_booleans() -> None:
 @pytest.mark.parametrize("element", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize("k", [1, 9, 120])
 def test_top_k_is_xlas(element: str, k: int) -> None:
-    special = [np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf, 1e-40, -1e-40]
+    special = [np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf]
+    if element != "bf16":  # where the processor computes in bf16 (AVX512_BF16), XLA sorts subnormals as zeros
+        special += [1e-40, -1e-40]
     x = np.random.default_rng(3).choice([*special, 1, 2, -3], (4, 120)).astype(tensor(element).element.dtype)
     with jax.enable_x64(element == "f64"):
         # XLA's CPU compiler rewrites small cases; it must agree with its own sort.
