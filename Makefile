@@ -4,7 +4,7 @@ VENV := .venv-$(notdir $(PYTHON))
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: run test oldest stress exhaustive lint bench generate clean
+.PHONY: run test oldest fast stress exhaustive lint bench generate clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/minihlo run examples/fnuz_dot.mlir
@@ -17,6 +17,11 @@ test: $(VENV)/test.stamp
 # The JAX platform and the programs of every op, on the oldest jaxlib that is supported.
 oldest: .venv-oldest/test.stamp
 	.venv-oldest/bin/python -m pytest -n $(JOBS) tests/test_plugin.py tests/test_plugin_devices.py mlir_tests
+
+# With the extra `fast`: compiled kernels against numpy's ways.
+fast: .venv-fast/test.stamp
+	.venv-fast/bin/python -m pytest -n $(JOBS) tests/test_compiled.py tests/test_speed.py tests/test_reduce.py \
+		tests/test_convert.py tests/test_elementwise.py
 
 stress: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -m stress
@@ -50,6 +55,11 @@ $(VENV)/test.stamp: $(VENV)/run.stamp
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' \
 		$$(sed -n 's/.*"jaxlib>=\([0-9.]*\)".*/jax==\1 jaxlib==\1/p' pyproject.toml)
+	@touch $@
+
+.venv-fast/test.stamp: pyproject.toml
+	$(PYTHON) -m venv .venv-fast
+	.venv-fast/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,fast]'
 	@touch $@
 
 $(VENV)/lint.stamp: $(VENV)/test.stamp

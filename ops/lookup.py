@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .blocks import blocks, for_each
+from .compiled import Kernels, kernels
 
 #: Up to so many elements a single call of numpy is quickest.
 _FEW = 1 << 13
@@ -48,6 +49,9 @@ class Table:
         table, bits = self._bits, result.view(self._bits.dtype)
         if codes.flags.c_contiguous:
             codes, bits = codes.reshape(-1), bits.reshape(-1)
+            compiled = kernels(size) if len(table) == 1 << 8 * codes.itemsize and table.dtype.kind == "u" else None
+            if compiled is not None:
+                return self._at_compiled(compiled, codes, bits, result)
             if len(table) == 256 and table.itemsize <= _PAIRS_UP_TO and size % 2 == 0 and self._has_pairs(size):
                 assert self._pairs is not None
                 table, codes, bits = self._pairs, codes.view(np.uint16), bits.view(self._pairs.dtype)
@@ -60,6 +64,13 @@ class Table:
             table.take(codes, None, bits, "wrap")
         else:
             for_each(list(blocks(codes.shape, _BLOCK)), work, size)
+        return result
+
+    def _at_compiled(self, compiled: Kernels, codes: np.ndarray, bits: np.ndarray, result: np.ndarray) -> np.ndarray:
+        def work(block: tuple[slice, ...]) -> None:
+            compiled.look_up(codes[block], self._bits, bits[block])
+
+        for_each(list(blocks(codes.shape, _BLOCK)), work, codes.size)
         return result
 
     def at_joined(self, parts: Sequence[np.ndarray], widths: Sequence[int]) -> np.ndarray:
@@ -77,13 +88,17 @@ class Table:
             return self.entries.take(joined(parts, widths))
         result = np.empty(shape, self.entries.dtype)
         bits = result.view(self._bits.dtype)
-        if size <= _BLOCK:
+        compiled = kernels(size) if len(parts) == 2 and bits.dtype.kind == "u" else None
+        if size <= _BLOCK and compiled is None:
             self._bits.take(joined(parts, widths), None, bits, "wrap")
             return result
         parts = [np.broadcast_to(p, shape) for p in parts]
 
         def work(block: tuple[slice, ...]) -> None:
-            self._bits.take(joined([p[block] for p in parts], widths), None, bits[block], "wrap")
+            if compiled is not None:
+                compiled.look_up_pairs(parts[0][block], parts[1][block], widths[1], self._bits, bits[block])
+            else:
+                self._bits.take(joined([p[block] for p in parts], widths), None, bits[block], "wrap")
 
         for_each(list(blocks(shape, _BLOCK)), work, size)
         return result

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from .blocks import blocks, for_each
+from .compiled import Kernels, kernels
 from .minifloat.cast import cast, wrap
 from .ranks import minifloat_ranks
 from .registry import BY_BODY, Body, Call, Kernel, OpError, lookup, op
@@ -266,6 +268,9 @@ def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
 
     def fold(scalar: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         steps, width = rows[0].shape
+        compiled = None if table is None else kernels(steps * width)
+        if table is not None and compiled is not None:
+            return (table.walk_compiled(compiled, starts[0], rows[0]),)
         if table is not None and width <= _TABLE_FEW and (table.is_made or steps * width >= _TABLE_STEPS):
             return (table.walk(starts[0], rows[0]),)
         if table is not None and steps * width >= 1 << 16:
@@ -313,6 +318,17 @@ class _Table:
                 code = table[code][element]
             totals[i] = code
         return np.frombuffer(totals, self._element.dtype)
+
+    def walk_compiled(self, compiled: Kernels, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Some accumulators after others, by several threads."""
+        table, codes = self._entries, rows.view(np.uint8)
+        totals = starts.copy().view(np.uint8)
+
+        def work(block: tuple[slice, ...]) -> None:
+            compiled.walk(totals[block], codes[:, *block], table)
+
+        for_each(list(blocks(totals.shape, _COLUMNS)), work, codes.size)
+        return totals.view(self._element.dtype)
 
     def walk_together(self, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """All accumulators step by step."""

@@ -11,7 +11,7 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp import fusion, groups, machine, planner
-from minihlo.ops import registry
+from minihlo.ops import compiled, lookup, registry
 from minihlo.ops.policy import Policy
 from minihlo.ops.speed import NAMES, NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES, type_of_dtype
@@ -30,12 +30,15 @@ POLICIES = (
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables at the first element, blocks of four; rows and reductions are fused however few there are."""
+    """Tables at the first element, blocks of four; rows and reductions are fused or compiled, however few there are."""
     monkeypatch.setattr(groups, "_CALL_COST", 1 << 20)
     monkeypatch.setattr(groups, "_BLOCK", 4)
     monkeypatch.setattr(groups, "_ROWS_PAY", 0)
     monkeypatch.setattr(groups, "_COLUMNS", 3)
     monkeypatch.setattr(fusion, "_MANY", 0)
+    monkeypatch.setattr(compiled, "_FROM", 1)
+    monkeypatch.setattr(compiled, "_left", 0)
+    monkeypatch.setattr(lookup, "_FEW", 0)
 
 
 def bits(x: np.ndarray) -> bytes:

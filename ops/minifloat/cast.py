@@ -6,6 +6,8 @@ import functools
 
 import numpy as np
 
+from ..blocks import blocks, for_each
+from ..compiled import Kernels, kernels
 from ..policy import Policy
 from ..types import ELEMENT_TYPES, ElementType, Kind
 from .codec import decode, round_number
@@ -14,6 +16,8 @@ from .number import FINITE, WORK_BITS, Number
 
 _EXACT = Policy()  # of a cast that loses nothing, whatever the policy
 _F32, _F64 = FORMATS["f32"], FORMATS["f64"]
+#: Elements that one thread rounds at a time.
+_BLOCK = 1 << 16
 
 
 def codes_of(x: np.ndarray, fmt: Format) -> np.ndarray:
@@ -82,12 +86,28 @@ def _round_float(x: np.ndarray, source: ElementType, target: ElementType, policy
     if fmt.precision <= 6 and (fmt.has_zero or source.bits < 64):
         # bfloat16 has 8 significant bits and f32's range: rounding to odd there loses nothing that a format of up
         # to 6 bits could see, in any rounding mode. Only f8E8M0FNU could tell f64's smaller numbers apart.
+        table = code_table(ELEMENT_TYPES["bf16"], target, policy)
+        compiled = kernels(x.size) if source.bits == 32 else None
+        if compiled is not None:
+            return _round_compiled(compiled, x, table)
         codes = _odd_bf16_of_f64(x) if source.bits == 64 else _odd_bf16(x.astype(np.float32, copy=False))
         # The codes are all in the table; this of numpy's ways to make sure of it is the quickest.
-        return code_table(ELEMENT_TYPES["bf16"], target, policy).take(codes, mode="wrap")
+        return table.take(codes, mode="wrap")
     if host and not fmt.is_minifloat:
         return (_odd_f32(x) if source.bits == 64 else x.astype(np.float32)).astype(fmt.dtype)
     return _cast_number(decode(codes_of(x, source.format), source.format), target, policy, None)
+
+
+def _round_compiled(compiled: Kernels, x: np.ndarray, table: np.ndarray) -> np.ndarray:
+    result = np.empty(x.shape, table.dtype)
+    bits, codes = np.ascontiguousarray(x).reshape(-1).view(np.uint32), result.reshape(-1).view(np.uint8)
+    entries = table.view(np.uint8)
+
+    def work(block: tuple[slice, ...]) -> None:
+        compiled.round(bits[block], entries, codes[block])
+
+    for_each(list(blocks(bits.shape, _BLOCK)), work, bits.size)
+    return result
 
 
 def holds(wide: Format, narrow: Format) -> bool:

@@ -1,0 +1,197 @@
+"""Compiled kernels give numpy's bits; what is small never waits for a compiler, and one that fails does no harm."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.interp import machine, planner
+from minihlo.ops import compiled, lookup, speed
+from minihlo.ops.minifloat.cast import cast
+from minihlo.ops.policy import Policy
+from minihlo.ops.types import ELEMENT_TYPES, ElementType
+
+MINIFLOATS = [t for t in ELEMENT_TYPES.values() if t.is_minifloat]
+needs_numba = pytest.mark.skipif(not compiled.is_available(), reason="numba is not installed")
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> compiled.Kernels:
+    """Everything is handed to compiled kernels, however small."""
+    monkeypatch.setattr(compiled, "_FROM", 1)
+    monkeypatch.setattr(compiled, "_left", 0)
+    monkeypatch.setattr(lookup, "_FEW", 0)
+    found = compiled.kernels(1)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("function", [compiled._look_up, compiled._look_up_pairs, compiled._round, compiled._walk])
+def test_kernels_are_plain_python_too(function: object) -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.integers(0, 256, (2, 5, 40), np.uint8)
+    table, out = rng.integers(0, 256, 1 << 16, np.uint8), np.zeros((5, 40), np.uint8)
+    if function is compiled._look_up:
+        compiled._look_up(x.reshape(-1), table, out.reshape(-1))
+        assert (out == table[x]).all()
+    elif function is compiled._look_up_pairs:
+        compiled._look_up_pairs(x, y, np.uintp(8), table, out)
+        assert (out == table[x.astype(int) * 256 + y]).all()
+    elif function is compiled._round:
+        bits = rng.integers(0, 1 << 32, 200, np.uint32)
+        compiled._round(bits, table, out.reshape(-1))
+        odd = (bits >> 16) | ((bits & 0xFFFF) != 0)
+        assert (out.reshape(-1) == table[odd]).all()
+    else:
+        totals = y[0].copy()
+        compiled._walk(totals, x, table)
+        for column, start, end in zip(x.T, y[0], totals, strict=True):
+            code = int(start)
+            for element in column:
+                code = int(table[code * 256 + int(element)])
+            assert code == end
+
+
+@needs_numba
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("policy", [Policy(), Policy(rounding="toward_zero", overflow="saturate")])
+@pytest.mark.parametrize("t", MINIFLOATS, ids=lambda t: t.name)
+def test_rounding_f32(t: ElementType, policy: Policy) -> None:
+    low = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32)
+    x = ((np.arange(1 << 16, dtype=np.uint32) << 16)[:, None] | low).view(np.float32)
+    f32 = ELEMENT_TYPES["f32"]
+    for laid in (x, x.T, x[::3, ::2]):
+        found = cast(laid, f32, t, policy)
+        token = speed.enter(speed.NONE)
+        wanted = cast(laid, f32, t, policy)
+        speed.leave(token)
+        assert (found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
+
+
+@needs_numba
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
+def test_lookups(at_once: compiled.Kernels, dtype: type) -> None:
+    rng = np.random.default_rng(5)
+    codes, entries = rng.integers(0, 256, (3, 70, 50), np.uint8), rng.integers(0, 99, 1 << 16).astype(dtype)
+    assert (lookup.Table(entries[:256]).at(codes) == entries[codes]).all()
+    assert (lookup.Table(entries[:256]).at(codes[::2, ::3]) == entries[codes[::2, ::3]]).all()
+    wide = codes.astype(np.uint16) * 250
+    assert (lookup.Table(entries).at(wide) == entries[wide]).all()
+    others = [
+        codes[::-1],
+        codes[0],
+        codes[:, :, :1],
+        codes[:1, :, :1],
+        codes[0, 0, 0],
+        codes.transpose(0, 1, 2)[..., ::-1],
+    ]
+    for other in others:
+        for high, low in ((codes, other), (other, codes)):
+            found = lookup.Table(entries).at_joined([high, low], [8, 8])
+            assert (found == entries[high.astype(int) * 256 + low]).all()
+    assert lookup.Table(entries[:8]).at_joined([codes & 1, codes & 3], [1, 2]).tolist() == (
+        entries[(codes & 1).astype(int) * 4 + (codes & 3)].tolist()
+    )
+    # Bits that a code cannot have do not lead out of the table.
+    assert lookup.Table(entries[:8]).at_joined([codes, codes], [1, 2]).shape == codes.shape
+    assert at_once is compiled.kernels(1)
+
+
+@needs_numba
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("t", MINIFLOATS, ids=lambda t: t.name)
+@pytest.mark.parametrize(("shape", "dimension"), [((70, 41), 0), ((70, 41), 1), ((3000,), 0)])
+def test_sums_step_by_step(t: ElementType, shape: tuple[int, ...], dimension: int) -> None:
+    dims, kept = "x".join(map(str, shape)), "".join(f"{n}x" for d, n in enumerate(shape) if d != dimension)
+    program = interp.load(f"""func.func @main(%x: tensor<{dims}x{t}>, %s: tensor<{t}>) -> tensor<{kept}{t}> {{
+      %r = stablehlo.reduce(%x init: %s) applies stablehlo.add across dimensions = [{dimension}]
+        : (tensor<{dims}x{t}>, tensor<{t}>) -> tensor<{kept}{t}>
+      return %r : tensor<{kept}{t}>
+    }}""").program
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 1 << t.bits, shape, np.uint8).view(t.dtype)
+    small = cast(rng.standard_normal(shape).astype(np.float32), ELEMENT_TYPES["f32"], t, Policy())
+    for array in (x, small):
+        found, wanted = (
+            machine.run(planner.plan(program, speed=s), [array, small.reshape(-1)[0, ...]])[0].tobytes()
+            for s in (speed.Speed(), speed.NONE)
+        )
+        assert found == wanted
+
+
+@needs_numba
+def test_without_a_place_to_keep_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    numba = importlib.import_module("numba")
+
+    def njit(*args: object, **options: object) -> object:
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return real(*args, **options)
+
+    real = numba.njit
+    monkeypatch.setattr(numba, "njit", njit)
+    codes, out = np.arange(9, dtype=np.uint8), np.zeros(9, np.uint8)
+    compiled.Kernels().look_up(codes, np.arange(256, dtype=np.uint8)[::-1].copy(), out)
+    assert out.tolist() == list(range(255, 246, -1))
+    assert numba.config.CACHE_DIR == ""
+
+
+# -- when numba is imported: these replace it --------------------------------------------------------------------------
+
+_LARGE = """
+import sys
+import numpy as np
+from minihlo import interp
+program = interp.load('''func.func @main(%x: tensor<1000000xf8E5M2>) -> tensor<1000000xf8E5M2> {
+  %y = stablehlo.negate %x : tensor<1000000xf8E5M2>
+  %z = stablehlo.tanh %y : tensor<1000000xf8E5M2>
+  return %z : tensor<1000000xf8E5M2>
+}''')
+x = np.full(1000000, 0, np.uint8).view(interp.cast([0], "f8E5M2").dtype)
+for _ in range(int(sys.argv[1])):
+    (y,) = program(x)
+print(len(set(y.tobytes())), "numba" in sys.modules)
+"""
+
+
+def _child(tmp_path: Path, numba: str, *command: str, **variables: str) -> str:
+    (tmp_path / "numba").mkdir()
+    (tmp_path / "numba" / "__init__.py").write_text(numba)
+    environment = {k: v for k, v in os.environ.items() if k != "MINIHLO_WITHOUT"} | variables
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(tmp_path), environment.get("PYTHONPATH", ""))))
+    child = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr
+    return child.stdout
+
+
+_TELLS = "print('imported'); raise ImportError('broken')"
+
+
+def test_nothing_small_imports_numba(tmp_path: Path) -> None:
+    (tmp_path / "x.mlir").write_text(
+        """func.func @main(%x: tensor<4xf8E4M3FN>) -> tensor<4xf8E4M3FN> {
+          %y = stablehlo.add %x, %x : tensor<4xf8E4M3FN>
+          return %y : tensor<4xf8E4M3FN>
+        }"""
+    )
+    command = ("-m", "minihlo.interp.cli", "run", str(tmp_path / "x.mlir"), "--input", "4xf8E4M3FN=1")
+    assert "imported" not in _child(tmp_path, _TELLS, *command)
+
+
+def test_one_large_array_is_not_worth_a_compiler(tmp_path: Path) -> None:
+    assert _child(tmp_path, _TELLS, "-c", _LARGE, "1") == "1 False\n"
+
+
+def test_a_numba_that_fails_does_no_harm(tmp_path: Path) -> None:
+    assert _child(tmp_path, _TELLS, "-c", _LARGE, "12").splitlines() == ["imported", "1 False"]
+
+
+def test_it_can_be_turned_off(tmp_path: Path) -> None:
+    assert _child(tmp_path, _TELLS, "-c", _LARGE, "12", MINIHLO_WITHOUT="compiled") == "1 False\n"
