@@ -183,20 +183,3 @@ def test_fork() -> None:
         assert os.waitpid(child, 0)[1] == 0
         """
     )
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_exit_with_work_in_flight(seed: int) -> None:
-    run_jax(
-        _START
-        + f"""
-        def work():
-            while True:
-                f(x, x), fails_once()
-        for _ in range({seed}):
-            threading.Thread(target=work, daemon=True).start()
-        kept = [f(x, x) for _ in range(50)]
-        kept.append(kept)
-        time.sleep(0.01 * {seed})
-        """
-    )

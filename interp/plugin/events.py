@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from . import work
+from . import shutdown, work
 from .errors import ErrorObject
 from .runtime import failed, getter, objects, pool, ready, too_deep, words
 
@@ -48,6 +48,8 @@ def _await(p: int) -> int | None:
         event = words[(p >> 3) + 2]
         if event != ready and type(objects[event]) is work.Task:
             objects[event].wait()
+        if shutdown.closing:
+            shutdown.park()
         return _error(event)
     except BaseException as error:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -53,7 +54,10 @@ def _execute(p: int) -> int | None:
                     arguments = _awaited(executable, arguments)
                 plan = executable.plan(policies.chosen(executable.policy))
                 start = _clock()
-                results = executable.compute(plan, arguments)
+                if executable.stays:
+                    results = work.run_here(functools.partial(executable.compute, plan, arguments))
+                else:
+                    results = executable.compute(plan, arguments)
                 if _clock() - start > LONG:
                     executable.is_quick = False
                 for i, device in enumerate(devices):

@@ -67,6 +67,9 @@ def _watch() -> None:
     _is_watched = False
 
 
+shutdown.harmless(_watch)
+
+
 def _after_fork() -> None:
     global _is_watched
     _is_watched = False

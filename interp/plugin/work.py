@@ -28,7 +28,9 @@ _PRESSES = 2
 
 #: Programs that have been started and have not ended, in order.
 _unfinished: dict[Task, None] = {}
-_queue: queue.SimpleQueue[Task] = queue.SimpleQueue()
+#: Those that run where they were called.
+_here: dict[parallel.Process, None] = {}
+_queue: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
 _worker: threading.Thread | None = None
 #: Taken when the thread has been started.
 _start_once = _thread.allocate_lock()
@@ -167,7 +169,7 @@ def start(task: Task) -> None:
         _run_until(task)
         return
     _queue.put(task)
-    _start_worker()
+    start_worker()
 
 
 def can_start() -> bool:
@@ -179,6 +181,20 @@ def stop_all() -> None:
     """Break off all that is under way."""
     for task in _unfinished.copy():
         task.stop()
+    for process in _here.copy():
+        process.grid.stop()
+
+
+def run_here(compute: Callable[[parallel.Process], Any]) -> Any:
+    """What a function gives, which is broken off with all that is under way. It may call Python functions."""
+    process = parallel.Grid(1, 1).processes[0, 0]
+    _here[process] = None
+    try:
+        return compute(process)
+    except StoppedError as error:
+        raise FailedError(_told(error)) from None
+    finally:
+        del _here[process]
 
 
 def _interrupted() -> None:
@@ -210,7 +226,8 @@ def _run_until(task: Task) -> None:
         task.end(())
 
 
-def _start_worker() -> None:
+def start_worker() -> None:
+    """Have the thread that computes, if it is not there. When the interpreter shuts down it would be too late."""
     global _worker
     if not _start_once.acquire(blocking=False):
         return
@@ -227,10 +244,16 @@ def _start_worker() -> None:
 def _work() -> None:
     while True:
         task = _queue.get()
+        if task is None:
+            break
         task.run()
         del task
-        if shutdown.closing and _queue.empty():
-            shutdown.park()
+    shutdown.watch()
+
+
+def _close() -> None:
+    stop_all()
+    _queue.put(None)
 
 
 def _after_fork() -> None:
@@ -241,10 +264,11 @@ def _after_fork() -> None:
         task.begin_again()
         _queue.put(task)
     if _unfinished:
-        _start_worker()
+        start_worker()
 
 
 interrupts.protect(Task.run)  # so that the interpreter waits for it when it shuts down
 interrupts.when_raised.append(_interrupted)
-shutdown.when_closing.append(stop_all)
+shutdown.harmless(_work)
+shutdown.when_closing.append(_close)
 os.register_at_fork(after_in_child=_after_fork)
