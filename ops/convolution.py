@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .blocks import blocks
+from .blocks import blocks, for_each
+from .exact_matmul import may_be_plain, plain_operands, rounded_product
 from .matmul import matmul
 from .minifloat.cast import cast
 from .policy import Policy
@@ -24,8 +25,8 @@ Shape = tuple[int, ...]
 #: How many shapes and paddings a use of an op remembers the index arithmetic of. A static program has one.
 _SHAPES = 16
 
-#: Elements of windows that are laid out at a time.
-_BLOCK = 1 << 22
+#: Elements of windows that are laid out at a time, of codes and of decoded numbers; and windows at least.
+_BLOCK, _PLAIN_BLOCK, _ROWS = 1 << 22, 1 << 16, 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,10 +120,19 @@ def _convolution(call: Call, has_padding: bool) -> Kernel:
     def multiply(rows: np.ndarray, kernel: np.ndarray) -> np.ndarray:
         return matmul(rows, kernel, lhs.element, rhs.element, result.element, call.policy, call.random)
 
+    is_plain = lhs.element.is_minifloat and lhs.element.format.has_zero and may_be_plain(call)
+
     def kernel(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None = None) -> np.ndarray:
-        x, y = lhs.transpose(numbers.lhs), rhs.transpose(numbers.rhs)
+        depth = math.prod([rhs.shape[d] for d in numbers.rhs[1:]])
+        plain = plain_operands(lhs, rhs, call, depth) if is_plain else None
+        if plain is None:
+            x, y, fill, product = lhs, rhs, zero, multiply
+        else:
+            (x, y), fill, product = plain, 0, functools.partial(rounded_product, call=call)
+        x, y = x.transpose(numbers.lhs), y.transpose(numbers.rhs)
         axes = plan(x.shape, y.shape, padding if pads is None else tuple(pads.reshape(-1).tolist()))
-        products = _products(multiply, x, y, zero, axes, window.reversal, features, batches, result.element.dtype)
+        groups, dtype = (features, batches), result.element.dtype
+        products = _products(product, x, y, fill, axes, window.reversal, groups, dtype, plain is not None)
         # group, batch, spatial, feature -> batch, group and feature, spatial
         spatial = range(2, rank)
         products = products.transpose(1, 0, rank, *spatial)
@@ -135,14 +145,19 @@ def _products(
     multiply: Callable[[np.ndarray, np.ndarray], np.ndarray],
     x: np.ndarray,
     y: np.ndarray,
-    zero: np.ndarray,
+    zero: Any,
     axes: tuple[Axis, ...],
     reversal: Shape,
-    features: int,
-    batches: int,
+    groups_of: tuple[int, int],
     dtype: np.dtype,
+    is_plain: bool,
 ) -> np.ndarray:
-    """The convolution, as an array of group, batch, spatial and output feature."""
+    """The convolution, as an array of group, batch, spatial and output feature.
+
+    `groups_of` says how many groups of features and of batches there are, `is_plain` that the operands are decoded and
+    products may be formed in any order: then by several threads.
+    """
+    features, batches = groups_of
     groups, spatial = features * batches, range(3, 3 + len(axes))
     batch, depth_in = len(x) // batches, x.shape[1] // features
     # lhs: group, batch, spatial, feature; rhs: group, output, input, spatial
@@ -162,10 +177,15 @@ def _products(
     # spatial and feature of a window, then group, batch and spatial of the windows -> a window after the other
     inner = len(axes) + 1
     view = view[..., 0].transpose(*range(inner, 2 * inner + 1), *range(inner))
-    for block in blocks(found.shape[1:-1], _BLOCK // (groups * depth)) if found.size else ():
+
+    def work(block: tuple[slice, ...]) -> None:
         rows = view[:, *block]
         shape = rows.shape[: inner + 1]
         found[:, *block] = multiply(rows.reshape(groups, math.prod(shape[1:]), depth), kernel).reshape(*shape, outputs)
+
+    limit = (_PLAIN_BLOCK if is_plain else _BLOCK) // (groups * depth)
+    parts = list(blocks(found.shape[1:-1], max(limit, _ROWS))) if found.size else []
+    for_each(parts, work, found.size * depth >> 3 if is_plain else 0)
     return found
 
 

@@ -16,12 +16,14 @@ from collections.abc import Callable
 import numpy as np
 
 from .exact_sum import ExactSums
+from .gemm import exact_product
 from .minifloat.cast import array_of, cast, codes_of
 from .minifloat.codec import decode, round_number
 from .minifloat.formats import Format, Nan
 from .minifloat.number import FINITE
 from .policy import Policy
 from .random_stream import RandomStream
+from .registry import Call
 from .types import ELEMENT_TYPES, ElementType
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
@@ -47,6 +49,43 @@ def exact_matmul(
     return tiled(
         x.codes, y.codes, result_type.dtype, depth, lambda a, b: _product(x.at(a), y.at(b), result_type, policy, random)
     )
+
+
+def may_be_plain(call: Call) -> bool:
+    """Whether the products of an op's operands can be those of `rounded_product`."""
+    policy, operands = call.policy, [call.tensor(i).element for i in range(2)]
+    return (
+        all(e.is_minifloat for e in operands)
+        and call.result().element.is_float
+        and policy.accumulate == "exact"
+        and policy.rounding not in ("down", "stochastic")
+    )
+
+
+def plain_operands(lhs: np.ndarray, rhs: np.ndarray, call: Call, length: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """An op's minifloats as f32 or f64 in which every sum of `length` of their products is exact, in any order.
+
+    None where there is no such type, or where there are infinities or NaN.
+    """
+    x, y = (_Operand.of(v, call.tensor(i).element.format) for i, v in enumerate((lhs, rhs)))
+    dtype = _exact_type(x.low + y.low, length * x.largest * y.largest)
+    if dtype is None or x.has_special or y.has_special:
+        return None
+    return x.values(dtype), y.values(dtype)
+
+
+def rounded_product(lhs: np.ndarray, rhs: np.ndarray, call: Call) -> np.ndarray:
+    """The product of (batch, M, K) and (batch, K, N) plain operands in the type of the op's result, by one thread."""
+    sums = exact_product(lhs, rhs, is_threaded=False)
+    sums += 0  # some BLAS leave -0 where a sum of one product is not started from +0
+    return cast(sums, _F32 if sums.dtype == np.float32 else _F64, call.result().element, call.policy)
+
+
+def _exact_type(low: int, bound: int) -> type | None:
+    """The host's type that holds all multiples of 2**low up to `bound` times that."""
+    if bound <= 1 << 24 and -126 <= low <= 127 - 24:
+        return np.float32
+    return np.float64 if bound <= 1 << 53 else None
 
 
 def _product(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
@@ -165,11 +204,9 @@ def _bound(x: _Operand, y: _Operand) -> int:
 def _sums(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
     """The sums of the finite numbers' products: exact in f32 or f64, else as f64: rounded to odd, or if that is the
     result's type, as the policy says."""
-    low, bound = x.low + y.low, _bound(x, y)
-    if bound <= 1 << 24 and -126 <= low <= 127 - 24:
-        sums = np.matmul(x.values(np.float32), y.values(np.float32))
-    elif bound <= 1 << 53:
-        sums = np.matmul(x.values(np.float64), y.values(np.float64))
+    dtype = _exact_type(x.low + y.low, _bound(x, y))
+    if dtype is not None:
+        sums = exact_product(x.values(dtype), y.values(dtype))
     else:
         exact = _banded(x, y)
         if result_type != _F64:
@@ -210,7 +247,7 @@ def _banded(x: _Operand, y: _Operand) -> ExactSums:
         for y_first in range(y.low, y.low + y.spread, y_step):
             y_values = y.values(np.float64, y_first, y_step)
             if y_values.any():
-                exact.add(np.matmul(x_values, y_values), x_first + y_first)
+                exact.add(exact_product(x_values, y_values), x_first + y_first)
     return exact
 
 

@@ -191,6 +191,7 @@ def test_any_convolution(empty: bool) -> None:
 
 def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(SEED)
+    monkeypatch.setattr(module, "_ROWS", 1)
     for block in (1, 30, 200):
         monkeypatch.setattr(module, "_BLOCK", block)
         for _ in range(20):
@@ -254,7 +255,12 @@ TRIPLES += [("f8E4M3FN", "f8E5M2", "f8E4M3FN"), ("f8E5M2", "f8E4M3FNUZ", "bf16")
 
 @pytest.mark.parametrize("types", TRIPLES, ids="-".join)
 @pytest.mark.parametrize("rounding", ["nearest_even", "toward_zero"])
-def test_minifloats_are_exact(types: tuple[str, str, str], rounding: str) -> None:
+@pytest.mark.parametrize("rows", [1, 256])
+def test_minifloats_are_exact(
+    types: tuple[str, str, str], rounding: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ROWS", rows)
+    monkeypatch.setattr(module, "_PLAIN_BLOCK", rows)
     """Sums of all finite codes, as fractions, rounded once."""
     rng = np.random.default_rng(SEED)
     c = Convolution((1, 2, 9, 7), (3, 2, 3, 2), (0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2), (1, 1), ((1, 0), (1, 1)),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from minihlo.ops import exact_matmul
+from minihlo.ops.gemm import exact_product
 from minihlo.ops.policy import OVERFLOWS, Policy
 
 from . import oracle
@@ -212,3 +213,21 @@ def test_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
             whole.setdefault(result, codes(found))
             nan = np.isnan(found.astype(np.float64))
             assert ((codes(found) == whole[result]) | nan).all()
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 200, 64, 64), (3, 70, 33, 300), (1, 17, 5000, 3), (2, 600, 9, 129), (1, 40, 128, 128)]
+)
+def test_products_in_pieces_are_the_whole_product(shape: tuple[int, int, int, int]) -> None:
+    batch, rows, length, columns = shape
+    rng = np.random.default_rng(2)
+    x = rng.integers(-99, 100, (batch, rows, length)).astype(np.float64)
+    y = rng.integers(-99, 100, (batch, length, columns)).astype(np.float64)
+    wanted = np.einsum("bij,bjk->bik", x.astype(np.int64), y.astype(np.int64))
+    transposed = (
+        np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2),
+        np.ascontiguousarray(y.swapaxes(1, 2)).swapaxes(1, 2),
+    )
+    for a, b in ((x, y), transposed):
+        for is_threaded in (True, False):
+            assert (exact_product(a, b, is_threaded) == wanted).all()
