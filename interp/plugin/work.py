@@ -13,6 +13,7 @@ import collections
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -25,6 +26,8 @@ from .errors import CANCELLED, ErrorObject, FailedError, PluginError
 _MOST = 32
 #: The times that Ctrl-C is pressed until a program that runs all the while is broken off.
 _PRESSES = 2
+#: How long to sleep, in seconds, where another thread is at the end of a task.
+_MOMENT = 0.001
 
 #: Programs that have been started and have not ended, in order.
 _unfinished: dict[Task, None] = {}
@@ -77,7 +80,13 @@ class Task:
     def __init__(self, compute: Callable[[parallel.Process], Sequence[Any]], count: int) -> None:
         self.outputs = [Deferred(self) for _ in range(count)]
         self.error: ErrorObject | None = None
-        self.is_begun = self.is_done = self.is_stopped = False
+        self.is_done = self.is_stopped = False
+        #: Whether it is the main thread's, which is where Ctrl-C arrives.
+        self.is_of_main = _thread.get_ident() == threading.main_thread().ident
+        #: Who pops this may compute, or end it without.
+        self._right = [True]
+        #: The thread that did.
+        self.by = 0
         self._compute: Callable[[parallel.Process], Sequence[Any]] | None = compute
         self._process: parallel.Process | None = None
         self._waiters: collections.deque[Callable[[], Any]] = collections.deque()
@@ -102,16 +111,18 @@ class Task:
         interrupts.interruptible(lock.acquire)
 
     def stop(self) -> None:
-        """Break it off: before it starts, or at the next turn of a loop."""
+        """Break it off: before it starts, or at the next turn of a loop. Not for a function that the framework waits for."""
         self.is_stopped = True
-        process = self._process
-        if process is not None:
-            process.grid.stop()
+        if self._claim():
+            self.error = _told(StoppedError())
+            self.end(())
+            self._call_waiters()
+        elif self._process is not None:
+            self._process.grid.stop()
 
     def run(self) -> None:
         """Compute, in the thread that is there for it. Does nothing more where it has ended, or is under way."""
-        if not self.is_begun:
-            self.is_begun = True
+        if self._claim():
             values: Sequence[Any] = ()
             try:
                 process = self._process = parallel.Grid(1, 1).processes[0, 0]
@@ -137,7 +148,15 @@ class Task:
 
     def begin_again(self) -> None:
         """Forget that it was under way, in a process whose threads are gone."""
-        self.is_begun = False
+        self._right = [True]
+
+    def _claim(self) -> bool:
+        try:
+            self._right.pop()
+        except IndexError:
+            return False
+        self.by = _thread.get_ident()
+        return True
 
     def _call_waiters(self) -> None:
         while True:
@@ -198,11 +217,21 @@ def run_here(compute: Callable[[parallel.Process], Any]) -> Any:
 
 
 def _interrupted() -> None:
-    """Ctrl-C has interrupted the user's program. What was started goes on, unless it is pressed again."""
+    """Ctrl-C has interrupted the main thread. What that has started goes on, unless it is pressed again."""
+    stopped = []
     for task in _unfinished.copy():
-        task.presses += 1
-        if task.presses >= _PRESSES:
-            task.stop()
+        if task.is_of_main:
+            task.presses += 1
+            if task.presses >= _PRESSES:
+                stopped.append(task)
+    if stopped:
+        # The framework may have called what was interrupted, and cannot be told of the end there.
+        _thread.start_new_thread(_stop, (stopped,))
+
+
+def _stop(tasks: list[Task]) -> None:
+    for task in tasks:
+        task.stop()
 
 
 def _told(error: BaseException) -> ErrorObject:
@@ -221,9 +250,11 @@ def _run_until(task: Task) -> None:
         earlier.run()
         if earlier is task:
             break
-    if not task.is_done:  # it is what this thread computes just now
-        task.error = ErrorObject(PluginError(CANCELLED, "the program waits for itself"))
-        task.end(())
+    while not task.is_done:
+        if task.by == _thread.get_ident():  # it is what this thread computes just now
+            task.error = ErrorObject(PluginError(CANCELLED, "the program waits for itself"))
+            task.end(())
+        time.sleep(_MOMENT)  # another thread is about to end it
 
 
 def start_worker() -> None:

@@ -1,0 +1,58 @@
+"""Ctrl-C and the programs under way on the JAX platform `minihlo`: whose it breaks off, and whose it leaves alone."""
+
+from .jax_child import run_jax
+
+_START = """
+        import signal, threading
+        slow = jax.jit(lambda x, n: jax.lax.while_loop(lambda s: s[1] < n, lambda s: (s[0] + 1, s[1] + 1), (x, 0))[0])
+        forever = jax.jit(
+            lambda x: jax.lax.while_loop(lambda s: s[0] > -1, lambda s: ((s[0] + 1) % 9, s[1] + 1), (0, x))[1])
+        x = jnp.arange(4.0)
+        slow(x, 1).block_until_ready()
+        def press():
+            try:
+                signal.raise_signal(signal.SIGINT)
+                raise AssertionError("not interrupted")
+            except KeyboardInterrupt:
+                pass
+        found = {}
+        def started_in_a_thread(function):
+            def work():
+                found["y"] = function()
+            thread = threading.Thread(target=work)
+            thread.start(), thread.join()
+            return found["y"]
+"""
+
+
+def test_pressed_twice_it_breaks_off_the_programs_of_the_main_thread_only() -> None:
+    run_jax(
+        _START
+        + """
+        mine = forever(x)
+        theirs = started_in_a_thread(lambda: slow(x, 1000))
+        after = slow(mine, 10)
+        press()
+        assert not mine.is_ready()
+        press()
+        fails(lambda: mine, "CANCELLED", "broken off")
+        fails(lambda: after, "broken off")
+        assert theirs.tolist() == [1000, 1001, 1002, 1003]
+        assert slow(x, 10)[0] == 10
+        """
+    )
+
+
+def test_what_waits_for_the_program_of_a_thread_ends_before_it() -> None:
+    run_jax(
+        _START
+        + """
+        theirs = started_in_a_thread(lambda: forever(x))
+        mine = slow(x, 1000)
+        uses = slow(theirs, 1000)
+        press(), press()
+        for y in (mine, uses):
+            fails(lambda: y, "CANCELLED", "broken off")
+        assert not theirs.is_ready()
+        """
+    )
