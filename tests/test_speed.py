@@ -12,6 +12,7 @@ import pytest
 from minihlo import interp
 from minihlo.interp import fusion, groups, machine, planner
 from minihlo.ops import compiled, lookup, registry
+from minihlo.ops.minifloat import cast
 from minihlo.ops.policy import Policy
 from minihlo.ops.speed import NAMES, NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES, type_of_dtype
@@ -280,3 +281,21 @@ def test_the_environment_turns_means_off(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("MINIHLO_WITHOUT", "tables,brakes")
     with pytest.raises(interp.InputError, match=r"^MINIHLO_WITHOUT: 'brakes' is no means to be quick"):
         planner.plan(program)
+
+
+# -- casts by blocks ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pair", [("f32", "f8E4M3FN"), ("f64", "f8E5M2"), ("f8E3M4", "f64"), ("i32", "f6E2M3FN"), ("f8E4M3", "i4")]
+)
+def test_casts_by_blocks_are_the_whole_cast(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = (ELEMENT_TYPES[name] for name in pair)
+    x = np.random.default_rng(1).integers(-40, 40, (9, 6, 11)).astype(np.float32)
+    x = cast.cast(x, ELEMENT_TYPES["f32"], source, Policy())
+    for laid in (x, x.T, x[::2, :, ::-1], x[0, 0], x[:, :0]):
+        wanted = cast.cast(laid, source, target, Policy())
+        monkeypatch.setattr(cast, "_BLOCK", 5)
+        found = cast.cast(laid, source, target, Policy())
+        monkeypatch.undo()
+        assert (found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())

@@ -16,8 +16,8 @@ from .number import FINITE, WORK_BITS, Number
 
 _EXACT = Policy()  # of a cast that loses nothing, whatever the policy
 _F32, _F64 = FORMATS["f32"], FORMATS["f64"]
-#: Elements that one thread rounds at a time.
-_BLOCK = 1 << 16
+#: Elements that are cast at a time.
+_BLOCK = 1 << 15
 
 
 def codes_of(x: np.ndarray, fmt: Format) -> np.ndarray:
@@ -51,6 +51,8 @@ def cast(
     """
     if source == target:
         return x
+    if x.size > _BLOCK and rng is None and (source.is_minifloat or target.is_minifloat) and source.bits <= 64:
+        return _by_blocks(x, source, target, policy)
     if target.is_complex:
         real = cast(np.real(x), source.part, target.part, policy, rng)
         imaginary = cast(np.imag(x), source.part, target.part, policy, rng) if source.is_complex else 0
@@ -70,6 +72,19 @@ def cast(
     if source.is_minifloat:
         return code_table(source, target, policy).take(codes_of(x, source.format))
     return _round_float(x, source, target, policy)
+
+
+def _by_blocks(x: np.ndarray, source: ElementType, target: ElementType, policy: Policy) -> np.ndarray:
+    """A cast of a large array, so many elements at a time as fit the cache, by several threads."""
+    # Laid out in memory as the operand is, where that is the other way round.
+    turned = x.T if x.flags.f_contiguous else x
+    result = np.empty(turned.shape, target.dtype)
+
+    def work(block: tuple[slice, ...]) -> None:
+        result[block] = cast(turned[block], source, target, policy)
+
+    for_each(list(blocks(turned.shape, _BLOCK)), work, x.size)
+    return result.T if turned is not x else result
 
 
 def _round_float(x: np.ndarray, source: ElementType, target: ElementType, policy: Policy) -> np.ndarray:
@@ -100,13 +115,9 @@ def _round_float(x: np.ndarray, source: ElementType, target: ElementType, policy
 
 def _round_compiled(compiled: Kernels, x: np.ndarray, table: np.ndarray) -> np.ndarray:
     result = np.empty(x.shape, table.dtype)
-    bits, codes = np.ascontiguousarray(x).reshape(-1).view(np.uint32), result.reshape(-1).view(np.uint8)
-    entries = table.view(np.uint8)
-
-    def work(block: tuple[slice, ...]) -> None:
-        compiled.round(bits[block], entries, codes[block])
-
-    for_each(list(blocks(bits.shape, _BLOCK)), work, bits.size)
+    compiled.round(
+        np.ascontiguousarray(x).reshape(-1).view(np.uint32), table.view(np.uint8), result.reshape(-1).view(np.uint8)
+    )
     return result
 
 
