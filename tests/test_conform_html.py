@@ -323,7 +323,7 @@ def test_texts_are_escaped() -> None:
 
 def test_pairs_that_were_tried_twice_are_wrong_if_once() -> None:
     twice = Part(Case("add", ("f8E5M2",) * 2, "f8E5M2"), "array", (np.array([1, 1, 3]), np.array([2, 2, 4])))
-    judged = Judged(np.array([3, 0, 0]), np.array([5, 0, 0], np.int8), np.array([5, 0, 0]), {})
+    judged = Judged(np.array([3, 0, 0]), np.array([5, 0, 0], np.int8), np.array([5, 0, 0]), {}, np.array([0, 0, 0]))
     shown = pictured(twice, judged)["map"].array()
     assert (shown[1, 2], shown[3, 4], shown[2, 1]) == (5, 0, UNTRIED)
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from minihlo.interp.conform import cases, choices, data, exact, rounding, sums
+from minihlo.interp.conform.cases import Case
+from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.expected import Expected, converted, expected
 from minihlo.interp.conform.formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, code_dtype
 from minihlo.interp.conform.functions import FUNCTIONS, decide
@@ -302,6 +304,57 @@ def test_what_is_open_is_divergent() -> None:
 def test_saturating_now_and_then_is_wrong() -> None:
     got = [0x7F] * 9 + [0x7E]
     assert verdicts("f8E4M3FN", got, [0x7F] * 10, rounding.OVERFLOW) == [PASS] * 9 + [FAIL]
+
+
+def test_a_rule_of_the_backend_is_what_its_results_are_held_to() -> None:
+    # It saturates; NaN, which would be right too, is not what it means, and the report says what would be.
+    wanted = Expected(np.full(10, 0x7F, np.uint8), np.full(10, rounding.OVERFLOW, np.uint8))
+    judged = judge("f8E4M3FN", np.array([0x7E] * 9 + [0x7F], np.uint8), wanted)
+    assert [ELEMENT_VERDICTS[v] for v in judged.verdicts] == [DIVERGENT] * 9 + [FAIL]
+    assert judged.right.tolist() == [0x7E] * 10
+    assert (judged.errors[9], judged.distances[9]) == (1, 1)
+    assert judged.choices == {rounding.OVERFLOW: {"the largest number": 9, "NaN": 1}}
+
+
+def test_ties_go_one_way() -> None:
+    # Of 3 between 2 and 4, 6 between 4 and 8, 12: up, down or to the even code, but not as it comes.
+    right = [0x81, 0x82, 0x83]
+    assert verdicts("f8E8M0FNU", [0x81, 0x82, 0x83], right, rounding.TIE) == [PASS] * 3
+    assert verdicts("f8E8M0FNU", [0x80, 0x81, 0x82], right, rounding.TIE) == [DIVERGENT] * 3
+    assert verdicts("f8E8M0FNU", [0x80, 0x82, 0x82], right, rounding.TIE) == [DIVERGENT, PASS, DIVERGENT]
+    assert verdicts("f8E8M0FNU", [0x80, 0x82, 0x83], right, rounding.TIE) == [FAIL, PASS, PASS]
+
+
+def test_nan_stands_at_one_end_of_the_total_order() -> None:
+    def compared(got: list[bool]) -> list[str]:
+        wanted = Expected(np.array([True, False, True]), np.full(3, rounding.NAN_ORDER, np.uint8))
+        return [ELEMENT_VERDICTS[v] for v in judge("i1", np.array(got), wanted).verdicts]
+
+    assert compared([True, False, True]) == [PASS] * 3
+    assert compared([False, True, False]) == [DIVERGENT] * 3
+    assert compared([False, False, False]).count(FAIL) == 1  # which is what a quiet comparison gives
+
+
+def test_negative_numbers_lose_their_sign_by_a_rule() -> None:
+    def converted_to(got: list[int]) -> list[str]:
+        wanted = converted(np.array([0xFF, 0xFE, 0xFC, 0xF8, 0xF0], np.uint8), "i8", "f8E8M0FNU")  # -1, -2, -4 …
+        judged = judge("f8E8M0FNU", np.array(got, np.uint8), wanted)
+        return [ELEMENT_VERDICTS[v] for v in judged.verdicts]
+
+    assert converted_to([0x7F, 0x80, 0x81, 0x82, 0x83]) == [DIVERGENT] * 5
+    assert converted_to([0xFF, 0x80, 0x81, 0x82, 0x83]) == [FAIL, *[DIVERGENT] * 4]
+    assert converted_to([0xFF, 0xFF, 0xFF, 0x82, 0xFF]) == [PASS, PASS, PASS, FAIL, PASS]
+
+
+def test_the_sign_of_an_exact_zero_is_no_matter_of_accuracy() -> None:
+    def judged(op: str, operands: list[int], got: list[int]) -> list[str]:
+        case = Case(op, ("f8E4M3FN",), "f8E4M3FN")
+        found, _ = Part(case, "array", (np.array(operands, np.uint8),)).judge(np.array(got, np.uint8), 4, False)
+        return [ELEMENT_VERDICTS[v] for v in found.verdicts]
+
+    assert judged("abs", [0x80, 0xFE], [0x80, 0x7D]) == [FAIL, FAIL]
+    assert judged("sine", [0x80, 0x38], [0x00, 0x34]) == [FAIL, ACCURACY]
+    assert judged("exponential", [0xFE], [0x80]) == [ACCURACY]  # of what is small, and not zero
 
 
 def test_known_choices_are_named() -> None:

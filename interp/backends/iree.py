@@ -22,13 +22,8 @@ _TARGETS: dict[str, tuple[str, list[str]]] = {
     "metal-spirv": ("metal", []),
 }
 
-KIND = Kind(
-    "iree:" + "|".join(_TARGETS),
-    rest="|".join(_TARGETS),
-    modules=("iree.compiler", "iree.runtime"),
-    extra="iree",
-    packages=("iree-base-compiler", "iree-base-runtime"),
-)
+_NAMES, _PACKAGES = "|".join(_TARGETS), ("iree-base-compiler", "iree-base-runtime")
+KIND = Kind("iree:" + _NAMES, _NAMES, ("iree.compiler", "iree.runtime"), extra="iree", packages=_PACKAGES)
 
 
 def start(target: str) -> Evaluate:
@@ -45,21 +40,16 @@ def start(target: str) -> Evaluate:
             raise _told(str(error)) from None
         module = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, binary), config)
         results = module["main"](*arrays)
-        return [_host(r) for r in (results if isinstance(results, (tuple, list)) else [results])]
+        listed = results if isinstance(results, (tuple, list)) else [results]
+        return [np.array(r.to_host() if hasattr(r, "to_host") else r) for r in listed]
 
     return evaluate
 
 
-def _host(result: Any) -> np.ndarray:
-    return np.array(result.to_host() if hasattr(result, "to_host") else result)
-
-
 def _told(text: str) -> BackendError:
     """The compiler is a program of its own: whether it refused the text or died of it."""
-    code, said = (
-        re.search(r"Error code: (-?\d+)", text),
-        text.partition("Diagnostics:")[2].partition("Invoked with:")[0],
-    )
+    code = re.search(r"Error code: (-?\d+)", text)
+    said = text.partition("Diagnostics:")[2].partition("Invoked with:")[0]
     if code and int(code[1]) < 0:
         return BackendError("died", f"the compiler {death(int(code[1]))}")
     errors = [line.partition("error: ")[2] for line in said.splitlines() if "error: " in line]

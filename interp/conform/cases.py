@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...ops.registry import lookup
 from .exact import COMPARISONS, FUNCTIONS, OPS, arity
 from .formats import FORMATS, INTEGERS, MINIFLOATS
 
@@ -77,7 +75,7 @@ class Case:
     @property
     def is_near(self) -> bool:
         """Whether results within some ULP are a matter of accuracy, not of right and wrong."""
-        return self.op in near_ops()
+        return self.op in FUNCTIONS
 
     @property
     def row(self) -> str:
@@ -95,12 +93,6 @@ class Case:
         """Of the grid: the format it is about."""
         types = (self.result, *reversed(self.operands))
         return next((t for t in types if t in MINIFLOATS), next(t for t in types if t in FORMATS))
-
-
-@functools.cache
-def near_ops() -> frozenset[str]:
-    """The elementary functions, which the registry declares to be near the exact result and then rounded."""
-    return frozenset(op for op in OPS if (record := lookup(op)) is not None and record.accuracy.is_near)
 
 
 # -- the list ----------------------------------------------------------------------------------------------------------
@@ -217,4 +209,4 @@ def chosen(found: Iterable[Case], ops: Sequence[str] = (), formats: Sequence[str
     return [c for c in found if fits(c)]
 
 
-__all__ = ["FORMS", "FUNCTIONS", "LENGTHS", "SIZES", "Case", "cases", "chosen", "forms", "near_ops"]
+__all__ = ["FORMS", "FUNCTIONS", "LENGTHS", "SIZES", "Case", "cases", "chosen", "forms"]

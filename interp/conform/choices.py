@@ -68,13 +68,21 @@ CHOICES: dict[int, tuple[tuple[str, Fits], ...]] = {
     rounding.TIE: (
         ("the larger", lambda _, got, expected: got == expected),
         ("the smaller", lambda _, got, expected: got == expected - 1),
+        ("the one of even code", lambda _, got, __: np.zeros(got.shape, bool)),  # which `by_rule` knows
     ),
     rounding.ABOVE: (("the largest number", lambda _, got, expected: got == expected), _NAN),
     rounding.ZEROS: (("+0", _is(_zero)), ("-0", _is(lambda f: f.sign_bit))),
 }
 
-#: Among the choices for a negative number the one that `judge` knows by the magnitudes.
-MAGNITUDE = 2
+#: Points at which a backend has one rule: what departs from it now and then is wrong, though it might be a rule too.
+ONE_RULE = (rounding.OVERFLOW, rounding.TIE, rounding.NAN_ORDER)
+#: Points at which what is right depends on all that the backend gives.
+RULED = (*ONE_RULE, rounding.NEGATIVE)
+#: Among the choices those that are known by the rule: the number without its sign, the neighbour of even code.
+_MAGNITUDE, _EVEN = 2, 2
+_SMALLEST_ONE = 1
+#: What part of negative numbers has to lose its sign for that to be a rule.
+_MOSTLY = 0.75
 
 #: The question of each point in the table of open points, for one format of each kind; "" where that has none.
 _QUESTIONS = {
@@ -117,6 +125,38 @@ def choose(point: int, result: str, got: Codes, expected: Codes) -> np.ndarray:
     if point == rounding.OVERFLOW and fmt.nan == "none":
         found = np.where(got == expected, found, -1)  # there is nothing else than the largest number
     return found
+
+
+def by_rule(point: int, result: str, got: Codes, expected: Codes, magnitudes: Codes | None) -> tuple[Codes, Codes]:
+    """The codes that are right at one of RULED by what the backend does most, and which of the choices each result is.
+
+    `magnitudes` is what negative numbers give without their sign.
+    """
+    chosen = choose(point, result, got, expected)
+    if point == rounding.NEGATIVE:
+        if magnitudes is None or np.count_nonzero(got == magnitudes) <= _MOSTLY * got.size:
+            return expected, chosen
+        # What is so small as to vanish, or above the largest, has choices of its own, with its sign or without.
+        at_end = (chosen == _SMALLEST_ONE) | ((chosen >= 0) & (magnitudes == FORMATS[result].max_code))
+        return magnitudes, np.where(got == magnitudes, _MAGNITUDE, np.where(at_end, chosen, -1))
+    known = chosen[chosen >= 0]
+    if not known.size:
+        return expected, chosen
+    rule = int(np.bincount(known).argmax())
+    if point == rounding.NAN_ORDER:
+        return expected ^ bool(rule), chosen
+    if point == rounding.TIE:
+        if 0 < known.sum() < known.size and not (got[chosen >= 0] & 1).any():
+            return expected & ~np.array(1, expected.dtype), np.where(chosen >= 0, _EVEN, chosen)
+        return (expected - rule).astype(expected.dtype), chosen
+    fmt = FORMATS[result]
+    code = (fmt.infinity_code, fmt.nan_code, fmt.max_code)[rule]
+    usual = choose(point, result, expected, expected)
+    if code is None or (usual == rule).all():
+        return expected, chosen
+    lost = fmt.is_nan(expected) & (fmt.nan == "sign")
+    sign = np.where(lost, got, expected) & np.array(fmt.sign_bit, expected.dtype)
+    return np.where(usual == rule, expected, np.array(code, expected.dtype) | sign), chosen
 
 
 def told(point: int, result: str, chosen: dict[str, int]) -> str:

@@ -24,8 +24,8 @@ from .words import code_text, value_text
 
 #: How many elements are looked at.
 _SAMPLE = 4096
-#: How many elements at the end of an array make a tail.
-_TAIL = 16
+#: How many elements at the end of an array make a tail, of an array of at least so many: of few it may be chance.
+_TAIL, _LONG = 16, 64
 
 
 def explain(part: Part, judged: Judged, got: np.ndarray) -> str:
@@ -67,7 +67,7 @@ def _alike(part: Part, failing: np.ndarray) -> np.ndarray:
 def _tail(part: Part, failing: np.ndarray) -> str:
     """Whether only the last elements fail, in a form whose elements stand in no order."""
     n = part.size - int(failing[0])
-    if part.form not in SIZES or n > _TAIL or 2 * n > part.size or len(failing) != n:
+    if part.form not in SIZES or n > _TAIL or part.size < _LONG or len(failing) != n:
         return ""
     return _of_tail(n)
 
@@ -169,13 +169,13 @@ def _common(part: Part, judged: Judged, got: np.ndarray, at: np.ndarray) -> Iter
             yield f"in all failures an operand is {words}"
     if case.result not in FORMATS:
         return
-    fmt, right = FORMATS[case.result], part.expected.codes[at]
+    fmt, right = FORMATS[case.result], judged.right[at]
     values, wrong = fmt.decode(right), fmt.decode(got[at])
     for words, test in _KINDS:
         if test(fmt, got[at]).all():
             yield f"all wrong results are {words}"
         if test(fmt, right).all():
-            yield f"all results that should be {words} are wrong" if words != "negative" else "all are negative"
+            yield f"all wrong results should be {words}"
     if (np.abs(wrong) == np.abs(values)).all():
         yield "only the sign is wrong"
     with np.errstate(all="ignore"):
@@ -244,11 +244,14 @@ def _with_forms(case: CaseResult, alike: Sequence[CaseResult]) -> CaseResult:
         of_array = next(c.diagnosis for c in alike if c.form == "array")
         return dataclasses.replace(case, diagnosis=of_array)
     for n in range(1, _TAIL + 1):
-        longer = [c for c in alike if c.form in failing and SIZES.get(c.form, 0) > n]
-        is_tail = longer and all(c.diagnosis == _of_tail(n) for c in longer)
-        # An array of all operands, or one that is not longer, fails at its end too.
-        if is_tail and (case in longer or case.counts.get(FAIL, 0) <= n):
-            sizes = ", ".join(dict.fromkeys(str(SIZES[c.form]) for c in longer))
+        longer = [c for c in alike if c.form in failing and SIZES.get(c.form, 0) >= _LONG]
+        elsewhere = [c for c in alike if c.form == "array" and c.counts.get(FAIL, 0) > n]
+        if elsewhere and case.diagnosis == _of_tail(n):  # what fails anywhere, by chance at the end
+            return dataclasses.replace(case, diagnosis=elsewhere[0].diagnosis)
+        is_tail = longer and not elsewhere and all(c.diagnosis == _of_tail(n) for c in longer)
+        # An array of all operands, or a short one, fails at its end too.
+        if is_tail and case.counts.get(FAIL, 0) <= n:
+            sizes = ", ".join(dict.fromkeys(str(SIZES[f]) for f in failing if SIZES.get(f, 0) > n))
             return dataclasses.replace(case, diagnosis=f"{_of_tail(n)}s of {sizes}")
     if "array" in right:
         only = {_ONLY[f] for f in failing if f in _ONLY}

@@ -9,8 +9,8 @@ import numpy as np
 
 from .cases import Case
 from .data import Operands
-from .exact import COMPARISONS, compare, evaluate, total_order
-from .formats import FORMATS, INTEGERS, all_codes, bits, code_dtype, integers
+from .exact import COMPARISONS, FUNCTIONS, compare, estimate, evaluate, total_order
+from .formats import FORMATS, INTEGERS, Format, all_codes, bits, code_dtype, integers
 from .rounding import (
     EVEN,
     FROM_NAN,
@@ -32,10 +32,12 @@ class Expected:
     left_open: np.ndarray
     #: Of conversions to a format without sign: what the numbers without theirs become.
     magnitudes: np.ndarray | None = None
+    #: Of functions: where the exact result is zero. What rounds to zero may have either sign if it is inaccurate.
+    is_zero: np.ndarray | None = None
 
     def at(self, places: np.ndarray) -> Expected:
-        magnitudes = None if self.magnitudes is None else self.magnitudes[places]
-        return Expected(self.codes[places], self.left_open[places], magnitudes)
+        magnitudes, is_zero = (None if x is None else x[places] for x in (self.magnitudes, self.is_zero))
+        return Expected(self.codes[places], self.left_open[places], magnitudes, is_zero)
 
 
 def expected(case: Case, operands: Operands) -> Expected:
@@ -62,8 +64,7 @@ def tabulated(op: str, element: str, operands: Operands) -> Expected:
     """Results of an op on one type; those on all pairs are kept."""
     fmt = FORMATS[element]
     if fmt.bits > 8 or len(operands[0]) < 1 << fmt.bits:
-        codes, left_open = evaluate(op, fmt, *(fmt.decode(x) for x in operands))
-        return _with_zeros(op, element, operands, Expected(codes, left_open))
+        return _with_zeros(op, element, operands, _evaluated(op, fmt, operands))
     table = _table(op, element)
     place = operands[0].astype(np.intp)
     if len(operands) == 2:
@@ -78,8 +79,12 @@ def _table(op: str, element: str) -> Expected:
     codes = all_codes(element)
     pairs = (codes,) if arity(op) == 1 else tuple(g.ravel() for g in np.meshgrid(codes, codes, indexing="ij"))
     fmt = FORMATS[element]
-    found, left_open = evaluate(op, fmt, *(fmt.decode(x) for x in pairs))
-    return _with_zeros(op, element, pairs, Expected(found, left_open))
+    return _with_zeros(op, element, pairs, _evaluated(op, fmt, pairs))
+
+
+def _evaluated(op: str, fmt: Format, operands: Operands) -> Expected:
+    numbers = [fmt.decode(x) for x in operands]
+    return Expected(*evaluate(op, fmt, *numbers), is_zero=estimate(op, *numbers) == 0 if op in FUNCTIONS else None)
 
 
 def _with_zeros(op: str, element: str, operands: Operands, found: Expected) -> Expected:

@@ -15,8 +15,6 @@ from .result import ACCURACY, CUT, DIVERGENT, FAIL, IS_INFINITE, IS_NAN, NOT_NAN
 #: Verdicts of elements, as bytes.
 ELEMENT_VERDICTS = (PASS, DIVERGENT, ACCURACY, FAIL)
 _PASS, _DIVERGENT, _ACCURACY, _FAIL = range(4)
-#: What part of negative numbers has to lose its sign for that to be a rule.
-_MOSTLY = 0.75
 #: What stands for no distance.
 FAR = np.int64(1) << 62
 
@@ -29,17 +27,20 @@ class Judged:
     errors: np.ndarray
     distances: np.ndarray  #: in ULP, FAR where there is none
     choices: dict[int, Counter[str]]
+    right: (
+        np.ndarray
+    )  #: the right codes; where a backend has a rule of its own for what is left open, those of the rule
 
 
 def judge(result: str, got: np.ndarray, expected: Expected, limit: int = 0, zeros_are_open: bool = True) -> Judged:
     """Judge results of one element type. `limit` is how many ULP are a matter of accuracy."""
-    right = expected.codes
+    right, chosen = _by_rules(result, got, expected)
     equal = got == right
     if result in FORMATS:
         fmt = FORMATS[result]
         nan, nan_right = fmt.is_nan(got), fmt.is_nan(right)
         equal |= nan & nan_right
-        signed, distances = _distances(result, got, expected)
+        signed, distances = _distances(result, got, right, expected.left_open)
         errors = np.clip(signed, -CUT, CUT).astype(np.int8)
         errors[(signed == 0) & ~equal] = WRONG_ZERO
         errors[np.isinf(fmt.decode(got)) & (distances > 1)] = IS_INFINITE
@@ -52,23 +53,38 @@ def judge(result: str, got: np.ndarray, expected: Expected, limit: int = 0, zero
         errors = np.where(equal, 0, np.clip(signed, -CUT, CUT)).astype(np.int8)
     distances = np.where(equal, 0, distances)
     verdicts = np.where(equal, _PASS, _FAIL).astype(np.uint8)
-    verdicts[~equal & (distances <= limit) & ((errors != WRONG_ZERO) | (limit > 0))] = _ACCURACY
-    if limit == 0:
-        verdicts[~equal] = _FAIL
-    made = _open_points(result, got, expected, verdicts, errors, zeros_are_open)
-    return Judged(verdicts, errors, distances, made)
+    if limit:
+        no_sign = False if expected.is_zero is None else (errors == WRONG_ZERO) & expected.is_zero
+        verdicts[~equal & (distances <= limit) & ~np.asarray(no_sign)] = _ACCURACY
+    judged = Judged(verdicts, errors, distances, {}, right)
+    if expected.left_open.any():
+        _open_points(result, got, expected, judged, chosen, zeros_are_open)
+    return judged
 
 
-def _distances(result: str, got: np.ndarray, expected: Expected) -> tuple[np.ndarray, np.ndarray]:
+def _by_rules(result: str, got: np.ndarray, expected: Expected) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+    """The right codes, where a backend has a rule of its own those of the rule; and the choices made at such points."""
+    right, chosen = expected.codes, {}
+    for point in choices.RULED:
+        at = np.flatnonzero(expected.left_open == point)
+        if at.size:
+            magnitudes = None if expected.magnitudes is None else expected.magnitudes[at]
+            codes, chosen[point] = choices.by_rule(point, result, got[at], expected.codes[at], magnitudes)
+            right = right.copy()
+            right[at] = codes
+    return right, chosen
+
+
+def _distances(result: str, got: np.ndarray, codes: np.ndarray, left_open: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Steps from the right result, with sign, and without; FAR where one of the two is no number."""
     fmt = FORMATS[result]
     beyond = fmt.max_code + 1
     ranks = fmt.rank(got).astype(np.float64)
-    right = fmt.rank(expected.codes).astype(np.float64)
-    nan, nan_right = fmt.is_nan(got), fmt.is_nan(expected.codes)
+    right = fmt.rank(codes).astype(np.float64)
+    nan, nan_right = fmt.is_nan(got), fmt.is_nan(codes)
     far = nan | nan_right
     if not fmt.has_infinity and fmt.nan != "none":  # NaN stands for what is beyond the largest number
-        overflowed = expected.left_open == rounding.OVERFLOW
+        overflowed = left_open == rounding.OVERFLOW
         sign = np.where(overflowed & ~nan, np.sign(ranks), 1.0)
         right = np.where(overflowed & nan_right, sign * beyond, right)
         ranks = np.where(nan & ~nan_right, np.copysign(beyond, right), ranks)
@@ -79,44 +95,22 @@ def _distances(result: str, got: np.ndarray, expected: Expected) -> tuple[np.nda
 
 
 def _open_points(
-    result: str,
-    got: np.ndarray,
-    expected: Expected,
-    verdicts: np.ndarray,
-    errors: np.ndarray,
-    zeros_are_open: bool,
-) -> dict[int, Counter[str]]:
+    result: str, got: np.ndarray, expected: Expected, judged: Judged, ruled: dict[int, np.ndarray], zeros_are_open: bool
+) -> None:
     """Turns what is left open and one of the known choices into DIVERGENT; tells which choices were made."""
-    made: dict[int, Counter[str]] = {}
-    if not expected.left_open.any():
-        return made
-    for point in np.unique(expected.left_open):
+    for point in map(int, np.unique(expected.left_open)):
         if not point or (point == rounding.ZEROS and not zeros_are_open):
             continue
         at = np.flatnonzero(expected.left_open == point)
-        chosen = choices.choose(int(point), result, got[at], expected.codes[at])
-        if point == rounding.NEGATIVE and expected.magnitudes is not None:
-            others, without_sign = chosen < 0, (chosen < 0) & (got[at] == expected.magnitudes[at])
-            if np.count_nonzero(without_sign) > _MOSTLY * np.count_nonzero(others):  # a rule, not the mistake of some
-                chosen = np.where(without_sign, choices.MAGNITUDE, chosen)
-        which, how_often = np.unique(chosen[chosen >= 0], return_counts=True)
-        counts = Counter(dict(zip(which.tolist(), how_often.tolist(), strict=True)))
-        differs = verdicts[at] != _PASS
-        if point == rounding.OVERFLOW and counts:
-            # One rule for all: a result that is beyond the largest number now and then is rounded wrongly.
-            rule = counts.most_common(1)[0][0]
-            usual = choices.choose(int(point), result, expected.codes[at], expected.codes[at])
-            is_divergent = differs & (chosen == rule)
-            strays = (chosen >= 0) & (chosen != rule)
-            verdicts[at[strays & (rule != usual)]] = _FAIL
-        else:
-            is_divergent = differs & (chosen >= 0)
+        right, verdicts = judged.right[at], judged.verdicts[at]
+        chosen = ruled[point] if point in ruled else choices.choose(point, result, got[at], expected.codes[at])
+        by_rule = (verdicts == _PASS) & (right != expected.codes[at])
+        is_divergent = by_rule | ((verdicts != _PASS) & (chosen >= 0) & (point not in choices.ONE_RULE))
         places = at[is_divergent]
-        verdicts[places], errors[places] = _DIVERGENT, OPEN
-        names = choices.names(int(point))
+        judged.verdicts[places], judged.errors[places] = _DIVERGENT, OPEN
         if places.size:
-            made[int(point)] = Counter({names[c]: n for c, n in counts.items()})
-    return made
+            names = choices.names(point)
+            judged.choices[point] = Counter(names[c] for c in chosen[chosen >= 0].tolist())
 
 
 def error_bits(result: str) -> int:

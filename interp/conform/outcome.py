@@ -67,15 +67,13 @@ def command(
     case: Case,
     form: str,
     settings: Settings,
-    operands: Sequence[int] = (),
-    times: int = 1,
+    operands: Sequence[str] = (),
     beside: Sequence[str] = (),
 ) -> str:
-    """What runs a case again, on some operands alone (so many of them) where they are given, beside others."""
+    """What runs a case again, on some operands alone (see `operands_text`) where they are given, beside others."""
     words = ["minihlo", "conform", settings.backend, "--case", case.signature, "--form", form]
     if operands:
-        codes = ",".join(_code(c, t) for c, t in zip(operands, case.operands, strict=True))
-        words += ["--operands", codes if times == 1 else f"{codes}*{times}"]
+        words += [word for text in operands for word in ("--operands", text)]
     elif settings.level != 1:
         words += ["--level", str(settings.level)]
     for other in beside:
@@ -85,14 +83,17 @@ def command(
     return shlex.join(words)
 
 
-def _code(code: int, element: str) -> str:
-    return str(int(code)) if element == "i1" else code_text(int(code), element)
+def operands_text(part: Part, place: int, times: int = 1) -> str:
+    """The operands at a place as --operands takes them."""
+    codes = (int(x[place]) for x in part.operands)
+    words = [str(c) if t == "i1" else code_text(c, t) for c, t in zip(codes, part.case.operands, strict=True)]
+    return ",".join(words) + (f"*{times}" if times > 1 else "")
 
 
 def told(part: Part, judged: Judged, got: np.ndarray, settings: Settings, seconds: float) -> CaseResult:
     """The result of an elementwise part; the diagnosis and the command are for the caller to add."""
     found = _counted(part, judged, len(got), seconds)
-    found = dataclasses.replace(found, failures=_failures(part, judged, got, part.expected, settings.errors))
+    found = dataclasses.replace(found, failures=_failures(part, judged, got, settings.errors))
     return dataclasses.replace(found, **pictured(part, judged))
 
 
@@ -129,7 +130,7 @@ def told_rows(part: RowPart, got: np.ndarray, settings: Settings, zeros_are_open
         found,
         model=model,
         diagnosis=sentence,
-        failures=_failures(part, judged, got, expected, settings.errors),
+        failures=_failures(part, judged, got, settings.errors),
         **pictured(part, judged),
         command="" if found.verdict in (PASS, DIVERGENT) else command(part.case, part.form, settings),
     )
@@ -157,7 +158,7 @@ def histogram(distances: np.ndarray) -> dict[str, int]:
     return {str(d): n for d, n in sorted(Counter(binned.tolist()).items()) if d}
 
 
-def _failures(part: Part | RowPart, judged: Judged, got: np.ndarray, expected: Expected, most: int) -> list[Failure]:
+def _failures(part: Part | RowPart, judged: Judged, got: np.ndarray, most: int) -> list[Failure]:
     """The first of each verdict, FAIL before ACCURACY before DIVERGENT."""
     found: list[Failure] = []
     for verdict in (FAIL, ACCURACY, DIVERGENT):
@@ -166,7 +167,7 @@ def _failures(part: Part | RowPart, judged: Judged, got: np.ndarray, expected: E
             operands = _operands_of(part, int(i))
             types = part.case.operands
             distance = int(judged.distances[i])
-            right, given = int(expected.codes[i]), int(got[i])
+            right, given = int(judged.right[i]), int(got[i])
             found.append(
                 Failure(
                     verdict,

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..backends import BackendError
-from . import diagnosis, outcome
+from . import choices, diagnosis, outcome
 from .elementwise import Part, of_positions
 from .judge import ELEMENT_VERDICTS, Judged
 from .outcome import Settings
@@ -22,6 +22,8 @@ Results = list[np.ndarray | BackendError]
 Failing = tuple[int, Part, Judged, np.ndarray]
 
 _ACCURACY = ELEMENT_VERDICTS.index(ACCURACY)
+#: How many elements of a kind make what the backend does to them its rule, against one that is otherwise.
+_ENOUGH = 4
 #: How many of one element make a vector.
 _VECTOR = 64
 #: What a program holds at most, so that none takes long.
@@ -44,27 +46,43 @@ def explained(
 ) -> Iterator[tuple[int, CaseResult]]:
     """Adds to failing cases what they have in common, and a command that is known to reproduce the first."""
     firsts = [_told(found[i]).failures[0].index for i, *_ in failing]
-    singles = [part.restricted(np.array([at])) for at, (_, part, _, _) in zip(firsts, failing, strict=True)]
-    results = tester.results(singles) if not tester.settings.operands else [None] * len(singles)
-    for (i, part, judged, got), single, repeated in zip(failing, singles, results, strict=True):
+    chosen = [_places(part, judged, at) for at, (_, part, judged, _) in zip(firsts, failing, strict=True)]
+    few = [part.restricted(places) for places, (_, part, _, _) in zip(chosen, failing, strict=True)]
+    results = tester.results(few) if not tester.settings.operands else [None] * len(few)
+    for (i, part, judged, got), places, some, repeated in zip(failing, chosen, few, results, strict=True):
         sentence = diagnosis.explain(part, judged, got)
-        how, again = _reproduced(tester, part, parts, int(_told(found[i]).failures[0].index), got, single, repeated)
+        how, again = _reproduced(tester, part, parts, places, got, some, repeated)
         yield i, dataclasses.replace(_told(found[i]), diagnosis="; ".join(filter(None, (sentence, how))), **again)
 
 
+def _places(part: Part, judged: Judged, at: int) -> np.ndarray:
+    """A failure; where it is one only beside what the backend does elsewhere, with some of that."""
+    point = part.expected.left_open[at]
+    if point not in choices.RULED or part.form in ("scalar", "broadcast"):
+        return np.array([at])
+    alike = (part.expected.left_open == point) & (judged.verdicts < _ACCURACY)
+    return np.append(at, np.resize(np.flatnonzero(alike)[-1:], _ENOUGH if alike.any() else 0))
+
+
 def _reproduced(
-    tester: Prober, part: Part, parts: Sequence[AnyPart], at: int, got: np.ndarray, single: Part, repeated: Any
+    tester: Prober, part: Part, parts: Sequence[AnyPart], places: np.ndarray, got: np.ndarray, few: Part, repeated: Any
 ) -> tuple[str, dict[str, Any]]:
-    """What it takes to see a failure again, if more than its operands, and the command that does."""
-    codes, limit = [int(x[at]) for x in part.operands], tester.settings.ulp
+    """What it takes to see the failure at the first of `places` again, if more than those, and the command that does.
+
+    `few` is the part at the places, and `repeated` what the backend gives for that.
+    """
+    at, limit = int(places[0]), tester.settings.ulp
     if tester.settings.operands:
-        return "", _again(tester.settings, part, codes, part.size)
+        return "", _again(tester.settings, part, tester.settings.operands)
     if not of_positions(part.form):
-        if _repeats(single, repeated, got[at], limit):
-            return "", _again(tester.settings, single, codes)
+        others = [outcome.operands_text(part, int(places[1]), len(places) - 1)] if len(places) > 1 else []
+        if _repeats(few, repeated, got[at], limit):
+            return "", _again(tester.settings, few, [outcome.operands_text(part, at), *others])
         many = part.restricted(np.full(_VECTOR, at))  # a vector of them may do what one does not
         if _repeats(many, tester.results([many])[0], got[at], limit):
-            return "only in arrays, not alone", _again(tester.settings, many, codes, _VECTOR)
+            return "only in arrays, not alone", _again(
+                tester.settings, many, [outcome.operands_text(part, at, _VECTOR)]
+            )
     if tester.kind == "operations" or _repeats(part, tester.results([part])[0], got[at], limit):
         return "" if of_positions(part.form) else "only in the whole array", _again(tester.settings, part)
     beside = _company(tester, part, parts, got[at])
@@ -90,11 +108,9 @@ def _company(tester: Prober, part: Part, parts: Sequence[AnyPart], wrong: np.nda
     return needed
 
 
-def _again(
-    settings: Settings, part: Part, codes: Sequence[int] = (), times: int = 1, beside: Sequence[str] = ()
-) -> dict[str, Any]:
+def _again(settings: Settings, part: Part, operands: Sequence[str] = (), beside: Sequence[str] = ()) -> dict[str, Any]:
     """What reproduces a failure: the command, and a program if it is not too long."""
-    command = outcome.command(part.case, part.form, settings, codes, times, beside)
+    command = outcome.command(part.case, part.form, settings, operands, beside)
     if part.size > 4 * _VECTOR:
         return {"command": command}
     text, inputs = outcome.as_program(part)

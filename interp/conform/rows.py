@@ -8,19 +8,15 @@ import functools
 import numpy as np
 
 from .backend import Operation
-from .cases import LENGTHS, Case
-from .data import rng
+from .cases import Case
 from .elementwise import Call
 from .exact import evaluate, total_order
 from .expected import Expected
-from .formats import FORMATS, Format, all_codes
+from .formats import FORMATS, Format
 from .programs import Builder, compare_attributes, tensor
-from .rounding import NAN_ORDER, ZEROS, Exact, encode
+from .rounding import NAN_ORDER, ZEROS
+from .row_data import Arrays, start_code
 from .sums import Problem
-
-Arrays = tuple[np.ndarray, ...]  #: of codes
-#: A convolution's window and features for each length.
-_WINDOWS = {3: (3, 1), 8: (2, 4), 64: (4, 16), 1000: (5, 200)}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -202,118 +198,3 @@ def _prefixes(rows: np.ndarray, fmt: Format, body: str) -> np.ndarray:
     for i in range(k):
         found[:, i, : i + 1] = rows[:, : i + 1]
     return found.reshape(n * k, k)
-
-
-def start_code(fmt: Format, body: str) -> int:
-    """What a reduction starts from: 0, 1, or the lowest or largest there is."""
-    if body == "add":
-        return 0
-    if body == "multiply":
-        return fmt.bias << fmt.mantissa_bits
-    largest = fmt.max_code if fmt.infinity_code is None else fmt.infinity_code
-    if body == "minimum":
-        return largest
-    return largest | fmt.sign_bit if fmt.is_signed else 0
-
-
-# -- data --------------------------------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(64)
-def arrays(case: Case, form: str, seed: int) -> Arrays:
-    """The operands of a case in a form."""
-    k = LENGTHS[form]
-    fmt, random = FORMATS[case.operands[0]], rng(seed, case.signature, form)
-    if case.op == "sort":
-        codes = random.choice(all_codes(fmt.name), (8, k))
-        codes[0, :3] = np.array([0, fmt.sign_bit, 0], codes.dtype)[:k]
-        return (codes,)
-    if case.op in ("reduce", "cumulative"):
-        body = dict(case.attributes)["body"]
-        if body == "multiply":
-            return (_near_one(fmt, k, random),)
-        if body in ("maximum", "minimum"):
-            return (_any(fmt, k, random, 16),)
-        return (_summands(fmt, k, random, 16 if case.op == "cumulative" else 40),)
-    if case.op == "dot_general":
-        return _summands(fmt, k, random, 12, fmt.max**0.5), _summands(fmt, k, random, 12, fmt.max**0.5).T
-    window, features = _WINDOWS[k]
-    wide = _summands(fmt, features, random, window + 3, fmt.max**0.5 / window)[None]
-    kernel = _summands(fmt, k, random, 6, fmt.max**0.5)
-    return wide, kernel.T.reshape(window, features, -1)
-
-
-def _summands(fmt: Format, k: int, random: np.random.Generator, rows: int, limit: float | None = None) -> np.ndarray:
-    """Rows whose sums tell models apart, and most of which overflow in no order."""
-    limit = (fmt.max if limit is None else limit) / 2
-    codes = all_codes(fmt.name)
-    numbers = fmt.decode(codes)
-    positive = np.sort(numbers[np.isfinite(numbers) & (numbers > 0)])
-    positive = positive[positive > 2.0**-60]  # so that no product of two is too small for any of these formats
-    made = [_row(i % 6, positive, k, limit, random) for i in range(rows)]
-    if fmt.has_zero:
-        made = [_bounded(row, limit, random) for row in made]
-    found = encode(fmt, Exact.of(np.array(made)))[0]
-    if fmt.has_zero:
-        found[found == 0] = 0
-    if fmt.nan_code is not None and rows > 8:
-        found[-1, k // 2] = fmt.nan_code
-    if fmt.infinity_code is not None and rows > 8:
-        found[-2, 0] = fmt.infinity_code
-    return found
-
-
-def _row(kind: int, positive: np.ndarray, k: int, limit: float, random: np.random.Generator) -> np.ndarray:
-    signs = random.choice([-1.0, 1.0], k) if positive[0] > 2.0**-59 else np.ones(k)
-    largest = positive[positive <= limit][-1] if (positive <= limit).any() else positive[0]
-    usual = positive[(positive >= largest / 64) & (positive <= largest)]
-    match kind:
-        case 0:  # of all sizes, of either sign
-            row = random.choice(positive[positive <= largest], k) * signs
-        case 1:  # of like sizes
-            row = random.choice(usual, k) * signs
-        case 2:  # a large number, and many small ones that are lost one by one
-            row = np.full(k, positive[np.searchsorted(positive, min(largest / 64, 1.0)).clip(0, len(positive) - 1)])
-            row[0] = largest / 2
-        case 3:  # the same with the large number at the end
-            row = np.full(k, positive[np.searchsorted(positive, min(largest / 64, 1.0)).clip(0, len(positive) - 1)])
-            row[-1] = largest / 2
-        case 4:  # what cancels
-            row = random.choice(usual, k)
-            row[1::2] = -row[0 : 2 * (k // 2) : 2] if signs.min() < 0 else row[1::2]
-            row[random.integers(k)] = positive[0]
-        case _:  # positive
-            row = random.choice(usual, k)
-    return row
-
-
-def _bounded(row: np.ndarray, limit: float, random: np.random.Generator) -> np.ndarray:
-    """With zeros in the place of what would be too much."""
-    order = random.permutation(len(row))
-    kept = np.cumsum(np.abs(row[order])) <= limit
-    found = np.zeros_like(row)
-    found[order[kept]] = row[order[kept]]
-    return found
-
-
-def _any(fmt: Format, k: int, random: np.random.Generator, rows: int) -> np.ndarray:
-    """Rows of any numbers, the smallest among them now and then, and NaN in the last."""
-    codes = all_codes(fmt.name)
-    found = random.choice(codes[~fmt.is_nan(codes)], (rows, k))
-    found[::4, k // 2] = 0 if not fmt.has_zero else 1
-    found[1::4] &= np.array(fmt.ones, codes.dtype)
-    if fmt.nan_code is not None:
-        found[1::4][fmt.is_nan(found[1::4])] = fmt.max_code
-        found[-1, k // 2] = fmt.nan_code
-    return found
-
-
-def _near_one(fmt: Format, k: int, random: np.random.Generator) -> np.ndarray:
-    """Factors near 1, of which few are not, so that products stay in range."""
-    numbers = fmt.decode(all_codes(fmt.name))
-    near = numbers[(np.abs(numbers) >= 0.5) & (np.abs(numbers) <= 2)]
-    rows = np.ones((32, k))
-    for row in rows:
-        few = random.permutation(k)[: min(k, 5)]
-        row[few] = random.choice(near, len(few))
-    return encode(fmt, Exact.of(rows))[0]

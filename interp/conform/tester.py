@@ -19,7 +19,8 @@ from .outcome import Settings
 from .programs import Builder
 from .reproduction import AnyPart, Failing, Results, batches, explained
 from .result import ACCURACY, CRASH, FAIL, CaseResult
-from .rows import RowPart, arrays
+from .row_data import arrays
+from .rows import RowPart
 
 #: How often a crash is tried again on fewer operands.
 _TRIES = 24
@@ -186,8 +187,7 @@ class Tester:
         text, inputs = outcome.as_program(smallest)
         result = dataclasses.replace(result, program=text, inputs=inputs)
         if smallest.size == 1 and not of_positions(part.form):
-            codes = [int(x[0]) for x in smallest.operands]
-            again = outcome.command(part.case, part.form, self.settings, codes)
+            again = outcome.command(part.case, part.form, self.settings, [outcome.operands_text(smallest, 0)])
             result = dataclasses.replace(result, command=again)
         return result
 
