@@ -12,11 +12,11 @@ import numpy as np
 
 from ...ops.types import ELEMENT_TYPES
 from . import abi, events
+from .deferred import Deferred
 from .devices import Device
 from .errors import FAILED_PRECONDITION, ErrorObject, PluginError
 from .handles import ALIVE
 from .runtime import Addresses, getter, objects, pool, ready, too_deep, words
-from .work import Deferred
 
 #: The numpy type of each buffer type, by its number, and the other way round.
 DTYPES = {i: ELEMENT_TYPES[name].dtype for i, name in enumerate(abi.ELEMENTS) if name}

@@ -9,7 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...ops import parallel
+from ...ops.owned import detached
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType, Type
 from .. import parser, planner, policies
@@ -106,11 +109,18 @@ class Executable:
         return plan
 
     def compute(self, plan: Plan, arguments: Sequence[Values], process: parallel.Process | None = None) -> list[Values]:
-        """The results on each device, of its arguments."""
-        if self.is_single:
-            results = run(plan, arguments[0], process)
+        """The results on each device, of its arguments: arrays that are no part of others; None for tokens."""
+        if not self.is_single:
+            rows = self.partition.run(plan, self.options.replicas, arguments, process)
+            return [[v if v is None or _is_whole(v) else np.array(v, order="C") for v in row] for row in rows]
+        results = run(plan, arguments[0], process)
+        for result in results:
+            if type(result) is not np.ndarray or result.base is not None or not result.flags.c_contiguous:
+                break
+        else:
             return [_unshared(results, arguments[0], self.donated) if self.may_alias else results]
-        return self.partition.run(plan, self.options.replicas, arguments, process)
+        del result
+        return [[r if r is None or r.flags.c_contiguous else r.copy("C") for r in detached(results)]]
 
     def told(self) -> str:
         """What takes memory when it runs."""
@@ -122,6 +132,11 @@ class Executable:
             self.is_quick = False
         elif seconds < cost.LONG / 2 and self._is_steady:
             self.is_quick = True
+
+
+def _is_whole(array: Any) -> bool:
+    """Whether this is an array that is no part of another, its elements in order."""
+    return type(array) is np.ndarray and array.base is None and array.flags.c_contiguous
 
 
 def _unshared(results: Values, arguments: Values, donated: Sequence[int]) -> Values:

@@ -14,6 +14,7 @@ from .. import policies
 from . import abi, interrupts, room, shutdown, work
 from .buffers import CODES, Buffer, delete, new, shape_of
 from .cost import LONG
+from .deferred import Deferred
 from .devices import Device
 from .errors import FAILED_PRECONDITION, INTERNAL, UNIMPLEMENTED, ErrorObject, FailedError, PluginError
 from .executable import Executable
@@ -35,13 +36,12 @@ def _execute(p: int) -> int | None:
         if not interrupts.installed:
             interrupts.install()
         at = p >> 3
-        executable: Executable = objects[words[at + 2]]
-        lists, num_devices, num_args = words[at + 4] >> 3, words[at + 5], words[at + 6]
+        of, options, lists, num_devices, num_args, outputs, complete, chosen = words[at + 2 : at + 10].tolist()
+        executable: Executable = objects[of]
         handles = []
-        for i in range(lists, lists + num_devices):
-            row = words[i] >> 3
-            handles.append(words[row : row + num_args].tolist() if num_args else [])
-        devices = executable.devices if not words[at + 9] else [objects[words[at + 9]]]
+        for row in words[lists >> 3 : (lists >> 3) + num_devices].tolist():
+            handles.append(words[row >> 3 : (row >> 3) + num_args].tolist() if num_args else [])
+        devices = executable.devices if not chosen else [objects[chosen]]
         task: work.Task | None = None
         error: ErrorObject | None = None
         try:
@@ -60,9 +60,9 @@ def _execute(p: int) -> int | None:
                     results = executable.compute(plan, arguments)
                 if _clock() - start > LONG:
                     executable.is_quick = False
-                for i, device in enumerate(devices):
-                    for value in results[i]:
-                        made.append(_result(value, device))
+                for device, values in zip(devices, results, strict=True):
+                    for value in values:
+                        made.append(new(value, device) if value is not None else _token(device))
             else:
                 work.make_room()
                 task = _later(executable, arguments)
@@ -77,15 +77,16 @@ def _execute(p: int) -> int | None:
             _discard(made)
             _promise(executable, [error] * executable.num_outputs * num_devices, devices, made)
         if executable.donated:
-            _donate(executable, words[at + 3] >> 3, handles)
-        outputs, complete, number = words[at + 7] >> 3, words[at + 8] >> 3, 0
+            _donate(executable, options >> 3, handles)
+        count, number = executable.num_outputs, 0
         for i in range(num_devices):
-            row = words[outputs + i] >> 3
-            for j in range(executable.num_outputs):
-                words[row + j] = made[number]
-                number += 1
+            row = words[(outputs >> 3) + i] >> 3
+            for handle in made[number : number + count]:
+                words[row] = handle
+                row += 1
+            number += count
             if complete:
-                words[complete + i] = ready if task is error else pool.add(task or error)
+                words[(complete >> 3) + i] = ready if task is error else pool.add(task or error)
         if task is not None:
             work.start(task)
     except BaseException as caught:
@@ -112,11 +113,12 @@ def _arguments(executable: Executable, handles: list[list[int]]) -> tuple[Rows, 
     rows = []
     for row in handles:
         values: list[Any] = [objects[handle].array for handle in row]
-        rows.append(values)
-        for i, array in enumerate(values):
+        for array in values:
             if type(array) is not np.ndarray:
-                values[i] = array = _special(array)
-                is_pending = is_pending or type(array) is work.Deferred
+                values = [_special(v) if type(v) is not np.ndarray else v for v in values]
+                is_pending = is_pending or Deferred in map(type, values)
+                break
+        rows.append(values)
     if executable.tokens and not is_pending:
         _drop_tokens(executable, rows)
     return rows, is_pending
@@ -126,7 +128,7 @@ def _special(array: Any) -> Any:
     """What there is in the place of an array: an array, or a Deferred that is not there yet."""
     if array is None:
         raise PluginError(FAILED_PRECONDITION, "an argument has been deleted or donated")
-    if type(array) is work.Deferred and array.value is not None:
+    if type(array) is Deferred and array.value is not None:
         array = array.value
     if type(array) is ErrorObject:
         raise FailedError(array)
@@ -143,7 +145,7 @@ def _awaited(executable: Executable, arguments: Rows) -> Rows:
     """The arguments, when all are there. Raises FailedError."""
     for values in arguments:
         for value in values:
-            if type(value) is work.Deferred:
+            if type(value) is Deferred:
                 value.task.wait()
     rows = [[_special(value) for value in values] for values in arguments]
     _drop_tokens(executable, rows)
@@ -159,7 +161,7 @@ def _later(executable: Executable, arguments: Rows) -> work.Task:
         start = _clock()
         rows = executable.compute(plan, values, process)
         executable.took(_clock() - start)
-        results = [_owned(value) for row in rows for value in row]
+        results = [_TOKEN if value is None else value for row in rows for value in row]
         for i, result in enumerate(results):
             code, shape = executable.results[i % executable.num_outputs]
             if result.shape != shape.sizes or (code != abi.TOKEN and CODES[result.dtype] != code):
@@ -177,7 +179,7 @@ def _promise(executable: Executable, arrays: Sequence[Any], devices: Sequence[De
             array = arrays[len(made)]
             buffer = Buffer(array, device, code, shape)
             made.append(pool.add(buffer))
-            if type(array) is work.Deferred:
+            if type(array) is Deferred:
                 array.tell(buffer)
 
 
@@ -186,19 +188,8 @@ def _discard(made: list[int]) -> None:
         pool.discard(made.pop())
 
 
-def _result(value: Any, device: Device) -> int:
-    """The handle of a result."""
-    array = _owned(value)
-    return new(array, device) if array is not _TOKEN else pool.add(Buffer(array, device, abi.TOKEN, _TOKEN_SHAPE))
-
-
-def _owned(value: Any) -> np.ndarray:
-    """A result as an array that is no part of another, its elements in order."""
-    if value is None:
-        return _TOKEN
-    if type(value) is not np.ndarray:
-        return np.asarray(value)
-    return value.copy("C") if value.base is not None or not value.flags.c_contiguous else value
+def _token(device: Device) -> int:
+    return pool.add(Buffer(_TOKEN, device, abi.TOKEN, _TOKEN_SHAPE))
 
 
 def _donate(executable: Executable, options: int, handles: list[list[int]]) -> None:

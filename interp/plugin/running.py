@@ -9,44 +9,43 @@ from typing import Any
 import numpy as np
 
 from ...ops import parallel
+from ...ops import speed as speeds
 from .. import machine
 from ..planner import Plan
 from . import interrupts
 
-#: Contexts in which numpy does not warn. Entering one takes a tenth of the time of `np.errstate`.
+#: Contexts in which numpy does not warn, of the usual speed settings. Entering one takes a tenth of the time of
+#: `np.errstate`.
 _quiet: list[contextvars.Context] = []
 
 
-def _quiet_context() -> contextvars.Context:
+def _quiet_context(speed: speeds.Speed) -> contextvars.Context:
     context = contextvars.Context()
     context.run(np.seterr, all="ignore")
+    context.run(speeds.enter, speed)
     return context
 
 
 @interrupts.breakable
-def run(plan: Plan, values: Sequence[Any], process: parallel.Process | None = None) -> Sequence[Any]:
+def run(plan: Plan, values: Sequence[Any], process: parallel.Process | None = None) -> tuple[Any, ...]:
     """The results of a plan, which may be arrays that somebody else has too. Raises what `machine.run` does.
 
     It is a process by itself, or the one given: stopping its grid breaks off the run.
     """
     plan.random.restart(plan.policy.seed)
-    if process is None and parallel.current_grid() is None:
-        return _run(plan, values)
-    before = parallel.enter(process)
+    is_alone = process is None and parallel.current_grid() is None
+    before = None if is_alone else parallel.enter(process)
+    is_usual = plan.speed is speeds.DEFAULT
     try:
-        return _run(plan, values)
-    finally:
-        parallel.enter(before)
-
-
-def _run(plan: Plan, values: Sequence[Any]) -> Sequence[Any]:
-    try:
-        context = _quiet.pop()
+        context = _quiet.pop() if is_usual else _quiet_context(plan.speed)
     except IndexError:
-        context = _quiet_context()
+        context = _quiet_context(plan.speed)
     try:
         return context.run(plan.entry, *values)
     except Exception as error:
         raise machine.as_ours(error, plan) from None
     finally:
-        _quiet.append(context)
+        if is_usual:
+            _quiet.append(context)
+        if not is_alone:
+            parallel.enter(before)

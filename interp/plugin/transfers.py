@@ -9,10 +9,10 @@ import numpy as np
 
 from . import abi, interrupts, room
 from .buffers import DTYPES, Buffer, live, shape_of
+from .deferred import Deferred
 from .devices import Device
 from .errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from .runtime import fallible, getter, objects, pool, ready, words
-from .work import Deferred
 
 #: All the memory there is, by bytes.
 _memory = words.cast("B")

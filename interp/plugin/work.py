@@ -15,11 +15,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ...ops import parallel
 from ...ops.exchange import StoppedError
 from . import interrupts, shutdown
+from .deferred import Deferred
 from .errors import CANCELLED, ErrorObject, FailedError, PluginError
 
 #: So many programs may be under way. Who starts more waits.
@@ -37,41 +38,6 @@ _queue: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
 _worker: threading.Thread | None = None
 #: Taken when the thread has been started.
 _start_once = _thread.allocate_lock()
-
-
-class Holder(Protocol):
-    """What a value is put into when it is there; until then `array` is the Deferred."""
-
-    array: Any
-
-
-class Deferred:
-    """A value that a task is going to give."""
-
-    __slots__ = ("holders", "task", "value")
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        #: The array; an ErrorObject where the program failed; None as long as it runs.
-        self.value: Any = None
-        self.holders: collections.deque[Holder] = collections.deque()
-
-    def tell(self, holder: Holder) -> None:
-        """Put the value, when it is there, into a holder whose `array` is this, and still is then."""
-        self.holders.append(holder)
-        if self.value is not None:
-            self.hand_over()
-
-    def hand_over(self) -> None:
-        """Put the value into the holders."""
-        while True:
-            try:
-                holder = self.holders.popleft()
-            except IndexError:
-                return
-            # Threads do not take turns between these two steps, so that what is deleted stays deleted.
-            if holder.array is self:
-                holder.array = self.value
 
 
 class Task:
@@ -111,7 +77,7 @@ class Task:
         interrupts.interruptible(lock.acquire)
 
     def stop(self) -> None:
-        """Break it off: before it starts, or at the next turn of a loop. Not for a function that the framework waits for."""
+        """Break it off: before it starts, or at the next turn of a loop. Not for what the framework has called."""
         self.is_stopped = True
         if self._claim():
             self.error = _told(StoppedError())
