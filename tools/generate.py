@@ -1,12 +1,13 @@
 """Writes the tables and the output of commands in README.md and DIVERGENCES.md: `python -m tools.generate`.
 
 A table stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is a key of `TABLES`. In a block of `console`
-what follows a line `$ COMMAND` is what the command prints. With `--check` nothing is written; the exit status says
-whether the text is current.
+what follows a line `$ COMMAND` is what the command prints. With `--check` the documents stay as they are, and the
+differences are printed; the exit status says whether there are any.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import subprocess
@@ -125,6 +126,9 @@ def main() -> int:
     current = {path: path.read_text() for path in DOCUMENTS}
     new = {path: generated(text) for path, text in current.items()}
     if "--check" in sys.argv[1:]:
+        for path, text in new.items():
+            lines = difflib.unified_diff(current[path].splitlines(), text.splitlines(), path.name, "made anew", n=0)
+            sys.stderr.writelines(f"{line}\n" for line in lines)
         return int(new != current)
     for path, text in new.items():
         path.write_text(text)
