@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..ops.policy import Policy
+from ..ops.speed import Speed
 from . import machine, parser
 from .errors import InputError, ProgramError
 from .isolate import death_in_child
-from .planner import Listener, Plan, find_function, plan
+from .planner import Listener, Plan, find_function, plan, speed_without
 from .program import Program
 from .values import check_input
 
@@ -26,6 +27,7 @@ class LoadedProgram:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.speed: Speed | None = None  #: the means to be quick; None is what the environment says
         self._plans: dict[tuple[str, Policy], Plan] = {}
         self._plain: Plan | None = None  # the one for nothing named
 
@@ -44,11 +46,11 @@ class LoadedProgram:
             return self._plain
         is_plain, policy = function is None and policy is None, policy or Policy()
         if listener is not None:
-            return plan(self.program, function, policy, listener)
+            return plan(self.program, function, policy, listener, self.speed)
         key = find_function(self.program, function).name, policy
         found = self._plans.get(key)
         if found is None:
-            found = plan(self.program, key[0], policy)
+            found = plan(self.program, key[0], policy, speed=self.speed)
             while len(self._plans) >= _PLANS:
                 self._plans.pop(next(iter(self._plans)))
             self._plans[key] = found
@@ -69,14 +71,23 @@ class LoadedProgram:
         return machine.run(plan, values)
 
 
-def load(source: str | bytes | os.PathLike[str] | Any) -> LoadedProgram:
+def load(source: str | bytes | os.PathLike[str] | Any, *, without: str = "") -> LoadedProgram:
     """Read a program: a path, MLIR text, bytes (MLIR bytecode or a StableHLO portable artifact), a jaxlib ir.Module.
 
     What JAX has lowered (jax.stages.Lowered) or exported (jax.export.Exported, symbolic sizes too) gives a JaxProgram,
     whose `call` takes and returns the function's pytrees. A string is a path unless it has a line break or names no
     file and looks like MLIR. jaxlib's reader of bytecode can abort on damaged input, so a child process tries it first
-    (about 0.2 s). Raises ProgramError where the program cannot be read, with its place.
+    (about 0.2 s). `without` turns means to be quick off, beside those that MINIHLO_WITHOUT lists: `tables,blocks`; the
+    results are the same. Raises ProgramError where the program cannot be read, with its place; InputError for what
+    cannot be a program, or is no means to be quick.
     """
+    speed = speed_without(without, "without") if without else None
+    program = _load(source)
+    program.speed = speed
+    return program
+
+
+def _load(source: str | bytes | os.PathLike[str] | Any) -> LoadedProgram:
     if isinstance(source, bytes):
         return _load_bytes(source, "<bytes>")
     if isinstance(source, str | os.PathLike):

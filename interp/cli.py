@@ -147,7 +147,9 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     _conversion_options(parser)
     add("--split-input-file", action="store_true", help="accepted; a file with // ----- is always several programs")
     add("--probe-dir", metavar="DIR", help="write every value to DIR as .npy, with an index.csv")
-    add("--trace", action="store_true", help="print every op with its results")
+    add("--trace", action="store_true", help="print every op with its results, and the group it runs in otherwise")
+    add("--print-plan", action="store_true", help="print the Python that the program becomes, with the op of each line")
+    add("--without", default="", metavar="A,B", help="run without these means to be quick: tables, blocks, threads …")
 
 
 def _conform_options(parser: argparse.ArgumentParser) -> None:

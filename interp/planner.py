@@ -113,6 +113,14 @@ def default_speed() -> Speed:
         raise InputError(f"{VARIABLE}: {error}") from None
 
 
+def speed_without(names: str, what: str) -> Speed:
+    """The default without some more means, which are named by `what`. Raises InputError for names that are none."""
+    try:
+        return default_speed().without(names)
+    except ValueError as error:
+        raise InputError(f"{what}: {error}") from None
+
+
 class _Planner:
     def __init__(self, program: Program, policy: Policy, speed: Speed, listener: Listener | None) -> None:
         self._program, self._policy, self._speed, self._listener = program, policy, speed, listener

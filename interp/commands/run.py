@@ -20,9 +20,10 @@ from ...ops.types import TensorType, Type, type_of_dtype
 from .. import npy
 from ..api import read
 from ..errors import CheckFailure, InputError
+from ..explain import groups, listing
 from ..machine import run as run_plan
 from ..parser import BYTECODE, parse, parse_attributes, split
-from ..planner import Listener, Plan, plan
+from ..planner import Listener, Plan, plan, speed_without
 from ..printing import format_value, json_value
 from ..program import Operation, Program
 from ..values import check_input, read_values
@@ -42,7 +43,14 @@ def main(options: argparse.Namespace) -> int:
     # Of several programs one without any function has nothing to fail; alone it has, if something is asked of it.
     asked = any((options.function, options.input, options.args, options.output, options.expected))
     running = [p for p in programs if p.functions or (asked and len(programs) == 1)]
-    jobs = [(p, plan(p, options.function, options.policy, recorder.listener)) for p in running]
+    speed = speed_without(options.without, "--without")
+    jobs = [(p, plan(p, options.function, options.policy, recorder.listener, speed)) for p in running]
+    if options.trace or options.print_plan:
+        for program in running:
+            fast = plan(program, options.function, options.policy, speed=speed)
+            recorder.groups |= groups(fast)
+            if options.print_plan:
+                print(listing(fast), flush=True)
     fitted = [_fit(p, inputs) for _, p in jobs]
     for _, p in jobs:
         _check_results(p.result_types, options.output, expected)
@@ -169,6 +177,7 @@ class _Recorder:
         self._trace, self._form, self._full = options.trace, options.format, options.full
         self._folder = Path(options.probe_dir) if options.probe_dir else None
         self._count = 0
+        self.groups: dict[str, str] = {}  # the group of each op, by its place
         if self._folder and self._folder.exists() and not self._folder.is_dir():
             raise InputError(f"--probe-dir: {self._folder} is not a folder")
 
@@ -186,12 +195,14 @@ class _Recorder:
     def _listen(self, operation: Operation, values: tuple[Any, ...]) -> None:
         typed = [(value, result.type) for value, result in zip(values, operation.results, strict=True)]
         where = str(operation.location)
+        group = self.groups.get(where)
         if self._trace and self._form == "json":
-            told = {"location": where, "op": operation.name, "results": [json_value(v, t) for v, t in typed]}
-            print(json.dumps(told), flush=True)
+            told: dict[str, Any] = {"location": where, "op": operation.name}
+            told |= {"group": group} if group else {}
+            print(json.dumps(told | {"results": [json_value(v, t) for v, t in typed]}), flush=True)
         elif self._trace:
             texts = [format_value(v, t, self._form, self._full) for v, t in typed]
-            print("\n".join([f"{where}: {operation.name}", *texts]), flush=True)
+            print("\n".join([f"{where}: {operation.name}{f' ({group})' if group else ''}", *texts]), flush=True)
         if self._folder:
             for value, t in typed:
                 self._write(operation.name, where, value, t)
