@@ -64,7 +64,7 @@ def error_map(case: CaseResult) -> Markup:
             style="image-rendering:pixelated",
         ),
         element("rect", x=_LEFT, y=_TOP, width=_SIDE, height=_SIDE, class_="frame"),
-        _rings(np.argwhere(wrong), _SIDE / case.map.n),
+        _rings(np.argwhere(wrong)[:, ::-1] + (_LEFT + 0.5, _TOP + 0.5)) if case.map.n == _SIDE else None,
         viewBox=f"0 0 {_LEFT + _SIDE + 6} {_TOP + _SIDE + 6}",
         class_="map",
         role="img",
@@ -73,11 +73,11 @@ def error_map(case: CaseResult) -> Markup:
     return element("figure", picture, element("figcaption", _keys(fmt), legend(found)))
 
 
-def _rings(places: np.ndarray, unit: float) -> list[Markup]:
-    """Circles around errors where they are so few that they would not be seen."""
-    if len(places) > _FEW or unit > 1:
+def _rings(centres: np.ndarray) -> list[Markup]:
+    """Circles around errors, float[n, 2], where they are so few that they would not be seen."""
+    if len(centres) > _FEW:
         return []
-    return [element("circle", cx=_LEFT + b + 0.5, cy=_TOP + a + 0.5, r=4, class_="ring") for a, b in places.tolist()]
+    return [element("circle", cx=f"{x:.5g}", cy=f"{y:.5g}", r=4, class_="ring") for x, y in centres.tolist()]
 
 
 def _regions_of(fmt: Format) -> list[tuple[int, int, str]]:
@@ -179,6 +179,7 @@ def error_curve(case: CaseResult) -> Markup:
         [element("text", _LANES[name], x=left - 4, y=y + 3, class_="tick end") for name, y in lanes.items()],
         element("text", "ULP", x=left - 4, y=9, class_="axis end"),
         _points(found, across, heights),
+        _rings(np.stack([across, heights], axis=1)[is_wrong(errors)]),
         _values(values, across, bottom),
         element("text", axis, x=left + _WIDTH / 2, y=bottom + 29, class_="axis middle"),
         viewBox=f"0 0 {left + _WIDTH + 10} {bottom + _BELOW}",
