@@ -164,7 +164,7 @@ def _extreme(choose, of_equals):
         if result.dtype.kind == "f":
             # Equal numbers have equal bits unless they are zeros of unlike sign: there is none where one operand is
             # a single number that is not zero, nor where no result is zero.
-            if (x.size == 1 and x.item() != 0) or (y.size == 1 and y.item() != 0) or not np.any(result == 0):
+            if (x.size == 1 and x.item() != 0) or (y.size == 1 and y.item() != 0) or result.all():
                 return result
             unsigned = f"u{result.dtype.itemsize}"
             bits = of_equals(np.asarray(x).view(unsigned), np.asarray(y).view(unsigned)).view(result.dtype)
@@ -200,7 +200,7 @@ _complex_maximum, _complex_minimum = _complex_extreme(True), _complex_extreme(Fa
 )
 def maximum(x, y):
     """The larger; NaN if either is NaN, +0 above -0; complex numbers lexicographically; of booleans, or."""
-    return (_complex_maximum if np.iscomplexobj(x) else _host_maximum)(x, y)
+    return (_complex_maximum if x.dtype.kind == "c" else _host_maximum)(x, y)
 
 
 @elementwise(
@@ -214,7 +214,7 @@ def maximum(x, y):
 )
 def minimum(x, y):
     """The smaller; NaN if either is NaN, -0 below +0; complex numbers lexicographically; of booleans, and."""
-    return (_complex_minimum if np.iscomplexobj(x) else _host_minimum)(x, y)
+    return (_complex_minimum if x.dtype.kind == "c" else _host_minimum)(x, y)
 
 
 @elementwise("negate", "integer float complex", accuracy=EXACT, direct=arithmetic.negate)
