@@ -9,9 +9,12 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..ops.types import TensorType
 from .errors import InputError, ResourceError
+
+if TYPE_CHECKING:  # so that the plugin's start needs none of the types
+    from ..ops.types import TensorType
 
 #: The environment variable that says how much memory values may take; `parse_size` tells how.
 LIMIT = "MINIHLO_MEMORY_LIMIT"
