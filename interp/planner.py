@@ -215,12 +215,13 @@ class _Planner:
                 return None
             if operation.name == "stablehlo.reduce" and fusion.reduce(operation, call):
                 return None
-        captured = [tuple(v for v in _captures(r) if v not in self._constants) for r in operation.regions]
+        captured = [tuple(v for v in flow.captures(r) if v not in self._constants) for r in operation.regions]
         if fusion is not None:
             fusion.need([*operation.operands, *(v for captures in captured for v in captures)], operation)
         if self._speed.scalars:
             if flow.is_inline(operation, writer):
-                return flow.write(operation, writer, functools.partial(self._write, writer=writer))
+                body = functools.partial(self._write, writer=writer)
+                return flow.write(operation, writer, body, self._speed.compiled)
             if indexing.write(operation, writer, 0 in call.spare):
                 return None
         regions = [
@@ -315,7 +316,7 @@ class _Planner:
         values = [*region.arguments, *(r for o in region.operations for r in o.results)]
         if not all(isinstance(v.type, TensorType) and v.type.shape == () for v in values):
             return None
-        if not all(v in self._constants for v in _captures(region)):
+        if not all(v in self._constants for v in flow.captures(region)):
             return None
         writer = Writer(self._constants.copy())
         parameters = [writer.define(v) for v in region.arguments]
@@ -343,24 +344,6 @@ class _Deferred:
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
         return self.target(*values)
-
-
-def _captures(region: Region) -> tuple[Value, ...]:
-    """The values a region uses and does not define, in the order of use."""
-    defined: set[Value] = set()
-    used: dict[Value, None] = {}
-
-    def visit(r: Region) -> None:
-        defined.update(r.arguments)
-        for operation in r.operations:
-            used.update(dict.fromkeys(operation.operands))
-            for inner in operation.regions:
-                visit(inner)
-            defined.update(operation.results)
-        used.update(dict.fromkeys(r.returns))
-
-    visit(region)
-    return tuple(v for v in used if v not in defined)
 
 
 def _names(value: Any) -> list[str]:

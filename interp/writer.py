@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import keyword
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -118,6 +119,32 @@ class Writer:
         self, text: str, operation: Operation | None, defines: Sequence[str] = (), uses: Sequence[str] = ()
     ) -> None:
         self._lines.append(_Line(text, operation, self.depth, tuple(defines), tuple(uses)))
+
+    @property
+    def count(self) -> int:
+        """How many lines there are."""
+        return len(self._lines)
+
+    def reserve(self, operation: Operation) -> int:
+        """The place of a line that is filled in later, or does nothing."""
+        self.line("pass", operation)
+        return len(self._lines) - 1
+
+    def fill(self, place: int, text: str, defines: Sequence[str], uses: Sequence[str]) -> None:
+        line = self._lines[place]
+        line.text, line.defines, line.uses = text, tuple(defines), (*defines, *uses)
+
+    def since(self, start: int) -> tuple[list[tuple[int, str]], set[str], set[str]]:
+        """The lines from one on, with their depths from there, and the names that they define and use."""
+        lines = self._lines[start:]
+        defined = {name for line in lines for name in line.defines}
+        # A constant's name is the number itself.
+        used = {name for line in lines for name in line.uses if name.isidentifier() and not keyword.iskeyword(name)}
+        return [(line.depth - self.depth, line.text) for line in lines], defined, used
+
+    def are_plain(self, names: Iterable[str]) -> bool:
+        """Whether all names are those of plain numbers."""
+        return set(names) <= set(self._plain.values())
 
     def call(
         self,
