@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import platform
 from collections.abc import Sequence
 
 import pytest
@@ -14,18 +13,12 @@ from tools.crosscheck.compare import Found, compare
 from tools.crosscheck.peers import PEERS
 from tools.crosscheck.table import Row, differences, dump, load
 
+from .divergences import skip_unless_about_these
+
 VERSIONS, ROWS = load()
 SOURCES = list(dict.fromkeys(batch[0].operand for batch in batches()))
 #: Types whose comparison takes a second or two.
 QUICK = ("f4E2M1FN", "f8E4M3FN", "f32", "f64", "i8", "ui8", "i32")
-
-
-def skip_unless_the_table_is_about_these_versions() -> None:
-    here = {p.package: p.version for p in PEERS.values()}
-    if here != VERSIONS:
-        pytest.skip(f"the table is about {VERSIONS}, and this is {here}")
-    if platform.machine() not in ("x86_64", "AMD64"):
-        pytest.skip(f"the table is about x86-64, and this is {platform.machine()}")
 
 
 def of(source: str) -> list[Sequence[Case]]:
@@ -34,7 +27,7 @@ def of(source: str) -> list[Sequence[Case]]:
 
 @pytest.fixture(scope="module")
 def small() -> Found:
-    skip_unless_the_table_is_about_these_versions()
+    skip_unless_about_these(VERSIONS)
     return compare(of("f4E2M1FN"))
 
 
@@ -43,7 +36,7 @@ def small() -> Found:
 )
 def test_peers_differ_as_the_table_says(source: str) -> None:
     """Every op and conversion from a type: all codes, all pairs of codes."""
-    skip_unless_the_table_is_about_these_versions()
+    skip_unless_about_these(VERSIONS)
     found = compare(of(source))
     assert not found.missing
     wrong = differences([r for r in ROWS if r.operand == source], found.rows)
@@ -98,7 +91,7 @@ def test_a_row_that_is_deleted_or_added_or_changed_is_noticed(small: Found) -> N
 
 def test_a_result_of_ours_that_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One code of one op, changed: then all peers differ, and no cause explains it."""
-    skip_unless_the_table_is_about_these_versions()
+    skip_unless_about_these(VERSIONS)
     from tools.crosscheck import compare as module
 
     honest = module.results

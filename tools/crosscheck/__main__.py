@@ -1,35 +1,66 @@
-"""`python -m tools.crosscheck`: says what is not as the table of divergences has it; --update writes the table anew."""
+"""`python -m tools.crosscheck`: says what is not as the tables of divergences have it; --update writes them anew.
+
+`ops` compares op by op on every code and pair of codes, `programs` the functions of mlir_tests/; both, unless one is
+named.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
+from . import function_compare, function_table, functions, table
 from .compare import compare
 from .peers import PEERS
-from .table import PATH, differences, dump, load
 
 
-def main() -> int:
-    """Run the command: 1 where the table is not what is found, or a case has no known cause."""
-    parser = argparse.ArgumentParser(prog="python -m tools.crosscheck", description=__doc__)
-    parser.add_argument("--update", action="store_true", help="write the table; look at what changed before you commit")
-    options = parser.parse_args()
+def _ops() -> tuple[Sequence[Any], Sequence[str]]:
     found = compare()
-    versions, known = load() if PATH.exists() else ({}, ())
-    lines = [*differences(known, found.rows), *found.missing]
+    return found.rows, found.missing
+
+
+def _programs() -> tuple[Sequence[Any], Sequence[str]]:
+    return function_compare.all_rows(functions.files()), ()
+
+
+_WHAT: dict[str, tuple[Callable[[], tuple[Sequence[Any], Sequence[str]]], Any]] = {
+    "ops": (_ops, table),
+    "programs": (_programs, function_table),
+}
+
+
+def _check(what: str, update: bool) -> bool:
+    """Whether a table is what is found, every case with a known cause; or has become so."""
+    run, module = _WHAT[what]
+    path: Path = module.PATH
+    rows, missing = run()
+    versions, known = module.load() if path.exists() else ({}, ())
+    lines = [*module.differences(known, rows), *missing]
     current = {p.package: p.version for p in PEERS.values()}
     if versions != current:
         lines.insert(0, f"the table is about {versions}, and this is {current}")
     for line in lines:
         print(line)
-    unexplained = [r for r in found.rows if not r.cause]
-    print(f"{len(found.rows)} rows; {len(lines)} not as the table has it; {len(unexplained)} without a cause")
-    if options.update and not found.missing and not unexplained:
-        PATH.write_text(dump(current, found.rows))
-        print(f"{PATH} is written; `git diff` it, then run `make generate`")
-        return 0
-    return int(bool(lines or unexplained))
+    unexplained = [r for r in rows if not r.cause]
+    print(f"{what}: {len(rows)} rows; {len(lines)} not as the table has it; {len(unexplained)} without a cause")
+    if update and not missing and not unexplained:
+        path.write_text(module.dump(current, rows))
+        print(f"{path} is written; `git diff` it, then run `make generate`")
+        return True
+    return not lines and not unexplained
+
+
+def main() -> int:
+    """Run the command: 1 where a table is not what is found, or a case has no known cause."""
+    parser = argparse.ArgumentParser(prog="python -m tools.crosscheck", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=list(_WHAT), help="which comparison (default: both)")
+    parser.add_argument("--update", action="store_true", help="write the table; look at what changed before you commit")
+    options = parser.parse_args()
+    held = [_check(what, options.update) for what in ([options.what] if options.what else _WHAT)]
+    return int(not all(held))
 
 
 if __name__ == "__main__":

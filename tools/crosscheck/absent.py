@@ -11,6 +11,14 @@ from .cases import Case
 
 _SIX_BITS = ("f6E2M3FN", "f6E3M2FN")
 _NOT_IN_NUMPY = ("logistic", "round_nearest_afz", "rsqrt")
+_INT4 = {"i4", "ui4"}
+
+
+def _is_no_cast(types: set[str]) -> bool:
+    others = types - {"f8E8M0FNU"}
+    return bool(len(others) == 1 and others <= {*MINIFLOATS, "i2", "ui2", *_INT4}) or (
+        "f6E2M3FN" in types and bool(types & _INT4)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,14 +46,10 @@ ABSENCES = (
     ),
     Absence(
         "ml_dtypes",
-        "conversions between f8E8M0FNU and the other formats of up to 8 bits",
+        "conversions between f8E8M0FNU and the other types of up to 8 bits that numpy itself has not, and between "
+        "f6E2M3FN and 4-bit integers",
         "ml_dtypes has no cast between them.",
-        lambda case: (
-            case.op == "convert"
-            and "f8E8M0FNU" in (case.operand, case.result)
-            and case.operand in MINIFLOATS
-            and case.result in MINIFLOATS
-        ),
+        lambda case: case.op == "convert" and _is_no_cast({case.operand, case.result}),
     ),
 )
 

@@ -173,12 +173,14 @@ def _turn(lines: list[str], value: str, source: ElementType, target: ElementType
         lines.append(f"{name} = stablehlo.optimization_barrier {value} : {of(source)}")
     elif source.bits == 6 or target.bits == 6:
         lines.append(f"{name} = stablehlo.convert {value} : ({of(source)}) -> {of(target)}")
-    elif source.bits == 4:
-        lines.append(f"{name}n = stablehlo.bitcast_convert {value} : ({of(source)}) -> {of('ui4')}")
-        lines.append(f"{name} = stablehlo.convert {name}n : ({of('ui4')}) -> {of(target)}")
-    elif target.bits == 4:
-        lines.append(f"{name}n = stablehlo.convert {value} : ({of(source)}) -> {of('ui4')}")
-        lines.append(f"{name} = stablehlo.bitcast_convert {name}n : ({of('ui4')}) -> {of(target)}")
+    elif source.bits in (2, 4):
+        small = of(f"ui{source.bits}")
+        lines.append(f"{name}n = stablehlo.bitcast_convert {value} : ({of(source)}) -> {small}")
+        lines.append(f"{name} = stablehlo.convert {name}n : ({small}) -> {of(target)}")
+    elif target.bits in (2, 4):
+        small = of(f"ui{target.bits}")
+        lines.append(f"{name}n = stablehlo.convert {value} : ({of(source)}) -> {small}")
+        lines.append(f"{name} = stablehlo.bitcast_convert {name}n : ({small}) -> {of(target)}")
     else:
         lines.append(f"{name} = stablehlo.bitcast_convert {value} : ({of(source)}) -> {of(target)}")
     return name

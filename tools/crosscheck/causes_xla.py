@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 
+import ml_dtypes
 import numpy as np
 
 from minihlo.ops.minifloat.formats import Nan
@@ -129,7 +130,7 @@ def _clamped_in_the_format(case: Case, operands: Sequence[Codes]) -> Codes | Non
     t, target = case.operand_type, case.result_type
     if case.op != "convert" or not target.is_integer or not t.is_float:
         return None
-    info = np.iinfo(target.dtype)
+    info = ml_dtypes.iinfo(target.dtype)
     low, high = value(codes_of(np.array([info.min, info.max], np.float64), t), t)
     x, found = value(operands[0], t), direct(case, operands).view(target.dtype)
     found = np.where(x >= high, info.max, np.where((x <= low) & (x < 0), info.min, found))

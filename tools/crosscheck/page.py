@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-
-import numpy as np
+from collections.abc import Callable
 
 from minihlo.ops.minifloat.formats import MINIFLOATS
-from minihlo.ops.types import ELEMENT_TYPES, ElementType
+from minihlo.ops.types import ELEMENT_TYPES
 
 from . import causes_reference, causes_rounding, causes_xla  # noqa: F401  they declare the causes
 from .absent import ABSENCES
 from .cases import batches, operands
-from .causes import ACCURACY, CAUSES, ERROR, KINDS, OPEN, Cause, value
+from .causes import ACCURACY, CAUSES, ERROR, KINDS, OPEN, Cause
+from .function_page import SECTIONS as PROGRAMS
 from .peers import PEERS
 from .table import Row, load
+from .tables import code_text, markdown, number_text
 
 _TITLES = {
     "xla": "XLA's CPU compiler",
@@ -37,7 +36,7 @@ def summary() -> str:
             cells.append(f"{sum(r.cases for r in found):,} in {len(found)}" if found else "none")
         lines.append(cells)
     header = ["", "version", *(f"{KINDS[k]}" for k in (ERROR, OPEN, ACCURACY))]
-    return _table(header, lines)
+    return markdown(header, lines)
 
 
 def _version(peer: str, versions: dict[str, str]) -> str:
@@ -76,7 +75,7 @@ def _told(cause: Cause, rows: list[Row]) -> str:
     for op, group in sorted(by_op.items()):
         shown = max(group, key=_plainness)
         cells.append([f"`{op}`", _formats(group), _example(shown)])
-    return "\n".join([*lines, _table(["op", "formats, and how many cases", "for example"], cells)])
+    return "\n".join([*lines, markdown(["op", "formats, and how many cases", "for example"], cells)])
 
 
 def _by_target(rows: list[Row]) -> bool:
@@ -96,53 +95,19 @@ def _formats(rows: list[Row]) -> str:
 def _plainness(row: Row) -> tuple[bool, int]:
     """Rows whose example is easiest to read come first: of 8 bits, and with short numbers."""
     t = ELEMENT_TYPES[row.operand]
-    numbers = [_number(c, t) for c in row.example]
+    numbers = [number_text(c, t) for c in row.example]
     return t.bits <= 8, -sum(map(len, numbers))
 
 
 def _example(row: Row) -> str:
     t, target = ELEMENT_TYPES[row.operand], ELEMENT_TYPES[row.result]
-    operands = ", ".join(_code(c, t) for c in row.example)
+    operands = ", ".join(code_text(c, t) for c in row.example)
     formats = row.operand if row.op != "convert" else f"{row.operand} to {row.result}"
-    return f"{formats}: ({operands}) gives {_code(row.got, target)}, exact {_code(row.expected, target)}"
-
-
-def _code(code: int, t: ElementType) -> str:
-    if not t.is_float:
-        return _number(code, t)
-    return f"`0x{code:0{-(-t.bits // 4)}X}` = {_number(code, t)}"
-
-
-def _number(code: int, t: ElementType) -> str:
-    if t.name == "i1":
-        return "true" if code else "false"
-    found = float(value(np.array([code]).astype(f"u{t.dtype.itemsize}"), t)[0])
-    mantissa, power = _power_of_two(found)
-    if mantissa == 1 and abs(power) > 5:
-        return f"{'-' if found < 0 else ''}2^{power}"
-    if t.is_integer:
-        return str(int(found))
-    text = repr(found).removesuffix(".0")
-    return text if len(text) <= 22 else f"{found:.6g}"
-
-
-def _power_of_two(x: float) -> tuple[int, int]:
-    """m and p of |x| = m * 2**p with m odd; 0, 0 where x is zero or not finite."""
-    if x == 0 or not math.isfinite(x):
-        return 0, 0
-    n, d = abs(x).as_integer_ratio()
-    zeros = (n & -n).bit_length() - 1
-    return n >> zeros, zeros - d.bit_length() + 1
+    return f"{formats}: ({operands}) gives {code_text(row.got, target)}, exact {code_text(row.expected, target)}"
 
 
 def _anchor(title: str) -> str:
     return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")
-
-
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    header = list(header)
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def compared() -> str:
@@ -158,4 +123,5 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "divergences": summary,
     "what is compared": compared,
     **{f"divergences of {peer}": of_peer(peer) for peer in _TITLES},
+    **PROGRAMS,
 }

@@ -1,0 +1,148 @@
+"""Runs the functions of mlir_tests/ on the peers and makes rows of what they give otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from minihlo.interp.backends import BackendError
+from minihlo.ops.checks import ulp_distance
+
+from . import (
+    causes_reference,  # noqa: F401  these declare causes
+    causes_rounding,  # noqa: F401
+    causes_xla,  # noqa: F401
+    function_causes_chlo,  # noqa: F401
+    function_causes_numpy,  # noqa: F401
+    function_causes_reference,  # noqa: F401
+    function_causes_xla,  # noqa: F401
+)
+from .absent import is_absent
+from .causes import ACCURACY, CAUSES
+from .function_absences import FunctionAbsence, absence_of
+from .function_causes import FUNCTION_CAUSES, explained
+from .function_table import FunctionRow
+from .functions import Checked, Function, by_ml_dtypes, differing, functions, run
+from .peers import PEERS
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Difference:
+    """Values of a function that differ for one cause, all of one check."""
+
+    function: Function
+    checked: Checked
+    places: np.ndarray
+
+
+def compare_functions(peer: str, files: Iterable[str]) -> list[FunctionRow]:
+    """The rows of a peer for some files."""
+    chosen = [f for file in files for f in functions(file)]
+    if peer == "ml_dtypes":
+        return _rows(peer, chosen, {}, {f: list(_by_ml_dtypes(f)) for f in chosen})
+    absent = {f: a for f in chosen if (a := absence_of(peer, f)) is not None}
+    first: dict[tuple[str, str], Function] = {}
+    for function, absence in absent.items():
+        if absence.tried is None or function.file in absence.tried:
+            first.setdefault((absence.name, function.file), function)
+    tried = [f for f in chosen if f not in absent or f in first.values()]
+    failed: dict[Function, str] = {}
+    found: dict[Function, list[Checked]] = {}
+    for function, returned in zip(tried, run(peer, tried), strict=True):
+        if isinstance(returned, BackendError):
+            failed[function] = str(returned)
+        else:
+            found[function] = differing(function, returned)
+    return _rows(peer, chosen, _absences(absent, first, failed), found)
+
+
+def _by_ml_dtypes(function: Function) -> Iterator[Checked]:
+    for case, got in by_ml_dtypes(function):
+        if isinstance(got, Checked):
+            if (got.got != got.expected).any():
+                yield got
+        elif not is_absent("ml_dtypes", case):
+            raise AssertionError(f"ml_dtypes gives no {case.name} of {case.operand}: {got}")
+
+
+def _absences(
+    absent: dict[Function, FunctionAbsence], first: dict[tuple[str, str], Function], failed: dict[Function, str]
+) -> dict[Function, tuple[str, str]]:
+    """Cause and what the peer says, of each function that gives nothing. The cause is empty where that is not known."""
+    found = {f: ("", said) for f, said in failed.items() if f not in absent}
+    for function, absence in absent.items():
+        tried = first.get((absence.name, function.file))
+        match = re.search(absence.says, failed.get(tried, "")) if tried else re.match("", "")
+        if match is not None:
+            found[function] = absence.name, match[0]
+        elif tried in failed:
+            found[function] = "", failed[tried]
+    return found
+
+
+def _rows(
+    peer: str,
+    chosen: Sequence[Function],
+    absences: dict[Function, tuple[str, str]],
+    found: dict[Function, list[Checked]],
+) -> list[FunctionRow]:
+    silent: dict[tuple[str, str], list[Function]] = defaultdict(list)
+    differ: dict[tuple[str, str], list[_Difference]] = defaultdict(list)
+    for function in chosen:
+        if function in absences:
+            silent[absences[function][0], function.file].append(function)
+        told = [
+            (cause, _Difference(function, checked, places))
+            for checked in found.get(function, ())
+            for cause, places in explained(peer, checked)
+        ]
+        for cause, difference in told:
+            differ[cause, function.file].append(difference)
+        if found.get(function) and not told:  # such as a number of f32 that stands for none of six bits
+            silent["", function.file].append(function)
+            absences = {**absences, function: ("", "a check fails, and all codes are right")}
+    rows = [
+        FunctionRow(peer, cause, file, tuple(_short(f) for f in some), says=absences[some[0]][1])
+        for (cause, file), some in silent.items()
+    ]
+    return [*rows, *(_row(peer, cause, file, some) for (cause, file), some in differ.items())]
+
+
+def _row(peer: str, cause: str, file: str, some: Sequence[_Difference]) -> FunctionRow:
+    counted: dict[str, int] = defaultdict(int)
+    for d in some:
+        counted[_short(d.function)] += len(d.places)
+    checked, place = some[0].checked, some[0].places[0]
+    declared = CAUSES.get(cause) or FUNCTION_CAUSES.get(cause)
+    return FunctionRow(
+        peer,
+        cause,
+        file,
+        tuple(counted),
+        tuple(counted.values()),
+        place=int(place),
+        operands=tuple(int(x[place]) for x in checked.case[1]) if checked.case else (),
+        got=int(checked.got[place]),
+        expected=int(checked.expected[place]),
+        ulp=max(map(_farthest, some)) if declared is not None and declared.kind == ACCURACY else 0,
+    )
+
+
+def _short(function: Function) -> str:
+    """A function's name without the file's."""
+    return function.name.removeprefix(function.file).lstrip("_")
+
+
+def _farthest(d: _Difference) -> int:
+    t = d.checked.element
+    return int(ulp_distance(d.checked.got[d.places].view(t.dtype), d.checked.expected[d.places].view(t.dtype)).max())
+
+
+def all_rows(files: Iterable[str]) -> list[FunctionRow]:
+    """The rows of all peers."""
+    files = list(files)
+    return [row for peer in PEERS for row in compare_functions(peer, files)]

@@ -1,0 +1,214 @@
+"""The functions of mlir_tests/ as cases: what each peer gives for the values that they check."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minihlo.interp import checked, told
+from minihlo.interp.backends import BackendError, Minihlo
+from minihlo.interp.checked import Exported
+from minihlo.interp.chunks import Chunk, chunks
+from minihlo.interp.program import Operation
+from minihlo.ops.policy import Policy
+from minihlo.ops.types import ElementType, TensorType
+from tools.mlir_tests import catalog
+
+from . import forked
+from .cases import Case, code_dtype, elementwise
+from .causes import is_nan
+from .peers import Codes, backend_of, results
+
+#: What checks compare, by the `id` of the check.
+Values = Mapping[int, np.ndarray]
+
+#: The line after which a function has the codes whose sum it checks.
+_SUMMED = re.compile(r"^  %wide = stablehlo\.convert (?P<value>%\S+) : \((?P<type>\S+)\) -> .*$", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Function:
+    """A function of a file."""
+
+    file: str  #: "add"
+    chunk: Chunk
+
+    @property
+    def name(self) -> str:
+        return self.chunk.function
+
+    @functools.cached_property
+    def exported(self) -> Exported:
+        """As a program for any peer. The codes whose sum is checked are returned beside it.
+
+        Raises BackendError where it cannot be exported.
+        """
+        text = _SUMMED.sub(r"\g<0>  check.expect_eq \g<value>, \g<value> : \g<type>", self.chunk.text)
+        return checked.export(dataclasses.replace(self.chunk, text=text))
+
+    @functools.cached_property
+    def can_be_exported(self) -> bool:
+        """Whether this jaxlib knows all of its ops."""
+        try:
+            return bool(self.exported)
+        except BackendError:
+            return False
+
+    def rerun(self, policy: Policy | None = None, text: str = "", inputs: Sequence[np.ndarray] | None = None) -> Values:
+        """What the checks compare, by `id`, where minihlo runs the program under a policy, or a changed one."""
+        exported = self.exported
+        ours = Minihlo("minihlo", policy or Policy())
+        returned = ours.evaluate(text or exported.text, exported.inputs if inputs is None else inputs)
+        return dict(zip(map(id, exported.checks), checked.compared(exported, iter(returned)), strict=True))
+
+    @functools.cached_property
+    def values(self) -> Mapping[int, Any]:
+        """Every value of the function as minihlo has it, by `id` of Value."""
+        ours = backend_of("direct")
+        assert isinstance(ours, Minihlo)
+        return checked.values_of(self.exported.program, self.name, ours)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Checked:
+    """Values that a function checks, as codes: those of a peer and the right ones."""
+
+    function: Function
+    check: Operation
+    operation: Operation | None  #: that they are the results of
+    element: ElementType  #: that the codes are of
+    got: Codes
+    expected: Codes
+
+    @functools.cached_property
+    def case(self) -> tuple[Case, list[Codes]] | None:
+        """As a case of the comparison op by op, with the operands' codes; None where the op has no cases there."""
+        return None if self.operation is None else _case(self.operation, self.function.values)
+
+
+def functions(file: str) -> list[Function]:
+    """The functions of an op's file."""
+    return [Function(file, chunk) for chunk in chunks(catalog.FOLDER / f"interpret_{file}.mlir")]
+
+
+def files() -> list[str]:
+    """What files there are: the names of ops as files have them."""
+    return [path.stem.removeprefix("interpret_") for path in sorted(catalog.files())]
+
+
+def run(peer: str, chosen: Sequence[Function]) -> list[list[np.ndarray] | BackendError]:
+    """What each function returns on a peer that takes programs, or why it returns nothing."""
+    known = [f for f in chosen if f.can_be_exported]
+    programs = [(f.exported.text, f.exported.inputs) for f in known]
+    answers = forked.evaluate(programs) if peer == "reference" else [_one(peer, *p) for p in programs]
+    found = dict(zip(known, answers, strict=True))
+    return [found[f] if f in found else _not_exported(peer, f) for f in chosen]
+
+
+def _not_exported(peer: str, function: Function) -> list[np.ndarray] | BackendError:
+    """What a function with ops newer than this jaxlib's StableHLO gives: minihlo alone can run it, checks and all."""
+    if peer != "upcast":
+        return BackendError("refused", f"{function.file}: this jaxlib's StableHLO does not know the op")
+    wrong = checked.run(function.chunk, backend_of(peer))
+    return BackendError("failed", wrong[0].message) if wrong else []
+
+
+def _one(peer: str, text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray] | BackendError:
+    try:
+        return backend_of(peer).evaluate(text, inputs)
+    except BackendError as error:
+        return error
+
+
+def differing(function: Function, returned: Sequence[np.ndarray]) -> list[Checked]:
+    """What a function checks and a peer has otherwise: values of which at least one is."""
+    if not function.can_be_exported:
+        return []
+    exported = function.exported
+    wrong = [m.check for m in checked.judge(exported, iter(returned))]
+    if not wrong:
+        return []
+    got = dict(zip(map(id, exported.checks), checked.compared(exported, iter(returned)), strict=True))
+    is_sum = any(_is_held(c) for c in exported.checks)
+    if is_sum:
+        wrong = [c for c in exported.checks if _is_held(c)]
+    return [_checked(function, check, got[id(check)]) for check in wrong]
+
+
+def _is_held(check: Operation) -> bool:
+    """Whether a check is of codes with themselves, and so there only to return them."""
+    return len(check.operands) == 2 and check.operands[0] is check.operands[1]
+
+
+def _checked(function: Function, check: Operation, got: np.ndarray) -> Checked:
+    about = told.subject(checked.Mismatch(function.exported.program, check, ""))
+    right = np.asarray(function.values[id(check.operands[0])])
+    return Checked(
+        function, check, about.operation, about.type, *(codes_of_values(x, about.type) for x in (got, right))
+    )
+
+
+def codes_of_values(array: np.ndarray, t: ElementType) -> Codes:
+    """The codes of type `t` that an array of the same values has, in order."""
+    array = np.ascontiguousarray(array).ravel()
+    if t.is_float and array.dtype != t.dtype:
+        if t.bits == 6:
+            return (array.view(np.float32) if array.dtype == np.uint32 else array).astype(t.dtype).view(np.uint8)
+        return array.astype(code_dtype(t))
+    return array.view(code_dtype(t))
+
+
+def by_ml_dtypes(function: Function) -> Iterator[tuple[Case, Checked | BackendError]]:
+    """What ml_dtypes gives for each op of a function whose results are checked, where it has the op.
+
+    A NaN is as good as another.
+    """
+    if not function.can_be_exported:
+        return
+    for check in function.exported.checks:
+        if check.operands[0].type.shape == () and any(_is_held(c) for c in function.exported.checks):
+            continue
+        right = _checked(function, check, np.asarray(function.values[id(check.operands[0])]))
+        if right.case is not None and right.got.size:
+            case, operands = right.case
+            (got,) = results("ml_dtypes", [case], operands)
+            if isinstance(got, BackendError):
+                yield case, got
+            else:
+                nan = is_nan(got, right.element) & is_nan(right.expected, right.element)
+                yield case, dataclasses.replace(right, got=np.where(nan, right.expected, got))
+
+
+# -- ops as cases ------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _names() -> dict[str, int]:
+    return {name: arity for name, arity, _ in elementwise()}
+
+
+def _case(operation: Operation, values: Mapping[int, Any]) -> tuple[Case, list[Codes]] | None:
+    result = operation.results[0].type
+    if not isinstance(result, TensorType) or not all(isinstance(v.type, TensorType) for v in operation.operands):
+        return None
+    name = operation.name.removeprefix("stablehlo.").removeprefix("chlo.broadcast_")
+    element, arrays = result.element, [np.asarray(values[id(v)]) for v in operation.operands]
+    if name in ("iota", "dynamic_iota"):
+        shape = np.asarray(values[id(operation.results[0])]).shape
+        places = np.indices(shape)[int(operation.attributes["iota_dimension"])]
+        return Case("convert", "i32", 1, element.name), [places.astype(np.int32).view(np.uint32).ravel()]
+    if name == "compare":
+        name += f" {operation.attributes['comparison_direction']}"
+        name += " TOTALORDER" * (operation.attributes.get("compare_type") == "TOTALORDER")
+    sources = {v.type.element for v in operation.operands}
+    if (name != "convert" and name not in _names()) or len(sources) != 1:
+        return None
+    (source,) = sources
+    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    codes = [codes_of_values(np.broadcast_to(a, shape), source) for a in arrays]
+    return Case(name, source.name, len(arrays), element.name), codes
