@@ -66,13 +66,32 @@ def test_kernels_are_plain_python_too(function: object) -> None:
 def test_rounding_f32(t: ElementType, policy: Policy) -> None:
     low = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32)
     x = ((np.arange(1 << 16, dtype=np.uint32) << 16)[:, None] | low).view(np.float32)
-    f32 = ELEMENT_TYPES["f32"]
     for laid in (x, x.T, x[::3, ::2]):
-        found = cast(laid, f32, t, policy)
-        token = speed.enter(speed.NONE)
-        wanted = cast(laid, f32, t, policy)
-        speed.leave(token)
-        assert (found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
+        assert same_without(laid, ELEMENT_TYPES["f32"], t, policy)
+
+
+@needs_numba
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("t", [t for t in MINIFLOATS if t.format.has_zero], ids=lambda t: t.name)
+def test_rounding_f64(t: ElementType) -> None:
+    with np.errstate(all="ignore"):
+        x = (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32).astype(np.float64)
+        bits = x.view(np.uint64)[:, None] + np.array([0, 1, -1, 1 << 28, (1 << 28) + 1, 1 << 44], np.int64).view(
+            np.uint64
+        )
+        extremes = np.array([1e300, -1e300, 1e-300, -1e-300, 5e-324, np.inf, -np.inf, 3.5e38, 1e-46, -0.0])
+        for laid in (bits.view(np.float64), extremes):
+            assert same_without(laid, ELEMENT_TYPES["f64"], t, Policy())
+            assert same_without(laid, ELEMENT_TYPES["f64"], t, Policy(rounding="up"))
+
+
+def same_without(x: np.ndarray, source: ElementType, target: ElementType, policy: Policy) -> bool:
+    """Whether numpy gives the same bits."""
+    found = cast(x, source, target, policy)
+    token = speed.enter(speed.NONE)
+    wanted = cast(x, source, target, policy)
+    speed.leave(token)
+    return (found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
 
 
 @needs_numba

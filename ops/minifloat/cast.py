@@ -102,7 +102,7 @@ def _round_float(x: np.ndarray, source: ElementType, target: ElementType, policy
         # bfloat16 has 8 significant bits and f32's range: rounding to odd there loses nothing that a format of up
         # to 6 bits could see, in any rounding mode. Only f8E8M0FNU could tell f64's smaller numbers apart.
         table = code_table(ELEMENT_TYPES["bf16"], target, policy)
-        compiled = kernels(x.size) if source.bits == 32 else None
+        compiled = kernels(x.size)
         if compiled is not None:
             return _round_compiled(compiled, x, table)
         codes = _odd_bf16_of_f64(x) if source.bits == 64 else _odd_bf16(x.astype(np.float32, copy=False))
@@ -115,9 +115,12 @@ def _round_float(x: np.ndarray, source: ElementType, target: ElementType, policy
 
 def _round_compiled(compiled: Kernels, x: np.ndarray, table: np.ndarray) -> np.ndarray:
     result = np.empty(x.shape, table.dtype)
-    compiled.round(
-        np.ascontiguousarray(x).reshape(-1).view(np.uint32), table.view(np.uint8), result.reshape(-1).view(np.uint8)
-    )
+    codes, entries = result.reshape(-1).view(np.uint8), table.view(np.uint8)
+    x = np.ascontiguousarray(x).reshape(-1)
+    if x.dtype == np.float64:
+        compiled.round_wide(x, entries, codes)
+    else:
+        compiled.round(x.astype(np.float32, copy=False).view(np.uint32), entries, codes)
     return result
 
 
