@@ -55,6 +55,26 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         backend.close()
 
 
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """What the functions that pass cover. (Their reports come from other processes too.)"""
+    passed: dict[Path, set[str]] = {}
+    for report in terminalreporter.stats.get("passed", ()):
+        file, _, name = report.nodeid.partition("::")
+        if file.endswith(".mlir"):
+            passed.setdefault(config.rootpath / file, set()).add(name)
+    if not passed:
+        return
+    from .chunks import chunks
+    from .covered import told
+
+    texts = []
+    for path, names in passed.items():
+        found = chunks(path)
+        unique = _unique([c.function for c in found])
+        texts += [c.text for name, c in zip(unique, found, strict=True) if name in names]
+    terminalreporter.write_line(f"{config.getoption('--minihlo-backend')}: {told(len(texts), len(passed), texts)}")
+
+
 def _is_test(path: Path) -> bool:
     from .chunks import chunks, has_checks
 

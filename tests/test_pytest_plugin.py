@@ -1,11 +1,13 @@
 """The pytest plugin: which .mlir files it collects, how tests are named, and what a failure tells."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from minihlo.interp import covered
 from minihlo.interp.chunks import chunks, has_checks
 
 CHECKED = """// @not_a_function is in a comment, as is func.func @neither()
@@ -181,6 +183,37 @@ def test_wrong_backends_are_told(tmp_path: Path) -> None:
         assert f"there is no backend '{name}'" in told
     code, told = run(tmp_path, "--minihlo-backend=ml_dtypes")
     assert (code, "ml_dtypes takes single operations, and .mlir files are programs" in told) == (4, True)
+
+
+def test_what_passes_is_counted(tmp_path: Path) -> None:
+    write(tmp_path / "a.mlir", "0x61")
+    code, told = run(tmp_path, ".", "-p", "no:xdist")
+    assert code == 1
+    # Of the functions that pass: constant, check.expect_eq and check.expect_eq_const, all in f4E2M1FN.
+    line = r"minihlo: 2 functions in 1 file pass: 3 ops × 1 format, 3 of [\d,]+ pairs of an op that takes floats"
+    assert re.search(line, told), told
+    code, told = run(tmp_path, ".::first_f8E4M3FN".replace(".", "a.mlir", 1))
+    assert (code, "pass:" in told) == (1, False)
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_a_subset_is_counted_in_several_processes(processes: str) -> None:
+    """Of a file that has every format, the functions of one."""
+    root = Path(__file__).parent.parent
+    command = ("mlir_tests/interpret_abs.mlir", "-k", "f8E5M2FNUZ", "-n", processes)
+    code, told = run(root, *command)
+    assert code == 0, told
+    assert "minihlo: 2 functions in 1 file pass: " in told
+    assert " × 1 format, " in told
+
+
+def test_the_repositorys_files_are_complete() -> None:
+    folder = Path(__file__).parent.parent / "mlir_tests"
+    texts = [c.text for path in folder.glob("*.mlir") for c in chunks(path)]
+    assert covered.pairs_of(texts) == covered.all_pairs()
+    assert covered.told(3, 1, texts).endswith(": complete")
+    assert {op for op, _ in covered.all_pairs()} >= {"stablehlo.add", "chlo.acos", "stablehlo.all_reduce"}
+    assert len({f for _, f in covered.all_pairs()}) == 13
 
 
 def test_the_plugin_costs_nothing_to_others() -> None:
