@@ -2,7 +2,8 @@
 
 import pytest
 
-from minihlo.interp import load
+from minihlo.interp import cli, load
+from minihlo.interp.commands import run
 from minihlo.interp.errors import CheckFailure
 from minihlo.ops.registry import ops
 from tools.mlir_tests import catalog, coverage, numbers, write
@@ -32,6 +33,15 @@ def test_files_are_current(name: str) -> None:
     path = catalog.file_of(name)
     assert path.exists(), "run `make generate`"
     assert write.made(name) == path.read_text(), "run `make generate`"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", FILES.values())
+def test_files_run_alone(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `minihlo run FILE` has it, but for the process that it is done in."""
+    options = cli._parser().parse_args(["run", str(catalog.file_of(name))])
+    assert run.main(options) == 0
+    assert capsys.readouterr().out == ""
 
 
 def test_names_of_functions_are_unique() -> None:
