@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -150,15 +152,31 @@ def remainder(x, y):
     return np.fmod(x, y)
 
 
+#: Numbers are kept repeated up to so many bytes: those of the blocks in which large arrays are taken.
+_KEPT = 1 << 18
+
+
+def _repeated(number, shape):
+    """An array of this shape that has one number everywhere; not to be written to."""
+    if math.prod(shape) * number.itemsize > _KEPT:
+        return np.full(shape, number, number.dtype)
+    return _kept(number.tobytes(), number.dtype, shape)
+
+
+@functools.lru_cache(16)
+def _kept(number: bytes, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    return np.full(shape, np.frombuffer(number, dtype), dtype)
+
+
 def _extreme(choose, of_equals):
     """numpy's maximum or minimum, with zeros of unlike sign told apart as IEEE 754-2019 section 9.6 asks."""
 
     def host(x, y):
         # numpy takes several times as long where one operand is a single number.
         if x.size > y.size == 1:
-            result = choose(x, np.full(x.shape, y, y.dtype))
+            result = choose(x, _repeated(y, x.shape))
         elif y.size > x.size == 1:
-            result = choose(np.full(y.shape, x, x.dtype), y)
+            result = choose(_repeated(x, y.shape), y)
         else:
             result = choose(x, y)
         if result.dtype.kind == "f":
