@@ -1,10 +1,14 @@
 """What failing results are said to have in common."""
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 
-from minihlo.interp.conform import diagnosis
+from minihlo.interp.conform import data, diagnosis
 from minihlo.interp.conform.cases import SIZES, Case
 from minihlo.interp.conform.elementwise import Part
+from minihlo.interp.conform.formats import FORMATS
 from minihlo.interp.conform.judge import Judged
 from minihlo.interp.conform.result import FAIL, CaseResult
 
@@ -26,3 +30,39 @@ def test_what_fails_anywhere_may_stand_at_the_end_by_chance() -> None:
         for i, (form, why) in enumerate(told)
     ]
     assert [c.diagnosis for c in diagnosis.across_forms(cases)] == ["the operand is"] * 2
+
+
+def explained(op: str, operands: tuple[str, ...], result: str, fault: Callable[[list[float], int], int]) -> str:
+    """What is said of a backend whose results are right but for a fault, which gets the numbers and the right code."""
+    case = Case(op, operands, result)
+    part = Part(case, "array", data.operands(case, "array", 1, 0))
+    numbers = [FORMATS[t].decode(x) for t, x in zip(operands, part.operands, strict=True)]
+    pairs = zip(zip(*(x.tolist() for x in numbers), strict=True), part.expected.codes.tolist(), strict=True)
+    got = np.array([fault(list(x), code) for x, code in pairs]).astype(part.expected.codes.dtype)
+    return diagnosis.explain(part, part.judge(got, 0, False)[0], got)
+
+
+def test_a_nan_that_is_read_as_a_number() -> None:
+    def read(numbers: list[float], code: int) -> int:
+        is_negative_nan = math.isnan(numbers[0]) and math.copysign(1, numbers[0]) < 0
+        return int(np.float32(-480).view(np.uint32)) if is_negative_nan else code
+
+    told = explained("convert", ("f8E4M3FN",), "f32", read)
+    assert told == "NaN with its sign set is read as a number, the one beyond the largest"
+
+
+def test_numbers_that_are_lost_below_the_smallest_normal_one() -> None:
+    def lost(numbers: list[float], code: int) -> int:
+        return code & 0x80 if code & 0x7F == 4 and abs(numbers[0] / numbers[1]) < 2.0**-14 else code
+
+    told = explained("divide", ("f8E5M2",) * 2, "f8E5M2", lost)
+    assert told == "what is rounded up from subnormal to the smallest normal number becomes zero"
+
+
+def test_a_sign_that_is_dropped_by_a_conversion_with_another_fault() -> None:
+    def toward_zero(numbers: list[float], code: int) -> int:
+        size = abs(numbers[0])
+        return 127 + math.frexp(size)[1] - 1 if 0 < size < math.inf else code
+
+    told = explained("convert", ("f8E4M3FN",), "f8E8M0FNU", toward_zero)
+    assert told == "the sign is dropped, as the format has none, and the rest is rounded toward zero"

@@ -19,6 +19,7 @@ from minihlo.interp.conform.functions import FUNCTIONS, decide
 from minihlo.interp.conform.judge import ELEMENT_VERDICTS, judge
 from minihlo.interp.conform.result import ACCURACY, DIVERGENT, FAIL, PASS
 from minihlo.interp.conform.rounding import Exact, encode
+from minihlo.interp.conform.rows import RowPart
 from minihlo.ops.registry import ops
 from minihlo.ops.types import ELEMENT_TYPES
 
@@ -335,6 +336,18 @@ def test_nan_stands_at_one_end_of_the_total_order() -> None:
     assert compared([False, False, False]).count(FAIL) == 1  # which is what a quiet comparison gives
 
 
+def test_a_sort_may_put_nan_first() -> None:
+    part = RowPart(Case("sort", ("f8E4M3FNUZ",), "f8E4M3FNUZ"), "length-8", (np.array([[1, 0x80, 0xC0]], np.uint8),))
+
+    def sorted_as(row: list[int]) -> list[str]:
+        got = np.array(row, np.uint8)
+        return [ELEMENT_VERDICTS[v] for v in judge("f8E4M3FNUZ", got, part.with_nan_first(got)).verdicts]
+
+    assert sorted_as([0xC0, 0x01, 0x80]) == [PASS] * 3
+    assert sorted_as([0x80, 0xC0, 0x01]) == [DIVERGENT] * 3
+    assert FAIL in sorted_as([0x80, 0x01, 0xC0])
+
+
 def test_negative_numbers_lose_their_sign_by_a_rule() -> None:
     def converted_to(got: list[int]) -> list[str]:
         wanted = converted(np.array([0xFF, 0xFE, 0xFC, 0xF8, 0xF0], np.uint8), "i8", "f8E8M0FNU")  # -1, -2, -4 …
@@ -344,6 +357,15 @@ def test_negative_numbers_lose_their_sign_by_a_rule() -> None:
     assert converted_to([0x7F, 0x80, 0x81, 0x82, 0x83]) == [DIVERGENT] * 5
     assert converted_to([0xFF, 0x80, 0x81, 0x82, 0x83]) == [FAIL, *[DIVERGENT] * 4]
     assert converted_to([0xFF, 0xFF, 0xFF, 0x82, 0xFF]) == [PASS, PASS, PASS, FAIL, PASS]
+
+
+def test_negative_numbers_beyond_the_ends_have_choices_of_their_own() -> None:
+    numbers = np.array([-1.0, -2.0, -4.0, -8.0, -16.0, -32.0, -3e38, -1e-45], np.float32)
+    wanted = converted(numbers.view(np.uint32), "f32", "f8E8M0FNU")
+    for beyond in (0xFE, 0xFF):
+        for small in (0x00, 0xFF):
+            got = np.array([0x7F, 0x80, 0x81, 0x82, 0x83, 0x84, beyond, small], np.uint8)
+            assert FAIL not in [ELEMENT_VERDICTS[v] for v in judge("f8E8M0FNU", got, wanted).verdicts]
 
 
 def test_the_sign_of_an_exact_zero_is_no_matter_of_accuracy() -> None:

@@ -134,17 +134,16 @@ def by_rule(point: int, result: str, got: Codes, expected: Codes, magnitudes: Co
     """
     chosen = choose(point, result, got, expected)
     if point == rounding.NEGATIVE:
-        if magnitudes is None or np.count_nonzero(got == magnitudes) <= _MOSTLY * got.size:
-            return expected, chosen
-        # What is so small as to vanish, or above the largest, has choices of its own, with its sign or without.
-        at_end = (chosen == _SMALLEST_ONE) | ((chosen >= 0) & (magnitudes == FORMATS[result].max_code))
-        return magnitudes, np.where(got == magnitudes, _MAGNITUDE, np.where(at_end, chosen, -1))
+        return (
+            (expected, chosen) if magnitudes is None else _unsigned(FORMATS[result], got, expected, magnitudes, chosen)
+        )
     known = chosen[chosen >= 0]
     if not known.size:
         return expected, chosen
     rule = int(np.bincount(known).argmax())
     if point == rounding.NAN_ORDER:
-        return expected ^ bool(rule), chosen
+        # Of sorts `rows` has found already whether rows are in the one order or the other.
+        return (expected ^ bool(rule) if got.dtype == bool else got), chosen
     if point == rounding.TIE:
         if 0 < known.sum() < known.size and not (got[chosen >= 0] & 1).any():
             return expected & ~np.array(1, expected.dtype), np.where(chosen >= 0, _EVEN, chosen)
@@ -157,6 +156,17 @@ def by_rule(point: int, result: str, got: Codes, expected: Codes, magnitudes: Co
     lost = fmt.is_nan(expected) & (fmt.nan == "sign")
     sign = np.where(lost, got, expected) & np.array(fmt.sign_bit, expected.dtype)
     return np.where(usual == rule, expected, np.array(code, expected.dtype) | sign), chosen
+
+
+def _unsigned(fmt: Format, got: Codes, expected: Codes, magnitudes: Codes, chosen: Codes) -> tuple[Codes, Codes]:
+    """`by_rule` of negative numbers, which lose their sign or do not. Those at the ends are no evidence of that: what
+    is so small as to vanish, or beyond the largest, has choices of its own, with its sign or without."""
+    is_small, is_beyond = magnitudes == 0, magnitudes >= fmt.max_code
+    inner = ~is_small & ~is_beyond
+    if np.count_nonzero(got[inner] == magnitudes[inner]) <= _MOSTLY * np.count_nonzero(inner):
+        return expected, chosen
+    fits = (got == magnitudes) | (is_beyond & (got >= fmt.max_code)) | (is_small & fmt.is_nan(got))
+    return magnitudes, np.where(fits, _MAGNITUDE, np.where(chosen == _SMALLEST_ONE, chosen, -1))
 
 
 def told(point: int, result: str, chosen: dict[str, int]) -> str:

@@ -17,7 +17,7 @@ from .exact import estimate, evaluate
 from .formats import FORMATS, Format
 from .judge import ELEMENT_VERDICTS, Judged
 from .result import ACCURACY, DIVERGENT, FAIL, PASS, CaseResult
-from .rounding import Exact, encode
+from .rounding import NEGATIVE, Exact, encode
 from .rows import RowPart
 from .suspects import Suspect, suspects
 from .words import code_text, value_text
@@ -44,7 +44,10 @@ def explain(part: Part, judged: Judged, got: np.ndarray) -> str:
     if part.form == "chain":
         return _unrounded(part, got, failing)
     at = failing if len(failing) <= _SAMPLE else failing[np.linspace(0, len(failing) - 1, _SAMPLE).astype(np.intp)]
-    rest = np.flatnonzero((judged.verdicts == ELEMENT_VERDICTS.index(PASS)) & _alike(part, at))
+    spared = judged.verdicts == ELEMENT_VERDICTS.index(PASS)
+    without_sign = (part.expected.left_open == NEGATIVE) & (judged.right != part.expected.codes)
+    spared |= without_sign & (got == judged.right)  # a fault has to explain these too
+    rest = np.flatnonzero(spared & _alike(part, at))
     rest = rest[np.linspace(0, len(rest) - 1, min(len(rest), _SAMPLE)).astype(np.intp)] if len(rest) else rest
     found = _by_faults(part, got, at, rest)
     return found or next(_common(part, judged, got, at), "")

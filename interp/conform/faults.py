@@ -115,7 +115,7 @@ def beyond_the_largest(fmt: Format, codes: Codes) -> np.ndarray:
     """A NaN whose sign is set, as the number that its code would be if there were no NaN."""
     numbers = fmt.decode(codes)
     step = fmt.max - fmt.decode(np.array([fmt.max_code - 1]))[0]
-    return np.where(fmt.is_nan(codes) & (codes >= fmt.sign_bit), -fmt.max - step, numbers)
+    return np.where(fmt.is_nan(codes) & (codes & fmt.sign_bit != 0), -fmt.max - step, numbers)
 
 
 def lost_at_the_smallest_normal(case: Case, operands: Operands) -> Codes | None:

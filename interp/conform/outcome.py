@@ -93,7 +93,7 @@ def operands_text(part: Part, place: int, times: int = 1) -> str:
 def told(part: Part, judged: Judged, got: np.ndarray, settings: Settings, seconds: float) -> CaseResult:
     """The result of an elementwise part; the diagnosis and the command are for the caller to add."""
     found = _counted(part, judged, len(got), seconds)
-    found = dataclasses.replace(found, failures=_failures(part, judged, got, settings.errors))
+    found = dataclasses.replace(found, failures=_failures(part, judged, got, part.expected.codes, settings.errors))
     return dataclasses.replace(found, **pictured(part, judged))
 
 
@@ -130,7 +130,7 @@ def told_rows(part: RowPart, got: np.ndarray, settings: Settings, zeros_are_open
         found,
         model=model,
         diagnosis=sentence,
-        failures=_failures(part, judged, got, settings.errors),
+        failures=_failures(part, judged, got, expected.codes, settings.errors),
         **pictured(part, judged),
         command="" if found.verdict in (PASS, DIVERGENT) else command(part.case, part.form, settings),
     )
@@ -158,8 +158,8 @@ def histogram(distances: np.ndarray) -> dict[str, int]:
     return {str(d): n for d, n in sorted(Counter(binned.tolist()).items()) if d}
 
 
-def _failures(part: Part | RowPart, judged: Judged, got: np.ndarray, most: int) -> list[Failure]:
-    """The first of each verdict, FAIL before ACCURACY before DIVERGENT."""
+def _failures(part: Part | RowPart, judged: Judged, got: np.ndarray, usual: np.ndarray, most: int) -> list[Failure]:
+    """The first of each verdict, FAIL before ACCURACY before DIVERGENT, which are held to what is right as a rule."""
     found: list[Failure] = []
     for verdict in (FAIL, ACCURACY, DIVERGENT):
         at = np.flatnonzero(judged.verdicts == ELEMENT_VERDICTS.index(verdict))
@@ -167,7 +167,7 @@ def _failures(part: Part | RowPart, judged: Judged, got: np.ndarray, most: int) 
             operands = _operands_of(part, int(i))
             types = part.case.operands
             distance = int(judged.distances[i])
-            right, given = int(judged.right[i]), int(got[i])
+            right, given = int((usual if verdict == DIVERGENT else judged.right)[i]), int(got[i])
             found.append(
                 Failure(
                     verdict,

@@ -26,7 +26,7 @@ def pictures(case: CaseResult) -> Sequence[Markup]:
 # -- maps --------------------------------------------------------------------------------------------------------------
 
 _SIDE, _LEFT, _TOP = 256, 62, 44  #: of the map, and of what stands beside and above it
-_FEW = 40  #: errors, that are ringed
+_FEW = 100  #: errors, that are ringed
 _STRIP = 6  #: the width of the strips that mark the regions of the operands
 
 

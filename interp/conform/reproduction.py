@@ -60,8 +60,9 @@ def _places(part: Part, judged: Judged, at: int) -> np.ndarray:
     point = part.expected.left_open[at]
     if point not in choices.RULED or part.form in ("scalar", "broadcast"):
         return np.array([at])
-    alike = (part.expected.left_open == point) & (judged.verdicts < _ACCURACY)
-    return np.append(at, np.resize(np.flatnonzero(alike)[-1:], _ENOUGH if alike.any() else 0))
+    alike = np.flatnonzero((part.expected.left_open == point) & (judged.verdicts < _ACCURACY))
+    middle = alike[len(alike) // 2 : len(alike) // 2 + 1]  # of conversions none at the ends of the range
+    return np.append(at, np.repeat(middle, _ENOUGH))
 
 
 def _reproduced(
