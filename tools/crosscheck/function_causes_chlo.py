@@ -13,7 +13,7 @@ from minihlo.interp.parser import make_context
 from minihlo.ops.checks import ulp_distance
 from minihlo.ops.policy import Policy
 
-from .causes import ACCURACY, E8M0, ERROR
+from .causes import ACCURACY, E8M0, ERROR, OPEN
 from .function_causes import function_cause, name_of
 from .function_causes_xla import BF16  # whose causes come first
 from .functions import Checked, Function, codes_of_values
@@ -54,6 +54,30 @@ def _in_steps(checked: Checked) -> Codes | None:
 
 
 @function_cause(
+    "neighbours by bits",
+    "xla",
+    ERROR,
+    "chlo.next_after takes every format for one with a sign and -0",
+    "It counts codes up or down by their sign. In f8E8M0FNU, which has none, it goes the wrong way or to another "
+    "number altogether; in the FNUZ formats the neighbour of the smallest negative number is NaN.",
+)
+def _neighbours_by_bits(checked: Checked) -> Codes | None:
+    return _in_steps(checked) if name_of(checked).endswith("next_after") else None
+
+
+@function_cause(
+    "CHLO in steps, left open",
+    "xla",
+    OPEN,
+    "What a format leaves open, after an expansion of CHLO's",
+    "A step gives what the format does not have, such as NaN in f4E2M1FN or zero in f8E8M0FNU, and the next steps go "
+    "on with what has come of it.",
+)
+def _left_open_in_steps(checked: Checked) -> Codes | None:
+    return _in_steps(checked) if checked.function.name.endswith("_open") else None
+
+
+@function_cause(
     "CHLO in steps",
     "xla",
     ACCURACY,
@@ -61,16 +85,21 @@ def _in_steps(checked: Checked) -> Codes | None:
     "The specification of CHLO does not say how accurate they are. minihlo computes them exactly and rounds once.",
 )
 def _chlo_in_steps(checked: Checked) -> Codes | None:
-    return _in_steps(checked)
+    steps, t = _in_steps(checked), checked.element
+    if steps is None or not t.is_float:
+        return None
+    near = np.asarray(ulp_distance(steps.view(t.dtype), checked.expected.view(t.dtype))) <= _STEPS
+    return np.where(near, steps, checked.expected)
 
 
 @function_cause(
     "CHLO in steps that fail",
     "xla",
     ERROR,
-    "An expansion of CHLO's has a step that the format cannot hold",
-    "A square overflows, a negative step has no place in f8E8M0FNU, or an infinity that is compared with is no "
-    "infinity in f4E2M1FN: there chlo.is_inf holds of 0, since the constant has become 0.",
+    "An expansion of CHLO's gives another special value, or has a step that the format cannot hold",
+    "chlo.zeta(0, 0) is infinite, since poles are asked for before the domain, which begins at s = 1; infinities "
+    "cancel to NaN; a negative step has no place in f8E8M0FNU; a step that rounds to another sign changes that of the "
+    "result; and infinity is 0 in f4E2M1FN, so that chlo.is_inf holds of 0.",
 )
 def _chlo_fails(checked: Checked) -> Codes | None:
     return _in_steps(checked)

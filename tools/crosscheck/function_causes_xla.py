@@ -56,7 +56,7 @@ def _with_flushed_inputs(function: Function) -> dict[int, np.ndarray]:
     "They are subnormal in f32 too, in which bf16 is computed, and the processor is told to treat those as zero.",
 )
 def _bf16_flushed(checked: Checked) -> Codes | None:
-    if not _has_bf16(checked):
+    if not _has_bf16(checked) or name_of(checked) == "stablehlo.sort":
         return None
     found = codes_of_values(_with_flushed_inputs(checked.function)[id(checked.check)], checked.element)
     return _flushed(found) if checked.element == BF16 else found
@@ -151,11 +151,23 @@ def _reduced_in_f16(checked: Checked) -> Codes | None:
     OPEN,
     "Ops of several steps compute f8E8M0FNU in f32 throughout",
     "batch_norm's mean and variance pass through zero and through negative numbers, which the format lacks; minihlo "
-    "rounds each step to the format, and gives NaN. Sums of products read 2^-127 as zero.",
+    "rounds each step to the format, and gives NaN.",
 )
 def _steps_in_f32(checked: Checked) -> Codes | None:
-    names = ("batch_norm_grad", "batch_norm_training", "dot_general")
+    names = ("batch_norm_grad", "batch_norm_training")
     return _in_type(checked, F32) if checked.element == E8M0 and checked.function.file in names else None
+
+
+@function_cause(
+    "subnormals flushed in sums",
+    "xla",
+    ERROR,
+    "dot_general takes 2^-127 of f8E8M0FNU for zero",
+    "The sum is computed in f32, where that number is subnormal: as an operand it is zero, as a result NaN.",
+)
+def _flushed_in_sums(checked: Checked) -> Codes | None:
+    is_sum = name_of(checked) == "stablehlo.dot_general"
+    return _in_type(checked, F32) if checked.element == E8M0 and is_sum else None
 
 
 @function_cause(

@@ -23,6 +23,8 @@ from .tables import code_text, markdown
 
 #: So many files are named in a cell; of more, the number is told.
 _NAMED = 12
+#: Files of ops whose results are boolean.
+_BOOLEAN = ("chlo_broadcast_compare", "chlo_is_inf", "chlo_is_neg_inf", "chlo_is_pos_inf", "compare", "is_finite")
 _FORMATS = sorted(FORMATS, key=len, reverse=True)
 
 
@@ -90,7 +92,7 @@ def _functions(row: FunctionRow) -> str:
 
 
 def _example(row: FunctionRow) -> str:
-    element = _format(row.functions[0])
+    element = "i1" if row.file in _BOOLEAN else _format(row.functions[0])
     operands = ", ".join(f"`0x{c:02X}`" for c in row.operands)
     of = f"({operands})" if operands else f"[{row.place}]"
     return f"{row.functions[0]}: {of} gives {_code(row.got, element)}, exact {_code(row.expected, element)}"
@@ -104,9 +106,8 @@ def _format(function: str) -> str | None:
     """The format of the results of a function whose name has only one."""
     found, rest = [], function
     for name in _FORMATS:
-        if name in rest:
-            found.append(name)
-            rest = rest.replace(name, "")
+        found += [name] * rest.count(name)
+        rest = rest.replace(name, "")
     return found[0] if len(found) == 1 else None
 
 
