@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,12 @@ _TOKEN, _TOKEN_SHAPE = np.zeros(0, bool), shape_of((0,))
 _clock = time.perf_counter
 
 
+@functools.cache
+def _reader(count: int) -> Callable[[memoryview, int], tuple[int, ...]]:
+    """Reads so many words at an address, in half the time of a slice."""
+    return struct.Struct(f"{count}Q").unpack_from
+
+
 @getter("LoadedExecutable_Execute")
 def _execute(p: int) -> int | None:
     if shutdown.closing:
@@ -35,12 +42,10 @@ def _execute(p: int) -> int | None:
     try:
         if not interrupts.installed:
             interrupts.install()
-        at = p >> 3
-        of, options, lists, num_devices, num_args, outputs, complete, chosen = words[at + 2 : at + 10].tolist()
+        of, options, lists, num_devices, num_args, outputs, complete, chosen = _reader(8)(words, p + 16)
         executable: Executable = objects[of]
-        handles = []
-        for row in words[lists >> 3 : (lists >> 3) + num_devices].tolist():
-            handles.append(words[row >> 3 : (row >> 3) + num_args].tolist() if num_args else [])
+        read = _reader(num_args)
+        handles = [read(words, row) for row in _reader(num_devices)(words, lists)]
         devices = executable.devices if not chosen else [objects[chosen]]
         task: work.Task | None = None
         error: ErrorObject | None = None
@@ -100,7 +105,7 @@ def _execute(p: int) -> int | None:
     return None
 
 
-def _arguments(executable: Executable, handles: list[list[int]]) -> tuple[Rows, bool]:
+def _arguments(executable: Executable, handles: Sequence[Sequence[int]]) -> tuple[Rows, bool]:
     """The values of the arguments, and whether some are Deferred."""
     if executable.client is None:
         raise PluginError(FAILED_PRECONDITION, "the executable has been deleted")
@@ -192,7 +197,7 @@ def _token(device: Device) -> int:
     return pool.add(Buffer(_TOKEN, device, abi.TOKEN, _TOKEN_SHAPE))
 
 
-def _donate(executable: Executable, options: int, handles: list[list[int]]) -> None:
+def _donate(executable: Executable, options: int, handles: Sequence[Sequence[int]]) -> None:
     at = options
     kept = set(words[words[at + 7] >> 3 : (words[at + 7] >> 3) + words[at + 8]].tolist()) if words[at + 8] else ()
     for i in executable.donated:
