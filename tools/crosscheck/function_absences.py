@@ -45,7 +45,7 @@ def _is_newer(function: Function) -> bool:
 _NO_REFERENCE = (
     *("create_token", "async_start", "batch_norm_grad", "batch_norm_inference", "batch_norm_training", "broadcast"),
     *("cholesky", "cross-replica-sum", "dot", "einsum", "real_dynamic_slice", "rng", "set_dimension_size"),
-    *("torch_index_select", "triangular_solve", "unary_einsum"),
+    *("torch_index_select", "unary_einsum"),
 )
 _NO_XLA = ("stablehlo.dynamic_conv", "stablehlo.unary_einsum", "stablehlo.uniform_quantize")
 _NO_XLA = (*_NO_XLA, "stablehlo.uniform_dequantize", "chlo.ragged_dot")
@@ -75,7 +75,7 @@ FUNCTION_ABSENCES = (
         "reference",
         ABSENT,
         "Ops that the reference interpreter does not evaluate",
-        "It ends the process at one: all of CHLO, and of StableHLO those that have a place in this table.",
+        f"It ends the process at one: all of CHLO, and of StableHLO {', '.join(_NO_REFERENCE)}.",
         r"Unsupported op|is unsupported at the moment",
         _holds("chlo.", *(f"stablehlo.{op}" for op in _NO_REFERENCE)),
     ),

@@ -79,8 +79,8 @@ def _absences(
         match = re.search(absence.says, failed.get(tried, "")) if tried else re.match("", "")
         if match is not None:
             found[function] = absence.name, match[0]
-        elif tried in failed:
-            found[function] = "", failed[tried]
+        else:
+            found[function] = "", failed.get(tried, "a result, where there should be none") if tried else ""
     return found
 
 
