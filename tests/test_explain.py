@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp import cli, explain
+from minihlo.interp import explain
 from minihlo.ops.speed import Speed
 
 TEXT = """func.func @main(%x: tensor<8xf8E4M3FN>, %y: tensor<8xf32>) -> (tensor<8xf8E4M3FN>, tensor<8xf32>) {
@@ -25,15 +28,15 @@ INPUTS = ("--input", "8xf8E4M3FN=1", "--input", "8xf32=2")
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, list[str], str]]:
+    """Runs the command on the program: its exit status, the lines it prints, and what it says to standard error."""
     (tmp_path / "x.mlir").write_text(TEXT)
-    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MINIHLO_WITHOUT", raising=False)
 
     def call(*arguments: str) -> tuple[int, list[str], str]:
-        code = cli.main(["run", "x.mlir", *INPUTS, *arguments])
-        out, err = capfd.readouterr()
-        return code, out.splitlines(), err
+        command = [sys.executable, "-m", "minihlo.interp.cli", "run", "x.mlir", *INPUTS, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        return done.returncode, done.stdout.splitlines(), done.stderr
 
     return call
 
