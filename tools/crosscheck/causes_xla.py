@@ -41,9 +41,22 @@ from .peers import Codes
     "the narrow format while the exact value is not.",
 )
 def _functions_through_f16(case: Case, operands: Sequence[Codes]) -> Codes | None:
-    if case.operand_type == E8M0 or case.op not in (*FUNCTIONS, "sqrt"):
-        return None
-    return rounded_twice(case, F16, operands)
+    return rounded_twice(case, F16, operands) if case.op in FUNCTIONS and _is_in_f16(case) else None
+
+
+@cause(
+    "square roots through f16",
+    "xla",
+    ERROR,
+    "sqrt is rounded to f16 first, then to the format",
+    "IEEE 754, which StableHLO names for it, wants the square root correctly rounded.",
+)
+def _square_roots_through_f16(case: Case, operands: Sequence[Codes]) -> Codes | None:
+    return rounded_twice(case, F16, operands) if case.op == "sqrt" and _is_in_f16(case) else None
+
+
+def _is_in_f16(case: Case) -> bool:
+    return case.operand_type == F16 or (case.operand_type.bits <= 8 and case.operand_type != E8M0)
 
 
 @cause(
@@ -55,7 +68,7 @@ def _functions_through_f16(case: Case, operands: Sequence[Codes]) -> Codes | Non
     "logistic(-12) is 0 where f8E5M2FNUZ has a number near the true value.",
 )
 def _steps_in_f16(case: Case, operands: Sequence[Codes]) -> Codes | None:
-    if case.operand_type == E8M0 or case.op not in ("logistic", "exponential_minus_one"):
+    if case.op not in ("logistic", "exponential_minus_one") or not _is_in_f16(case):
         return None
     x = convert(operands[0], case.operand_type, F16)
     one = np.full_like(x, 0x3C00)
