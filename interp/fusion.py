@@ -13,7 +13,6 @@ Measured with numpy alone on 10**6 elements of f8E4M3FNUZ, unfused and fused, in
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -24,43 +23,32 @@ import numpy as np
 from ..ops.reduce import Folding, folding
 from ..ops.registry import Call, Kernel, Op
 from ..ops.speed import Speed
-from ..ops.types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType
-from . import groups
-from .groups import MOST_BITS, Leaf
+from ..ops.types import ELEMENT_TYPES, TensorType
+from .fusible import (
+    LOOKUP,
+    Axes,
+    Node,
+    Root,
+    along,
+    bits_of,
+    cost_of,
+    identity,
+    is_fusible,
+    shape_of,
+    spread_of,
+    uses_of,
+)
+from .group import Group
+from .grouped.leaf import MOST_BITS, Leaf, Shape, laid, width
 from .program import Operation, Region, Value
 from .writer import Sources, Writer
 
-Axes = tuple[int | None, ...]
-Shape = tuple[int, ...]
-#: A tensor that a value hangs on, and where its dimensions lie in the value's.
-Root = tuple[Value, Axes]
-
-#: Ops that only lay a value along other dimensions.
-_SPREADS = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
-
-#: What an element costs, in nanoseconds: a lookup, an op on floats, one that is computed in f64 and rounded, one on
-#: integers; and up to which cost a value of a group is computed again rather than kept, if it is small or large.
-_LOOKUP, _FLOAT, _NEAR, _INTEGER = 0.5, 0.15, 6.0, 0.1
+#: Up to which cost a value of a group is computed again rather than kept, if it is small or large.
 _CHEAP, _CHEAP_LARGE, _LARGE = 0.3, 1.0, 1 << 25
 #: A reduction of so many elements is worth fusing.
 _MANY = 1 << 14
 #: A group has so many ops at most.
 _LONGEST = 100
-
-
-@dataclasses.dataclass(eq=False, slots=True)
-class _Node:
-    """An op that is put off."""
-
-    operation: Operation
-    kernel: Kernel
-    shape: Shape
-    spread: Axes | None  #: for each dimension of the operand the one of the result, of an op that does only that
-    roots: tuple[Root, ...] | None  #: None where they have too many bits for a table
-    own: float  #: what an element costs, without what it is computed from
-    members: frozenset[Value] = frozenset()  #: all that is put off and that it is computed from, itself among them
-    cost: float = 0.0  #: of an element, computed from the roots
-    count: int = 0  #: of ops that cost something
 
 
 class Fusion:
@@ -76,23 +64,23 @@ class Fusion:
         sources: Sources,
     ) -> None:
         self.constants, self.speed, self.settings, self.sources = constants, speed, settings, sources
-        self.pending: dict[Value, _Node] = {}
-        self.nodes: dict[Value, _Node] = {}  # these, and those that are written
+        self.pending: dict[Value, Node] = {}
+        self.nodes: dict[Value, Node] = {}  # these, and those that are written
         self._writer = writer
-        self._uses = _uses(region)
+        self._uses = uses_of(region)
         self._made = {*region.arguments, *(r for o in region.operations for r in o.results)}
         self._passed: set[int] = set()  # the ops, by id, that are written
         self._scalars: dict[Value, np.ndarray | None] = {}
 
     def defer(self, operation: Operation, record: Op, kernel: Kernel) -> bool:
         """Put an op off if it can be part of a group."""
-        spread = _spread(operation)
-        if spread is None and not _is_fusible(operation, record):
+        spread = spread_of(operation)
+        if spread is None and not is_fusible(operation, record):
             return False
-        (result,), shape = operation.results, _shape(operation.results[0])
+        (result,), shape = operation.results, shape_of(operation.results[0])
         if not shape:
             return False
-        own = 0.0 if spread is not None else _cost(operation, record)
+        own = 0.0 if spread is not None else cost_of(operation, record)
         node = self._node(operation, kernel, shape, spread, own)
         if len(node.members) > _LONGEST:
             self.need(operation.operands)
@@ -132,7 +120,7 @@ class Fusion:
             return False
         self.need([init], operation)
         roots = node.roots if self.is_table(node) else None
-        group = _Group(self, node.shape, roots)
+        group = Group(self, node.shape, roots)
         names = [group.value(value, identity(value))]
         self.need([v for v, _ in group.roots])
         self._writer.call(
@@ -140,7 +128,7 @@ class Fusion:
         )
         return True
 
-    def _reduce_ranks(self, operation: Operation, found: Folding, node: _Node, start: np.ndarray) -> bool:
+    def _reduce_ranks(self, operation: Operation, found: Folding, node: Node, start: np.ndarray) -> bool:
         """The largest or smallest of what hangs on one leaf of eight bits is a table of the leaf's own extreme."""
         roots, value = node.roots, operation.operands[0]
         if roots is None or len(roots) != 1 or not self.speed.tables:
@@ -149,17 +137,17 @@ class Fusion:
         if leaf.type.element.dtype.itemsize > 1 or (leaf.type.shape, axes) != (node.shape, identity(leaf)):  # type: ignore[union-attr]
             return False
         (result,) = operation.results
-        group = _Group(self, node.shape, roots)
+        group = Group(self, node.shape, roots)
         ranked, key = group.ranked_reduction([group.value(value, identity(value))], found, start)
-        rank = Value(TensorType(_shape(result), ELEMENT_TYPES["ui8"]))
+        rank = Value(TensorType(shape_of(result), ELEMENT_TYPES["ui8"]))
         self.need([leaf], operation)
         self._writer.call(ranked.rank, operation, [leaf], [rank])
         unrank = Operation(operation.name, (rank,), (result,), {"key": key}, (), operation.location)
         self._uses.setdefault(rank, []).append(unrank)
-        if not _shape(result):
+        if not shape_of(result):
             self._writer.call(ranked.value, operation, [rank], [result])
         else:
-            node = self._node(unrank, ranked.value, _shape(result), None, _LOOKUP)
+            node = self._node(unrank, ranked.value, shape_of(result), None, LOOKUP)
             self.pending[result] = self.nodes[result] = node
         return True
 
@@ -171,7 +159,7 @@ class Fusion:
 
     # -- what a value hangs on -----------------------------------------------------------------------------------------
 
-    def _node(self, operation: Operation, kernel: Kernel, shape: Shape, spread: Axes | None, own: float) -> _Node:
+    def _node(self, operation: Operation, kernel: Kernel, shape: Shape, spread: Axes | None, own: float) -> Node:
         operands = operation.operands
         if spread is not None:
             roots = self._roots(operands[0])
@@ -179,7 +167,7 @@ class Fusion:
                 roots = tuple(dict.fromkeys((v, along(axes, spread)) for v, axes in roots))
         else:
             roots = self._joined(operands)
-        node = _Node(operation, kernel, shape, spread, roots, own)
+        node = Node(operation, kernel, shape, spread, roots, own)
         inner = [n for v in operands if (n := self.pending.get(v)) is not None]
         node.members = frozenset(operation.results).union(*(n.members for n in inner))
         nodes = [node, *(self.pending[v] for v in node.members if v in self.pending)]
@@ -195,7 +183,7 @@ class Fusion:
             return node.roots
         t = value.type
         assert isinstance(t, TensorType)
-        return ((value, identity(value)),) if groups.width(t.element) else None
+        return ((value, identity(value)),) if width(t.element) else None
 
     def _joined(self, operands: Sequence[Value]) -> tuple[Root, ...] | None:
         """The roots of an op on operands; as few of these as can be are computed first, to be roots themselves."""
@@ -203,14 +191,14 @@ class Fusion:
         for v in operands:
             roots = self._roots(v)
             options: list[tuple[tuple[Root, ...], tuple[Value, ...]]] = [] if roots is None else [(roots, ())]
-            if v in self.pending and (groups.width(v.type.element) or 99) <= 8:  # type: ignore[union-attr]
+            if v in self.pending and (width(v.type.element) or 99) <= 8:  # type: ignore[union-attr]
                 options.append((((v, identity(v)),), (v,)))
             choices.append(options)
         best: tuple[list[Value], tuple[Root, ...]] | None = None
         for choice in itertools.product(*choices):
             roots = tuple(dict.fromkeys(root for some, _ in choice for root in some))
             first = list(dict.fromkeys(v for _, values in choice for v in values))
-            if _bits(roots) <= MOST_BITS and (best is None or len(first) < len(best[0])):
+            if bits_of(roots) <= MOST_BITS and (best is None or len(first) < len(best[0])):
                 best = first, roots
         if best is None or not best[1]:
             return None
@@ -241,10 +229,10 @@ class Fusion:
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def is_table(self, node: _Node) -> bool:
-        return self.speed.tables and node.roots is not None and node.count > 1 and node.cost > _LOOKUP
+    def is_table(self, node: Node) -> bool:
+        return self.speed.tables and node.roots is not None and node.count > 1 and node.cost > LOOKUP
 
-    def _is_like(self, value: Value, node: _Node) -> bool:
+    def _is_like(self, value: Value, node: Node) -> bool:
         other = self.pending.get(value)
         return (
             other is not None
@@ -253,14 +241,14 @@ class Fusion:
             and (other.shape, other.roots) == (node.shape, node.roots)
         )
 
-    def _write_alone(self, value: Value, node: _Node) -> None:
+    def _write_alone(self, value: Value, node: Node) -> None:
         operation = node.operation
         if node.spread is not None:
             source, axes = operation.operands[0], node.spread
             while (inner := self.pending.get(source)) is not None and inner.spread is not None:
                 source, axes = inner.operation.operands[0], along(inner.spread, axes)
             self.need([source])
-            kernel = groups.laid(Leaf(source.type, axes), node.shape)  # type: ignore[arg-type]
+            kernel = laid(Leaf(source.type, axes), node.shape)  # type: ignore[arg-type]
             self._writer.call(kernel, operation, [source], (value,))
             return self._done([value])
         self.need(operation.operands)
@@ -271,9 +259,9 @@ class Fusion:
         for value in values:
             self._passed.add(id(self.pending.pop(value).operation))
 
-    def _write_table(self, values: list[Value], node: _Node) -> None:
+    def _write_table(self, values: list[Value], node: Node) -> None:
         assert node.roots is not None
-        group = _Group(self, node.shape, node.roots)
+        group = Group(self, node.shape, node.roots)
         names = [group.value(v, identity(v)) for v in values]
         self._write_group(group.table_kernel(values, names), values, node.roots)
 
@@ -282,7 +270,7 @@ class Fusion:
         self._writer.call(kernel, operation, [v for v, _ in roots], values)
         self._done(values)
 
-    def _write_wide(self, value: Value, node: _Node, wanted: list[Value]) -> None:
+    def _write_wide(self, value: Value, node: Node, wanted: list[Value]) -> None:
         members = self._members(value) if self.speed.blocks else set()
         if len(members) < 2:
             return self._write_alone(value, node)
@@ -294,7 +282,7 @@ class Fusion:
         outputs += [v for v in members if v not in outputs and self._is_kept(v, members)]
         order = {v: i for i, v in enumerate(self.pending)}
         outputs.sort(key=order.__getitem__)
-        group = _Group(self, node.shape, None)
+        group = Group(self, node.shape, None)
         names = [group.value(v, identity(v)) for v in outputs]
         self.need([v for v, _ in group.roots])
         return self._write_group(group.wide_kernel(outputs, names), outputs, group.roots)
@@ -311,7 +299,7 @@ class Fusion:
                         stack.append(v)
         return found
 
-    def _joins(self, value: Value, node: _Node, members: set[Value]) -> bool:
+    def _joins(self, value: Value, node: Node, members: set[Value]) -> bool:
         """Whether another value that is needed too is to come from the same group."""
         other = self.pending.get(value)
         if other is None or other.spread is not None or other.shape != node.shape or self.is_table(other):
@@ -327,7 +315,7 @@ class Fusion:
             return False
         return self._is_used_after(value, {id(self.pending[m].operation) for m in members})
 
-    def _is_cheap(self, node: _Node) -> bool:
+    def _is_cheap(self, node: Node) -> bool:
         """Whether computing a value anew costs less than reading it from memory."""
         t = node.operation.results[0].type
         assert isinstance(t, TensorType)
@@ -348,212 +336,3 @@ class Fusion:
             elif id(use) not in self._passed:
                 return True  # it is still to come
         return False
-
-
-class _Group:
-    """The function of a group in the making."""
-
-    def __init__(self, fusion: Fusion, shape: Shape, roots: tuple[Root, ...] | None) -> None:
-        self._fusion, self._shape, self._is_table = fusion, shape, roots is not None
-        self._writer = Writer({})
-        self._names: dict[Root, str] = {}
-        self._key: list[Hashable] = []
-        self.roots: list[Root] = []
-        for root in roots or ():
-            self._add(root)
-
-    def _add(self, root: Root) -> str:
-        self.roots.append(root)
-        name = self._names[root] = self._writer.define(root[0])
-        return name
-
-    def value(self, value: Value, axes: Axes) -> str:
-        """The name of a value, laid along some of the group's dimensions."""
-        root = value, axes
-        if root in self._names:
-            return self._names[root]
-        scalar = self._fusion.scalar(value)
-        if scalar is not None:
-            name = self._names[root] = self._writer.thing(scalar)
-            self._key.append((name, str(scalar.dtype), scalar.tobytes()))
-            return name
-        # What a table is made of may have been written since its roots were found.
-        node = (self._fusion.nodes if self._is_table else self._fusion.pending).get(value)
-        if node is None:
-            return self._add(root)
-        if node.spread is not None:
-            name = self._names[root] = self.value(node.operation.operands[0], along(node.spread, axes))
-            return name
-        if not self._is_table:
-            if node.shape != self._shape or axes != identity(value):
-                return self._add(root)  # it is smaller, and computed first
-            if self._fusion.is_table(node):
-                return self._table(root, node)
-        return self._apply(root, node)
-
-    def _apply(self, root: Root, node: _Node) -> str:
-        operation, axes = node.operation, root[1]
-        names = [self.value(v, axes if _shape(v) else ()) for v in operation.operands]
-        name = self._names[root] = self._writer.apply(node.kernel, operation, names)
-        types = tuple(v.type.element for v in (*operation.operands, *operation.results))  # type: ignore[union-attr]
-        self._key.append((operation.name, _frozen(operation.attributes), tuple(names), name, types))
-        return name
-
-    def _table(self, root: Root, node: _Node) -> str:
-        """What hangs on few bits within a group that does not, by its own table."""
-        assert node.roots is not None
-        part = _Group(self._fusion, self._shape, node.roots)
-        names = [part.value(*root)]
-        kernel = part.table_kernel([root[0]], names, is_laid=True)
-        operands = [self._names[r] if r in self._names else self._add(r) for r in node.roots]
-        name = self._names[root] = self._writer.apply(kernel, node.operation, operands)
-        return name
-
-    def _compute(self, names: Sequence[str], label: str) -> tuple[groups.Compute, list[Leaf]]:
-        parameters = [self._names[root] for root in self.roots]
-        compute = self._writer.function(parameters, names, label, self._fusion.sources)
-        return compute, [Leaf(v.type, axes) for v, axes in self.roots]  # type: ignore[arg-type]
-
-    def table_kernel(self, values: Sequence[Value], names: Sequence[str], is_laid: bool = False) -> Any:
-        """The kernel by table; `is_laid` says that the leaves will be parts of them, laid along the group's shape."""
-        compute, leaves = self._compute(names, "table")
-        elements = tuple(leaf.type.element for leaf in leaves)
-        tables = groups.shared_tables((self._fusion.settings, elements, tuple(names), *self._key), compute, elements)
-        if is_laid:
-            return groups.by_laid_table(tables, compute)
-        wide = groups.by_blocks(compute, leaves, self._shape, [v.type for v in values])  # type: ignore[misc]
-        return groups.by_table(tables, leaves, self._shape, wide)
-
-    def fold_kernel(self, values: Sequence[Value], names: Sequence[str], found: Folding) -> Any:
-        """The kernel of a reduction of the group's only value."""
-        if self._is_table:
-            kernel = self.table_kernel(values, names, is_laid=True)
-            leaves = [Leaf(v.type, axes) for v, axes in self.roots]  # type: ignore[arg-type]
-            return groups.by_folds(lambda *parts: (kernel(*parts),), leaves, self._shape, found)
-        return groups.by_folds(*self._compute(names, "reduction"), self._shape, found)
-
-    def ranked_reduction(
-        self, names: Sequence[str], found: Folding, start: np.ndarray
-    ) -> tuple[groups.RankedReduction, Hashable]:
-        compute, leaves = self._compute(names, "ranks")
-        ranked = groups.RankedReduction(compute, leaves[0].type, found, start)
-        return ranked, (found.largest, start.tobytes(), tuple(names), tuple(self._key))
-
-    def wide_kernel(self, values: Sequence[Value], names: Sequence[str]) -> Any:
-        compute, leaves = self._compute(names, "blocks")
-        results: list[TensorType] = [v.type for v in values]  # type: ignore[misc]
-        rows = groups.leading_rows(leaves, self._shape) if self._fusion.speed.tables else None
-        if rows is not None:
-            return groups.by_rows(compute, leaves, self._shape, results, *rows)
-        return groups.by_blocks(compute, leaves, self._shape, results)
-
-
-# -- facts of ops ------------------------------------------------------------------------------------------------------
-
-
-def _is_fusible(operation: Operation, record: Op) -> bool:
-    """Whether an op gives each element of a tensor of known shape by itself, the same bits wherever it stands."""
-    types = [v.type for v in (*operation.operands, *operation.results)]
-    if not operation.operands or len(operation.results) != 1 or not all(_is_plain(t) for t in types):
-        return False
-    tensors: list[TensorType] = [t for t in types if isinstance(t, TensorType)]
-    shape = tensors[-1].shape
-    if not shape or 0 in shape or any(t.shape not in (shape, ()) for t in tensors):
-        return False
-    elements = [t.element for t in tensors]
-    if operation.name == "stablehlo.bitcast_convert":
-        return elements[0].bits == elements[1].bits
-    if not record.is_elementwise:
-        return False
-    if operation.name.endswith(".select") and not tensors[0].shape:
-        return False  # it takes the one or the other as a whole
-    # The host's functions of f64 can depend on what stands beside an element.
-    return not (record.accuracy.is_near and any(e.name == "f64" for e in elements))
-
-
-def _is_plain(t: Any) -> bool:
-    return (
-        isinstance(t, TensorType)
-        and t.is_static
-        and not t.element.is_complex
-        and not isinstance(t.element, QuantizedType)
-    )
-
-
-def _spread(operation: Operation) -> Axes | None:
-    """Where each dimension of the operand goes, of an op that only adds and repeats dimensions; None of others."""
-    if operation.name not in _SPREADS:
-        return None
-    old, new = operation.operands[0].type, operation.results[0].type
-    if not (_is_plain(old) and _is_plain(new)) or old.size == 0 or new.size == 0:  # type: ignore[union-attr]
-        return None
-    if operation.name == _SPREADS[0]:
-        places = np.ravel(operation.attributes["broadcast_dimensions"]).tolist()
-        return tuple(None if n == 1 else d for n, d in zip(old.shape, places, strict=True))  # type: ignore[union-attr]
-    long = [[d for d, n in enumerate(t.shape) if n != 1] for t in (old, new)]  # type: ignore[union-attr]
-    if [old.shape[d] for d in long[0]] != [new.shape[d] for d in long[1]]:  # type: ignore[union-attr]
-        return None
-    places = dict(zip(*long, strict=True))
-    return tuple(places.get(d) for d in range(len(old.shape)))  # type: ignore[union-attr]
-
-
-def identity(value: Value) -> Axes:
-    """A value's own dimensions; those of size 1 lie nowhere."""
-    return tuple(None if n == 1 else d for d, n in enumerate(_shape(value)))
-
-
-def along(first: Axes, second: Axes) -> Axes:
-    """Where dimensions lie that lie along others."""
-    return tuple(None if d is None else second[d] for d in first)
-
-
-def _bits(roots: Iterable[Root]) -> int:
-    return sum(groups.width(v.type.element) or 99 for v, _ in roots)  # type: ignore[union-attr]
-
-
-def _cost(operation: Operation, record: Op) -> float:
-    """What an op costs for an element, in nanoseconds."""
-    elements: list[ElementType] = [v.type.element for v in (*operation.operands, *operation.results)]  # type: ignore[union-attr]
-    if operation.name == "stablehlo.bitcast_convert":
-        return 0.0
-    if any(e.is_float and e.bits <= 16 for e in elements):
-        return _LOOKUP
-    if any(e.is_float for e in elements):
-        return _NEAR if record.accuracy.is_near and operation.name != "stablehlo.abs" else _FLOAT
-    return _INTEGER
-
-
-def _shape(value: Value) -> Shape:
-    assert isinstance(value.type, TensorType)
-    return value.type.shape  # type: ignore[return-value]
-
-
-def _uses(region: Region) -> dict[Value, list[Operation | None]]:
-    """The ops that use each value, themselves or in their regions; None where the region returns it."""
-    uses: dict[Value, list[Operation | None]] = {}
-
-    def visit(operation: Operation, user: Operation) -> None:
-        for value in dict.fromkeys(operation.operands):
-            uses.setdefault(value, []).append(user)
-        for region in operation.regions:
-            for inner in region.operations:
-                visit(inner, user)
-            for value in region.returns:
-                uses.setdefault(value, []).append(user)
-
-    for operation in region.operations:
-        visit(operation, operation)
-    for value in region.returns:
-        uses.setdefault(value, []).append(None)
-    return uses
-
-
-def _frozen(value: Any) -> Hashable:
-    """An attribute as something that can be compared."""
-    if isinstance(value, Mapping):
-        return tuple((k, _frozen(v)) for k, v in sorted(value.items()))
-    if isinstance(value, tuple | list):
-        return tuple(map(_frozen, value))
-    if isinstance(value, np.ndarray | np.generic):
-        return str(value.dtype), value.shape, value.tobytes()
-    return type(value).__name__, repr(value)

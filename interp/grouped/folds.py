@@ -1,0 +1,101 @@
+"""Reductions of what a group gives, of which no more than a block is ever held."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.blocks import blocks, for_each
+from ...ops.lookup import Table
+from ...ops.ranks import Ranks, ranks
+from ...ops.reduce import Folding
+from ...ops.types import TensorType
+from .blocks import BLOCK
+from .leaf import Compute, Leaf, Shape, all_of, cut
+
+#: How many sums and the like are formed at a time.
+_COLUMNS = 256
+
+
+def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Folding) -> Any:
+    """The kernel that reduces the only value of a group, of which it never holds more than a block.
+
+    It takes the leaves and the initial value.
+    """
+    folded = folding.dimensions
+    kept = [d for d in range(len(shape)) if d not in folded]
+    # The dimensions to fold come first, so that a step is a slice.
+    place = {d: i for i, d in enumerate((*folded, *kept))}
+    leaves = [Leaf(x.type, tuple(None if a is None else place[a] for a in x.axes)) for x in leaves]
+    outer, inner = tuple(shape[d] for d in folded), tuple(shape[d] for d in kept)
+    views = [leaf.view((*outer, *inner)) for leaf in leaves]
+    spreads = [leaf.spread(len(shape)) for leaf in leaves]
+    columns = list(blocks(inner, _COLUMNS))
+    fold, dtype = folding.fold, folding.element.dtype
+    # For each column the parts of the leaves that make the slices to fold, block after block.
+    plans = [[cut(step + column, spreads) for step in blocks(outer, _steps(column))] for column in columns]
+    steps = [[tuple(p.stop - p.start for p in step) for step in blocks(outer, _steps(c))] for c in columns]
+
+    def kernel(*values: np.ndarray) -> np.ndarray:
+        laid = [v if lay is None else lay(v) for v, lay in zip(values[:-1], views, strict=True)]
+        found = np.empty(inner, dtype)
+
+        def work(index: int) -> None:
+            column = columns[index]
+            sizes = tuple([c.stop - c.start for c in column])
+            width = math.prod(sizes)
+            totals = (np.broadcast_to(values[-1], width),)
+            for parts, step in zip(plans[index], steps[index], strict=True):
+                rows = compute(*[np.ascontiguousarray(v[p]) for v, p in zip(laid, parts, strict=True)])[0]
+                if rows.shape != step + sizes:
+                    rows = np.broadcast_to(rows, step + sizes)
+                totals = fold(_no_step, totals, [rows.reshape(-1, width)])
+            found[column] = totals[0].reshape(sizes)
+
+        for_each(range(len(columns)), work, math.prod(shape))
+        return found
+
+    return kernel
+
+
+def _steps(column: tuple[slice, ...]) -> int:
+    return max(2 * BLOCK // math.prod(c.stop - c.start for c in column), 1)
+
+
+def _no_step(*_: Any) -> Any:
+    raise AssertionError("a fold of a single op asks for no step")
+
+
+class RankedReduction:
+    """The largest or smallest of values that hang on one leaf of 8 bits: as its rank, and what the rank stands for."""
+
+    def __init__(self, compute: Compute, leaf: TensorType, folding: Folding, init: np.ndarray) -> None:
+        self._compute, self._element, self._folding, self._init = compute, leaf.element, folding, init
+        shape: Shape = leaf.shape  # type: ignore[assignment]
+        folded = folding.dimensions
+        kept = [d for d in range(len(shape)) if d not in folded]
+        self._order = (*folded, *kept)
+        self._rows = math.prod(shape[d] for d in folded), math.prod(shape[d] for d in kept)
+        self._kept = tuple(shape[d] for d in kept)
+
+    @functools.cached_property
+    def _ranks(self) -> Ranks:
+        numbers = np.broadcast_to(self._compute(all_of(self._element, 8))[0], 256)
+        return ranks(np.ascontiguousarray(numbers), self._folding.element, bool(self._folding.largest))
+
+    @functools.cached_property
+    def _values(self) -> Table:
+        numbers = self._ranks.values
+        results = np.broadcast_to(self._folding.combine(self._init.reshape(1), numbers), numbers.shape)
+        return Table(np.concatenate([results, np.repeat(results[-1:], 256 - len(results))]))
+
+    def rank(self, x: np.ndarray) -> np.ndarray:
+        codes = x.view(np.uint8).transpose(self._order).reshape(self._rows)
+        return self._ranks.extreme(codes).reshape(self._kept)
+
+    def value(self, rank: np.ndarray) -> np.ndarray:
+        return self._values.at(rank)

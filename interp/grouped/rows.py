@@ -1,0 +1,71 @@
+"""Groups in which one leaf of 8 bits alone varies along a row: a table for each row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.blocks import for_each
+from ...ops.lookup import Table
+from ...ops.types import TensorType
+from .blocks import BLOCK
+from .leaf import Compute, Leaf, Shape, all_of, width
+
+#: A table for each row pays if there are so many times more elements than entries.
+_ROWS_PAY = 3
+
+
+def leading_rows(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, int] | None:
+    """The leaf of 8 bits that alone varies along a row, and how many dimensions tell the row, if such tables pay."""
+    spreads = [tuple(leaf.spread(len(shape))) for leaf in leaves]
+    full = [i for i, s in enumerate(spreads) if s == shape]
+    if len(full) != 1 or (width(leaves[full[0]].type.element) or 99) > 8:
+        return None
+    others = [s for i, s in enumerate(spreads) if i != full[0]]
+    leading = max((d + 1 for s in others for d, n in enumerate(s) if n != 1), default=0)
+    return (full[0], leading) if math.prod(shape[leading:]) >= 256 * _ROWS_PAY else None
+
+
+def by_rows(
+    compute: Compute, leaves: Sequence[Leaf], shape: Shape, results: Sequence[TensorType], at: int, leading: int
+) -> Any:
+    """The kernel that makes a table of all codes of leaf `at` for each row, where the other leaves stay the same."""
+    views, is_single, size = [leaf.view(shape) for leaf in leaves], len(results) == 1, math.prod(shape)
+    every = all_of(leaves[at].type.element, 8)
+    rows, columns = math.prod(shape[:leading]), math.prod(shape[leading:])
+    others = [[*leaf.spread(len(shape))[:leading], 1] for leaf in leaves]
+    dtypes = [t.element.dtype for t in results]
+    # So few rows at a time that the number of a row fits the upper byte of an index.
+    step = min(max(2 * BLOCK // columns, 1), 256)
+    place = (np.arange(step, dtype=np.uint16) << 8)[:, None]
+
+    def kernel(*values: np.ndarray) -> Any:
+        laid = [v if lay is None else lay(v) for v, lay in zip(values, views, strict=True)]
+        codes = laid[at].view(np.uint8).reshape(rows, columns)
+        fixed = [
+            every if i == at else np.broadcast_to(v.reshape(n), (*shape[:leading], 1)).reshape(rows, 1)
+            for i, (v, n) in enumerate(zip(laid, others, strict=True))
+        ]
+        if rows == 1:
+            tables = [Table(np.broadcast_to(r, (1, 256)).reshape(-1).copy()) for r in compute(*fixed)]
+            found = [table.at(codes) for table in tables]
+        else:
+            found = [np.empty((rows, columns), dtype) for dtype in dtypes]
+            bits = [r.view(f"u{r.itemsize}") for r in found]
+
+            def work(first: int) -> None:
+                here = slice(first, min(first + step, rows))
+                index = place[: here.stop - first] | codes[here]
+                entries = compute(*[v if i == at else v[here] for i, v in enumerate(fixed)])
+                for result, table in zip(bits, entries, strict=True):
+                    table = np.broadcast_to(table, (here.stop - first, 256)).reshape(-1).view(result.dtype)
+                    table.take(index, None, result[here], "wrap")
+
+            for_each(range(0, rows, step), work, size)
+        found = [r.reshape(shape) for r in found]
+        return found[0] if is_single else tuple(found)
+
+    return kernel

@@ -1,0 +1,141 @@
+"""Groups whose leaves have 16 bits in all: one lookup in a table of all cases."""
+
+from __future__ import annotations
+
+import collections
+import math
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.lookup import TINY, Pairs, Table
+from ...ops.types import ElementType
+from .leaf import MOST_BITS, Compute, Leaf, Shape, all_of, filled, width
+
+#: The most bytes that tables may take together.
+_MOST_BYTES = 1 << 26
+#: What a call is taken to cost beside its elements, in elements, in the choice to build a table.
+_CALL_COST = 32
+
+
+class Tables:
+    """The tables of a group, one for each value it gives; built as soon as that is cheaper than going without."""
+
+    def __init__(self, compute: Compute, elements: Sequence[ElementType]) -> None:
+        self._compute, self.elements = compute, elements
+        self.widths = [w or MOST_BITS for w in map(width, elements)]
+        if len(elements) == 1:
+            self.widths = [max(self.widths[0], 8)]
+        self.found: tuple[Table, ...] | None = None
+        self._left = 1 << sum(self.widths)
+
+    def build_if_cheaper(self, size: int) -> tuple[Table, ...] | None:
+        self._left -= size + _CALL_COST
+        if self._left > 0:
+            return None
+        shape = tuple(1 << bits for bits in self.widths)
+        grid = []
+        for i, (bits, element) in enumerate(zip(self.widths, self.elements, strict=True)):
+            along = [-1 if i == j else 1 for j in range(len(shape))]
+            # All of it, not what would broadcast: of two NaN the host gives another one where an operand is repeated.
+            grid.append(np.broadcast_to(all_of(element, bits).reshape(along), shape).reshape(-1))
+        results = [np.broadcast_to(r, (math.prod(shape),)).copy() for r in self._compute(*grid)]
+        self.found = tuple(map(Table, results))
+        _kept.add(self, sum(r.nbytes for r in results))
+        return self.found
+
+    def forget(self) -> None:
+        self.found, self._left = None, 1 << sum(self.widths)
+
+
+class _Kept:
+    """All tables there are, so that equal groups share them, and the oldest go when they become too many."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shared: collections.OrderedDict[Hashable, Tables] = collections.OrderedDict()
+        self._built: collections.OrderedDict[Tables, int] = collections.OrderedDict()
+
+    def tables(self, key: Hashable, compute: Compute, elements: Sequence[ElementType]) -> Tables:
+        with self._lock:
+            found = self._shared.get(key)
+            if found is None:
+                found = self._shared[key] = Tables(compute, elements)
+                while len(self._shared) > 1024:
+                    self._shared.popitem(last=False)
+            self._shared.move_to_end(key)
+            return found
+
+    def add(self, tables: Tables, nbytes: int) -> None:
+        with self._lock:
+            self._built[tables] = nbytes
+            while sum(self._built.values()) > _MOST_BYTES and len(self._built) > 1:
+                self._built.popitem(last=False)[0].forget()
+
+
+_kept = _Kept()
+
+
+def shared_tables(key: Hashable, compute: Compute, elements: Sequence[ElementType]) -> Tables:
+    """The tables of all groups that have this key: they do the same to leaves of these elements."""
+    return _kept.tables(key, compute, elements)
+
+
+def by_table(tables: Tables, leaves: Sequence[Leaf], shape: Shape, wide: Callable[..., Any]) -> Any:
+    """The kernel of a group whose leaves have few bits; `wide` is its kernel without a table."""
+    views, size = [leaf.view(shape) for leaf in leaves], math.prod(shape)
+    codes = [np.dtype(f"u{leaf.type.element.dtype.itemsize}") for leaf in leaves]
+    view, code = views[0], codes[0]
+
+    def of_one(x: np.ndarray) -> Any:
+        found = tables.found or tables.build_if_cheaper(size)
+        if found is None:
+            return wide(x)
+        x = (x if view is None else view(x)).view(code)
+        return filled([table.at(x) for table in found], shape)
+
+    def of_many(*values: np.ndarray) -> Any:
+        found = tables.found or tables.build_if_cheaper(size)
+        if found is None:
+            return wide(*values)
+        parts = [(v if lay is None else lay(v)).view(code) for v, lay, code in zip(values, views, codes, strict=True)]
+        return filled([table.at_joined(parts, tables.widths) for table in found], shape)
+
+    if len(leaves) == 1:
+        return of_one
+    if len(leaves) > 2 or size > TINY or tables.widths[1] != 8 or not all(_fits(leaf, len(shape)) for leaf in leaves):
+        return of_many
+    pairs = Pairs(shape, *(leaf.type.element.dtype for leaf in leaves))
+
+    def of_pair(x: np.ndarray, y: np.ndarray) -> Any:
+        found = tables.found
+        if found is None:
+            return of_many(x, y)
+        if len(found) == 1:
+            return pairs.look_up(found[0].entries, x, y)
+        return tuple([pairs.look_up(table.entries, x, y) for table in found])
+
+    return of_pair
+
+
+def _fits(leaf: Leaf, rank: int) -> bool:
+    """Whether numpy itself lays a leaf along the group's shape: it lies along the last dimensions, in order."""
+    kept = tuple(axis for axis in leaf.axes if axis is not None)
+    return kept == tuple(range(rank - len(kept), rank)) and leaf.axes[len(leaf.axes) - len(kept) :] == kept
+
+
+def by_laid_table(tables: Tables, compute: Compute) -> Any:
+    """The kernel of a part of a group, on arrays that broadcast together."""
+    codes = [np.dtype(f"u{e.dtype.itemsize}") for e in tables.elements]
+
+    def kernel(*parts: np.ndarray) -> np.ndarray:
+        found = tables.found or tables.build_if_cheaper(max(p.size for p in parts))
+        if found is None:
+            return compute(*parts)[0]
+        if len(parts) == 1:
+            return found[0].at(parts[0].view(codes[0]))
+        return found[0].at_joined([p.view(code) for p, code in zip(parts, codes, strict=True)], tables.widths)
+
+    return kernel
