@@ -8,14 +8,15 @@ from collections.abc import Sequence
 import pytest
 
 from tools.crosscheck.cases import Case, batches, elementwise
-from tools.crosscheck.causes import ACCURACY, CAUSES
+from tools.crosscheck.causes import CAUSES
 from tools.crosscheck.compare import Found, compare
 from tools.crosscheck.peers import PEERS
-from tools.crosscheck.table import Row, differences, dump, load
+from tools.crosscheck.registry import ACCURACY
+from tools.crosscheck.table import DIVERGENCES, Row
 
 from .divergences import skip_unless_about_these
 
-VERSIONS, ROWS = load()
+VERSIONS, ROWS = DIVERGENCES.load()
 SOURCES = list(dict.fromkeys(batch[0].operand for batch in batches()))
 #: Types whose comparison takes a second or two.
 QUICK = ("f4E2M1FN", "f8E4M3FN", "f32", "f64", "i8", "ui8", "i32")
@@ -39,7 +40,7 @@ def test_peers_differ_as_the_table_says(source: str) -> None:
     skip_unless_about_these(VERSIONS)
     found = compare(of(source))
     assert not found.missing
-    wrong = differences([r for r in ROWS if r.operand == source], found.rows)
+    wrong = DIVERGENCES.differences([r for r in ROWS if r.operand == source], found.rows)
     assert not wrong, "the table of divergences is not current:\n" + "\n".join(wrong)
 
 
@@ -60,9 +61,7 @@ def test_every_row_is_explained_once() -> None:
 
 
 def test_rows_survive_writing() -> None:
-    from tools.crosscheck.table import PATH
-
-    assert PATH.read_text() == dump(VERSIONS, ROWS)
+    assert DIVERGENCES.path.read_text() == DIVERGENCES.dump(VERSIONS, ROWS)
 
 
 def test_all_elementwise_ops_are_compared() -> None:
@@ -76,7 +75,7 @@ def test_all_elementwise_ops_are_compared() -> None:
 
 
 def judged(rows: Sequence[Row], found: Found) -> list[str]:
-    return differences(rows, found.rows)
+    return DIVERGENCES.differences(rows, found.rows)
 
 
 def test_a_row_that_is_deleted_or_added_or_changed_is_noticed(small: Found) -> None:

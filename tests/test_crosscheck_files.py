@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +11,19 @@ import pytest
 
 from minihlo.interp.backends import BackendError
 from tools.crosscheck import function_compare as compare
-from tools.crosscheck.causes import ACCURACY, CAUSES
+from tools.crosscheck.causes import CAUSES
 from tools.crosscheck.forked import evaluate
 from tools.crosscheck.function_absences import FUNCTION_ABSENCES, absence_of
 from tools.crosscheck.function_causes import FUNCTION_CAUSES
 from tools.crosscheck.function_compare import compare_functions
-from tools.crosscheck.function_table import PATH, FunctionRow, differences, dump, load
+from tools.crosscheck.function_table import FUNCTION_DIVERGENCES, FunctionRow
 from tools.crosscheck.functions import Function, files, functions
 from tools.crosscheck.peers import PEERS
+from tools.crosscheck.registry import ACCURACY
 
 from .divergences import skip_unless_about_these
 
-VERSIONS, ROWS = load()
+VERSIONS, ROWS = FUNCTION_DIVERGENCES.load()
 FILES = files()
 #: Files that take a second or two on every peer, and between them have most causes.
 QUICK = ("chlo_erf", "chlo_is_inf", "collective_reduce", "dot_general", "dynamic_iota", "logistic", "sort")
@@ -48,7 +49,7 @@ GROUPS = [
 def test_functions_differ_as_the_table_says(peer: str, group: tuple[str, ...]) -> None:
     skip_unless_about_these(VERSIONS)
     known = [r for r in ROWS if r.peer == peer and r.file in group]
-    wrong = differences(known, compare_functions(peer, group))
+    wrong = FUNCTION_DIVERGENCES.differences(known, compare_functions(peer, group))
     assert not wrong, "the table of divergences is not current:\n" + "\n".join(wrong)
 
 
@@ -89,7 +90,7 @@ def test_functions_of_rows_are_there() -> None:
 
 
 def test_rows_survive_writing() -> None:
-    assert PATH.read_text() == dump(VERSIONS, ROWS)
+    assert FUNCTION_DIVERGENCES.path.read_text() == FUNCTION_DIVERGENCES.dump(VERSIONS, ROWS)
 
 
 # That the comparison notices.
@@ -101,20 +102,24 @@ def small() -> list[FunctionRow]:
     return compare_functions("reference", ["dynamic_iota", "sort", "chlo_erf"])
 
 
+def kinds(known: Iterable[FunctionRow], found: Iterable[FunctionRow]) -> list[str]:
+    return [line.split(":")[0] for line in FUNCTION_DIVERGENCES.differences(known, found)]
+
+
 def test_a_row_that_is_deleted_or_added_or_changed_is_noticed(small: list[FunctionRow]) -> None:
     rows = [r for r in ROWS if r.peer == "reference" and r.file in ("dynamic_iota", "sort", "chlo_erf")]
     assert len(rows) == 3
-    assert not differences(rows, small)
+    assert not FUNCTION_DIVERGENCES.differences(rows, small)
     for i, row in enumerate(rows):
         others = [*rows[:i], *rows[i + 1 :]]
-        assert [w.split(":")[0] for w in differences(others, small)] == ["not in the table"]
+        assert kinds(others, small) == ["not in the table"]
         changes = [{"functions": row.functions[1:]}, {"says": "nothing"}, {"got": row.got + 1}]
         for change in [*changes, {"values": tuple(v + 1 for v in row.values) or (1,)}]:
             changed = dataclasses.replace(row, **change)
-            assert [w.split(":")[0] for w in differences([*others, changed], small)] == ["changed"]
+            assert kinds([*others, changed], small) == ["changed"]
     for wrong in ({"file": "add"}, {"cause": "sums in steps"}, {"peer": "xla"}):
         added = dataclasses.replace(rows[0], **wrong)
-        assert [w.split(":")[0] for w in differences([*rows, added], small)] == ["no longer happens"]
+        assert kinds([*rows, added], small) == ["no longer happens"]
 
 
 def one_wrong(name: str, place: int) -> Callable[[str, list[Function]], list]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from . import function_compare, function_table, functions, table
+from . import function_compare, functions
 from .compare import compare
+from .function_table import FUNCTION_DIVERGENCES
 from .peers import PEERS
+from .rows import Table
+from .table import DIVERGENCES
 
 
 def _ops() -> tuple[Sequence[Any], Sequence[str]]:
@@ -26,19 +28,18 @@ def _programs() -> tuple[Sequence[Any], Sequence[str]]:
     return function_compare.all_rows(functions.files()), ()
 
 
-_WHAT: dict[str, tuple[Callable[[], tuple[Sequence[Any], Sequence[str]]], Any]] = {
-    "ops": (_ops, table),
-    "programs": (_programs, function_table),
+_WHAT: dict[str, tuple[Callable[[], tuple[Sequence[Any], Sequence[str]]], Table[Any]]] = {
+    "ops": (_ops, DIVERGENCES),
+    "programs": (_programs, FUNCTION_DIVERGENCES),
 }
 
 
 def _check(what: str, update: bool) -> bool:
     """Whether a table is what is found, every case with a known cause; or has become so."""
-    run, module = _WHAT[what]
-    path: Path = module.PATH
+    run, table = _WHAT[what]
     rows, missing = run()
-    versions, known = module.load() if path.exists() else ({}, ())
-    lines = [*module.differences(known, rows), *missing]
+    versions, known = table.load() if table.path.exists() else ({}, ())
+    lines = [*table.differences(known, rows), *missing]
     current = {p.package: p.version for p in PEERS.values()}
     if versions != current:
         lines.insert(0, f"the table is about {versions}, and this is {current}")
@@ -47,8 +48,8 @@ def _check(what: str, update: bool) -> bool:
     unexplained = [r for r in rows if not r.cause]
     print(f"{what}: {len(rows)} rows; {len(lines)} not as the table has it; {len(unexplained)} without a cause")
     if update and not missing and not unexplained:
-        path.write_text(module.dump(current, rows))
-        print(f"{path} is written; `git diff` it, then run `make generate`")
+        table.path.write_text(table.dump(current, rows))
+        print(f"{table.path} is written; `git diff` it, then run `make generate`")
         return True
     return not lines and not unexplained
 

@@ -7,7 +7,6 @@ The sentences of the page stand with the models.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -19,15 +18,7 @@ from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
 from .cases import Case, code_dtype
 from .peers import Codes, results
-
-#: The kinds of divergence.
-ERROR, OPEN, ACCURACY = "error", "open", "accuracy"
-
-KINDS = {
-    ERROR: "the peer is wrong",
-    OPEN: "the format or the specification leaves it open",
-    ACCURACY: "less accurate, which StableHLO permits",
-}
+from .registry import Causes
 
 F16, F32, F64, E8M0 = (ELEMENT_TYPES[n] for n in ("f16", "f32", "f64", "f8E8M0FNU"))
 
@@ -43,31 +34,8 @@ FUNCTIONS = (
 Model = Callable[[Case, Sequence[Codes]], "Codes | None"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Cause:
-    """One reason for differences. `title` and `why` are for the page."""
-
-    name: str
-    peers: tuple[str, ...]
-    kind: str
-    title: str
-    why: str
-    model: Model
-
-
-CAUSES: dict[str, Cause] = {}
-
-
-def cause(name: str, peers: str, kind: str, title: str, why: str) -> Callable[[Model], Model]:
-    """Declares the decorated model. Raises ValueError where the name is taken."""
-
-    def declare(model: Model) -> Model:
-        if name in CAUSES:
-            raise ValueError(f"there are two causes {name!r}")
-        CAUSES[name] = Cause(name, tuple(peers.split()), kind, title, why, model)
-        return model
-
-    return declare
+CAUSES: Causes[Model] = Causes()
+cause = CAUSES.declare
 
 
 # -- what models are made of ------------------------------------------------------------------------------------------

@@ -7,22 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from .cases import Case
-from .causes import (
-    ACCURACY,
-    E8M0,
-    ERROR,
-    F64,
-    FUNCTIONS,
-    NO_NAN,
-    OPEN,
-    cause,
-    codes_of,
-    direct,
-    in_f64,
-    is_nan,
-    value,
-)
+from .causes import E8M0, F64, FUNCTIONS, NO_NAN, cause, codes_of, direct, in_f64, is_nan, value
 from .peers import Codes
+from .registry import ACCURACY, ERROR, OPEN
 
 
 @cause(

@@ -7,21 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from .cases import Case
-from .causes import (
-    ACCURACY,
-    E8M0,
-    ERROR,
-    F32,
-    FUNCTIONS,
-    NO_NAN,
-    OPEN,
-    cause,
-    direct,
-    in_f64,
-    rounded_twice,
-    value,
-)
+from .causes import E8M0, F32, FUNCTIONS, NO_NAN, cause, direct, in_f64, rounded_twice, value
 from .peers import Codes
+from .registry import ACCURACY, ERROR, OPEN
 
 
 @cause(

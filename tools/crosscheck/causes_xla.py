@@ -12,15 +12,12 @@ from minihlo.ops.minifloat.formats import Nan
 
 from .cases import Case
 from .causes import (
-    ACCURACY,
     E8M0,
-    ERROR,
     F16,
     F32,
     F64,
     FUNCTIONS,
     NO_NAN,
-    OPEN,
     cause,
     codes_of,
     convert,
@@ -30,6 +27,7 @@ from .causes import (
     value,
 )
 from .peers import Codes
+from .registry import ACCURACY, ERROR, OPEN
 
 
 @cause(

@@ -15,8 +15,9 @@ from minihlo.ops.types import ElementType
 from . import causes_reference, causes_rounding, causes_xla  # noqa: F401  they declare the causes
 from .absent import is_absent
 from .cases import Case, batches, operands
-from .causes import ACCURACY, CAUSES, assign
+from .causes import CAUSES, assign
 from .peers import PEERS, Codes, results
+from .registry import ACCURACY
 from .table import Row
 
 

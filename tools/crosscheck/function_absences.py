@@ -6,8 +6,8 @@ import dataclasses
 import re
 from collections.abc import Callable
 
-from .causes import ERROR
 from .functions import Function
+from .registry import ERROR
 
 #: The kind of a divergence that is no result at all.
 ABSENT = "absent"

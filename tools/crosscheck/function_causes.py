@@ -6,45 +6,22 @@ it does not apply. Differences that a cause of a single op explains (`causes`) n
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from minihlo.ops.checks import INFINITELY_FAR, ulp_distance
 
-from .causes import ACCURACY, CAUSES, assign, is_nan
+from .causes import CAUSES, assign, is_nan
 from .functions import Checked
 from .peers import Codes
+from .registry import ACCURACY, Causes
 
 Model = Callable[[Checked], "Codes | None"]
 
 
-@dataclasses.dataclass(frozen=True)
-class FunctionCause:
-    """One reason for differences. `title` and `why` are for the page."""
-
-    name: str
-    peers: tuple[str, ...]
-    kind: str
-    title: str
-    why: str
-    model: Model
-
-
-FUNCTION_CAUSES: dict[str, FunctionCause] = {}
-
-
-def function_cause(name: str, peers: str, kind: str, title: str, why: str) -> Callable[[Model], Model]:
-    """Declares the decorated model. Raises ValueError where the name is taken."""
-
-    def declare(model: Model) -> Model:
-        if name in FUNCTION_CAUSES or name in CAUSES:
-            raise ValueError(f"there are two causes {name!r}")
-        FUNCTION_CAUSES[name] = FunctionCause(name, tuple(peers.split()), kind, title, why, model)
-        return model
-
-    return declare
+FUNCTION_CAUSES: Causes[Model] = Causes(CAUSES)
+function_cause = FUNCTION_CAUSES.declare
 
 
 def explained(peer: str, checked: Checked) -> Iterator[tuple[str, np.ndarray]]:

@@ -13,11 +13,12 @@ from minihlo.interp.parser import make_context
 from minihlo.ops.checks import ulp_distance
 from minihlo.ops.policy import Policy
 
-from .causes import ACCURACY, E8M0, ERROR, OPEN
+from .causes import E8M0
 from .function_causes import function_cause, name_of
 from .function_causes_xla import BF16  # whose causes come first
 from .functions import Checked, Function, codes_of_values
 from .peers import Codes
+from .registry import ACCURACY, ERROR, OPEN
 
 #: So many ULP off what exact steps give a result of steps may be, each of which is an ULP off.
 _STEPS = 8
@@ -53,6 +54,15 @@ def _in_steps(checked: Checked) -> Codes | None:
     return found
 
 
+def _if_near(checked: Checked, steps: Codes, other: Codes, model: Codes) -> Codes | None:
+    """The model where the result of steps is some ULP off the other at most, and what is expected elsewhere."""
+    t = checked.element
+    if not t.is_float:
+        return None
+    near = np.asarray(ulp_distance(steps.view(t.dtype), other.view(t.dtype))) <= _STEPS
+    return np.where(near, model, checked.expected)
+
+
 @function_cause(
     "neighbours by bits",
     "xla",
@@ -85,11 +95,8 @@ def _left_open_in_steps(checked: Checked) -> Codes | None:
     "The specification of CHLO does not say how accurate they are. minihlo computes them exactly and rounds once.",
 )
 def _chlo_in_steps(checked: Checked) -> Codes | None:
-    steps, t = _in_steps(checked), checked.element
-    if steps is None or not t.is_float:
-        return None
-    near = np.asarray(ulp_distance(steps.view(t.dtype), checked.expected.view(t.dtype))) <= _STEPS
-    return np.where(near, steps, checked.expected)
+    steps = _in_steps(checked)
+    return steps if steps is None else _if_near(checked, steps, checked.expected, steps)
 
 
 @function_cause(
@@ -113,11 +120,8 @@ def _chlo_fails(checked: Checked) -> Codes | None:
     "As above, and the result is not even what the expansion gives in exact steps, but up to 8 ULP off it.",
 )
 def _chlo_approximately(checked: Checked) -> Codes | None:
-    steps, t = _in_steps(checked), checked.element
-    if steps is None or not t.is_float:
-        return None
-    near = np.asarray(ulp_distance(steps.view(t.dtype), checked.got.view(t.dtype))) <= _STEPS
-    return np.where(near, checked.got, checked.expected)
+    steps = _in_steps(checked)
+    return steps if steps is None else _if_near(checked, steps, checked.got, checked.got)
 
 
 @function_cause(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .causes import E8M0, ERROR, F16, OPEN, is_nan, value
+from .causes import E8M0, F16, is_nan, value
 from .function_causes import function_cause
 from .functions import Checked
 from .peers import Codes
+from .registry import ERROR, OPEN
 
 
 @function_cause(

@@ -6,10 +6,11 @@ import numpy as np
 
 from minihlo.ops.policy import Policy
 
-from .causes import ERROR, OPEN, is_nan
+from .causes import is_nan
 from .function_causes import function_cause, name_of
 from .functions import Checked, codes_of_values
 from .peers import Codes
+from .registry import ERROR, OPEN
 
 _SUMS = ("stablehlo.dot_general", "stablehlo.convolution", "stablehlo.dynamic_conv")
 

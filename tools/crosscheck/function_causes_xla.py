@@ -9,10 +9,11 @@ import numpy as np
 from minihlo.ops.registry import Call, lookup
 from minihlo.ops.types import ELEMENT_TYPES, ElementType, TensorType
 
-from .causes import ACCURACY, E8M0, ERROR, F16, F32, OPEN, convert, is_nan
+from .causes import E8M0, F16, F32, convert, is_nan
 from .function_causes import function_cause, name_of
 from .functions import Checked, Function, codes_of_values
 from .peers import Codes
+from .registry import ACCURACY, ERROR, OPEN
 
 BF16 = ELEMENT_TYPES["bf16"]
 

@@ -22,12 +22,13 @@ from . import (
     function_causes_xla,  # noqa: F401
 )
 from .absent import is_absent
-from .causes import ACCURACY, CAUSES
+from .causes import CAUSES
 from .function_absences import FunctionAbsence, absence_of
 from .function_causes import FUNCTION_CAUSES, explained
 from .function_table import FunctionRow
 from .functions import Checked, Function, by_ml_dtypes, differing, functions, run
 from .peers import PEERS
+from .registry import ACCURACY
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

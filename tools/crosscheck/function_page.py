@@ -14,11 +14,12 @@ from . import (
     function_causes_reference,  # noqa: F401
     function_causes_xla,  # noqa: F401
 )
-from .causes import CAUSES, ERROR, KINDS
+from .causes import CAUSES
 from .function_absences import FUNCTION_ABSENCES
 from .function_causes import FUNCTION_CAUSES
-from .function_table import FunctionRow, load
+from .function_table import FUNCTION_DIVERGENCES, FunctionRow
 from .functions import files, functions
+from .registry import ERROR, KINDS
 from .tables import code_text, markdown
 
 #: So many files are named in a cell; of more, the number is told.
@@ -30,7 +31,7 @@ _FORMATS = sorted(FORMATS, key=len, reverse=True)
 
 def summary() -> str:
     """How many functions pass on each peer."""
-    _, rows = load()
+    _, rows = FUNCTION_DIVERGENCES.load()
     total = sum(len(functions(f)) for f in files())
     by_ml_dtypes = "those of elementwise ops"
     lines = []
@@ -52,7 +53,7 @@ def of_peer(peer: str) -> Callable[[], str]:
 
     def section() -> str:
         by_cause: dict[str, list[FunctionRow]] = defaultdict(list)
-        for row in load()[1]:
+        for row in FUNCTION_DIVERGENCES.load()[1]:
             if row.peer == peer:
                 by_cause[row.cause].append(row)
         parts = [_told(cause, by_cause[cause]) for cause in FUNCTION_CAUSES if cause in by_cause]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-PATH = Path(__file__).parent.parent / "function_divergences.toml"
+from .rows import Table
+
+_PATH = Path(__file__).parent.parent / "function_divergences.toml"
 
 _HEAD = """\
 # What functions of mlir_tests/ give elsewhere that is not what they check. Written by `python -m tools.crosscheck
@@ -40,18 +40,6 @@ class FunctionRow:
         return self.peer, self.cause, self.file
 
 
-def load(path: Path = PATH) -> tuple[dict[str, str], tuple[FunctionRow, ...]]:
-    """The versions that the table is about, and its rows."""
-    data = tomllib.loads(path.read_text())
-    return data["versions"], tuple(_row(r) for r in data["rows"])
-
-
-def dump(versions: dict[str, str], rows: Iterable[FunctionRow]) -> str:
-    """The text of a table."""
-    lines = [_HEAD, "rows = [", *(f"  {_line(r)}," for r in sorted(rows, key=FunctionRow.order)), "]", ""]
-    return "\n".join([*lines, "[versions]", *(f'{package} = "{v}"' for package, v in sorted(versions.items())), ""])
-
-
 def _line(row: FunctionRow) -> str:
     parts = [f'{f} = "{getattr(row, f)}"' for f in ("peer", "cause", "file")]
     parts.append(f"functions = {json.dumps(row.functions)}")
@@ -72,17 +60,4 @@ def _row(data: dict[str, Any]) -> FunctionRow:
     return FunctionRow(**{"expected": fields.pop("exact", 0), **fields})
 
 
-def differences(known: Iterable[FunctionRow], found: Iterable[FunctionRow]) -> list[str]:
-    """What the table has wrong, a line for each."""
-    before = {r.order(): r for r in known}
-    now = {r.order(): r for r in found}
-    lines = []
-    for key in sorted(before.keys() | now.keys()):
-        old, new = before.get(key), now.get(key)
-        if old is None and new is not None:
-            lines.append(f"not in the table: {_line(new)}")
-        elif new is None and old is not None:
-            lines.append(f"no longer happens: {_line(old)}")
-        elif old != new and old is not None and new is not None:
-            lines.append(f"changed: {_line(old)}\n     now: {_line(new)}")
-    return lines
+FUNCTION_DIVERGENCES = Table(_PATH, _HEAD, _line, _row)

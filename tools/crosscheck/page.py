@@ -11,10 +11,11 @@ from minihlo.ops.types import ELEMENT_TYPES
 from . import causes_reference, causes_rounding, causes_xla  # noqa: F401  they declare the causes
 from .absent import ABSENCES
 from .cases import batches, operands
-from .causes import ACCURACY, CAUSES, ERROR, KINDS, OPEN, Cause
+from .causes import CAUSES
 from .function_page import SECTIONS as PROGRAMS
 from .peers import PEERS
-from .table import Row, load
+from .registry import ACCURACY, ERROR, KINDS, OPEN, Cause
+from .table import DIVERGENCES, Row
 from .tables import code_text, markdown, number_text
 
 _TITLES = {
@@ -27,7 +28,7 @@ _TITLES = {
 
 def summary() -> str:
     """How many cases differ, by peer and kind."""
-    versions, rows = load()
+    versions, rows = DIVERGENCES.load()
     lines = []
     for peer in _TITLES:
         cells = [f"[{_TITLES[peer]}](#{_anchor(_TITLES[peer])})", _version(peer, versions)]
@@ -47,7 +48,7 @@ def of_peer(peer: str) -> Callable[[], str]:
     """The section of a peer: its causes, those of the peer's own errors first."""
 
     def section() -> str:
-        _, rows = load()
+        _, rows = DIVERGENCES.load()
         mine: dict[str, list[Row]] = defaultdict(list)
         for row in rows:
             if row.peer == peer:

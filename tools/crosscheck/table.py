@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-PATH = Path(__file__).parent.parent / "divergences.toml"
+from .rows import Table
+
+_PATH = Path(__file__).parent.parent / "divergences.toml"
 
 _HEAD = """\
 # What differs from minihlo's exact results, on every code and pair of codes. Written by `python -m tools.crosscheck
@@ -42,20 +42,6 @@ class Row:
         return f"{self.peer} {op} of {self.operand}"
 
 
-def load(path: Path = PATH) -> tuple[dict[str, str], tuple[Row, ...]]:
-    """The versions that the table is about, and its rows."""
-    data = tomllib.loads(path.read_text())
-    return data["versions"], tuple(_row(r) for r in data["rows"])
-
-
-def dump(versions: dict[str, str], rows: Iterable[Row]) -> str:
-    """The text of a table."""
-    lines = [_HEAD, "[versions]", *(f'{package} = "{v}"' for package, v in sorted(versions.items())), ""]
-    # Arrays of tables would take a dozen lines a row.
-    lines = [_HEAD, "rows = [", *(f"  {_line(r)}," for r in sorted(rows, key=Row.order)), "]", "", *lines[1:]]
-    return "\n".join(lines)
-
-
 def _line(row: Row) -> str:
     codes = ", ".join(_hex(c) for c in row.example)
     parts = [f'{f} = "{getattr(row, f)}"' for f in ("peer", "cause", "op", "operand", "result")]
@@ -75,17 +61,4 @@ def _row(data: dict[str, Any]) -> Row:
     return Row(**plain, example=tuple(data["example"]), got=data["got"], expected=data["exact"], ulp=data.get("ulp", 0))
 
 
-def differences(known: Iterable[Row], found: Iterable[Row]) -> list[str]:
-    """What the table has wrong, a line for each."""
-    before = {r.order(): r for r in known}
-    now = {r.order(): r for r in found}
-    lines = []
-    for key in sorted(before.keys() | now.keys()):
-        old, new = before.get(key), now.get(key)
-        if old is None and new is not None:
-            lines.append(f"not in the table: {_line(new)}")
-        elif new is None and old is not None:
-            lines.append(f"no longer happens: {_line(old)}")
-        elif old != new and old is not None and new is not None:
-            lines.append(f"changed: {_line(old)}\n     now: {_line(new)}")
-    return lines
+DIVERGENCES = Table(_PATH, _HEAD, _line, _row)
