@@ -7,17 +7,16 @@ import contextlib
 import dataclasses
 import json
 import os
-import queue
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..pool import share
 
 
 @dataclasses.dataclass
@@ -65,34 +64,8 @@ def find_files(paths: list[str]) -> list[str]:
 
 def run_files(files: list[str], jobs: int) -> Iterator[list[Outcome]]:
     """The outcomes of each file's programs, as the files are done."""
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for path in files:
-        waiting.put(path)
-    done: queue.SimpleQueue[list[Outcome] | BaseException] = queue.SimpleQueue()
-    workers = [_Worker() for _ in range(jobs)]
-
-    def serve(worker: _Worker) -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                path = waiting.get_nowait()
-                try:
-                    done.put(worker.run(path))
-                except BaseException as error:
-                    done.put(error)
-                    return
-
-    threads = [threading.Thread(target=serve, args=(w,), daemon=True) for w in workers]
-    try:
-        for t in threads:
-            t.start()
-        for _ in files:
-            found = done.get()
-            if isinstance(found, BaseException):
-                raise found
-            yield found
-    finally:
-        for worker in workers:
-            worker.stop()
+    pool = [_Worker() for _ in range(jobs)]
+    return (outcomes for _, outcomes in share(files, pool, _Worker.run))
 
 
 class _Worker:

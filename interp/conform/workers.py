@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import queue
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import IO, Any
 from ..backends import BackendError, backend
 from ..backends.child import death, last_words, read_frame, write_frame
 from ..errors import InputError
+from ..pool import share
 from . import outcome
 from .outcome import Settings
 from .result import CaseResult
@@ -31,34 +31,8 @@ def processes(jobs: int) -> Workers:
     """Runs tasks in so many processes of this machine."""
 
     def workers(settings: Settings, work: Sequence[Task]) -> Iterator[Done]:
-        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for place in range(len(work)):
-            waiting.put(place)
-        done: queue.SimpleQueue[Done | BaseException] = queue.SimpleQueue()
         pool = [_Process(settings) for _ in range(min(jobs, len(work)))]
-
-        def serve(process: _Process) -> None:
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    place = waiting.get_nowait()
-                    try:
-                        done.put((place, process.run(work[place])))
-                    except BaseException as error:
-                        done.put(error)
-                        return
-
-        threads = [threading.Thread(target=serve, args=(p,), daemon=True) for p in pool]
-        try:
-            for t in threads:
-                t.start()
-            for _ in work:
-                found = done.get()
-                if isinstance(found, BaseException):
-                    raise found
-                yield found
-        finally:
-            for process in pool:
-                process.stop()
+        return share(work, pool, _Process.run)
 
     return workers
 
