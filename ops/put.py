@@ -18,8 +18,9 @@ Step = Callable[..., Arrays]
 #: row of each update, all in bounds, and for each operand the updates: as many rows (or elements) as there are numbers.
 Putter = Callable[[Step, Arrays, np.ndarray, Arrays], None]
 
-#: Where updates of the same row go on in so few rows, each row's are folded by themselves.
-_FEW_ROWS = 48
+#: Where many updates of the same row go on in few rows, each row's are folded by themselves: such a fold takes about
+#: as long as so many steps on all rows that are left. Measured: 5,000 rows into 20,000, 2.5 ms and 1.5.
+_STEPS = 4
 
 #: Ops that numpy can do in place, one update after the other.
 _IN_PLACE = {
@@ -54,7 +55,8 @@ def putter(call: Call, body: Body) -> Putter:
             return
         order, groups, firsts, counts = _grouped(targets, len(rows[0]))
         done, active = 0, len(groups)
-        while step is not None and active > _FEW_ROWS:  # the next update of every row that has one
+        # The next update of every row that has one.
+        while step is not None and active and int(counts[0]) - done <= _STEPS * active:
             chosen = order[firsts[:active] + done]
             _put_step(step, rows, groups[:active], tuple(u.take(chosen, axis=0) for u in updates))
             done += 1
