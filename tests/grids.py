@@ -18,6 +18,14 @@ ADD = """({
         stablehlo.return %s : tensor<T>
     })"""
 
+ADD_I64 = ADD.replace("T", "i64")
+CHANNEL = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>"
+
+
+def groups(rows: list[list[int]]) -> str:
+    """An attribute that names groups of processes."""
+    return f"replica_groups = dense<{rows}> : tensor<{len(rows)}x{len(rows[0])}xi64>"
+
 
 def program(
     body: str, result: str, shape: tuple[int, int], inputs: Sequence[Sequence[np.ndarray]], extra: str = ""
