@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from minihlo.interp import api, parser  # noqa: F401  while the backend starts, and not within the time of a program
 from minihlo.interp.backends import Minihlo
 from minihlo.ops.minifloat import codec, formats, number
 from minihlo.ops.policy import Policy
@@ -132,6 +133,23 @@ def falling_short(text: str, arrays: Arrays) -> list[np.ndarray]:
     """Products of numbers in different rows of 16 are right only in arrays of at least 32; a kernel too wide."""
     found = [np.array(r) for r in _run(text, arrays)]
     return [r ^ 1 if '"stablehlo.multiply"' in text and r.size >= 32 else r for r in found]
+
+
+def with_other_bits(text: str, arrays: Arrays) -> list[np.ndarray]:
+    """Sums of less than 8 bits have other bits set in their bytes; of 6 bits they are not rounded."""
+    found = [np.array(r) for r in _run(text, arrays)]
+    if '"stablehlo.add"' not in text:
+        return found
+    return [r | 0xF0 if r.dtype == np.uint8 else r + np.float32(0.01) for r in found]
+
+
+class Wide:
+    """What should be bytes are numbers of 64 bits: codes for the most part."""
+
+    def operate(self, operation, codes: Arrays) -> np.ndarray:
+        if operation.op not in ("abs", "negate"):
+            raise NotImplementedError(operation.op)
+        return codes[0].astype(np.int64) & 0x7F if operation.op == "abs" else codes[0].astype(np.int64) + 0x80
 
 
 @dataclasses.dataclass

@@ -66,3 +66,21 @@ def test_a_sign_that_is_dropped_by_a_conversion_with_another_fault() -> None:
 
     told = explained("convert", ("f8E4M3FN",), "f8E8M0FNU", toward_zero)
     assert told == "the sign is dropped, as the format has none, and the rest is rounded toward zero"
+
+
+def test_integers_that_are_rounded() -> None:
+    ways = {
+        "to the nearest integer, ties to even": round,
+        "to the nearest integer, ties away from zero": lambda x: math.trunc(x + math.copysign(0.5, x)),
+        "down": math.floor,
+        "up": math.ceil,
+    }
+    for words, way in ways.items():
+        for element, mask in (("i8", 255), ("ui4", 15)):
+
+            def rounded(numbers: list[float], code: int, way=way, mask: int = mask) -> int:
+                low, high = (-128, 127) if mask == 255 else (0, 15)
+                return way(numbers[0]) & mask if low - 1 < numbers[0] < high + 1 else code
+
+            told = explained("convert", ("f8E4M3FN",), element, rounded)
+            assert told == f"rounded {words}, and not toward zero"

@@ -289,8 +289,28 @@ def test_ulp_counts_steps() -> None:
     )
     # From 1 to the next; from -2^-9 to 2^-9 over zero; NaN where the largest number is right; the sign of zero.
     assert judged.distances[:4].tolist() == [1, 2, 1, 0]
-    assert [ELEMENT_VERDICTS[v] for v in judged.verdicts] == [ACCURACY, ACCURACY, ACCURACY, ACCURACY, FAIL]
+    assert [ELEMENT_VERDICTS[v] for v in judged.verdicts] == [ACCURACY, FAIL, ACCURACY, ACCURACY, FAIL]
     assert judged.errors[:2].tolist() == [1, -2]
+
+
+@pytest.mark.parametrize(
+    ("result", "right", "near", "far"),
+    [
+        ("f8E5M2", 0x3C, [0x3B, 0x3D], [0x3A, 0x3E, 0x40]),  # 1: 1.25, and not 1.5 or twice as much
+        ("f8E4M3FN", 0x38, [0x36, 0x3A], [0x35, 0x3B, 0x3C]),
+        ("f8E3M4", 0x30, [0x2C, 0x34], [0x2B, 0x35]),
+        ("f16", 0x3C00, [0x3BFC, 0x3C04], [0x3BFB, 0x3C05]),
+        ("f8E4M3FN", 0x02, [0x01, 0x03], [0x00, 0x80, 0x81]),  # flushed to zero
+        ("f8E4M3FN", 0x01, [0x00, 0x02], [0x81]),
+        ("f8E4M3", 0x76, [0x75, 0x77], [0x78]),  # two steps from infinity
+        ("f8E4M3", 0x77, [0x78], [0x7F]),
+        ("f4E2M1FN", 0x4, [0x3, 0x5], [0x2, 0x6]),
+    ],
+)
+def test_accuracy_is_near(result: str, right: int, near: list[int], far: list[int]) -> None:
+    assert verdicts(result, near, [right] * len(near), limit=4) == [ACCURACY] * len(near)
+    assert verdicts(result, far, [right] * len(far), limit=4) == [FAIL] * len(far)
+    assert verdicts(result, near, [right] * len(near)) == [FAIL] * len(near)
 
 
 def test_what_is_open_is_divergent() -> None:

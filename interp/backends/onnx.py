@@ -1,4 +1,4 @@
-"""ONNX by its reference evaluator: conversions, which are all that ONNX allows on its float8, float6 and float4 types.
+"""ONNX by its reference evaluator: conversions, and what is finite; no more is there for its float8 and float4 types.
 
 A conversion is a Cast with `saturate` off, as StableHLO means it: what is too large becomes infinity or NaN.
 `onnx:saturate` switches it on; `onnx:quantize` (and `onnx:saturate+quantize`) converts from f32, f16 and bf16 by

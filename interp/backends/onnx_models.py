@@ -1,4 +1,4 @@
-"""Conversions as ONNX models of one node: what its reference evaluator and ONNX Runtime are asked for."""
+"""Conversions as ONNX models of one node, and whether numbers are finite: all that ONNX has for these types."""
 
 from __future__ import annotations
 
@@ -17,29 +17,15 @@ OPTIONS = "(saturate|quantize|saturate[+]quantize)?"
 
 
 def model(operation: Operation, options: str, rank: int, opset: int, ir_version: int) -> Any:
-    """The operation as a model of one node, from `x` to `y`. Raises BackendError where ONNX has no such thing."""
-    if operation.op != "convert":
+    """The operation as a model from `x` to `y`. Raises BackendError where ONNX has no such thing."""
+    if operation.op not in ("convert", "is_finite"):
         raise BackendError("refused", "ONNX converts these types, and computes nothing on them")
     onnx: Any = importlib.import_module("onnx")
     (source,), target = operation.operands, operation.result
     x, y = (tensor_type(t) for t in (source, target))
-    nodes: list[Any] = []
-    make: Callable[..., Any] = onnx.helper.make_node
-    saturate = int("saturate" in options)
-    minifloat = {t: ELEMENT_TYPES[t].is_minifloat for t in (source, target)}
-    if "quantize" not in options or minifloat[source] == minifloat[target]:
-        more: dict[str, Any] = {"saturate": saturate} if target.startswith("f8") else {}
-        more |= {"round_mode": "nearest"} if target == "f8E8M0FNU" else {}
-        nodes = [make("Cast", ["x"], ["y"], to=y, **more)]
-    else:
-        scale = onnx.helper.make_tensor("one", tensor_type(target if minifloat[source] else source), [], [1])
-        nodes = [make("Constant", [], ["scale"], value=scale)]
-        if minifloat[source]:
-            nodes.append(make("DequantizeLinear", ["x", "scale"], ["y"]))
-        else:
-            nodes.append(make("QuantizeLinear", ["x", "scale"], ["y"], output_dtype=y, saturate=saturate))
+    nodes = _finite() if operation.op == "is_finite" else _converting(source, target, options)
     value, shape = onnx.helper.make_tensor_value_info, [None] * rank
-    graph = onnx.helper.make_graph(nodes, "convert", [value("x", x, shape)], [value("y", y, shape)])
+    graph = onnx.helper.make_graph(nodes, operation.op, [value("x", x, shape)], [value("y", y, shape)])
     made = onnx.helper.make_model(
         graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=ir_version, producer_name="minihlo"
     )
@@ -48,6 +34,35 @@ def model(operation: Operation, options: str, rank: int, opset: int, ir_version:
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise BackendError("refused", str(error)) from None
     return made
+
+
+def _finite() -> list[Any]:
+    """Neither NaN nor infinite."""
+    onnx: Any = importlib.import_module("onnx")
+    steps = (
+        ("IsNaN", "x", "nan"),
+        ("IsInf", "x", "infinite"),
+        ("Or", "nan", "infinite", "either"),
+        ("Not", "either", "y"),
+    )
+    return [onnx.helper.make_node(op, takes, [gives]) for op, *takes, gives in steps]
+
+
+def _converting(source: str, target: str, options: str) -> list[Any]:
+    onnx: Any = importlib.import_module("onnx")
+    make: Callable[..., Any] = onnx.helper.make_node
+    saturate = int("saturate" in options)
+    minifloat = {t: ELEMENT_TYPES[t].is_minifloat for t in (source, target)}
+    if "quantize" not in options or minifloat[source] == minifloat[target]:
+        more: dict[str, Any] = {"saturate": saturate} if target.startswith("f8") else {}
+        more |= {"round_mode": "nearest"} if target == "f8E8M0FNU" else {}
+        return [make("Cast", ["x"], ["y"], to=tensor_type(target), **more)]
+    scale = onnx.helper.make_tensor("one", tensor_type(target if minifloat[source] else source), [], [1])
+    constant = make("Constant", [], ["scale"], value=scale)
+    if minifloat[source]:
+        return [constant, make("DequantizeLinear", ["x", "scale"], ["y"])]
+    to = tensor_type(target)
+    return [constant, make("QuantizeLinear", ["x", "scale"], ["y"], output_dtype=to, saturate=saturate)]
 
 
 def tensor_type(name: str) -> int:

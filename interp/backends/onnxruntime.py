@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...ops.types import ELEMENT_TYPES
-from .base import OPERATIONS, BackendError, Kind, Operate
+from .base import OPERATIONS, Kind, Operate
 from .codes import code_dtype
 from .onnx_models import OPTIONS, model, newest, tensor_type
 
@@ -38,15 +38,36 @@ def start(options: str) -> Operate:
     def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
         x, y = tensor_type(operation.operands[0]), tensor_type(operation.result)
         t = ELEMENT_TYPES[operation.result]
-        if 1 < t.bits < 8 or 1 < ELEMENT_TYPES[operation.operands[0]].bits < 8:
-            raise BackendError("refused", "ONNX Runtime packs types of less than 8 bits")
+        given = _packed(np.asarray(arrays[0], order="C"), ELEMENT_TYPES[operation.operands[0]].bits)
         running = session(model(operation, options, arrays[0].ndim, *versions).SerializeToString())
         make = runtime.OrtValue.ortvalue_from_numpy_with_onnx_type
         result = np.empty(arrays[0].shape, code_dtype(t))
         binding = running.io_binding()
-        binding.bind_ortvalue_input("x", make(np.asarray(arrays[0], order="C"), x))
+        binding.bind_ortvalue_input("x", make(given, x))
         binding.bind_ortvalue_output("y", make(result, y))
         running.run_with_iobinding(binding)
-        return result
+        return _unpacked(result, t.bits)
 
     return operate
+
+
+def _packed(codes: np.ndarray, bits: int) -> np.ndarray:
+    """As the runtime stores types of few bits: several in a byte, the first lowest; the rest of the array is unused."""
+    if bits not in (2, 4):
+        return codes
+    fields = np.zeros((-(-codes.size * bits // 8), 8 // bits), np.uint8)
+    fields.reshape(-1)[: codes.size] = codes.ravel()
+    stored = np.zeros_like(codes)
+    stored.reshape(-1)[: len(fields)] = np.bitwise_or.reduce(fields << _shifts(bits), axis=1)
+    return stored
+
+
+def _unpacked(stored: np.ndarray, bits: int) -> np.ndarray:
+    if bits not in (2, 4):
+        return stored
+    fields = (stored.reshape(-1, 1) >> _shifts(bits)) & np.uint8((1 << bits) - 1)
+    return fields.reshape(-1)[: stored.size].reshape(stored.shape)
+
+
+def _shifts(bits: int) -> np.ndarray:
+    return np.arange(0, 8, bits, dtype=np.uint8)

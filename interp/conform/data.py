@@ -138,12 +138,12 @@ def _scalars(case: Case) -> Operands:
 
 @functools.cache
 def scalars(element: str) -> np.ndarray:
-    """The scalars that are broadcast: 3, 7 and such, whose reciprocals are not exact, one that is subnormal, zero."""
+    """The scalars that are broadcast: such as have no exact reciprocal, 1 and zeros, which are simplified, the ends."""
     fmt = FORMATS[element]
     numbers = fmt.decode(all_codes(element))
-    wanted = [3.0, 7.0, 0.75, 1.625, -5.0, 2.0] if fmt.has_zero else [4.0, 0.5, 2.0**40]
+    wanted = [3.0, 0.75, -5.0, 2.0, 1.0] if fmt.has_zero else [4.0, 0.5, 2.0**40]
     found = [int(np.nanargmin(np.abs(numbers - w))) for w in wanted]
-    extra = [1, fmt.max_code, 0]
+    extra = [1, fmt.max_code, 0, fmt.sign_bit]
     return np.array(list(dict.fromkeys([*found, *extra])), fmt.code_dtype)
 
 

@@ -174,6 +174,8 @@ def _common(part: Part, judged: Judged, got: np.ndarray, at: np.ndarray) -> Iter
         return
     fmt, right = FORMATS[case.result], judged.right[at]
     values, wrong = fmt.decode(right), fmt.decode(got[at])
+    if fmt.is_none(got[at]).all():
+        yield f"all wrong results are no codes of {case.result}"
     for words, test in _KINDS:
         if test(fmt, got[at]).all():
             yield f"all wrong results are {words}"

@@ -15,7 +15,7 @@ from .cases import Case
 from .data import Operands
 from .exact import COMPARISONS, OPS, compare, estimate, evaluate
 from .expected import as_exact, converted
-from .formats import FORMATS, INTEGERS, Format, code_dtype, integers
+from .formats import FORMATS, INTEGERS, Format, integers
 from .rounding import EVEN, Exact, encode
 
 Codes = np.ndarray
@@ -229,36 +229,6 @@ def in_f64(case: Case, operands: Operands, read: Read = as_it_is) -> np.ndarray 
     if case.op not in OPS and case.op != "convert":
         return None
     return estimate(case.op, *(read(FORMATS[t], x) for t, x in zip(case.operands, operands, strict=True)))
-
-
-def wrapped(bits: int) -> Compute:
-    """Conversions to integers by way of one of so many bits."""
-
-    def compute(case: Case, operands: Operands) -> Codes | None:
-        if case.op != "convert" or case.result not in INTEGERS or case.operands[0] not in FORMATS:
-            return None
-        whole = np.trunc(FORMATS[case.operands[0]].decode(operands[0]))
-        limit = 2.0 ** (bits - 1)
-        fits = np.abs(np.nan_to_num(whole, nan=np.inf)) < limit
-        number = np.where(fits, whole, -limit).astype(np.int64)
-        mask = (1 << INTEGERS[case.result][0]) - 1
-        return (number & mask if mask < 1 << 63 else number).astype(np.uint64).astype(code_dtype(case.result))
-
-    return compute
-
-
-def limits_in_format(case: Case, operands: Operands) -> Codes | None:
-    """An integer type's limits, rounded to the format and compared there with the number."""
-    if case.op != "convert" or case.result not in INTEGERS or case.operands[0] not in FORMATS:
-        return None
-    fmt, (width, is_signed) = FORMATS[case.operands[0]], INTEGERS[case.result]
-    low, high = (-1 << (width - 1), (1 << (width - 1)) - 1) if is_signed else (0, (1 << width) - 1)
-    lowest, highest = fmt.decode(encode(fmt, Exact.of(np.array([float(low), float(high)])))[0])
-    x = fmt.decode(operands[0])
-    found = converted(operands[0], case.operands[0], case.result).codes
-    mask = (1 << width) - 1
-    found = np.where(x >= highest, np.array(high, found.dtype), found)
-    return np.where((x <= lowest) & (x < 0), np.array(low & mask, found.dtype), found)
 
 
 def logistic(through: str) -> Compute:

@@ -74,10 +74,11 @@ class Format:
 
     @functools.cached_property
     def _values(self) -> np.ndarray:
-        return self._decode(np.arange(1 << self.bits))
+        beyond = np.full(max(0, 256 - (1 << self.bits)), np.nan)
+        return np.append(self._decode(np.arange(1 << self.bits)), beyond)
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
-        """The numbers of codes, in f64, which holds them all; a NaN has the sign of its code."""
+        """The numbers of codes, in f64, which holds them all; a NaN has the sign of its code. Of no code it is NaN."""
         if self.bits == 64:
             return np.asarray(codes, np.uint64).view(np.float64)
         return self._values[codes] if self.bits <= 16 else self._decode(codes)
@@ -96,6 +97,10 @@ class Format:
             numbers = np.where(size == self.max_code + 1, np.inf, numbers)
         numbers = np.where(self.is_nan(codes), np.nan, numbers)
         return np.where(codes & self.sign_bit != 0, -numbers, numbers)
+
+    def is_none(self, codes: np.ndarray) -> np.ndarray:
+        """Which bytes are no codes: those with other bits set than the format has."""
+        return np.asarray(codes) > (1 << self.bits) - 1
 
     def is_nan(self, codes: np.ndarray) -> np.ndarray:
         """Which codes are NaN."""

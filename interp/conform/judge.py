@@ -9,8 +9,8 @@ import numpy as np
 
 from . import choices, rounding
 from .expected import Expected
-from .formats import FORMATS, bits
-from .result import ACCURACY, CUT, DIVERGENT, FAIL, IS_INFINITE, IS_NAN, NOT_NAN, OPEN, PASS, WRONG_ZERO
+from .formats import FORMATS, Format, bits
+from .result import ABSENT, ACCURACY, CUT, DIVERGENT, FAIL, IS_INFINITE, IS_NAN, NOT_NAN, OPEN, PASS, WRONG_ZERO
 
 #: Verdicts of elements, as bytes.
 ELEMENT_VERDICTS = (PASS, DIVERGENT, ACCURACY, FAIL)
@@ -46,6 +46,7 @@ def judge(result: str, got: np.ndarray, expected: Expected, limit: int = 0, zero
         errors[np.isinf(fmt.decode(got)) & (distances > 1)] = IS_INFINITE
         errors[nan & ~nan_right & (distances == FAR)] = IS_NAN
         errors[nan_right & ~nan] = NOT_NAN
+        errors[fmt.is_none(got)] = ABSENT
         errors[equal] = 0
     else:
         signed = got.astype(np.float64) - right.astype(np.float64)
@@ -55,11 +56,24 @@ def judge(result: str, got: np.ndarray, expected: Expected, limit: int = 0, zero
     verdicts = np.where(equal, _PASS, _FAIL).astype(np.uint8)
     if limit:
         no_sign = False if expected.is_zero is None else (errors == WRONG_ZERO) & expected.is_zero
-        verdicts[~equal & (distances <= limit) & ~np.asarray(no_sign)] = _ACCURACY
+        verdicts[~equal & _is_near(FORMATS[result], got, right, distances, limit) & ~np.asarray(no_sign)] = _ACCURACY
     judged = Judged(verdicts, errors, distances, {}, right)
     if expected.left_open.any():
         _open_points(result, got, expected, judged, chosen, zeros_are_open)
     return judged
+
+
+def _is_near(fmt: Format, got: np.ndarray, right: np.ndarray, distances: np.ndarray, limit: int) -> np.ndarray:
+    """Which wrong results are a matter of accuracy: a step off, or up to `limit` within a quarter of a power of two.
+
+    In formats of few mantissa bits four steps are a factor of two. And what is zero, infinite, NaN or of the other
+    sign, where the right result is steps away from that, is not inaccurate but another result.
+    """
+    numbers, exact = fmt.decode(got), fmt.decode(right)
+    is_other = (numbers == 0) | ~np.isfinite(numbers)
+    is_other |= (np.signbit(numbers) != np.signbit(exact)) & (exact != 0)
+    most = min(limit, (1 << fmt.mantissa_bits) // 4)
+    return (distances <= 1) | ((distances <= most) & ~is_other)
 
 
 def _by_rules(result: str, got: np.ndarray, expected: Expected) -> tuple[np.ndarray, dict[int, np.ndarray]]:
@@ -82,14 +96,14 @@ def _distances(result: str, got: np.ndarray, codes: np.ndarray, left_open: np.nd
     ranks = fmt.rank(got).astype(np.float64)
     right = fmt.rank(codes).astype(np.float64)
     nan, nan_right = fmt.is_nan(got), fmt.is_nan(codes)
-    far = nan | nan_right
+    far = nan | nan_right | fmt.is_none(got)
     if not fmt.has_infinity and fmt.nan != "none":  # NaN stands for what is beyond the largest number
         overflowed = left_open == rounding.OVERFLOW
         sign = np.where(overflowed & ~nan, np.sign(ranks), 1.0)
         right = np.where(overflowed & nan_right, sign * beyond, right)
         ranks = np.where(nan & ~nan_right, np.copysign(beyond, right), ranks)
         near_the_end = np.abs(right) >= beyond - 4
-        far = (nan & ~nan_right & ~near_the_end) | (nan_right & ~nan & ~overflowed)
+        far = (nan & ~nan_right & ~near_the_end) | (nan_right & ~nan & ~overflowed) | fmt.is_none(got)
     signed = np.where(far, 0.0, ranks - right)
     return signed, np.where(far, FAR, np.minimum(np.abs(signed), float(FAR)).astype(np.int64))
 

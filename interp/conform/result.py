@@ -26,7 +26,7 @@ SCHEMA = "minihlo.conform/1"
 
 PASS = "PASS"  #: every result is right
 DIVERGENT = "DIVERGENT"  #: the format or the specification leaves it open, and the choice is a known one
-ACCURACY = "ACCURACY"  #: not the correctly rounded result, where that is not required, and within the limit
+ACCURACY = "ACCURACY"  #: not the correctly rounded result, where that is not required, and near it (judge.py)
 UNSUPPORTED = "UNSUPPORTED"  #: the backend refuses it
 FAIL = "FAIL"  #: a result is wrong
 CRASH = "CRASH"  #: the backend died of it, or gave no answer in time

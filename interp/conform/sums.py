@@ -150,4 +150,4 @@ def _within(name: str, problem: Problem, got: np.ndarray) -> np.ndarray:
     fmt = FORMATS[problem.result]
     low, high = (encode(fmt, Exact.of(s))[0] for s in (sums - slack, sums + slack))
     rank, nan = fmt.rank, fmt.is_nan(got) | fmt.is_nan(low) | fmt.is_nan(high)
-    return ~nan & (rank(low) <= rank(got)) & (rank(got) <= rank(high))
+    return ~nan & ~fmt.is_none(got) & (rank(low) <= rank(got)) & (rank(got) <= rank(high))

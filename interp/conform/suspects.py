@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from . import faults
+from . import faults, integer_faults
 from .cases import Case
 from .exact import FUNCTIONS
 from .formats import FORMATS
@@ -79,9 +79,16 @@ def suspects(case: Case) -> Iterator[Suspect]:
         yield Suspect(sentence, faults.of_magnitude(compute))
     yield Suspect(
         "the limits of the integer type are rounded to the format before the number is held to them",
-        faults.limits_in_format,
+        integer_faults.limits_in_format,
     )
-    yield Suspect("converted by way of a 32-bit integer", faults.wrapped(32))
+    for to_integer, words in (
+        (np.rint, "to the nearest integer, ties to even"),
+        (lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), "to the nearest integer, ties away from zero"),
+        (np.floor, "down"),
+        (np.ceil, "up"),
+    ):
+        yield Suspect(f"rounded {words}, and not toward zero", integer_faults.rounded(to_integer))
+    yield Suspect("converted by way of a 32-bit integer", integer_faults.wrapped(32))
     yield Suspect("1 / (1 + exp(-x)) with each step rounded to the format", faults.logistic(""))
     yield Suspect("1 / (1 + exp(-x)) with each step rounded to f16", faults.logistic("f16"))
     added = "rounded by adding 2^(mantissa bits) and taking it away, which the format cannot hold"

@@ -14,7 +14,7 @@ from . import data, outcome, tests
 from .backend import Operation, takes
 from .cases import ROW_OPS, Case
 from .elementwise import Part, of_positions
-from .formats import FORMATS, all_codes
+from .formats import FORMATS, all_codes, bits, code_dtype
 from .outcome import Settings
 from .programs import Builder
 from .reproduction import AnyPart, Failing, Results, batches, explained
@@ -224,7 +224,16 @@ def _checked(found: np.ndarray, part: AnyPart) -> np.ndarray:
 
     if found.size != part.size:
         raise BackendError("died", f"{part.case.signature} has {part.size} elements, and the backend gave {found.size}")
-    return decoded(found.reshape(-1), part.result_type) if found.dtype.kind == "f" else found.reshape(-1)
+    found = found.reshape(-1)
+    if found.dtype.kind == "f" and bits(part.result_type) == 6:
+        return decoded(found, part.result_type)
+    kind = code_dtype(part.result_type)
+    if found.dtype.kind in "iu" and found.itemsize == kind.itemsize:
+        return found.view(kind)
+    codes = found.astype(kind) if found.dtype.kind in "biu" else None
+    if codes is None or (codes != found).any():
+        raise BackendError("died", f"the results of {part.case.signature} are {found.dtype} (would be {kind})")
+    return codes
 
 
 def _or_raise(error: BackendError) -> BackendError:

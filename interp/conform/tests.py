@@ -23,7 +23,7 @@ from . import outcome
 from .cases import ROW_OPS, Case
 from .exact import OPS
 from .expected import Expected
-from .formats import FORMATS, bits
+from .formats import FORMATS, Format, bits
 from .judge import ELEMENT_VERDICTS, FAR, judge
 from .outcome import Settings
 from .result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
@@ -117,7 +117,7 @@ def _judged(case: Case, test: _Test, wrong: Sequence[Any], settings: Settings) -
         # How sums are rounded is open; the cases on rows tell more of that.
         if test.chunk.function.endswith(("_open", "_rounded_once")) and verdict == FAIL:
             verdict = DIVERGENT
-        if test.op == "reduce_precision" and verdict == FAIL and _by_way_of_f16(case, mismatch):
+        if verdict == FAIL and test.op in _OPEN and _is_open(test.op, case, mismatch):
             verdict = DIVERGENT
         verdicts.append(verdict)
         failures += [dataclasses.replace(f, verdict=verdict) for f in failure]
@@ -177,12 +177,28 @@ def _failure(element: str, i: int, got: np.ndarray, right: np.ndarray, judged: A
     return Failure("", i, len(got), [[b]], [["-"]], a, values[0], b, values[1], int(judged.errors[i]), ulp)
 
 
-def _by_way_of_f16(case: Case, mismatch: Any) -> bool:
-    """Whether a reduced precision is at least a number that the reduced type has: f16 has more subnormal ones."""
+def _is_open(op: str, case: Case, mismatch: Any) -> bool:
+    """Whether all that differs is what an op leaves open."""
     if mismatch.actual is None or mismatch.expected is None or not FORMATS[case.result].is_minifloat:
         return False
     fmt = FORMATS[case.result]
-    codes = [np.ascontiguousarray(x).view(np.uint8).ravel() for x in (mismatch.actual, mismatch.expected)]
-    differs = codes[0] != codes[1]
-    near_zero = [np.abs(fmt.decode(c[differs])) <= 4 * 2.0**fmt.min_exponent for c in codes]
-    return bool(np.logical_and.reduce(near_zero).all())
+    got, right = (np.ascontiguousarray(x).view(np.uint8).ravel() for x in (mismatch.actual, mismatch.expected))
+    differs = (got != right) & ~fmt.is_none(got)
+    return bool(_OPEN[op](fmt, fmt.decode(got[differs]), fmt.decode(right[differs])).all()) and bool(differs.any())
+
+
+def _ends_of_reduced_types(fmt: Format, got: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """What a reduced precision makes of the ends of the range: f16, in which it may be computed, has more subnormal
+    numbers, and it is not said whether the largest exponent is one of numbers, as it is in types without infinity.
+    """
+    near_zero = np.maximum(np.abs(got), np.abs(right)) <= 4 * 2.0**fmt.min_exponent
+    overflows = ~np.isfinite(got) | (np.abs(got) == fmt.max)
+    return near_zero | (overflows & (np.abs(right) > fmt.max / 2) & (not fmt.has_infinity))
+
+
+def _poles(_: Format, got: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """What a function is where it is not defined, or not finite: there is no specification."""
+    return ~np.isfinite(got) & ~np.isfinite(right)
+
+
+_OPEN = {"reduce_precision": _ends_of_reduced_types, "chlo_zeta": _poles, "chlo_polygamma": _poles}

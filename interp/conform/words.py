@@ -18,12 +18,14 @@ def code_text(code: int, element: str) -> str:
 
 
 def value_text(code: int, element: str) -> str:
-    """The number of a code: `0.3125`, `-0`, `nan`, `2^-127`."""
+    """The number of a code: `0.3125`, `-0`, `nan`, `2^-127`; `none` of what is no code."""
     if element == "i1":
         return "true" if code else "false"
     if element in INTEGERS:
         return str(int(integers(np.array([code], np.uint64), element)[0]))
     fmt = FORMATS[element]
+    if code >> fmt.bits:
+        return "none"
     return number_text(float(fmt.decode(np.array([code], fmt.code_dtype))[0]))
 
 
