@@ -40,6 +40,7 @@ from .fusible import (
 )
 from .group import Group
 from .grouped.leaf import MOST_BITS, Leaf, Shape, laid, width
+from .narrowing import narrowed
 from .program import Operation, Region, Value
 from .writer import Sources, Writer
 
@@ -81,12 +82,23 @@ class Fusion:
         if not shape:
             return False
         own = 0.0 if spread is not None else cost_of(operation, record)
+        found = narrowed(operation, kernel, self) if self.speed.tables else None
+        if found is not None:
+            self._replace(operation, found[0])
+            operation, kernel = found
         node = self._node(operation, kernel, shape, spread, own)
         if len(node.members) > _LONGEST:
             self.need(operation.operands)
             node = self._node(operation, kernel, shape, spread, own)
         self.pending[result] = self.nodes[result] = node
         return True
+
+    def _replace(self, old: Operation, new: Operation) -> None:
+        """Let an op that gives the same stand in the place of another one."""
+        for value in old.operands:
+            self._uses[value] = [use for use in self._uses[value] if use is not old]
+        for value in new.operands:
+            self._uses.setdefault(value, []).append(new)
 
     def need(self, values: Iterable[Value], leaving: Operation | None = None) -> None:
         """Write what computes values; `leaving` is the op that needs them, and is written next."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def cast(
     if source == target:
         return x
     if x.size > _BLOCK and rng is None and (source.is_minifloat or target.is_minifloat) and source.bits <= 64:
-        return _by_blocks(x, source, target, policy)
+        return by_blocks(x, target.dtype, lambda part: cast(part, source, target, policy))
     if target.is_complex:
         real = cast(np.real(x), source.part, target.part, policy, rng)
         imaginary = cast(np.imag(x), source.part, target.part, policy, rng) if source.is_complex else 0
@@ -74,16 +75,18 @@ def cast(
     return _round_float(x, source, target, policy)
 
 
-def _by_blocks(x: np.ndarray, source: ElementType, target: ElementType, policy: Policy) -> np.ndarray:
-    """A cast of a large array, so many elements at a time as fit the cache, by several threads."""
+def by_blocks(x: np.ndarray, dtype: np.dtype, work: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """`work(x)`, of results of a type, so many elements at a time as fit the cache, by several threads."""
+    if x.size <= _BLOCK:
+        return work(x)
     # Laid out in memory as the operand is, where that is the other way round.
     turned = x.T if x.flags.f_contiguous else x
-    result = np.empty(turned.shape, target.dtype)
+    result = np.empty(turned.shape, dtype)
 
-    def work(block: tuple[slice, ...]) -> None:
-        result[block] = cast(turned[block], source, target, policy)
+    def put(block: tuple[slice, ...]) -> None:
+        result[block] = work(turned[block])
 
-    for_each(list(blocks(turned.shape, _BLOCK)), work, x.size)
+    for_each(list(blocks(turned.shape, _BLOCK)), put, x.size)
     return result.T if turned is not x else result
 
 
@@ -101,16 +104,20 @@ def _round_float(x: np.ndarray, source: ElementType, target: ElementType, policy
     if fmt.precision <= 6 and (fmt.has_zero or source.bits < 64):
         # bfloat16 has 8 significant bits and f32's range: rounding to odd there loses nothing that a format of up
         # to 6 bits could see, in any rounding mode. Only f8E8M0FNU could tell f64's smaller numbers apart.
-        table = code_table(ELEMENT_TYPES["bf16"], target, policy)
-        compiled = kernels(x.size)
-        if compiled is not None:
-            return _round_compiled(compiled, x, table)
-        codes = _odd_bf16_of_f64(x) if source.bits == 64 else _odd_bf16(x.astype(np.float32, copy=False))
-        # The codes are all in the table; this of numpy's ways to make sure of it is the quickest.
-        return table.take(codes, mode="wrap")
+        return through_bf16(x, code_table(ELEMENT_TYPES["bf16"], target, policy))
     if host and not fmt.is_minifloat:
         return (_odd_f32(x) if source.bits == 64 else x.astype(np.float32)).astype(fmt.dtype)
     return _cast_number(decode(codes_of(x, source.format), source.format), target, policy, None)
+
+
+def through_bf16(x: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """f16, f32 or f64 rounded to odd to bfloat16, and from there by a table of minifloats for all its codes."""
+    compiled = kernels(x.size)
+    if compiled is not None:
+        return _round_compiled(compiled, x, table)
+    codes = _odd_bf16_of_f64(x) if x.dtype == np.float64 else _odd_bf16(x.astype(np.float32, copy=False))
+    # The codes are all in the table; this of numpy's ways to make sure of it is the quickest.
+    return table.take(codes, mode="wrap")
 
 
 def _round_compiled(compiled: Kernels, x: np.ndarray, table: np.ndarray) -> np.ndarray:
