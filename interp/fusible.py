@@ -117,6 +117,11 @@ def shape_of(value: Value) -> Shape:
     return value.type.shape  # type: ignore[return-value]
 
 
+def element_of(value: Value) -> ElementType:
+    assert isinstance(value.type, TensorType)
+    return value.type.element
+
+
 def uses_of(region: Region) -> dict[Value, list[Operation | None]]:
     """The ops that use each value, themselves or in their regions; None where the region returns it."""
     uses: dict[Value, list[Operation | None]] = {}

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from ..ops.fast.recipes import Lookup, Recipe, Step
+from ..ops.policy import Policy
 from ..ops.reduce import Folding
 from ..ops.speed import Speed
-from ..ops.types import TensorType
-from .fusible import Axes, Node, Root, along, frozen, identity, shape_of
+from ..ops.types import ElementType, TensorType
+from .fusible import Axes, Node, Root, along, element_of, frozen, identity, shape_of
 from .grouped.blocks import by_blocks
+from .grouped.fast import fold_or_compiled, or_compiled
 from .grouped.folds import RankedReduction, by_folds
 from .grouped.leaf import Compute, Leaf, Shape
 from .grouped.rows import by_rows, leading_rows
-from .grouped.tables import by_laid_table, by_table, shared_tables
+from .grouped.tables import Tables, by_laid_table, by_table, shared_tables
+from .narrowing import Narrowing
 from .program import Value
 from .writer import Sources, Writer
 
@@ -41,6 +46,8 @@ class Group:
         self._writer = Writer({})
         self._names: dict[Root, str] = {}
         self._key: list[Hashable] = []
+        self._constants: dict[str, tuple[np.ndarray, ElementType]] = {}
+        self._steps: list[Step | Lookup] = []
         self.roots: list[Root] = []
         for root in roots or ():
             self._add(root)
@@ -59,6 +66,7 @@ class Group:
         if scalar is not None:
             name = self._names[root] = self._writer.thing(scalar)
             self._key.append((name, str(scalar.dtype), scalar.tobytes()))
+            self._constants[name] = scalar, element_of(value)
             return name
         # What a table is made of may have been written since its roots were found.
         node = (self._fusion.nodes if self._is_table else self._fusion.pending).get(value)
@@ -78,7 +86,9 @@ class Group:
         operation, axes = node.operation, root[1]
         names = [self.value(v, axes if shape_of(v) else ()) for v in operation.operands]
         name = self._names[root] = self._writer.apply(node.kernel, operation, names)
-        types = tuple(v.type.element for v in (*operation.operands, *operation.results))  # type: ignore[union-attr]
+        types = tuple(map(element_of, (*operation.operands, *operation.results)))
+        entries = node.kernel.entries if isinstance(node.kernel, Narrowing) else None
+        self._steps.append(Step(operation.name, operation.attributes, names, name, types, entries))
         self._key.append((operation.name, frozen(operation.attributes), tuple(names), name, types))
         return name
 
@@ -87,9 +97,10 @@ class Group:
         assert node.roots is not None
         part = Group(self._fusion, self._shape, node.roots)
         names = [part.value(*root)]
-        kernel = part.table_kernel([root[0]], names, is_laid=True)
+        tables, compute, _ = part._tables(names)
         operands = [self._names[r] if r in self._names else self._add(r) for r in node.roots]
-        name = self._names[root] = self._writer.apply(kernel, node.operation, operands)
+        name = self._names[root] = self._writer.apply(by_laid_table(tables, compute), node.operation, operands)
+        self._steps.append(Lookup(tables.entries, tables.widths, operands, name, element_of(root[0])))
         return name
 
     def _compute(self, names: Sequence[str], label: str) -> tuple[Compute, list[Leaf]]:
@@ -97,23 +108,47 @@ class Group:
         compute = self._writer.function(parameters, names, label, self._fusion.sources)
         return compute, [Leaf(v.type, axes) for v, axes in self.roots]  # type: ignore[arg-type]
 
-    def table_kernel(self, values: Sequence[Value], names: Sequence[str], is_laid: bool = False) -> Any:
-        """The kernel by table; `is_laid` says that the leaves will be parts of them, laid along the group's shape."""
+    def _tables(self, names: Sequence[str]) -> tuple[Tables, Compute, list[Leaf]]:
         compute, leaves = self._compute(names, "table")
         elements = tuple(leaf.type.element for leaf in leaves)
-        tables = shared_tables((self._fusion.settings, elements, tuple(names), *self._key), compute, elements)
-        if is_laid:
-            return by_laid_table(tables, compute)
+        return (
+            shared_tables((self._fusion.settings, elements, tuple(names), *self._key), compute, elements),
+            compute,
+            leaves,
+        )
+
+    def _recipe(self, values: Sequence[Value], names: Sequence[str]) -> Recipe | None:
+        """What the group does, for those who run it in their own way; None where they are not asked."""
+        if not self._fusion.speed.compiled or not isinstance(self._fusion.settings, Policy):
+            return None
+        leaves = [(self._names[root], element_of(root[0])) for root in self.roots]
+        outputs = [(name, element_of(v)) for name, v in zip(names, values, strict=True)]
+        return Recipe(leaves, self._constants, self._steps, outputs, self._fusion.settings)
+
+    def table_kernel(self, values: Sequence[Value], names: Sequence[str]) -> Any:
+        """The kernel by table."""
+        tables, compute, leaves = self._tables(names)
         wide = by_blocks(compute, leaves, self._shape, [v.type for v in values])  # type: ignore[misc]
         return by_table(tables, leaves, self._shape, wide)
 
     def fold_kernel(self, values: Sequence[Value], names: Sequence[str], found: Folding) -> Any:
         """The kernel of a reduction of the group's only value."""
-        if self._is_table:
-            kernel = self.table_kernel(values, names, is_laid=True)
-            leaves = [Leaf(v.type, axes) for v, axes in self.roots]  # type: ignore[arg-type]
-            return by_folds(lambda *parts: (kernel(*parts),), leaves, self._shape, found)
-        return by_folds(*self._compute(names, "reduction"), self._shape, found)
+        if not self._is_table:
+            compute, leaves = self._compute(names, "reduction")
+            kernel = by_folds(compute, leaves, self._shape, found)
+            return fold_or_compiled(kernel, self._recipe(values, names), compute, leaves, self._shape, found)
+        tables, compute, leaves = self._tables(names)
+        look_up, recipe = by_laid_table(tables, compute), self._recipe(values, names)
+        if recipe is not None:
+            operands = [name for name, _ in recipe.leaves]
+            steps = [Lookup(tables.entries, tables.widths, operands, names[0], element_of(values[0]))]
+            recipe = dataclasses.replace(recipe, constants={}, steps=steps)
+
+        def looked_up(*parts: np.ndarray) -> tuple[np.ndarray]:
+            return (look_up(*parts),)
+
+        kernel = by_folds(looked_up, leaves, self._shape, found)
+        return fold_or_compiled(kernel, recipe, looked_up, leaves, self._shape, found)
 
     def ranked_reduction(
         self, names: Sequence[str], found: Folding, start: np.ndarray
@@ -127,5 +162,9 @@ class Group:
         results: list[TensorType] = [v.type for v in values]  # type: ignore[misc]
         rows = leading_rows(leaves, self._shape) if self._fusion.speed.tables else None
         if rows is not None:
-            return by_rows(compute, leaves, self._shape, results, *rows)
-        return by_blocks(compute, leaves, self._shape, results)
+            kernel = by_rows(compute, leaves, self._shape, results, *rows)
+            if rows[1] == 0:  # it is one table
+                return kernel
+        else:
+            kernel = by_blocks(compute, leaves, self._shape, results)
+        return or_compiled(kernel, self._recipe(values, names), compute, leaves, self._shape, results)

@@ -64,7 +64,7 @@ def narrowed(operation: Operation, kernel: Kernel, fusion: PutOff) -> tuple[Oper
         return None
     attributes = {**operation.attributes, "before": repr(frozen(key))}
     made = Operation(operation.name, (source,), operation.results, attributes, (), operation.location)
-    return made, _Narrowing(steps[::-1], operation.results[0].type.element.dtype)  # type: ignore[union-attr]
+    return made, Narrowing(steps[::-1], operation.results[0].type.element.dtype)  # type: ignore[union-attr]
 
 
 def _is_narrowing(operation: Operation) -> bool:
@@ -87,7 +87,7 @@ def _applied(kernel: Kernel, numbers: list[np.ndarray | None], place: int) -> Ca
     return lambda x: kernel(*before, x, *after)
 
 
-class _Narrowing:
+class Narrowing:
     """The ops one after the other, and once that pays, all of them by a table."""
 
     def __init__(self, steps: list[Callable[[Any], Any]], dtype: np.dtype) -> None:
@@ -96,13 +96,16 @@ class _Narrowing:
         self._left = _WORTH
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
+        table = self.entries(x.size)
+        return self._walk(x) if table is None else by_blocks(x, self._dtype, lambda part: through_bf16(part, table))
+
+    def entries(self, size: int) -> np.ndarray | None:
+        """The table of the codes of bfloat16, if there is one or it is made for so many elements."""
         if self._table is None:
-            self._left -= x.size
-            if self._left > 0:
-                return self._walk(x)
-            self._table = self._walk((np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32))
-        table = self._table
-        return by_blocks(x, self._dtype, lambda part: through_bf16(part, table))
+            self._left -= size
+            if self._left <= 0:
+                self._table = self._walk((np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32))
+        return self._table
 
     def _walk(self, x: np.ndarray) -> np.ndarray:
         for step in self._steps:

@@ -15,7 +15,7 @@ from . import speed
 Part = TypeVar("Part")
 
 #: Below so many elements waking another thread costs more than it brings.
-_PARALLEL = 1 << 17
+PARALLEL = 1 << 17
 
 _pool: ThreadPoolExecutor | None = None
 
@@ -38,7 +38,7 @@ def for_each(parts: Sequence[Part], work: Callable[[Part], object], size: int) -
 
     The threads see the context variables of the caller, numpy's error state among them.
     """
-    workers = min(speed.current().workers, len(parts)) if size >= _PARALLEL else 1
+    workers = min(speed.current().workers, len(parts)) if size >= PARALLEL else 1
     if workers == 1:
         for part in parts:
             work(part)

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib
 import importlib.util
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,6 +99,15 @@ class Kernels:
         )
         self._walk = _Compiled(_walk, lambda: (array(byte, 1, "C", False), matrix, codes))
 
+    @functools.cached_property
+    def machine(self) -> Callable[..., int] | None:
+        """What runs programs for whole groups, see `fast.machine`; None where it cannot be compiled."""
+        with _lock:
+            try:
+                return _machine()
+            except Exception:  # of a numba that lacks something: it raises what it likes
+                return None
+
     def look_up(self, codes: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
         """`out = table[codes]` of arrays with one axis; the table has an entry for every code."""
         self._look_up(codes.dtype, table.dtype)(codes, table, out)
@@ -126,6 +137,12 @@ def kernels(size: int) -> Kernels | None:
     if size < _FROM or not speed.current().compiled or not _is_worth(size):
         return None
     return _kernels()
+
+
+def machine(size: int) -> Callable[..., int] | None:
+    """What runs programs for groups (`fast.machine.run`), if one of so many elements is for it."""
+    found = kernels(size)
+    return None if found is None else found.machine
 
 
 _left = _WORTH
@@ -160,6 +177,23 @@ def _made() -> Kernels | None:
         return None
 
 
+def _machine() -> Callable[..., int]:
+    numba = importlib.import_module("numba")
+    found = importlib.import_module(".fast.machine", __package__)
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        with _cache_folder(numba, _digest(str(found.__file__))):
+            return numba.njit([found.signature()], cache=True, **options)(found.run)
+    except (OSError, RuntimeError):
+        return numba.njit([found.signature()], **options)(found.run)
+
+
+def _digest(file: str) -> str:
+    """A name that differs where any file in this one's folder does: numba itself looks at the one file only."""
+    sources = sorted(Path(file).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+
+
 class _Compiled:
     """A function compiled for some types as soon as they are asked for, and kept on disk if that can be done."""
 
@@ -184,10 +218,10 @@ class _Compiled:
 
 
 @contextlib.contextmanager
-def _cache_folder(numba: Any) -> Iterator[None]:
+def _cache_folder(numba: Any, name: str = "") -> Iterator[None]:
     """Within it, numba looks for a place to keep things in the user's cache folder first, if told of no other."""
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = before or _folder()
+    numba.config.CACHE_DIR = os.path.join(before or _folder(), name)
     try:
         yield
     finally:

@@ -108,6 +108,7 @@ class Folding:
     fold: Fold
     largest: bool | None  #: whether it gives the largest or the smallest, None of other ops
     combine: Kernel  #: the op itself, on arrays
+    name: str
 
 
 def folding(call: Call) -> Folding | None:
@@ -123,7 +124,7 @@ def folding(call: Call) -> Folding | None:
         return None
     t = TensorType((None,), element)
     combine = record.kernel(call.like(name, (t, t), (t,)))
-    return Folding(tuple(sorted(call.integers("dimensions"))), element, fold, EXTREMES.get(name), combine)
+    return Folding(tuple(sorted(call.integers("dimensions"))), element, fold, EXTREMES.get(name), combine, name)
 
 
 def body_elements(body: Body, count: int) -> list[ElementType]:

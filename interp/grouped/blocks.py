@@ -26,8 +26,8 @@ def by_blocks(compute: Compute, leaves: Sequence[Leaf], shape: Shape, results: S
             return filled(compute(*[v if lay is None else lay(v) for v, lay in zip(values, views, strict=True)]), shape)
 
         return whole
-    merged = _merged(leaves, shape)
-    spreads = [_in_merged(leaf.spread(len(shape)), merged) for leaf in leaves]
+    merged = merged_dimensions(leaves, shape)
+    spreads = [in_merged(leaf.spread(len(shape)), merged) for leaf in leaves]
     sizes = tuple(math.prod(shape[d] for d in dims) for dims in merged)
     views = [leaf.view(shape) for leaf in leaves]
     parts = [(part, cut(part, spreads)) for part in blocks(sizes, BLOCK)]
@@ -53,7 +53,7 @@ def by_blocks(compute: Compute, leaves: Sequence[Leaf], shape: Shape, results: S
     return kernel
 
 
-def _merged(leaves: Sequence[Leaf], shape: Shape) -> list[list[int]]:
+def merged_dimensions(leaves: Sequence[Leaf], shape: Shape) -> list[list[int]]:
     """The dimensions of a shape, those together that lie side by side in every leaf that has any of them."""
     spreads = [leaf.spread(len(shape)) for leaf in leaves]
     runs: list[list[int]] = []
@@ -68,5 +68,5 @@ def _merged(leaves: Sequence[Leaf], shape: Shape) -> list[list[int]]:
     return runs
 
 
-def _in_merged(spread: list[int], merged: list[list[int]]) -> list[int]:
+def in_merged(spread: list[int], merged: list[list[int]]) -> list[int]:
     return [math.prod(spread[d] for d in dims) for dims in merged]

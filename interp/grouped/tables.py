@@ -46,6 +46,11 @@ class Tables:
         _kept.add(self, sum(r.nbytes for r in results))
         return self.found
 
+    def entries(self, size: int) -> np.ndarray | None:
+        """The first table's entries, if there is one or it is built for so many elements."""
+        found = self.found or self.build_if_cheaper(size)
+        return None if found is None else found[0].entries
+
     def forget(self) -> None:
         self.found, self._left = None, 1 << sum(self.widths)
 

@@ -1,0 +1,157 @@
+"""A machine for groups of elementwise ops: numba compiles it once, and every group is a small program for it.
+
+The rule. Elements are taken in blocks that stay in the nearest cache; for each op of the program a loop runs over the
+block. Nothing is compiled for a single group. Functions without an exact finite form are computed in f64 and rounded;
+where that could differ from rounding the exact value the machine stops, and numpy's way does that block.
+
+It is imported only where numba is in use.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import opcodes as op
+from .loops import (
+    add_rows,
+    arithmetic,
+    compare,
+    encode,
+    fold_rows,
+    inner,
+    load,
+    look_up,
+    numba,
+    pair,
+    store,
+    unary,
+    words,
+)
+
+_u32, _u64, _f32, _f64, _i64 = np.uint32, np.uint64, np.float32, np.float64, np.int64
+
+_LOG2_E, _LN_2_HIGH, _LN_2_LOW = 1.4426950408889634, 0.693147180369123816490, 1.90821492927058770002e-10
+#: Added and taken away again, it rounds to a whole number, which then stands in the last bits.
+_ROUNDS = 6755399441055744.0
+#: Bounds on the relative errors in f64: of `_exp` less than 2**-50.
+_BELOW, _ABOVE = 1.0 - 2.0**-48, 1.0 + 2.0**-48
+
+
+@inner
+def _exp(x, to, a, n):
+    """The exponential; how many results are doubtful or NaN."""
+    doubtful = 0
+    for j in range(n):
+        v = min(max(_f64(x[a, j]), -200.0), 200.0)
+        shifted = v * _LOG2_E + _ROUNDS
+        turns = shifted - _ROUNDS
+        r = (v - turns * _LN_2_HIGH) - turns * _LN_2_LOW
+        p = 1.0 / 479001600.0
+        p = p * r + 1.0 / 39916800.0
+        p = p * r + 1.0 / 3628800.0
+        p = p * r + 1.0 / 362880.0
+        p = p * r + 1.0 / 40320.0
+        p = p * r + 1.0 / 5040.0
+        p = p * r + 1.0 / 720.0
+        p = p * r + 1.0 / 120.0
+        p = p * r + 1.0 / 24.0
+        p = p * r + 1.0 / 6.0
+        p = p * r + 0.5
+        p = (p * r) * r + r + 1.0
+        power = _u64((_f64(shifted).view(_u64) + _u64(1023)) << _u64(52)).view(_f64)
+        y = p * power
+        low, high = _f32(y * _BELOW), _f32(y * _ABOVE)
+        doubtful += _i64(low != high) | _i64(x[a, j] != x[a, j])
+        x[to, j] = low
+    return doubtful
+
+
+@inner
+def _rsqrt(x, to, a, n):
+    doubtful = 0
+    for j in range(n):
+        y = 1.0 / np.sqrt(_f64(x[a, j]))
+        low, high = _f32(y * _BELOW), _f32(y * _ABOVE)
+        doubtful += _i64(low != high)
+        x[to, j] = low
+    return doubtful
+
+
+def run(where, code, constants, leaves, along, starts, tables, parameters, outs, totals):
+    """The blocks from one to another; the number of the block where it stopped, or of the one after the last.
+
+    `where` is (first block, last, rows, columns, rows of a block, columns of a block, registers, ops for the first
+    block only); `code` the program, whose first registers hold `constants`; `along` whether a leaf varies along a row,
+    and `starts` the place in the leaf where each row begins. Leaves, tables and outputs are bytes.
+    """
+    first, last, rows, columns, high, wide, once = where[0], where[1], where[2], where[3], where[4], where[5], where[7]
+    # A little longer than a block, so that the registers' elements do not all fall on the same places of a cache.
+    registers = np.empty((where[6], high * wide + 16), _f32)
+    bits = registers.view(_u32)
+    for i in range(constants.size):
+        bits[i, :] = constants[i]
+    pieces = (columns + wide - 1) // wide
+    for block in range(first, last):
+        row, column = block // pieces * high, block % pieces * wide
+        height, width = min(high, rows - row), min(wide, columns - column)
+        n = height * width
+        for p in range(0 if block == first else once, code.shape[0]):
+            kind, to, a, b, c, d = code[p, 0], code[p, 1], code[p, 2], code[p, 3], code[p, 4], code[p, 5]
+            if kind < op.STORE_32:
+                begin = starts[a, row]
+                whole = along[a] and (height == 1 or starts[a, row + height - 1] - begin == (height - 1) * width)
+                parts, length = (1, n) if whole else (height, width)
+                for i in range(parts):
+                    place, at = starts[a, row + i], np.uintp(i * length)
+                    if along[a]:
+                        load(kind, leaves[a], tables[b], bits, to, at, place + column, length)
+                    else:
+                        load(kind, leaves[a], tables[b], bits, to, at, place, 1)
+                        for j in range(1, length):
+                            bits[to, at + np.uintp(j)] = bits[to, at]
+            elif kind < op.ADD:
+                parts, length = (1, n) if width == columns else (height, width)
+                for i in range(parts):
+                    store(kind, bits, a, np.uintp(i * length), outs[to], (row + i) * columns + column, length)
+            elif kind < op.NEGATE:
+                arithmetic(kind, registers, to, a, b, n)
+            elif kind < op.EQ:
+                unary(kind, registers, bits, to, a, n)
+            elif kind < op.SELECT:
+                compare(kind, registers, bits, to, a, b, n)
+            elif kind < op.ENCODE:
+                words(kind, bits, to, a, b, c, n)
+            elif kind == op.ENCODE:
+                encode(parameters[b], bits, to, a, n)
+            elif kind < op.PAIR_F32:
+                look_up(kind, tables[b], bits, to, a, n)
+            elif kind < op.EXP:
+                pair(kind, tables[c], d, bits, to, a, b, n)
+            elif kind < op.FOLD_ADD:
+                doubtful = _exp(registers, to, a, n) if kind == op.EXP else _rsqrt(registers, to, a, n)
+                if doubtful:
+                    return block
+            elif kind == op.FOLD_ADD:
+                add_rows(registers, a, totals, row, height, width)
+            else:
+                fold_rows(kind, registers, to, a, totals, row, height, width)
+    return last
+
+
+def signature():
+    """The types of what `run` takes."""
+    t = numba.types
+    octets, numbers = t.Array(t.uint8, 1, "C", readonly=True), t.Array(t.int64, 1, "C", readonly=True)
+    grid = t.Array(t.int64, 2, "C", readonly=True)
+    return t.int64(
+        numbers,
+        grid,
+        t.Array(t.uint32, 1, "C", readonly=True),
+        t.UniTuple(octets, op.LEAVES),
+        numbers,
+        grid,
+        t.UniTuple(octets, op.TABLES),
+        grid,
+        t.UniTuple(t.Array(t.uint8, 1, "C"), op.OUTPUTS),
+        t.Array(t.float32, 1, "C"),
+    )

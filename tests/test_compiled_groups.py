@@ -1,0 +1,306 @@
+"""Groups of elementwise ops by compiled code give numpy's bits, whatever they are made of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.interp import fusion, machine, planner
+from minihlo.interp.grouped import fast
+from minihlo.interp.grouped import tables as group_tables
+from minihlo.ops import compiled
+from minihlo.ops.fast import opcodes, run
+from minihlo.ops.fast.encoding import encoding
+from minihlo.ops.policy import Policy
+from minihlo.ops.speed import NONE, Speed
+from minihlo.ops.types import ELEMENT_TYPES, ElementType, type_of_dtype
+
+from . import fusible_programs
+
+pytestmark = pytest.mark.skipif(not compiled.is_available(), reason="numba is not installed")
+
+MINIFLOATS = [t for t in ELEMENT_TYPES.values() if t.is_minifloat]
+#: Of either sign: zero, subnormal numbers, whole and broken ones, the largest, infinity, NaN.
+SPECIAL = np.array(
+    [0, 1, 0x3FFFFF, 0x7FFFFF, 0x800000, 0x3E800000, 0x3F000000, 0x3F7FFFFF, 0x3F800000, 0x3F800001, 0x3FC00000,
+     0x40200000, 0x42B00000, 0x42B17218, 0x42CFF1B5, 0x42F00000, 0x4B7FFFFF, 0x7F7FFFFF, 0x7F800000, 0x7FC00000,
+     0x7FC12345],
+    np.uint32,
+)  # fmt: skip
+FLOATS = np.concatenate([SPECIAL, SPECIAL | 0x80000000]).view(np.float32)
+
+
+_PLAIN = Policy()
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every group is for compiled code, in blocks of a few elements; gives the programs that ran."""
+    monkeypatch.setattr(compiled, "_FROM", 1)
+    monkeypatch.setattr(compiled, "_left", 0)
+    monkeypatch.setattr(group_tables, "_CALL_COST", 1 << 20)
+    monkeypatch.setattr(fusion, "_MANY", 0)
+    monkeypatch.setattr(fast, "FROM", 1)
+    for name, number in (("_SHORT", 1), ("_BLOCK", 64), ("_WIDE", 24), ("PARALLEL", 1)):
+        monkeypatch.setattr(run, name, number)
+    programs: list[object] = []
+    real = run.Runner._all
+
+    def told(self: run.Runner, call: object, made: object, *rest: object) -> None:
+        programs.append(made)
+        real(self, call, made, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run.Runner, "_all", told)
+    return programs
+
+
+def bits(x: np.ndarray) -> bytes:
+    """Of two NaN it is the processor's choice which one an op hands on."""
+    element = type_of_dtype(x.dtype)
+    if element.is_float and element.bits >= 16:
+        x = np.where(np.isnan(x), np.array(np.nan).astype(x.dtype), x)
+    return x.tobytes()
+
+
+def check(text: str, *arrays: np.ndarray, policy: Policy = _PLAIN) -> None:
+    program = interp.load(text).program
+    found, wanted = (
+        machine.run(planner.plan(program, policy=policy, speed=s), list(arrays)) for s in (Speed(tables=True), NONE)
+    )
+    assert [(r.dtype, r.shape, bits(r)) for r in found] == [(r.dtype, r.shape, bits(r)) for r in wanted], text
+
+
+def function(arguments: str, results: str, body: str, returned: str) -> str:
+    return f"func.func @main({arguments}) -> ({results}) {{\n{body}\nreturn {returned} : {results}\n}}"
+
+
+@pytest.mark.parametrize("t", ["f32", "bf16"])
+@pytest.mark.parametrize(
+    "op",
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "maximum",
+        "minimum",
+        "select",
+        "clamp",
+        "EQ",
+        "NE",
+        "LT",
+        "LE",
+        "GT",
+        "GE",
+    ],
+)
+def test_all_pairs_of_unlike_numbers(ran: list[object], op: str, t: str) -> None:
+    dtype = ELEMENT_TYPES[t].dtype
+    numbers = np.unique(FLOATS.astype(dtype).view(f"u{dtype.itemsize}")).view(dtype)
+    x, y = (np.ascontiguousarray(a.reshape(-1)) for a in np.meshgrid(numbers, numbers))
+    v, m = f"tensor<{x.size}x{t}>", f"tensor<{x.size}xi1>"
+    compare = f"stablehlo.compare {op if op.isupper() else 'LT'}, %x, %n : ({v}, {v}) -> {m}"
+    if op.isupper():
+        body, result = f"%r = {compare}", m
+    elif op == "select":
+        body, result = f"%p = {compare}\n%r = stablehlo.select %p, %x, %y : {m}, {v}", v
+    elif op == "clamp":
+        body, result = f"%r = stablehlo.clamp %n, %x, %y : {v}", v
+    else:
+        body, result = f"%r = stablehlo.{op} %n, %y : {v}", v
+    check(function(f"%x: {v}, %y: {v}", result, f"%n = stablehlo.negate %y : {v}\n{body}", "%r").replace(
+        f"stablehlo.{op} %n, %y", f"stablehlo.{op} %x, %n"), x, y)  # fmt: skip
+    assert ran
+
+
+@pytest.mark.parametrize("t", ["f32", "bf16"])
+@pytest.mark.parametrize(
+    "op", ["negate", "abs", "sqrt", "floor", "ceil", "round_nearest_even", "sign", "exponential", "rsqrt"]
+)
+def test_unary_ops(ran: list[object], op: str, t: str) -> None:
+    rng, dtype = np.random.default_rng(4), ELEMENT_TYPES[t].dtype
+    with np.errstate(all="ignore"):
+        x = np.concatenate([FLOATS, (rng.standard_normal(4000) * 30).astype(np.float32)]).astype(dtype)
+    y = np.concatenate([x[:0], np.ones(x.size, dtype)])
+    v = f"tensor<{x.size}x{t}>"
+    body = f"%p = stablehlo.multiply %x, %y : {v}\n%r = stablehlo.{op} %p : {v}"
+    check(function(f"%x: {v}, %y: {v}", v, body, "%r"), x, y)
+    assert ran or t == "bf16"
+
+
+def test_exponentials_of_many_numbers(ran: list[object]) -> None:
+    """With those in which f64 cannot tell: near a power of two's reciprocal, and where results are subnormal."""
+    rng = np.random.default_rng(8)
+    x = np.concatenate([rng.uniform(-104, 89, 1 << 17), rng.uniform(-1e-3, 1e-3, 1 << 15), 2.0 ** -np.arange(40)])
+    x = x.astype(np.float32)
+    v = f"tensor<{x.size}xf32>"
+    body = f"%n = stablehlo.negate %x : {v}\n%r = stablehlo.exponential %n : {v}"
+    check(function(f"%x: {v}", v, body, "%r"), x)
+    assert ran
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(), Policy(overflow="saturate"), Policy(overflow="onnx"), Policy(rounding="toward_zero")]
+)
+@pytest.mark.parametrize("t", MINIFLOATS, ids=lambda t: t.name)
+def test_rounding_to_minifloats(ran: list[object], t: ElementType, policy: Policy) -> None:
+    low = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32)
+    x = ((np.arange(1 << 16, dtype=np.uint32) << 16)[:, None] | low).view(np.float32).reshape(-1)
+    v, c = f"tensor<{x.size}xf32>", f"tensor<{x.size}x{t}>"
+    body = f"%n = stablehlo.multiply %x, %y : {v}\n%r = stablehlo.convert %n : ({v}) -> {c}"
+    check(function(f"%x: {v}, %y: {v}", c, body, "%r"), x, np.ones_like(x), policy=policy)
+    assert ran
+
+
+def test_rounding_goes_by_arithmetic_where_it_can() -> None:
+    for t in MINIFLOATS:
+        numbers, _ = encoding(t, Policy())
+        # Those without NaN make of one what has no sign of its own.
+        assert (numbers is not None) == (t.bits == 8 and t.name != "f8E8M0FNU"), t
+    assert encoding(ELEMENT_TYPES["f8E5M2"], Policy(overflow="saturate"))[0] is not None
+    assert encoding(ELEMENT_TYPES["f8E5M2"], Policy(rounding="up"))[0] is None
+
+
+@pytest.mark.parametrize("t", MINIFLOATS, ids=lambda t: t.name)
+def test_rows_that_share_numbers(ran: list[object], t: ElementType) -> None:
+    rng = np.random.default_rng(2)
+    x = rng.integers(0, 1 << t.bits, (37, 70), np.uint8).view(t.dtype)
+    row, column = rng.standard_normal((37, 1), np.float32), rng.standard_normal(70, np.float32)
+    column[::9], row[::5] = np.nan, np.inf
+    c, v = f"tensor<37x70x{t}>", "tensor<37x70xf32>"
+    body = f"""
+      %w = stablehlo.convert %x : ({c}) -> {v}
+      %a = stablehlo.broadcast_in_dim %row, dims = [0, 1] : (tensor<37x1xf32>) -> {v}
+      %b = stablehlo.broadcast_in_dim %column, dims = [1] : (tensor<70xf32>) -> {v}
+      %m = stablehlo.multiply %w, %a : {v}
+      %s = stablehlo.add %m, %b : {v}
+      %r = stablehlo.convert %s : ({v}) -> {c}"""
+    check(function(f"%x: {c}, %row: tensor<37x1xf32>, %column: tensor<70xf32>", f"{c}", body, "%r"), x, row, column)
+    assert ran
+
+
+@pytest.mark.parametrize("op", ["add", "maximum", "minimum"])
+@pytest.mark.parametrize("shape", [(1, 900), (9, 100), (33, 7), (17, 24), (2, 3, 40)])
+@pytest.mark.parametrize("has_nan", [False, True])
+def test_reductions(ran: list[object], op: str, shape: tuple[int, ...], has_nan: bool) -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((2, *shape), np.float32)
+    x.reshape(-1)[rng.integers(0, x.size, 20)] = -0.0
+    if has_nan:
+        x.reshape(-1)[rng.integers(0, x.size, 3)] = np.nan
+    v, kept = (f"tensor<{'x'.join(map(str, s))}{'x' if s else ''}f32>" for s in (shape, shape[:-1]))
+    body = f"""
+      %p = stablehlo.multiply %x, %y : {v}
+      %e = stablehlo.exponential %p : {v}
+      %r = stablehlo.reduce(%e init: %s) applies stablehlo.{op} across dimensions = [{len(shape) - 1}]
+        : ({v}, tensor<f32>) -> {kept}"""
+    text = function(f"%x: {v}, %y: {v}, %s: tensor<f32>", kept, body, "%r")
+    for exponential in (text, text.replace("exponential", "negate")):
+        check(exponential, x, y, np.float32(0.25))
+    assert ran
+
+
+@pytest.mark.parametrize("t", [t for t in MINIFLOATS if t.format.has_zero], ids=lambda t: t.name)
+def test_softmax(ran: list[run.Program], t: ElementType) -> None:
+    x = np.random.default_rng(6).integers(0, 1 << t.bits, (19, 50), np.uint8).view(t.dtype)
+    c, v, row = f"tensor<19x50x{t}>", "tensor<19x50xf32>", "tensor<19xf32>"
+    body = f"""
+      %init = stablehlo.constant dense<-1.0> : tensor<f32>
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %w = stablehlo.convert %x : ({c}) -> {v}
+      %m = stablehlo.reduce(%w init: %init) applies stablehlo.maximum across dimensions = [1]
+        : ({v}, tensor<f32>) -> {row}
+      %b = stablehlo.broadcast_in_dim %m, dims = [0] : ({row}) -> {v}
+      %d = stablehlo.subtract %w, %b : {v}
+      %e = stablehlo.exponential %d : {v}
+      %s = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [1]
+        : ({v}, tensor<f32>) -> {row}
+      %a = stablehlo.broadcast_in_dim %s, dims = [0] : ({row}) -> {v}
+      %q = stablehlo.divide %e, %a : {v}
+      %r = stablehlo.convert %q : ({v}) -> {c}"""
+    check(function(f"%x: {c}", f"{c}, {row}", body, "%r, %s"), x)
+    assert opcodes.PAIR_F32 in {int(line[0]) for made in ran for line in made.code}
+
+
+def random_program(seed: int) -> tuple[str, list[np.ndarray]]:
+    """Ops that the machine knows, on two matrices, a row and a column of any of its types."""
+    rng, lines = np.random.default_rng(seed), []
+    rows, columns = (int(n) for n in rng.integers(2, 40, 2))
+    values: list[tuple[str, str]] = []
+    arguments, arrays = [], []
+    for i, shape in enumerate([(rows, columns), (rows, columns), (rows, 1), (1, columns)]):
+        t = str(rng.choice(["f32", "f32", "bf16", "f8E4M3FN", "f8E5M2FNUZ", "i1"]))
+        codes = rng.integers(0, 256, (*shape, 4), np.uint8)
+        codes[..., 3] = np.where(rng.random(shape) < 0.9, codes[..., 3] & 0x80 | 0x3F, codes[..., 3])
+        element = ELEMENT_TYPES[t]
+        whole = codes.view(np.float32)[..., 0]
+        with np.errstate(all="ignore"):
+            arrays.append(whole > 0 if t == "i1" else whole.astype(element.dtype))
+        arguments.append(f"%a{i}: tensor<{shape[0]}x{shape[1]}x{t}>")
+        lines.append(
+            f"%b{i} = stablehlo.broadcast_in_dim %a{i}, dims = [0, 1]"
+            f" : (tensor<{shape[0]}x{shape[1]}x{t}>) -> tensor<{rows}x{columns}x{t}>"
+        )
+        values.append((f"%b{i}", t))
+
+    def of(*types: str) -> tuple[str, str]:
+        fitting = [v for v in values if v[1] in types]
+        return fitting[rng.integers(len(fitting))] if fitting else convert(str(types[rng.integers(len(types))]))
+
+    def put(text: str, t: str) -> tuple[str, str]:
+        values.append((f"%v{len(values)}", t))
+        lines.append(f"{values[-1][0]} = stablehlo.{text}")
+        return values[-1]
+
+    def v(t: str) -> str:
+        return f"tensor<{rows}x{columns}x{t}>"
+
+    def convert(t: str) -> tuple[str, str]:
+        floats = [x for x in values if x[1] in ("f32", "bf16")] or [x for x in values if x[1] != "i1"] or values
+        x, source = floats[rng.integers(len(floats))]
+        return put(f"convert {x} : ({v(source)}) -> {v(t)}", t)
+
+    for _ in range(rng.integers(4, 16)):
+        kind, (x, t) = rng.integers(6), of("f32", "bf16")
+        y = of(t)[0]
+        if kind == 0:
+            convert(str(rng.choice(["f32", "bf16", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2"])))
+        elif kind == 1:
+            direction = rng.choice(["EQ", "NE", "LT", "LE", "GT", "GE"])
+            put(f"compare {direction}, {x}, {y} : ({v(t)}, {v(t)}) -> {v('i1')}", "i1")
+        elif kind == 2:
+            put(f"select {of('i1')[0]}, {x}, {y} : {v('i1')}, {v(t)}", t)
+        elif kind == 3:
+            op = rng.choice(["negate", "abs", "sqrt", "floor", "ceil", "round_nearest_even", "sign"])
+            put(f"{op} {x} : {v(t)}", t)
+        elif kind == 4 and rng.random() < 0.3:
+            put(f"not {of('i1')[0]} : {v('i1')}", "i1")
+        elif kind == 4 and any(u == "i1" for _, u in values):
+            put(f"{rng.choice(['and', 'or', 'xor'])} {of('i1')[0]}, {of('i1')[0]} : {v('i1')}", "i1")
+        else:
+            op = rng.choice(["add", "subtract", "multiply", "divide", "maximum", "minimum"])
+            put(f"{op} {x}, {y} : {v(t)}", t)
+    last = values[-2:]
+    returned, types = ", ".join(x for x, _ in last), ", ".join(v(t) for _, t in last)
+    body = "\n".join(lines)
+    return f"func.func @main({', '.join(arguments)}) -> ({types}) {{ {body}\nreturn {returned} : {types} }}", arrays
+
+
+def test_random_programs(ran: list[run.Program]) -> None:
+    count = 0
+    for seed in range(150):
+        text, arrays = random_program(seed)
+        before = len(ran)
+        with np.errstate(all="ignore"):
+            check(text, *arrays)
+        count += len(ran) > before
+    assert count > 75
+
+
+@pytest.mark.usefixtures("ran")
+@pytest.mark.parametrize("seed", range(60))
+def test_fusible_programs(seed: int) -> None:
+    text, arrays = fusible_programs.program(seed)
+    policy = (Policy(), Policy(rounding="toward_zero", overflow="saturate"), Policy(arithmetic="upcast"))[seed % 3]
+    check(text, *arrays, policy=policy)
