@@ -1,20 +1,15 @@
-"""`minihlo conform`: planted faults are found and told in words; runs are resumed, compared and reported."""
+"""`minihlo conform`: planted faults are found and told in words, and those of known backends."""
 
-import json
 import re
 import shlex
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from minihlo.interp.backends import backend
 from minihlo.interp.cli import main
-from minihlo.interp.conform import cases, run
-from minihlo.interp.conform.outcome import Settings
+from minihlo.interp.conform import cases
 from minihlo.interp.conform.result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Report, load
 
 ROOT = Path(__file__).parent.parent
@@ -246,163 +241,3 @@ def test_a_program_reproduces_elsewhere(report, tmp_path: Path, capfd: pytest.Ca
     capfd.readouterr()
     assert main(["run", str(tmp_path / "program.mlir"), *inputs, "--format", "json"]) == 0
     assert str(case.failures[0].expected) in capfd.readouterr().out
-
-
-# -- the command -------------------------------------------------------------------------------------------------------
-
-
-def test_the_list_has_every_signature(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["conform", "--list", "--formats", "f8E5M2"]) == 0
-    listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert {"add.f8E5M2", "convert.f64.f8E5M2", "dot_general.f8E5M2.f32", "compare_LT_TOTALORDER.f8E5M2"} <= set(listed)
-    assert listed["add.f8E5M2"].split()[:3] == ["array", "constant", "scalar"]
-    assert len(listed) == len({c.signature for c in cases.chosen(cases.cases(1), formats=["f8E5M2"])})
-
-
-def test_signatures_are_unique() -> None:
-    signatures = [c.signature for c in cases.cases(3)]
-    assert len(signatures) == len(set(signatures))
-
-
-def test_expected_failures_do_not_count(report, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    known = tmp_path / "known.txt"
-    known.write_text("# of our board\nadd.f8E5M2 constant\nadd.f8E4M3*  # all forms\n")
-    arguments = ("tests.conform_faults:folded", "--ops", "add", "--xfail", str(known))
-    code, r = report(*arguments, "--formats", "f8E4M3FN,f8E5M2")
-    assert code == 0
-    assert all(c.is_expected for c in r.cases if c.verdict == FAIL)
-    assert "2 expected" in capsys.readouterr().out
-    code, r = report(*arguments, "--formats", "f8E4M3FN,f8E5M2FNUZ")
-    assert code == 1
-
-
-def test_junit(tmp_path: Path) -> None:
-    path = tmp_path / "j.xml"
-    words = ["conform", "tests.conform_faults:folded", "--ops", "add", "--formats", "f8E5M2", "--junit", str(path)]
-    assert main([*words, "-j", "1"]) == 1
-    suite = ET.parse(path).getroot()[0]
-    assert (suite.get("failures"), suite.get("errors")) == ("1", "0")
-    bad = [t for t in suite if t.find("failure") is not None]
-    assert [(t.get("classname"), t.get("name")) for t in bad] == [("add", "add.f8E5M2 constant")]
-    assert "--form constant" in (bad[0].findtext("failure") or "")
-
-
-def test_an_interrupted_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "r.json"
-    words = ["conform", "minihlo", "--ops", "add,negate", "--formats", "f8E5M2,f8E3M4", "-j", "1", "--json", str(path)]
-    assert main(words) == 0
-    whole = load(path)
-    # As Ctrl-C leaves it: some cases, and not complete.
-    data = json.loads(path.read_text())
-    data["run"]["complete"] = False
-    data["cases"] = data["cases"][:5]
-    data["cases"][0]["seconds"] = 77.5
-    path.write_text(json.dumps(data))
-    capsys.readouterr()
-    assert main(words) == 0
-    assert "goes on after 5 cases" in capsys.readouterr().err
-    resumed = load(path)
-    assert [c.key for c in resumed.cases] == [c.key for c in whole.cases]
-    assert [c.seconds for c in resumed.cases].count(77.5) == 1
-    assert resumed.run.complete
-
-
-def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
-    made = backend("minihlo")
-    settings, choice = Settings("minihlo"), run.Choice(("add", "convert"), ("f8E5M2",))
-    tasks = run.tasks(choice, settings, "programs")
-
-    def interrupted(settings: Settings, work):
-        for i, done in enumerate(run.in_this_process(made)(settings, work)):
-            if i == 2:
-                raise KeyboardInterrupt
-            yield done
-
-    path = tmp_path / "r.json"
-    session = run.Session(run.described(settings, choice, made), settings, tasks, path)
-    with pytest.raises(KeyboardInterrupt):
-        session.run(interrupted)
-    kept = load(path)
-    assert not kept.run.complete
-    assert 0 < len(kept.cases) < session.total
-    again = run.Session(run.described(settings, choice, made), settings, tasks, path)
-    assert again.resume() == len(kept.cases)
-    assert len(again.run(run.in_this_process(made)).cases) == again.total
-
-
-def test_processes_find_the_same(tmp_path: Path) -> None:
-    words = ["conform", "tests.conform_faults:folded", "--ops", "add,sort", "--formats", "f8E5M2,f8E4M3"]
-    found = []
-    for jobs in ("1", "2"):
-        path = tmp_path / f"{jobs}.json"
-        assert main([*words, "-j", jobs, "--json", str(path)]) == 1
-        found.append([(c.key, c.verdict, c.diagnosis, c.counts) for c in load(path).cases])
-    assert found[0] == found[1]
-
-
-def test_diff_tells_better_and_worse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    right, wrong = tmp_path / "right.json", tmp_path / "wrong.json"
-    words = ["conform", "--ops", "add", "--formats", "f8E5M2", "-j", "1"]
-    main([*words, "minihlo", "--json", str(right)])
-    main([*words, "tests.conform_faults:folded", "--json", str(wrong)])
-    capsys.readouterr()
-    assert main(["conform", "diff", str(right), str(wrong)]) == 1
-    assert capsys.readouterr().out.splitlines()[0].startswith("worse   add.f8E5M2 constant: PASS -> FAIL (")
-    assert main(["conform", "diff", str(wrong), str(right)]) == 0
-    assert "1 better" in capsys.readouterr().out
-    assert main(["conform", "diff", str(right), str(right)]) == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["nonsense"], "there is no backend 'nonsense'"),
-        (["minihlo", "--ops", "nonsense"], "there is no such case"),
-        (["minihlo", "--case", "add.f8E5M2", "--operands", "0x00"], "takes 2 operands"),
-        (["minihlo", "--case", "add.f8E5M2", "--operands", "0x00,0x100"], "no code of f8E5M2"),
-        (["minihlo", "--case", "add.*", "--operands", "0x00,0x00"], "goes with one --case"),
-        (["minihlo", "--xfail", "no such file"], "--xfail"),
-        (["diff", "a.json"], "takes two files"),
-        ([], "takes one backend"),
-    ],
-)
-def test_bad_input_is_told_in_one_line(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["conform", *words]) == 2
-    error = capsys.readouterr().err
-    assert told in error
-    assert error.count("\n") == 1
-
-
-def test_a_dask_cluster(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed")
-    path = tmp_path / "r.json"
-    words = [
-        "conform",
-        "tests.conform_faults:folded",
-        "--ops",
-        "add",
-        "--formats",
-        "f8E5M2,f8E4M3",
-        "--json",
-        str(path),
-    ]
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        assert main([*words, "--dask", cluster.scheduler_address]) == 1
-    assert set(failing(load(path))) == {(f"add.{f}", "constant") for f in ("f8E5M2", "f8E4M3")}
-
-
-# -- judging -----------------------------------------------------------------------------------------------------------
-
-
-def test_maps_and_curves_hold_the_errors(report) -> None:
-    _, r = report(
-        "tests.conform_faults:Flushed", "--ops", "multiply,negate", "--formats", "f8E4M3FN", "--form", "array"
-    )
-    errors = found(r, "multiply.f8E4M3FN").map
-    assert errors is not None
-    array = errors.array()
-    assert array.shape == (256, 256)
-    assert np.count_nonzero(array) == found(r, "multiply.f8E4M3FN").counts[FAIL]
-    assert array[0x08, 0x30] == -4  # 2**-6 times 0.5: four steps above zero
-    curve = found(r, "negate.f8E4M3FN").curve
-    assert curve is None or len(curve.codes) == len(curve.values) == len(curve.errors)

@@ -17,6 +17,7 @@ The command writes `output_0.npy`, `output_1.npy` … there and ends with exit s
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,8 @@ KIND = Kind("exec:COMMAND", rest="(?s:.+)", environment=_environment)
 
 def start(rest: str) -> Evaluate:
     command = shlex.split(rest)
+    if shutil.which(command[0]) is None:
+        raise FileNotFoundError(f"there is no command {command[0]}")
 
     def evaluate(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         with tempfile.TemporaryDirectory(prefix="minihlo-exec-") as name:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
+import difflib
 import fnmatch
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..backends import Backend, backend, spellings
-from ..conform import data, outcome, run
-from ..conform.cases import Case
-from ..conform.result import CRASH, FAIL, CaseResult, Report, load
+from ..conform import data, known, outcome, run, tests
+from ..conform.cases import FORMS, Case, cases
+from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, load
 from ..errors import InputError
 
 
@@ -51,7 +51,9 @@ def _choice(options: argparse.Namespace) -> run.Choice:
 
 def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
     settings, choice = _settings(name, options), _choice(options)
-    expected = _patterns(options.xfail)
+    expected = known.read(options.xfail)
+    _check(choice, options.level)
+    _check_outputs(options)
     try:
         tasks = run.tasks(choice, settings, run.kind(made))
     except ValueError as error:
@@ -72,9 +74,15 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
         )
         print(f"interrupted{there}", file=sys.stderr)
         return 130
-    report.cases = [_marked(c, expected) for c in report.cases]
+    report.cases = [known.marked(c, expected) for c in report.cases]
     _write(report, options)
-    return int(report.is_bad)
+    signatures = (c.signature for c in run.Choice(tests=options.tests).cases(3))
+    for line in known.outdated(expected, report.cases, signatures):
+        print(f"--xfail {options.xfail}: {line}", file=sys.stderr)
+    dead = _dead(report, expected)
+    for command in dead:
+        print(f"nothing of a type was tried, as {name} dies of it: {command}", file=sys.stderr)
+    return int(report.is_bad or bool(dead))
 
 
 def _check_operands(settings: outcome.Settings, cases: set[Case]) -> None:
@@ -148,27 +156,45 @@ def _progress(session: run.Session) -> Iterator[Callable[[list[CaseResult]], Non
         yield told
 
 
-# -- known failures ----------------------------------------------------------------------------------------------------
+# -- what is asked for -------------------------------------------------------------------------------------------------
 
 
-def _patterns(path: str | None) -> list[tuple[str, str]]:
-    """Lines of a file: the pattern of a signature, and of a form where one is given; # begins a comment."""
-    if path is None:
-        return []
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--xfail {path}: {error}") from None
-    words = [line.partition("#")[0].split() for line in lines]
-    wrong = next((w for w in words if len(w) > 2), None)
-    if wrong:
-        raise InputError(f"--xfail {path}: {' '.join(wrong)!r} (a line is SIGNATURE or SIGNATURE FORM)")
-    return [(w[0], w[1] if len(w) > 1 else "*") for w in words if w]
+def _check(choice: run.Choice, level: int) -> None:
+    """Raises InputError where a pattern fits nothing that there is, whatever the others fit."""
+    every = [*cases(3), *(tests.cases(choice.tests) if choice.ops or choice.case else [])]
+    types = dict.fromkeys(t for c in every for t in (*c.operands, c.result))
+    ops = dict.fromkeys(n for c in every for n in (c.op, c.name))
+    signatures = [c.signature for c in every]
+    given = ("--formats", choice.formats, types), ("--ops", choice.ops, ops), ("--case", [choice.case], signatures)
+    for option, patterns, names in (*given, ("--form", [choice.form], FORMS)):
+        for pattern in filter(None, patterns):
+            if not fnmatch.filter(names, pattern):
+                near = difflib.get_close_matches(pattern, list(names), 1)
+                hint = f"did you mean {near[0]}?" if near else "minihlo conform --list lists them"
+                raise InputError(f"{option} {pattern}: there is none ({hint})")
+    if not choice.cases(level):
+        raise InputError("there is no such case (minihlo conform --list lists them)")
 
 
-def _marked(case: CaseResult, expected: list[tuple[str, str]]) -> CaseResult:
-    fits = any(fnmatch.fnmatchcase(case.signature, s) and fnmatch.fnmatchcase(case.form, f) for s, f in expected)
-    return dataclasses.replace(case, is_expected=True) if fits else case
+def _check_outputs(options: argparse.Namespace) -> None:
+    """Raises InputError where a file cannot be written, before the time is spent."""
+    for option in ("json", "junit", "html"):
+        name = getattr(options, option)
+        if name is None:
+            continue
+        folder = Path(name).parent
+        if not folder.is_dir():
+            raise InputError(f"--{option} {name}: there is no folder {folder}")
+        if Path(name).is_dir() or not os.access(folder, os.W_OK):
+            raise InputError(f"--{option} {name}: it cannot be written")
+
+
+def _dead(report: Report, expected: Sequence[known.Known]) -> list[str]:
+    """Commands that show how the backend dies of a type, so that nothing was tried, where no case of the run does."""
+    told = {c.signature for c in report.cases if c.op == "type"}
+    commands = dict.fromkeys(c.command for c in report.cases if c.verdict == UNSUPPORTED and c.command)
+    signatures = {c: next(w for w in c.split() if w.startswith("type.")) for c in commands}
+    return [c for c, s in signatures.items() if s not in told and not any(k.names(s) for k in expected)]
 
 
 # -- without running ---------------------------------------------------------------------------------------------------
@@ -177,7 +203,9 @@ def _marked(case: CaseResult, expected: list[tuple[str, str]]) -> CaseResult:
 def _list(options: argparse.Namespace) -> int:
     from ..conform.cases import forms
 
-    found = _choice(options).cases(options.level)
+    choice = _choice(options)
+    _check(choice, options.level)
+    found = choice.cases(options.level)
     width = max((len(c.signature) for c in found), default=0)
     for case in found:
         print(f"{case.signature:{width}}  {' '.join(forms(case, options.level))}")
@@ -191,7 +219,9 @@ def _diff(a: str, b: str) -> int:
 
     try:
         found = list(differences(load(a), load(b)))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise InputError(f"{error.filename}: {error.strerror}") from None
+    except ValueError as error:
         raise InputError(str(error)) from None
     for difference in found:
         print(difference)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -46,12 +46,15 @@ _MEANINGS = {
 _ROWS = (*(f"{op}_" for op in ("reduce", "cumulative")), "sort", "dot_general", "convolution")
 #: Of long rows of codes so many are shown, and of sentences that are listed.
 _FEW, _MOST = 6, 24
+#: The width of a column of the grid, with what parts it from the next.
+_COLUMN = 6
 
 
 def show(report: Report, console: Console) -> None:
     """Print a report."""
     if len(report.cases) > 1:
-        console.print(_grid(report.cases))
+        for grid in _grids(report.cases, console.width):
+            console.print(grid, crop=False)
         used = [v for v in VERDICTS if report.counts[v]]
         console.print(
             Text("  ").join(Text.assemble((_SIGNS[v], _STYLES[v]), f" {_MEANINGS[v]}") for v in used), soft_wrap=True
@@ -71,16 +74,26 @@ def paragraphs(report: Report) -> Iterator[Text]:
     yield from _listed("unsupported", _by(lacking, lambda c: [_short(c.message)]))
 
 
-def _grid(cases: Sequence[CaseResult]) -> Table:
+def _grids(cases: Sequence[CaseResult], width: int) -> Iterator[Table]:
+    """The grid; where a line does not hold it, in parts of as many columns as a line holds."""
     columns = [m for m in MINIFLOATS if any(c.column == m for c in cases)]
     columns += sorted({c.column for c in cases} - set(columns))
-    table = Table(box=None, padding=(0, 1), pad_edge=False)
-    table.add_column("")
-    for name in columns:
-        table.add_column(_heading(name), justify="center", vertical="bottom")
     cells: dict[str, dict[str, list[str]]] = {}
     for c in cases:
         cells.setdefault(c.row, {}).setdefault(c.column, []).append(c.verdict)
+    label = max(map(len, cells))
+    most = max(1, (width - label) // _COLUMN)
+    for first in range(0, len(columns), most):
+        grid = _grid(cells, columns[first : first + most])
+        grid.width = label + _COLUMN if label + _COLUMN > width else None
+        yield grid
+
+
+def _grid(cells: Mapping[str, Mapping[str, Sequence[str]]], columns: Sequence[str]) -> Table:
+    table = Table(box=None, padding=(0, 1), pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for name in columns:
+        table.add_column(_heading(name), justify="center", vertical="bottom", no_wrap=True)
     for row in sorted(cells, key=_place):
         of_row = cells[row]
         found = [worst(of_row[c]) if c in of_row else "" for c in columns]

@@ -18,7 +18,7 @@ from .formats import FORMATS, all_codes, bits, code_dtype
 from .outcome import Settings
 from .programs import Builder
 from .reproduction import AnyPart, Failing, Results, batches, explained
-from .result import ACCURACY, CRASH, FAIL, CaseResult
+from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult
 from .row_data import arrays
 from .rows import RowPart
 
@@ -127,6 +127,12 @@ class Tester:
                 self._lacks[element] = self._probe(element)
         return next((r for t in elements if (r := self._lacks[t]) is not None), None)
 
+    def _shows_death(self, part: AnyPart) -> str:
+        """The command that shows how the backend dies of one of a part's types; nothing where it does not."""
+        types = [t for t in (*part.case.operands, part.case.result) if t in FORMATS]
+        died = [t for t in types if (lacks := self._lacks.get(t)) is not None and lacks.how != "refused"]
+        return outcome.command(Case("type", (died[0],), died[0]), "array", self.settings) if died else ""
+
     def _probe(self, element: str) -> BackendError | None:
         """Whether the backend fails on a program that takes a type and gives it back."""
         codes = np.array([1, 2], FORMATS[element].code_dtype)
@@ -178,6 +184,8 @@ class Tester:
     def _without(self, part: AnyPart, error: BackendError) -> CaseResult:
         _or_raise(error)
         result = outcome.without_result(part.case, part.form, error.how, str(error), self.settings)
+        if result.verdict == UNSUPPORTED and part.case.op != "type":
+            result = dataclasses.replace(result, command=self._shows_death(part))
         if result.verdict != CRASH or self.kind == "operations" or part.case.op == "type":
             return result
         if isinstance(part, RowPart):
