@@ -1,14 +1,18 @@
-"""minihlo beside XLA's CPU compiler and the C++ reference interpreter: `python -m benchmarks [WORDS] [--no-reference]`.
+"""minihlo beside XLA's CPU compiler and the C++ reference interpreter: `python -m benchmarks [WORDS] [OPTIONS]`.
 
 All three run the program that JAX lowers. XLA and minihlo are called in turn in one process, and the shortest times
 are held against each other; the reference gets a process of its own and a few seconds. Memory is what numpy allocates
 during a call at most, with inputs and results, over the size of these.
+
+With `--plugin` both are platforms of JAX: the program is jitted for each, its arguments are on the device already, and
+calls wait for their results. What the same program takes when it is loaded and called stands beside it.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import math
 import subprocess
 import sys
@@ -87,17 +91,11 @@ def reference_seconds(index: int) -> float:
     return math.nan
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("words", nargs="*", help="only programs whose names have one of these")
-    parser.add_argument("--no-reference", action="store_true", help="leave the C++ reference out")
-    options = parser.parse_args()
+def plain(programs: Sequence[Program], with_reference: bool) -> tuple[Table, list[float]]:
+    """The table of programs that `interp.load` takes, and XLA's time over ours for each."""
     columns = ["program", "ours, ms", "XLA, ms", "reference, ms", "XLA / ours", "memory"]
-    table = Table(*columns, title="minihlo beside XLA (CPU, jitted)")
-    ratios = []
-    for index, program in enumerate(PROGRAMS):
-        if options.words and not any(w in program.name for w in options.words):
-            continue
+    table, ratios = Table(*columns, title="minihlo beside XLA (CPU, jitted)"), []
+    for program in programs:
         jitted = jax.jit(program.function)
         loaded = interp.load(jitted.lower(*program.arguments).as_text())
         arrays = list(map(jnp.asarray, program.arguments))
@@ -106,13 +104,50 @@ def main() -> None:
         held = sum(np.asarray(a).nbytes for a in (*program.arguments, *loaded(*program.arguments)))
         results = held - sum(np.asarray(a).nbytes for a in program.arguments)
         memory = (peak(runs[0]) + held - results) / held
-        theirs = math.nan if options.no_reference else reference_seconds(index)
+        theirs = reference_seconds(PROGRAMS.index(program)) if with_reference else math.nan
         ratios.append(xla / ours)
         told = "" if math.isnan(theirs) else f"{theirs * 1e3:.0f}"
         table.add_row(program.name, f"{ours * 1e3:.3f}", f"{xla * 1e3:.3f}", told, f"{ratios[-1]:.2f}", f"{memory:.2f}")
+    return table, ratios
+
+
+def on_platforms(programs: Sequence[Program]) -> tuple[Table, list[float]]:
+    """The table of programs on the JAX platforms, and XLA's time over ours for each."""
+    columns = ["program", "ours, ms", "XLA, ms", "loaded, ms", "XLA / ours"]
+    table, ratios = Table(*columns, title="minihlo beside XLA, both as platforms of JAX"), []
+    # The platform sums in f32 unless it is told otherwise.
+    policy = interp.Policy(accumulate="f32")
+    for program in programs:
+        jitted = jax.jit(program.function)
+        loaded = interp.load(jitted.lower(*program.arguments).as_text())
+        runs: list[Callable[[], object]] = [functools.partial(loaded, *program.arguments, policy=policy)]
+        for platform in ("minihlo", "cpu"):
+            device = jax.devices(platform)[0]
+            arrays = [jax.device_put(a, device) for a in program.arguments]
+            runs.append(lambda arrays=arrays: jax.block_until_ready(jitted(*arrays)))  # noqa: B023
+        direct, ours, xla = side_by_side(runs)
+        ratios.append(xla / ours)
+        table.add_row(program.name, *(f"{t * 1e3:.4f}" for t in (ours, xla, direct)), f"{ratios[-1]:.2f}")
+    return table, ratios
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("words", nargs="*", help="only programs whose names have one of these")
+    parser.add_argument("--no-reference", action="store_true", help="leave the C++ reference out")
+    parser.add_argument("--plugin", action="store_true", help="run minihlo as a platform of JAX too")
+    options = parser.parse_args()
+    programs = [p for p in PROGRAMS if not options.words or any(w in p.name for w in options.words)]
+    if options.plugin:
+        jax.config.update("jax_platforms", "cpu,minihlo")
+        table, ratios = on_platforms(programs)
+    else:
+        table, ratios = plain(programs, not options.no_reference)
     table.add_section()
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-    table.add_row(f"geometric mean of {len(ratios)}", "", "", "", f"{mean:.2f}", "")
+    row = [""] * len(table.columns)
+    row[0], row[4] = f"geometric mean of {len(ratios)}", f"{mean:.2f}"
+    table.add_row(*row)
     Console(width=120).print(table)
 
 

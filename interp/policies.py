@@ -52,6 +52,10 @@ def follow(context: Callable[[Policy | _Fields], contextlib.AbstractContextManag
         stack.enter_context(context(chosen))
 
 
+#: Whether `policy` is used here: what it has chosen.
+is_chosen: Callable[[], object] = _chosen.get
+
+
 def chosen(default: Policy) -> Policy:
     """The policy that holds here; `default` where `policy` was not used, and for the fields it does not name."""
     found = _chosen.get()

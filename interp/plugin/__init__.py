@@ -1,4 +1,4 @@
-"""The platform `minihlo` for JAX: a PJRT plugin without compiled code.
+"""The platform `minihlo` for JAX: a PJRT plugin that needs no compiler.
 
 JAX finds it by its entry point and calls `initialize`. It has the lowest priority, so the default platform stays
 what it was; `JAX_PLATFORMS=minihlo` or `jax.devices("minihlo")` select it.

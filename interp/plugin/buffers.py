@@ -9,14 +9,15 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ...ops.types import ELEMENT_TYPES
 from . import abi, events
 from .deferred import Deferred
 from .devices import Device
 from .errors import FAILED_PRECONDITION, ErrorObject, PluginError
-from .handles import ALIVE
-from .runtime import Addresses, getter, objects, pool, ready, too_deep, words
+from .handles import ALIVE, FACTS, STATE
+from .runtime import Addresses, fact, getter, objects, pool, ready, too_deep, words
 
 #: The numpy type of each buffer type, by its number, and the other way round.
 DTYPES = {i: ELEMENT_TYPES[name].dtype for i, name in enumerate(abi.ELEMENTS) if name}
@@ -35,17 +36,30 @@ class Shape:
         self.address, self.minor_to_major = self._dims.address, self._minor_to_major.address
 
 
-_shapes: dict[tuple[int, ...], Shape] = {}
-_MOST_SHAPES = 1 << 12
+class Kind:
+    """What buffers of the same type, shape and device have in common, and its facts as the framework reads them."""
+
+    __slots__ = ("_facts", "address", "code", "device", "nbytes", "shape")
+
+    def __init__(self, device: Device, code: int, sizes: tuple[int, ...]) -> None:
+        self.device, self.code, self.shape = device, code, Shape(sizes)
+        self.nbytes = self.shape.count * _ITEM_SIZES[code]
+        self._facts = Addresses([device.handle, device.memory, self.shape.address, self.shape.rank, code])
+        self.address = self._facts.address
 
 
-def shape_of(sizes: tuple[int, ...]) -> Shape:
-    """The Shape of these sizes."""
-    found = _shapes.get(sizes)
+_kinds: dict[tuple[Device, int, tuple[int, ...]], Kind] = {}
+_MOST_KINDS = 1 << 12
+
+
+def kind_of(device: Device, code: int, sizes: tuple[int, ...]) -> Kind:
+    """The Kind of these."""
+    key = device, code, sizes
+    found = _kinds.get(key)
     if found is None:
-        if len(_shapes) >= _MOST_SHAPES:
-            _shapes.clear()
-        found = _shapes[sizes] = Shape(sizes)
+        if len(_kinds) >= _MOST_KINDS:
+            _kinds.clear()
+        found = _kinds[key] = Kind(device, code, sizes)
     return found
 
 
@@ -56,29 +70,35 @@ class Buffer:
     once the buffer has been deleted or donated. `kept` is what it was then, where numpy still reads it in place.
     """
 
-    __slots__ = ("array", "code", "device", "kept", "shape")
+    __slots__ = ("array", "kept", "kind")
 
-    def __init__(self, array: Any, device: Device, code: int, shape: Shape) -> None:
+    def __init__(self, array: Any, kind: Kind) -> None:
         self.array: Any = array
-        self.device, self.code, self.shape = device, code, shape
+        self.kind = kind
 
     @property
     def nbytes(self) -> int:
         """The bytes that it takes, or is going to take."""
-        array = self.array
-        return self.shape.count * _ITEM_SIZES[self.code] if type(array) in (np.ndarray, Deferred) else 0
+        return self.kind.nbytes if type(self.array) in (np.ndarray, Deferred) else 0
 
 
-def new(array: np.ndarray, device: Device) -> int:
+#: The states of a buffer's handle: Python has to look at it, its array is gone, its array is there.
+_UNKNOWN, _GONE, HERE = 0, 1, 2
+
+
+def add(buffer: Buffer) -> int:
     """The handle of a new buffer."""
-    shape = _shapes.get(array.shape) or shape_of(array.shape)
-    return pool.add(Buffer(array, device, CODES[array.dtype], shape))
+    handle = pool.add(buffer)
+    at = handle >> 3
+    words[at + FACTS] = buffer.kind.address
+    words[at + STATE] = HERE if type(buffer.array) is np.ndarray else _UNKNOWN
+    return handle
 
 
 def total(device: Device | None = None) -> int:
     """The bytes of all buffers on a device, or on all devices."""
     pool.sweep()
-    found = [b for b in list(objects.values()) if type(b) is Buffer and (device is None or b.device is device)]
+    found = [b for b in list(objects.values()) if type(b) is Buffer and (device is None or b.kind.device is device)]
     # Devices that have the same values may share an array.
     return sum({id(b.array): b.nbytes for b in found}.values())
 
@@ -105,29 +125,22 @@ def delete(handle: int) -> None:
     if words[handle >> 3] > ALIVE:
         buffer.kept = buffer.array
     buffer.array = None
+    words[(handle >> 3) + STATE] = _GONE
 
 
 # -- what the framework asks -----------------------------------------------------------------------------------------
 
 
-@getter("Buffer_ElementType")
-def _element_type(p: int) -> None:
-    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].code
-
-
-@getter("Buffer_Dimensions")
-@getter("Buffer_UnpaddedDimensions")
-def _dimensions(p: int) -> None:
-    at = p >> 3
-    shape = objects[words[at + 2]].shape
-    words[at + 3] = shape.address
-    words[at + 4] = shape.rank
+fact(0, 1, "Buffer_Device")
+fact(1, 1, "Buffer_Memory")
+fact(2, 2, "Buffer_Dimensions", "Buffer_UnpaddedDimensions")
+fact(4, 1, "Buffer_ElementType")
 
 
 @getter("Buffer_DynamicDimensionIndices")
 def _dynamic_dimensions(p: int) -> None:
     at = p >> 3
-    words[at + 3] = objects[words[at + 2]].shape.address
+    words[at + 3] = objects[words[at + 2]].kind.shape.address
     words[at + 4] = 0
 
 
@@ -137,7 +150,7 @@ _LAYOUT = abi.argument("Buffer_GetMemoryLayout").layout.offset >> 3
 @getter("Buffer_GetMemoryLayout")
 def _layout(p: int) -> None:
     at = p >> 3
-    shape = objects[words[at + 2]].shape
+    shape = objects[words[at + 2]].kind.shape
     at += _LAYOUT
     words[at], words[at + 1] = 80, 0  # sizes of the structures, and no extensions
     words[at + 2], words[at + 3] = 56, 0
@@ -149,19 +162,7 @@ def _layout(p: int) -> None:
 @getter("Buffer_OnDeviceSizeInBytes")
 def _size(p: int) -> None:
     buffer = objects[words[(p >> 3) + 2]]
-    words[(p >> 3) + 3] = 0 if buffer.array is None else buffer.shape.count * _ITEM_SIZES[buffer.code]
-
-
-@getter("Buffer_Device")
-def _device(p: int) -> None:
-    at = p >> 3
-    words[at + 3] = objects[words[at + 2]].device.handle
-
-
-@getter("Buffer_Memory")
-def _memory_of(p: int) -> None:
-    at = p >> 3
-    words[at + 3] = objects[words[at + 2]].device.memory
+    words[(p >> 3) + 3] = 0 if buffer.array is None else buffer.kind.nbytes
 
 
 @getter("Buffer_Delete")
@@ -172,6 +173,7 @@ def _delete(p: int) -> None:
     if words[handle >> 3] > ALIVE:
         buffer.kept = buffer.array
     buffer.array = None
+    words[(handle >> 3) + STATE] = _GONE
 
 
 @getter("Buffer_IsDeleted")
@@ -188,9 +190,13 @@ def _is_on_cpu(p: int) -> None:
 @getter("Buffer_ReadyEvent")
 def _ready_event(p: int) -> None:
     at = p >> 3
-    array = objects[words[at + 2]].array
+    handle = words[at + 2]
+    array = objects[handle].array
     words[at + 3] = ready
     kind = type(array)
+    # Threads do not take turns between these two steps, so that what is deleted stays deleted.
+    if objects[handle].array.__class__ is ndarray:
+        words[(handle >> 3) + STATE] = HERE
     try:
         if kind is Deferred:
             words[at + 3] = events.of(array.task)

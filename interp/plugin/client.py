@@ -116,12 +116,13 @@ def _default_assignment(a: Any) -> None:
 
 def load() -> None:
     """Load what computes, and put the functions declared there into the table."""
-    from . import executable_facts, execution, host_callbacks, transfers, work
+    from . import executable_facts, execution, host_callbacks, native, transfers, work
 
     _ = executable_facts, execution, host_callbacks, transfers
     shutdown.install()
     work.start_worker()
     fill_api()
+    native.install()
 
 
 @fallible("Client_BufferFromHostBuffer")

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from ...ops.registry import lookup
 from ...ops.types import TensorType
 from ..program import Function, Operation, Program, Region, Value
 from .host_callbacks import TARGET
 
 #: A program is long from so many seconds on. It is quick again below half of them.
-LONG = 0.002
+LONG = 0.01
 #: Seconds for an op, for an element of an operand or a result, and for a product that is added.
 _OP, _ELEMENT, _PRODUCT = 2e-6, 1e-9, 1e-10
 #: How many elements a branch of an op with regions, or a factorization, takes the time of.
@@ -23,11 +24,30 @@ _HARD = 10
 #: Ops for which other things happen than that results are computed: they run where the program is called.
 _OUTSIDE = ("infeed", "outfeed", "send", "recv", "print", "probe")
 
+#: Ops that only compute on their operands, beside the elementwise ones.
+_PLAIN = {
+    "func.call", "func.return",
+    *(f"stablehlo.{name}" for name in (
+        "broadcast_in_dim", "composite", "concatenate", "constant", "convolution", "dot_general", "dynamic_slice",
+        "dynamic_update_slice", "gather", "iota", "optimization_barrier", "pad", "reduce", "reduce_window", "reshape",
+        "return", "reverse", "scatter", "slice", "sort", "transpose",
+    )),
+}  # fmt: skip
+
 
 def calls_python(program: Program, function: Function) -> bool:
     """Whether a function calls Python functions of the user, or reads from or writes to the outside."""
     return any(
         operation.attributes.get("call_target_name") == TARGET or operation.name.rpartition(".")[2] in _OUTSIDE
+        for name in _reached(program, function)
+        for operation in _operations(program.functions[name].body)
+    )
+
+
+def is_plain(program: Program, function: Function) -> bool:
+    """Whether a function only computes on its arguments: no loops, random bits, other processes or custom calls."""
+    return all(
+        operation.name in _PLAIN or getattr(lookup(operation.name), "is_elementwise", False)
         for name in _reached(program, function)
         for operation in _operations(program.functions[name].body)
     )

@@ -6,11 +6,13 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+from .handles import FACTS
 from .runtime import (
     PLATFORM,
     Addresses,
     NamedValues,
     Text,
+    fact,
     fallible,
     forever,
     getter,
@@ -23,6 +25,7 @@ from .runtime import (
 MEMORY_KIND = Text("device")
 _KIND = Text(PLATFORM)
 _NO_ATTRIBUTES = NamedValues({})
+_FACTS = Addresses([MEMORY_KIND.address, MEMORY_KIND.size])
 
 
 class Device:
@@ -35,12 +38,13 @@ class Device:
         memory_text = Text(f"MinihloMemory(id={id}, device={id})")
         self.listed = {
             "kind": _KIND,
-            "memory kind": MEMORY_KIND,
             "text": text,
             "memory text": memory_text,
             "memories": Addresses([self.memory]),
             "devices": Addresses([self.handle]),
         }
+        for handle in (self.handle, self.memory):
+            words[(handle >> 3) + FACTS] = _FACTS.address
         forever(self)
 
 
@@ -55,7 +59,7 @@ def devices(count: int) -> Sequence[Device]:
 
 
 listing("kind", "DeviceDescription_Kind")
-listing("memory kind", "Memory_Kind")
+fact(0, 2, "Memory_Kind")
 listing("text", "DeviceDescription_DebugString", "DeviceDescription_ToString")
 listing("memory text", "Memory_DebugString", "Memory_ToString")
 listing("memories", "Device_AddressableMemories")

@@ -18,14 +18,15 @@ from ...ops.types import TensorType, TokenType, Type
 from .. import parser, planner, policies
 from ..planner import Plan
 from ..program import Function, Program
-from . import abi, cost, interrupts, partition
-from .buffers import CODES, shape_of
+from . import abi, cost, interrupts, partition, quick
+from .buffers import CODES
 from .client import NUM_DEVICES, Client
 from .devices import MEMORY_KIND
 from .errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
+from .handles import FACTS
 from .options import CompileOptions, read_compile_options, write_assignment
 from .running import run
-from .runtime import Addresses, Text, fallible, objects, pool
+from .runtime import Addresses, Text, fallible, objects, pool, words
 
 #: An executable keeps plans for so many policies.
 _PLANS = 8
@@ -68,20 +69,20 @@ class Executable:
         shapes = [tiling.shape for tiling in self.partition.results]
         codes = [CODES[t.element.dtype] if t else abi.TOKEN for t in types]
         #: Of each result on a device: the number of its type, and its shape.
-        self.results = [(code, shape_of(shape)) for code, shape in zip(codes, shapes, strict=True)]
+        self.results = list(zip(codes, shapes, strict=True))
         #: The bytes of the results, on all devices.
         self.result_bytes = sum(t.nbytes for t in types if t) * self.options.replicas
         #: The bytes of the largest value on the way to them.
         self.largest = cost.largest(program, self.function) * self.options.replicas
         #: Whether it has to run where it is called, since it does more than compute results.
         self.stays = not types or cost.calls_python(program, self.function)
-        seconds = cost.estimate(program, self.function)
+        #: The seconds it is likely to take.
+        self.seconds = cost.estimate(program, self.function)
         #: Whether it is so quick that its caller may wait.
-        self.is_quick = seconds < cost.LONG
-        #: Whether it takes about as long each time.
-        self._is_steady = math.isfinite(seconds)
+        self.is_quick = self.seconds < cost.LONG
+        #: Runs it the shortest way, once it is known that it can.
+        self.quick: quick.Runner | None = None
         self.listed = {
-            "name": Text(self.name),
             "devices": Addresses([d.handle for d in self.devices]),
             "assignment": Text(options.assignment or write_assignment(rows)),
             "types": Addresses(codes, ctypes.c_int),
@@ -93,6 +94,16 @@ class Executable:
         self.memory_kinds = Addresses([MEMORY_KIND.address] * len(types))
         self.memory_kind_sizes = Addresses([MEMORY_KIND.size] * len(types))
         self.optimized: bytes | None = None
+        self.is_small = quick.is_small(self)
+        self._name = Text(self.name)
+        self._facts = Addresses(
+            [options.replicas, options.partitions, self.num_outputs, self._name.address, self._name.size]
+        )
+
+    @property
+    def facts(self) -> int:
+        """The address of what is often asked."""
+        return self._facts.address
 
     def plan(self, policy: Policy) -> Plan:
         """The plan under a policy."""
@@ -130,7 +141,7 @@ class Executable:
         """Learn how long a run took."""
         if seconds > cost.LONG:
             self.is_quick = False
-        elif seconds < cost.LONG / 2 and self._is_steady:
+        elif seconds < cost.LONG / 2 and math.isfinite(self.seconds):  # it takes about as long each time
             self.is_quick = True
 
 
@@ -186,7 +197,14 @@ def compile_(a: Any) -> None:
         raise PluginError(INVALID_ARGUMENT, "a program must be MLIR")
     options = read_compile_options(ctypes.string_at(a.compile_options, a.compile_options_size))
     code = ctypes.string_at(program.code, program.code_size)
-    a.executable = pool.add(interrupts.interruptible(_compiled, objects[a.client], code, options))
+    a.executable = handle(interrupts.interruptible(_compiled, objects[a.client], code, options))
+
+
+def handle(executable: Executable) -> int:
+    """A new handle of an executable."""
+    address = pool.add(executable)
+    words[(address >> 3) + FACTS] = executable.facts
+    return address
 
 
 def _compiled(client: Client, code: bytes, options: CompileOptions) -> Executable:

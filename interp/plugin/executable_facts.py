@@ -8,29 +8,17 @@ from typing import Any
 from ...ops.types import TensorType
 from . import abi, partition
 from .errors import INVALID_ARGUMENT, PluginError
-from .executable import Executable
+from .executable import Executable, handle
 from .handles import destroyer
-from .runtime import Addresses, Text, fallible, getter, listing, objects, pool, words
+from .runtime import Addresses, Text, fact, fallible, getter, listing, objects, words
 
-listing("name", "Executable_Name")
+fact(0, 1, "Executable_NumReplicas")
+fact(1, 1, "Executable_NumPartitions")
+fact(2, 1, "Executable_NumOutputs")
+fact(3, 2, "Executable_Name")
 listing("devices", "LoadedExecutable_AddressableDevices")
 listing("types", "Executable_OutputElementTypes")
 listing("fingerprint", "Executable_Fingerprint", "LoadedExecutable_Fingerprint")
-
-
-@getter("Executable_NumReplicas")
-def _num_replicas(p: int) -> None:
-    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].options.replicas
-
-
-@getter("Executable_NumPartitions")
-def _num_partitions(p: int) -> None:
-    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].options.partitions
-
-
-@getter("Executable_NumOutputs")
-def _num_outputs(p: int) -> None:
-    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].num_outputs
 
 
 @getter("Executable_SizeOfGeneratedCodeInBytes")
@@ -40,12 +28,14 @@ def _size_of_code(p: int) -> None:
 
 @fallible("LoadedExecutable_GetExecutable")
 def _get_executable(a: Any) -> None:
-    a.executable = pool.add(objects[a.loaded])
+    a.executable = handle(objects[a.loaded])
 
 
 @getter("LoadedExecutable_Delete")
 def _delete(p: int) -> None:
-    objects[words[(p >> 3) + 2]].client = None
+    executable = objects[words[(p >> 3) + 2]]
+    executable.client = executable.quick = None
+    executable.is_small = False
 
 
 @getter("LoadedExecutable_IsDeleted")

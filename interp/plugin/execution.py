@@ -3,52 +3,71 @@
 from __future__ import annotations
 
 import functools
-import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...ops import parallel
 from .. import policies
-from . import abi, interrupts, room, shutdown, work
-from .buffers import CODES, Buffer, delete, new, shape_of
+from . import abi, interrupts, quick, room, shutdown, work
+from .buffers import CODES, Buffer, add, delete, kind_of
 from .cost import LONG
 from .deferred import Deferred
 from .devices import Device
 from .errors import FAILED_PRECONDITION, INTERNAL, UNIMPLEMENTED, ErrorObject, FailedError, PluginError
 from .executable import Executable
-from .runtime import failed, failure, getter, objects, pool, ready, too_deep, words
+from .runtime import failed, failure, getter, objects, pool, reader, ready, too_deep, words
 
 #: The values of each device.
 Rows = list[list[Any]]
 
-_TOKEN, _TOKEN_SHAPE = np.zeros(0, bool), shape_of((0,))
+_TOKEN = np.zeros(0, bool)
 _clock = time.perf_counter
 
 
-@functools.cache
-def _reader(count: int) -> Callable[[memoryview, int], tuple[int, ...]]:
-    """Reads so many words at an address, in half the time of a slice."""
-    return struct.Struct(f"{count}Q").unpack_from
+_fields = reader(8)
 
 
 @getter("LoadedExecutable_Execute")
 def _execute(p: int) -> int | None:
     if shutdown.closing:
         shutdown.park()
-    made: list[int] = []
     try:
-        if not interrupts.installed:
-            interrupts.install()
-        of, options, lists, num_devices, num_args, outputs, complete, chosen = _reader(8)(words, p + 16)
+        of, options, lists, num_devices, num_args, outputs, complete, chosen = _fields(words, p + 16)
         executable: Executable = objects[of]
-        read = _reader(num_args)
-        handles = [read(words, row) for row in _reader(num_devices)(words, lists)]
-        devices = executable.devices if not chosen else [objects[chosen]]
-        task: work.Task | None = None
-        error: ErrorObject | None = None
+        run = executable.quick
+        if run is None or chosen or not run(lists, outputs, complete):
+            rows = reader(num_devices)(words, lists)
+            handles = [reader(num_args)(words, row) for row in rows]
+            devices = executable.devices if not chosen else [objects[chosen]]
+            _run(executable, options >> 3, handles, devices, outputs >> 3, complete >> 3)
+    except BaseException as caught:
+        try:
+            return failed(caught)
+        except RecursionError:
+            return too_deep
+    if shutdown.closing:
+        shutdown.park()
+    return None
+
+
+def _run(
+    executable: Executable,
+    options: int,
+    handles: Sequence[Sequence[int]],
+    devices: Sequence[Device],
+    outputs: int,
+    complete: int,
+) -> None:
+    """Run a program on buffers, or start it, and hand out the buffers of its results."""
+    if not interrupts.installed:
+        interrupts.install()
+    made: list[int] = []
+    task: work.Task | None = None
+    error: ErrorObject | None = None
+    try:
         try:
             arguments, is_pending = _arguments(executable, handles)
             room.take(executable.result_bytes, executable.told)
@@ -57,17 +76,7 @@ def _execute(p: int) -> int | None:
             if (executable.is_quick and not is_pending) or executable.stays or not work.can_start():
                 if is_pending:
                     arguments = _awaited(executable, arguments)
-                plan = executable.plan(policies.chosen(executable.policy))
-                start = _clock()
-                if executable.stays:
-                    results = work.run_here(functools.partial(executable.compute, plan, arguments))
-                else:
-                    results = executable.compute(plan, arguments)
-                if _clock() - start > LONG:
-                    executable.is_quick = False
-                for device, values in zip(devices, results, strict=True):
-                    for value in values:
-                        made.append(new(value, device) if value is not None else _token(device))
+                _promise(executable, _now(executable, arguments), devices, made)
             else:
                 work.make_room()
                 task = _later(executable, arguments)
@@ -80,29 +89,38 @@ def _execute(p: int) -> int | None:
             # The framework makes a ValueError of what fails at once; of what fails later its own kind of error.
             error = failure_.error if isinstance(failure_, FailedError) else failure(failure_)
             _discard(made)
-            _promise(executable, [error] * executable.num_outputs * num_devices, devices, made)
+            _promise(executable, [error] * executable.num_outputs * len(handles), devices, made)
         if executable.donated:
-            _donate(executable, options >> 3, handles)
+            _donate(executable, options, handles)
         count, number = executable.num_outputs, 0
-        for i in range(num_devices):
-            row = words[(outputs >> 3) + i] >> 3
+        for i in range(len(handles)):
+            row = words[outputs + i] >> 3
             for handle in made[number : number + count]:
                 words[row] = handle
                 row += 1
             number += count
             if complete:
-                words[(complete >> 3) + i] = ready if task is error else pool.add(task or error)
+                words[complete + i] = ready if task is error else pool.add(task or error)
         if task is not None:
             work.start(task)
-    except BaseException as caught:
-        try:
-            _discard(made)
-            return failed(caught)
-        except RecursionError:
-            return too_deep
-    if shutdown.closing:
-        shutdown.park()
-    return None
+    except BaseException:
+        _discard(made)
+        raise
+
+
+def _now(executable: Executable, arguments: Rows) -> list[np.ndarray]:
+    """The results of all devices."""
+    plan = executable.plan(policies.chosen(executable.policy))
+    start = _clock()
+    if executable.stays:
+        rows = work.run_here(functools.partial(executable.compute, plan, arguments))
+    else:
+        rows = executable.compute(plan, arguments)
+    executable.is_quick = executable.is_quick and _clock() - start <= LONG
+    results = _checked(executable, rows)
+    if executable.is_small and interrupts.installed and plan.policy is executable.policy:
+        executable.quick = quick.runner(executable, plan)
+    return results
 
 
 def _arguments(executable: Executable, handles: Sequence[Sequence[int]]) -> tuple[Rows, bool]:
@@ -166,24 +184,29 @@ def _later(executable: Executable, arguments: Rows) -> work.Task:
         start = _clock()
         rows = executable.compute(plan, values, process)
         executable.took(_clock() - start)
-        results = [_TOKEN if value is None else value for row in rows for value in row]
-        for i, result in enumerate(results):
-            code, shape = executable.results[i % executable.num_outputs]
-            if result.shape != shape.sizes or (code != abi.TOKEN and CODES[result.dtype] != code):
-                raise PluginError(INTERNAL, f"result {i} has type {result.dtype}{list(result.shape)}")
         room.grow(executable.result_bytes)
-        return results
+        return _checked(executable, rows)
 
     return work.Task(compute, executable.num_outputs * len(executable.devices))
 
 
+def _checked(executable: Executable, rows: Sequence[Sequence[Any]]) -> list[np.ndarray]:
+    """The results of all devices, which have the types that the program says."""
+    results = [_TOKEN if value is None else value for row in rows for value in row]
+    for i, result in enumerate(results):
+        code, shape = executable.results[i % executable.num_outputs]
+        if result.shape != shape or (code != abi.TOKEN and CODES[result.dtype] != code):
+            raise PluginError(INTERNAL, f"result {i} has type {result.dtype}{list(result.shape)}")
+    return results
+
+
 def _promise(executable: Executable, arrays: Sequence[Any], devices: Sequence[Device], made: list[int]) -> None:
-    """Make buffers for results that are Deferred, or errors."""
+    """Make buffers for results: arrays, Deferred or errors."""
     for device in devices:
         for code, shape in executable.results:
             array = arrays[len(made)]
-            buffer = Buffer(array, device, code, shape)
-            made.append(pool.add(buffer))
+            buffer = Buffer(array, kind_of(device, code, shape))
+            made.append(add(buffer))
             if type(array) is Deferred:
                 array.tell(buffer)
 
@@ -191,10 +214,6 @@ def _promise(executable: Executable, arrays: Sequence[Any], devices: Sequence[De
 def _discard(made: list[int]) -> None:
     while made:
         pool.discard(made.pop())
-
-
-def _token(device: Device) -> int:
-    return pool.add(Buffer(_TOKEN, device, abi.TOKEN, _TOKEN_SHAPE))
 
 
 def _donate(executable: Executable, options: int, handles: Sequence[Sequence[int]]) -> None:

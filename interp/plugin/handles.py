@@ -5,6 +5,8 @@ interpreter has shut down. No Python code can run then. So what it calls is a fu
 clears a cell: it drops the reference in the third word of what it is given, which in the argument of every function
 that destroys is the handle. A handle therefore looks like a Python object: a count of references and a type, in memory
 of ours. One that has been destroyed has a lower count, which we find when we look through them now and then.
+
+Two more words of a handle are for what is often asked of its object: the address of a list of facts, and a state.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ import numpy as np
 
 #: The count of a live handle. References from outside (see `hold`) come on top.
 ALIVE = 1 << 20
-_DESTROYED = ALIVE - 1
+DESTROYED = ALIVE - 1
+#: The words of a handle, of eight bytes each: the count, a type, the address of facts, the state.
+_WORDS = 4
+FACTS, STATE = 2, 3
 #: The count of a handle that is shared and never ends. From 3.12 on such a count stands for an immortal object.
 _IMMORTAL = 0xE0000000 if sys.version_info >= (3, 12) else 1 << 60
 #: Handles in one piece of memory.
@@ -37,7 +42,7 @@ class Pool:
 
     def __init__(self) -> None:
         self.objects: dict[int, Any] = {}
-        self._counts: list[np.ndarray] = []  # of each chunk: the words of counts and of types
+        self._chunks: list[np.ndarray] = []  # the words of handles, each a row
         self._free: list[int] = []
         self._kept: list[Any] = []
         self._new = 0
@@ -76,16 +81,18 @@ class Pool:
             return
         try:
             dropped = []
-            for words in self._counts:
-                counts = words[:, 0]
-                found = np.flatnonzero(counts == _DESTROYED)
+            for words in self._chunks:
+                found = np.flatnonzero(words[:, 0] == DESTROYED)
                 if found.size:
-                    base = words.ctypes.data
+                    base, counts = words.ctypes.data, words.data
                     for i in found.tolist():
-                        address = base + 16 * i
-                        dropped.append(self.objects.pop(address, None))
-                        counts[i] = ALIVE
-                        self._free.append(address)
+                        # Threads do not take turns between these two steps, nor in `revive`, so that what is destroyed
+                        # is taken by one of them.
+                        if counts[i, 0] == DESTROYED:
+                            counts[i, 0] = ALIVE
+                            address = base + 8 * _WORDS * i
+                            dropped.append(self.objects.pop(address, None))
+                            self._free.append(address)
             # With many handles alive it pays to wait for more new ones.
             self._new = -(len(self.objects) // 4)
         finally:
@@ -93,12 +100,12 @@ class Pool:
         dropped.clear()
 
     def _grow(self) -> None:
-        words = np.empty((_CHUNK, 2), np.int64)
+        words = np.zeros((_CHUNK, _WORDS), np.int64)
         words[:, 0] = ALIVE
         words[:, 1] = id(object)
-        self._counts.append(words)
-        base = words.ctypes.data
-        self._free.extend(range(base + 16 * (_CHUNK - 1), base - 1, -16))
+        self._chunks.append(words)
+        base, step = words.ctypes.data, 8 * _WORDS
+        self._free.extend(range(base + step * (_CHUNK - 1), base - 1, -step))
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
@@ -106,7 +113,7 @@ class Pool:
 
 def immortal() -> int:
     """A handle that may be destroyed any number of times, and stands for nothing."""
-    words = (ctypes.c_int64 * 2)(_IMMORTAL, id(object))
+    words = (ctypes.c_int64 * _WORDS)(_IMMORTAL, id(object))
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(words))
     return ctypes.addressof(words)
 
@@ -143,7 +150,7 @@ def _self_test() -> str | None:
     destroy = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)
     handle = (ctypes.c_int64 * 2)(ALIVE, id(object))
     forever = (ctypes.c_int64 * 2)(_IMMORTAL, id(object))
-    for words, least, most in ((handle, _DESTROYED, _DESTROYED), (forever, _IMMORTAL - 1, _IMMORTAL)):
+    for words, least, most in ((handle, DESTROYED, DESTROYED), (forever, _IMMORTAL - 1, _IMMORTAL)):
         argument = (ctypes.c_uint64 * 4)(24, 0, ctypes.addressof(words), 0xABCD)
         result = destroy(ctypes.addressof(argument))
         if result or list(argument) != [24, 0, 0, 0xABCD] or not least <= words[0] <= most or words[1] != id(object):

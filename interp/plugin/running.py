@@ -16,10 +16,11 @@ from . import interrupts
 
 #: Contexts in which numpy does not warn, of the usual speed settings. Entering one takes a tenth of the time of
 #: `np.errstate`.
-_quiet: list[contextvars.Context] = []
+contexts: list[contextvars.Context] = []
 
 
-def _quiet_context(speed: speeds.Speed) -> contextvars.Context:
+def quiet_context(speed: speeds.Speed) -> contextvars.Context:
+    """A new context for plans of these settings."""
     context = contextvars.Context()
     context.run(np.seterr, all="ignore")
     context.run(speeds.enter, speed)
@@ -33,19 +34,17 @@ def run(plan: Plan, values: Sequence[Any], process: parallel.Process | None = No
     It is a process by itself, or the one given: stopping its grid breaks off the run.
     """
     plan.random.restart(plan.policy.seed)
-    is_alone = process is None and parallel.current_grid() is None
-    before = None if is_alone else parallel.enter(process)
+    before = parallel.enter(process)
     is_usual = plan.speed is speeds.DEFAULT
     try:
-        context = _quiet.pop() if is_usual else _quiet_context(plan.speed)
+        context = contexts.pop() if is_usual else quiet_context(plan.speed)
     except IndexError:
-        context = _quiet_context(plan.speed)
+        context = quiet_context(plan.speed)
     try:
         return context.run(plan.entry, *values)
     except Exception as error:
         raise machine.as_ours(error, plan) from None
     finally:
         if is_usual:
-            _quiet.append(context)
-        if not is_alone:
-            parallel.enter(before)
+            contexts.append(context)
+        parallel.enter(before)

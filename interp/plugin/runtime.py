@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import abi, interrupts, shutdown
 from .errors import UNIMPLEMENTED, ErrorObject, PluginError
-from .handles import Pool, destroyer, immortal
+from .handles import FACTS, Pool, destroyer, immortal
 
 PLATFORM = "minihlo"
 
@@ -28,7 +29,15 @@ words = abi.make_words()
 ready = immortal()
 
 _functions: dict[str, Callable[[int], int | None]] = {}
+#: The functions that copy words of a handle's facts: the first word, and how many.
+copied: dict[str, tuple[int, int]] = {}
 _forever: list[Any] = []
+
+
+@functools.cache
+def reader(count: int) -> Callable[[memoryview, int], tuple[int, ...]]:
+    """Reads so many words at an address, in half the time of a slice."""
+    return struct.Struct(f"{count}Q").unpack_from
 
 
 def getter(name: str) -> Callable[[Callable[[int], int | None]], Callable[[int], int | None]]:
@@ -126,6 +135,23 @@ def listing(attribute: str, *names: str) -> None:
             words[at + 3], words[at + 4] = listed.address, listed.size
 
         getter(name)(run)
+
+
+def fact(first: int, count: int, *names: str) -> None:
+    """Declares functions that copy one or two words of the facts of a handle to the fields after it."""
+
+    def one(p: int) -> None:
+        at = p >> 3
+        words[at + 3] = words[(words[(words[at + 2] >> 3) + FACTS] >> 3) + first]
+
+    def two(p: int) -> None:
+        at = p >> 3
+        found = (words[(words[at + 2] >> 3) + FACTS] >> 3) + first
+        words[at + 3], words[at + 4] = words[found], words[found + 1]
+
+    for name in names:
+        copied[name] = first, count
+        getter(name)(one if count == 1 else two)
 
 
 class NamedValues:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import abi, interrupts, room
-from .buffers import DTYPES, Buffer, live, shape_of
+from .buffers import DTYPES, Buffer, add, kind_of, live
 from .deferred import Deferred
 from .devices import Device
 from .errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
@@ -41,7 +41,7 @@ def from_host(a: Any) -> None:
         array = interrupts.interruptible(_strided, a.data, shape, strides.tolist(), dtype)
     else:
         array = interrupts.interruptible(_dense, a.data, shape, nbytes, dtype)
-    a.buffer = pool.add(Buffer(array, device, a.type, shape_of(shape)))
+    a.buffer = add(Buffer(array, kind_of(device, a.type, shape)))
     a.done_with_host_buffer = ready
 
 
@@ -103,13 +103,13 @@ def _copy_raw(a: Any) -> None:
 
 def _copy(buffer: Buffer, device: Device) -> int:
     """The handle of a buffer of the same values, which may not be there yet."""
-    array = buffer.array
+    array, kind = buffer.array, kind_of(device, buffer.kind.code, buffer.kind.shape.sizes)
     if type(array) is Deferred:
-        copy = Buffer(array, device, buffer.code, buffer.shape)
+        copy = Buffer(array, kind)
         array.tell(copy)
     else:
-        copy = Buffer(live(buffer), device, buffer.code, buffer.shape)
-    return pool.add(copy)
+        copy = Buffer(live(buffer), kind)
+    return add(copy)
 
 
 @fallible("Buffer_CopyToDevice")
