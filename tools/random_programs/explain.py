@@ -174,6 +174,32 @@ def _bits(case: Case, name: str) -> int:
     return int(found[1])
 
 
+def ties_by_ieee_codes(case: Case) -> np.ndarray:
+    """With no mantissa bits left, XLA ties to the even exponent code of an IEEE format, whose bias is odd."""
+    f, x = case.element.format, case.inputs[0].astype(np.float64)
+    if _bits(case, "mantissa") or f.bias % 2:
+        return np.zeros(case.ours.shape, bool)
+    is_tie = np.frexp(np.abs(x))[0] == 0.75
+    return is_tie & np.isin(case.theirs.astype(np.float64) / np.where(x == 0, 1, x), (2 / 3, 4 / 3))
+
+
+def other_groups_by_zero(case: Case) -> np.ndarray:
+    """XLA multiplies the batches of the other groups by zero, and adds that: NaN where one is not finite."""
+    found = re.search(r"batch_group_count = (\d+)", case.step.attributes)
+    wild = not all(np.isfinite(wide(x)).all() for x in case.inputs)
+    return is_nan(case.theirs) & (found is not None and int(found[1]) > 1 and wild)
+
+
+def selected_in_another_order(case: Case) -> np.ndarray:
+    """Where select is false of equals, the last of them is selected; XLA goes through windows in another order."""
+    x, mine, yours = case.inputs[case.step.inputs.index(case.step.operands[0])], case.ours, case.theirs
+    is_strict = any(f"comparison_direction {d}>" in region for region in case.step.regions for d in ("LT", "GT"))
+    is_doubtful = is_strict and np.unique(codes(x)).size < x.size
+    if case.element.is_integer:  # what is scattered is the same in all
+        is_doubtful &= int(mine.astype(object).sum() - yours.astype(object).sum()) % (1 << case.element.bits) == 0
+    return np.full(mine.shape, is_doubtful)
+
+
 def nan_without_bits(case: Case) -> np.ndarray:
     """A format of no mantissa bits has no NaN."""
     is_lost = is_nan(case.inputs[0]) & ~is_nan(case.ours) & is_nan(case.theirs)

@@ -286,6 +286,19 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "xla",
+        "ties to no mantissa bits by the exponent codes of IEEE formats",
+        _both(_named("reduce_precision"), _FNUZ),
+        explain.ties_by_ieee_codes,
+    ),
+    Known("xla", "multiplies other batch groups by zero", _named("convolution"), explain.other_groups_by_zero),
+    Known(
+        "xla",
+        "selects another one of equal elements",
+        _named("select_and_scatter"),
+        explain.selected_in_another_order,
+    ),
+    Known(
+        "xla",
         "leaves out a whole update window of which a part is out of bounds",
         lambda s: "windows" in s.notes,
         explain.everything,
