@@ -7,6 +7,7 @@ the cache, by several threads.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 
@@ -86,6 +87,8 @@ class Table:
             size *= n
         if size <= _FEW:
             return self.entries.take(joined(parts, widths))
+        if len(parts) == 2 and (rows := self._rows_of(*parts)) is not None:
+            return rows
         result = np.empty(shape, self.entries.dtype)
         bits = result.view(self._bits.dtype)
         compiled = kernels(size) if len(parts) == 2 and bits.dtype.kind == "u" else None
@@ -103,6 +106,21 @@ class Table:
         for_each(list(blocks(shape, _BLOCK)), work, size)
         return result
 
+    def _rows_of(self, high: np.ndarray, low: np.ndarray) -> np.ndarray | None:
+        """The results where one part is every code of a byte in order and the other has one code for all these.
+
+        They lie together in the table, or in what it is with its parts the other way round; None in other cases.
+        """
+        if len(self.entries) != 1 << 16:
+            return None
+        if _is_every(low, high):
+            return self.entries.reshape(256, 256).take(high[..., 0], axis=0)
+        return self._turned.take(low[..., 0], axis=0) if _is_every(high, low) else None
+
+    @functools.cached_property
+    def _turned(self) -> np.ndarray:
+        return np.ascontiguousarray(self.entries.reshape(256, 256).T)
+
     def _has_pairs(self, size: int) -> bool:
         if self._pairs is None:
             self._left -= size
@@ -113,6 +131,14 @@ class Table:
                 self._pairs = (wide << (8 * self._bits.itemsize))[:, None] | wide
                 self._pairs = self._pairs.reshape(-1)
         return self._pairs is not None
+
+
+_EVERY = np.arange(256, dtype=np.uint8)
+
+
+def _is_every(x: np.ndarray, other: np.ndarray) -> bool:
+    is_row = x.size == 256 == x.shape[-1] and other.shape[-1:] == (1,) and x.ndim <= other.ndim
+    return is_row and np.array_equal(x.reshape(-1), _EVERY)
 
 
 class Pairs:

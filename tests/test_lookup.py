@@ -1,0 +1,41 @@
+"""Lookups of joined codes give what the table has for each pair, however the parts lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from minihlo.ops import lookup
+
+EVERY = np.arange(256, dtype=np.uint8)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("few", [0, 1 << 20])
+def test_pairs_of_codes(few: int, dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "_FEW", few)
+    rng = np.random.default_rng(0)
+    entries = rng.integers(0, 256, 1 << 16).astype(dtype)
+    table = lookup.Table(entries)
+    codes = rng.integers(0, 256, (2, 7, 256), np.uint8)
+    pairs = [
+        (codes, codes[::-1]),
+        (codes, codes[0]),
+        (codes, codes[..., :1]),
+        (EVERY, codes[..., :1]),
+        (codes[..., :1], EVERY),
+        (EVERY[::-1], codes[..., :1]),
+        (EVERY[None, None], codes[0, :, :1]),
+        (EVERY, np.broadcast_to(codes[..., :1], codes.shape)),
+        (np.broadcast_to(EVERY, codes.shape), codes[..., :1]),
+        (EVERY, EVERY[3:4]),
+    ]
+    for high, low in pairs:
+        wanted = entries[high.astype(int) * 256 + low]
+        found = table.at_joined((high, low), (8, 8))
+        assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+        assert (found == wanted).all()
+    narrow = lookup.Table(entries[: 1 << 12])
+    assert (
+        narrow.at_joined((EVERY[:16], codes[..., :1]), (4, 8)) == entries[EVERY[:16].astype(int) * 256 + codes[..., :1]]
+    ).all()
