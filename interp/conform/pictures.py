@@ -27,6 +27,7 @@ def pictures(case: CaseResult) -> Sequence[Markup]:
 
 _SIDE, _LEFT, _TOP = 256, 62, 44  #: of the map, and of what stands beside and above it
 _FEW = 100  #: errors, that are ringed
+_RING, _CROWD = 4, 12  #: the radius of a ring; how many errors in the space of one are seen without
 _STRIP = 6  #: the width of the strips that mark the regions of the operands
 
 
@@ -74,10 +75,12 @@ def error_map(case: CaseResult) -> Markup:
 
 
 def _rings(centres: np.ndarray) -> list[Markup]:
-    """Circles around errors, float[n, 2], where they are so few that they would not be seen."""
+    """Circles around errors, float[n, 2], where they are so few, and so far apart, that they would not be seen."""
     if len(centres) > _FEW:
         return []
-    return [element("circle", cx=f"{x:.5g}", cy=f"{y:.5g}", r=4, class_="ring") for x, y in centres.tolist()]
+    distances = np.abs(centres[:, None] - centres[None]).max(axis=-1)
+    alone = (distances <= 2 * _RING).sum(axis=1) < _CROWD
+    return [element("circle", cx=f"{x:.5g}", cy=f"{y:.5g}", r=_RING, class_="ring") for x, y in centres[alone].tolist()]
 
 
 def _regions_of(fmt: Format) -> list[tuple[int, int, str]]:
