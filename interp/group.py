@@ -15,6 +15,7 @@ from ..ops.speed import Speed
 from ..ops.types import ElementType, TensorType
 from .fusible import Axes, Node, Root, along, element_of, frozen, identity, shape_of
 from .grouped.blocks import by_blocks
+from .grouped.columns import by_columns, trailing_columns
 from .grouped.fast import fold_or_compiled, or_compiled
 from .grouped.folds import RankedReduction, by_folds
 from .grouped.leaf import Compute, Leaf, Shape
@@ -161,10 +162,13 @@ class Group:
         compute, leaves = self._compute(names, "blocks")
         results: list[TensorType] = [v.type for v in values]  # type: ignore[misc]
         rows = leading_rows(leaves, self._shape) if self._fusion.speed.tables else None
+        columns = trailing_columns(leaves, self._shape) if self._fusion.speed.tables else None
         if rows is not None:
             kernel = by_rows(compute, leaves, self._shape, results, *rows)
             if rows[1] == 0:  # it is one table
                 return kernel
+        elif columns is not None:
+            kernel = by_columns(compute, leaves, self._shape, results, *columns)
         else:
             kernel = by_blocks(compute, leaves, self._shape, results)
         return or_compiled(kernel, self._recipe(values, names), compute, leaves, self._shape, results)

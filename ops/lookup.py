@@ -180,5 +180,7 @@ def joined(parts: Sequence[np.ndarray], widths: Sequence[int]) -> np.ndarray:
     index = first.astype(np.uint16)
     for part, width in zip(others, widths[1:], strict=True):
         index <<= width
+        if part.shape[-1:] == (1,):
+            part = part.astype(np.uint16)  # numpy takes twice as long to widen what it repeats
         index = index | part if part.shape != index.shape else np.bitwise_or(index, part, out=index)
     return index

@@ -1,0 +1,51 @@
+"""Groups where one operand alone varies along a row or down a column give the bits of their ops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.interp.grouped import columns, rows
+from minihlo.ops.speed import NONE, Speed
+from minihlo.ops.types import ELEMENT_TYPES
+
+from .test_speed import POLICIES, results
+
+SHAPES = {"columns": ((3, 17, 5, 2), (2, 3)), "rows": ((2, 3, 40), (0, 1))}
+
+
+@pytest.mark.parametrize("t", ["f8E4M3FNUZ", "f8E5M2", "f6E3M2FN", "f4E2M1FN", "f8E8M0FNU"])
+@pytest.mark.parametrize("lines", SHAPES)
+def test_affine_by_lines(lines: str, t: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "_COLUMNS_PAY", 0 if lines == "columns" else 99)
+    monkeypatch.setattr(rows, "_ROWS_PAY", 0 if lines == "rows" else 99)
+    monkeypatch.setattr(columns, "_TOGETHER", 4)
+    for module in (columns, rows):
+        monkeypatch.setattr(module, "BLOCK", 50)
+    shape, places = SHAPES[lines]
+    full, dims = (f"tensor<{'x'.join(map(str, s))}x" for s in (shape, [shape[d] for d in places]))
+    text = f"""
+    func.func @main(%x: {full}{t}>, %s: {dims}{t}>, %b: {dims}f32>) -> ({full}{t}>, {full}f32>) {{
+      %one = stablehlo.constant dense<1.0> : {full}{t}>
+      %ss = stablehlo.broadcast_in_dim %s, dims = {list(places)} : ({dims}{t}>) -> {full}{t}>
+      %bb = stablehlo.broadcast_in_dim %b, dims = {list(places)} : ({dims}f32>) -> {full}f32>
+      %bn = stablehlo.convert %bb : ({full}f32>) -> {full}{t}>
+      %m = stablehlo.multiply %x, %ss : {full}{t}>
+      %a = stablehlo.add %m, %bn : {full}{t}>
+      %r = stablehlo.maximum %a, %one : {full}{t}>
+      %w = stablehlo.convert %a : ({full}{t}>) -> {full}f32>
+      %v = stablehlo.subtract %w, %bb : {full}f32>
+      return %r, %v : {full}{t}>, {full}f32>
+    }}"""
+    rng, element = np.random.default_rng(5), ELEMENT_TYPES[t]
+    program = interp.load(text)
+    codes = [rng.integers(0, 1 << element.bits, s, np.uint8) for s in (shape, [shape[d] for d in places])]
+    arrays = [c.view(element.dtype) for c in codes]
+    arrays.append(rng.standard_normal([shape[d] for d in places]).astype(np.float32))
+    kernels = [k for k in program.plan().entry.__globals__.values() if callable(k)]
+    told = " ".join(k.__qualname__ for k in kernels if hasattr(k, "__qualname__"))
+    assert ("by_columns" in told, "by_rows" in told) == (lines == "columns", lines == "rows"), told
+    for policy in POLICIES:
+        wanted = results(program, arrays, NONE, policy)
+        assert results(program, arrays, Speed(), policy) == wanted, (lines, policy)
