@@ -162,6 +162,22 @@ def test_rounding_goes_by_arithmetic_where_it_can() -> None:
     assert encoding(ELEMENT_TYPES["f8E5M2"], Policy(rounding="up"))[0] is None
 
 
+@pytest.mark.parametrize("limit", [100.0, 3.5, 1e4])
+@pytest.mark.parametrize("t", MINIFLOATS, ids=lambda t: t.name)
+def test_clipping_and_rounding(ran: list[object], t: ElementType, limit: float) -> None:
+    low = np.array([0, 1, 0x8000, 0xFFFF], np.uint32)
+    x = ((np.arange(1 << 16, dtype=np.uint32) << 16)[:, None] | low).view(np.float32).reshape(-1)
+    v, c = f"tensor<{x.size}xf32>", f"tensor<{x.size}x{t}>"
+    body = f"""
+      %low = stablehlo.constant dense<{-limit}> : tensor<f32>
+      %high = stablehlo.constant dense<{limit}> : tensor<f32>
+      %p = stablehlo.multiply %x, %y : {v}
+      %q = stablehlo.clamp %low, %p, %high : (tensor<f32>, {v}, tensor<f32>) -> {v}
+      %r = stablehlo.convert %q : ({v}) -> {c}"""
+    check(function(f"%x: {v}, %y: {v}", c, body, "%r"), x, np.ones_like(x))
+    assert ran
+
+
 @pytest.mark.parametrize("t", MINIFLOATS, ids=lambda t: t.name)
 def test_rows_that_share_numbers(ran: list[object], t: ElementType) -> None:
     rng = np.random.default_rng(2)

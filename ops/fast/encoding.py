@@ -22,26 +22,31 @@ def encoding(target: ElementType, policy: Policy) -> tuple[Numbers | None, np.nd
     The table has the code of each bfloat16. Rounding f32 to odd to bfloat16 loses nothing that the format could tell.
     """
     table = code_table(ELEMENT_TYPES["bf16"], target, policy)
+    return fitting(target, table), table
+
+
+def fitting(target: ElementType, table: np.ndarray) -> Numbers | None:
+    """The numbers for a table of the codes of all bfloat16, which may clip them too; None where there are none."""
     numbers = _numbers(target, table)
     if numbers is None:
-        return None, table
+        return None
     with np.errstate(all="ignore"):
         codes = _encoded(np.arange(1 << 16, dtype=np.uint32) << np.uint32(16), numbers)
-    return (numbers if (codes == table.view(np.uint8)).all() else None), table
+    return numbers if (codes == table.view(np.uint8)).all() else None
 
 
 def _numbers(target: ElementType, table: np.ndarray) -> Numbers | None:
     fmt, codes = target.format, table.view(np.uint8)
     if not (fmt.has_zero and fmt.is_signed):
         return None
-    shift, smallest = 23 - fmt.mantissa_bits, 128 - fmt.bias
+    shift, smallest, over = 23 - fmt.mantissa_bits, 128 - fmt.bias, int(codes[0x7F7F])
     return (
         shift,
         ((1 << (shift - 1)) - 1 - ((127 - fmt.bias) << 23)) % (1 << 32),
         smallest << 23,
         (smallest + shift) << 23,
-        fmt.max_code,
-        int(codes[0x7F7F]),  # of what is too large
+        min(fmt.max_code, over),  # nothing is larger
+        over,
         int(codes[0x7FC0]),  # of NaN
         _NEVER if fmt.has_negative_zero else 0,
         32 - fmt.bits,

@@ -5,79 +5,79 @@ Arithmetic is IEEE f32, op by op: nothing is joined or put into another order, s
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
-
 import numpy as np
 
 from . import opcodes as op
-
-numba: Any = importlib.import_module("numba")
-_extending: Any = importlib.import_module("numba.extending")
+from .instructions import (
+    choose,
+    inner,
+    larger,
+    load_8,
+    load_16,
+    load_32,
+    shift,
+    smaller,
+    store_8,
+    store_16,
+    store_32,
+)
 
 _u32, _f32, _u64, _i64 = np.uint32, np.float32, np.uint64, np.int64
-#: Of an index that is not signed the compiler knows that it does not count from the end.
-_at = np.uintp
 _SIGN, _REST, _INFINITE = 0x80000000, 0x7FFFFFFF, 0x7F800000
-
-inner = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
-
-
-@_extending.intrinsic
-def _shift(_context: Any, _x: Any, _by: Any) -> Any:
-    """A word shifted to the right: numba itself would make it 64 bits wide."""
-    u32 = numba.types.uint32
-    return u32(u32, u32), lambda _, builder, __, args: builder.lshr(args[0], args[1])
-
-
-@_extending.intrinsic
-def _choose(_context: Any, where: Any, x: Any, _y: Any) -> Any:
-    """`x if where else y` without a branch."""
-    return x(where, x, x), lambda _, builder, __, args: builder.select(*args)
+#: Of an index that is not signed the compiler knows that it does not count from the end.
+_at = np.uint64
 
 
 @inner
-def load(kind, leaf, table, out, to, at, begin, count):
-    """A part of a leaf into a register, from one of its elements on, which is unsigned."""
-    if kind == op.LOAD_32:
-        words = leaf.view(_u32)[begin : begin + count]
-        for j in range(count):
-            out[to, at + _at(j)] = words[j]
-    elif kind == op.LOAD_16:
-        halves = leaf.view(np.uint16)[begin : begin + count]
-        for j in range(count):
-            out[to, at + _at(j)] = _u32(halves[j]) << _u32(16)
-    else:
-        codes = leaf[begin : begin + count]
-        if kind == op.LOAD_TABLE_F32:
-            entries = table.view(_u32)
+def load(kind, leaf, table, bits, to, starts, a, row, parts, column, count):
+    """Parts of a leaf into a register, one behind the other, so many elements of each: from some rows on."""
+    for i in range(parts):
+        at, begin = _at(i * count), _at(starts[a, row + i] + column)
+        if kind == op.LOAD_32:
             for j in range(count):
-                out[to, at + _at(j)] = entries[codes[j]]
-        elif kind == op.LOAD_TABLE_8:
+                bits[to, at + _at(j)] = load_32(leaf, begin + _at(j))
+        elif kind == op.LOAD_16:
             for j in range(count):
-                out[to, at + _at(j)] = table[codes[j]]
+                bits[to, at + _at(j)] = load_16(leaf, begin + _at(j)) << _u32(16)
+        elif kind == op.LOAD_8:
+            for j in range(count):
+                bits[to, at + _at(j)] = load_8(leaf, begin + _at(j))
+        elif kind == op.LOAD_BOOL:
+            for j in range(count):
+                bits[to, at + _at(j)] = load_8(leaf, begin + _at(j)) * _u32(0xFFFFFFFF)
+        elif kind == op.LOAD_TABLE_F32:
+            for j in range(count):
+                bits[to, at + _at(j)] = load_32(table, _at(load_8(leaf, begin + _at(j))))
         else:
-            scale = _u32(1) if kind == op.LOAD_8 else _u32(0xFFFFFFFF)
             for j in range(count):
-                out[to, at + _at(j)] = _u32(codes[j]) * scale
+                bits[to, at + _at(j)] = load_8(table, _at(load_8(leaf, begin + _at(j))))
+
+
+@inner
+def repeat(kind, leaf, table, bits, to, starts, a, row, parts, count):
+    """The only elements of some rows of a leaf, each so many times."""
+    for last in range(parts):
+        i = parts - 1 - last  # the first row at the end: each is brought to its place before it is repeated
+        at = _at(i * count)
+        load(kind, leaf, table, bits, to, starts, a, row + i, 1, 0, 1)
+        word = bits[to, 0]
+        for j in range(count):
+            bits[to, at + _at(j)] = word
 
 
 @inner
 def store(kind, bits, a, at, out, begin, count):
     """A part of a register to an output."""
     if kind == op.STORE_32:
-        wide = out.view(_u32)[begin : begin + count]
         for j in range(count):
-            wide[j] = bits[a, at + _at(j)]
+            store_32(out, begin + _at(j), bits[a, at + _at(j)])
     elif kind == op.STORE_16:
-        halves = out.view(np.uint16)[begin : begin + count]
         for j in range(count):
-            halves[j] = _shift(bits[a, at + _at(j)], _u32(16))
+            store_16(out, begin + _at(j), shift(bits[a, at + _at(j)], _u32(16)))
     else:
-        mask = np.uint8(1) if kind == op.STORE_BOOL else np.uint8(255)
-        codes = out[begin : begin + count]
+        mask = _u32(1) if kind == op.STORE_BOOL else _u32(255)
         for j in range(count):
-            codes[j] = np.uint8(bits[a, at + _at(j)]) & mask
+            store_8(out, begin + _at(j), _u32(bits[a, at + _at(j)] & mask))
 
 
 @inner
@@ -104,19 +104,6 @@ def arithmetic(kind, x, to, a, b, n):
 
 
 @inner
-def larger(x, y):
-    """NaN if either is, the first of two; +0 above -0."""
-    both = _u32(_f32(x).view(_u32) & _f32(y).view(_u32)).view(_f32)
-    return _choose(x == y, both, _choose((x > y) | (x != x), x, y))
-
-
-@inner
-def smaller(x, y):
-    either = _u32(_f32(x).view(_u32) | _f32(y).view(_u32)).view(_f32)
-    return _choose(x == y, either, _choose((x < y) | (x != x), x, y))
-
-
-@inner
 def unary(kind, x, bits, to, a, n):
     """Ops on one f32; `bits` are the same registers as words."""
     if kind == op.NEGATE:
@@ -140,7 +127,7 @@ def unary(kind, x, bits, to, a, n):
     else:
         for j in range(n):
             one = _u32(_u32(bits[a, j] & _u32(_SIGN)) | _u32(0x3F800000)).view(_f32)
-            x[to, j] = _choose((x[a, j] < 0) | (x[a, j] > 0), one, x[a, j])
+            x[to, j] = choose((x[a, j] < 0) | (x[a, j] > 0), one, x[a, j])
 
 
 @inner
@@ -183,29 +170,29 @@ def words(kind, bits, to, a, b, c, n):
     else:
         for j in range(n):
             u = bits[a, j]
-            rounded = _u32(u + _u32(_u32(0x7FFF) + (_shift(u, _u32(16)) & _u32(1)))) & _u32(0xFFFF0000)
+            rounded = _u32(u + _u32(_u32(0x7FFF) + (shift(u, _u32(16)) & _u32(1)))) & _u32(0xFFFF0000)
             is_nan = _u32(u & _u32(_REST)) > _u32(_INFINITE)
-            bits[to, j] = _choose(is_nan, _u32(_u32(u & _u32(_SIGN)) | _u32(0x7FC00000)), _u32(rounded))
+            bits[to, j] = choose(is_nan, _u32(_u32(u & _u32(_SIGN)) | _u32(0x7FC00000)), _u32(rounded))
 
 
 @inner
 def encode(how, bits, to, a, n):
     """f32 to the codes of a minifloat, to nearest even; `how` is what `encoding` tells of the format."""
-    shift, add, low, magic = _u32(how[0]), _u32(how[1]), _u32(how[2]), _u32(how[3])
+    cut, add, low, magic = _u32(how[0]), _u32(how[1]), _u32(how[2]), _u32(how[3])
     start = _u32(how[3]).view(_f32)
     last, over, nan, unsigned = _u32(how[4]), _u32(how[5]), _u32(how[6]), _u32(how[7])
     sign_shift, sign_bit = _u32(how[8]), _u32(how[9])
     for j in range(n):
         u = bits[a, j]
         size = _u32(u & _u32(_REST))
-        sign = _u32(_shift(u, sign_shift) & sign_bit)
-        normal = _shift(_u32(_u32(size + add) + _u32(_shift(size, shift) & _u32(1))), shift)
+        sign = _u32(shift(u, sign_shift) & sign_bit)
+        normal = shift(_u32(_u32(size + add) + _u32(shift(size, cut) & _u32(1))), cut)
         # Added to a number whose last bit is the smallest number of the format, the sum ends with the code.
         subnormal = _u32(_f32(size.view(_f32) + start).view(_u32) - magic)
-        code = _choose(size >= low, normal, subnormal)
-        code = _choose(code > last, over, code)
-        sign = _choose(code == unsigned, _u32(0), sign)
-        code = _choose(size > _u32(_INFINITE), nan, code)
+        code = choose(size >= low, normal, subnormal)
+        code = choose(code > last, over, code)
+        sign = choose(code == unsigned, _u32(0), sign)
+        code = choose(size > _u32(_INFINITE), nan, code)
         bits[to, j] = code | sign
 
 
@@ -215,27 +202,25 @@ def look_up(kind, table, bits, to, a, n):
     if kind == op.ENCODE_TABLE:
         for j in range(n):
             u = _u64(bits[a, j])
-            bits[to, j] = table[(u | ((u & _u64(0xFFFF)) + _u64(0xFFFF))) >> _u64(16)]
+            bits[to, j] = load_8(table, (u | ((u & _u64(0xFFFF)) + _u64(0xFFFF))) >> _u64(16))
     elif kind == op.LOOK_UP_F32:
-        entries = table.view(_u32)
         for j in range(n):
-            bits[to, j] = entries[bits[a, j] & _u32(0xFF)]
+            bits[to, j] = load_32(table, _at(bits[a, j] & _u32(0xFF)))
     else:
         for j in range(n):
-            bits[to, j] = table[bits[a, j] & _u32(0xFF)]
+            bits[to, j] = load_8(table, _at(bits[a, j] & _u32(0xFF)))
 
 
 @inner
-def pair(kind, table, width, bits, to, a, b, n):
+def pair(kind, table, width, last, bits, to, a, b, n):
+    """Entries for two codes, the second of which has `width` bits; `last` is the index of the table's last entry."""
+    mask = _u64(last)
     if kind == op.PAIR_F32:
-        entries = table.view(_u32)
-        mask = _u64(entries.size - 1)
         for j in range(n):
-            bits[to, j] = entries[((_u64(bits[a, j]) << _u64(width)) | _u64(bits[b, j])) & mask]
+            bits[to, j] = load_32(table, ((_u64(bits[a, j]) << _u64(width)) | _u64(bits[b, j])) & mask)
     else:
-        mask = _u64(table.size - 1)
         for j in range(n):
-            bits[to, j] = table[((_u64(bits[a, j]) << _u64(width)) | _u64(bits[b, j])) & mask]
+            bits[to, j] = load_8(table, ((_u64(bits[a, j]) << _u64(width)) | _u64(bits[b, j])) & mask)
 
 
 @inner

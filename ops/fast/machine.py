@@ -12,17 +12,17 @@ from __future__ import annotations
 import numpy as np
 
 from . import opcodes as op
+from .instructions import inner, numba
 from .loops import (
     add_rows,
     arithmetic,
     compare,
     encode,
     fold_rows,
-    inner,
     load,
     look_up,
-    numba,
     pair,
+    repeat,
     store,
     unary,
     words,
@@ -82,7 +82,7 @@ def run(where, code, constants, leaves, along, starts, tables, parameters, outs,
 
     `where` is (first block, last, rows, columns, rows of a block, columns of a block, registers, ops for the first
     block only); `code` the program, whose first registers hold `constants`; `along` whether a leaf varies along a row,
-    and `starts` the place in the leaf where each row begins. Leaves, tables and outputs are bytes.
+    and `starts` the place in the leaf where each row begins. Leaves, tables and outputs are told by their addresses.
     """
     first, last, rows, columns, high, wide, once = where[0], where[1], where[2], where[3], where[4], where[5], where[7]
     # A little longer than a block, so that the registers' elements do not all fall on the same places of a cache.
@@ -99,20 +99,18 @@ def run(where, code, constants, leaves, along, starts, tables, parameters, outs,
             kind, to, a, b, c, d = code[p, 0], code[p, 1], code[p, 2], code[p, 3], code[p, 4], code[p, 5]
             if kind < op.STORE_32:
                 begin = starts[a, row]
-                whole = along[a] and (height == 1 or starts[a, row + height - 1] - begin == (height - 1) * width)
-                parts, length = (1, n) if whole else (height, width)
-                for i in range(parts):
-                    place, at = starts[a, row + i], np.uintp(i * length)
-                    if along[a]:
-                        load(kind, leaves[a], tables[b], bits, to, at, place + column, length)
-                    else:
-                        load(kind, leaves[a], tables[b], bits, to, at, place, 1)
-                        for j in range(1, length):
-                            bits[to, at + np.uintp(j)] = bits[to, at]
+                whole = height == 1 or starts[a, row + height - 1] - begin == (height - 1) * width
+                leaf, table = leaves[a], tables[b]
+                if not along[a]:
+                    repeat(kind, leaf, table, bits, to, starts, a, row, height, width)
+                elif whole:
+                    load(kind, leaf, table, bits, to, starts, a, row, 1, column, n)
+                else:
+                    load(kind, leaf, table, bits, to, starts, a, row, height, column, width)
             elif kind < op.ADD:
                 parts, length = (1, n) if width == columns else (height, width)
                 for i in range(parts):
-                    store(kind, bits, a, np.uintp(i * length), outs[to], (row + i) * columns + column, length)
+                    store(kind, bits, a, _u64(i * length), outs[to], _u64((row + i) * columns + column), length)
             elif kind < op.NEGATE:
                 arithmetic(kind, registers, to, a, b, n)
             elif kind < op.EQ:
@@ -126,7 +124,7 @@ def run(where, code, constants, leaves, along, starts, tables, parameters, outs,
             elif kind < op.PAIR_F32:
                 look_up(kind, tables[b], bits, to, a, n)
             elif kind < op.EXP:
-                pair(kind, tables[c], d, bits, to, a, b, n)
+                pair(kind, tables[c], d, code[p, 6], bits, to, a, b, n)
             elif kind < op.FOLD_ADD:
                 doubtful = _exp(registers, to, a, n) if kind == op.EXP else _rsqrt(registers, to, a, n)
                 if doubtful:
@@ -141,17 +139,7 @@ def run(where, code, constants, leaves, along, starts, tables, parameters, outs,
 def signature():
     """The types of what `run` takes."""
     t = numba.types
-    octets, numbers = t.Array(t.uint8, 1, "C", readonly=True), t.Array(t.int64, 1, "C", readonly=True)
-    grid = t.Array(t.int64, 2, "C", readonly=True)
-    return t.int64(
-        numbers,
-        grid,
-        t.Array(t.uint32, 1, "C", readonly=True),
-        t.UniTuple(octets, op.LEAVES),
-        numbers,
-        grid,
-        t.UniTuple(octets, op.TABLES),
-        grid,
-        t.UniTuple(t.Array(t.uint8, 1, "C"), op.OUTPUTS),
-        t.Array(t.float32, 1, "C"),
-    )
+    numbers, grid = t.Array(t.int64, 1, "C", readonly=True), t.Array(t.int64, 2, "C", readonly=True)
+    addresses, words = t.Array(t.uint64, 1, "C", readonly=True), t.Array(t.uint32, 1, "C", readonly=True)
+    totals = t.Array(t.float32, 1, "C")
+    return t.int64(numbers, grid, words, addresses, numbers, grid, addresses, grid, addresses, totals)

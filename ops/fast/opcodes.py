@@ -1,14 +1,11 @@
 """The ops of the machine that runs groups of elementwise ops: what is told to it is a row of whole numbers.
 
-A row is (op, result, first operand, second operand, third operand). Results and operands are registers, which hold a
+A row is (op, result, first operand, second operand, third operand …). Results and operands are registers, which hold a
 block of 32-bit words each, unless something else is said. Words are f32, or the codes of minifloats, or all ones and
 all zeros for true and false; bf16 is held as f32.
 """
 
 from __future__ import annotations
-
-#: Leaves, outputs and tables that a program has at most.
-LEAVES, OUTPUTS, TABLES = 8, 4, 6
 
 #: From memory, (op, result, leaf): words, upper halves of words, bytes, booleans. Through (op, result, leaf, table).
 LOAD_32, LOAD_16, LOAD_8, LOAD_BOOL, LOAD_TABLE_F32, LOAD_TABLE_8 = range(6)
@@ -21,7 +18,7 @@ EQ, NE, LT, LE = range(40, 44)
 SELECT, AND, OR, XOR, NOT, TRUTH = range(50, 56)
 #: To bf16 and back to f32; to codes (op, result, operand, parameters), or so by (op, result, operand, table).
 TO_BF16, ENCODE, ENCODE_TABLE = range(60, 63)
-#: Lookups (op, result, operand, table), and of two (op, result, first, second, table, bits of the second).
+#: Lookups (op, result, operand, table), and of two (op, result, first, second, table, bits of the second, last index).
 LOOK_UP_F32, LOOK_UP_8, PAIR_F32, PAIR_8 = range(70, 74)
 #: On f32, by way of f64.
 EXP, RSQRT = range(80, 82)

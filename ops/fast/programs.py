@@ -14,7 +14,7 @@ import numpy as np
 from ..minifloat.cast import code_table
 from ..types import ELEMENT_TYPES, ElementType, Kind
 from . import opcodes as op
-from .encoding import encoding
+from .encoding import encoding, fitting
 from .recipes import Entries, Lookup, Program, Recipe, Step
 
 _F32, _BF16, _BOOL = ELEMENT_TYPES["f32"], ELEMENT_TYPES["bf16"], ELEMENT_TYPES["i1"]
@@ -139,7 +139,9 @@ class _Maker:
                 found = self._emit(op.LOOK_UP_F32 if wide else op.LOOK_UP_8, [self._byte(name)], [table])
         elif len(step.operands) == 2:
             kind = op.PAIR_F32 if wide else op.PAIR_8
-            found = self._emit(kind, [self._byte(name) for name in step.operands], [table, step.widths[1]])
+            found = self._emit(
+                kind, [self._byte(name) for name in step.operands], [table, step.widths[1], (1 << sum(step.widths)) - 1]
+            )
         else:
             raise Unknown
         return self._emit(op.TRUTH, [found]) if element.kind is Kind.BOOL else found
@@ -155,8 +157,8 @@ class _Maker:
         result = elements[-1]
         if name == "convert":
             if step.entries is not None:
-                value = self._value(step.operands[0], elements[0])
-                return self._emit(op.ENCODE_TABLE, [value], [self._table(step.entries)])
+                table, value = step.entries(1 << 16), self._value(step.operands[0], elements[0])
+                return self._encode(value, None if table is None else fitting(result, table), step.entries)
             return self._convert(step.operands[0], elements[0], result)
         values = [self._value(v, e) for v, e in zip(step.operands, elements, strict=False)]
         if name == "select":
@@ -210,8 +212,12 @@ class _Maker:
         if not target.is_float or not target.is_minifloat or target.format.precision > 6:
             raise Unknown
         numbers, entries = encoding(target, self._policy)
+        return self._encode(value, numbers, _Known(entries))
+
+    def _encode(self, value: int, numbers: tuple[int, ...] | None, entries: Entries) -> int:
+        """To codes, by arithmetic or else by the table."""
         if numbers is None:
-            return self._emit(op.ENCODE_TABLE, [value], [self._table(_Known(entries))])
+            return self._emit(op.ENCODE_TABLE, [value], [self._table(entries)])
         self._parameters.append(numbers)
         return self._emit(op.ENCODE, [value], [len(self._parameters) - 1])
 
@@ -256,7 +262,7 @@ def _assigned(code: Sequence[_Line], kept: Sequence[int]) -> tuple[np.ndarray, i
     last = {r: i for i, (_, _, registers, _) in enumerate(code) for r in registers}
     place = {value: i for i, value in enumerate(kept)}
     free: list[int] = []
-    count, rows = len(kept), np.zeros((len(code), 6), np.int64)
+    count, rows = len(kept), np.zeros((len(code), 7), np.int64)
     for i, (kind, result, registers, numbers) in enumerate(code):
         operands = [place[r] for r in registers]
         if not op.STORE_32 <= kind <= op.STORE_BOOL:

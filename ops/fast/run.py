@@ -17,7 +17,6 @@ from .. import speed
 from ..blocks import PARALLEL, for_each
 from ..compiled import machine
 from . import opcodes as op
-from .opcodes import LEAVES, OUTPUTS, TABLES
 from .programs import program
 from .recipes import Program, Recipe
 
@@ -29,7 +28,6 @@ _BLOCK, _HIGH, _WIDE = 2048, 8, 512
 _SHORT = 32
 #: Parts that a thread is given.
 _PARTS = 4
-_NOTHING = np.zeros(8, np.uint8)
 
 #: What numpy does instead: gives the outputs for parts of the leaves.
 Compute = Callable[..., Sequence[np.ndarray]]
@@ -75,11 +73,10 @@ class Runner:
         return self._programs[fold, wide]
 
     def _made(self, fold: int | None, wide: int) -> Program | None:
-        if self._columns < _SHORT or len(self._spreads) > LEAVES or len(self._recipe.outputs) > OUTPUTS:
+        if self._columns < _SHORT:
             return None
         fixed = [set(s[:-1]) <= {1} and (s[-1] == 1 or wide == self._columns) for s in self._spreads]
-        found = program(self._recipe, fold, fixed)
-        return None if found is None or len(found.tables) > TABLES else found
+        return program(self._recipe, fold, fixed)
 
     def run(
         self, values: Sequence[np.ndarray], views: Sequence[View], dtypes: Sequence[np.dtype]
@@ -126,19 +123,19 @@ class Runner:
         self._all(call, made, tables, leaves, [], totals, (high, wide), pieces, 1, instead, parts)
         return instead(totals, np.array(parts, np.float32).reshape(1, -1))
 
-    def _tables(self, made: Program | None) -> tuple[np.ndarray, ...] | None:
+    def _tables(self, made: Program | None) -> list[np.ndarray] | None:
         if made is None:
             return None
         tables = [entries(self.size) for entries in made.tables]
         if any(t is None for t in tables):
             return None
-        return _octets(tables, TABLES)  # type: ignore[arg-type]
+        return [np.ascontiguousarray(t) for t in tables]  # pyright: ignore[reportArgumentType]
 
     def _all(
         self,
         call: Any,
         made: Program,
-        tables: tuple[np.ndarray, ...],
+        tables: Sequence[np.ndarray],
         leaves: Sequence[np.ndarray],
         found: Sequence[np.ndarray],
         totals: np.ndarray | None,
@@ -149,7 +146,9 @@ class Runner:
         apart: list[np.ndarray] | None = None,
     ) -> None:
         """Run all blocks, by threads; so many that follow each other are kept together."""
-        octets, outs = _octets(leaves, LEAVES), _octets(found, OUTPUTS, is_read=False)
+        # What has no other name here must live as long as its address is in use.
+        leaves = [np.ascontiguousarray(leaf) for leaf in leaves]
+        addresses = [_addresses(arrays) for arrays in (leaves, tables, found)]
         where = np.array([0, 0, self._rows, self._columns, *block, made.registers, made.once], np.int64)
         nothing = np.zeros(0, np.float32)
         parts = _PARTS * speed.current().workers if self.size >= PARALLEL else 1
@@ -167,12 +166,12 @@ class Runner:
                     mine,
                     made.code,
                     made.constants,
-                    octets,
+                    addresses[0],
                     self._along,
                     self._starts,
-                    tables,
+                    addresses[1],
                     made.parameters,
-                    outs,
+                    addresses[2],
                     into,
                 )
                 if mine[0] == end:
@@ -211,13 +210,8 @@ def _laid(values: Sequence[np.ndarray], views: Sequence[View]) -> list[np.ndarra
     return [v if lay is None else lay(v) for v, lay in zip(values, views, strict=True)]
 
 
-def _octets(arrays: Sequence[np.ndarray], count: int, is_read: bool = True) -> tuple[np.ndarray, ...]:
-    """Arrays as bytes, and as many more as the machine takes."""
-    found = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arrays]
-    found += [_NOTHING.view()] * (count - len(found))
-    for octets in found:
-        octets.flags.writeable = not is_read
-    return tuple(found)
+def _addresses(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.array([a.ctypes.data for a in arrays] or [0], np.uint64)
 
 
 #: The machine's folds of f32, and whether their order is all one.

@@ -1,0 +1,83 @@
+"""What numba has no words for: loads and stores at an address, words that stay 32 bits wide, choices without a branch.
+
+The addresses are those of numpy's arrays, which whoever calls the machine keeps; an array handed over as such would
+cost more than the loops over a small block.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+numba: Any = importlib.import_module("numba")
+_ir: Any = importlib.import_module("llvmlite.ir")
+_intrinsic = importlib.import_module("numba.extending").intrinsic
+_types = numba.types
+
+#: For the parts of what is compiled.
+inner = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def _place(builder: Any, bits: int, address: Any, index: Any) -> Any:
+    return builder.gep(builder.inttoptr(address, _ir.IntType(bits).as_pointer()), [index])
+
+
+def _load(bits: int) -> Any:
+    """Element `index` of the array of unsigned integers at an address, as a word."""
+
+    @_intrinsic
+    def load(_context: Any, _address: Any, _index: Any) -> Any:
+        def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
+            found = builder.load(_place(builder, bits, *args), align=1)
+            return found if bits == 32 else builder.zext(found, _ir.IntType(32))
+
+        return _types.uint32(_types.uint64, _types.uint64), generate
+
+    return load
+
+
+def _store(bits: int) -> Any:
+    """Puts the low bits of a word there."""
+
+    @_intrinsic
+    def store(_context: Any, _address: Any, _index: Any, _word: Any) -> Any:
+        def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
+            word = args[2] if bits == 32 else builder.trunc(args[2], _ir.IntType(bits))
+            builder.store(word, _place(builder, bits, *args[:2]), align=1)
+
+        return _types.void(_types.uint64, _types.uint64, _types.uint32), generate
+
+    return store
+
+
+load_32, load_16, load_8 = _load(32), _load(16), _load(8)
+store_32, store_16, store_8 = _store(32), _store(16), _store(8)
+
+
+@_intrinsic
+def shift(_context: Any, _x: Any, _by: Any) -> Any:
+    """A word shifted to the right."""
+    word = _types.uint32
+    return word(word, word), lambda _, builder, __, args: builder.lshr(args[0], args[1])
+
+
+@_intrinsic
+def choose(_context: Any, where: Any, x: Any, _y: Any) -> Any:
+    """`x if where else y` without a branch."""
+    return x(where, x, x), lambda _, builder, __, args: builder.select(*args)
+
+
+@inner
+def larger(x, y):
+    """NaN if either is, the first of two; +0 above -0."""
+    both = np.uint32(np.float32(x).view(np.uint32) & np.float32(y).view(np.uint32)).view(np.float32)
+    return choose(x == y, both, choose((x > y) | (x != x), x, y))
+
+
+@inner
+def smaller(x, y):
+    """NaN if either is, the first of two; -0 below +0."""
+    either = np.uint32(np.float32(x).view(np.uint32) | np.float32(y).view(np.uint32)).view(np.float32)
+    return choose(x == y, either, choose((x < y) | (x != x), x, y))
