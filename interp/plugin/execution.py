@@ -116,9 +116,10 @@ def _now(executable: Executable, arguments: Rows) -> list[np.ndarray]:
         rows = work.run_here(functools.partial(executable.compute, plan, arguments))
     else:
         rows = executable.compute(plan, arguments)
-    executable.is_quick = executable.is_quick and _clock() - start <= LONG
+    is_short = _clock() - start <= LONG
+    executable.is_quick = executable.is_quick and is_short
     results = _checked(executable, rows)
-    if executable.is_small and interrupts.installed and plan.policy is executable.policy:
+    if executable.is_small and is_short and interrupts.installed and plan.policy is executable.policy:
         executable.quick = quick.runner(executable, plan)
     return results
 

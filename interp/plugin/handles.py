@@ -42,7 +42,8 @@ class Pool:
 
     def __init__(self) -> None:
         self.objects: dict[int, Any] = {}
-        self._chunks: list[np.ndarray] = []  # the words of handles, each a row
+        #: Of each piece of memory: its address, and the counts of its handles, to look at all of them or at one.
+        self._chunks: list[tuple[int, np.ndarray, memoryview]] = []
         self._free: list[int] = []
         self._kept: list[Any] = []
         self._new = 0
@@ -81,18 +82,14 @@ class Pool:
             return
         try:
             dropped = []
-            for words in self._chunks:
-                found = np.flatnonzero(words[:, 0] == DESTROYED)
-                if found.size:
-                    base, counts = words.ctypes.data, words.data
-                    for i in found.tolist():
-                        # Threads do not take turns between these two steps, nor in `revive`, so that what is destroyed
-                        # is taken by one of them.
-                        if counts[i, 0] == DESTROYED:
-                            counts[i, 0] = ALIVE
-                            address = base + 8 * _WORDS * i
-                            dropped.append(self.objects.pop(address, None))
-                            self._free.append(address)
+            for base, counts, count_of in self._chunks:
+                for i in (counts == DESTROYED).nonzero()[0].tolist():
+                    # Threads do not take turns between these two steps, so that only one takes what is destroyed.
+                    if count_of[i] == DESTROYED:
+                        count_of[i] = ALIVE
+                        address = base + 8 * _WORDS * i
+                        dropped.append(self.objects.pop(address, None))
+                        self._free.append(address)
             # With many handles alive it pays to wait for more new ones.
             self._new = -(len(self.objects) // 4)
         finally:
@@ -103,8 +100,8 @@ class Pool:
         words = np.zeros((_CHUNK, _WORDS), np.int64)
         words[:, 0] = ALIVE
         words[:, 1] = id(object)
-        self._chunks.append(words)
         base, step = words.ctypes.data, 8 * _WORDS
+        self._chunks.append((base, words[:, 0], words[:, 0].data))
         self._free.extend(range(base + step * (_CHUNK - 1), base - 1, -step))
 
     def _after_fork(self) -> None:

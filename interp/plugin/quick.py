@@ -1,11 +1,13 @@
-"""Small programs on one device, run the shortest way: what takes less time than to ask whether it may be run.
+"""Small programs on one device, run the shortest way.
 
-The rule. A program with few, small results that is over before a thread could take turns runs without a look at the
-clock, at its memory, at devices. Its result goes into the buffer of an earlier one that has been dropped, handle
-included, where there is one. Where something is unusual, in the arguments, the results or around, it is run as any
-other; no program does anything but compute results, so it does not matter if it has run already.
+The rule. A program with few, small results that is over before threads would take turns runs without a look at the
+clock, at its memory, at devices, once it has run in short time as any other. Its result goes into the buffer of an
+earlier one that has been dropped, handle included, where there is one. Where something is unusual, in the arguments,
+the results or around, it is run as any other; no such program does anything but compute results, so it does not matter
+if it has run already.
 
-Measured: a jitted addition of 16 numbers takes 0.6 of the time.
+Measured: a jitted addition of 16 numbers takes 0.55 of the time; a call that gathers 5,000 rows of 64 bytes, which takes
+90 µs, costs 12 µs besides instead of 45.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from .executable import Executable
 
 #: Seconds that such a program may take, and its most arguments, results and bytes.
-_SECONDS, _ARGUMENTS, _RESULTS, _BYTES = 1e-4, 16, 4, 1 << 16
+_SECONDS, _ARGUMENTS, _RESULTS, _BYTES = 3e-3, 16, 4, 1 << 20
 
 #: Runs a program: with the addresses of its lists of arguments and of results, and of its event. Tells whether it has.
 Runner = Callable[[int, int, int], bool]
