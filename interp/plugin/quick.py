@@ -6,8 +6,8 @@ earlier one that has been dropped, handle included, where there is one. Where so
 the results or around, it is run as any other; no such program does anything but compute results, so it does not matter
 if it has run already.
 
-Measured: a jitted addition of 16 numbers takes 0.55 of the time; a call that gathers 5,000 rows of 64 bytes, which takes
-90 µs, costs 12 µs besides instead of 45.
+Measured: a jitted addition of 16 numbers takes 0.55 of the time; a call that gathers 5,000 rows of 64 bytes, which
+takes 90 µs, costs 12 µs besides instead of 45.
 """
 
 from __future__ import annotations
