@@ -38,8 +38,7 @@ def explained(op: str, operands: tuple[str, ...], result: str, fault: Callable[[
     part = Part(case, "array", data.operands(case, "array", 1, 0))
     numbers = [FORMATS[t].decode(x) for t, x in zip(operands, part.operands, strict=True)]
     pairs = zip(zip(*(x.tolist() for x in numbers), strict=True), part.expected.codes.tolist(), strict=True)
-    got = np.array([fault(list(x), code) for x, code in pairs]).astype(part.expected.codes.dtype)
-    return diagnosis.explain(part, part.judge(got, 0, False)[0], got)
+    return said(part, np.array([fault(list(x), code) for x, code in pairs]).astype(part.expected.codes.dtype))
 
 
 def test_a_nan_that_is_read_as_a_number() -> None:
@@ -84,3 +83,33 @@ def test_integers_that_are_rounded() -> None:
 
             told = explained("convert", ("f8E4M3FN",), element, rounded)
             assert told == f"rounded {words}, and not toward zero"
+
+
+def test_a_format_that_is_taken_for_another() -> None:
+    part, codes = converted_to_f32("f8E4M3")
+    as_finite = FORMATS["f8E4M3FN"].decode(codes).astype(np.float32)
+    assert said(part, as_finite.view(np.uint32)) == "f8E4M3 is taken for f8E4M3FN"
+    part, codes = converted_to_f32("f8E5M2")
+    as_other = FORMATS["f8E4M3FNUZ"].decode(codes).astype(np.float32)
+    assert said(part, as_other.view(np.uint32)) == "f8E5M2 is taken for f8E4M3FNUZ"
+
+
+def test_exponents_alone_that_are_taken_for_numbers_with_a_sign() -> None:
+    """0x80 is NaN, 0x81 the largest negative number, 0x00 and 0x01 the smallest ones."""
+    order = np.array([*range(0x80), -999, *range(-1, -0x80, -1)], np.float64)  # the places of codes among numbers
+    order[0x80] = np.nan
+    case = Case("compare", ("f8E8M0FNU",) * 2, "i1", (("comparison_direction", "LT"), ("compare_type", "FLOAT")))
+    part = Part(case, "array", data.operands(case, "array", 1, 0))
+    told = said(part, order[part.operands[0]] < order[part.operands[1]])
+    assert told == "f8E8M0FNU is taken for a format with a sign, 7 bits of exponent with bias 128, and 0x80 for NaN"
+
+
+def converted_to_f32(element: str) -> tuple[Part, np.ndarray]:
+    case = Case("convert", (element,), "f32")
+    part = Part(case, "array", data.operands(case, "array", 1, 0))
+    return part, part.operands[0]
+
+
+def said(part: Part, got: np.ndarray) -> str:
+    """What is said of a backend's results."""
+    return diagnosis.explain(part, part.judge(got, 0, False)[0], got)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from . import faults, integer_faults
+from . import faults, format_faults, integer_faults
 from .cases import Case
 from .exact import FUNCTIONS
 from .formats import FORMATS
@@ -93,6 +93,8 @@ def suspects(case: Case) -> Iterator[Suspect]:
     yield Suspect("1 / (1 + exp(-x)) with each step rounded to f16", faults.logistic("f16"))
     added = "rounded by adding 2^(mantissa bits) and taking it away, which the format cannot hold"
     yield Suspect(added, faults.integral_by_addition)
+    for sentence, compute in format_faults.mistaken(case):
+        yield Suspect(sentence, compute)
     yield Suspect("the first operand is the result", faults.operand(0))
     yield Suspect("the second operand is the result", faults.operand(1))
     yield Suspect("the operands are swapped", faults.swapped)
