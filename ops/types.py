@@ -47,25 +47,25 @@ class ElementType:
         name = ("int" if self.kind is Kind.SIGNED else "uint") + str(self.bits)
         return np.dtype(getattr(ml_dtypes, name) if self.bits < 8 else name)
 
-    @property
+    @functools.cached_property
     def format(self) -> Format:
         """The facts of a float type. Raises KeyError for other kinds."""
         return FORMATS[self.name]
 
-    @property
+    @functools.cached_property
     def is_float(self) -> bool:
         return self.kind is Kind.FLOAT
 
-    @property
+    @functools.cached_property
     def is_complex(self) -> bool:
         return self.kind is Kind.COMPLEX
 
-    @property
+    @functools.cached_property
     def is_integer(self) -> bool:
         """Signed or unsigned; `i1` is not an integer here, it is a boolean."""
         return self.kind in (Kind.SIGNED, Kind.UNSIGNED)
 
-    @property
+    @functools.cached_property
     def is_minifloat(self) -> bool:
         return self.is_float and self.format.is_minifloat
 
