@@ -160,7 +160,7 @@ def _conform_options(parser: argparse.ArgumentParser) -> None:
     add("--formats", action="append", default=[], metavar="A,B", help="only cases with these types: f8E4M3FN, f6*, …")
     add("--level", type=int, choices=(1, 2, 3), default=1, help="how much is tried (default: 1, minutes; 3: days)")
     add("--seed", type=_natural, default=0, metavar="N", help="of the random operands")
-    add("--errors", type=_natural, default=3, metavar="N", help="failures told for a case (default: 3)")
+    add("--errors", type=_positive, default=3, metavar="N", help="failures told for a case (default: 3)")
     add("--ulp", type=_natural, default=4, metavar="N", help="how far off functions may be (default: 4)")
     add("--xfail", metavar="FILE", help="known failures: in each line a signature or pattern, and a form if wanted")
     workers = parser.add_mutually_exclusive_group()

@@ -218,6 +218,8 @@ def test_diff_tells_better_and_worse(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["minihlo", "--case", "add.f8E5M2", "--operands", "0x00"], "takes 2 operands"),
         (["minihlo", "--case", "add.f8E5M2", "--operands", "0x00,0x100"], "no code of f8E5M2"),
         (["minihlo", "--case", "add.*", "--operands", "0x00,0x00"], "goes with one --case"),
+        (["minihlo", "--case", "negate.f8E5M2", "--operands", "0,0"], "negate.f8E5M2 takes 1 operand\n"),
+        (["minihlo", "--errors", "0"], "--errors"),
         (["minihlo", "--xfail", "no such file"], "--xfail"),
         (["diff", "a.json"], "takes two files"),
         ([], "takes one backend"),

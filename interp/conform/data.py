@@ -10,6 +10,7 @@ import numpy as np
 
 from .cases import SIZES, Case
 from .formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, bits, code_dtype, integers
+from .words import count
 
 #: Elements of one part: programs on more are cut.
 PART = 1 << 20
@@ -225,7 +226,7 @@ def tuples(case: Case, texts: list[str]) -> Operands:
         except ValueError:
             raise ValueError(f"--operands {text}: a code is an integer, such as 0x3F") from None
         if len(codes) != len(case.operands):
-            raise ValueError(f"--operands {text}: {case.signature} takes {len(case.operands)} operands")
+            raise ValueError(f"--operands {text}: {case.signature} takes {count(len(case.operands), 'operand')}")
         for code, element in zip(codes, case.operands, strict=True):
             if not 0 <= code < 1 << bits(element):
                 raise ValueError(f"--operands {text}: {code:#x} is no code of {element}")
