@@ -19,6 +19,8 @@ from .leaf import Compute, Leaf, Shape, all_of, cut
 
 #: How many sums and the like are formed at a time.
 _COLUMNS = 256
+#: Sums that numpy forms in the order of their steps, of so many columns or more.
+_IN_ORDER, _WIDE = {"stablehlo.add": np.add, "stablehlo.multiply": np.multiply}, 16
 
 
 def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Folding) -> Any:
@@ -36,6 +38,7 @@ def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Fo
     spreads = [leaf.spread(len(shape)) for leaf in leaves]
     columns = list(blocks(inner, _COLUMNS))
     fold, dtype = folding.fold, folding.element.dtype
+    ufunc = _IN_ORDER.get(folding.name) if dtype in (np.float32, np.float64) else None
     # For each column the parts of the leaves that make the slices to fold, block after block.
     plans = [[cut(step + column, spreads) for step in blocks(outer, _steps(column))] for column in columns]
     steps = [[tuple(p.stop - p.start for p in step) for step in blocks(outer, _steps(c))] for c in columns]
@@ -53,7 +56,13 @@ def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Fo
                 rows = compute(*[np.ascontiguousarray(v[p]) for v, p in zip(laid, parts, strict=True)])[0]
                 if rows.shape != step + sizes:
                     rows = np.broadcast_to(rows, step + sizes)
-                totals = fold(_no_step, totals, [rows.reshape(-1, width)])
+                flat = rows.reshape(-1, width)
+                if ufunc is not None and width >= _WIDE and rows.flags.owndata and rows.flags.c_contiguous:
+                    # They are ours: the total is added to the first of them, so that nothing is brought together.
+                    ufunc(totals[0], flat[0], out=flat[0])
+                    totals = (ufunc.reduce(flat, axis=0),)
+                else:
+                    totals = fold(_no_step, totals, [flat])
             found[column] = totals[0].reshape(sizes)
 
         for_each(range(len(columns)), work, math.prod(shape))
