@@ -48,6 +48,38 @@ def _look_up_pairs(high: np.ndarray, low: np.ndarray, width: Any, table: np.ndar
             out[i, j] = table[((np.uintp(high[i, j]) << width) | np.uintp(low[i, j])) & mask]
 
 
+def _look_up_lines(codes: np.ndarray, tables: np.ndarray, by_column: Any, out: np.ndarray) -> None:
+    """The same for a matrix of bytes and a table of 256 for each row, or for each column, one behind the other."""
+    for i in range(out.shape[0]):
+        if by_column:
+            for j in range(out.shape[1]):
+                out[i, j] = tables[(np.uintp(j) << np.uintp(8)) | np.uintp(codes[i, j])]
+        else:
+            for j in range(out.shape[1]):
+                out[i, j] = tables[(np.uintp(i) << np.uintp(8)) | np.uintp(codes[i, j])]
+
+
+def _add_rows(totals: np.ndarray, rows: np.ndarray) -> None:
+    """Adds up each row into its total, from left to right; eight side by side, as each sum waits for the one before."""
+    count, width = rows.shape
+    first = 0
+    while first + 8 <= count:
+        t0, t1, t2, t3 = totals[first], totals[first + 1], totals[first + 2], totals[first + 3]
+        t4, t5, t6, t7 = totals[first + 4], totals[first + 5], totals[first + 6], totals[first + 7]
+        part = rows[first : first + 8]
+        for j in range(width):
+            t0, t1, t2, t3 = t0 + part[0, j], t1 + part[1, j], t2 + part[2, j], t3 + part[3, j]
+            t4, t5, t6, t7 = t4 + part[4, j], t5 + part[5, j], t6 + part[6, j], t7 + part[7, j]
+        totals[first], totals[first + 1], totals[first + 2], totals[first + 3] = t0, t1, t2, t3
+        totals[first + 4], totals[first + 5], totals[first + 6], totals[first + 7] = t4, t5, t6, t7
+        first += 8
+    for i in range(first, count):
+        t = totals[i]
+        for j in range(width):
+            t = t + rows[i, j]
+        totals[i] = t
+
+
 def _round(bits: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
     """f32 by its bits, rounded to odd to bfloat16 and from there by a table; see `minifloat.cast`."""
     for i in range(bits.size):
@@ -93,6 +125,11 @@ class Kernels:
         self._look_up_pairs = _Compiled(
             _look_up_pairs, lambda t: (matrix, matrix, types.uintp, array(t), array(t, 2, "C", False))
         )
+        self._look_up_lines = _Compiled(
+            _look_up_lines, lambda t: (array(byte, 2), array(t), types.boolean, array(t, 2, "C", False))
+        )
+        floats = types.Array(types.float32, 2, "C", readonly=True)
+        self._add_rows = _Compiled(_add_rows, lambda: (types.Array(types.float32, 1, "C"), floats))
         self._round = _Compiled(_round, lambda: (array(word), codes, array(byte, 1, "C", False)))
         self._round_wide = _Compiled(
             _round_wide, lambda: (types.Array(types.float64, 1, "C", readonly=True), codes, array(byte, 1, "C", False))
@@ -118,6 +155,14 @@ class Kernels:
         shape = (1, out.size) if is_flat else (-1, out.shape[-1])
         run = self._look_up_pairs(table.dtype)
         run(high.reshape(shape), low.reshape(shape), width, table, out.reshape(shape))
+
+    def look_up_lines(self, codes: np.ndarray, tables: np.ndarray, by_column: bool, out: np.ndarray) -> None:
+        """`out[i, j] = tables[i, codes[i, j]]`, or `tables[j, codes[i, j]]`; a table has 256 entries."""
+        self._look_up_lines(tables.dtype)(codes, tables.reshape(-1), by_column, out)
+
+    def add_rows(self, totals: np.ndarray, rows: np.ndarray) -> None:
+        """Adds the elements of each row of f32, in order, to the row's total."""
+        self._add_rows()(totals, rows)
 
     def round(self, x: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
         """The codes of f32, which are given as their bits, by a table of those of bfloat16."""

@@ -226,6 +226,9 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         total, x = starts[0], rows[0]
         steps, width = x.shape
+        compiled = kernels(x.size) if ufunc is np.add and x.dtype == np.float32 and width >= _FEW else None
+        if compiled is not None and x.T.flags.c_contiguous:
+            return (_add_rows(compiled, total, x.T),)
         if width <= _FEW:
             return (_running(ufunc, total, x),)
         if width >= _LONG and x.strides[1] == x.itemsize:
@@ -249,6 +252,17 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
         return (result,)
 
     return fold
+
+
+def _add_rows(compiled: Kernels, totals: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The sum of each row, by several threads."""
+    totals = totals.copy()
+
+    def work(block: tuple[slice, ...]) -> None:
+        compiled.add_rows(totals[block], rows[block])
+
+    for_each(list(blocks(totals.shape, max(_COLUMNS // 2, 8))), work, rows.size)
+    return totals
 
 
 def _running(ufunc: np.ufunc, total: np.ndarray, x: np.ndarray) -> np.ndarray:

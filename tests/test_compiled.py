@@ -59,6 +59,28 @@ def test_kernels_are_plain_python_too(function: object) -> None:
             assert code == end
 
 
+@pytest.mark.parametrize("by_column", [False, True])
+def test_a_table_for_each_line(by_column: bool) -> None:
+    rng = np.random.default_rng(4)
+    codes, tables = rng.integers(0, 256, (9, 11), np.uint8), rng.integers(0, 1 << 16, (11, 256), np.uint16)
+    wanted = [[tables[j if by_column else i, code] for j, code in enumerate(row)] for i, row in enumerate(codes)]
+    out = np.zeros(codes.shape, np.uint16)
+    compiled._look_up_lines(codes, tables.reshape(-1), by_column, out)
+    assert (out == wanted).all()
+
+
+@needs_numba
+@pytest.mark.parametrize("shape", [(3, 5), (8, 9), (37, 100)])
+def test_sums_of_rows_are_made_in_order(at_once: compiled.Kernels, shape: tuple[int, int]) -> None:
+    rows = np.random.default_rng(5).standard_normal(shape, np.float32) * np.float32(1e3)
+    totals = rows[:, 0] / np.float32(3)
+    wanted = totals.copy()
+    for column in rows.T:
+        wanted += column
+    at_once.add_rows(totals, rows)
+    assert totals.tobytes() == wanted.tobytes()
+
+
 @needs_numba
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("policy", [Policy(), Policy(rounding="toward_zero", overflow="saturate")])

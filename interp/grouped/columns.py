@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.blocks import for_each
+from ...ops.compiled import kernels
 from ...ops.types import TensorType
 from .blocks import BLOCK
 from .leaf import Compute, Leaf, Shape, all_of, width
@@ -62,10 +63,26 @@ def by_columns(
         ]
         found = [np.empty((rows, columns), dtype) for dtype in dtypes]
         bits = [r.view(f"u{r.itemsize}") for r in found]
-        tables = [
-            np.ascontiguousarray(np.broadcast_to(r, (columns, 256))).view(b.dtype)
-            for r, b in zip(compute(*fixed), bits, strict=True)
-        ]
+        tables = [np.empty((columns, 256), b.dtype) for b in bits]
+
+        def tabulate(first: int) -> None:
+            here = slice(first, first + _TOGETHER // 2)
+            for table, r in zip(
+                tables, compute(*[v if i == at else v[here] for i, v in enumerate(fixed)]), strict=True
+            ):
+                table[here] = r.view(table.dtype)
+
+        for_each(range(0, columns, _TOGETHER // 2), tabulate, columns * 256)
+
+        compiled = kernels(size)
+        if compiled is not None:
+
+            def look_up(first: int) -> None:
+                here = slice(first, first + step)
+                for result, table in zip(bits, tables, strict=True):
+                    compiled.look_up_lines(codes[here], table, True, result[here])
+
+            for_each(range(0, rows, step), look_up, size)
 
         def work(part: tuple[int, int]) -> None:
             here = slice(part[0], min(part[0] + step, rows)), slice(part[1], min(part[1] + _TOGETHER, columns))
@@ -74,7 +91,8 @@ def by_columns(
             for result, table in zip(bits, tables, strict=True):
                 result[here] = table[here[1]].reshape(-1).take(index, mode="wrap")
 
-        for_each(parts, work, size)
+        if compiled is None:
+            for_each(parts, work, size)
         found = [r.reshape(shape) for r in found]
         return found[0] if is_single else tuple(found)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.blocks import for_each
+from ...ops.compiled import kernels
 from ...ops.lookup import Table
 from ...ops.types import TensorType
 from .blocks import BLOCK
@@ -56,8 +57,16 @@ def by_rows(
             found = [np.empty((rows, columns), dtype) for dtype in dtypes]
             bits = [r.view(f"u{r.itemsize}") for r in found]
 
+            compiled = kernels(size)
+
             def work(first: int) -> None:
                 here = slice(first, min(first + step, rows))
+                if compiled is not None:
+                    entries = compute(*[v if i == at else v[here] for i, v in enumerate(fixed)])
+                    for result, table in zip(bits, entries, strict=True):
+                        tables = np.ascontiguousarray(np.broadcast_to(table, (here.stop - first, 256)))
+                        compiled.look_up_lines(codes[here], tables.view(result.dtype), False, result[here])
+                    return
                 # Widened first: joining two types where one is repeated takes numpy twice as long.
                 index = codes[here].astype(np.uint16)
                 index |= place[: here.stop - first]

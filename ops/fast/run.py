@@ -26,6 +26,8 @@ FROM = 1 << 14
 _BLOCK, _HIGH, _WIDE = 2048, 8, 512
 #: Rows of fewer elements are left to numpy.
 _SHORT = 32
+#: An exponential takes as long as so many other ops together.
+_NEAR = 8
 #: Parts that a thread is given.
 _PARTS = 4
 
@@ -151,7 +153,8 @@ class Runner:
         addresses = [_addresses(arrays) for arrays in (leaves, tables, found)]
         where = np.array([0, 0, self._rows, self._columns, *block, made.registers, made.once], np.int64)
         nothing = np.zeros(0, np.float32)
-        parts = _PARTS * speed.current().workers if self.size >= PARALLEL else 1
+        weight = self.size * (_NEAR if (made.code[:, 0] == op.EXP).any() else 1)
+        parts = _PARTS * speed.current().workers if weight >= PARALLEL else 1
         step = max(-(-blocks // together // parts), 1) * together
 
         def work(begin: int) -> None:
@@ -179,7 +182,7 @@ class Runner:
                 self._by_numpy(int(mine[0]), block, leaves, found, into, instead)
                 mine[0] += 1
 
-        for_each(range(0, blocks, step), work, self.size)
+        for_each(range(0, blocks, step), work, weight)
 
     def _by_numpy(
         self,
