@@ -40,5 +40,5 @@ def exact_product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.
 
     many = step * _PIECES
     parts = [(i, first, min(first + many, rows)) for i in range(batch) for first in range(0, rows, many)]
-    for_each(parts, work, batch * rows * length * columns >> 3 if is_threaded else 0)
+    for_each(parts, work, batch * rows * length * columns >> 6 if is_threaded else 0)
     return result

@@ -141,8 +141,13 @@ def _ziv(function: Function, fmt: Format) -> Kernel:
         with np.errstate(all="ignore"):
             wide = np.asarray(function.host(*(x.astype(np.float64) for x in arrays)))
             result = np.asarray(rounded(wide))
-            distance = (wide.view(np.int64) & (2 * half - 1)) - half
-            near = np.asarray((np.abs(distance) <= _HOST_ERROR) | ((np.abs(wide) < smallest_normal) & (wide != 0)))
+            # How far above the lower end of what is too near to halfway between two results, modulo their distance.
+            above = np.asarray(wide.view(np.int64) + (_HOST_ERROR - half))
+            above &= 2 * half - 1
+            near = np.asarray(above <= 2 * _HOST_ERROR)
+            magnitude = np.abs(wide)
+            if not magnitude.min(initial=np.inf) >= smallest_normal:  # NaN is not
+                near |= (magnitude < smallest_normal) & (wide != 0)
             if not near.any():
                 return result
             slack = _HOST_ERROR * 2.0**-52
