@@ -200,7 +200,9 @@ def test_the_reference_interpreter(report) -> None:
     ops = "negate,subtract,sqrt,round_nearest_even,logistic,compare_LT_TOTALORDER,dot_general,divide"
     _, r = report("reference", "--formats", "f8E8M0FNU,f8E3M4,f4E2M1FN", "--ops", ops, "--level", "1")
     told = failing(r)
-    assert told["negate.f8E8M0FNU", "array"] == "the sign of the result is put into the exponent's first bit"
+    of_sign = {"the sign of the result is put into the exponent's first bit"}
+    of_sign |= {"the sign is dropped, and the format has none"}  # of later versions
+    assert told["negate.f8E8M0FNU", "array"] in of_sign
     assert found(r, "sqrt.f8E3M4").verdict == PASS
     assert found(r, "logistic.f4E2M1FN").verdict == ACCURACY
     assert told["logistic.f8E3M4", "array"] == "1 / (1 + exp(-x)) with each step rounded to the format"

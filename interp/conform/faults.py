@@ -266,5 +266,6 @@ def saturated(case: Case, operands: Operands) -> Codes | None:
     fmt, numbers = FORMATS[case.result], in_f64(case, operands)
     if numbers is None:
         return None
-    largest = (fmt.max_code | np.where(np.signbit(numbers), fmt.sign_bit, 0)).astype(found.dtype)
+    largest = np.where(np.signbit(numbers), np.uint64(fmt.max_code | fmt.sign_bit), np.uint64(fmt.max_code))
+    largest = largest.astype(found.dtype)
     return np.where(np.abs(numbers) > fmt.max, largest, found)
