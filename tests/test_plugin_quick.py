@@ -40,7 +40,11 @@ def test_machine_code_answers_as_the_python_functions() -> None:
             called = [(thing(error), argument) for error, argument in told]
             told.clear()
             return thing(result), [thing(w) for w in words], called
-        is_native = sys.platform == "linux" and platform.machine() == "x86_64"
+        try:
+            native._executable(b"\\xc3")
+            is_native = sys.platform == "linux" and platform.machine() == "x86_64"
+        except (OSError, AttributeError):  # a system that has no such memory
+            is_native = False
         count = 0
         for name, function in python.items():
             assert (getattr(runtime.api, name) != function) == is_native, name
