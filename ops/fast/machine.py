@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import opcodes as op
-from .instructions import inner, numba
+from .instructions import choose, inner, numba
 from .loops import (
     add_rows,
     arithmetic,
@@ -28,26 +28,28 @@ from .loops import (
     words,
 )
 
-_u32, _u64, _f32, _f64, _i64 = np.uint32, np.uint64, np.float32, np.float64, np.int64
+_u32, _u64, _f32, _f64 = np.uint32, np.uint64, np.float32, np.float64
 
 _LOG2_E, _LN_2_HIGH, _LN_2_LOW = 1.4426950408889634, 0.693147180369123816490, 1.90821492927058770002e-10
 #: Added and taken away again, it rounds to a whole number, which then stands in the last bits.
 _ROUNDS = 6755399441055744.0
-#: Bounds on the relative errors in f64: of `_exp` less than 2**-50.
+#: Bounds on the relative errors in f64: of `_exp` less than 2**-46, of `_rsqrt` less than 2**-51.
+_EXP_BELOW, _EXP_ABOVE = 1.0 - 2.0**-45, 1.0 + 2.0**-45
 _BELOW, _ABOVE = 1.0 - 2.0**-48, 1.0 + 2.0**-48
 
 
 @inner
 def _exp(x, to, a, n):
-    """The exponential; how many results are doubtful or NaN."""
-    doubtful = 0
+    """The exponential; not 0 if any result is doubtful or NaN."""
+    doubtful = _u32(0)
     for j in range(n):
-        v = min(max(_f64(x[a, j]), -200.0), 200.0)
+        v = _f64(x[a, j])
+        v = choose(v < -200.0, -200.0, v)
+        v = choose(v > 200.0, 200.0, v)
         shifted = v * _LOG2_E + _ROUNDS
         turns = shifted - _ROUNDS
         r = (v - turns * _LN_2_HIGH) - turns * _LN_2_LOW
-        p = 1.0 / 479001600.0
-        p = p * r + 1.0 / 39916800.0
+        p = 1.0 / 39916800.0
         p = p * r + 1.0 / 3628800.0
         p = p * r + 1.0 / 362880.0
         p = p * r + 1.0 / 40320.0
@@ -57,22 +59,25 @@ def _exp(x, to, a, n):
         p = p * r + 1.0 / 24.0
         p = p * r + 1.0 / 6.0
         p = p * r + 0.5
-        p = (p * r) * r + r + 1.0
+        p = p * r + 1.0
+        p = p * r + 1.0
         power = _u64((_f64(shifted).view(_u64) + _u64(1023)) << _u64(52)).view(_f64)
         y = p * power
-        low, high = _f32(y * _BELOW), _f32(y * _ABOVE)
-        doubtful += _i64(low != high) | _i64(x[a, j] != x[a, j])
+        low, high = _f32(y * _EXP_BELOW), _f32(y * _EXP_ABOVE)
+        differ = _u32(low.view(_u32) ^ high.view(_u32))
+        doubtful = _u32(doubtful | choose(low != low, _u32(1), differ))
         x[to, j] = low
     return doubtful
 
 
 @inner
 def _rsqrt(x, to, a, n):
-    doubtful = 0
+    doubtful = _u32(0)
     for j in range(n):
         y = 1.0 / np.sqrt(_f64(x[a, j]))
         low, high = _f32(y * _BELOW), _f32(y * _ABOVE)
-        doubtful += _i64(low != high)
+        differ = _u32(low.view(_u32) ^ high.view(_u32))
+        doubtful = _u32(doubtful | choose(low != low, _u32(1), differ))
         x[to, j] = low
     return doubtful
 

@@ -1,7 +1,8 @@
 """Runs programs of the machine on arrays, by several threads.
 
-Measured against numpy block by block, with f8E4M3FNUZ, both on one busy core: quantize 2.0 times as fast, softmax 2.6,
-layer norm 2.4, sums of rows of what a group gives 3. What is doubtful in the machine costs what it costs in numpy.
+Measured against numpy, both on one thread of a busy machine, on 10**6 elements, how many times as fast: a sum that is
+rounded to f8E4M3FN 3.7, decoded f8E4M3FN times f32 rounded to that 3.4, ops on bf16 3.7, sums and maxima of rows of
+what groups give 3.2 and 3.6, exponentials 1.7, compare and select 1.8, two ops on f32, which wait for memory, 1.1.
 """
 
 from __future__ import annotations
