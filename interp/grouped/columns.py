@@ -51,7 +51,7 @@ def by_columns(
     others = [leaf.spread(len(shape))[leading:] for leaf in leaves]
     dtypes = [t.element.dtype for t in results]
     place = np.arange(_TOGETHER, dtype=np.uint16) << 8
-    step = max(BLOCK // min(columns, _TOGETHER), 1)
+    step = max(2 * BLOCK // min(columns, _TOGETHER), 1)
     parts = [(i, j) for j in range(0, columns, _TOGETHER) for i in range(0, rows, step)]
 
     def kernel(*values: np.ndarray) -> Any:

@@ -72,7 +72,7 @@ def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Fo
 
 
 def _steps(column: tuple[slice, ...]) -> int:
-    return max(BLOCK // math.prod(c.stop - c.start for c in column), 1)
+    return max(2 * BLOCK // math.prod(c.stop - c.start for c in column), 1)
 
 
 def _no_step(*_: Any) -> Any:

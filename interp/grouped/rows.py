@@ -40,7 +40,7 @@ def by_rows(
     others = [[*leaf.spread(len(shape))[:leading], 1] for leaf in leaves]
     dtypes = [t.element.dtype for t in results]
     # So few rows at a time that the number of a row fits the upper byte of an index.
-    step = min(max(BLOCK // columns, 1), 256)
+    step = min(max(2 * BLOCK // columns, 1), 256)
     place = (np.arange(step, dtype=np.uint16) << 8)[:, None]
 
     def kernel(*values: np.ndarray) -> Any:
