@@ -71,7 +71,7 @@ class Fusion:
         self.constants, self.speed, self.settings, self.sources = constants, speed, settings, sources
         self.pending: dict[Value, Node] = {}
         self.nodes: dict[Value, Node] = {}  # these, and those that are written
-        self._is_compiled = speed.compiled and is_available()
+        self.is_compiled = speed.compiled and is_available()
         self._writer = writer
         self._uses = uses_of(region)
         self._made = {*region.arguments, *(r for o in region.operations for r in o.results)}
@@ -339,7 +339,7 @@ class Fusion:
         t = node.operation.results[0].type
         assert isinstance(t, TensorType)
         limit = _CHEAP if t.nbytes < _LARGE else _CHEAP_LARGE
-        return node.cost <= (max(limit, _CHEAP_COMPILED) if self._is_compiled and t.size >= _MANY else limit)
+        return node.cost <= (max(limit, _CHEAP_COMPILED) if self.is_compiled and t.size >= _MANY else limit)
 
     def _is_used_after(self, value: Value, inside: set[int]) -> bool:
         """Whether a value is needed later, by others than some ops, which are told by `id`."""

@@ -21,6 +21,7 @@ class PutOff(Protocol):
     """What is asked about the ops that are put off."""
 
     pending: dict[Value, Node]
+    is_compiled: bool
 
     def scalar(self, value: Value) -> np.ndarray | None: ...
 
@@ -48,4 +49,4 @@ def has_lines(operands: Sequence[Value], fusion: PutOff) -> bool:
         else:
             stack += [(v, axes if shape_of(v) else ()) for v in node.operation.operands]
     leaves = [Leaf(v.type, axes) for v, axes in found]  # type: ignore[arg-type]
-    return leading_rows(leaves, shape) is not None or trailing_columns(leaves, shape) is not None
+    return leading_rows(leaves, shape) is not None or trailing_columns(leaves, shape, fusion.is_compiled) is not None

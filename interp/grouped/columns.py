@@ -24,12 +24,17 @@ from .leaf import Compute, Leaf, Shape, all_of, width
 
 #: A table for each column pays if there are so many times more rows than entries; and how much they may take.
 _COLUMNS_PAY, _MOST_BYTES = 3, 1 << 24
+#: So many times as many, where the ops' own lookups are compiled.
+_COMPILED = 3
 #: So many columns have numbers of 8 bits.
 _TOGETHER = 256
 
 
-def trailing_columns(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, int] | None:
-    """The leaf of 8 bits that alone varies down a column, and how many dimensions tell the row, if such tables pay."""
+def trailing_columns(leaves: Sequence[Leaf], shape: Shape, is_compiled: bool = False) -> tuple[int, int] | None:
+    """The leaf of 8 bits that alone varies down a column, and how many dimensions tell the row, if such tables pay.
+
+    `is_compiled` says that the ops themselves would be run by compiled lookups.
+    """
     spreads = [tuple(leaf.spread(len(shape))) for leaf in leaves]
     full = [i for i, s in enumerate(spreads) if s == shape]
     if len(full) != 1 or (width(leaves[full[0]].type.element) or 99) > 8:
@@ -37,7 +42,8 @@ def trailing_columns(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, int] | 
     others = [s for i, s in enumerate(spreads) if i != full[0]]
     leading = min((d for s in others for d, n in enumerate(s) if n != 1), default=0)
     rows, columns = math.prod(shape[:leading]), math.prod(shape[leading:])
-    pays = leading > 0 and rows >= 256 * _COLUMNS_PAY and columns <= _MOST_BYTES >> 11
+    worth = 256 * _COLUMNS_PAY * (_COMPILED if is_compiled else 1)
+    pays = leading > 0 and rows >= worth and columns <= _MOST_BYTES >> 11
     return (full[0], leading) if pays else None
 
 
