@@ -34,10 +34,12 @@ class Expected:
     magnitudes: np.ndarray | None = None
     #: Of functions: where the exact result is zero. What rounds to zero may have either sign if it is inaccurate.
     is_zero: np.ndarray | None = None
+    #: Of functions that the specification defines by a formula: what that gives if each step is rounded.
+    by_steps: np.ndarray | None = None
 
     def at(self, places: np.ndarray) -> Expected:
-        magnitudes, is_zero = (None if x is None else x[places] for x in (self.magnitudes, self.is_zero))
-        return Expected(self.codes[places], self.left_open[places], magnitudes, is_zero)
+        parts = self.codes, self.left_open, self.magnitudes, self.is_zero, self.by_steps
+        return Expected(*(None if x is None else x[places] for x in parts))  # pyright: ignore[reportArgumentType]
 
 
 def expected(case: Case, operands: Operands) -> Expected:
@@ -84,7 +86,17 @@ def _table(op: str, element: str) -> Expected:
 
 def _evaluated(op: str, fmt: Format, operands: Operands) -> Expected:
     numbers = [fmt.decode(x) for x in operands]
-    return Expected(*evaluate(op, fmt, *numbers), is_zero=estimate(op, *numbers) == 0 if op in FUNCTIONS else None)
+    codes, left_open = evaluate(op, fmt, *numbers)
+    is_zero = estimate(op, *numbers) == 0 if op in FUNCTIONS else None
+    return Expected(codes, left_open, None, is_zero, logistic_by_steps(fmt, *numbers) if op == "logistic" else None)
+
+
+def logistic_by_steps(fmt: Format, x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x)), as the specification has it, with each step rounded: the codes."""
+    one = np.ones(len(x))
+    power = fmt.decode(evaluate("exponential", fmt, -x)[0])
+    below = fmt.decode(evaluate("add", fmt, one, power)[0])
+    return evaluate("divide", fmt, one, below)[0]
 
 
 def _with_zeros(op: str, element: str, operands: Operands, found: Expected) -> Expected:

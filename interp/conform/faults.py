@@ -14,7 +14,7 @@ import numpy as np
 from .cases import Case
 from .data import Operands
 from .exact import COMPARISONS, OPS, compare, estimate, evaluate
-from .expected import as_exact, converted
+from .expected import as_exact, converted, logistic_by_steps
 from .formats import FORMATS, INTEGERS, Format, integers
 from .rounding import EVEN, Exact, encode
 
@@ -238,9 +238,7 @@ def logistic(through: str) -> Compute:
         if case.op != "logistic":
             return None
         fmt = FORMATS[through or case.result]
-        power = evaluate("exponential", fmt, -FORMATS[case.operands[0]].decode(operands[0]))[0]
-        below = evaluate("add", fmt, np.ones(len(power)), fmt.decode(power))[0]
-        found = evaluate("divide", fmt, np.ones(len(power)), fmt.decode(below))[0]
+        found = logistic_by_steps(fmt, FORMATS[case.operands[0]].decode(operands[0]))
         return encode(FORMATS[case.result], Exact.of(fmt.decode(found)))[0]
 
     return compute

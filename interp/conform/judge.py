@@ -56,7 +56,10 @@ def judge(result: str, got: np.ndarray, expected: Expected, limit: int = 0, zero
     verdicts = np.where(equal, _PASS, _FAIL).astype(np.uint8)
     if limit:
         no_sign = False if expected.is_zero is None else (errors == WRONG_ZERO) & expected.is_zero
-        verdicts[~equal & _is_near(FORMATS[result], got, right, distances, limit) & ~np.asarray(no_sign)] = _ACCURACY
+        near = _is_near(FORMATS[result], got, right, distances, limit) & ~np.asarray(no_sign)
+        if expected.by_steps is not None:
+            near |= (got == expected.by_steps) & ~FORMATS[result].is_nan(got)
+        verdicts[~equal & near] = _ACCURACY
     judged = Judged(verdicts, errors, distances, {}, right)
     if expected.left_open.any():
         _open_points(result, got, expected, judged, chosen, zeros_are_open)
