@@ -138,6 +138,10 @@ def main() -> None:
     parser.add_argument("--plugin", action="store_true", help="run minihlo as a platform of JAX too")
     options = parser.parse_args()
     programs = [p for p in PROGRAMS if not options.words or any(w in p.name for w in options.words)]
+    if not programs:
+        parser.error(
+            f"no program has {' or '.join(map(repr, options.words))} in its name: {[p.name for p in PROGRAMS]}"
+        )
     if options.plugin:
         jax.config.update("jax_platforms", "cpu,minihlo")
         table, ratios = on_platforms(programs)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..ops.registry import Kernel, Op
+from ..ops.speed import Speed
 from ..ops.types import ElementType, QuantizedType, TensorType
 from .grouped.leaf import Shape, width
 from .program import Operation, Region, Value
+from .writer import Sources
 
 Axes = tuple[int | None, ...]
 #: A tensor that a value hangs on, and where its dimensions lie in the value's.
@@ -38,6 +40,25 @@ class Node:
     members: frozenset[Value] = frozenset()  #: all that is put off and that it is computed from, itself among them
     cost: float = 0.0  #: of an element, computed from the roots
     count: int = 0  #: of ops that cost something
+
+
+class PutOff(Protocol):
+    """The ops that are put off, as those who ask about them see them."""
+
+    speed: Speed
+    settings: Hashable
+    sources: Sources
+    pending: dict[Value, Node]
+    nodes: dict[Value, Node]  #: these, and those that are written
+    is_compiled: bool
+
+    def scalar(self, value: Value) -> np.ndarray | None:
+        """The only element of a constant that has but one, as an array of rank 0."""
+        ...
+
+    def is_table(self, node: Node) -> bool:
+        """Whether a value is to be looked up in a table."""
+        ...
 
 
 def is_fusible(operation: Operation, record: Op) -> bool:

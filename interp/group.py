@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ..ops.fast.recipes import Lookup, Recipe, Step
 from ..ops.policy import Policy
 from ..ops.reduce import Folding
-from ..ops.speed import Speed
 from ..ops.types import ElementType, TensorType
-from .fusible import Axes, Node, Root, along, element_of, frozen, identity, shape_of
+from .fusible import Axes, Node, PutOff, Root, along, element_of, frozen, identity, shape_of
 from .grouped.blocks import by_blocks
 from .grouped.columns import by_columns, trailing_columns
 from .grouped.fast import fold_or_compiled, or_compiled
@@ -23,20 +22,7 @@ from .grouped.rows import by_rows, leading_rows
 from .grouped.tables import Tables, by_laid_table, by_table, shared_tables
 from .narrowing import Narrowing
 from .program import Value
-from .writer import Sources, Writer
-
-
-class PutOff(Protocol):
-    """What a group asks about the ops that are put off."""
-
-    speed: Speed
-    settings: Hashable
-    sources: Sources
-    pending: dict[Value, Node]
-    nodes: dict[Value, Node]
-
-    def scalar(self, value: Value) -> np.ndarray | None: ...
-    def is_table(self, node: Node) -> bool: ...
+from .writer import Writer
 
 
 class Group:

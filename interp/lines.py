@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
-import numpy as np
-
-from .fusible import Node, Root, along, identity, shape_of
+from .fusible import PutOff, Root, along, identity, shape_of
 from .grouped.columns import trailing_columns
 from .grouped.leaf import Leaf
 from .grouped.rows import leading_rows
@@ -15,15 +12,6 @@ from .program import Value
 
 #: Tables for rows hang on so many tensors at most.
 _MOST = 16
-
-
-class PutOff(Protocol):
-    """What is asked about the ops that are put off."""
-
-    pending: dict[Value, Node]
-    is_compiled: bool
-
-    def scalar(self, value: Value) -> np.ndarray | None: ...
 
 
 def has_lines(operands: Sequence[Value], fusion: PutOff) -> bool:

@@ -10,34 +10,14 @@ import pytest
 
 from minihlo.interp.cli import main
 from minihlo.interp.conform import cases
-from minihlo.interp.conform.result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Report, load
+from minihlo.interp.conform.result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED
+
+from .conform_results import failing, found
 
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(autouse=True)
-def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-
-
-@pytest.fixture
-def report(tmp_path: Path):
-    """Runs the command and returns its exit status and what it found."""
-
-    def ran(*arguments: str) -> tuple[int, Report]:
-        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
-        code = main(["conform", *arguments, "-j", "1", "--json", str(path)])
-        return code, load(path)
-
-    return ran
-
-
-def found(report: Report, signature: str, form: str = "array") -> CaseResult:
-    return next(c for c in report.cases if c.key == (signature, form))
-
-
-def failing(report: Report) -> dict[tuple[str, str], str]:
-    return {c.key: c.diagnosis for c in report.cases if c.verdict in (FAIL, CRASH)}
+pytestmark = pytest.mark.usefixtures("in_the_repository")
 
 
 # -- planted faults ----------------------------------------------------------------------------------------------------

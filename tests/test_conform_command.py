@@ -15,34 +15,14 @@ from minihlo.interp.backends import backend
 from minihlo.interp.cli import main
 from minihlo.interp.conform import cases, run, terminal
 from minihlo.interp.conform.outcome import Settings
-from minihlo.interp.conform.result import CRASH, FAIL, CaseResult, Report, load
+from minihlo.interp.conform.result import FAIL, load
+
+from .conform_results import failing, found
 
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(autouse=True)
-def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-
-
-@pytest.fixture
-def report(tmp_path: Path):
-    """Runs the command and returns its exit status and what it found."""
-
-    def ran(*arguments: str) -> tuple[int, Report]:
-        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
-        code = main(["conform", *arguments, "-j", "1", "--json", str(path)])
-        return code, load(path)
-
-    return ran
-
-
-def found(report: Report, signature: str, form: str = "array") -> CaseResult:
-    return next(c for c in report.cases if c.key == (signature, form))
-
-
-def failing(report: Report) -> dict[tuple[str, str], str]:
-    return {c.key: c.diagnosis for c in report.cases if c.verdict in (FAIL, CRASH)}
+pytestmark = pytest.mark.usefixtures("in_the_repository")
 
 
 def test_the_list_has_every_signature(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,6 +72,14 @@ def test_a_backend_that_dies_of_everything(tmp_path: Path, capsys: pytest.Captur
     known = tmp_path / "known.txt"
     known.write_text("type.*\n")
     assert main([*words, "--xfail", str(known)]) == 0
+
+
+def test_a_backend_that_cannot_be_started_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    # From worker processes, so what is wrong has to be sent from one to the other.
+    assert main(["conform", "exec:/no/such", "--case", "add.f8E5M2", "-j", "2"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1
+    assert "/no/such" in told[0]
 
 
 @pytest.mark.parametrize("option", ["json", "junit", "html"])

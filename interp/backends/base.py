@@ -31,7 +31,11 @@ class BackendError(Error):
 
     def __init__(self, how: str, text: str) -> None:
         super().__init__(text)
-        self.how = how
+        self.how, self.text = how, text
+
+    def __reduce__(self) -> tuple[type[BackendError], tuple[str, str]]:
+        """How it is made anew in another process."""
+        return BackendError, (self.how, self.text)
 
 
 class Backend(Protocol):

@@ -20,7 +20,7 @@ from ...ops.blocks import for_each
 from ...ops.compiled import kernels
 from ...ops.types import TensorType
 from .blocks import BLOCK
-from .leaf import Compute, Leaf, Shape, all_of, width
+from .leaf import Compute, Leaf, Shape, all_of, alone
 
 #: A table for each column pays if there are so many times more rows than entries; and how much they may take.
 _COLUMNS_PAY, _MOST_BYTES = 3, 1 << 24
@@ -35,16 +35,15 @@ def trailing_columns(leaves: Sequence[Leaf], shape: Shape, is_compiled: bool = F
 
     `is_compiled` says that the ops themselves would be run by compiled lookups.
     """
-    spreads = [tuple(leaf.spread(len(shape))) for leaf in leaves]
-    full = [i for i, s in enumerate(spreads) if s == shape]
-    if len(full) != 1 or (width(leaves[full[0]].type.element) or 99) > 8:
+    found = alone(leaves, shape)
+    if found is None:
         return None
-    others = [s for i, s in enumerate(spreads) if i != full[0]]
+    at, others = found
     leading = min((d for s in others for d, n in enumerate(s) if n != 1), default=0)
     rows, columns = math.prod(shape[:leading]), math.prod(shape[leading:])
     worth = 256 * _COLUMNS_PAY * (_COMPILED if is_compiled else 1)
     pays = leading > 0 and rows >= worth and columns <= _MOST_BYTES >> 11
-    return (full[0], leading) if pays else None
+    return (at, leading) if pays else None
 
 
 def by_columns(

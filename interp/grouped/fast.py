@@ -13,6 +13,7 @@ from ...ops.fast.run import FOLDS, FROM, Runner
 from ...ops.reduce import Folding
 from ...ops.types import TensorType
 from .blocks import in_merged, merged_dimensions
+from .folds import no_step
 from .leaf import Compute, Leaf, Shape
 
 #: A kernel: takes the leaves, and of a reduction the initial value too.
@@ -66,14 +67,10 @@ def fold_or_compiled(
     runner, views = Runner(recipe, compute, sizes, spreads), [leaf.view(shape) for leaf in leaves]
 
     def instead(totals: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return folding.fold(_no_step, (totals,), [np.ascontiguousarray(rows.T)])[0]
+        return folding.fold(no_step, (totals,), [np.ascontiguousarray(rows.T)])[0]
 
     def kernel(*values: np.ndarray) -> np.ndarray:
         totals = runner.fold(*found, values[:-1], views, values[-1], instead)
         return otherwise(*values) if totals is None else totals.reshape(shape[:first])
 
     return kernel
-
-
-def _no_step(*_: Any) -> Any:
-    raise AssertionError("a fold of a single op asks for no step")

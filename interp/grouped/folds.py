@@ -62,7 +62,7 @@ def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Fo
                     ufunc(totals[0], flat[0], out=flat[0])
                     totals = (ufunc.reduce(flat, axis=0),)
                 else:
-                    totals = fold(_no_step, totals, [flat])
+                    totals = fold(no_step, totals, [flat])
             found[column] = totals[0].reshape(sizes)
 
         for_each(range(len(columns)), work, math.prod(shape))
@@ -75,7 +75,7 @@ def _steps(column: tuple[slice, ...]) -> int:
     return max(2 * BLOCK // math.prod(c.stop - c.start for c in column), 1)
 
 
-def _no_step(*_: Any) -> Any:
+def no_step(*_: Any) -> Any:
     raise AssertionError("a fold of a single op asks for no step")
 
 

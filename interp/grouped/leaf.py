@@ -87,3 +87,12 @@ def filled(found: Sequence[np.ndarray], shape: Shape) -> Any:
     if len(found) == 1:
         return found[0] if found[0].shape == shape else np.broadcast_to(found[0], shape)
     return tuple([r if r.shape == shape else np.broadcast_to(r, shape) for r in found])
+
+
+def alone(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, list[tuple[int, ...]]] | None:
+    """The leaf of 8 bits that alone has all of a shape, and how the others are spread; None where there is none."""
+    spreads = [tuple(leaf.spread(len(shape))) for leaf in leaves]
+    full = [i for i, s in enumerate(spreads) if s == shape]
+    if len(full) != 1 or (width(leaves[full[0]].type.element) or 99) > 8:
+        return None
+    return full[0], [s for i, s in enumerate(spreads) if i != full[0]]

@@ -13,7 +13,7 @@ from ...ops.compiled import kernels
 from ...ops.lookup import Table
 from ...ops.types import TensorType
 from .blocks import BLOCK
-from .leaf import Compute, Leaf, Shape, all_of, width
+from .leaf import Compute, Leaf, Shape, all_of, alone
 
 #: A table for each row pays if there are so many times more elements than entries.
 _ROWS_PAY = 3
@@ -21,13 +21,12 @@ _ROWS_PAY = 3
 
 def leading_rows(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, int] | None:
     """The leaf of 8 bits that alone varies along a row, and how many dimensions tell the row, if such tables pay."""
-    spreads = [tuple(leaf.spread(len(shape))) for leaf in leaves]
-    full = [i for i, s in enumerate(spreads) if s == shape]
-    if len(full) != 1 or (width(leaves[full[0]].type.element) or 99) > 8:
+    found = alone(leaves, shape)
+    if found is None:
         return None
-    others = [s for i, s in enumerate(spreads) if i != full[0]]
+    at, others = found
     leading = max((d + 1 for s in others for d, n in enumerate(s) if n != 1), default=0)
-    return (full[0], leading) if math.prod(shape[leading:]) >= 256 * _ROWS_PAY else None
+    return (at, leading) if math.prod(shape[leading:]) >= 256 * _ROWS_PAY else None
 
 
 def by_rows(
@@ -56,13 +55,12 @@ def by_rows(
         else:
             found = [np.empty((rows, columns), dtype) for dtype in dtypes]
             bits = [r.view(f"u{r.itemsize}") for r in found]
-
             compiled = kernels(size)
 
             def work(first: int) -> None:
                 here = slice(first, min(first + step, rows))
+                entries = compute(*[v if i == at else v[here] for i, v in enumerate(fixed)])
                 if compiled is not None:
-                    entries = compute(*[v if i == at else v[here] for i, v in enumerate(fixed)])
                     for result, table in zip(bits, entries, strict=True):
                         tables = np.ascontiguousarray(np.broadcast_to(table, (here.stop - first, 256)))
                         compiled.look_up_lines(codes[here], tables.view(result.dtype), False, result[here])
@@ -70,7 +68,6 @@ def by_rows(
                 # Widened first: joining two types where one is repeated takes numpy twice as long.
                 index = codes[here].astype(np.uint16)
                 index |= place[: here.stop - first]
-                entries = compute(*[v if i == at else v[here] for i, v in enumerate(fixed)])
                 for result, table in zip(bits, entries, strict=True):
                     table = np.broadcast_to(table, (here.stop - first, 256)).reshape(-1).view(result.dtype)
                     table.take(index, None, result[here], "wrap")
