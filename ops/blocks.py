@@ -1,4 +1,12 @@
-"""Large arrays taken in parts that fit the cache, by several threads."""
+"""Large arrays taken in parts that fit the cache, by several threads.
+
+The rule. Parts have 2**17 elements: a few arrays of so many fit a processor's second cache. Smaller ones would fit the
+first, but between two calls of numpy Python runs one thread at a time, and threads that call it often wait for each
+other. An array that is no larger is one part: waking another thread for it costs more than it brings.
+
+Measured with two threads on 10**6 elements, in ms, with parts of 2**15 and of 2**17: quantize 4.0 and 2.9, softmax 8.8
+and 7.2, silu(a) * b 2.4 and 1.5.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +22,15 @@ from . import speed
 
 Part = TypeVar("Part")
 
-#: Below so many elements waking another thread costs more than it brings.
-PARALLEL = 1 << 17
+#: The most elements that are worked on at a time.
+BLOCK = 1 << 17
 
 _pool: ThreadPoolExecutor | None = None
+
+
+def block(size: int) -> int:
+    """How many elements of an array of `size` are to be worked on at a time."""
+    return size if size <= BLOCK else min(size >> 2, BLOCK)
 
 
 def blocks(shape: Sequence[int], limit: int) -> Iterator[tuple[slice, ...]]:
@@ -38,7 +51,7 @@ def for_each(parts: Sequence[Part], work: Callable[[Part], object], size: int) -
 
     The threads see the context variables of the caller, numpy's error state among them.
     """
-    workers = min(speed.current().workers, len(parts)) if size >= PARALLEL else 1
+    workers = min(speed.current().workers, len(parts)) if size > BLOCK else 1
     if workers == 1:
         for part in parts:
             work(part)

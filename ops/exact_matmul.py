@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .blocks import blocks, for_each
+from .blocks import block, blocks, for_each
 from .exact_sum import ExactSums
 from .gemm import exact_product
 from .minifloat.cast import array_of, cast, codes_of
@@ -29,7 +29,6 @@ from .types import ELEMENT_TYPES, ElementType
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 _TILE_BYTES = 1 << 25  # what one part of a large product may take
-_BLOCK = 1 << 15  # elements that are decoded at a time
 
 
 def exact_matmul(
@@ -178,14 +177,14 @@ def take(table: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """`table[codes]` with the last two dimensions in the order in memory that they have in `codes`."""
     if codes.strides[-1] > codes.strides[-2]:
         return take(table, codes.swapaxes(-1, -2)).swapaxes(-1, -2)
-    if codes.size <= _BLOCK:
+    if codes.size <= block(codes.size):
         return table.take(codes)
     result = np.empty(codes.shape, table.dtype)
 
-    def work(block: tuple[slice, ...]) -> None:
-        table.take(codes[block], None, result[block], "wrap")  # of all ways to make sure of the range the quickest
+    def work(part: tuple[slice, ...]) -> None:
+        table.take(codes[part], None, result[part], "wrap")  # of all ways to make sure of the range the quickest
 
-    for_each(list(blocks(codes.shape, _BLOCK)), work, codes.size)
+    for_each(list(blocks(codes.shape, block(codes.size))), work, codes.size)
     return result
 
 

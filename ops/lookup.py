@@ -13,15 +13,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .blocks import blocks, for_each
+from .blocks import block, blocks, for_each
 from .compiled import Kernels, kernels
 
 #: Up to so many elements a single call of numpy is quickest.
 _FEW = 1 << 13
 #: Up to so many pairs are looked up in place.
 TINY = 512
-#: Elements looked up at a time.
-_BLOCK = 1 << 16
 #: Pairs are made once so many elements have been looked up, and are of use for entries up to this size.
 _PAIRS_FROM, _PAIRS_UP_TO = 1 << 17, 4
 
@@ -44,7 +42,7 @@ class Table:
         if not codes.flags.c_contiguous:
             if codes.flags.f_contiguous:
                 return self.at(codes.T).T
-            if size <= _BLOCK:
+            if size <= block(size):
                 codes = np.ascontiguousarray(codes)
         result = np.empty(codes.shape, self.entries.dtype)
         table, bits = self._bits, result.view(self._bits.dtype)
@@ -57,21 +55,21 @@ class Table:
                 assert self._pairs is not None
                 table, codes, bits = self._pairs, codes.view(np.uint16), bits.view(self._pairs.dtype)
 
-        def work(block: tuple[slice, ...]) -> None:
+        def work(part: tuple[slice, ...]) -> None:
             # Codes are within the table; of numpy's ways to make sure of it this one is the quickest.
-            table.take(codes[block], None, bits[block], "wrap")
+            table.take(codes[part], None, bits[part], "wrap")
 
-        if size <= _BLOCK:
+        if size <= block(size):
             table.take(codes, None, bits, "wrap")
         else:
-            for_each(list(blocks(codes.shape, _BLOCK)), work, size)
+            for_each(list(blocks(codes.shape, block(codes.size))), work, size)
         return result
 
     def _at_compiled(self, compiled: Kernels, codes: np.ndarray, bits: np.ndarray, result: np.ndarray) -> np.ndarray:
-        def work(block: tuple[slice, ...]) -> None:
-            compiled.look_up(codes[block], self._bits, bits[block])
+        def work(part: tuple[slice, ...]) -> None:
+            compiled.look_up(codes[part], self._bits, bits[part])
 
-        for_each(list(blocks(codes.shape, _BLOCK)), work, codes.size)
+        for_each(list(blocks(codes.shape, block(codes.size))), work, codes.size)
         return result
 
     def at_joined(self, parts: Sequence[np.ndarray], widths: Sequence[int]) -> np.ndarray:
@@ -92,18 +90,18 @@ class Table:
         result = np.empty(shape, self.entries.dtype)
         bits = result.view(self._bits.dtype)
         compiled = kernels(size) if len(parts) == 2 and bits.dtype.kind == "u" else None
-        if size <= _BLOCK and compiled is None:
+        if size <= block(size) and compiled is None:
             self._bits.take(joined(parts, widths), None, bits, "wrap")
             return result
         parts = [np.broadcast_to(p, shape) for p in parts]
 
-        def work(block: tuple[slice, ...]) -> None:
+        def work(part: tuple[slice, ...]) -> None:
             if compiled is not None:
-                compiled.look_up_pairs(parts[0][block], parts[1][block], widths[1], self._bits, bits[block])
+                compiled.look_up_pairs(parts[0][part], parts[1][part], widths[1], self._bits, bits[part])
             else:
-                self._bits.take(joined([p[block] for p in parts], widths), None, bits[block], "wrap")
+                self._bits.take(joined([p[part] for p in parts], widths), None, bits[part], "wrap")
 
-        for_each(list(blocks(shape, _BLOCK)), work, size)
+        for_each(list(blocks(shape, block(size))), work, size)
         return result
 
     def _rows_of(self, high: np.ndarray, low: np.ndarray) -> np.ndarray | None:

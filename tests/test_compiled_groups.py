@@ -42,7 +42,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     monkeypatch.setattr(group_tables, "_CALL_COST", 1 << 20)
     monkeypatch.setattr(fusion, "_MANY", 0)
     monkeypatch.setattr(fast, "FROM", 1)
-    for name, number in (("_SHORT", 1), ("_BLOCK", 64), ("_WIDE", 24), ("PARALLEL", 1)):
+    for name, number in (("_SHORT", 1), ("_ELEMENTS", 64), ("_WIDE", 24), ("BLOCK", 0)):
         monkeypatch.setattr(run, name, number)
     programs: list[object] = []
     real = run.Runner._all

@@ -7,7 +7,7 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp import fusion
-from minihlo.interp.grouped import folds
+from minihlo.ops import blocks
 
 
 @pytest.mark.parametrize("block", [1, 300, 1 << 16])
@@ -15,7 +15,7 @@ from minihlo.interp.grouped import folds
 @pytest.mark.parametrize("op", ["add", "multiply"])
 def test_sums_go_step_by_step(op: str, width: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusion, "_MANY", 0)
-    monkeypatch.setattr(folds, "BLOCK", block)
+    monkeypatch.setattr(blocks, "BLOCK", block)
     text = f"""
     func.func @main(%x: tensor<{width}x50xf32>, %init: tensor<f32>) -> tensor<{width}xf32> {{
       %a = stablehlo.negate %x : tensor<{width}x50xf32>

@@ -7,6 +7,7 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp.grouped import columns, rows
+from minihlo.ops import blocks
 from minihlo.ops.speed import NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES
 
@@ -21,8 +22,7 @@ def test_affine_by_lines(lines: str, t: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(columns, "_COLUMNS_PAY", 0 if lines == "columns" else 99)
     monkeypatch.setattr(rows, "_ROWS_PAY", 0 if lines == "rows" else 99)
     monkeypatch.setattr(columns, "_TOGETHER", 4)
-    for module in (columns, rows):
-        monkeypatch.setattr(module, "BLOCK", 50)
+    monkeypatch.setattr(blocks, "BLOCK", 50)
     shape, places = SHAPES[lines]
     full, dims = (f"tensor<{'x'.join(map(str, s))}x" for s in (shape, [shape[d] for d in places]))
     text = f"""

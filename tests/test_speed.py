@@ -11,9 +11,9 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp import fusion, machine, planner
-from minihlo.interp.grouped import blocks, folds, rows
+from minihlo.interp.grouped import folds, rows
 from minihlo.interp.grouped import tables as group_tables
-from minihlo.ops import compiled, lookup, registry
+from minihlo.ops import blocks, compiled, lookup, registry
 from minihlo.ops.minifloat import cast
 from minihlo.ops.policy import Policy
 from minihlo.ops.speed import NAMES, NONE, Speed
@@ -35,8 +35,7 @@ POLICIES = (
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables at the first element, blocks of four; rows and reductions are fused or compiled, however few there are."""
     monkeypatch.setattr(group_tables, "_CALL_COST", 1 << 20)
-    for module in (blocks, rows, folds):
-        monkeypatch.setattr(module, "BLOCK", 4)
+    monkeypatch.setattr(blocks, "BLOCK", 4)
     monkeypatch.setattr(rows, "_ROWS_PAY", 0)
     monkeypatch.setattr(folds, "_COLUMNS", 3)
     monkeypatch.setattr(fusion, "_MANY", 0)
@@ -298,7 +297,7 @@ def test_casts_by_blocks_are_the_whole_cast(pair: tuple[str, str], monkeypatch: 
     x = cast.cast(x, ELEMENT_TYPES["f32"], source, Policy())
     for laid in (x, x.T, x[::2, :, ::-1], x[0, 0], x[:, :0]):
         wanted = cast.cast(laid, source, target, Policy())
-        monkeypatch.setattr(cast, "_BLOCK", 5)
+        monkeypatch.setattr(blocks, "BLOCK", 5)
         found = cast.cast(laid, source, target, Policy())
         monkeypatch.undo()
         assert (found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())

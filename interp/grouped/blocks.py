@@ -8,19 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.blocks import blocks, for_each
+from ...ops.blocks import block, blocks, for_each
 from ...ops.types import TensorType
 from .leaf import Compute, Leaf, Shape, cut, filled
-
-#: Elements that are worked on at a time: a few arrays of so many fit a processor's nearer caches. With twice as many,
-#: quantize and layer norm of 10**6 elements took a tenth longer.
-BLOCK = 1 << 15
 
 
 def by_blocks(compute: Compute, leaves: Sequence[Leaf], shape: Shape, results: Sequence[TensorType]) -> Any:
     """The kernel that computes as many elements at a time as fit the cache."""
     is_single, size = len(results) == 1, math.prod(shape)
-    if size <= 2 * BLOCK:
+    if size <= block(size):
         views = [leaf.view(shape) for leaf in leaves]
 
         def whole(*values: np.ndarray) -> Any:
@@ -31,7 +27,7 @@ def by_blocks(compute: Compute, leaves: Sequence[Leaf], shape: Shape, results: S
     spreads = [in_merged(leaf.spread(len(shape)), merged) for leaf in leaves]
     sizes = tuple(math.prod(shape[d] for d in dims) for dims in merged)
     views = [leaf.view(shape) for leaf in leaves]
-    parts = [(part, cut(part, spreads)) for part in blocks(sizes, BLOCK)]
+    parts = [(part, cut(part, spreads)) for part in blocks(sizes, block(size))]
     dtypes = [t.element.dtype for t in results]
 
     def kernel(*values: np.ndarray) -> Any:

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.blocks import for_each
+from ...ops.blocks import block, for_each
 from ...ops.compiled import kernels
 from ...ops.types import TensorType
-from .blocks import BLOCK
 from .leaf import Compute, Leaf, Shape, all_of, alone
 
 #: A table for each column pays if there are so many times more rows than entries; and how much they may take.
@@ -56,7 +55,7 @@ def by_columns(
     others = [leaf.spread(len(shape))[leading:] for leaf in leaves]
     dtypes = [t.element.dtype for t in results]
     place = np.arange(_TOGETHER, dtype=np.uint16) << 8
-    step = max(2 * BLOCK // min(columns, _TOGETHER), 1)
+    step = max(block(size) // min(columns, _TOGETHER), 1)
     parts = [(i, j) for j in range(0, columns, _TOGETHER) for i in range(0, rows, step)]
 
     def kernel(*values: np.ndarray) -> Any:

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.blocks import blocks, for_each
+from ...ops.blocks import block, blocks, for_each
 from ...ops.lookup import Table
 from ...ops.ranks import Ranks, ranks
 from ...ops.reduce import Folding
 from ...ops.types import TensorType
-from .blocks import BLOCK
 from .leaf import Compute, Leaf, Shape, all_of, cut
 
 #: How many sums and the like are formed at a time.
@@ -34,14 +33,14 @@ def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Fo
     place = {d: i for i, d in enumerate((*folded, *kept))}
     leaves = [Leaf(x.type, tuple(None if a is None else place[a] for a in x.axes)) for x in leaves]
     outer, inner = tuple(shape[d] for d in folded), tuple(shape[d] for d in kept)
-    views = [leaf.view((*outer, *inner)) for leaf in leaves]
+    views, size = [leaf.view((*outer, *inner)) for leaf in leaves], math.prod(shape)
     spreads = [leaf.spread(len(shape)) for leaf in leaves]
     columns = list(blocks(inner, _COLUMNS))
     fold, dtype = folding.fold, folding.element.dtype
     ufunc = _IN_ORDER.get(folding.name) if dtype in (np.float32, np.float64) else None
     # For each column the parts of the leaves that make the slices to fold, block after block.
-    plans = [[cut(step + column, spreads) for step in blocks(outer, _steps(column))] for column in columns]
-    steps = [[tuple(p.stop - p.start for p in step) for step in blocks(outer, _steps(c))] for c in columns]
+    plans = [[cut(step + column, spreads) for step in blocks(outer, _steps(column, size))] for column in columns]
+    steps = [[tuple(p.stop - p.start for p in step) for step in blocks(outer, _steps(c, size))] for c in columns]
 
     def kernel(*values: np.ndarray) -> np.ndarray:
         laid = [v if lay is None else lay(v) for v, lay in zip(values[:-1], views, strict=True)]
@@ -65,14 +64,14 @@ def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Fo
                     totals = fold(no_step, totals, [flat])
             found[column] = totals[0].reshape(sizes)
 
-        for_each(range(len(columns)), work, math.prod(shape))
+        for_each(range(len(columns)), work, size)
         return found
 
     return kernel
 
 
-def _steps(column: tuple[slice, ...]) -> int:
-    return max(2 * BLOCK // math.prod(c.stop - c.start for c in column), 1)
+def _steps(column: tuple[slice, ...], size: int) -> int:
+    return max(block(size) // math.prod(c.stop - c.start for c in column), 1)
 
 
 def no_step(*_: Any) -> Any:

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.blocks import for_each
+from ...ops.blocks import block, for_each
 from ...ops.compiled import kernels
 from ...ops.lookup import Table
 from ...ops.types import TensorType
-from .blocks import BLOCK
 from .leaf import Compute, Leaf, Shape, all_of, alone
 
 #: A table for each row pays if there are so many times more elements than entries.
@@ -39,7 +38,7 @@ def by_rows(
     others = [[*leaf.spread(len(shape))[:leading], 1] for leaf in leaves]
     dtypes = [t.element.dtype for t in results]
     # So few rows at a time that the number of a row fits the upper byte of an index.
-    step = min(max(2 * BLOCK // columns, 1), 256)
+    step = min(max(block(size) // columns, 1), 256)
     place = (np.arange(step, dtype=np.uint16) << 8)[:, None]
 
     def kernel(*values: np.ndarray) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import speed
-from ..blocks import PARALLEL, for_each
+from ..blocks import BLOCK, for_each
 from ..compiled import machine
 from . import opcodes as op
 from .programs import program
@@ -24,7 +24,7 @@ from .recipes import Program, Recipe
 #: Smaller groups are left to numpy.
 FROM = 1 << 14
 #: Elements of a block; where rows are folded so many rows side by side, and so many elements of each.
-_BLOCK, _HIGH, _WIDE = 2048, 8, 512
+_ELEMENTS, _HIGH, _WIDE = 2048, 8, 512
 #: Rows of fewer elements are left to numpy.
 _SHORT = 32
 #: An exponential takes as long as so many other ops together.
@@ -86,7 +86,7 @@ class Runner:
     ) -> list[np.ndarray] | None:
         """The outputs, as matrices; None where this is left to numpy. The views lay the leaves along the shape."""
         rows, columns = self._rows, self._columns
-        high, wide = (1, _BLOCK) if columns > _BLOCK else (max(_BLOCK // columns, 1), columns)
+        high, wide = (1, _ELEMENTS) if columns > _ELEMENTS else (max(_ELEMENTS // columns, 1), columns)
         call = machine(self.size)
         made = self._program(None, wide) if call is not None else None
         tables = self._tables(made)
@@ -110,13 +110,13 @@ class Runner:
         """The totals of all rows, of f32, by one of the machine's folds; `is_free` says that the order is all one."""
         rows, columns = self._rows, self._columns
         is_split = is_free and rows == 1
-        wide = min(columns, _BLOCK if is_split else _WIDE)
+        wide = min(columns, _ELEMENTS if is_split else _WIDE)
         call = machine(self.size)
         made = self._program(kind, wide) if call is not None else None
         tables = self._tables(made)
         if call is None or made is None or tables is None:
             return None
-        high = 1 if rows == 1 else max(_HIGH, _BLOCK // wide // _HIGH * _HIGH)
+        high = 1 if rows == 1 else max(_HIGH, _ELEMENTS // wide // _HIGH * _HIGH)
         pieces, leaves = -(-columns // wide), _laid(values, views)
         totals = np.full(rows, start, np.float32)
         if not is_split:
@@ -155,7 +155,7 @@ class Runner:
         where = np.array([0, 0, self._rows, self._columns, *block, made.registers, made.once], np.int64)
         nothing = np.zeros(0, np.float32)
         weight = self.size * (_NEAR if (made.code[:, 0] == op.EXP).any() else 1)
-        parts = _PARTS * speed.current().workers if weight >= PARALLEL else 1
+        parts = _PARTS * speed.current().workers if weight > BLOCK else 1
         step = max(-(-blocks // together // parts), 1) * together
 
         def work(begin: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..blocks import blocks, for_each
+from ..blocks import block, blocks, for_each
 from ..compiled import Kernels, kernels
 from ..lookup import Table
 from ..policy import Policy
@@ -20,8 +20,6 @@ _EXACT = Policy()  # of a cast that loses nothing, whatever the policy
 _F32, _F64 = FORMATS["f32"], FORMATS["f64"]
 #: The bits of f64 that are cut off before a lookup, and how many elements pay for its table.
 _CUT, _WORTH = 45, 1 << 20
-#: Elements that are cast at a time.
-_BLOCK = 1 << 15
 
 
 def codes_of(x: np.ndarray, fmt: Format) -> np.ndarray:
@@ -58,7 +56,7 @@ def cast(
     is_lookup = source.is_minifloat and target.is_float
     if is_lookup and (policy.rounding != "stochastic" or holds(target.format, source.format)):
         return _lookups(source, target, policy).at(codes_of(x, source.format))
-    if x.size > _BLOCK and rng is None and (source.is_minifloat or target.is_minifloat) and source.bits <= 64:
+    if x.size > block(x.size) and rng is None and (source.is_minifloat or target.is_minifloat) and source.bits <= 64:
         return by_blocks(x, target.dtype, lambda part: cast(part, source, target, policy))
     if target.is_complex:
         real = cast(np.real(x), source.part, target.part, policy, rng)
@@ -87,16 +85,16 @@ def _lookups(source: ElementType, target: ElementType, policy: Policy) -> Table:
 
 def by_blocks(x: np.ndarray, dtype: np.dtype, work: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """`work(x)`, of results of a type, so many elements at a time as fit the cache, by several threads."""
-    if x.size <= _BLOCK:
+    if x.size <= block(x.size):
         return work(x)
     # Laid out in memory as the operand is, where that is the other way round.
     turned = x.T if x.flags.f_contiguous else x
     result = np.empty(turned.shape, dtype)
 
-    def put(block: tuple[slice, ...]) -> None:
-        result[block] = work(turned[block])
+    def put(part: tuple[slice, ...]) -> None:
+        result[part] = work(turned[part])
 
-    for_each(list(blocks(turned.shape, _BLOCK)), put, x.size)
+    for_each(list(blocks(turned.shape, block(x.size))), put, x.size)
     return result.T if turned is not x else result
 
 
