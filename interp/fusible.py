@@ -172,3 +172,9 @@ def frozen(value: Any) -> Hashable:
     if isinstance(value, np.ndarray | np.generic):
         return str(value.dtype), value.shape, value.tobytes()
     return type(value).__name__, repr(value)
+
+
+def takes_out(kernel: Kernel) -> bool:
+    """Whether a kernel puts its result into an array that it is given after its operands."""
+    code = getattr(kernel, "__code__", None)
+    return code is not None and code.co_varnames[: code.co_argcount][-1:] == ("out",)

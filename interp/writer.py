@@ -33,6 +33,7 @@ class _Line:
     depth: int
     defines: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()  #: which of the names it uses it may write its result over
 
 
 class Writer:
@@ -172,11 +173,18 @@ class Writer:
             text = f"{', '.join(names)}{comma} = {text}"
         self.line(text, operation, names, uses)
 
-    def apply(self, target: Callable[..., Any], operation: Operation, operands: Sequence[str]) -> str:
-        """The name of `target(operands)`, which has one result."""
+    def apply(
+        self, target: Callable[..., Any], operation: Operation, operands: Sequence[str], over: Sequence[str] = ()
+    ) -> str:
+        """The name of `target(operands)`, which has one result.
+
+        It may be written over one of the operands `over` that nothing needs afterwards, if there is one: `target` takes
+        that as its last argument then.
+        """
         name = self.fresh()
         self._large.add(name)
-        self.line(f"{name} = {self.thing(target)}({', '.join(operands)})", operation, (name,), operands)
+        text = f"{name} = {self.thing(target)}({', '.join(operands)})"
+        self._lines.append(_Line(text, operation, self.depth, (name,), tuple(operands), tuple(over)))
         return name
 
     def plain(self, expression: str, operation: Operation, uses: Sequence[str]) -> None:
@@ -211,20 +219,20 @@ class Writer:
     # -- the function --------------------------------------------------------------------------------------------------
 
     def function(
-        self, parameters: Sequence[str], returns: Sequence[str], label: str, sources: Sources
+        self, parameters: Sequence[str], returns: Sequence[str], label: str, sources: Sources, writes_over: bool = False
     ) -> Callable[..., tuple[Any, ...]]:
-        """The function of these parameters that gives a tuple."""
+        """The function of these parameters that gives a tuple; `writes_over` is for what `apply` says."""
         result = "".join(f"{name}, " for name in returns)
         self.line(f"return ({result})", None, (), returns)
         head = _Line(f"def run({', '.join(parameters)}):", None, -1, tuple(parameters))
-        lines = self._with_drops([head, *self._lines])
+        lines = self._with_drops([head, *self._lines], writes_over)
         text = "".join(f"{'    ' * (line.depth + 1)}{line.text}\n" for line in lines)
         file = f"<minihlo plan {next(self._numbers)} {label}>"
         sources[file] = text, [line.operation for line in lines]
         exec(compile(text, file, "exec"), self._globals)
         return self._globals["run"]
 
-    def _with_drops(self, lines: list[_Line]) -> list[_Line]:
+    def _with_drops(self, lines: list[_Line], writes_over: bool) -> list[_Line]:
         """The lines, and those that forget large values which nothing needs any more."""
         if not self._large:
             return lines
@@ -245,7 +253,8 @@ class Writer:
                 dropped.setdefault(place, []).append((-depth, name))
         result = []
         for index, line in enumerate(lines):
-            result.append(line)
+            over = next((name for name in line.over if last[name] == index), None) if writes_over else None
+            result.append(line if over is None else dataclasses.replace(line, text=f"{line.text[:-1]}, {over})"))
             for depth, names in itertools.groupby(sorted(dropped.get(index, ())), key=lambda pair: pair[0]):
                 result.append(_Line(f"del {', '.join(name for _, name in names)}", line.operation, -depth))
         return result

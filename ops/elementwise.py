@@ -43,7 +43,8 @@ def elementwise(
     """Declare an op by what it does to numpy's own types; for floats `direct` is the exact definition.
 
     The decorated function serves floats and complex numbers, and integers and booleans where `integer` and `boolean`
-    are not given. Integers below eight bits come as bytes and are wrapped after. `expanded` is for `Op.expanded`.
+    are not given. Integers below eight bits come as bytes and are wrapped after. A host that takes `out` can put the
+    results there, which may be an operand. `expanded` is for `Op.expanded`.
     """
 
     def declare(host: Host) -> Host:
@@ -96,15 +97,15 @@ def _on_complex(host: Host, element: ElementType) -> Kernel:
     direct=arithmetic.add,
     boolean=np.logical_or,
 )
-def add(x, y):
+def add(x, y, out=None):
     """Sum; of booleans, or."""
-    return np.add(x, y)
+    return np.add(x, y, out)
 
 
 @elementwise("subtract", "integer float complex", accuracy=CORRECTLY_ROUNDED, operands=2, direct=arithmetic.subtract)
-def subtract(x, y):
+def subtract(x, y, out=None):
     """Difference."""
-    return np.subtract(x, y)
+    return np.subtract(x, y, out)
 
 
 @elementwise(
@@ -115,9 +116,9 @@ def subtract(x, y):
     direct=arithmetic.multiply,
     boolean=np.logical_and,
 )
-def multiply(x, y):
+def multiply(x, y, out=None):
     """Product; of booleans, and."""
-    return np.multiply(x, y)
+    return np.multiply(x, y, out)
 
 
 def _divide_integers(x, y):
@@ -134,9 +135,9 @@ def _divide_integers(x, y):
     direct=arithmetic.divide,
     integer=_divide_integers,
 )
-def divide(x, y):
+def divide(x, y, out=None):
     """Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself."""
-    return np.divide(x, y)
+    return np.divide(x, y, out)
 
 
 def _remainder_integers(x, y):

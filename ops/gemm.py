@@ -29,6 +29,7 @@ def exact_product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.
     if rows * length * columns <= _ALONE or step < _ROWS:
         return np.matmul(x, y)
     result = np.empty((batch, rows, columns), x.dtype)
+    y = np.ascontiguousarray(y)  # else each piece would bring its columns together again
 
     def work(part: tuple[int, int, int]) -> None:
         i, first, last = part
@@ -40,5 +41,5 @@ def exact_product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.
 
     many = step * _PIECES
     parts = [(i, first, min(first + many, rows)) for i in range(batch) for first in range(0, rows, many)]
-    for_each(parts, work, batch * rows * length * columns >> 6 if is_threaded else 0)
+    for_each(parts, work, batch * rows * length * columns >> 4 if is_threaded else 0)
     return result

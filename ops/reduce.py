@@ -239,16 +239,19 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
         result = np.empty(width, element.dtype)
         parts = -(-width // _COLUMNS)  # of about the same width: a single column numpy would add up in pairs
         ends = [width * i // parts for i in range(parts + 1)]
-        block = max(_BLOCK // _COLUMNS, 1)
-        buffer = np.empty((block + 1, _COLUMNS), element.dtype)
-        for begin, end in itertools.pairwise(ends):
-            part, use = x[:, begin:end], buffer[:, : end - begin]
-            use[0] = total[begin:end]
-            for first in range(0, steps, block):
-                count = min(block, steps - first)
-                use[1 : count + 1] = part[first : first + count]
+        step = max(_BLOCK // _COLUMNS, 1)
+
+        def work(columns: tuple[int, int]) -> None:
+            here = slice(*columns)
+            use = np.empty((min(step, steps) + 1, columns[1] - columns[0]), element.dtype)
+            use[0] = total[here]
+            for first in range(0, steps, step):
+                count = min(step, steps - first)
+                use[1 : count + 1] = x[first : first + count, here]
                 use[0] = ufunc.reduce(use[: count + 1], axis=0)
-            result[begin:end] = use[0]
+            result[here] = use[0]
+
+        for_each(list(itertools.pairwise(ends)), work, x.size)
         return (result,)
 
     return fold

@@ -301,3 +301,37 @@ def test_casts_by_blocks_are_the_whole_cast(pair: tuple[str, str], monkeypatch: 
         found = cast.cast(laid, source, target, Policy())
         monkeypatch.undo()
         assert (found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
+
+
+# -- results written over what nothing needs ---------------------------------------------------------------------------
+
+
+def test_nothing_that_is_needed_is_written_over() -> None:
+    # %s has the shape of a column wherever blocks are computed, %t is needed twice and %w is returned as well.
+    wide, column = "tensor<600x300xf32>", "tensor<600xf32>"
+    text = f"""
+    func.func @main(%x: {wide}, %a: {column}, %b: {column}) -> ({wide}, {wide}) {{
+      %aa = stablehlo.broadcast_in_dim %a, dims = [0] : ({column}) -> {wide}
+      %bb = stablehlo.broadcast_in_dim %b, dims = [0] : ({column}) -> {wide}
+      %s = stablehlo.multiply %aa, %bb : {wide}
+      %t = stablehlo.subtract %x, %s : {wide}
+      %u = stablehlo.multiply %t, %t : {wide}
+      %v = stablehlo.add %s, %u : {wide}
+      %w = stablehlo.divide %v, %t : {wide}
+      %r = stablehlo.subtract %w, %x : {wide}
+      return %r, %w : {wide}, {wide}
+    }}"""
+    program, rng = interp.load(text), np.random.default_rng(4)
+    shapes = ((600, 300), (600,), (600,))
+    x, a, b = (rng.standard_normal(s).astype(np.float32) for s in shapes)
+    before = x.tobytes(), a.tobytes(), b.tobytes()
+    s = (a * b)[:, None]
+    t = x - s
+    w = (s + t * t) / t
+    for _ in range(2):
+        found = program(x, a, b)
+        assert [r.tobytes() for r in found] == [(w - x).tobytes(), w.tobytes()]
+    assert (x.tobytes(), a.tobytes(), b.tobytes()) == before
+    (source,) = [text for file, (text, _) in program.plan().sources.items() if file.endswith("blocks>")]
+    calls = [line.partition("(")[2].rstrip(")\n ").split(", ") for line in source.splitlines() if " = k" in line]
+    assert sum(len(c) == 3 for c in calls) == 2, source  # %v over %u, %w over %v

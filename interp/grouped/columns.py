@@ -56,6 +56,7 @@ def by_columns(
     dtypes = [t.element.dtype for t in results]
     place = np.arange(_TOGETHER, dtype=np.uint16) << 8
     step = max(block(size) // min(columns, _TOGETHER), 1)
+    some = max(block(columns * 256) >> 8, 1)
     parts = [(i, j) for j in range(0, columns, _TOGETHER) for i in range(0, rows, step)]
 
     def kernel(*values: np.ndarray) -> Any:
@@ -70,13 +71,13 @@ def by_columns(
         tables = [np.empty((columns, 256), b.dtype) for b in bits]
 
         def tabulate(first: int) -> None:
-            here = slice(first, first + _TOGETHER // 2)
+            here = slice(first, first + some)
             for table, r in zip(
                 tables, compute(*[v if i == at else v[here] for i, v in enumerate(fixed)]), strict=True
             ):
                 table[here] = r.view(table.dtype)
 
-        for_each(range(0, columns, _TOGETHER // 2), tabulate, columns * 256)
+        for_each(range(0, columns, some), tabulate, columns * 256)
 
         compiled = kernels(size)
         if compiled is not None:
