@@ -134,6 +134,11 @@ PROGRAMS = [
         [normal(1, (20_000, 64), FNUZ), ROWS, normal(2, (5000, 64), FNUZ)],
     ),
     Program("scan, 1,000 steps of 64 f8E4M3FNUZ", scan, [normal(1, (64,), FNUZ), normal(2, (1000, 64), FNUZ)]),
+    Program(
+        "scan for its end, 1,000 steps of 64 f8E4M3FNUZ",
+        lambda start, xs: scan(start, xs)[0],
+        [normal(1, (64,), FNUZ), normal(2, (1000, 64), FNUZ)],
+    ),
     Program("scalar while, 10,000 turns of 5 ops", count, [np.int32(1)]),
     Program("add, 16 f8E4M3FNUZ", jnp.add, [normal(i, (16,), FNUZ) for i in (1, 2)]),
 ]

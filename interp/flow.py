@@ -16,6 +16,7 @@ from . import scalars
 from .hot import HotLoop, is_whole, may_be_hot
 from .hot import is_plain as hot_lines
 from .program import Operation, Region, Value
+from .scans import Vectorised, may_be_scan, scan_of
 from .writer import Writer
 
 #: Python allows no more than 20 loops within each other, and 100 levels of indentation.
@@ -54,15 +55,23 @@ def captures(region: Region) -> tuple[Value, ...]:
     return tuple(v for v in used if v not in defined)
 
 
-def write(operation: Operation, writer: Writer, body: Body, compiles: bool = False) -> None:
-    """Write a loop or branch; `compiles` says that a loop may be compiled."""
+def write(
+    operation: Operation, writer: Writer, body: Body, compiles: bool = False, vectorised: Vectorised | None = None
+) -> None:
+    """Write a loop or branch; `compiles` says that a loop may be compiled.
+
+    `vectorised` makes functions of arrays of regions of scalars, if loops may be run as scans.
+    """
     if operation.name == "stablehlo.while":
-        _while(operation, writer, body, HotLoop() if compiles and may_be_hot(operation) else None)
+        hot = HotLoop() if compiles and may_be_hot(operation) else None
+        _while(operation, writer, body, hot, vectorised if may_be_scan(operation) else None)
     else:
         _branches(operation, writer, body)
 
 
-def _while(operation: Operation, writer: Writer, body: Body, hot: HotLoop | None) -> None:
+def _while(
+    operation: Operation, writer: Writer, body: Body, hot: HotLoop | None, vectorised: Vectorised | None
+) -> None:
     condition, turn = operation.regions
     plain = [scalars.form(v.type) is not None for v in operation.operands]
     names = [writer.fresh() for _ in operation.operands]
@@ -75,7 +84,7 @@ def _while(operation: Operation, writer: Writer, body: Body, hot: HotLoop | None
     for region in (condition, turn):
         for value, name, is_plain in zip(region.arguments, names, plain, strict=True):
             writer.let(value, name, is_plain)
-    place = writer.reserve(operation) if hot is not None else None
+    place = writer.reserve(operation) if hot is not None or vectorised is not None else None
     with writer.together(), writer.block("while True:", operation):
         start = writer.count
         body(condition)
@@ -85,6 +94,8 @@ def _while(operation: Operation, writer: Writer, body: Body, hot: HotLoop | None
         _assign(operation, writer, names, turn.returns, plain)
         if hot is not None and place is not None:
             _heat(hot, writer, names, start, place)
+        elif vectorised is not None and place is not None:
+            _scan(operation, writer, names, vectorised, place)
         _forget(operation, writer, turn, plain)
         # A process of a grid is stopped when another one fails.
         writer.line(
@@ -105,6 +116,15 @@ def _heat(hot: HotLoop, writer: Writer, names: Sequence[str], start: int, place:
         left = "".join(f"{name}, " for name in names)
         call = f"{left}= {writer.thing(hot)}({', '.join((*names, *captured))})"
         writer.fill(place, call, names, captured)
+
+
+def _scan(operation: Operation, writer: Writer, names: Sequence[str], vectorised: Vectorised, place: int) -> None:
+    """Let all turns of a loop be made at once if it is a scan."""
+    found = scan_of(operation, writer.constants, vectorised)
+    if found is not None:
+        source = writer.use(found.source)
+        call = f"{', '.join(names)}, = {writer.thing(found)}({', '.join((source, *names))})"
+        writer.fill(place, call, names, [source])
 
 
 def _forget(operation: Operation, writer: Writer, turn: Region, plain: Sequence[bool]) -> None:

@@ -221,7 +221,8 @@ class _Planner:
         if self._speed.scalars:
             if flow.is_inline(operation, writer):
                 body = functools.partial(self._write, writer=writer)
-                return flow.write(operation, writer, body, self._speed.compiled)
+                vectorised = self._vectorised if self._fuses and self._speed.tables else None
+                return flow.write(operation, writer, body, self._speed.compiled, vectorised)
             if indexing.write(operation, writer, 0 in call.spare):
                 return None
         regions = [

@@ -42,7 +42,7 @@ class Writer:
     _numbers = itertools.count()
 
     def __init__(self, constants: dict[Value, Any]) -> None:
-        self._constants = constants
+        self.constants = constants
         self._names: dict[Value, str] = {}  # of arrays
         self._plain: dict[Value, str] = {}  # of plain numbers
         self._lines: list[_Line] = []
@@ -79,18 +79,18 @@ class Writer:
 
     def is_plain(self, value: Value) -> bool:
         """Whether a value is there as a plain number, and no constant."""
-        return value in self._plain and value not in self._constants
+        return value in self._plain and value not in self.constants
 
     def use(self, value: Value) -> str:
         """The name of the array of a value that is defined, or a constant."""
         if value in self._names:
             return self._names[value]
-        if value in self._plain and value not in self._constants:
+        if value in self._plain and value not in self.constants:
             form, name, plain = scalars.form(value.type), self.fresh(), self._plain[value]
             assert form is not None
             self.line(f"{name} = {form.boxed(plain, self.thing)}", None, (name,), (plain,))
         else:
-            name = self.thing(self._constants[value])
+            name = self.thing(self.constants[value])
         self._names[value] = name
         return name
 
@@ -100,8 +100,8 @@ class Writer:
             return self._plain[value]
         form = scalars.form(value.type)
         assert form is not None
-        if value in self._constants:
-            name = form.literal(self._constants[value], self.thing)
+        if value in self.constants:
+            name = form.literal(self.constants[value], self.thing)
         else:
             name, array = self.fresh(), self._names[value]
             self.line(f"{name} = {form.unboxed(array)}", None, (name,), (array,))

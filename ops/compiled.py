@@ -31,8 +31,7 @@ from . import speed
 
 #: Arrays of fewer elements are left to numpy, and so are all until this many elements would have been taken.
 _FROM, _WORTH = 1 << 13, 1 << 22
-#: How many accumulators are taken step by step at a time: so many chains of lookups run side by side in a processor.
-_CHAINS = 16
+_NONE = np.empty((0, 0), np.uint8)
 
 
 def _look_up(codes: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
@@ -101,14 +100,37 @@ def _round_wide(x: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
         out[i] = table[(u | ((u & np.uint64(0xFFFF)) + np.uint64(0xFFFF))) >> np.uint64(16)]
 
 
-def _walk(totals: np.ndarray, rows: np.ndarray, table: np.ndarray) -> None:
-    """Each total, a code, is replaced by what the table has for it and the next element of its column, in turn."""
+def _walk(totals: np.ndarray, rows: np.ndarray, table: np.ndarray, kept: np.ndarray) -> None:
+    """Each total, a code, is replaced by what the table has for it and the next element of its column, in turn.
+
+    Eight columns go side by side, as each lookup waits for the one before. The totals after each step are kept if there
+    is room for as many.
+    """
     steps, width = rows.shape
-    for first in range(0, width, _CHAINS):
-        last = min(first + _CHAINS, width)
+    is_kept = kept.shape[0] == steps
+    first = 0
+    while first + 8 <= width:
+        t0, t1, t2, t3 = totals[first], totals[first + 1], totals[first + 2], totals[first + 3]
+        t4, t5, t6, t7 = totals[first + 4], totals[first + 5], totals[first + 6], totals[first + 7]
+        part = rows[:, first : first + 8]
         for i in range(steps):
-            for j in range(first, last):
-                totals[j] = table[(np.uintp(totals[j]) << np.uintp(8)) | np.uintp(rows[i, j])]
+            t0, t1 = table[t0, part[i, 0]], table[t1, part[i, 1]]
+            t2, t3 = table[t2, part[i, 2]], table[t3, part[i, 3]]
+            t4, t5 = table[t4, part[i, 4]], table[t5, part[i, 5]]
+            t6, t7 = table[t6, part[i, 6]], table[t7, part[i, 7]]
+            if is_kept:
+                kept[i, first], kept[i, first + 1], kept[i, first + 2], kept[i, first + 3] = t0, t1, t2, t3
+                kept[i, first + 4], kept[i, first + 5], kept[i, first + 6], kept[i, first + 7] = t4, t5, t6, t7
+        totals[first], totals[first + 1], totals[first + 2], totals[first + 3] = t0, t1, t2, t3
+        totals[first + 4], totals[first + 5], totals[first + 6], totals[first + 7] = t4, t5, t6, t7
+        first += 8
+    for j in range(first, width):
+        t = totals[j]
+        for i in range(steps):
+            t = table[t, rows[i, j]]
+            if is_kept:
+                kept[i, j] = t
+        totals[j] = t
 
 
 class Kernels:
@@ -135,7 +157,8 @@ class Kernels:
         self._round_wide = _Compiled(
             _round_wide, lambda: (types.Array(types.float64, 1, "C", readonly=True), codes, array(byte, 1, "C", False))
         )
-        self._walk = _Compiled(_walk, lambda: (array(byte, 1, "C", False), matrix, codes))
+        totals, kept = array(byte, 1, "C", False), array(byte, 2, "A", False)
+        self._walk = _Compiled(_walk, lambda: (totals, matrix, array(byte, 2), kept))
 
     @functools.cached_property
     def machine(self) -> Callable[..., int] | None:
@@ -173,9 +196,9 @@ class Kernels:
         """The same of f64, which are given as they are."""
         self._round_wide()(x, table, out)
 
-    def walk(self, totals: np.ndarray, rows: np.ndarray, table: np.ndarray) -> None:
-        """Adds the rows up, or whatever the table of all pairs does, into the totals; rows lie in any way."""
-        self._walk()(totals, rows, table)
+    def walk(self, totals: np.ndarray, rows: np.ndarray, table: np.ndarray, kept: np.ndarray | None = None) -> None:
+        """Adds the rows up, or whatever the table of all pairs does, into the totals; `kept` gets each step's."""
+        self._walk()(totals, rows, table.reshape(256, 256), _NONE if kept is None else kept)
 
 
 def kernels(size: int) -> Kernels | None:

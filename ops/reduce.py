@@ -8,7 +8,6 @@ rounded to the body's element type. A fold takes any short cut only where that g
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from .minifloat.cast import cast, wrap
 from .ranks import minifloat_ranks
 from .registry import BY_BODY, Body, Call, Kernel, OpError, lookup, op
 from .types import ElementType, Kind, TensorType
+from .walk import Walk
 
 #: Takes and returns tuples of arrays: the accumulators and then the elements in, the new accumulators out.
 Step = Callable[..., tuple[Any, ...]]
@@ -56,8 +56,6 @@ _BLOCK, _COLUMNS = 1 << 15, 128
 _LONG = 1 << 11
 #: Maxima of so many minifloats are those of their ranks.
 _MANY = 1 << 12
-#: A table of all pairs is made for this many steps on single numbers; walked one by one for so many accumulators.
-_TABLE_STEPS, _TABLE_FEW = 1 << 12, 24
 
 
 @op("reduce", values="regions", accuracy=BY_BODY)
@@ -282,17 +280,15 @@ def _running(ufunc: np.ufunc, total: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
     """Any elementwise body: a step for each slice, on all accumulators at once."""
-    table = _Table(step, elements[0]) if len(elements) == 1 and elements[0].is_minifloat else None
+    walk = None
+    if len(elements) == 1 and elements[0].is_minifloat:
+        walk = Walk(lambda total, element: step(total, element)[0], elements[0], elements[0])
 
     def fold(scalar: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         steps, width = rows[0].shape
-        compiled = None if table is None else kernels(steps * width)
-        if table is not None and compiled is not None:
-            return (table.walk_compiled(compiled, starts[0], rows[0]),)
-        if table is not None and width <= _TABLE_FEW and (table.is_made or steps * width >= _TABLE_STEPS):
-            return (table.walk(starts[0], rows[0]),)
-        if table is not None and steps * width >= 1 << 16:
-            return (table.walk_together(starts[0], rows[0]),)
+        if walk is not None and walk.is_worth(steps, width):
+            totals = walk.along(starts[0].view(np.uint8), rows[0].view(np.uint8))
+            return (totals.view(elements[0].dtype),)
         if width == 1:
             return _one_by_one(scalar, starts, rows)
         totals = tuple(starts)
@@ -301,63 +297,6 @@ def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
         return tuple(np.broadcast_to(t, width) for t in totals)
 
     return fold
-
-
-class _Table:
-    """The step of a minifloat body for every pair of codes, to walk along rows of bytes."""
-
-    def __init__(self, step: Step, element: ElementType) -> None:
-        self._step, self._element = step, element
-        self.is_made = False
-
-    @functools.cached_property
-    def _entries(self) -> np.ndarray:
-        """The next accumulator for each accumulator and element."""
-        fmt = self._element.format
-        codes = (np.arange(256) & ((1 << fmt.bits) - 1)).astype(np.uint8).view(fmt.dtype)
-        (result,) = self._step(np.repeat(codes, 256), np.tile(codes, 256))
-        self.is_made = True
-        return np.broadcast_to(result, 1 << 16).view(np.uint8)
-
-    @functools.cached_property
-    def _rows(self) -> list[bytes]:
-        return [row.tobytes() for row in self._entries.reshape(256, 256)]
-
-    @functools.cached_property
-    def _shifted(self) -> np.ndarray:
-        """The accumulators where they stand in an index of a pair, as numpy's own index type."""
-        return self._entries.astype(np.intp) << 8
-
-    def walk(self, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """One accumulator after the other."""
-        table, totals = self._rows, bytearray(starts.tobytes())
-        for i, code in enumerate(totals):
-            for element in rows[:, i].tobytes():
-                code = table[code][element]
-            totals[i] = code
-        return np.frombuffer(totals, self._element.dtype)
-
-    def walk_compiled(self, compiled: Kernels, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Some accumulators after others, by several threads."""
-        table, codes = self._entries, rows.view(np.uint8)
-        totals = starts.copy().view(np.uint8)
-
-        def work(block: tuple[slice, ...]) -> None:
-            compiled.walk(totals[block], codes[:, *block], table)
-
-        for_each(list(blocks(totals.shape, _COLUMNS)), work, codes.size)
-        return totals.view(self._element.dtype)
-
-    def walk_together(self, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """All accumulators step by step."""
-        table, codes = self._shifted, rows.view(np.uint8)
-        totals = starts.view(np.uint8).astype(np.intp) << 8
-        block = max(_BLOCK // len(totals), 1)
-        for begin in range(0, len(codes), block):
-            for pairs in codes[begin : begin + block].astype(np.intp, order="C"):
-                pairs |= totals
-                table.take(pairs, None, totals, "wrap")
-        return (totals >> 8).astype(np.uint8).view(self._element.dtype)
 
 
 def _one_by_one(step: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
