@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp.grouped import columns, rows
+from minihlo.interp.grouped import columns, rows, tables
 from minihlo.ops import blocks
 from minihlo.ops.speed import NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES
@@ -49,3 +49,37 @@ def test_affine_by_lines(lines: str, t: str, monkeypatch: pytest.MonkeyPatch) ->
     for policy in POLICIES:
         wanted = results(program, arrays, NONE, policy)
         assert results(program, arrays, Speed(), policy) == wanted, (lines, policy)
+
+
+@pytest.mark.parametrize("lines", ["columns", "row"])
+def test_tables_are_made_anew_for_other_operands(lines: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "_COLUMNS_PAY", 0)
+    monkeypatch.setattr(rows, "_ROWS_PAY", 99 if lines == "columns" else 0)
+    full = "tensor<30x7xf8E5M2>"
+    small, dims = ("tensor<7xf32>", [1]) if lines == "columns" else ("tensor<f32>", [])
+    text = f"""
+    func.func @main(%x: {full}, %s: {small}) -> tensor<30x7xf32> {{
+      %w = stablehlo.convert %x : ({full}) -> tensor<30x7xf32>
+      %b = stablehlo.broadcast_in_dim %s, dims = {dims} : ({small}) -> tensor<30x7xf32>
+      %p = stablehlo.multiply %w, %b : tensor<30x7xf32>
+      return %p : tensor<30x7xf32>
+    }}"""
+    program, rng = interp.load(text), np.random.default_rng(6)
+    x = rng.integers(0, 0x7B, (30, 7), np.uint8).view(ELEMENT_TYPES["f8E5M2"].dtype)
+    made = []
+    real = tables.Latest.at
+    monkeypatch.setattr(
+        tables.Latest, "at", lambda self, operands, make, n: real(self, operands, lambda: made.append(1) or make(), n)
+    )
+    scales = [rng.standard_normal(7 if lines == "columns" else ()).astype(np.float32) for _ in range(2)]
+    for scale, count in ((scales[0], 1), (scales[0].copy(), 1), (scales[1], 2), (-scales[1], 3), (scales[1], 4)):
+        (found,) = program(x, scale)
+        assert found.tobytes() == (x.astype(np.float32) * scale).tobytes()
+        assert len(made) == count
+    # What takes too much memory with others is forgotten.
+    monkeypatch.setattr(tables, "_MOST_BYTES", 0)
+    for operands in ([scales[0]], [scales[1]]):
+        tables.Latest().at(operands, lambda: (), 1)
+    (found,) = program(x, scales[1])
+    assert found.tobytes() == (x.astype(np.float32) * scales[1]).tobytes()
+    assert len(made) == 7

@@ -13,6 +13,7 @@ from ...ops.compiled import kernels
 from ...ops.lookup import Table
 from ...ops.types import TensorType
 from .leaf import Compute, Leaf, Shape, all_of, alone
+from .tables import Latest
 
 #: A table for each row pays if there are so many times more elements than entries.
 _ROWS_PAY = 3
@@ -41,6 +42,11 @@ def by_rows(
     step = min(max(block(size) // columns, 1), 256)
     place = (np.arange(step, dtype=np.uint16) << 8)[:, None]
 
+    latest, nbytes = Latest(), sum((1 << 17) * dtype.itemsize for dtype in dtypes)  # with those of pairs
+
+    def tabulated(fixed: Sequence[np.ndarray]) -> list[Table]:
+        return [Table(np.broadcast_to(r, (1, 256)).reshape(-1).copy()) for r in compute(*fixed)]
+
     def kernel(*values: np.ndarray) -> Any:
         laid = [v if lay is None else lay(v) for v, lay in zip(values, views, strict=True)]
         codes = laid[at].view(np.uint8).reshape(rows, columns)
@@ -49,8 +55,8 @@ def by_rows(
             for i, (v, n) in enumerate(zip(laid, others, strict=True))
         ]
         if rows == 1:
-            tables = [Table(np.broadcast_to(r, (1, 256)).reshape(-1).copy()) for r in compute(*fixed)]
-            found = [table.at(codes) for table in tables]
+            operands = [v for i, v in enumerate(fixed) if i != at]
+            found = [table.at(codes) for table in latest.at(operands, lambda: tabulated(fixed), nbytes)]
         else:
             found = [np.empty((rows, columns), dtype) for dtype in dtypes]
             bits = [r.view(f"u{r.itemsize}") for r in found]

@@ -1,4 +1,7 @@
-"""Groups whose leaves have 16 bits in all: one lookup in a table of all cases."""
+"""Tables of groups: one for all cases where the leaves have 16 bits in all, or those for operands that seldom change.
+
+They are kept with the plan, shared between equal groups, and bounded in memory all together.
+"""
 
 from __future__ import annotations
 
@@ -55,13 +58,31 @@ class Tables:
         self.found, self._left = None, 1 << sum(self.widths)
 
 
+class Latest:
+    """The tables made last for some operands, which are often those of the next call too, as weights and scales are."""
+
+    def __init__(self) -> None:
+        self._found: tuple[list[bytes], Sequence[Any]] | None = None
+
+    def at(self, operands: Sequence[np.ndarray], make: Callable[[], Sequence[Any]], nbytes: int) -> Sequence[Any]:
+        """What `make` gives, or has given for operands with the same bits; it takes so many bytes."""
+        key, found = [v.tobytes() for v in operands], self._found
+        if found is None or found[0] != key:
+            self._found = found = key, make()
+            _kept.add(self, nbytes)
+        return found[1]
+
+    def forget(self) -> None:
+        self._found = None
+
+
 class _Kept:
     """All tables there are, so that equal groups share them, and the oldest go when they become too many."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shared: collections.OrderedDict[Hashable, Tables] = collections.OrderedDict()
-        self._built: collections.OrderedDict[Tables, int] = collections.OrderedDict()
+        self._built: collections.OrderedDict[Tables | Latest, int] = collections.OrderedDict()
 
     def tables(self, key: Hashable, compute: Compute, elements: Sequence[ElementType]) -> Tables:
         with self._lock:
@@ -73,9 +94,10 @@ class _Kept:
             self._shared.move_to_end(key)
             return found
 
-    def add(self, tables: Tables, nbytes: int) -> None:
+    def add(self, tables: Tables | Latest, nbytes: int) -> None:
         with self._lock:
             self._built[tables] = nbytes
+            self._built.move_to_end(tables)
             while sum(self._built.values()) > _MOST_BYTES and len(self._built) > 1:
                 self._built.popitem(last=False)[0].forget()
 
