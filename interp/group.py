@@ -134,7 +134,7 @@ class Group:
         """The kernel by table."""
         tables, compute, leaves = self._tables(names)
         wide = by_blocks(compute, leaves, self._shape, [v.type for v in values])  # type: ignore[misc]
-        return by_table(tables, leaves, self._shape, wide)
+        return by_table(tables, leaves, self._shape, wide, len(values) == 1)
 
     def fold_kernel(self, values: Sequence[Value], names: Sequence[str], found: Folding) -> Any:
         """The kernel of a reduction of the group's only value."""

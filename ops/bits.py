@@ -232,7 +232,7 @@ def abs_(call: Call) -> Kernel:
     element = call.tensor().element
     _require_part(call)
     if element.is_float:
-        return lift(_ABSOLUTE, element, call.policy, call.random, len(call.result().shape))
+        return lift(_ABSOLUTE, element, call.policy, call.random, call.result())
     if element.is_complex:
         dtype = element.part.dtype
         return lambda x: np.abs(x.astype(np.complex128)).astype(dtype)
@@ -248,4 +248,4 @@ def is_finite(call: Call) -> Kernel:
     t, result = call.tensor(), call.result()
     fits = result.element == ELEMENT_TYPES["i1"] and result.admits(t.shape)
     require(fits, f"the result must be {list(t.shape)} of i1, not {result}")
-    return lift(_IS_FINITE, t.element, call.policy, call.random, len(t.shape))
+    return lift(_IS_FINITE, t.element, call.policy, call.random, t)

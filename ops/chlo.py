@@ -113,7 +113,7 @@ def _declare_test(name: str, meaning: str, direct: Callable[[Number], np.ndarray
         t, result = call.tensor(), call.result()
         require(result.element.kind is Kind.BOOL, f"the result is {result} (would be of element type i1)")
         require_shape(call, t.shape)
-        return lift(function, t.element, call.policy, call.random, len(t.shape))
+        return lift(function, t.element, call.policy, call.random, t)
 
     bind.__doc__ = meaning
     op(f"chlo.{name}", "float", values="numbers", operands=1, is_elementwise=True)(bind)

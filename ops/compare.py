@@ -88,7 +88,7 @@ def compare(call: Call) -> Kernel:
     if given == "TOTALORDER":
         return (_by_key if lhs.shape else _by_scalar_key)(direction, lhs.element)
     if lhs.element.is_minifloat:
-        return lift(_PREDICATES[direction], lhs.element, call.policy, call.random, len(call.result().shape))
+        return lift(_PREDICATES[direction], lhs.element, call.policy, call.random, call.result())
     if lhs.element.is_complex and direction not in ("EQ", "NE"):
         return _lexicographic(_HOST[direction], np.greater if direction.startswith("G") else np.less)
     if lhs.element.name == "f16" and lhs.shape:

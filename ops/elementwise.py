@@ -53,7 +53,7 @@ def elementwise(
         def bind(call: Call) -> Kernel:
             element = call.tensor().element
             if element.is_float and function is not None:
-                return lift(function, element, call.policy, call.random, len(call.result().shape))
+                return lift(function, element, call.policy, call.random, call.result())
             if element.is_integer:
                 return _on_integers(integer or host, element)
             if element.is_complex and accuracy.is_near:

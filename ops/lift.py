@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .lookup import TINY, Pairs, Table
+from .lookup import TINY, Table, of_pairs
 from .minifloat.cast import array_of, cast, codes_of
 from .minifloat.codec import decode, round_number
 from .minifloat.formats import Format, Nan
@@ -27,7 +27,7 @@ from .minifloat.number import Number
 from .policy import Policy
 from .random_stream import RandomStream
 from .registry import Kernel
-from .types import ELEMENT_TYPES, ElementType
+from .types import ELEMENT_TYPES, ElementType, TensorType
 
 Exact = Callable[..., Number]
 Host = Callable[..., np.ndarray]
@@ -36,9 +36,6 @@ _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 
 #: Bound on the error, in units of f64's last place, of a host function: numpy's vector library promises 4.
 _HOST_ERROR = 16
-
-#: For so many shapes of small arrays a table keeps scratch space.
-_SHAPES = 16
 
 #: What one call is taken to cost beside its elements, in elements, in the choice to build a table: of functions that
 #: take 10 µs an element, and of basic ones that take 0.3 µs.
@@ -58,15 +55,17 @@ class Function:
     is_predicate: bool = False
 
 
-def lift(function: Function, element: ElementType, policy: Policy, random: RandomStream, rank: int) -> Kernel:
-    """The kernel of `function` over arrays of the float type `element`; `rank` is that of the result."""
+def lift(function: Function, element: ElementType, policy: Policy, random: RandomStream, result: TensorType) -> Kernel:
+    """The kernel of `function` over arrays of the float type `element`, that has a result of this type."""
     if element == _F64 or (element == _F32 and function.is_basic):
         return function.host
     if policy.rounding == "stochastic" and element.bits <= 16 and not function.is_predicate:
         return exactly(function, element, policy, random)  # every element draws its own bits: there is no table
     if element.is_minifloat or (element.bits == 16 and function.arity == 1):
         table = _shared_table(function, element, policy)
-        return table.scalar if rank == 0 else table.unary if function.arity == 1 else table.binary
+        if not result.shape:
+            return table.scalar
+        return table.unary if function.arity == 1 else table.pairs(result)
     return _computed(function, element, policy)
 
 
@@ -176,23 +175,25 @@ class Tabulated:
         # The table once more, for scalars, where indexing bytes is quicker; and a value for each code.
         self._codes: memoryview = memoryview(b"")
         self._cells: list[np.ndarray] = []
-        self._pairs: dict[tuple[int, ...], Pairs] = {}
 
     def unary(self, x: np.ndarray) -> np.ndarray:
         table = self._table or self._build_if_cheaper(x.size)
         return self._compute(x) if table is None else table.at(x.view(self._fmt.code_dtype))
 
     def binary(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        table = self._table
-        if table is not None and x.size <= TINY and x.shape == y.shape:
-            pairs = self._pairs.get(x.shape)
-            if pairs is None:
-                if len(self._pairs) >= _SHAPES:
-                    self._pairs.clear()
-                pairs = self._pairs[x.shape] = Pairs(x.shape, x.dtype, y.dtype)
-            return pairs.look_up(table.entries, x, y)
-        table = table or self._build_if_cheaper(np.broadcast(x, y).size)
+        table = self._table or self._build_if_cheaper(np.broadcast(x, y).size)
         return self._compute(x, y) if table is None else table.at_joined((x.view(np.uint8), y.view(np.uint8)), (8, 8))
+
+    def pairs(self, result: TensorType) -> Kernel:
+        """The kernel of a function of two, for a result of this type."""
+        if not result.is_static or result.size > TINY:
+            return self.binary
+        shape: tuple[int, ...] = result.shape  # type: ignore[assignment]
+
+        def entries() -> np.ndarray | None:
+            return None if self._table is None else self._table.entries
+
+        return of_pairs(shape, [(shape, self._fmt.dtype)] * 2, entries, self.binary)
 
     def code(self, x: int, y: int | None = None) -> int:
         """The result's code for single codes of one byte."""

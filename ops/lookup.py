@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -139,35 +139,44 @@ def _is_every(x: np.ndarray, other: np.ndarray) -> bool:
     return is_row and np.array_equal(x.reshape(-1), _EVERY)
 
 
-class Pairs:
-    """Lookups of pairs of codes of one byte, for small arrays of one shape: the indices are put together in place.
+def of_pairs(
+    shape: tuple[int, ...],
+    operands: Sequence[tuple[tuple[int, ...], np.dtype]],
+    entries: Callable[[], np.ndarray | None],
+    otherwise: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """What looks up pairs of codes of one byte, of two arrays of some shapes and types that broadcast to a small shape.
 
-    That takes a third of the time that making new arrays for them would.
+    The first has the high byte. The indices are put together in place, which takes a third of the time that making new
+    arrays for them would. `entries` gives the table, and None as long as there is none: then, and for arrays of other
+    shapes, it is done `otherwise`.
     """
+    first, second = (s for s, _ in operands)
+    free: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # what no thread is using
 
-    def __init__(self, shape: tuple[int, ...], first: np.dtype, second: np.dtype) -> None:
-        self._shape, self._types = shape, (first, second)
-        self._free: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # what no thread is using
+    def scratch() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        index = np.zeros(shape, np.intp)
+        octets = index.view(np.uint8).reshape(*shape, index.itemsize)
+        places = (1, 0) if sys.byteorder == "little" else (-2, -1)
+        high, low = (octets[..., p].view(t) for p, (_, t) in zip(places, operands, strict=True))
+        return index, high, low
 
-    def look_up(self, entries: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The entries of a table for operands that broadcast to the shape; the first has the high byte."""
+    def look_up(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        table = entries()
+        if table is None or x.shape != first or y.shape != second:
+            return otherwise(x, y)
         try:
-            scratch = self._free.pop()
+            mine = free.pop()
         except IndexError:
-            scratch = self._scratch()
-        index, high, low = scratch
+            mine = scratch()
+        index, high, low = mine
         high[...] = x
         low[...] = y
-        result = entries[index]
-        self._free.append(scratch)
+        result = table[index]
+        free.append(mine)
         return result
 
-    def _scratch(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        index = np.zeros(self._shape, np.intp)
-        octets = index.view(np.uint8).reshape(*self._shape, index.itemsize)
-        places = (1, 0) if sys.byteorder == "little" else (-2, -1)
-        high, low = (octets[..., p].view(t) for p, t in zip(places, self._types, strict=True))
-        return index, high, low
+    return look_up
 
 
 def joined(parts: Sequence[np.ndarray], widths: Sequence[int]) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.lookup import TINY, Pairs, Table
+from ...ops.lookup import TINY, Table, of_pairs
 from ...ops.types import ElementType
 from .leaf import MOST_BITS, Compute, Leaf, Shape, all_of, filled, width
 
@@ -110,8 +110,11 @@ def shared_tables(key: Hashable, compute: Compute, elements: Sequence[ElementTyp
     return _kept.tables(key, compute, elements)
 
 
-def by_table(tables: Tables, leaves: Sequence[Leaf], shape: Shape, wide: Callable[..., Any]) -> Any:
-    """The kernel of a group whose leaves have few bits; `wide` is its kernel without a table."""
+def by_table(tables: Tables, leaves: Sequence[Leaf], shape: Shape, wide: Callable[..., Any], is_single: bool) -> Any:
+    """The kernel of a group whose leaves have few bits; `wide` is its kernel without a table.
+
+    `is_single` says that the group gives one value.
+    """
     views, size = [leaf.view(shape) for leaf in leaves], math.prod(shape)
     codes = [np.dtype(f"u{leaf.type.element.dtype.itemsize}") for leaf in leaves]
     view, code = views[0], codes[0]
@@ -132,19 +135,11 @@ def by_table(tables: Tables, leaves: Sequence[Leaf], shape: Shape, wide: Callabl
 
     if len(leaves) == 1:
         return of_one
-    if len(leaves) > 2 or size > TINY or tables.widths[1] != 8 or not all(_fits(leaf, len(shape)) for leaf in leaves):
+    is_small = size <= TINY and len(leaves) == 2 and tables.widths[1] == 8
+    if not is_small or not is_single or not all(_fits(leaf, len(shape)) for leaf in leaves):
         return of_many
-    pairs = Pairs(shape, *(leaf.type.element.dtype for leaf in leaves))
-
-    def of_pair(x: np.ndarray, y: np.ndarray) -> Any:
-        found = tables.found
-        if found is None:
-            return of_many(x, y)
-        if len(found) == 1:
-            return pairs.look_up(found[0].entries, x, y)
-        return tuple([pairs.look_up(table.entries, x, y) for table in found])
-
-    return of_pair
+    operands: list[Any] = [(leaf.type.shape, leaf.type.element.dtype) for leaf in leaves]
+    return of_pairs(shape, operands, lambda: None if tables.found is None else tables.found[0].entries, of_many)
 
 
 def _fits(leaf: Leaf, rank: int) -> bool:
