@@ -14,7 +14,7 @@ from ..ops.reduce import Folding
 from ..ops.types import ElementType, TensorType
 from .fusible import Axes, Node, PutOff, Root, along, element_of, frozen, identity, shape_of, takes_out
 from .grouped.blocks import by_blocks
-from .grouped.columns import by_columns, trailing_columns
+from .grouped.columns import by_columns, once_settled, trailing_columns
 from .grouped.fast import fold_or_compiled, or_compiled
 from .grouped.folds import RankedReduction, by_folds
 from .grouped.leaf import Compute, Leaf, Shape
@@ -176,4 +176,5 @@ class Group:
             kernel = by_columns(compute, leaves, self._shape, results, *columns)
         else:
             kernel = by_blocks(compute, leaves, self._shape, results)
-        return or_compiled(kernel, self._recipe(values, names), compute, leaves, self._shape, results)
+        compiled = or_compiled(kernel, self._recipe(values, names), compute, leaves, self._shape, results)
+        return compiled if columns is None or compiled is kernel else once_settled(kernel, compiled, columns[0])

@@ -37,4 +37,4 @@ def has_lines(operands: Sequence[Value], fusion: PutOff) -> bool:
         else:
             stack += [(v, axes if shape_of(v) else ()) for v in node.operation.operands]
     leaves = [Leaf(v.type, axes) for v, axes in found]  # type: ignore[arg-type]
-    return leading_rows(leaves, shape) is not None or trailing_columns(leaves, shape, fusion.is_compiled) is not None
+    return leading_rows(leaves, shape) is not None or trailing_columns(leaves, shape) is not None

@@ -7,7 +7,7 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp import fusion, machine, planner
-from minihlo.interp.grouped import fast
+from minihlo.interp.grouped import columns, fast, rows
 from minihlo.interp.grouped import tables as group_tables
 from minihlo.ops import compiled
 from minihlo.ops.fast import opcodes, run
@@ -320,3 +320,33 @@ def test_fusible_programs(seed: int) -> None:
     text, arrays = fusible_programs.program(seed)
     policy = (Policy(), Policy(rounding="toward_zero", overflow="saturate"), Policy(arithmetic="upcast"))[seed % 3]
     check(text, *arrays, policy=policy)
+
+
+def test_columns_are_looked_up_once_the_other_operands_stay_the_same(
+    ran: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "_COLUMNS_PAY", 0)
+    monkeypatch.setattr(rows, "_ROWS_PAY", 99)
+    full, wide, small = "tensor<300x7xf8E5M2>", "tensor<300x7xf32>", "tensor<7xf32>"
+    body = f"""
+    %w = stablehlo.convert %x : ({full}) -> {wide}
+    %ss = stablehlo.broadcast_in_dim %s, dims = [1] : ({small}) -> {wide}
+    %bb = stablehlo.broadcast_in_dim %b, dims = [1] : ({small}) -> {wide}
+    %m = stablehlo.multiply %w, %ss : {wide}
+    %a = stablehlo.add %m, %bb : {wide}
+    %r = stablehlo.convert %a : ({wide}) -> {full}"""
+    text = function(f"%x: {full}, %s: {small}, %b: {small}", full, body, "%r")
+    rng = np.random.default_rng(8)
+    x = rng.integers(0, 256, (300, 7), np.uint8).view(ELEMENT_TYPES["f8E5M2"].dtype)
+    operands = [rng.standard_normal(7).astype(np.float32) for _ in range(4)]
+    program = interp.load(text).program
+    plain, quick = (planner.plan(program, speed=s) for s in (NONE, Speed()))
+    made: list[int] = []
+    real = group_tables.Latest.at
+    monkeypatch.setattr(group_tables.Latest, "at", lambda *rest: made.append(1) or real(*rest))
+    for pair, is_by_columns in ((0, False), (0, True), (2, False), (0, False), (0, True)):
+        arrays = [x, *operands[pair : pair + 2]]
+        made.clear()
+        ran.clear()
+        assert bits(machine.run(quick, arrays)[0]) == bits(machine.run(plain, arrays)[0])
+        assert (bool(made), not ran) == (is_by_columns, is_by_columns)
