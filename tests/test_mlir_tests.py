@@ -27,7 +27,13 @@ def test_every_type_of_16_bits_and_less_is_tested() -> None:
     assert set(numbers.TESTED) == {name for name, fmt in FORMATS.items() if fmt.bits <= 16}
 
 
-@pytest.mark.parametrize("name", FILES.values())
+#: Ops whose expected results take long to find.
+SLOW = {"stablehlo.convert", "stablehlo.remainder"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.exhaustive] * (n in SLOW)) for n in FILES.values()]
+)
 def test_files_are_current(name: str) -> None:
     """Making a file anew also confirms every expected value by both of its sources."""
     path = catalog.file_of(name)
