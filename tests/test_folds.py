@@ -1,4 +1,4 @@
-"""Sums of groups over columns add each step in turn, as those of single columns do."""
+"""Reductions of groups: sums add each step in turn, and the largest and smallest are found in any layout."""
 
 from __future__ import annotations
 
@@ -35,3 +35,42 @@ def test_sums_go_step_by_step(op: str, width: int, block: int, monkeypatch: pyte
         (found,) = program(x, dtype.type(1.5))
     assert found.tobytes() == wanted.tobytes()
     assert x.tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("block", [1, 300, 1 << 16])
+@pytest.mark.parametrize("dimensions", [(0,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+def test_extremes_along_any_dimensions(
+    op: str, dimensions: tuple[int, ...], block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fusion, "_MANY", 0)
+    monkeypatch.setattr(blocks, "BLOCK", block)
+    shape = (6, 5, 7)
+    kept = [n for d, n in enumerate(shape) if d not in dimensions]
+    full, result = "tensor<6x5x7xf32>", f"tensor<{''.join(f'{n}x' for n in kept)}f32>"
+    text = f"""
+    func.func @main(%x: {full}, %s: tensor<5xf32>, %init: tensor<f32>) -> {result} {{
+      %b = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<5xf32>) -> {full}
+      %a = stablehlo.multiply %x, %b : {full}
+      %n = stablehlo.negate %a : {full}
+      %r = stablehlo.reduce(%n init: %init) applies stablehlo.{op} across dimensions = {list(dimensions)}
+        : ({full}, tensor<f32>) -> {result}
+      return %r : {result}
+    }}"""
+    program, rng = interp.load(text), np.random.default_rng(3)
+    assert any(file.endswith("reduction>") for file in program.plan().sources)
+    s, sign = np.array([1, -1, 2, 1, -2], np.float32), 1 if op == "maximum" else -1
+    for _ in range(5):
+        x = rng.choice(np.array([0, 0, 0, -0.0, -0.0, -0.0, 1, -1, np.inf, -np.inf], np.float32), shape)
+        x[rng.random(shape) < 0.5] = -0.0
+        x[rng.random(shape) < 0.02] = np.nan
+        y = -(x * s[:, None])
+        init = np.float32(-0.0)
+        (found,) = program(x, s, init)
+        # The sign of a zero is that of the larger, or smaller, of 1 / zero.
+        order = np.where(y == 0, np.copysign(np.float32(1e-45), y), y)
+        wanted = sign * np.maximum(np.max(sign * order, axis=dimensions), sign * np.float32(-1e-45))
+        wanted = np.where(np.abs(wanted) < 1e-40, np.copysign(np.float32(0), wanted), wanted)
+        np.testing.assert_array_equal(found, wanted)
+        is_number = ~np.isnan(wanted)
+        assert (np.signbit(found) == np.signbit(wanted))[is_number].all()

@@ -29,18 +29,23 @@ def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Fo
     """
     folded = folding.dimensions
     kept = [d for d in range(len(shape)) if d not in folded]
-    # The dimensions to fold come first, so that a step is a slice.
-    place = {d: i for i, d in enumerate((*folded, *kept))}
+    # The dimensions to fold come first, so that a step is a slice; unless steps have no order and lie together.
+    is_last = folding.largest is not None and [*kept, *folded] == list(range(len(shape)))
+    order = [*kept, *folded] if is_last else [*folded, *kept]
+    place = {d: i for i, d in enumerate(order)}
     leaves = [Leaf(x.type, tuple(None if a is None else place[a] for a in x.axes)) for x in leaves]
     outer, inner = tuple(shape[d] for d in folded), tuple(shape[d] for d in kept)
-    views, size = [leaf.view((*outer, *inner)) for leaf in leaves], math.prod(shape)
+    views, size = [leaf.view(tuple(shape[d] for d in order)) for leaf in leaves], math.prod(shape)
     spreads = [leaf.spread(len(shape)) for leaf in leaves]
     columns = list(blocks(inner, _COLUMNS))
     fold, dtype = folding.fold, folding.element.dtype
     ufunc = _IN_ORDER.get(folding.name) if dtype in (np.float32, np.float64) else None
     # For each column the parts of the leaves that make the slices to fold, block after block.
-    plans = [[cut(step + column, spreads) for step in blocks(outer, _steps(column, size))] for column in columns]
-    steps = [[tuple(p.stop - p.start for p in step) for step in blocks(outer, _steps(c, size))] for c in columns]
+    parts = [
+        [column + step if is_last else step + column for step in blocks(outer, _steps(column, size))]
+        for column in columns
+    ]
+    plans = [[(cut(part, spreads), tuple(p.stop - p.start for p in part)) for part in some] for some in parts]
 
     def kernel(*values: np.ndarray) -> np.ndarray:
         laid = [v if lay is None else lay(v) for v, lay in zip(values[:-1], views, strict=True)]
@@ -51,11 +56,12 @@ def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Fo
             sizes = tuple([c.stop - c.start for c in column])
             width = math.prod(sizes)
             totals = (np.broadcast_to(values[-1], width),)
-            for parts, step in zip(plans[index], steps[index], strict=True):
-                rows = compute(*[np.ascontiguousarray(v[p]) for v, p in zip(laid, parts, strict=True)])[0]
-                if rows.shape != step + sizes:
-                    rows = np.broadcast_to(rows, step + sizes)
-                flat = rows.reshape(-1, width)
+            for places, whole in plans[index]:
+                pieces = [v[p] for v, p in zip(laid, places, strict=True)]
+                rows = compute(*(pieces if is_last else map(np.ascontiguousarray, pieces)))[0]
+                if rows.shape != whole:
+                    rows = np.broadcast_to(rows, whole)
+                flat = rows.reshape(width, -1).T if is_last else rows.reshape(-1, width)
                 if ufunc is not None and width >= _WIDE and rows.flags.owndata and rows.flags.c_contiguous:
                     # They are ours: the total is added to the first of them, so that nothing is brought together.
                     ufunc(totals[0], flat[0], out=flat[0])
