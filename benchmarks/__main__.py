@@ -2,7 +2,8 @@
 
 All three run the program that JAX lowers. XLA and minihlo are called in turn in one process, and the shortest times
 are held against each other; the reference gets a process of its own and a few seconds. Memory is what numpy allocates
-during a call at most, with inputs and results, over the size of these.
+during a call at most, with inputs and results, over the size of these. All calls have the same arguments, so that
+tables which hang on scales and biases are made once.
 
 With `--plugin` both are platforms of JAX: the program is jitted for each, its arguments are on the device already, and
 calls wait for their results. What the same program takes when it is loaded and called stands beside it.
