@@ -16,7 +16,7 @@ from . import scalars
 from .hot import HotLoop, is_whole, may_be_hot
 from .hot import is_plain as hot_lines
 from .program import Operation, Region, Value
-from .scans import Vectorised, may_be_scan, scan_of
+from .scan_reader import Vectorised, may_be_scan, scan_of
 from .writer import Writer
 
 #: Python allows no more than 20 loops within each other, and 100 levels of indentation.

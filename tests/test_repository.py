@@ -15,7 +15,8 @@ ROOT = Path(__file__).parent.parent
 SOURCES = sorted([*ROOT.glob("ops/**/*.py"), *ROOT.glob("interp/**/*.py")])
 #: Each layer may import from itself and from those after it.
 LAYERS = ["cli", "commands", "api", "numbers", "values", "machine", "planner"]
-LAYERS += ["inline", "fusion", "group", "lines", "narrowing", "fusible", "grouped", "writer", "parser", "program"]
+LAYERS += ["inline", "flow", "scan_reader", "scan", "fusion", "group", "lines", "narrowing", "fusible", "grouped"]
+LAYERS += ["writer", "parser", "program"]
 
 
 def imported(path: Path) -> Iterator[str]:

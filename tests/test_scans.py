@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp import machine, planner, scans
+from minihlo.interp import machine, planner
+from minihlo.interp.scan import Scan
 from minihlo.ops import compiled, walk
 from minihlo.ops.policy import Policy
 from minihlo.ops.speed import NONE, Speed
@@ -228,4 +229,4 @@ def test_all_ways_to_walk(
 
 def test_a_walk_is_named_in_the_plan() -> None:
     plan = interp.load(scan("f8E5M2", BODIES["sum"], PLACES["first to last"])).plan()
-    assert sum(isinstance(v, scans.Scan) for v in plan.entry.__globals__.values()) == 1  # pyright: ignore
+    assert sum(isinstance(v, Scan) for v in plan.entry.__globals__.values()) == 1

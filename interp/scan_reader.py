@@ -1,107 +1,21 @@
-"""Loops that carry codes along the rows of an array, as scans do, are walks through a table of all pairs of codes.
-
-The rule. A loop that counts to a constant, takes a row of one array in each turn, makes the carried codes anew from
-themselves and the row by elementwise ops, both of 8 bits or less, and puts aside at most rows of what such ops give, is
-recognised. When it is about to run its turns are made all at once by `ops/walk.py`, if they are worth a table; the loop
-itself, which stands behind that, is left with none. Where a row is not there, or a table is not worth it, it runs.
-
-Measured with numpy alone and compiled, 1,000 steps over 64 codes in ms: 1.8 turn by turn, 0.6 and 0.1 as a walk; where
-all steps are put aside 3.1, 0.8 and 0.1.
-"""
+"""Which loops are scans over codes: reads the regions of a while loop; see `scan.py` for what they are."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..ops.lookup import Table
 from ..ops.registry import lookup
-from ..ops.types import ElementType, Kind, TensorType, Type
-from ..ops.walk import Walk, every
+from ..ops.types import Kind, TensorType, Type
 from .fusible import is_fusible, shape_of, spread_of
 from .grouped.leaf import width
 from .program import Operation, Region, Value
+from .scan import MOST, Place, Scan, Stack
 
 #: Makes a function of arrays of a region of scalars; None where that cannot be.
 Vectorised = Callable[[Region], Callable[..., tuple[Any, ...]] | None]
-#: Numbers that count are below this.
-_MOST = 1 << 31
-#: A place that moves by one step in each turn: the carried count it hangs on, the factor of that, and what is added.
-_Place = tuple[int, int, int]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Stack:
-    """What is put aside: the carried array, the row it is written to, and which of the step's results it is."""
-
-    position: int
-    row: _Place
-    result: int
-
-
-class Scan:
-    """A loop that is recognised: gives the values that are carried after all its turns, or as they were."""
-
-    def __init__(
-        self,
-        counts: Mapping[int, tuple[int, int]],
-        counter: int,
-        limit: int,
-        state: tuple[int, TensorType],
-        source: Value,
-        row: _Place,
-        stacks: Sequence[_Stack],
-        step: Callable[..., tuple[Any, ...]],
-    ) -> None:
-        self.source = source  #: the array whose rows are taken
-        self._counts, self._counter, self._limit = counts, counter, limit
-        (self._state, self._type), self._row, self._stacks = state, row, stacks
-        assert isinstance(source.type, TensorType)
-        self._elements: tuple[ElementType, ElementType] = self._type.element, source.type.element
-        self._step = step
-        self._walk = Walk(lambda total, element: step(total, element)[0], *self._elements)
-        self._tables: dict[int, Table] = {}
-
-    def __call__(self, source: np.ndarray, *carried: Any) -> Sequence[Any]:
-        turns = max(self._limit - carried[self._counter], 0)
-        codes = source.reshape(len(source), -1).view(np.uint8)
-        rows = self._rows(self._row, carried, turns, len(codes))
-        places = [self._rows(stack.row, carried, turns, len(carried[stack.position])) for stack in self._stacks]
-        counts = {i: carried[i] + by * turns for i, (by, _) in self._counts.items()}
-        fit = all(least <= counts[i] < _MOST for i, (_, least) in self._counts.items())
-        if not fit or rows is None or None in places or not self._walk.is_worth(turns, codes.shape[1]):
-            return carried
-        found, codes = [counts.get(i, v) for i, v in enumerate(carried)], codes[rows]
-        states = np.empty((turns + 1 if self._stacks else 1, codes.shape[1]), np.uint8)
-        states[0] = carried[self._state].reshape(-1).view(np.uint8)
-        last = self._walk.along(states[0], codes, states[1:] if self._stacks else None)
-        found[self._state] = last.view(self._type.element.dtype).reshape(carried[self._state].shape)
-        for stack, place in zip(self._stacks, places, strict=True):
-            array = carried[stack.position]
-            found[stack.position] = array = np.empty_like(array) if turns == len(array) else array.copy()
-            array[place] = self._result(stack.result, states, codes).view(array.dtype).reshape(-1, *array.shape[1:])
-        return found
-
-    def _rows(self, place: _Place, carried: Sequence[Any], turns: int, count: int) -> slice | None:
-        """The rows that all turns go to, of an array that has `count`; None where it has them not."""
-        position, factor, offset = place
-        first, step = factor * carried[position] + offset, factor * self._counts.get(position, (0, 0))[0]
-        last = first + step * (turns - 1)
-        if not (turns and step and min(first, last) >= 0 and max(first, last) < min(count, _MOST)):
-            return None
-        return slice(first, last + step if last + step >= 0 else None, step)
-
-    def _result(self, index: int, states: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """One of the step's results for all turns."""
-        if index == 0:
-            return states[1:]
-        if index not in self._tables:
-            pair = np.repeat(every(self._elements[0]), 256), np.tile(every(self._elements[1]), 256)
-            self._tables[index] = Table(np.broadcast_to(self._step(*pair)[index], 1 << 16).copy())
-        return self._tables[index].at_joined([states[:-1], rows], (8, 8))
 
 
 def scan_of(operation: Operation, constants: Mapping[Value, Any], vectorised: Vectorised) -> Scan | None:
@@ -122,11 +36,11 @@ class _Reader:
         self._condition, self._turn = operation.regions
         self._position = {v: i for i, v in enumerate(self._turn.arguments)}
         self._made = {r: o for o in self._turn.operations for r in o.results}
-        self._places: dict[Value, _Place] = {
+        self._places: dict[Value, Place] = {
             v: (i, 1, 0) for i, v in enumerate(self._turn.arguments) if _is_index(v.type)
         }
         self._source: Value | None = None
-        self._row: _Place | None = None
+        self._row: Place | None = None
         self._scalars: dict[Value, Value] = {}
         self._step: list[Operation] = []
 
@@ -144,7 +58,7 @@ class _Reader:
             if argument is returned:
                 continue
             if place is not None and place[:2] == (i, 1):
-                counts[i] = place[2], 0 if argument.type.element.kind is Kind.UNSIGNED else -_MOST  # type: ignore[union-attr]
+                counts[i] = place[2], 0 if argument.type.element.kind is Kind.UNSIGNED else -MOST  # type: ignore[union-attr]
             elif made is not None and made.name == _UPDATE and made.operands[0] is argument:
                 updates.append((i, made))
             else:
@@ -177,7 +91,7 @@ class _Reader:
             if row is None:
                 return None
             results = results if result in results else [*results, result]
-            stacks.append(_Stack(i, row, results.index(result)))
+            stacks.append(Stack(i, row, results.index(result)))
         returns = tuple(r for r in results if r is not None)
         step = vectorised(Region(tuple(arguments), self._step, returns)) if len(returns) == len(results) else None
         return step and Scan(counts, *end, (position, state.type), self._source, self._row, stacks, step)
@@ -215,7 +129,7 @@ class _Reader:
                 return
         self._places[made.results[0]] = found
 
-    def _is_negative(self, value: Value, place: _Place) -> bool:
+    def _is_negative(self, value: Value, place: Place) -> bool:
         """Whether a value tells that a place is below zero."""
         made = self._made.get(value)
         if made is None or not _is_less(made):
@@ -227,7 +141,7 @@ class _Reader:
         array = self._constants.get(value)
         return None if array is None or not _is_index(value.type) else int(np.asarray(array))
 
-    def _row_of(self, made: Operation, window: Value) -> _Place | None:
+    def _row_of(self, made: Operation, window: Value) -> Place | None:
         """Where the window of a dynamic_slice or dynamic_update_slice begins, if it is a row of its operand."""
         whole, part = shape_of(made.operands[0]), shape_of(window)
         if not whole or part != (1, *whole[1:]):
