@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .blocks import block, blocks, for_each
 from .exact_sum import ExactSums
 from .gemm import exact_product
+from .lookup import Table
 from .minifloat.cast import array_of, cast, codes_of
 from .minifloat.codec import decode, round_number
 from .minifloat.formats import Format, Nan
@@ -78,7 +78,6 @@ def plain_operands(lhs: np.ndarray, rhs: np.ndarray, call: Call, length: int) ->
 def rounded_product(lhs: np.ndarray, rhs: np.ndarray, call: Call) -> np.ndarray:
     """The product of (batch, M, K) and (batch, K, N) plain operands in the type of the op's result, by one thread."""
     sums = exact_product(lhs, rhs, is_threaded=False)
-    sums += 0  # some BLAS leave -0 where a sum of one product is not started from +0
     return cast(sums, _F32 if sums.dtype == np.float32 else _F64, call.result().element, call.policy)
 
 
@@ -170,22 +169,13 @@ class _Operand:
 
     def values(self, dtype: type, first: int | None = None, count: int = 1) -> np.ndarray:
         """Numbers; zero for infinities, NaN, and where the last bit's exponent is not one of `count` from `first`."""
-        return take(_values(self.format, dtype, first, count), self.codes)
+        # All numbers of 8 bits are numbers of f32, two of which are looked up as quickly as one of f64.
+        return as_laid(_values(self.format, first, count).at, self.codes).astype(dtype, copy=False)
 
 
-def take(table: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """`table[codes]` with the last two dimensions in the order in memory that they have in `codes`."""
-    if codes.strides[-1] > codes.strides[-2]:
-        return take(table, codes.swapaxes(-1, -2)).swapaxes(-1, -2)
-    if codes.size <= block(codes.size):
-        return table.take(codes)
-    result = np.empty(codes.shape, table.dtype)
-
-    def work(part: tuple[slice, ...]) -> None:
-        table.take(codes[part], None, result[part], "wrap")  # of all ways to make sure of the range the quickest
-
-    for_each(list(blocks(codes.shape, block(codes.size))), work, codes.size)
-    return result
+def as_laid(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+    """An elementwise function with the last two dimensions of its result as they lie in memory in `x`."""
+    return function(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.strides[-1] > x.strides[-2] else function(x)
 
 
 @functools.cache
@@ -195,14 +185,15 @@ def _facts(fmt: Format) -> tuple[list[int], list[int]]:
     return numbers.exponent.tolist(), numbers.significand.tolist()
 
 
-@functools.lru_cache(1024)
-def _values(fmt: Format, dtype: type, first: int | None, count: int) -> np.ndarray:
+@functools.lru_cache(64)
+def _values(fmt: Format, first: int | None, count: int) -> Table:
     """The table of `_Operand.values`, indexed by code."""
     x = decode(np.arange(256) & ((1 << fmt.bits) - 1), fmt)
     inside = x.kind == FINITE
     if first is not None:
         inside &= (x.exponent >= first) & (x.exponent < first + count)
-    return np.ldexp(np.where(inside, np.where(x.sign, -x.significand, x.significand), 0), x.exponent).astype(dtype)
+    significand = np.where(inside, np.where(x.sign, -x.significand, x.significand), 0)
+    return Table(np.ldexp(significand, x.exponent).astype(np.float32))
 
 
 def _bound(x: _Operand, y: _Operand) -> int:
@@ -215,15 +206,12 @@ def _sums(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, ra
     result's type, as the policy says."""
     dtype = _exact_type(x.low + y.low, _bound(x, y))
     if dtype is not None:
-        sums = exact_product(x.values(dtype), y.values(dtype))
-    else:
-        exact = _banded(x, y)
-        if result_type != _F64:
-            return exact.to_f64()
-        generator = random.generator if policy.rounding == "stochastic" else None
-        return array_of(round_number(exact.to_number(), _F64.format, policy, generator), _F64.format)
-    sums += 0  # some BLAS leave -0 where a sum of one product is not started from +0
-    return sums
+        return exact_product(x.values(dtype), y.values(dtype))
+    exact = _banded(x, y)
+    if result_type != _F64:
+        return exact.to_f64()
+    generator = random.generator if policy.rounding == "stochastic" else None
+    return array_of(round_number(exact.to_number(), _F64.format, policy, generator), _F64.format)
 
 
 def _room(x: _Operand, y: _Operand) -> int:
@@ -261,21 +249,22 @@ def _banded(x: _Operand, y: _Operand) -> ExactSums:
 
 
 @functools.cache
-def _marks(fmt: Format) -> dict[str, np.ndarray]:
+def _marks(fmt: Format) -> dict[str, Table]:
     """Tables by code of what products with infinities, NaN and zeros depend on."""
     x = decode(np.arange(256) & ((1 << fmt.bits) - 1), fmt)
     sign = np.where(x.sign, -1.0, 1.0)
-    return {
+    marks = {
         "nan": x.is_nan,
         "sign": np.where(x.is_zero | x.is_nan, 0.0, sign),
         "infinity": np.where(x.is_infinite, sign, 0.0),
         "zero": np.where(x.is_zero, 1.0, 0.0),
         "negative": np.where(x.sign, 1.0, 0.0),
     }
+    return {name: Table(mark) for name, mark in marks.items()}
 
 
 def _marked(x: _Operand) -> dict[str, np.ndarray]:
-    return {name: take(table, x.codes) for name, table in _marks(x.format).items()}
+    return {name: as_laid(table.at, x.codes) for name, table in _marks(x.format).items()}
 
 
 def _set_special(sums: np.ndarray, x: _Operand, y: _Operand) -> None:

@@ -22,12 +22,17 @@ _PIECES = 4
 
 
 def exact_product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.ndarray:
-    """`np.matmul` of (batch, M, K) and (batch, K, N), by several threads if that pays and is wanted."""
+    """`np.matmul` of (batch, M, K) and (batch, K, N), by several threads if that pays and is wanted.
+
+    No sum is -0, as some BLAS have it where a sum of one product is not started from +0.
+    """
     batch, rows, length = x.shape
     columns = y.shape[-1]
     step = _ALONE // max(length * columns, 1) // 8 * 8
     if rows * length * columns <= _ALONE or step < _ROWS:
-        return np.matmul(x, y)
+        result = np.matmul(x, y)
+        result += 0
+        return result
     result = np.empty((batch, rows, columns), x.dtype)
     y = np.ascontiguousarray(y)  # else each piece would bring its columns together again
 
@@ -38,8 +43,9 @@ def exact_product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.
             if begin < end:
                 pieces = x[i, begin:end].reshape(-1, size, length)
                 np.matmul(pieces, y[i], out=result[i, begin:end].reshape(-1, size, columns))
+        result[i, first:last] += 0
 
     many = step * _PIECES
     parts = [(i, first, min(first + many, rows)) for i in range(batch) for first in range(0, rows, many)]
-    for_each(parts, work, batch * rows * length * columns >> 4 if is_threaded else 0)
+    for_each(parts, work, batch * rows * length * columns >> 6 if is_threaded else 0)
     return result

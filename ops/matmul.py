@@ -16,8 +16,8 @@ import functools
 
 import numpy as np
 
-from .exact_matmul import exact_matmul, take, tiled
-from .minifloat.cast import cast, code_table, codes_of
+from .exact_matmul import as_laid, exact_matmul, tiled
+from .minifloat.cast import cast
 from .policy import Policy
 from .random_stream import RandomStream
 from .registry import Call, Kernel, lookup
@@ -104,7 +104,7 @@ def _in_order(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def widen(x: np.ndarray, source: ElementType, target: ElementType) -> np.ndarray:
     """A cast to f32, f64 or a complex type, to nearest even, with the layout in memory kept."""
     if source.is_minifloat and target.is_float:
-        return take(code_table(source, target, _PLAIN), codes_of(x, source.format))
+        return as_laid(lambda part: cast(part, source, target, _PLAIN), x)
     if not _is_number(source):
         return cast(x, source, target, _PLAIN)
     return x.astype(target.dtype, copy=False)
