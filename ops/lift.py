@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -36,6 +37,9 @@ _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 
 #: Bound on the error, in units of f64's last place, of a host function: numpy's vector library promises 4.
 _HOST_ERROR = 16
+
+#: Where the lower halves of f64 stand among all halves.
+_LOWER_HALF = slice(0 if sys.byteorder == "little" else 1, None, 2)
 
 #: What one call is taken to cost beside its elements, in elements, in the choice to build a table: of functions that
 #: take 10 µs an element, and of basic ones that take 0.3 µs.
@@ -130,9 +134,15 @@ def _ziv(function: Function, fmt: Format) -> Kernel:
     """The host function in f64, rounded to `fmt`; where that could differ from rounding the exact value, `direct`."""
     target = ELEMENT_TYPES[fmt.name]
     dropped = _F64.format.precision - fmt.precision
-    half = np.int64(1 << (dropped - 1))
+    half = 1 << (dropped - 1)
     smallest_normal = 2.0 ** (fmt.min_exponent + fmt.mantissa_bits)
     policy = Policy()
+    # The lower halves of f64 tell if no more bits than they have are dropped.
+    word = np.dtype(np.uint32 if dropped <= 32 else np.uint64)
+    shift = np.array(_HOST_ERROR - half).astype(word)
+
+    def words(wide: np.ndarray) -> np.ndarray:
+        return wide.reshape(-1).view(word)[_LOWER_HALF if word.itemsize == 4 else slice(None)]
 
     def rounded(wide: np.ndarray) -> np.ndarray:
         return cast(wide, _F64, target, policy)
@@ -142,12 +152,12 @@ def _ziv(function: Function, fmt: Format) -> Kernel:
             wide = np.asarray(function.host(*(x.astype(np.float64) for x in arrays)))
             result = np.asarray(rounded(wide))
             # How far above the lower end of what is too near to halfway between two results, modulo their distance.
-            above = np.asarray(wide.view(np.int64) + (_HOST_ERROR - half))
+            above = np.asarray(words(wide) + shift)
             above &= 2 * half - 1
-            near = np.asarray(above <= 2 * _HOST_ERROR)
-            magnitude = np.abs(wide)
-            if not magnitude.min(initial=np.inf) >= smallest_normal:  # NaN is not
-                near |= (magnitude < smallest_normal) & (wide != 0)
+            near = np.asarray(above <= 2 * _HOST_ERROR).reshape(wide.shape)
+            # Those that are rounded to more than the smallest normal number are more than that; NaN is not.
+            if not np.abs(result).min(initial=np.inf) > smallest_normal:
+                near |= (np.abs(wide) < smallest_normal) & (wide != 0)
             if not near.any():
                 return result
             slack = _HOST_ERROR * 2.0**-52
