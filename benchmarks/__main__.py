@@ -140,9 +140,8 @@ def main() -> None:
     options = parser.parse_args()
     programs = [p for p in PROGRAMS if not options.words or any(w in p.name for w in options.words)]
     if not programs:
-        parser.error(
-            f"no program has {' or '.join(map(repr, options.words))} in its name: {[p.name for p in PROGRAMS]}"
-        )
+        words = " or ".join(map(repr, options.words))
+        parser.error(f"no program has {words} in its name (there is {'; '.join(p.name for p in PROGRAMS)})")
     if options.plugin:
         jax.config.update("jax_platforms", "cpu,minihlo")
         table, ratios = on_platforms(programs)

@@ -50,7 +50,6 @@ class PutOff(Protocol):
     sources: Sources
     pending: dict[Value, Node]
     nodes: dict[Value, Node]  #: these, and those that are written
-    is_compiled: bool
 
     def scalar(self, value: Value) -> np.ndarray | None:
         """The only element of a constant that has but one, as an array of rank 0."""
@@ -172,6 +171,17 @@ def frozen(value: Any) -> Hashable:
     if isinstance(value, np.ndarray | np.generic):
         return str(value.dtype), value.shape, value.tobytes()
     return type(value).__name__, repr(value)
+
+
+def only(array: np.ndarray) -> np.ndarray | None:
+    """The element of an array that is the same everywhere, as an array of rank 0; None of others."""
+    if array.size == 0 or array.itemsize > 8:
+        return None
+    if any(n > 1 and step for n, step in zip(array.shape, array.strides, strict=True)):
+        codes = array.view(f"u{array.itemsize}")
+        if not (codes == codes[(0,) * array.ndim]).all():
+            return None
+    return array[(*(0,) * array.ndim, ...)]
 
 
 def takes_out(kernel: Kernel) -> bool:

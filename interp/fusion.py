@@ -35,6 +35,7 @@ from .fusible import (
     cost_of,
     identity,
     is_fusible,
+    only,
     shape_of,
     spread_of,
     uses_of,
@@ -71,7 +72,7 @@ class Fusion:
         self.constants, self.speed, self.settings, self.sources = constants, speed, settings, sources
         self.pending: dict[Value, Node] = {}
         self.nodes: dict[Value, Node] = {}  # these, and those that are written
-        self.is_compiled = speed.compiled and is_available()
+        self._is_compiled = speed.compiled and is_available()
         self._writer = writer
         self._uses = uses_of(region)
         self._made = {*region.arguments, *(r for o in region.operations for r in o.results)}
@@ -237,14 +238,7 @@ class Fusion:
         array = self.constants.get(value)
         if array is None or not isinstance(value.type, TensorType):
             return None
-        array = np.asarray(array)
-        if array.size == 0 or array.itemsize > 8:
-            return None
-        if any(n > 1 and step for n, step in zip(array.shape, array.strides, strict=True)):
-            codes = array.view(f"u{array.itemsize}")
-            if not (codes == codes[(0,) * array.ndim]).all():
-                return None
-        return array[(*(0,) * array.ndim, ...)]
+        return only(np.asarray(array))
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -339,7 +333,7 @@ class Fusion:
         t = node.operation.results[0].type
         assert isinstance(t, TensorType)
         limit = _CHEAP if t.nbytes < _LARGE else _CHEAP_LARGE
-        return node.cost <= (max(limit, _CHEAP_COMPILED) if self.is_compiled and t.size >= _MANY else limit)
+        return node.cost <= (max(limit, _CHEAP_COMPILED) if self._is_compiled and t.size >= _MANY else limit)
 
     def _is_used_after(self, value: Value, inside: set[int]) -> bool:
         """Whether a value is needed later, by others than some ops, which are told by `id`."""

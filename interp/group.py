@@ -83,11 +83,12 @@ class Group:
     def _apply(self, root: Root, node: Node) -> str:
         operation, axes = node.operation, root[1]
         names = [self.value(v, axes if shape_of(v) else ()) for v in operation.operands]
-        over = [name for name in names if name in self._written] if takes_out(node.kernel) else []
+        has_out = takes_out(node.kernel)
+        over = [name for name in names if has_out and name in self._written]
         name = self._names[root] = self._writer.apply(node.kernel, operation, names, over)
         if not self._whole.isdisjoint(names):
             self._whole.add(name)
-            if takes_out(node.kernel):
+            if has_out:
                 self._written.add(name)
         types = tuple(map(element_of, (*operation.operands, *operation.results)))
         entries = node.kernel.entries if isinstance(node.kernel, Narrowing) else None

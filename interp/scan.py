@@ -20,7 +20,7 @@ import numpy as np
 
 from ..ops.lookup import Table
 from ..ops.types import ElementType, TensorType
-from ..ops.walk import Walk, every
+from ..ops.walk import Walk, of_all_pairs
 from .program import Value
 
 #: Numbers that count are below this.
@@ -100,6 +100,5 @@ class Scan:
         if index == 0:
             return states[1:]
         if index not in self._tables:
-            pair = np.repeat(every(self._elements[0]), 256), np.tile(every(self._elements[1]), 256)
-            self._tables[index] = Table(np.broadcast_to(self._step(*pair)[index], 1 << 16).copy())
+            self._tables[index] = Table(of_all_pairs(lambda *pair: self._step(*pair)[index], *self._elements))
         return self._tables[index].at_joined([states[:-1], rows], (8, 8))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ops.registry import lookup
 from ..ops.types import Kind, TensorType, Type
-from .fusible import is_fusible, shape_of, spread_of
+from .fusible import is_fusible, only, shape_of, spread_of
 from .grouped.leaf import width
 from .program import Operation, Region, Value
 from .scan import MOST, Place, Scan, Stack
@@ -200,12 +200,11 @@ class _Reader:
         """What stands for each element of a value: constants do if they are the same number everywhere."""
         if value in self._scalars or value not in self._constants or not isinstance(value.type, TensorType):
             return self._scalars.get(value)
-        array = np.asarray(self._constants[value])
-        codes = array.view(f"u{array.itemsize}") if array.itemsize <= 8 else None
-        if codes is None or not array.size or not (codes == codes.flat[0]).all():
+        number = only(np.asarray(self._constants[value]))
+        if number is None:
             return None
-        only, result = array[(*(0,) * array.ndim, ...)], self._named(value)
-        self._step.append(Operation("stablehlo.constant", (), (result,), {"value": only}, (), self._location))
+        result = self._named(value)
+        self._step.append(Operation("stablehlo.constant", (), (result,), {"value": number}, (), self._location))
         return result
 
 

@@ -117,9 +117,14 @@ class Writer:
     # -- lines ---------------------------------------------------------------------------------------------------------
 
     def line(
-        self, text: str, operation: Operation | None, defines: Sequence[str] = (), uses: Sequence[str] = ()
+        self,
+        text: str,
+        operation: Operation | None,
+        defines: Sequence[str] = (),
+        uses: Sequence[str] = (),
+        over: Sequence[str] = (),
     ) -> None:
-        self._lines.append(_Line(text, operation, self.depth, tuple(defines), tuple(uses)))
+        self._lines.append(_Line(text, operation, self.depth, tuple(defines), tuple(uses), tuple(over)))
 
     @property
     def count(self) -> int:
@@ -183,8 +188,7 @@ class Writer:
         """
         name = self.fresh()
         self._large.add(name)
-        text = f"{name} = {self.thing(target)}({', '.join(operands)})"
-        self._lines.append(_Line(text, operation, self.depth, (name,), tuple(operands), tuple(over)))
+        self.line(f"{name} = {self.thing(target)}({', '.join(operands)})", operation, (name,), operands, over)
         return name
 
     def plain(self, expression: str, operation: Operation, uses: Sequence[str]) -> None:

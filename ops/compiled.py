@@ -31,6 +31,7 @@ from . import speed
 
 #: Arrays of fewer elements are left to numpy, and so are all until this many elements would have been taken.
 _FROM, _WORTH = 1 << 13, 1 << 22
+#: Keeps nothing.
 _NONE = np.empty((0, 0), np.uint8)
 
 

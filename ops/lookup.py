@@ -15,6 +15,7 @@ import numpy as np
 
 from .blocks import block, blocks, for_each
 from .compiled import Kernels, kernels
+from .types import ElementType, Kind
 
 #: Up to so many elements a single call of numpy is quickest.
 _FEW = 1 << 13
@@ -177,6 +178,16 @@ def of_pairs(
         return result
 
     return look_up
+
+
+def all_of(element: ElementType, bits: int) -> np.ndarray:
+    """The element of every code of so many bits."""
+    codes = np.arange(1 << bits).astype(f"u{element.dtype.itemsize}")
+    if element.kind is Kind.BOOL:
+        return codes != 0
+    if element.is_float:
+        codes &= (1 << element.bits) - 1
+    return codes.view(element.dtype)
 
 
 def joined(parts: Sequence[np.ndarray], widths: Sequence[int]) -> np.ndarray:

@@ -17,7 +17,8 @@ import numpy as np
 
 from .blocks import blocks, for_each
 from .compiled import Kernels, kernels
-from .types import ElementType, Kind
+from .lookup import all_of
+from .types import ElementType
 
 #: Up to so many accumulators are walked one after the other, and from so many on indices are joined by ops.
 _FEW, _MANY = 24, 256
@@ -47,9 +48,9 @@ class Walk:
     @functools.cached_property
     def entries(self) -> np.ndarray:
         """The next accumulator's code for each code of an accumulator, times 256, and code of an element."""
-        result = np.asarray(self._step(np.repeat(every(self._total), 256), np.tile(every(self._element), 256)))
+        found = of_all_pairs(self._step, self._total, self._element).view(np.uint8)
         self.is_made = True
-        return np.ascontiguousarray(np.broadcast_to(result, 1 << 16)).view(np.uint8)
+        return found
 
     @functools.cached_property
     def _rows(self) -> list[bytes]:
@@ -129,9 +130,7 @@ class Walk:
         return (totals >> 8).astype(np.uint8)
 
 
-def every(element: ElementType) -> np.ndarray:
-    """What the 256 values of a byte stand for in a type that is stored in one; floats have no bits beside their own."""
-    codes = np.arange(256, dtype=np.uint8)
-    if element.kind is Kind.BOOL:
-        return codes != 0
-    return (codes & ((1 << element.bits) - 1) if element.is_float else codes).view(element.dtype)
+def of_all_pairs(step: Step, total: ElementType, element: ElementType) -> np.ndarray:
+    """What a step gives for each code of an accumulator, times 256, and code of an element."""
+    pair = np.repeat(all_of(total, 8), 256), np.tile(all_of(element, 8), 256)
+    return np.broadcast_to(step(*pair), 1 << 16).copy()

@@ -14,9 +14,6 @@ from minihlo.interp.conform.result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS
 
 from .conform_results import failing, found
 
-ROOT = Path(__file__).parent.parent
-
-
 pytestmark = pytest.mark.usefixtures("in_the_repository")
 
 

@@ -19,9 +19,6 @@ from minihlo.interp.conform.result import FAIL, load
 
 from .conform_results import failing, found
 
-ROOT = Path(__file__).parent.parent
-
-
 pytestmark = pytest.mark.usefixtures("in_the_repository")
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ...ops.blocks import block, blocks, for_each
-from ...ops.lookup import Table
+from ...ops.lookup import Table, all_of
 from ...ops.ranks import Ranks, ranks
 from ...ops.reduce import Folding
 from ...ops.types import TensorType
-from .leaf import Compute, Leaf, Shape, all_of, cut
+from .leaf import Compute, Leaf, Shape, cut
 
 #: How many sums and the like are formed at a time.
 _COLUMNS = 256

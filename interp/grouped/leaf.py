@@ -66,16 +66,6 @@ def width(element: ElementType) -> int | None:
     return element.bits if element.is_float or element.kind is Kind.BOOL else max(element.bits, 8)
 
 
-def all_of(element: ElementType, bits: int) -> np.ndarray:
-    """The element of every code of so many bits."""
-    codes = np.arange(1 << bits).astype(f"u{element.dtype.itemsize}")
-    if element.kind is Kind.BOOL:
-        return codes != 0
-    if element.is_float:
-        codes &= (1 << element.bits) - 1
-    return codes.view(element.dtype)
-
-
 def cut(part: tuple[slice, ...], spreads: Sequence[list[int]]) -> list[tuple[slice, ...]]:
     """A part of a shape in leaves that have size 1 where they are repeated."""
     everything = slice(None)

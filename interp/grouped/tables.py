@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.lookup import TINY, Table, of_pairs
+from ...ops.lookup import TINY, Table, all_of, of_pairs
 from ...ops.types import ElementType
-from .leaf import MOST_BITS, Compute, Leaf, Shape, all_of, filled, width
+from .leaf import MOST_BITS, Compute, Leaf, Shape, filled, width
 
 #: The most bytes that tables may take together.
 _MOST_BYTES = 1 << 26
