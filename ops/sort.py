@@ -26,6 +26,8 @@ from .put import Thing
 from .registry import BY_BODY, Call, Kernel, OpError, op
 from .types import ElementType, Kind, TensorType
 
+#: Rows of codes this long are sorted by counting.
+_COUNTED = 256
 #: Whether the elements at the first positions come before those at the second: positions in the flattened rows.
 Before = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -60,9 +62,9 @@ def sort(call: Call) -> Kernel:
             return arrays[0] if len(arrays) == 1 else arrays
         ranks = by_code.ranks(arrays[0].size) if by_code is not None else None
         if ranks is not None and len(arrays) == 1:
-            return np.moveaxis(_sorted(ranks, rows[0]).reshape(moved[0].shape), -1, dimension)
+            return np.moveaxis(ranks.sorted(rows[0]).reshape(moved[0].shape), -1, dimension)
         if ranks is not None:
-            order = np.argsort(ranks.at(rows[0].view(np.uint8)), axis=1, kind="stable")
+            order = np.argsort(ranks.of_code.at(rows[0].view(np.uint8)), axis=1, kind="stable")
             order += np.arange(0, order.size, length)[:, None]
         else:
             order = _permutation(vectorised, rows, elements) if vectorised else _one_by_one(regions[0], rows)
@@ -111,13 +113,13 @@ class _ByCode:
         self._comparator, self._elements = comparator, elements
         self._left = 1 << 16
 
-    def ranks(self, size: int) -> Table | None:
-        """How many codes come before each, if that tells the order. Asked as soon as so many elements are sorted."""
+    def ranks(self, size: int) -> _Ranks | None:
+        """The ranks of codes, if they tell the order. Asked for as soon as so many elements are sorted."""
         self._left -= size
         return self._found if self._left <= 0 else None
 
     @functools.cached_property
-    def _found(self) -> Table | None:
+    def _found(self) -> _Ranks | None:
         element = self._elements[0]
         codes = (np.arange(256) & ((1 << element.bits) - 1)).astype(np.uint8).view(element.dtype)
         try:
@@ -132,23 +134,40 @@ class _ByCode:
         ranks = before.sum(axis=0, dtype=np.int32)
         if not np.array_equal(before, ranks[:, None] < ranks):
             return None
-        return Table(np.unique(ranks, return_inverse=True)[1].astype(np.uint8))
+        return _Ranks(np.unique(ranks, return_inverse=True)[1].astype(np.uint8))
 
 
-def _sorted(ranks: Table, rows: np.ndarray) -> np.ndarray:
-    """The rows sorted by the ranks of their codes."""
-    codes = rows.view(np.uint8)
-    unsorted = ranks.at(codes)
-    found = np.sort(unsorted, axis=1, kind="stable")
-    code_of = np.zeros(256, np.uint8)
-    code_of[ranks.entries[::-1]] = np.arange(255, -1, -1)  # the first of each rank
-    result = code_of.take(found)
-    counts = np.bincount(ranks.entries)
-    for rank in np.flatnonzero(counts > 1).tolist():
-        is_here = unsorted == rank  # codes of one rank stay as they were
-        if is_here.any():
-            result[found == rank] = codes[is_here]
-    return result.view(rows.dtype)
+class _Ranks:
+    """The ranks of all codes of 8 bits; those that no comparator tells apart share one."""
+
+    def __init__(self, ranks: np.ndarray) -> None:
+        self.of_code = Table(ranks)
+        self._codes = np.argsort(ranks, kind="stable").astype(np.uint8)
+        self._of_rank = self._codes[np.unique(ranks[self._codes], return_index=True)[1]]
+        self._shared = [np.flatnonzero(ranks == r) for r in np.flatnonzero(np.bincount(ranks) > 1)]
+
+    def sorted(self, rows: np.ndarray) -> np.ndarray:
+        """Each of the rows sorted."""
+        codes, ranks = rows.view(np.uint8), self.of_code.entries
+        if rows.shape[1] >= _COUNTED:
+            return np.stack([self._counted(row) for row in codes]).view(rows.dtype)
+        unsorted = self.of_code.at(codes)
+        found = np.sort(unsorted, axis=1, kind="stable")
+        result = self._of_rank.take(found)
+        for same in self._shared:  # they stay as they were
+            if (is_here := unsorted == ranks[same[0]]).any():
+                result[found == ranks[same[0]]] = codes[is_here]
+        return result.view(rows.dtype)
+
+    def _counted(self, codes: np.ndarray) -> np.ndarray:
+        """One row sorted by counting its codes."""
+        counts, ranks = np.bincount(codes, minlength=256), self.of_code.entries
+        result = np.repeat(self._codes, counts[self._codes])
+        for same in self._shared:  # they stay as they were
+            if np.count_nonzero(counts[same]) > 1:
+                first = counts[ranks < ranks[same[0]]].sum()
+                result[first : first + counts[same].sum()] = codes[np.isin(codes, same)]
+        return result
 
 
 # -- guessing ------------------------------------------------------------------------------------------------------

@@ -3,8 +3,13 @@
 Reductions of minifloats and scans over them are walks along the rows of a matrix, all columns side by side: a table of
 the 65,536 pairs has what any body makes of an accumulator and an element.
 
+A long walk of a few columns is cut into pieces, which are walked side by side, each from a guess where it starts. Then
+they are walked again from where the piece before ended, until they run along the path that was found: what came before
+is soon forgotten by a moving average, say, though not by a sum. Walks that do not run together are made as a whole.
+
 Measured with numpy alone, a row of 64 codes: 1.3 µs for two bytes put side by side in an index and looked up, 1.6 for
-indices joined by ops, which of wide rows are the quicker; a code at a time as Python 0.1 µs.
+indices joined by ops, which of wide rows are the quicker; a code at a time as Python 0.1 µs. In pieces, a moving average of 1,000
+such rows: @.
 """
 
 from __future__ import annotations
@@ -28,6 +33,10 @@ _WORTH, _FEW_COST = 1 << 16, 16
 _COLUMNS, _BLOCK = 128, 1 << 22
 #: Elements that are made indices at a time.
 _INDICES = 1 << 15
+#: Pieces have so many rows at least, and so many accumulators all together; and rows between looks at their paths.
+_PIECE, _SIDE_BY_SIDE, _LOOK = 128, 512, 16
+#: Fewer pieces, or fewer accumulators in them, bring nothing.
+_FEW_PIECES, _NARROW = 3, 64
 
 #: Gives the next accumulators for arrays of accumulators and of elements.
 Step = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -39,6 +48,7 @@ class Walk:
     def __init__(self, step: Step, total: ElementType, element: ElementType) -> None:
         self._step, self._total, self._element = step, total, element
         self.is_made, self._left = False, _WORTH
+        self._runs_together = True  # as far as was seen
 
     def is_worth(self, steps: int, columns: int) -> bool:
         """Whether there is a table, or it is worth making for so many steps and those that were asked for before."""
@@ -69,6 +79,8 @@ class Walk:
         compiled = kernels(rows.size)
         if compiled is not None:
             return self._along_compiled(compiled, starts, rows, kept)
+        if (found := self._in_pieces(starts, rows, kept)) is not None:
+            return found
         if len(starts) <= _FEW:
             return self._one_by_one(starts, rows, kept)
         return (
@@ -88,6 +100,31 @@ class Walk:
 
         for_each(list(blocks(totals.shape, _COLUMNS)), work, rows.size)
         return totals
+
+    def _in_pieces(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray | None:
+        """The same for pieces side by side; None where that does not pay, or they do not run together."""
+        columns = len(starts)
+        count = min(_SIDE_BY_SIDE // max(columns, 1), len(rows) // _PIECE)
+        if count < _FEW_PIECES or count * columns < _NARROW or not self._runs_together:
+            return None
+        length = len(rows) // count
+        before = len(rows) - count * length
+        starts = self._together(starts, rows[:before], None if kept is None else kept[:before])
+        laid = np.moveaxis(rows[before:].reshape(count, length, columns), 0, 1).reshape(length, -1)
+        path = np.empty_like(laid)
+        ends = self._together(np.tile(starts, count), laid, path)
+        totals = np.concatenate([starts, ends[:-columns]])
+        for first in range(0, length, _LOOK):
+            here = slice(first, first + _LOOK)
+            last = path[here][-1].copy()
+            totals = self._together(totals, laid[here], path[here])
+            if np.array_equal(totals, last):
+                # From here on the path of each piece is the right one if that of the piece before is, and the first is.
+                if kept is not None:
+                    kept[before:].reshape(count, length, columns)[...] = np.moveaxis(path.reshape(length, count, -1), 1, 0)
+                return ends[-columns:]
+        self._runs_together = False
+        return None
 
     def _one_by_one(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
         table, totals = self._rows, bytearray(starts.tobytes())

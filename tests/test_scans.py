@@ -227,6 +227,41 @@ def test_all_ways_to_walk(
     assert (found == totals).all()
 
 
+@pytest.mark.parametrize("size", [(1000, 64), (997, 30), (9001, 1), (391, 128), (640, 90)])
+@pytest.mark.parametrize("forgets", [True, False])
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_long_walks_in_pieces(
+    size: tuple[int, int], forgets: bool, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An average that moves forgets where it came from; a sum of bytes never does."""
+    monkeypatch.setattr(compiled, "_FROM", 1 << 60)
+    whole: list[int] = []
+    for way in ("_one_by_one", "_together"):
+        real = getattr(walk.Walk, way)
+
+        def noted(self: walk.Walk, starts: Any, rows: Any, kept: Any, real: Any = real) -> Any:
+            whole.append(len(rows))
+            return real(self, starts, rows, kept)
+
+        monkeypatch.setattr(walk.Walk, way, noted)
+    total, x = np.mgrid[:256, :256]
+    table = ((total * 3 + x) // 4 if forgets else (total + x) % 256).astype(np.uint8)
+    rng = np.random.default_rng(2)
+    rows, starts = rng.integers(0, 256, size, np.uint8), rng.integers(0, 256, size[1], np.uint8)
+    kept = np.zeros(size, np.uint8)
+    walked = walk.Walk(lambda total, x: table[total, x], ELEMENT_TYPES["ui8"], ELEMENT_TYPES["ui8"])
+    for _ in range(2):
+        whole.clear()
+        found = walked.along(starts, rows, kept if is_kept else None)
+        totals = starts
+        for i, row in enumerate(rows):
+            totals = table[totals, row]
+            assert not is_kept or (kept[i] == totals).all()
+        assert (found == totals).all()
+    assert (max(whole) == len(rows)) is not forgets
+    assert forgets or whole == [len(rows)]  # what does not run together is not tried again
+
+
 def test_a_walk_is_named_in_the_plan() -> None:
     plan = interp.load(scan("f8E5M2", BODIES["sum"], PLACES["first to last"])).plan()
     assert sum(isinstance(v, Scan) for v in plan.entry.__globals__.values()) == 1
