@@ -1,7 +1,12 @@
-"""Maxima and minima as integer work: numbers by their ranks, which are bytes.
+"""Maxima and minima as integer work: numbers by their ranks, which are bytes, or by their codes.
 
-256 numbers have at most 256 different values. Numbered in order, they are compared as bytes, 64 at a time. Measured: a
-softmax of 1000 rows, which needs the largest of each, 1.3 times as fast as with maxima of f32.
+256 numbers have at most 256 different values. Numbered in order, they are compared as bytes, 64 at a time. Mostly that
+order is the one in which codes stand as a sign and a magnitude: then no rank is looked up. The largest number is the
+largest signed byte, unless all are negative: then it is the smallest unsigned one; and whether there is a NaN is told
+by one more such maximum or minimum.
+
+Measured with numpy alone, the largest of each of 1000 rows of 1000: by ranks 0.7 ms, by codes 0.2; a softmax of such rows
+by ranks 1.3 times as fast as with maxima of f32.
 """
 
 from __future__ import annotations
@@ -17,6 +22,41 @@ from .minifloat.codec import decode
 from .types import ElementType
 
 
+@dataclasses.dataclass(frozen=True)
+class _Signed:
+    """The order of codes as a sign and a magnitude: whether larger numbers win, and where NaN begin."""
+
+    rises: bool
+    positive_nan: int  #: the first among the positive codes; 128 where there is none
+    negative_nan: int  #: the first among the negative codes, 256 where there is none, or 128 for that code alone
+
+    def nans(self, codes: np.ndarray, axis: int | None) -> np.ndarray | np.bool_:
+        """Whether there is a NaN along the axis."""
+        found = np.False_
+        if self.positive_nan < 128:
+            found = np.maximum.reduce(codes.view(np.int8), axis=axis) >= self.positive_nan
+        if self.negative_nan == 128:
+            found = found | (np.minimum.reduce(codes.view(np.int8), axis=axis) == -128)
+        elif self.negative_nan < 256:
+            found = found | (np.maximum.reduce(codes, axis=axis) >= self.negative_nan)
+        return found
+
+    def extreme(self, codes: np.ndarray) -> np.ndarray:
+        """The code that wins along the first axis, where there are no NaN."""
+        result = np.maximum.reduce(codes.view(np.int8) if self.rises else codes, axis=0).view(np.uint8)
+        of_other_sign = result >= 128 if self.rises else result < 128
+        if of_other_sign.any():
+            result[of_other_sign] = np.minimum.reduce(codes, axis=0)[of_other_sign]
+        return result
+
+    def keys(self, codes: np.ndarray) -> np.ndarray:
+        """A byte for each code; the larger one wins."""
+        result = codes.view(np.int8) >> 7
+        result |= -128
+        result ^= codes.view(np.int8)
+        return (result if self.rises else np.invert(result, out=result)).view(np.uint8)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Ranks:
     """The ranks of up to 256 numbers, in the order in which one wins over another; NaN wins over all."""
@@ -27,6 +67,29 @@ class Ranks:
 
     def extreme(self, codes: np.ndarray) -> np.ndarray:
         """The rank that wins along the first axis; of several NaN the first, as where one is compared to the next."""
+        if self._order is None:
+            return self._by_rank(codes)
+        doubtful = np.flatnonzero(self._order.nans(codes, 0))
+        if 2 * len(doubtful) > codes.shape[1]:
+            return self._by_rank(codes)
+        result = self.of_code.at(self._order.extreme(codes))
+        if len(doubtful):
+            result[doubtful] = self._by_rank(codes.take(doubtful, axis=1))
+        return result
+
+    def keys(self, codes: np.ndarray) -> np.ndarray | None:
+        """A byte for each code, the larger of which wins, if that is quicker than ranks: without NaN, in most cases."""
+        return None if self._order is None or self._order.nans(codes, None) else self._order.keys(codes)
+
+    @functools.cached_property
+    def of_key(self) -> np.ndarray:
+        """The number of each key."""
+        assert self._order is not None
+        codes, result = np.arange(256, dtype=np.uint8), np.empty(256, self.values.dtype)
+        result[self._order.keys(codes)] = self.values[self.of_code.entries]
+        return result
+
+    def _by_rank(self, codes: np.ndarray) -> np.ndarray:
         ranks = self.of_code.at(codes)
         result = np.maximum.reduce(ranks, axis=0)
         if len(self.values) - self.nan > 1:
@@ -35,6 +98,19 @@ class Ranks:
                 columns = ranks.take(at, axis=1)
                 result[at] = columns[np.argmax(columns >= self.nan, axis=0), np.arange(len(at))]
         return result
+
+    @functools.cached_property
+    def _order(self) -> _Signed | None:
+        """The order that codes have by themselves, if it is that of the ranks."""
+        ranks = self.of_code.entries.astype(int)
+        nan = ranks >= self.nan
+        rising = np.concatenate([ranks[:127:-1][~nan[:127:-1]], ranks[:128][~nan[:128]]])
+        rises, falls = (np.diff(rising) >= 0).all(), (np.diff(rising) <= 0).all()
+        positive, negative = np.flatnonzero(nan[:128]), np.flatnonzero(nan[128:]) + 128
+        first = 128 - len(positive), 128 if negative.tolist() == [128] else 256 - len(negative)
+        if not (rises or falls) or len(positive) and positive[0] != first[0] or len(negative) and negative[0] != first[1]:
+            return None
+        return _Signed(bool(rises), *first)
 
 
 def ranks(numbers: np.ndarray, element: ElementType, largest: bool) -> Ranks:

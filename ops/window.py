@@ -222,25 +222,28 @@ def extreme_of(call: Call, body: Body) -> Callable[[np.ndarray, np.ndarray, Axes
     record = lookup(body.sole_op or "")
     assert record is not None
     combine = record.kernel(call.like(record.name, (TensorType((None,), t.element),) * 2, (t,)))
-    results: dict[bytes, Table] = {}  # for each initial value, what becomes of each rank
+    results: dict[tuple[bytes, bool], Table] = {}  # for each initial value, what becomes of each rank, or each key
 
     def extreme(x: np.ndarray, init: np.ndarray, axes: Axes) -> np.ndarray | None:
         ranks = minifloat_ranks(t.element, largest)
-        found = ranks.of_code.at(np.ascontiguousarray(x).view(np.uint8))
-        fill = ranks.of_code.at(init.view(np.uint8))
+        codes, fill_code = np.ascontiguousarray(x).view(np.uint8), init.reshape(1).view(np.uint8)
+        found, fill = ranks.keys(codes), ranks.keys(fill_code)
+        has_keys = found is not None and fill is not None
+        if found is None or fill is None:
+            found, fill = ranks.of_code.at(codes), ranks.of_code.at(fill_code)
         for d, axis in enumerate(axes):  # one dimension after the other; the last has the shortest runs of neighbours
             if axis != Axis(axis.size, 1):
                 alone = [axis if i == d else Axis(n, 1) for i, n in enumerate(found.shape)]
-                view = windows(found, fill, alone).reshape(axis.window, *(a.count for a in alone))
+                view = windows(found, fill[0], alone).reshape(axis.window, *(a.count for a in alone))
                 found = view[0]
                 for other in view[1:]:
                     found = np.maximum(found, other)
-        if len(ranks.values) - ranks.nan > 1 and (found >= ranks.nan).any():
+        if not has_keys and len(ranks.values) - ranks.nan > 1 and (found >= ranks.nan).any():
             return None  # which NaN it is goes by their order
-        code = init.tobytes()
-        if code not in results:
-            results[code] = Table(combine(init.reshape(1), ranks.values))
-        return results[code].at(found)
+        key = init.tobytes(), has_keys
+        if key not in results:
+            results[key] = Table(combine(init.reshape(1), ranks.of_key if has_keys else ranks.values))
+        return results[key].at(found)
 
     return extreme
 
