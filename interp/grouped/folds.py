@@ -16,10 +16,14 @@ from ...ops.reduce import Folding
 from ...ops.types import TensorType
 from .leaf import Compute, Leaf, Shape, cut
 
-#: How many sums and the like are formed at a time.
-_COLUMNS = 256
+#: How many sums and the like are formed at a time; extremes of few such are formed of their parts in any order.
+_COLUMNS, _FEW = 256, 8
 #: Sums that numpy forms in the order of their steps, of so many columns or more.
 _IN_ORDER, _WIDE = {"stablehlo.add": np.add, "stablehlo.multiply": np.multiply}, 16
+
+
+#: Where the elements of a part are in each leaf, and their shape.
+_Part = tuple[Sequence[Any], Shape]
 
 
 def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Folding) -> Any:
@@ -45,32 +49,47 @@ def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Fo
         [column + step if is_last else step + column for step in blocks(outer, _steps(column, size))]
         for column in columns
     ]
-    plans = [[(cut(part, spreads), tuple(p.stop - p.start for p in part)) for part in some] for some in parts]
+    plans: list[list[_Part]] = [
+        [(cut(part, spreads), tuple(p.stop - p.start for p in part)) for part in some] for some in parts
+    ]
+    widths = [math.prod(c.stop - c.start for c in column) for column in columns]
 
     def kernel(*values: np.ndarray) -> np.ndarray:
         laid = [v if lay is None else lay(v) for v, lay in zip(values[:-1], views, strict=True)]
         found = np.empty(inner, dtype)
 
-        def work(index: int) -> None:
-            column = columns[index]
-            sizes = tuple([c.stop - c.start for c in column])
-            width = math.prod(sizes)
-            totals = (np.broadcast_to(values[-1], width),)
-            for places, whole in plans[index]:
-                pieces = [v[p] for v, p in zip(laid, places, strict=True)]
-                rows = compute(*(pieces if is_last else map(np.ascontiguousarray, pieces)))[0]
-                if rows.shape != whole:
-                    rows = np.broadcast_to(rows, whole)
-                flat = rows.reshape(width, -1).T if is_last else rows.reshape(-1, width)
-                if ufunc is not None and width >= _WIDE and rows.flags.owndata and rows.flags.c_contiguous:
-                    # They are ours: the total is added to the first of them, so that nothing is brought together.
-                    ufunc(totals[0], flat[0], out=flat[0])
-                    totals = (ufunc.reduce(flat, axis=0),)
-                else:
-                    totals = fold(no_step, totals, [flat])
-            found[column] = totals[0].reshape(sizes)
+        def fold_in(total: np.ndarray, plan: _Part) -> np.ndarray:
+            places, whole = plan
+            pieces = [v[p] for v, p in zip(laid, places, strict=True)]
+            rows = compute(*(pieces if is_last else map(np.ascontiguousarray, pieces)))[0]
+            if rows.shape != whole:
+                rows = np.broadcast_to(rows, whole)
+            width = len(total)
+            flat = rows.reshape(width, -1).T if is_last else rows.reshape(-1, width)
+            if ufunc is not None and width >= _WIDE and rows.flags.owndata and rows.flags.c_contiguous:
+                # They are ours: the total is added to the first of them, so that nothing is brought together.
+                ufunc(total, flat[0], out=flat[0])
+                return ufunc.reduce(flat, axis=0)
+            return fold(no_step, (total,), [flat])[0]
 
-        for_each(range(len(columns)), work, size)
+        def start(index: int) -> np.ndarray:
+            return np.broadcast_to(values[-1], widths[index])
+
+        def work(index: int) -> None:
+            total = functools.reduce(fold_in, plans[index], start(index))
+            found[columns[index]] = total.reshape(found[columns[index]].shape)
+
+        def work_on_part(place: tuple[int, int]) -> None:
+            extremes[place[0]][place[1]] = fold_in(start(place[0]), plans[place[0]][place[1]])
+
+        if folding.largest is None or len(columns) > _FEW:
+            for_each(range(len(columns)), work, size)
+            return found
+        extremes: list[list[Any]] = [[None] * len(some) for some in plans]
+        for_each([(i, j) for i, some in enumerate(plans) for j in range(len(some))], work_on_part, size)
+        for column, (total, *others) in zip(columns, extremes, strict=True):
+            total = fold(no_step, (total,), [np.stack(others)])[0] if others else total
+            found[column] = total.reshape(found[column].shape)
         return found
 
     return kernel
