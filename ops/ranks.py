@@ -5,8 +5,8 @@ order is the one in which codes stand as a sign and a magnitude: then no rank is
 largest signed byte, unless all are negative: then it is the smallest unsigned one; and whether there is a NaN is told
 by one more such maximum or minimum.
 
-Measured with numpy alone, the largest of each of 1000 rows of 1000: by ranks 0.7 ms, by codes 0.2; a softmax of such rows
-by ranks 1.3 times as fast as with maxima of f32.
+Measured with numpy alone, the largest of each of 1000 rows of 1000: by ranks 0.7 ms, by codes 0.2; a softmax of such
+rows by ranks 1.3 times as fast as with maxima of f32.
 """
 
 from __future__ import annotations
@@ -102,15 +102,16 @@ class Ranks:
     @functools.cached_property
     def _order(self) -> _Signed | None:
         """The order that codes have by themselves, if it is that of the ranks."""
-        ranks = self.of_code.entries.astype(int)
+        ranks, every = self.of_code.entries.astype(int), np.arange(256)
         nan = ranks >= self.nan
-        rising = np.concatenate([ranks[:127:-1][~nan[:127:-1]], ranks[:128][~nan[:128]]])
-        rises, falls = (np.diff(rising) >= 0).all(), (np.diff(rising) <= 0).all()
-        positive, negative = np.flatnonzero(nan[:128]), np.flatnonzero(nan[128:]) + 128
-        first = 128 - len(positive), 128 if negative.tolist() == [128] else 256 - len(negative)
-        if not (rises or falls) or len(positive) and positive[0] != first[0] or len(negative) and negative[0] != first[1]:
+        positive, negative = 128 - nan[:128].sum(), 128 if nan[128] else 256 - nan[128:].sum()
+        told = (every == 128 if negative == 128 else every >= negative) | ((every >= positive) & (every < 128))
+        upwards = np.concatenate([every[:127:-1], every[:128]])
+        steps = np.diff(ranks[upwards[~nan[upwards]]])
+        rises = (steps >= 0).all()
+        if not (rises or (steps <= 0).all()) or not np.array_equal(told, nan):
             return None
-        return _Signed(bool(rises), *first)
+        return _Signed(bool(rises), int(positive), int(negative))
 
 
 def ranks(numbers: np.ndarray, element: ElementType, largest: bool) -> Ranks:

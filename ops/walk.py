@@ -8,8 +8,8 @@ they are walked again from where the piece before ended, until they run along th
 is soon forgotten by a moving average, say, though not by a sum. Walks that do not run together are made as a whole.
 
 Measured with numpy alone, a row of 64 codes: 1.3 µs for two bytes put side by side in an index and looked up, 1.6 for
-indices joined by ops, which of wide rows are the quicker; a code at a time as Python 0.1 µs. In pieces, a moving average of 1,000
-such rows: @.
+indices joined by ops, which of wide rows are the quicker; a code at a time as Python 0.1 µs. On a busy machine a moving
+average of 1,000 such rows took 1.25 ms as a whole and 0.68 in pieces.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class Walk:
     def along(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None = None) -> np.ndarray:
         """The last accumulators, from those at the start, (columns,), along elements, (steps, columns).
 
-        All arrays are of codes, as bytes. `kept`, of the shape of `rows`, gets the accumulators after each step.
+        All arrays are of codes, as bytes. `kept`, contiguous and of the shape of `rows`, gets the accumulators after each
+        step.
         """
         compiled = kernels(rows.size)
         if compiled is not None:
@@ -119,9 +120,10 @@ class Walk:
             last = path[here][-1].copy()
             totals = self._together(totals, laid[here], path[here])
             if np.array_equal(totals, last):
-                # From here on the path of each piece is the right one if that of the piece before is, and the first is.
+                # From here on the path of a piece is the right one if that of the piece before is, and the first is.
                 if kept is not None:
-                    kept[before:].reshape(count, length, columns)[...] = np.moveaxis(path.reshape(length, count, -1), 1, 0)
+                    paths = np.moveaxis(path.reshape(length, count, columns), 1, 0)
+                    kept[before:].reshape(count, length, columns)[...] = paths
                 return ends[-columns:]
         self._runs_together = False
         return None
