@@ -74,8 +74,8 @@ class Walk:
     def along(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None = None) -> np.ndarray:
         """The last accumulators, from those at the start, (columns,), along elements, (steps, columns).
 
-        All arrays are of codes, as bytes. `kept`, contiguous and of the shape of `rows`, gets the accumulators after each
-        step.
+        All arrays are of codes, as bytes. `kept`, contiguous and of the shape of `rows`, gets the accumulators
+        after each step.
         """
         compiled = kernels(rows.size)
         if compiled is not None:
