@@ -30,24 +30,23 @@ class _Signed:
     positive_nan: int  #: the first among the positive codes; 128 where there is none
     negative_nan: int  #: the first among the negative codes, 256 where there is none, or 128 for that code alone
 
-    def nans(self, codes: np.ndarray, axis: int | None) -> np.ndarray | np.bool_:
-        """Whether there is a NaN along the axis."""
-        found = np.False_
-        if self.positive_nan < 128:
-            found = np.maximum.reduce(codes.view(np.int8), axis=axis) >= self.positive_nan
-        if self.negative_nan == 128:
-            found = found | (np.minimum.reduce(codes.view(np.int8), axis=axis) == -128)
-        elif self.negative_nan < 256:
-            found = found | (np.maximum.reduce(codes, axis=axis) >= self.negative_nan)
-        return found
+    def bounds(self, codes: np.ndarray, axis: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The largest signed and the largest unsigned byte, as far as they are of use, and whether there is a NaN."""
+        signed, zero = codes.view(np.int8), np.zeros((), np.int8)
+        high = np.maximum.reduce(signed, axis=axis) if self.rises or self.positive_nan < 128 else zero
+        top = np.maximum.reduce(codes, axis=axis) if not self.rises or 128 < self.negative_nan < 256 else zero
+        lone = self.negative_nan == 128
+        is_negative = np.minimum.reduce(signed, axis=axis) == -128 if lone else top >= self.negative_nan
+        return high, top, is_negative | (high >= self.positive_nan)
 
-    def extreme(self, codes: np.ndarray) -> np.ndarray:
-        """The code that wins along the first axis, where there are no NaN."""
-        result = np.maximum.reduce(codes.view(np.int8) if self.rises else codes, axis=0).view(np.uint8)
+    def extreme(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The code that wins along the first axis, and whether there is a NaN, which it says nothing of."""
+        high, top, nan = self.bounds(codes, 0)
+        result = (high if self.rises else top).view(np.uint8)
         of_other_sign = result >= 128 if self.rises else result < 128
         if of_other_sign.any():
             result[of_other_sign] = np.minimum.reduce(codes, axis=0)[of_other_sign]
-        return result
+        return result, nan
 
     def keys(self, codes: np.ndarray) -> np.ndarray:
         """A byte for each code; the larger one wins."""
@@ -69,17 +68,20 @@ class Ranks:
         """The rank that wins along the first axis; of several NaN the first, as where one is compared to the next."""
         if self._order is None:
             return self._by_rank(codes)
-        doubtful = np.flatnonzero(self._order.nans(codes, 0))
+        winners, nan = self._order.extreme(codes)
+        doubtful = np.flatnonzero(nan)
         if 2 * len(doubtful) > codes.shape[1]:
             return self._by_rank(codes)
-        result = self.of_code.at(self._order.extreme(codes))
+        result = self.of_code.at(winners)
         if len(doubtful):
             result[doubtful] = self._by_rank(codes.take(doubtful, axis=1))
         return result
 
     def keys(self, codes: np.ndarray) -> np.ndarray | None:
         """A byte for each code, the larger of which wins, if that is quicker than ranks: without NaN, in most cases."""
-        return None if self._order is None or self._order.nans(codes, None) else self._order.keys(codes)
+        if self._order is None or (codes.size and self._order.bounds(codes, None)[2]):
+            return None
+        return self._order.keys(codes)
 
     @functools.cached_property
     def of_key(self) -> np.ndarray:

@@ -67,3 +67,4 @@ def test_there_are_no_keys_of_nan(t: ElementType) -> None:
     for code in range(256):
         keys = minifloat_ranks(t, True).keys(np.array([[0, 0x81], [code, 0x40]], np.uint8))
         assert (keys is None) == is_nan_code(fmt, code)
+    assert minifloat_ranks(t, True).keys(np.empty((0, 2), np.uint8)) is not None
