@@ -49,6 +49,7 @@ __all__ = [
     "Format",
     "Fraction",
     "Value",
+    "binary_code",
     "binary_codes",
     "clamp",
     "decode",
@@ -418,6 +419,11 @@ def to_integer(x: Value, bits: int, is_signed: bool) -> int:
 def unary_codes(fmt: Format, name: str) -> list[int]:
     """The results of an op on every code of a format, in order."""
     return [encode(fmt, UNARY[name](decode(fmt, code))) for code in range(1 << fmt.bits)]
+
+
+def binary_code(fmt: Format, name: str, a: int, b: int) -> int:
+    """The result of an op on a pair of codes."""
+    return encode(fmt, BINARY[name](decode(fmt, a), decode(fmt, b)))
 
 
 #: Ops on two finite numbers other than zero, as integers at the same scale: a ratio, and the power of the scale in it.
