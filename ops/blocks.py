@@ -18,12 +18,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import numpy as np
+
 from . import speed
 
 Part = TypeVar("Part")
 
 #: The most elements that are worked on at a time.
 BLOCK = 1 << 17
+
+#: The first cache of a processor: its bytes, those after which its places repeat, and those that are filled together.
+_CACHE, _PERIOD, _LINE = 1 << 15, 1 << 12, 64
 
 _pool: ThreadPoolExecutor | None = None
 
@@ -44,6 +49,18 @@ def blocks(shape: Sequence[int], limit: int) -> Iterator[tuple[slice, ...]]:
     for outer in itertools.product(*(range(n) for n in shape[:split])):
         for start in range(0, shape[split], step):
             yield (*(slice(i, i + 1) for i in outer), slice(start, min(start + step, shape[split])), *whole)
+
+
+def apart(x: np.ndarray) -> np.ndarray:
+    """`x`, or if its columns are the rows in memory and too many share their places in the cache, a copy with gaps.
+
+    To be laid the other way round: 256 rows of 256 f32 take 0.08 ms for that as they are, 0.04 by way of such a copy.
+    """
+    if x.ndim != 2 or x.strides[0] != x.itemsize or x.shape[1] * math.gcd(x.strides[1], _PERIOD) <= _CACHE:
+        return x
+    rows = np.empty((x.shape[1], x.shape[0] + _LINE // x.itemsize), x.dtype)[:, : x.shape[0]]
+    rows[...] = x.T
+    return rows.T
 
 
 def for_each(parts: Sequence[Part], work: Callable[[Part], object], size: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .blocks import blocks, for_each
+from .blocks import apart, blocks, for_each
 from .compiled import Kernels, kernels
 from .minifloat.cast import cast, wrap
 from .ranks import minifloat_ranks
@@ -245,7 +245,7 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
             use[0] = total[here]
             for first in range(0, steps, step):
                 count = min(step, steps - first)
-                use[1 : count + 1] = x[first : first + count, here]
+                use[1 : count + 1] = apart(x[first : first + count, here])
                 use[0] = ufunc.reduce(use[: count + 1], axis=0)
             result[here] = use[0]
 

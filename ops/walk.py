@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from .blocks import blocks, for_each
+from .blocks import apart, blocks, for_each
 from .compiled import Kernels, kernels
 from .lookup import all_of
 from .types import ElementType
@@ -31,12 +31,12 @@ _FEW, _MANY = 24, 256
 _WORTH, _FEW_COST = 1 << 16, 16
 #: Columns that one thread walks at a time, and elements before Ctrl-C is looked for.
 _COLUMNS, _BLOCK = 128, 1 << 22
-#: Elements that are made indices at a time.
+#: Elements that are laid out, or made indices, at a time.
 _INDICES = 1 << 15
 #: Pieces have so many rows at least, and so many accumulators all together; and rows between looks at their paths.
-_PIECE, _SIDE_BY_SIDE, _LOOK = 128, 512, 16
+_PIECE, _SIDE_BY_SIDE, _LOOK = 128, 1024, 16
 #: Fewer pieces, or fewer accumulators in them, bring nothing.
-_FEW_PIECES, _NARROW = 3, 64
+_FEW_PIECES, _NARROW = 4, 64
 
 #: Gives the next accumulators for arrays of accumulators and of elements.
 Step = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -148,11 +148,11 @@ class Walk:
         element, total = (octets[:, p] for p in ((0, 1) if sys.byteorder == "little" else (-1, -2)))
         total[...] = starts
         if kept is None:
-            for row in rows:
+            for row in _in_order(rows, np.uint8):
                 element[...] = row
                 total[...] = table[index]
             return total.copy()
-        for row, result in zip(rows, kept, strict=True):
+        for row, result in zip(_in_order(rows, np.uint8), kept, strict=True):
             element[...] = row
             result[...] = table[index]
             total[...] = result
@@ -161,12 +161,17 @@ class Walk:
     def _joined(self, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """The same with indices that are joined by ops."""
         table, totals = self._shifted, starts.astype(np.intp) << 8
-        count = max(_INDICES // len(totals), 1)
-        for first in range(0, len(rows), count):
-            for pairs in rows[first : first + count].astype(np.intp, order="C"):
-                pairs |= totals
-                table.take(pairs, None, totals, "wrap")
+        for pairs in _in_order(rows, np.intp):
+            pairs |= totals
+            table.take(pairs, None, totals, "wrap")
         return (totals >> 8).astype(np.uint8)
+
+
+def _in_order(rows: np.ndarray, dtype: type) -> Iterator[np.ndarray]:
+    """The rows one after the other, each by itself in memory; of another type they are copies."""
+    count = max(_INDICES // rows.shape[1], 1)
+    for first in range(0, len(rows), count):
+        yield from apart(rows[first : first + count]).astype(dtype, order="C", copy=False)
 
 
 def of_all_pairs(step: Step, total: ElementType, element: ElementType) -> np.ndarray:

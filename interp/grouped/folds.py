@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.blocks import block, blocks, for_each
+from ...ops.blocks import apart, block, blocks, for_each
 from ...ops.lookup import Table, all_of
 from ...ops.ranks import Ranks, ranks
 from ...ops.reduce import Folding
@@ -61,7 +61,7 @@ def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Fo
         def fold_in(total: np.ndarray, plan: _Part) -> np.ndarray:
             places, whole = plan
             pieces = [v[p] for v, p in zip(laid, places, strict=True)]
-            rows = compute(*(pieces if is_last else map(np.ascontiguousarray, pieces)))[0]
+            rows = compute(*(pieces if is_last else [np.ascontiguousarray(apart(p)) for p in pieces]))[0]
             if rows.shape != whole:
                 rows = np.broadcast_to(rows, whole)
             width = len(total)
