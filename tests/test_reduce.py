@@ -14,6 +14,7 @@ import pytest
 
 from minihlo.interp.api import load
 from minihlo.interp.errors import ProgramError
+from minihlo.ops.blocks import apart
 from minihlo.ops.policy import Policy
 from minihlo.ops.registry import Body, Call, OpError, lookup
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
@@ -434,6 +435,28 @@ def test_wide_sums_are_taken_in_order(t: str, along: int, width: int) -> None:
         wanted = (wanted + row).astype(dtype)
     x = x if along == 0 else np.ascontiguousarray(x.T)
     assert reduce(x, 0.5, "add", (along,), t).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("t", ["f32", "f64", "bf16", "f8E5M2"])
+def test_rows_that_share_their_places_in_the_cache_are_summed_in_order(t: str) -> None:
+    dtype = ELEMENT_TYPES[t].dtype
+    x = np.random.default_rng(0).standard_normal((130, 1024)).astype(dtype)
+    wanted = np.full(130, 0.5, dtype)
+    for column in x.T:
+        wanted = (wanted + column).astype(dtype)
+    assert reduce(x, np.array(0.5, dtype), "add", (1,), t).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+def test_copies_have_gaps_where_rows_share_their_places_in_the_cache(dtype: type) -> None:
+    for shape, has_gaps in (((256, 4096), True), ((256, 4104), False), ((4, 4096), False), ((4096,), False)):
+        x = np.arange(np.prod(shape)).astype(dtype).reshape(shape).T
+        found = apart(x)
+        assert np.array_equal(found, x)
+        assert (found is not x) is has_gaps
+        assert not has_gaps or found.strides == (x.itemsize, x.strides[1] + 64)
+    rows = np.zeros((256, 4096), dtype)
+    assert apart(rows) is rows  # it lies as it should
 
 
 @pytest.mark.parametrize(("op", "of_zeros"), [("maximum", 0.0), ("minimum", -0.0)])
