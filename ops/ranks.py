@@ -21,26 +21,29 @@ from .lookup import Table
 from .minifloat.codec import decode
 from .types import ElementType
 
+#: With fewer steps than this ranks are quicker: where those of a column lie together in memory, and where they do not.
+_STEPS, _SLICES = 32, 8
+
 
 @dataclasses.dataclass(frozen=True)
 class _Signed:
-    """The order of codes as a sign and a magnitude: whether larger numbers win, and where NaN begin."""
+    """The order of codes as a sign and a magnitude: whether larger numbers win, and which codes are NaN."""
 
     rises: bool
-    positive_nan: int  #: the first among the positive codes; 128 where there is none
-    negative_nan: int  #: the first among the negative codes, 256 where there is none, or 128 for that code alone
+    positive_nan: int  #: the first positive code that is NaN; 128 where there is none
+    negative_nan: int  #: the first negative code that is NaN; 256 where there is none
+    is_lone: bool  #: whether the only negative NaN is code 128, and no code from `negative_nan` on
 
     def bounds(self, codes: np.ndarray, axis: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The largest signed and the largest unsigned byte, as far as they are of use, and whether there is a NaN."""
+        """The largest signed and the largest unsigned byte, or zero where nobody asks; and whether there is a NaN."""
         signed, zero = codes.view(np.int8), np.zeros((), np.int8)
         high = np.maximum.reduce(signed, axis=axis) if self.rises or self.positive_nan < 128 else zero
-        top = np.maximum.reduce(codes, axis=axis) if not self.rises or 128 < self.negative_nan < 256 else zero
-        lone = self.negative_nan == 128
-        is_negative = np.minimum.reduce(signed, axis=axis) == -128 if lone else top >= self.negative_nan
-        return high, top, is_negative | (high >= self.positive_nan)
+        top = np.maximum.reduce(codes, axis=axis) if not self.rises or self.negative_nan < 256 else zero
+        nan = (high >= self.positive_nan) | (top >= self.negative_nan)
+        return high, top, nan | (np.minimum.reduce(signed, axis=axis) == -128) if self.is_lone else nan
 
     def extreme(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The code that wins along the first axis, and whether there is a NaN, which it says nothing of."""
+        """The code that wins along the first axis, right where there is no NaN; and whether there is one."""
         high, top, nan = self.bounds(codes, 0)
         result = (high if self.rises else top).view(np.uint8)
         of_other_sign = result >= 128 if self.rises else result < 128
@@ -66,7 +69,8 @@ class Ranks:
 
     def extreme(self, codes: np.ndarray) -> np.ndarray:
         """The rank that wins along the first axis; of several NaN the first, as where one is compared to the next."""
-        if self._order is None:
+        few = _STEPS if codes.strides[0] == 1 else _SLICES
+        if self._order is None or len(codes) < few:
             return self._by_rank(codes)
         winners, nan = self._order.extreme(codes)
         doubtful = np.flatnonzero(nan)
@@ -77,11 +81,15 @@ class Ranks:
             result[doubtful] = self._by_rank(codes.take(doubtful, axis=1))
         return result
 
-    def keys(self, codes: np.ndarray) -> np.ndarray | None:
-        """A byte for each code, the larger of which wins, if that is quicker than ranks: without NaN, in most cases."""
-        if self._order is None or (codes.size and self._order.bounds(codes, None)[2]):
-            return None
-        return self._order.keys(codes)
+    def comparable(self, *arrays: np.ndarray) -> tuple[list[np.ndarray], bool]:
+        """For arrays of codes bytes of which the larger wins, and whether these are ranks: where there is a NaN, say.
+
+        They are keys otherwise, which are found without a lookup.
+        """
+        order = self._order
+        if order is None or any(x.size and order.bounds(x, None)[2] for x in arrays):
+            return [self.of_code.at(x) for x in arrays], True
+        return [order.keys(x) for x in arrays], False
 
     @functools.cached_property
     def of_key(self) -> np.ndarray:
@@ -106,26 +114,28 @@ class Ranks:
         """The order that codes have by themselves, if it is that of the ranks."""
         ranks, every = self.of_code.entries.astype(int), np.arange(256)
         nan = ranks >= self.nan
-        positive, negative = 128 - nan[:128].sum(), 128 if nan[128] else 256 - nan[128:].sum()
-        told = (every == 128 if negative == 128 else every >= negative) | ((every >= positive) & (every < 128))
+        is_lone = bool(nan[128]) and not nan[129:].any()
+        positive, negative = 128 - int(nan[:128].sum()), 256 if is_lone else 256 - int(nan[128:].sum())
+        told = (every >= negative) | ((every >= positive) & (every < 128)) | ((every == 128) & is_lone)
         upwards = np.concatenate([every[:127:-1], every[:128]])
         steps = np.diff(ranks[upwards[~nan[upwards]]])
-        rises = (steps >= 0).all()
+        rises = bool((steps >= 0).all())
         if not (rises or (steps <= 0).all()) or not np.array_equal(told, nan):
             return None
-        return _Signed(bool(rises), int(positive), int(negative))
+        return _Signed(rises, positive, negative, is_lone)
 
 
 def ranks(numbers: np.ndarray, element: ElementType, largest: bool) -> Ranks:
     """The ranks of the number of each of 256 codes: higher ones win where the largest is asked for, else lower ones."""
-    keys = total_keys(numbers, element).astype(np.int64)  # of unlike codes unlike ones, with -0 below +0
-    keys = keys if largest else ~keys
-    is_nan = np.zeros(keys.shape, bool)
+    # Of unlike codes unlike ones, with -0 below +0; numbered, as a key may have all bits that a number has.
+    place = np.unique(total_keys(numbers, element), return_inverse=True)[1]
+    place = place if largest else -place
+    is_nan = np.zeros(place.shape, bool)
     if element.is_float:
         is_nan = decode(numbers.view(element.format.code_dtype), element.format).is_nan
-        keys = np.where(is_nan, (keys & 0xFFFFFFFF) | (1 << 40), keys)
-    _, first, rank = np.unique(keys, return_index=True, return_inverse=True)
-    return Ranks(Table(rank.astype(np.uint8)), numbers[first], len(first) - len(np.unique(keys[is_nan])))
+        place = np.where(is_nan, 256 + np.abs(place), place)
+    _, first, rank = np.unique(place, return_index=True, return_inverse=True)
+    return Ranks(Table(rank.astype(np.uint8)), numbers[first], len(first) - len(np.unique(place[is_nan])))
 
 
 @functools.cache

@@ -227,10 +227,7 @@ def extreme_of(call: Call, body: Body) -> Callable[[np.ndarray, np.ndarray, Axes
     def extreme(x: np.ndarray, init: np.ndarray, axes: Axes) -> np.ndarray | None:
         ranks = minifloat_ranks(t.element, largest)
         codes, fill_code = np.ascontiguousarray(x).view(np.uint8), init.reshape(1).view(np.uint8)
-        found, fill = ranks.keys(codes), ranks.keys(fill_code)
-        has_keys = found is not None and fill is not None
-        if found is None or fill is None:
-            found, fill = ranks.of_code.at(codes), ranks.of_code.at(fill_code)
+        (found, fill), is_ranked = ranks.comparable(codes, fill_code)
         for d, axis in enumerate(axes):  # one dimension after the other; the last has the shortest runs of neighbours
             if axis != Axis(axis.size, 1):
                 alone = [axis if i == d else Axis(n, 1) for i, n in enumerate(found.shape)]
@@ -238,11 +235,11 @@ def extreme_of(call: Call, body: Body) -> Callable[[np.ndarray, np.ndarray, Axes
                 found = view[0]
                 for other in view[1:]:
                     found = np.maximum(found, other)
-        if not has_keys and len(ranks.values) - ranks.nan > 1 and (found >= ranks.nan).any():
+        if is_ranked and len(ranks.values) - ranks.nan > 1 and (found >= ranks.nan).any():
             return None  # which NaN it is goes by their order
-        key = init.tobytes(), has_keys
+        key = init.tobytes(), is_ranked
         if key not in results:
-            results[key] = Table(combine(init.reshape(1), ranks.of_key if has_keys else ranks.values))
+            results[key] = Table(combine(init.reshape(1), ranks.values if is_ranked else ranks.of_key))
         return results[key].at(found)
 
     return extreme

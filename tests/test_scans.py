@@ -259,7 +259,23 @@ def test_long_walks_in_pieces(
             assert not is_kept or (kept[i] == totals).all()
         assert (found == totals).all()
     assert (max(whole) == len(rows)) is not forgets
-    assert forgets or whole == [len(rows)]  # what does not run together is not tried again
+    assert forgets or whole == [len(rows)]  # what did not run together is not tried again at once
+
+
+@pytest.mark.parametrize("rows", [3000, 2100, 2048])
+def test_walks_too_long_to_be_laid_out_at_once(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_FROM", 1 << 60)
+    monkeypatch.setattr(walk, "_LONGEST", 1 << 15)
+    rng = np.random.default_rng(3)
+    codes, starts = rng.integers(0, 256, (rows, 16), np.uint8), rng.integers(0, 256, 16, np.uint8)
+    kept = np.zeros_like(codes)
+    t = ELEMENT_TYPES["ui8"]
+    found = walk.Walk(lambda total, x: (total // 2 + x // 2).astype(np.uint8), t, t).along(starts, codes, kept)
+    total = starts
+    for row, state in zip(codes, kept, strict=True):
+        total = total // 2 + row // 2
+        assert (state == total).all()
+    assert (found == total).all()
 
 
 def test_a_walk_is_named_in_the_plan() -> None:

@@ -120,6 +120,29 @@ def test_softmax_goes_by_ranks(wide: str, op: str, t: str) -> None:
 
 
 @pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+@pytest.mark.parametrize(("narrow", "wide"), [("f8E3M4", "f64"), ("f8E5M2", "f64"), ("i8", "ui64"), ("i8", "i64")])
+def test_extremes_of_numbers_of_64_bits(narrow: str, wide: str, op: str) -> None:
+    """NaN win over every number, and whole numbers are below 2**64 or of either sign."""
+    text = f"""
+    func.func @main(%x: tensor<40x256x{narrow}>) -> tensor<256x{wide}> {{
+      %init = stablehlo.constant dense<{1.0 if wide == "f64" else 1}> : tensor<{wide}>
+      %w = stablehlo.convert %x : (tensor<40x256x{narrow}>) -> tensor<40x256x{wide}>
+      %m = stablehlo.reduce(%w init: %init) applies stablehlo.{op} across dimensions = [0]
+        : (tensor<40x256x{wide}>, tensor<{wide}>) -> tensor<256x{wide}>
+      return %m : tensor<256x{wide}>
+    }}"""
+    program = interp.load(text)
+    assert any(file.endswith("ranks>") for file in program.plan().sources)
+    codes = np.random.default_rng(7).integers(0, 256, (40, 256), np.uint8)
+    codes[:, 128:] &= 0x3F  # numbers alone, of one sign
+    (found,) = program(codes.view(ELEMENT_TYPES[narrow].dtype))
+    numbers = codes.view(ELEMENT_TYPES[narrow].dtype).astype(ELEMENT_TYPES[wide].dtype)
+    wanted = (np.max if op == "maximum" else np.min)(numbers, axis=0, initial=1)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("index", range(40))
 def test_programs_of_all_ops_give_the_same_bits_in_every_setting(index: int) -> None:
     program = fusible_programs.tool("builder").random_program(11, index)

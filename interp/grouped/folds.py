@@ -16,7 +16,8 @@ from ...ops.reduce import Folding
 from ...ops.types import TensorType
 from .leaf import Compute, Leaf, Shape, cut
 
-#: How many sums and the like are formed at a time; extremes of few such are formed of their parts in any order.
+#: How many sums and the like, a column of them, are formed at a time; and how few columns of extremes are formed part by
+#: part.
 _COLUMNS, _FEW = 256, 8
 #: Sums that numpy forms in the order of their steps, of so many columns or more.
 _IN_ORDER, _WIDE = {"stablehlo.add": np.add, "stablehlo.multiply": np.multiply}, 16
@@ -79,13 +80,16 @@ def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Fo
             total = functools.reduce(fold_in, plans[index], start(index))
             found[columns[index]] = total.reshape(found[columns[index]].shape)
 
-        def work_on_part(place: tuple[int, int]) -> None:
-            extremes[place[0]][place[1]] = fold_in(start(place[0]), plans[place[0]][place[1]])
-
         if folding.largest is None or len(columns) > _FEW:
             for_each(range(len(columns)), work, size)
             return found
+        # The parts of each column by themselves, and then what they gave in order: of several NaN the first is wanted.
         extremes: list[list[Any]] = [[None] * len(some) for some in plans]
+
+        def work_on_part(place: tuple[int, int]) -> None:
+            i, j = place
+            extremes[i][j] = fold_in(start(i), plans[i][j])
+
         for_each([(i, j) for i, some in enumerate(plans) for j in range(len(some))], work_on_part, size)
         for column, (total, *others) in zip(columns, extremes, strict=True):
             total = fold(no_step, (total,), [np.stack(others)])[0] if others else total
