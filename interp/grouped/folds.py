@@ -16,8 +16,7 @@ from ...ops.reduce import Folding
 from ...ops.types import TensorType
 from .leaf import Compute, Leaf, Shape, cut
 
-#: How many sums and the like, a column of them, are formed at a time; and how few columns of extremes are formed part by
-#: part.
+#: How many sums and the like, a column of them, are formed at a time. Few columns of extremes are formed part by part.
 _COLUMNS, _FEW = 256, 8
 #: Sums that numpy forms in the order of their steps, of so many columns or more.
 _IN_ORDER, _WIDE = {"stablehlo.add": np.add, "stablehlo.multiply": np.multiply}, 16
