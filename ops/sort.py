@@ -28,6 +28,8 @@ from .types import ElementType, Kind, TensorType
 
 #: Rows of codes this long are sorted by counting, unless more ranks than this are shared by codes that are there.
 _COUNTED, _TOGETHER = 4096, 3
+#: Codes that are sorted at a time in short rows: their places take eight times as much memory.
+_AT_ONCE = 1 << 20
 #: Whether the elements at the first positions come before those at the second: positions in the flattened rows.
 Before = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -155,12 +157,21 @@ class _Order:
 
     def sorted(self, rows: np.ndarray) -> np.ndarray:
         """Each of the rows sorted."""
-        codes = rows.view(np.uint8)
-        if rows.shape[1] >= _COUNTED:
-            return np.stack([self._counted(row) for row in codes]).view(rows.dtype)
+        codes, (count, length) = rows.view(np.uint8), rows.shape
+        result, step = np.empty_like(codes), max(_AT_ONCE // length, 1)
+        if length >= _COUNTED:
+            for row, found in zip(codes, result, strict=True):
+                found[...] = self._counted(row)
+        else:
+            for first in range(0, count, step):
+                result[first : first + step] = self._by_rank(codes[first : first + step])
+        return result.view(rows.dtype)
+
+    def _by_rank(self, codes: np.ndarray) -> np.ndarray:
+        """Some rows."""
         if self._shared:
-            return np.take_along_axis(codes, self.argsort(codes), axis=1).view(rows.dtype)
-        return self._of_rank.take(np.sort(self.of_code.at(codes), axis=1, kind="stable")).view(rows.dtype)
+            return np.take_along_axis(codes, self.argsort(codes), axis=1)
+        return self._of_rank.take(np.sort(self.of_code.at(codes), axis=1, kind="stable"))
 
     def _counted(self, codes: np.ndarray) -> np.ndarray:
         """One row."""
