@@ -167,7 +167,7 @@ def test_a_fault_in_minihlo_is_found(fault: str) -> None:
 
 
 def test_minihlo_passes_every_form(report) -> None:
-    code, r = report("minihlo", "--formats", "f4*,f6E3M2FN,f8E5M2")
+    code, r = report("minihlo", "--formats", "f4*,f8E5M2")
     assert code == 0
     assert {c.verdict for c in r.cases} == {PASS}
     assert {c.form for c in r.cases} == set(cases.FORMS) - {"test"}
