@@ -24,6 +24,7 @@ from .policy import Policy
 from .registry import CORRECTLY_ROUNDED, ROUNDED_TO_32, Accuracy, Call, Kernel, op
 from .shape import constant, identity, require, require_element, require_shape
 from .types import ELEMENT_TYPES, ElementType, Kind
+from .walk import of_all_pairs
 
 #: Programs compare their results in these types with recorded ones of the expansion, which are up to 6 ULP off.
 _TO_16 = Accuracy("correctly rounded up to 16 bits; f32 and f64 by CHLO's expansion", is_near=True)
@@ -174,9 +175,7 @@ def _nan_codes(fmt: Format) -> np.ndarray:
 
 @functools.cache
 def _neighbour_table(element: ElementType) -> np.ndarray:
-    codes = (np.arange(256) & ((1 << element.bits) - 1)).astype(np.uint8)
-    first, second = (array_of(v, element.format) for v in (np.repeat(codes, 256), np.tile(codes, 256)))
-    table = _neighbours(first, second, element)
+    table = of_all_pairs(lambda first, second: _neighbours(first, second, element), element, element)
     table.setflags(write=False)
     return table
 

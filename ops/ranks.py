@@ -17,7 +17,7 @@ import functools
 import numpy as np
 
 from .compare import total_keys
-from .lookup import Table
+from .lookup import Table, all_of
 from .minifloat.codec import decode
 from .types import ElementType
 
@@ -141,5 +141,4 @@ def ranks(numbers: np.ndarray, element: ElementType, largest: bool) -> Ranks:
 @functools.cache
 def minifloat_ranks(element: ElementType, largest: bool) -> Ranks:
     """The ranks of a minifloat's own codes."""
-    codes = (np.arange(256) & ((1 << element.bits) - 1)).astype(np.uint8)
-    return ranks(codes.view(element.dtype), element, largest)
+    return ranks(all_of(element, 8), element, largest)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from .compare import total_keys, value_keys
-from .lookup import Table
+from .lookup import Table, all_of
 from .put import Thing
 from .registry import BY_BODY, Call, Kernel, OpError, op
 from .types import ElementType, Kind, TensorType
@@ -123,7 +123,7 @@ class _ByCode:
     @functools.cached_property
     def _found(self) -> _Order | None:
         element = self._elements[0]
-        codes = (np.arange(256) & ((1 << element.bits) - 1)).astype(np.uint8).view(element.dtype)
+        codes = all_of(element, 8)
         try:
             # If it has to do with the other operands, its ops fail on things that they know nothing of.
             others = [Thing() for _ in range(2 * len(self._elements) - 2)]
@@ -136,7 +136,7 @@ class _ByCode:
         ranks = before.sum(axis=0, dtype=np.int32)
         if not np.array_equal(before, ranks[:, None] < ranks):
             return None
-        return _Order(np.unique(ranks, return_inverse=True)[1].astype(np.uint8), 1 << min(element.bits, 8))
+        return _Order(np.unique(ranks, return_inverse=True)[1].astype(np.uint8), 1 << element.bits)
 
 
 class _Order:
@@ -149,7 +149,7 @@ class _Order:
 
     def __init__(self, ranks: np.ndarray, codes: int) -> None:
         """Of so many codes there are ranks; a byte has those of fewer bits in its lower ones."""
-        self.of_code = Table(ranks)
+        self._ranks = Table(ranks)
         some = ranks[:codes]
         self._codes = np.argsort(some, kind="stable").astype(np.uint8)
         self._of_rank = self._codes[np.unique(some[self._codes], return_index=True)[1]]
@@ -171,11 +171,11 @@ class _Order:
         """Some rows."""
         if self._shared:
             return np.take_along_axis(codes, self.argsort(codes), axis=1)
-        return self._of_rank.take(np.sort(self.of_code.at(codes), axis=1, kind="stable"))
+        return self._of_rank.take(np.sort(self._ranks.at(codes), axis=1, kind="stable"))
 
     def _counted(self, codes: np.ndarray) -> np.ndarray:
         """One row."""
-        counts, ranks = np.bincount(codes, minlength=256), self.of_code.entries
+        counts, ranks = np.bincount(codes, minlength=256), self._ranks.entries
         together = [same for same in self._shared if np.count_nonzero(counts[same]) > 1]
         if len(together) > _TOGETHER:
             return codes.take(self.argsort(codes))
@@ -188,7 +188,7 @@ class _Order:
 
     def argsort(self, codes: np.ndarray) -> np.ndarray:
         """The places of each row's codes in their order."""
-        return np.argsort(self.of_code.at(codes), axis=-1, kind="stable")
+        return np.argsort(self._ranks.at(codes), axis=-1, kind="stable")
 
 
 # -- guessing ------------------------------------------------------------------------------------------------------

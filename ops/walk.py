@@ -34,7 +34,7 @@ _WORTH, _FEW_COST = 1 << 16, 16
 _COLUMNS, _BLOCK = 128, 1 << 22
 #: Elements that are laid out, or made indices, at a time.
 _INDICES = 1 << 15
-#: The fewest rows of a piece, the most accumulators of all pieces together, and the most elements of such walks.
+#: The fewest rows of a piece, the most accumulators of all pieces together, and the most elements walked on end.
 _PIECE, _SIDE_BY_SIDE, _LONGEST = 128, 1024, 1 << 22
 #: The fewest pieces that are worth it, and the fewest accumulators in all of them.
 _PIECES, _NARROW = 4, 64
@@ -84,13 +84,23 @@ class Walk:
         compiled = kernels(rows.size)
         if compiled is not None:
             return self._along_compiled(compiled, starts, rows, kept)
-        if not _pieces(*rows.shape):
-            return self._whole(starts, rows, kept)
-        step = max(_LONGEST // len(starts), 1)
+        step = max(_LONGEST // max(len(starts), 1), 1)
         for first in range(0, len(rows), step):
             here = slice(first, first + step)
-            starts = self._long(starts, rows[here], None if kept is None else kept[here])
+            starts = self._some(starts, rows[here], None if kept is None else kept[here])
         return starts
+
+    def _some(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
+        """The same for as many elements as may be laid out."""
+        count = _pieces(*rows.shape)
+        if not count:
+            return self._whole(starts, rows, kept)
+        if self._rested < self._rests:
+            self._rested += 1
+            return self._whole(starts, rows, kept)
+        found, has_paid = self._in_pieces(starts, rows, kept, count)
+        self._rested, self._rests = 0, 0 if has_paid else 2 * self._rests + 1
+        return self._whole(starts, rows, kept) if found is None else found
 
     def _whole(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
         if len(starts) <= _FEW:
@@ -112,14 +122,6 @@ class Walk:
 
         for_each(list(blocks(totals.shape, _COLUMNS)), work, rows.size)
         return totals
-
-    def _long(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
-        if not (count := _pieces(*rows.shape)) or self._rested < self._rests:
-            self._rested += 1
-            return self._whole(starts, rows, kept)
-        found, has_paid = self._in_pieces(starts, rows, kept, count)
-        self._rested, self._rests = 0, 0 if has_paid else 2 * self._rests + 1
-        return self._whole(starts, rows, kept) if found is None else found
 
     def _in_pieces(
         self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None, count: int

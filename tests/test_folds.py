@@ -74,3 +74,25 @@ def test_extremes_along_any_dimensions(
         np.testing.assert_array_equal(found, wanted)
         is_number = ~np.isnan(wanted)
         assert (np.signbit(found) == np.signbit(wanted))[is_number].all()
+
+
+@pytest.mark.parametrize("places", [(100, 900), (900, 100), (350, 360)])
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+def test_of_several_nan_the_first_is_given_though_parts_are_folded_by_themselves(
+    op: str, places: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fusion, "_MANY", 0)
+    monkeypatch.setattr(blocks, "BLOCK", 300)
+    text = f"""
+    func.func @main(%x: tensor<1200xf32>, %init: tensor<f32>) -> tensor<f32> {{
+      %b = stablehlo.abs %x : tensor<1200xf32>
+      %r = stablehlo.reduce(%b init: %init) applies stablehlo.{op} across dimensions = [0]
+        : (tensor<1200xf32>, tensor<f32>) -> tensor<f32>
+      return %r : tensor<f32>
+    }}"""
+    program = interp.load(text)
+    assert any(file.endswith("reduction>") for file in program.plan().sources)
+    x = np.random.default_rng(4).standard_normal(1200, np.float32)
+    x.view(np.uint32)[list(places)] = 0x7FC00001 + np.arange(2)
+    (found,) = program(x, np.float32(0))
+    assert found.view(np.uint32) == 0x7FC00001 + int(places[0] > places[1])

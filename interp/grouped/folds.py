@@ -21,7 +21,6 @@ _COLUMNS, _FEW = 256, 8
 #: Sums that numpy forms in the order of their steps, of so many columns or more.
 _IN_ORDER, _WIDE = {"stablehlo.add": np.add, "stablehlo.multiply": np.multiply}, 16
 
-
 #: Where the elements of a part are in each leaf, and their shape.
 _Part = tuple[Sequence[Any], Shape]
 
