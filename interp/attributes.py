@@ -26,7 +26,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _chlo, _stablehlo
 
 from ..ops.types import ElementType, FutureType, TensorType, TokenType, TupleType, Type, element_type
-from .dense import array_of_text, broadcast, dimensions, holds
+from .dense import array_of_bytes, array_of_text, holds
 from .syntax import NEWER, split_list
 
 #: Types that computations of shapes use. All that is ever asked of them is in these tensors.
@@ -140,6 +140,9 @@ _ENUMERATION = re.compile(r"#(?:stablehlo|chlo|mhlo)(?:<\w+ |\.\w+<)(\w+)>")
 #: `#stablehlo.dot<…>` or `#stablehlo<sub_axis_info(1)2>`.
 _STRUCTURE = re.compile(r"#(\w+)[.<](\w+)[<(]")
 
+#: `dense_resource<key>` or `dense_resource<"a key">`.
+_RESOURCE = re.compile(r'dense_resource<(?:"([^"\\]*(?:\\.[^"\\]*)*)"|([^">]+))>')
+
 
 class Converter:
     """Converts the types and attributes of one module; each distinct one once."""
@@ -223,7 +226,7 @@ class Converter:
     def dialect_attribute(self, a: ir.Attribute) -> Any:
         """An attribute that has no Python class of its own: an enumeration, a structure, or kept as its text."""
         text = str(a)
-        if text.startswith("dense_resource<"):
+        if _RESOURCE.match(text):
             return self._dense_resource(a, text)
         name = _STRUCTURE.match(text)
         cls, fields = _STRUCTURES.get(f"{name[1]}.{name[2]}", (None, ())) if name else (None, ())
@@ -265,21 +268,23 @@ class Converter:
         if a.is_splat or not holds(t.element):
             return self.dense_text(str(a).removeprefix("dense<").removesuffix(f"> : {a.type}"), t)
         # A view, because the buffer calls int64 `long long`, which is equal to numpy's int64 and yet not the same.
-        array = np.array(a).view(t.element.dtype)
+        array = np.array(a)
+        # A byte of a boolean may be anything but zero for true.
+        array = array.view(np.uint8) != 0 if array.dtype == bool else array.view(t.element.dtype)
         array.flags.writeable = False
         return array
 
     def _dense_resource(self, a: ir.Attribute, text: str) -> np.ndarray:
-        key = text.removeprefix("dense_resource<").partition(">")[0].strip('"')
+        found = _RESOURCE.match(text)
+        key = (found[1] or found[2]) if found else ""
         t = self.type(a.type)
         data = self._resource(key)
         if data is None or not isinstance(t, TensorType):
             raise UnsupportedError(f"dense_resource<{key}>: the program does not hold its data")
-        if len(data) == t.element.dtype.itemsize != t.nbytes:
-            return broadcast(np.frombuffer(data, t.element.dtype), t)
-        if len(data) != t.nbytes:
-            raise UnsupportedError(f"dense_resource<{key}> has {len(data)} bytes; {t} has {t.nbytes}")
-        return np.frombuffer(data, t.element.dtype).reshape(dimensions(t))
+        try:
+            return array_of_bytes(data, t, f"dense_resource<{key}>")
+        except ValueError as e:
+            raise UnsupportedError(str(e)) from None
 
 
 def element_name(tensor: str) -> str:

@@ -8,6 +8,8 @@ import numpy as np
 
 from ..ops.types import ElementType, Kind, TensorType
 
+_BETWEEN = re.compile(r"[\s\[\]]*,[\s\[\]]*")
+
 #: numpy refuses arrays, also views of one element, of more bytes than this.
 _MOST_BYTES = np.iinfo(np.intp).max
 
@@ -36,9 +38,9 @@ def array_of_text(body: str, t: TensorType) -> np.ndarray:
     if t.size == 0:
         array = np.empty(dimensions(t), t.element.dtype)
     elif body.startswith('"0x'):
-        array = _array_of_hex(body[3:-1], t)
+        array = _array_of_raw(bytes.fromhex(body[3:-1]), t)
     else:
-        literals = _parts(body) if t.element.is_complex else re.split(r"[\s,\[\]]+", body.strip("[] \n"))
+        literals = _parts(body) if t.element.is_complex else _BETWEEN.split(body.strip("[] \n"))
         array = _array_of_literals(literals, t.element.part)
         if t.element.is_complex:
             array = array.view(t.element.dtype)
@@ -47,15 +49,46 @@ def array_of_text(body: str, t: TensorType) -> np.ndarray:
     return array
 
 
-def _array_of_hex(digits: str, t: TensorType) -> np.ndarray:
-    """The elements' bytes, little-endian; i1 are packed eight a byte, others take a whole number of bytes each."""
-    data = bytes.fromhex(digits)
-    if t.element.kind is Kind.BOOL:
-        return np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little", count=t.size).astype(bool)
-    array = np.frombuffer(data, t.element.dtype.newbyteorder("<") if holds(t.element) else t.element.dtype)
-    if t.element.bits < 8 and t.element.kind is Kind.SIGNED:  # the high bits of a byte may be anything
-        array = _narrow(array.view(np.uint8), t.element)
-    return array.astype(t.element.dtype, copy=False).reshape(dimensions(t))
+def array_of_bytes(data: bytes, t: TensorType, what: str) -> np.ndarray:
+    """The array whose bytes these are; a type below eight bits takes a byte an element.
+
+    Raises ValueError where the length is not that of `t`, or a byte is no code: a signed integer may be kept as its bits
+    alone, or with its sign in the bits above.
+    """
+    if len(data) != t.nbytes:
+        each = " (each element takes a byte)" if t.element.bits < 8 else ""
+        raise ValueError(f"{what}: expected {t.nbytes} byte{'s' * (t.nbytes != 1)} for {t}, got {len(data)}{each}")
+    element = t.element
+    if element.bits < 8:
+        codes = np.frombuffer(data, np.uint8)
+        wrong = codes >> element.bits != 0
+        if element.kind is Kind.SIGNED:
+            wrong &= codes < 256 - (1 << (element.bits - 1))
+        if wrong.any():
+            at, last = int(wrong.argmax()), (1 << element.bits) - 1
+            raise ValueError(
+                f"{what}: expected codes of {element} (0x00 to 0x{last:02X}), got 0x{codes[at]:02X} at byte {at}"
+            )
+    array = _array_of_raw(data, t)
+    array.flags.writeable = False
+    return array
+
+
+def _array_of_raw(data: bytes, t: TensorType) -> np.ndarray:
+    """The elements' bytes, little-endian. The bits above a type of less than eight bits do not count."""
+    element = t.element
+    if element.bits < 8:
+        codes = np.frombuffer(data, np.uint8)
+        if element.is_integer:
+            array = _narrow(codes, element)
+        elif element.kind is Kind.BOOL:
+            array = codes != 0
+        else:
+            array = (codes & ((1 << element.bits) - 1)).astype(np.uint8).view(element.dtype)
+    else:
+        array = np.frombuffer(data, element.dtype.newbyteorder("<") if holds(element) else element.dtype)
+        array = array.astype(element.dtype, copy=False)
+    return array.reshape(dimensions(t))
 
 
 def _parts(body: str) -> list[str]:
@@ -68,7 +101,8 @@ def _array_of_literals(literals: list[str], element: ElementType) -> np.ndarray:
     if element.kind is Kind.BOOL:
         return np.array([x == "true" for x in literals])
     if element.is_integer:
-        values = np.array([int(x, 0) for x in literals], "u8" if element.kind is Kind.UNSIGNED else "i8")
+        # MLIR prints nothing for 0xC0 as an i4: a zero with stray bits above.
+        values = np.array([int(x or "0", 0) for x in literals], "u8" if element.kind is Kind.UNSIGNED else "i8")
         return _narrow(values, element)
     # MLIR prints as many digits as it takes to read the same code back, so the decimal is so near to one code
     # that no rounding on the way, by float64 or by ml_dtypes, leads to another.

@@ -256,7 +256,7 @@ def test_resources() -> None:
     assert read('dense_resource<"b 2"> : tensor<2x1xi8>', blobs).tolist() == [[-1], [2]]
     with pytest.raises(ProgramError, match="does not hold its data"):
         read("dense_resource<c> : tensor<2xf32>", blobs)
-    with pytest.raises(ProgramError, match="has 8 bytes; tensor<3xf32> has 12"):
+    with pytest.raises(ProgramError, match="expected 12 bytes for tensor<3xf32>, got 8"):
         read("dense_resource<a> : tensor<3xf32>", blobs)
 
 
