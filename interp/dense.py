@@ -52,8 +52,8 @@ def array_of_text(body: str, t: TensorType) -> np.ndarray:
 def array_of_bytes(data: bytes, t: TensorType, what: str) -> np.ndarray:
     """The array whose bytes these are; a type below eight bits takes a byte an element.
 
-    Raises ValueError where the length is not that of `t`, or a byte is no code: a signed integer may be kept as its bits
-    alone, or with its sign in the bits above.
+    Raises ValueError where the length is not that of `t`, or a byte is no code: a signed integer may be kept as its
+    bits alone, or with its sign in the bits above.
     """
     if len(data) != t.nbytes:
         each = " (each element takes a byte)" if t.element.bits < 8 else ""
