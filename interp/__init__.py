@@ -1,4 +1,4 @@
-"""minihlo.interp: load StableHLO programs, run them exactly, and convert numbers.
+"""Load StableHLO programs, run them exactly, compare backends with them, and convert numbers.
 
 The names below are imported on first use, so that the command line starts quickly.
 """

@@ -1,4 +1,4 @@
-"""The way in from Python: load a program, call it."""
+"""The Python interface: load a program, call it."""
 
 from __future__ import annotations
 
@@ -23,25 +23,37 @@ _PLANS = 16
 
 
 class LoadedProgram:
-    """A program that can be called. Safe to call from several threads."""
+    """A program that can be called, as `load` returns it. Several threads may call it at the same time."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.speed: Speed | None = None  #: the means to be quick; None is what the environment says
+        self.speed: Speed | None = None  #: optimizations; None: those that the environment leaves on
         self._plans: dict[tuple[str, Policy], Plan] = {}
         self._plain: Plan | None = None  # the one for nothing named
 
     def __call__(self, *arrays: Any, function: str | None = None, policy: Policy | None = None) -> list[np.ndarray]:
-        """Run `function` (`@main`, or the only public one) on arrays that have its argument types.
+        """Run a function of the program.
 
-        Minifloats are arrays of ml_dtypes' types; a token is None. Returns a list of new numpy arrays.
-        Raises InputError for arrays that do not fit, ProgramError for a program that is not supported, CheckFailure,
-        ResourceError or ExecutionError.
+        Args:
+            *arrays: One array for each argument, of its shape and dtype. Minifloats have the dtypes of ml_dtypes. A
+                token is None.
+            function: The name of the function. The default is `@main`, or the only public function.
+            policy: The choices that StableHLO leaves to an implementation. The default is `Policy()`.
+
+        Returns:
+            A list of new numpy arrays, one for each result. Minifloats have the dtypes of ml_dtypes.
+
+        Raises:
+            InputError: The arrays do not have the argument types, or there is no such function.
+            ProgramError: The function uses what is not supported.
+            CheckFailure: A check of the program does not hold.
+            ResourceError: A value does not fit into memory.
+            ExecutionError: An operation failed while it ran.
         """
         return self.run(self.plan(function, policy), arrays)
 
     def plan(self, function: str | None = None, policy: Policy | None = None, listener: Listener | None = None) -> Plan:
-        """The plan of a function under a policy, kept for the next call unless a `listener` is given."""
+        """Return the plan of a function under a policy. It is kept for the next call unless there is a `listener`."""
         if function is None and policy is None and listener is None and self._plain is not None:
             return self._plain
         is_plain, policy = function is None and policy is None, policy or Policy()
@@ -59,7 +71,7 @@ class LoadedProgram:
         return found
 
     def run(self, plan: Plan, arrays: tuple[Any, ...] | list[Any]) -> list[np.ndarray]:
-        """The results of a plan of this program; see `__call__`."""
+        """Run a plan of this program on arrays; see `__call__`."""
         types = plan.argument_types
         if len(arrays) != len(types):
             takes = f"takes {len(types)} input{'s' * (len(types) != 1)} ({', '.join(map(str, types)) or 'none'})"
@@ -72,14 +84,29 @@ class LoadedProgram:
 
 
 def load(source: str | bytes | os.PathLike[str] | Any, *, without: str = "") -> LoadedProgram:
-    """Read a program: a path, MLIR text, bytes (MLIR bytecode or a StableHLO portable artifact), a jaxlib ir.Module.
+    """Read a program.
 
-    What JAX has lowered (jax.stages.Lowered) or exported (jax.export.Exported, symbolic sizes too) gives a JaxProgram,
-    whose `call` takes and returns the function's pytrees. A string is a path unless it has a line break or names no
-    file and looks like MLIR. jaxlib's reader of bytecode can abort on damaged input, so a child process tries it first
-    (about 0.2 s). `without` turns means to be quick off, beside those that MINIHLO_WITHOUT lists: `tables,blocks`; the
-    results are the same. Raises ProgramError where the program cannot be read, with its place; InputError for what
-    cannot be a program, or is no means to be quick.
+    Args:
+        source: The program in one of these forms:
+
+            - a path, as a string or path object;
+            - MLIR text. A string is text if it has a line break, or if it looks like MLIR and no file has that name;
+            - bytes of MLIR bytecode or of a StableHLO portable artifact;
+            - an `ir.Module` of jaxlib;
+            - a function that JAX has lowered (`jax.stages.Lowered`) or exported (`jax.export.Exported`, with symbolic
+              sizes too).
+        without: Optimizations to turn off, such as `"tables,blocks"`, beside those that the environment variable
+            `MINIHLO_WITHOUT` lists. No result changes.
+
+    Returns:
+        A LoadedProgram. A lowered or exported function gives a JaxProgram, whose method `call` takes and returns the
+        pytrees of the function.
+
+    Raises:
+        ProgramError: The program cannot be read. The message starts with the file, the line and the column.
+        InputError: `source` is none of these forms, or `without` names an unknown optimization.
+
+    jaxlib's reader of bytecode can abort on damaged input. A child process tries it first, which takes about 0.2 s.
     """
     speed = speed_without(without, "without") if without else None
     program = _load(source)

@@ -1,4 +1,4 @@
-"""The command line: reads arguments and hands over to a command. Imports nothing heavy, so that starting is quick."""
+"""The command line: reads arguments and calls a command. Imports nothing heavy, so that it starts quickly."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from .isolate import run_isolated
 
 FORMS = ("dense", "codes", "json")
 
-_VALUE = """A VALUE is written as by IREE's tools, with MLIR's names of types: 4xf8E4M3FNUZ=1,-2.5,nan,0x7F (0x is a
+_VALUE = """A VALUE is written as in IREE's tools, with MLIR's names of types: 4xf8E4M3FNUZ=1,-2.5,nan,0x7F (0x is a
 code), 2x2xi32=[[1 2][3 4]], 4xf32=1.0 (all four), f32=1.5, complex<f32>=(1,2), @x.npy, 8xf8E4M3FN=@codes.npy (uint8
 codes).
 
-Exit status: 0 when all went well and every check in the file holds, 1 when a check fails, 2 for bad input."""
+Exit status: 0 if every check holds, 1 if a check fails, 2 for bad input."""
 
 
 _CONFORM = """Usage: minihlo conform BACKEND | minihlo conform --list | minihlo conform diff A.json B.json
 
 BACKEND is minihlo, jax:PLATFORM, reference, ml_dtypes, torch:cpu, onnx, onnxruntime, iree:llvm-cpu, pjrt:PLUGIN.so,
-exec:COMMAND or a Python object, MODULE:NAME. Cases have signatures such as add.f8E4M3FNUZ; patterns have * and ?.
+exec:COMMAND or a Python object, MODULE:NAME. Cases have signatures such as add.f8E4M3FNUZ; patterns may have * and ?.
 
-Exit status: 0, 1 where there is a FAIL or CRASH that --xfail does not name (diff: where something got worse), 2 for bad
-input, 130 after Ctrl-C; the same command with the same --json then goes on where it was."""
+Exit status: 0, 1 if there is a FAIL or CRASH that --xfail does not list (diff: if a result got worse), 2 for bad input,
+130 after Ctrl-C. The same command with the same --json then continues an unfinished run."""
 
 
-_DIFF = """Each op is given the backend's own operands, and its result is held against ours of the same operands: what
-is wrong is named where it arises. Without inputs the program runs on seeded samples: ordinary numbers, then codes of
-every kind. Exit status 1 where an op is wrong, or the backend died of it.
+_DIFF = """Each op gets the operands that the backend has computed, and its result is compared with the exact result of
+the same operands: an error is reported where it arises. Without inputs the program runs on seeded samples: ordinary
+numbers, then codes of every kind. Exit status 1 if an op is wrong, or if the backend crashes on it.
 
 """
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells a mistake in one line."""
+    """Reports a mistake in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(_guarded(arguments))
         return options.command(options)
-    except SystemExit as done:  # --help, or a mistake that is told already
+    except SystemExit as done:  # --help, or a mistake that is reported already
         return done.code if isinstance(done.code, int) else 2
     except KeyboardInterrupt:
         return 130
@@ -96,12 +96,12 @@ def _parser() -> argparse.ArgumentParser:
 
     formats = command("formats", _lazily("tables", "formats"), "print the facts about the floating-point formats")
     formats.add_argument("name", nargs="?", metavar="NAME", help="one format, such as f8E4M3FN")
-    formats.add_argument("--codes", action="store_true", help="every code of it with its value")
+    formats.add_argument("--codes", action="store_true", help="print every code of the format with its value")
 
-    cast = command("cast", _lazily("cast"), "convert a number and tell code, value, error and neighbours")
+    cast = command("cast", _lazily("cast"), "convert a number and print code, value, error and neighbours")
     cast.add_argument("value", metavar="VALUE", help="1.5, -2e-3, nan, a typed VALUE such as f32=0.1 or 2xf32=1,2")
     cast.add_argument("format", metavar="FORMAT", help="the type to convert to, such as f8E4M3FN")
-    cast.add_argument("--from", dest="source", metavar="TYPE", help="the type VALUE has: it is rounded to that first")
+    cast.add_argument("--from", dest="source", metavar="TYPE", help="the type of VALUE, which is rounded to it first")
     _conversion_options(cast)
 
     _conform_options(command("conform", _lazily("conform"), "find a backend's wrong results, op by op", _CONFORM))
@@ -114,22 +114,22 @@ def _parser() -> argparse.ArgumentParser:
 def _program_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", help="MLIR text, bytecode or a portable artifact; - is standard input")
-    add("--function", metavar="NAME", help="what to run (default: @main, or the only public function)")
+    add("--function", metavar="NAME", help="the function to run (default: @main, or the only public one)")
     inputs = parser.add_mutually_exclusive_group()
     inputs.add_argument("--input", action="append", default=[], metavar="VALUE", help="the next argument")
-    inputs.add_argument("--args", metavar="LIST", help="all of them: '[dense<1.0> : tensor<2xf32>, …]', or @FILE")
+    inputs.add_argument("--args", metavar="LIST", help="all arguments: '[dense<1.0> : tensor<2xf32>, …]', or @FILE")
 
 
 def _diff_options(parser: argparse.ArgumentParser) -> None:
     _program_options(parser)
     add = parser.add_argument
     parser.usage = "minihlo diff [options] FILE BACKEND"
-    add("backend", metavar="BACKEND", help="as of minihlo conform: jax:cpu, reference, iree:llvm-cpu, MODULE:ATTR …")
+    add("backend", metavar="BACKEND", help="as in minihlo conform: jax:cpu, reference, iree:llvm-cpu, MODULE:NAME, …")
     add("--how", choices=("op", "program"), default="op", help="run each op alone, or the program compiled as a whole")
     add(
         "--turns", type=_positive, default=100, metavar="N", help="how many turns of a loop are compared (default: 100)"
     )
-    add("--json", metavar="F", help="write what was found to F as JSON (- prints it)")
+    add("--json", metavar="F", help="write the report to F as JSON (- prints it)")
     add("--save", metavar="DIR", help="write each wrong op as a program, with its operands, to a folder in DIR")
     add("--accumulate", choices=ACCUMULATIONS, default=Policy.accumulate, help="how sums of minifloats are rounded")
     _conversion_options(parser)
@@ -139,48 +139,71 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     _program_options(parser)
     add = parser.add_argument
     add("--output", action="append", default=[], metavar="@F.npy", help="write the next result (- prints it)")
-    add("--expected", action="append", default=[], metavar="VALUE", help="what the next result has to be, bit for bit")
+    add(
+        "--expected",
+        action="append",
+        default=[],
+        metavar="VALUE",
+        help="the expected value of the next result, bit for bit",
+    )
     add("--format", choices=FORMS, default=FORMS[0], help="how results are printed (default: dense)")
-    add("--full", action="store_true", help="print large results whole in the format dense too")
+    add("--full", action="store_true", help="print all elements of large results")
     add("--arithmetic", default=Policy.arithmetic, metavar="direct|upcast[:TYPE]", help="how minifloats are computed")
     add("--accumulate", choices=ACCUMULATIONS, default=Policy.accumulate, help="how sums of minifloats are rounded")
     _conversion_options(parser)
     add("--split-input-file", action="store_true", help="accepted; a file with // ----- is always several programs")
-    add("--probe-dir", metavar="DIR", help="write every value to DIR as .npy, with an index.csv")
-    add("--trace", action="store_true", help="print every op with its results, and the group it runs in otherwise")
-    add("--print-plan", action="store_true", help="print the Python that the program becomes, with the op of each line")
-    add("--without", default="", metavar="A,B", help="run without these means to be quick: tables, blocks, threads …")
+    add("--probe-dir", metavar="DIR", help="write every value to DIR as .npy, and an index.csv")
+    add("--trace", action="store_true", help="print every op with its results and its fused group")
+    add("--print-plan", action="store_true", help="print the generated Python, with the op of each line")
+    add("--without", default="", metavar="A,B", help="turn optimizations off: tables, blocks, threads, …")
 
 
 def _conform_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("names", nargs="*", metavar="BACKEND", help="what is tested; or: diff A.json B.json")
-    add("--list", action="store_true", help="print the cases with their forms, and run none")
+    add("names", nargs="*", metavar="BACKEND", help="the backend to test; or: diff A.json B.json")
+    add("--list", action="store_true", help="print the cases with their forms, run nothing")
     add("--ops", action="append", default=[], metavar="A,B", help="only these ops: add, compare_LT, reduce*, …")
     add("--formats", action="append", default=[], metavar="A,B", help="only cases with these types: f8E4M3FN, f6*, …")
-    add("--level", type=int, choices=(1, 2, 3), default=1, help="how much is tried (default: 1, minutes; 3: days)")
-    add("--seed", type=_natural, default=0, metavar="N", help="of the random operands")
-    add("--errors", type=_positive, default=3, metavar="N", help="failures told for a case (default: 3)")
-    add("--ulp", type=_natural, default=4, metavar="N", help="how far off functions may be (default: 4)")
-    add("--xfail", metavar="FILE", help="known failures: in each line a signature or pattern, and a form if wanted")
+    add(
+        "--level",
+        type=int,
+        choices=(1, 2, 3),
+        default=1,
+        help="how many cases are tried (default: 1, minutes; 3: days)",
+    )
+    add("--seed", type=_natural, default=0, metavar="N", help="seed of the random operands")
+    add("--errors", type=_positive, default=3, metavar="N", help="failures printed for a case (default: 3)")
+    add("--ulp", type=_natural, default=4, metavar="N", help="permitted error of functions (default: 4)")
+    add("--xfail", metavar="FILE", help="known failures: a signature or pattern in each line, and optionally a form")
     workers = parser.add_mutually_exclusive_group()
     workers.add_argument("-j", "--jobs", type=_positive, metavar="N", help="processes (default: one for each CPU)")
     workers.add_argument("--dask", metavar="ADDRESS", help="run on a Dask cluster, such as tcp://scheduler:8786")
-    add("--json", metavar="FILE", help="write the results; an unfinished run's are taken up again")
-    add("--junit", metavar="FILE", help="write them as JUnit's XML")
-    add("--html", metavar="FILE", help="write them as one HTML page")
+    add("--json", metavar="FILE", help="write the results; an unfinished run is continued")
+    add("--junit", metavar="FILE", help="write the results as JUnit XML")
+    add("--html", metavar="FILE", help="write the results as one HTML page")
     add("--timeout", type=_positive, default=20, metavar="S", help="seconds for one program (default: 20)")
-    add("--case", default="", metavar="SIGNATURE", help="only the cases of this signature or pattern")
-    add("--form", default="", metavar="FORM", help="only in this form: array, constant, scalar, size-7, …")
-    add("--operands", action="append", default=[], metavar="A,B", help="on these codes alone (0x03,0x40*64: 64 times)")
+    add("--case", default="", metavar="SIGNATURE", help="only cases of this signature or pattern")
+    add("--form", default="", metavar="FORM", help="only this form: array, constant, scalar, size-7, …")
+    add("--operands", action="append", default=[], metavar="A,B", help="only these codes (0x03,0x40*64: 64 times)")
     add("--beside", action="append", default=[], metavar="SIGNATURE:FORM", help="put this case into the same program")
-    add("--tests", default="", metavar="FOLDER", help="of .mlir files with checks, for level 2 (default: mlir_tests)")
+    add(
+        "--tests",
+        default="",
+        metavar="FOLDER",
+        help="folder of .mlir files with checks, for level 2 (default: mlir_tests)",
+    )
 
 
 def _conversion_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rounding", choices=ROUNDINGS, default=Policy.rounding, help="default: nearest_even")
-    parser.add_argument("--overflow", choices=OVERFLOWS, default=Policy.overflow, help="default: ieee")
-    parser.add_argument("--seed", type=_natural, default=0, metavar="N", help="of stochastic rounding and random ops")
+    parser.add_argument(
+        "--rounding", choices=ROUNDINGS, default=Policy.rounding, help="how results are rounded (default: nearest_even)"
+    )
+    parser.add_argument(
+        "--overflow", choices=OVERFLOWS, default=Policy.overflow, help="results beyond the range (default: ieee)"
+    )
+    parser.add_argument(
+        "--seed", type=_natural, default=0, metavar="N", help="seed of stochastic rounding and random ops"
+    )
     parser.set_defaults(policy=None, parser=parser)
 
 
@@ -200,7 +223,7 @@ def _test(options: argparse.Namespace) -> int:
 
 
 def _lazily(module: str, function: str = "main") -> Callable[[argparse.Namespace], int]:
-    """A command in `commands/`, imported when it is run. Bad input is told in one line, with status 2."""
+    """A command in `commands/`, imported when it is run. Bad input is reported in one line, with status 2."""
 
     def run(options: argparse.Namespace) -> int:
         from .errors import CheckFailure, Error

@@ -45,7 +45,7 @@ def _elementwise(kernel: Kernel, call: Call) -> Kernel:
     def checked(sizes: Sizes) -> Kernel:
         for shape in sizes:
             if shape != sizes[0]:
-                raise OpError(f"operands have shapes {list(sizes[0])} and {list(shape)} (would be the same)")
+                raise OpError(f"operands have shapes {list(sizes[0])} and {list(shape)} (expected the same)")
         for i in range(len(call.results)):
             call.reserve(TensorType(sizes[0], call.result(i).element))
         return kernel

@@ -23,10 +23,10 @@ _PLATFORMS = ("minihlo", "cpu")
 
 
 class JaxProgram(LoadedProgram):
-    """A program with the trees of the function that JAX made it of.
+    """A program that JAX made of a function, with the function's pytrees.
 
-    Called like other programs, it takes the function's arrays as a flat list, in the order of `jax.tree.leaves`, those
-    too that the program does not use, and returns a list. `call` takes and returns what the function does.
+    Called like other programs, it takes the arrays of the function's arguments in the order of `jax.tree.leaves`, also
+    those that the program does not use, and returns a list. `call` takes and returns the function's pytrees.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class JaxProgram(LoadedProgram):
         self._kept, self._first = sorted(kept), list(first)
 
     def __call__(self, *arrays: Any, function: str | None = None, policy: Policy | None = None) -> list[np.ndarray]:
-        """Run it on all arrays of the function's arguments. See LoadedProgram."""
+        """Run the function on the flat list of its arrays. See LoadedProgram."""
         if function is not None:
             return super().__call__(*arrays, function=function, policy=policy)
         plan = self.plan(None, policy)
@@ -46,9 +46,19 @@ class JaxProgram(LoadedProgram):
         return [r for r, t in zip(results, plan.result_types, strict=True) if not isinstance(t, TokenType)]
 
     def call(self, *args: Any, policy: Policy | None = None, **kwargs: Any) -> Any:
-        """The function's results, arrays of numpy in its tree, for arguments like those it was lowered for.
+        """Run the function on arguments like those that it was lowered for.
 
-        Numbers of Python, and arrays of 64 bits where the program has 32, are converted as JAX does.
+        Args:
+            *args: The function's arguments. Python numbers, and arrays of 64 bits where the program has 32 bits, are
+                converted as JAX does.
+            policy: As of `LoadedProgram`.
+            **kwargs: The function's keyword arguments.
+
+        Returns:
+            The function's results: its pytree, with numpy arrays.
+
+        Raises:
+            InputError: The arguments do not have the tree, the shapes or the dtypes of the function's.
         """
         return self.out_tree.unflatten(self(*self.leaves(args, kwargs), policy=policy))
 

@@ -59,7 +59,7 @@ def parse_size(text: str) -> int:
     """A size in bytes, such as `8GiB`, `500MB`, or `50%` of the machine's memory. Raises InputError."""
     found = _SIZE.fullmatch(text.strip())
     if not found:
-        raise InputError(f"{text!r} is no size (such as 8GiB, 500MB, or 50% of the machine's memory)")
+        raise InputError(f"{text!r} is not a size (expected one such as 8GiB, 500MB, or 50% of the machine's memory)")
     number, unit = float(found[1]), found[2]
     if unit == "%":
         return int((_physical() or _UNKNOWN) * number / 100)

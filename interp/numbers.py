@@ -17,16 +17,23 @@ from .errors import InputError
 
 
 def cast(x: Any, format: str, *, overflow: str = "ieee", rounding: str = "nearest_even", seed: int = 0) -> np.ndarray:
-    """`x` converted to the element type `format` (an MLIR name such as `f8E4M3FN`), rounded once from its exact values.
+    """Convert an array to another element type. Each element is rounded once, from its exact value.
 
-    x: an array of any real type (ml_dtypes' too, integers, bool), a number, or nested lists of numbers.
-    overflow: `ieee` (infinity if the format has one, else NaN, else the largest number), `saturate` (the largest
-        number, for infinities too), `onnx` (the saturating tables of the ONNX float8 and float4 pages).
-    rounding: `nearest_even`, `toward_zero`, `up`, `down`, `nearest_away` or `stochastic`, which takes its bits from a
-        Philox generator started with `seed`: the same seed gives the same result on every machine.
+    Args:
+        x: An array of any real dtype (integers, bool and those of ml_dtypes too), a number, or nested lists of numbers.
+        format: The element type as MLIR names it, such as `"f8E4M3FN"` or `"i4"`.
+        overflow: What a number beyond the range becomes. `"ieee"`: infinity if the format has one, else NaN, else the
+            largest number. `"saturate"`: the largest number, for infinities too. `"onnx"`: the saturating tables in
+            ONNX's documentation of float8 and float4.
+        rounding: `"nearest_even"`, `"toward_zero"`, `"up"`, `"down"`, `"nearest_away"` or `"stochastic"`.
+        seed: Starts the Philox generator of stochastic rounding. The same seed gives the same result on every machine.
 
-    Returns a new array of numpy's or ml_dtypes' type. Conversions to integers truncate and stop at the ends of the
-    range; NaN becomes 0. Raises InputError for an unknown format or option, or what is not an array of real numbers.
+    Returns:
+        A new array of the same shape, of the dtype of `format` in numpy or ml_dtypes. Conversions to integers truncate
+        and stop at the ends of the range; NaN becomes 0.
+
+    Raises:
+        InputError: `format` or an option is unknown, or `x` is not an array of real numbers.
     """
     target = _element(format)
     try:
@@ -42,14 +49,23 @@ def cast(x: Any, format: str, *, overflow: str = "ieee", rounding: str = "neares
 
 
 def scale(x: Any, format: str, *, power_of_two: bool = False) -> float:
-    """The factor that brings the largest magnitude of `x` to the largest number of `format`: max(format) / max|x|.
+    """Compute the factor that brings the largest magnitude of an array to the largest number of a format.
 
-    Multiply by it before a cast and divide after: per-tensor scaling as in FP8 Formats for Deep Learning (arXiv
-    2209.05433). The quotient is rounded to a float; with `power_of_two` it is rounded down to a power of two,
-    so that multiplying changes exponents only and nothing overflows.
+    This is per-tensor scaling as in FP8 Formats for Deep Learning (arXiv 2209.05433): multiply by the factor before a
+    cast, and divide by it after.
 
-    NaN and infinities in `x` do not count: no factor brings them into range. Where nothing but zeros is left, or
-    nothing at all, the factor is 1. A factor beyond the range of floats is the largest or the smallest one.
+    Args:
+        x: An array of any shape and real dtype. NaN and infinities are left out.
+        format: A floating-point type as MLIR names it, such as `"f8E4M3FN"`.
+        power_of_two: Round the factor down to a power of two. Multiplying then changes exponents only, and nothing
+            overflows.
+
+    Returns:
+        max(format) / max|x|, rounded to a float, and 1.0 if all elements are zero or there is none. A factor beyond the
+        range of floats is the largest or the smallest positive float.
+
+    Raises:
+        InputError: `format` is not a floating-point type, or `x` is not an array of real numbers.
     """
     target = _element(format)
     if not target.is_float:
@@ -69,13 +85,21 @@ def scale(x: Any, format: str, *, power_of_two: bool = False) -> float:
 
 
 def pack(codes: Any, format: str) -> bytes:
-    """Elements of a type of up to eight bits without the unused bits between them: ceil(N * bits / 8) bytes.
+    """Store elements of up to eight bits without unused bits between them.
 
-    codes: unsigned codes (uint8), or an array of the type itself (ml_dtypes); of any shape, in row-major order. For
-        signed integer types int8 values will do too.
+    The elements form one little-endian stream of bits, in row-major order. Two 4-bit elements share a byte, the first
+    in the low four bits; four 6-bit elements share three bytes. Bits that are left over at the end are zero.
 
-    The elements are one little-endian stream of bits: two 4-bit elements share a byte, the first in the low four bits;
-    four 6-bit elements share three bytes. Bits left over at the end are zero. Raises InputError for codes out of range.
+    Args:
+        codes: An array of any shape: unsigned codes (uint8), or numbers of the type itself (a dtype of ml_dtypes). For
+            signed integer types it may hold int8 values.
+        format: An element type of up to eight bits as MLIR names it, such as `"f4E2M1FN"`.
+
+    Returns:
+        ceil(N * bits / 8) bytes for N elements.
+
+    Raises:
+        InputError: `format` is unknown or wider than eight bits, or a code is out of range.
     """
     element = _packable(format)
     flat = _codes(codes, element).ravel()
@@ -86,9 +110,18 @@ def pack(codes: Any, format: str) -> bytes:
 
 
 def unpack(data: bytes | bytearray | memoryview | np.ndarray, format: str, shape: int | tuple[int, ...]) -> np.ndarray:
-    """The codes that `pack` packed, as uint8 of the given shape; `.view` with ml_dtypes' type makes them numbers.
+    """Read what `pack` stored.
 
-    Raises InputError where the number of bytes is not that of `shape`.
+    Args:
+        data: The bytes, or an array of uint8.
+        format: The element type as MLIR names it.
+        shape: The shape of the result.
+
+    Returns:
+        The codes, uint8 of that shape. `.view` with the dtype of ml_dtypes makes them numbers.
+
+    Raises:
+        InputError: The number of bytes is not that of the shape, or `format` or `shape` is not valid.
     """
     element = _packable(format)
     dims = tuple(shape) if isinstance(shape, tuple | list) else (shape,)

@@ -106,7 +106,7 @@ def plan(
 
 
 def default_speed() -> Speed:
-    """All means to be quick, but those that an environment variable lists. Raises InputError where it lists others."""
+    """All optimizations but those that an environment variable lists. Raises InputError for an unknown name."""
     try:
         return DEFAULT.without(os.environ.get(VARIABLE, "")) if os.environ.get(VARIABLE) else DEFAULT
     except ValueError as error:

@@ -23,10 +23,19 @@ _entered: contextvars.ContextVar[contextlib.ExitStack | None] = contextvars.Cont
 
 @contextlib.contextmanager
 def policy(whole: Policy | None = None, /, **fields: str | int) -> Iterator[None]:
-    """Within it, programs that JAX runs on platform `minihlo` in this thread, and `interp.jit`, follow another policy.
+    """Choose the policy of a block of code: `with interp.policy(rounding="stochastic", seed=3):`.
 
-    Takes a whole Policy, or single fields, which replace those of the policy that holds so far. JAX needs to compile
-    nothing anew: the same compiled function follows whatever policy holds when it is called.
+    Within the block the policy holds, in this thread, for programs that JAX runs on the platform `minihlo` and for
+    functions of `interp.jit` that have none of their own. A compiled function follows the policy that holds when it is
+    called; JAX compiles nothing again.
+
+    Args:
+        whole: A Policy that replaces the one that holds so far.
+        **fields: Single fields of Policy, which replace those of `whole` or of the policy that holds so far.
+
+    Raises:
+        ValueError: A field has a value that Policy does not allow.
+        TypeError: There is no such field.
     """
     Policy(**fields) if whole is None else dataclasses.replace(whole, **fields)  # type: ignore[arg-type]  # checks them
     before = _chosen.get()
@@ -79,7 +88,8 @@ def parse_policy(text: str, default: Policy) -> Policy:
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, value = (p.strip() for p in part.partition("="))
         if name not in names or not value:
-            raise InputError(f"{part!r} is no part of a policy (name=value with one of: {', '.join(names)})")
+            known = ", ".join(names)
+            raise InputError(f"{part!r} is not a field of a policy (expected name=value, name one of: {known})")
         if name == "seed" and not value.isdecimal():
             raise InputError(f"seed must be an integer of at least 0, not {value!r}")
         fields[name] = int(value) if name == "seed" else value

@@ -1,7 +1,7 @@
-"""pytest collects .mlir files: one test for each part or function, run on the backend of `--minihlo-backend`.
+"""The pytest plugin: collects .mlir files, one test for each function, and runs them on `--minihlo-backend`.
 
-A file named on the command line is always collected. In folders a file is, if its name fits `minihlo_files` (an ini
-option, `*.mlir` unless set; empty for none) and it has a function and a check. Nothing is imported before that.
+A file that the command line names is always collected. A file in a folder is collected if its name matches the ini
+option `minihlo_files` (default: `*.mlir`; empty: none) and it has a function and a check. Nothing is imported before.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--minihlo-backend",
         default="minihlo",
         metavar="NAME",
-        help="what runs .mlir files: minihlo, minihlo:upcast, jax:PLATFORM, reference, iree:llvm-cpu, pjrt:PLUGIN.so, "
-        "exec:COMMAND or MODULE:ATTR (default: minihlo)",
+        help="the backend that runs .mlir files: minihlo, minihlo:upcast, jax:PLATFORM, reference, iree:llvm-cpu, "
+        "pjrt:PLUGIN.so, exec:COMMAND or MODULE:NAME (default: minihlo)",
     )
-    parser.addini("minihlo_files", "names of .mlir files that are tests, if they have checks", "args", ["*.mlir"])
+    parser.addini(
+        "minihlo_files", "patterns of the names of .mlir files that are tests, if they have checks", "args", ["*.mlir"]
+    )
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> MlirFile | None:
@@ -46,7 +48,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> MlirFile |
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--minihlo-backend") != "minihlo":
-        _backend(config)  # a wrong name is told before anything runs
+        _backend(config)  # a wrong name is reported before anything runs
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -56,7 +58,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """What the functions that pass cover. (Their reports come from other processes too.)"""
+    """Prints the coverage of the functions that pass. (Their reports come from other processes too.)"""
     passed: dict[Path, set[str]] = {}
     for report in terminalreporter.stats.get("passed", ()):
         file, _, name = report.nodeid.partition("::")
@@ -171,7 +173,7 @@ def _shown_path(path: Path, config: pytest.Config) -> str:
 
 
 class MlirFailure(Exception):
-    """A test that failed; the message is what there is to tell."""
+    """A test that failed, with its message."""
 
 
 def _backend(config: pytest.Config) -> Backend:

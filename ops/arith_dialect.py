@@ -39,7 +39,7 @@ def _alias(name: str, types: str, of: str, doc: str) -> None:
     def bind(call: Call) -> Kernel:
         record = lookup(of)
         assert record is not None
-        require(call.result().element in taken, f"the result is {call.result()} (would be of {describe(taken)})")
+        require(call.result().element in taken, f"the result is {call.result()} (expected of {describe(taken)})")
         return record.kernel(call.like(of, call.operands, call.results))
 
     bind.__doc__ = doc

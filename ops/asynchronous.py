@@ -19,12 +19,12 @@ def async_start(call: Call) -> Kernel:
     is a single op, of those, (C1, C2) is up to the parser.
     """
     if len(call.bodies) != 1 or len(call.results) != 1:
-        raise OpError(f"{len(call.bodies)} regions and {len(call.results)} results (would be one and one)")
+        raise OpError(f"{len(call.bodies)} regions and {len(call.results)} results (expected one and one)")
     (body,), (result,) = call.bodies, call.results
     if body.arguments != call.operands:
-        raise OpError(f"the body has type {body} (would take the operands)")
+        raise OpError(f"the body has type {body} (expected one that takes the operands)")
     if result != FutureType(body.results):
-        raise OpError(f"the result is {result} (would be {FutureType(body.results)})")
+        raise OpError(f"the result is {result} (expected {FutureType(body.results)})")
 
     def kernel(regions: tuple[Callable[..., tuple[Any, ...]]], *values: Any) -> tuple[Any, ...]:
         process = current()
@@ -44,7 +44,7 @@ def async_done(call: Call) -> Kernel:
     (C1) they have the types that the future is of.
     """
     if call.operands[0] != FutureType(call.results):
-        raise OpError(f"the operand is {call.operands[0]} (would be {FutureType(call.results)})")
+        raise OpError(f"the operand is {call.operands[0]} (expected {FutureType(call.results)})")
     is_single = len(call.results) == 1
 
     def kernel(future: tuple[Any, ...]) -> Any:

@@ -112,7 +112,7 @@ def _declare_test(name: str, meaning: str, direct: Callable[[Number], np.ndarray
 
     def bind(call: Call) -> Kernel:
         t, result = call.tensor(), call.result()
-        require(result.element.kind is Kind.BOOL, f"the result is {result} (would be of element type i1)")
+        require(result.element.kind is Kind.BOOL, f"the result is {result} (expected of element type i1)")
         require_shape(call, t.shape)
         return lift(function, t.element, call.policy, call.random, t)
 
@@ -230,11 +230,11 @@ def constant_like(call: Call) -> Kernel:
     require_element(call)
     require_shape(call, call.tensor().shape)
     value, element = call.attribute("value"), call.result().element
-    require(isinstance(value, bool | int | float), f"value is {value} (would be a number of type {element})")
+    require(isinstance(value, bool | int | float), f"value is {value} (expected a number of type {element})")
     if element.is_float:
         cell = np.asarray(cast(np.array(float(value)), ELEMENT_TYPES["f64"], element, Policy()))
     else:
-        require(isinstance(value, int), f"value is {value} (would be a number of type {element})")
+        require(isinstance(value, int), f"value is {value} (expected a number of type {element})")
         code = np.array(int(value) % (1 << 64), np.uint64)
         cell = np.array(bool(value)) if element.kind is Kind.BOOL else np.asarray(wrap(code, element))
     return lambda x: np.broadcast_to(cell, x.shape)

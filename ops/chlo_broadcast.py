@@ -47,7 +47,7 @@ def _places(t: TensorType, rank: int, given: object) -> tuple[int, ...]:
         return tuple(range(rank - own, rank))
     places = tuple(int(d) for d in np.ravel(given))  # pyright: ignore[reportArgumentType, reportCallIssue]
     if len(places) != own or any(not 0 <= d < rank for d in places) or sorted(set(places)) != list(places):
-        raise OpError(f"broadcast_dimensions {list(places)} would be {own} of 0 to {rank - 1}, ascending, for {t}")
+        raise OpError(f"expected {own} broadcast_dimensions of 0 to {rank - 1}, ascending, for {t}, got {list(places)}")
     return places
 
 

@@ -110,12 +110,12 @@ def all_to_all(call: Call) -> Kernel:
         int(call.attribute(name)) for name in ("split_dimension", "concat_dimension", "split_count")
     )
     if count < 1:
-        raise OpError(f"split_count is {count} (would be at least 1)")
+        raise OpError(f"split_count is {count} (expected at least 1)")
     _check_pairs_of_types(call, but=(split, concat))
 
     def combine(_: Any, __: Any, values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         if len(values) != count:
-            raise OpError(f"split_count is {count} in a group of {len(values)} processes (would be {len(values)})")
+            raise OpError(f"split_count is {count} in a group of {len(values)} processes (expected {len(values)})")
         parts = [[_split(x, count, split) for x in mine] for mine in values]
         results = [
             tuple(np.concatenate([theirs[i][to] for theirs in parts], concat) for i in range(len(call.results)))
@@ -202,7 +202,7 @@ def partition_id(call: Call) -> Kernel:
 
 def _place(call: Call, axis: int) -> Kernel:
     if str(call.result()) != "tensor<ui32>":
-        raise OpError(f"the result is {call.result()} (would be tensor<ui32>)")
+        raise OpError(f"the result is {call.result()} (expected tensor<ui32>)")
     return lambda: np.uint32(current().id[axis])
 
 
@@ -237,7 +237,7 @@ class _Reduction:
 
     def __init__(self, call: Call, bodies: Sequence[Body]) -> None:
         if len(bodies) != 1:
-            raise OpError(f"has {len(bodies)} regions (would be 1, the computation)")
+            raise OpError(f"has {len(bodies)} regions (expected 1, the computation)")
         self.element = body_elements(bodies[0], 1)[0]
         self._sources = [call.tensor(i).element for i in range(len(call.results))]
         self._fold, self._policy, self._random = fold_of(call, bodies[0]), call.policy, call.random
@@ -267,7 +267,8 @@ def _roots(call: Call) -> Callable[[tuple[Any, ...], int], tuple[int, ...]]:
     is_dynamic = bool(call.attributes.get("has_dynamic_root", False))
     if not count or len(call.operands) != count + is_dynamic:
         raise OpError(
-            f"{len(call.operands)} operands and {count} results (would be as many{' and the roots' * is_dynamic})"
+            f"expected a result for each operand{' but the roots' * is_dynamic}, "
+            f"got {len(call.operands)} operands and {count} results"
         )
     for i in range(count):
         if call.tensor(i).shape != call.result(i).shape:
@@ -275,12 +276,12 @@ def _roots(call: Call) -> Callable[[tuple[Any, ...], int], tuple[int, ...]]:
     if not is_dynamic:
         return lambda _, __: (0,) * count
     if str(call.tensor(count)) != f"tensor<{count}xi32>":
-        raise OpError(f"the roots are {call.tensor(count)} (would be tensor<{count}xi32>)")
+        raise OpError(f"the roots are {call.tensor(count)} (expected tensor<{count}xi32>)")
 
     def roots(values: tuple[Any, ...], size: int) -> tuple[int, ...]:
         found = tuple(values[count].tolist())
         if not all(0 <= r < size for r in found):
-            raise OpError(f"roots {list(found)} of a group of {size} processes (would be 0 to {size - 1})")
+            raise OpError(f"roots {list(found)} of a group of {size} processes (expected 0 to {size - 1})")
         return found
 
     return roots
@@ -299,12 +300,15 @@ def _split(x: Any, count: int, dim: int) -> list[np.ndarray]:
 def _check_pairs_of_types(call: Call, but: tuple[int, ...] = (), element: str = "") -> None:
     """That results have the operands' types, but for some dimensions, which exist, and perhaps the element type."""
     if not call.operands or len(call.operands) != len(call.results):
-        raise OpError(f"{len(call.operands)} operands and {len(call.results)} results (would be as many, and some)")
+        raise OpError(
+            "expected at least one operand and a result for each, "
+            f"got {len(call.operands)} operands and {len(call.results)} results"
+        )
     for i in range(len(call.operands)):
         source, result = call.tensor(i), call.result(i)
         rank = len(source.shape)
         if not all(0 <= d < rank for d in but):
-            raise OpError(f"dimensions {list(but)} of operand {source} (would be 0 to {rank - 1})")
+            raise OpError(f"dimensions {list(but)} of operand {source} (expected 0 to {rank - 1})")
         is_same = len(result.shape) == rank and all(
             s == r or d in but or None in (s, r)
             for d, (s, r) in enumerate(zip(source.shape, result.shape, strict=False))

@@ -76,15 +76,15 @@ def compare(call: Call) -> Kernel:
     """
     lhs, rhs = call.tensor(0), call.tensor(1)
     if lhs.element != rhs.element:
-        raise OpError(f"operands are of types {lhs.element} and {rhs.element} (would be of one type)")
+        raise OpError(f"operands are of types {lhs.element} and {rhs.element} (expected the same type)")
     if lhs.is_static and rhs.is_static and lhs.shape != rhs.shape:
-        raise OpError(f"operands are {lhs} and {rhs} (would be of one shape)")
+        raise OpError(f"operands are {lhs} and {rhs} (expected the same shape)")
     direction, allowed = call.attribute("comparison_direction"), _TYPES[lhs.element.kind]
     if direction not in DIRECTIONS:
         raise OpError(f"comparison direction {direction!r} is not known (one of {', '.join(DIRECTIONS)})")
     given = call.attributes.get("compare_type", "NOTYPE")
     if given not in ("NOTYPE", *allowed):
-        raise OpError(f"{lhs.element} cannot be compared as {given} (would be {' or '.join(allowed)})")
+        raise OpError(f"{lhs.element} cannot be compared as {given} (expected {' or '.join(allowed)})")
     if given == "TOTALORDER":
         return (_by_key if lhs.shape else _by_scalar_key)(direction, lhs.element)
     if lhs.element.is_minifloat:
@@ -133,13 +133,13 @@ def select(call: Call) -> Kernel:
     """
     pred, on_true, on_false = call.tensor(0), call.tensor(1), call.tensor(2)
     if pred.element.kind is not Kind.BOOL:
-        raise OpError(f"pred is {pred} (would be of element type i1)")
+        raise OpError(f"pred is {pred} (expected of element type i1)")
     if on_true.element != on_false.element or not _agree(on_true, on_false):
-        raise OpError(f"on_true is {on_true} and on_false {on_false} (would be of one type)")
+        raise OpError(f"on_true is {on_true} and on_false {on_false} (expected the same type)")
     if not pred.shape:
         return lambda p, x, y: x if p else y
     if not _agree(pred, on_true):
-        raise OpError(f"pred is {pred} (would be a scalar or of the shape of {on_true})")
+        raise OpError(f"pred is {pred} (expected a scalar or of the shape of {on_true})")
     return functools.partial(choose, on_true.element)
 
 
@@ -162,9 +162,9 @@ def clamp(call: Call) -> Kernel:
     low, operand, high = call.tensor(0), call.tensor(1), call.tensor(2)
     for name, bound in (("min", low), ("max", high)):
         if bound.element != operand.element:
-            raise OpError(f"{name} is {bound} (would be of element type {operand.element})")
+            raise OpError(f"{name} is {bound} (expected of element type {operand.element})")
         if bound.shape and not _agree(bound, operand):
-            raise OpError(f"{name} is {bound} (would be a scalar or of the shape of {operand})")
+            raise OpError(f"{name} is {bound} (expected a scalar or of the shape of {operand})")
     at_least, at_most = (_kernel(call, name, operand) for name in ("maximum", "minimum"))
     return lambda low, x, high: at_most(at_least(x, low), high)
 

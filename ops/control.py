@@ -21,7 +21,7 @@ def if_(call: Call) -> Kernel:
     _check_scalar(call, "pred")
     _check_branches(call)
     if len(call.bodies) != 2:
-        raise OpError(f"has {len(call.bodies)} branches (would be 2)")
+        raise OpError(f"has {len(call.bodies)} branches (expected 2)")
     if len(call.results) == 1:
         return lambda regions, pred: (regions[0] if pred else regions[1])()[0]
     return lambda regions, pred: (regions[0] if pred else regions[1])()
@@ -37,7 +37,7 @@ def case(call: Call) -> Kernel:
     _check_branches(call)
     last = len(call.bodies) - 1
     if last < 0:
-        raise OpError("has no branches (would be 1 or more)")
+        raise OpError("has no branches (expected 1 or more)")
     is_single = len(call.results) == 1
 
     def kernel(regions: tuple[Region, ...], index: Any) -> Any:
@@ -54,13 +54,13 @@ def while_(call: Call) -> Kernel:
     (C1) cond takes the operands' types and gives a scalar i1. (C2) body takes and gives them. (C3) so do the results.
     """
     if len(call.bodies) != 2:
-        raise OpError(f"has {len(call.bodies)} regions (would be 2: cond and body)")
+        raise OpError(f"has {len(call.bodies)} regions (expected 2: cond and body)")
     condition, body = call.bodies
     count = len(call.operands)
     if len(condition.arguments) != count or condition.results != (_SCALAR_I1,):
-        raise OpError(f"cond has type {condition} (would take {count} values and give one {_SCALAR_I1})")
+        raise OpError(f"cond has type {condition} (expected one that takes {count} values and returns a {_SCALAR_I1})")
     if len(body.arguments) != count or len(body.results) != count or len(call.results) != count:
-        raise OpError(f"body has type {body} (would take {count} values and give as many)")
+        raise OpError(f"body has type {body} (expected one that takes {count} values and returns {count})")
     is_single = count == 1
 
     def kernel(regions: tuple[Region, Region], *state: Any) -> Any:
@@ -80,13 +80,15 @@ _SCALAR_I1 = TensorType((), element_type("i1"))
 
 def _check_scalar(call: Call, name: str) -> None:
     if call.tensor().shape != ():
-        raise OpError(f"{name} is {call.tensor()} (would be a scalar)")
+        raise OpError(f"{name} is {call.tensor()} (expected a scalar)")
 
 
 def _check_branches(call: Call) -> None:
     for body in call.bodies:
         if body.arguments or len(body.results) != len(call.results):
-            raise OpError(f"a branch has type {body} (would take nothing and give {len(call.results)} values)")
+            raise OpError(
+                f"a branch has type {body} (expected one that takes none and returns {len(call.results)} values)"
+            )
 
 
 def _called(call: Call, attribute: str) -> Kernel:

@@ -76,7 +76,7 @@ def custom_call(call: Call) -> Kernel:
         results = function(*values, **keywords)
         results = () if results is None else results if isinstance(results, tuple) else (results,)
         if len(results) != len(types):
-            raise OpError(f"target {name!r} gave {len(results)} results (would be {len(types)})")
+            raise OpError(f"target {name!r} gave {len(results)} results (expected {len(types)})")
         results = tuple(_checked(name, r, t) for r, t in zip(results, types, strict=True))
         return results[0] if len(results) == 1 else results
 
@@ -99,7 +99,7 @@ def _checked(name: str, result: Any, t: Any) -> Any:
         return result
     array = np.asarray(result)
     if array.dtype != t.element.dtype or not t.admits(array.shape):
-        raise OpError(f"target {name!r} gave an array of {array.dtype} {list(array.shape)} (would be {t})")
+        raise OpError(f"target {name!r} gave an array of {array.dtype} {list(array.shape)} (expected {t})")
     return array
 
 

@@ -27,13 +27,13 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
     assert record is not None
     for i in range(moved, len(call.operands)):
         t = call.tensor(i)
-        require(len(t.shape) == 1 and t.element.is_integer, f"operand {i} is {t} (would be a list of integers)")
+        require(len(t.shape) == 1 and t.element.is_integer, f"operand {i} is {t} (expected a list of integers)")
     kernels: dict[tuple[Sizes, ...], Kernel] = {}
 
     def bind(key: tuple[Sizes, ...], operands: tuple[np.ndarray, ...]) -> Kernel:
         shape, attributes = resolve(*key)
         fits = min(shape, default=0) >= 0 and expected.admits(shape)
-        require(fits, f"the result would have shape {list(shape)}, which does not fit {expected}")
+        require(fits, f"the result has shape {list(shape)}, which does not fit {expected}")
         result = TensorType(shape, expected.element)
         if not expected.is_static:
             call.reserve(result)
@@ -93,7 +93,7 @@ def dynamic_pad(call: Call) -> Kernel:
     rank = len(call.tensor().shape)
     for i in range(2, 5):
         require(
-            call.tensor(i).shape in ((rank,), (None,)), f"operand {i} is {call.tensor(i)} (would have {rank} elements)"
+            call.tensor(i).shape in ((rank,), (None,)), f"operand {i} is {call.tensor(i)} (expected {rank} elements)"
         )
 
     def resolve(shape: Sizes, low: Sizes, high: Sizes, interior: Sizes) -> tuple[Sizes, dict[str, Any]]:
@@ -121,7 +121,7 @@ def real_dynamic_slice(call: Call) -> Kernel:
     rank = len(call.tensor().shape)
     for i in range(1, 4):
         require(
-            call.tensor(i).shape in ((rank,), (None,)), f"operand {i} is {call.tensor(i)} (would have {rank} elements)"
+            call.tensor(i).shape in ((rank,), (None,)), f"operand {i} is {call.tensor(i)} (expected {rank} elements)"
         )
 
     def resolve(_: Sizes, starts: Sizes, limits: Sizes, strides: Sizes) -> tuple[Sizes, dict[str, Any]]:
@@ -142,7 +142,7 @@ def get_dimension_size(call: Call) -> Kernel:
     t, dimension = call.tensor(), int(call.attribute("dimension"))
     require_dimensions("dimension", (dimension,), len(t.shape))
     require(
-        call.result() == TensorType((), ELEMENT_TYPES["i32"]), f"the result is {call.result()} (would be tensor<i32>)"
+        call.result() == TensorType((), ELEMENT_TYPES["i32"]), f"the result is {call.result()} (expected tensor<i32>)"
     )
     if t.shape[dimension] is None:
         return lambda x: np.array(x.shape[dimension], np.int32)
@@ -159,13 +159,13 @@ def set_dimension_size(call: Call) -> Kernel:
     t, size, dimension = call.tensor(), call.tensor(1), int(call.attribute("dimension"))
     require_element(call)
     require_dimensions("dimension", (dimension,), len(t.shape))
-    require(size.shape == () and size.element.is_integer, f"the size is {size} (would be a scalar integer)")
+    require(size.shape == () and size.element.is_integer, f"the size is {size} (expected a scalar integer)")
     require_shape(call, tuple(None if d == dimension else n for d, n in enumerate(t.shape)))
     result, before = call.result(), (slice(None),) * dimension
 
     def kernel(x: np.ndarray, size: np.ndarray) -> np.ndarray:
         n, most = int(size), x.shape[dimension]
-        require(0 <= n <= most, f"size {n} of a dimension of {most} (would be from 0 to {most})")
+        require(0 <= n <= most, f"size {n} of a dimension of {most} (expected from 0 to {most})")
         found = x[(*before, slice(n))]
         require(result.admits(found.shape), f"size {n} does not fit the result {result}")
         return found

@@ -65,7 +65,7 @@ def _labels(shown: str, term: str, rank: int) -> Labels:
     """The label of each dimension; those that `...` stands for are numbered from the last."""
     found = _TERM.fullmatch(term)
     if found is None:
-        raise OpError(f"{shown} has a term {term!r} (would be letters, and '...' once)")
+        raise OpError(f"{shown} has a term {term!r} (expected letters, and '...' once)")
     before, dots, after = found.groups()
     unnamed = rank - len(before) - len(after)
     require(unnamed == 0 or (unnamed > 0 and dots), f"{shown} has a term {term!r} for a tensor of rank {rank}")

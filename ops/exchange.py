@@ -88,7 +88,7 @@ def disagreement(mine: ProcessId, share: Share, other: ProcessId, theirs: Share)
     if share.name != theirs.name:
         return f"process {other} has come to {theirs.name} in its place, on the same channel and with the same group"
     told = [", ".join(s.signature) for s in (share, theirs)]
-    return f"process {mine} brings {told[0]}, but process {other} brings {told[1]} (would be alike)"
+    return f"process {mine} brings {told[0]}, but process {other} brings {told[1]} (expected the same)"
 
 
 def channel_text(channel: int) -> str:

@@ -37,12 +37,12 @@ def dynamic_reduce_window(call: Call) -> Kernel:
     """reduce_window whose window sizes, strides, dilations and padding are values; the body is a function."""
     record, callees = lookup("reduce_window"), list(call.functions.values())
     assert record is not None
-    require(len(callees) == 1, f"called_computations names {len(callees)} functions (would be 1)")
+    require(len(callees) == 1, f"called_computations names {len(callees)} functions (expected 1)")
     require(len(call.operands) >= 7 and len(call.operands) % 2 == 1, f"takes 2N + 5 operands, not {len(call.operands)}")
     names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations", "padding")
     count, callee = len(call.operands) - len(names), callees[0]
     for i in range(count, len(call.operands)):
-        require(call.tensor(i).element.is_integer, f"operand {i} is {call.tensor(i)} (would be integers)")
+        require(call.tensor(i).element.is_integer, f"operand {i} is {call.tensor(i)} (expected integers)")
 
     @functools.lru_cache(_KEPT)
     def bound(shapes: tuple[tuple[int, ...], ...], *lists: tuple[int, ...]) -> Kernel:
@@ -63,7 +63,7 @@ def dynamic_top_k(call: Call) -> Kernel:
     """top_k of as many elements as the second operand says."""
     require(len(call.operands) == 2, f"takes 2 operands, not {len(call.operands)}")
     require(
-        call.tensor(1).element.is_integer and call.tensor(1).shape == (), f"k is {call.tensor(1)} (would be an integer)"
+        call.tensor(1).element.is_integer and call.tensor(1).shape == (), f"k is {call.tensor(1)} (expected an integer)"
     )
 
     @functools.lru_cache(_KEPT)
@@ -80,13 +80,13 @@ def dynamic_top_k(call: Call) -> Kernel:
 def dynamic_rng_bit_generator(call: Call) -> Kernel:
     """rng_bit_generator of a shape that is the second operand."""
     require(len(call.operands) == 2, f"takes 2 operands, not {len(call.operands)}")
-    require(call.tensor(1).element.is_integer, f"the shape is {call.tensor(1)} (would be integers)")
+    require(call.tensor(1).element.is_integer, f"the shape is {call.tensor(1)} (expected integers)")
 
     @functools.lru_cache(_KEPT)
     def bound(*shape: int) -> Kernel:
         record, output = lookup("rng_bit_generator"), TensorType(shape, call.result(1).element)
         assert record is not None
-        require(call.result(1).admits(shape), f"the shape is {list(shape)} (would be that of {call.result(1)})")
+        require(call.result(1).admits(shape), f"the shape is {list(shape)} (expected that of {call.result(1)})")
         call.reserve(output)
         results = (call.result(), output)
         return record.kernel(dataclasses.replace(call, operands=call.operands[:1], results=results))

@@ -31,10 +31,10 @@ def fft(call: Call) -> Kernel:
     kind, lengths, t, result = call.attribute("fft_type"), call.integers("fft_length"), call.tensor(), call.result()
     if kind not in _KINDS:
         raise OpError(f"fft_type {kind!r} is not known (one of {', '.join(_KINDS)})")
-    require(1 <= len(lengths) <= 3, f"fft_length {list(lengths)} has {len(lengths)} elements (would have one to three)")
+    require(1 <= len(lengths) <= 3, f"fft_length {list(lengths)} has {len(lengths)} elements (expected one to three)")
     require(len(lengths) <= len(t.shape), f"fft_length {list(lengths)} has more elements than {t} has dimensions")
     elements = _result_type(kind, t.element)
-    require(result.element == elements, f"{kind} of {t} gives elements of {result.element} (would be {elements})")
+    require(result.element == elements, f"{kind} of {t} gives elements of {result.element} (expected {elements})")
     before, last = t.shape[: -len(lengths)], t.shape[-len(lengths) :]
     match kind:
         case "RFFT":
@@ -44,7 +44,7 @@ def fft(call: Call) -> Kernel:
         case _:
             expected, shape = last, t.shape
     fits = all(m is None or m == n for m, n in zip(last, expected, strict=True))
-    require(fits, f"fft_length {list(lengths)} does not fit {t} (would end in dimensions {list(expected)})")
+    require(fits, f"fft_length {list(lengths)} does not fit {t} (expected last dimensions {list(expected)})")
     require_shape(call, shape)
     return _kernel(kind, lengths, result.element)
 

@@ -25,14 +25,12 @@ def run_parallel(call: Call) -> Kernel:
     rows = [tuple(row) if isinstance(row, tuple | list) else (row,) for row in call.attribute("programs")]
     names = [name for row in rows for name in row]
     if not names or any(len(row) != len(rows[0]) for row in rows):
-        raise OpError(
-            f"programs has rows of {[len(row) for row in rows]} functions (would be as many in each, and some)"
-        )
+        raise OpError(f"expected rows of programs of one length, at least 1, got lengths {[len(row) for row in rows]}")
     shape = len(rows), len(rows[0])
     functions = [call.functions[name] for name in names]
     feeds = [call.functions[name] for name in call.attributes.get("infeed", ())]
     if any(f.arguments for f in feeds):
-        raise OpError("a function that infeed lists takes arguments (would take none)")
+        raise OpError("a function that infeed lists takes arguments (expected none)")
     for what, has, takes in (
         ("operands", call.operands, [t for f in functions for t in f.arguments]),
         ("results", call.results, [t for f in functions for t in f.results]),
@@ -91,10 +89,10 @@ def expect_serialized_eq(call: Call) -> Kernel:
             raise CheckError(f"there is no probe {number}: {len(probes)} were run")
         found, kept = probes[number]
         if found != name:
-            raise CheckError(f"probe {number} is {found!r} (would be {name!r})")
+            raise CheckError(f"probe {number} is {found!r} (expected {name!r})")
         if kept.dtype != actual.element.dtype:
             raise CheckError(
-                f"probe {name!r} has kept {kept.dtype} (would be {TensorType(actual.shape, actual.element)})"
+                f"probe {name!r} has kept {kept.dtype} (expected {TensorType(actual.shape, actual.element)})"
             )
         checks.check(np.asarray(x), np.asarray(kept), _IDENTICAL)
         return ()

@@ -41,7 +41,7 @@ def _binder(function: Routine, operands: int) -> Callable[[Call], Kernel]:
         given = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
         attributes = dict(given) if isinstance(given, dict) else {}
         for i in range(operands):
-            require(call.tensor(i).shape != () or i > 0, f"the operand is {call.tensor(i)} (would be matrices)")
+            require(call.tensor(i).shape != () or i > 0, f"the operand is {call.tensor(i)} (expected matrices)")
 
         def kernel(*values: np.ndarray) -> Any:
             found = [np.asarray(x) for x in function(call, attributes, *values)]
@@ -190,7 +190,7 @@ _routine("gesvd")(_singular)
 @_routine("gehrd")
 def _gehrd(_: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
     low, high, size = int(attributes.get("low", 1)), int(attributes.get("high", a.shape[-1])), a.shape[-1]
-    require((low, high) == (1, size), f"rows {low} to {high} of {size} (would be all)")
+    require((low, high) == (1, size), f"rows {low} to {high} of {size} (expected all)")
     return xla_targets.hessenberg(a)
 
 
@@ -223,7 +223,7 @@ def approx_top_k(call: Call) -> Kernel:
     """The first elements along a dimension by the comparator, exactly: operands, and an initial value of each."""
     record, callees = lookup("sort"), list(call.functions.values())
     assert record is not None
-    require(len(callees) == 1, f"called_computations names {len(callees)} functions (would be 1)")
+    require(len(callees) == 1, f"called_computations names {len(callees)} functions (expected 1)")
     require(len(call.operands) == 2 * len(call.results), "takes an initial value for each operand")
     config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config") or {}
     require("reduction_dim" in config, "attribute 'reduction_dim' is missing")

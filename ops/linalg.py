@@ -48,8 +48,8 @@ def cholesky(call: Call) -> Kernel:
     """
     t = call.tensor()
     require_element(call)
-    require(len(t.shape) >= 2, f"the operand is {t} (would be of rank 2 or more)")
-    require(_agree(t.shape[-1:], t.shape[-2:-1]), f"the operand is {t} (would be square matrices)")
+    require(len(t.shape) >= 2, f"the operand is {t} (expected of rank 2 or more)")
+    require(_agree(t.shape[-1:], t.shape[-2:-1]), f"the operand is {t} (expected square matrices)")
     require_shape(call, t.shape)
     upper = not call.attributes.get("lower", False)
 
@@ -86,15 +86,15 @@ def triangular_solve(call: Call) -> Kernel:
     """
     a, b = call.tensor(), call.tensor(1)
     require_element(call, b)
-    require(2 <= len(a.shape) == len(b.shape), f"a and b are {a} and {b} (would be of one rank, 2 or more)")
+    require(2 <= len(a.shape) == len(b.shape), f"a and b are {a} and {b} (expected of one rank, 2 or more)")
     on_left, lower, unit = (bool(call.attribute(name)) for name in ("left_side", "lower", "unit_diagonal"))
     side = b.shape[-2 if on_left else -1]
     fits = _agree(a.shape[-1:], a.shape[-2:-1]) and _agree(a.shape, (*b.shape[:-2], side, side))
-    require(fits, f"a is {a} and b {b} (a would be {'x'.join(map(str, (*b.shape[:-2], side, side)))})")
+    require(fits, f"a is {a} and b {b} (expected {'x'.join(map(str, (*b.shape[:-2], side, side)))})")
     require_shape(call, b.shape)
     transpose = call.attribute("transpose_a")
     kinds = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
-    require(transpose in kinds, f"transpose_a is {transpose} (would be one of {', '.join(kinds)})")
+    require(transpose in kinds, f"transpose_a is {transpose} (expected one of {', '.join(kinds)})")
     # x op(a) = b is op(a)ᵀ xᵀ = bᵀ; and an upper triangle read backwards is a lower one.
     is_flipped = (transpose != "NO_TRANSPOSE") == on_left
     backwards = lower == is_flipped

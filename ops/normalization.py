@@ -43,7 +43,7 @@ class _Steps:
     def check_features(self, t: TensorType) -> None:
         n = self._features.shape[0]
         fits = len(t.shape) == 1 and (t.shape[0] == n or None in (t.shape[0], n))
-        require(fits, f"{t} does not fit the features of {self._type} (would be {self._features})")
+        require(fits, f"{t} does not fit the features of {self._type} (expected {self._features})")
 
     def spread(self, features: np.ndarray) -> np.ndarray:
         return features.reshape(self._across)

@@ -110,7 +110,7 @@ class Process:
             values = mail.pop(key)
             if [described(v) for v in values] != wanted:
                 found = ", ".join(map(described, values)) or "nothing"
-                raise OpError(f"was sent {found} (would be {', '.join(wanted) or 'nothing'})")
+                raise OpError(f"was sent {found} (expected {', '.join(wanted) or 'nothing'})")
             return values
 
         return Pending(
@@ -128,7 +128,7 @@ class Process:
             ends[end].add(self.id)
             if ends["receive"] and max(len(ends["receive"]), len(ends["send"])) > 1:
                 told = " and is ".join(f"{verb} by {listed(sorted(ends[e]))}" for e, verb in _ENDS if ends[e])
-                raise OpError(f"channel {channel} is {told} (would be one process at each end)")
+                raise OpError(f"channel {channel} is {told} (expected one process at each end)")
 
     def wait(self, pending: Pending) -> None:
         """Sleep until it is there. Raises DeadlockError where it never will be."""

@@ -13,20 +13,25 @@ OVERFLOWS = ("ieee", "saturate", "onnx")
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """The choices; every field's first listed value is the default.
+    """What an implementation of StableHLO may choose. Immutable and hashable.
 
-    arithmetic: `direct` works on codes, exactly, and rounds once; `upcast` casts to a wider type
-        (`upcast:f32` unless another of COMPUTE_TYPES is named), uses the host's operation and casts down.
-    accumulate: sums in dot_general and convolution of minifloats: `exact` (one rounding at the end), `f32`
-        (summed in f32, one rounding), `element` (rounded after every step, in order).
-    rounding: of results in formats of up to 16 bits, and of conversions to f32; f32 and f64 arithmetic always rounds to
-        nearest even.
-    overflow: what a minifloat, or a conversion to any narrower float, becomes beyond the range: `ieee` (infinity if the
-        format has one, else NaN, else the largest number), `saturate` (the largest number, for infinities too),
-        `onnx` (the saturating tables of the ONNX float8 and float4 pages).
-    seed: of stochastic rounding and of random ops; the same seed gives the same bits.
+    Args:
+        arithmetic: How minifloats are computed. `"direct"` works on codes: exactly, with one rounding. `"upcast"` casts
+            to f32, uses the operation of the host and casts down; `"upcast:f64"`, `"upcast:f16"` and `"upcast:bf16"`
+            name another type.
+        accumulate: How dot_general and convolution sum products of minifloats. `"exact"` rounds once, at the end.
+            `"f32"` sums in f32 and rounds once. `"element"` rounds to the result's type after every step, in order.
+        rounding: How results in formats of up to 16 bits, and conversions to f32, are rounded: `"nearest_even"`,
+            `"toward_zero"`, `"up"`, `"down"`, `"nearest_away"` or `"stochastic"`. Arithmetic in f32 and f64 always
+            rounds to nearest even.
+        overflow: What a minifloat, or a conversion to a narrower float, becomes beyond the range. `"ieee"`: infinity if
+            the format has one, else NaN, else the largest number. `"saturate"`: the largest number, for infinities too.
+            `"onnx"`: the saturating tables in ONNX's documentation of float8 and float4.
+        seed: An integer of at least 0, for stochastic rounding and random operations. The same seed gives the
+            same bits.
 
-    Raises ValueError for a value that is not listed.
+    Raises:
+        ValueError: A field has a value that is not listed.
     """
 
     arithmetic: str = "direct"

@@ -39,7 +39,7 @@ class Groups:
         self.rows = _rows(call.attribute("replica_groups"))
         flattened = bool(call.attributes.get("use_global_device_ids", False))
         if flattened and not self.channel:
-            raise OpError("use_global_device_ids without a channel (would be a channel_handle above 0)")
+            raise OpError("use_global_device_ids without a channel (expected a channel_handle above 0)")
         if not self.channel:
             self.strategy = "cross_replica"
         elif not spans:
@@ -68,7 +68,7 @@ class Groups:
         if max(ids, default=0) >= size or (len(ids) < size and not self._has_outsiders):
             name = "some" if self._has_outsiders else "each"
             said = f"replica_groups are {_text(self.rows)}, but the program runs as {_count(size, kind)}"
-            raise OpError(f"{said} (would be {name} of 0 to {size - 1}, by {self.strategy})")
+            raise OpError(f"{said} (expected {name} of 0 to {size - 1}, by {self.strategy})")
         return self.rows
 
 
@@ -80,7 +80,7 @@ class Pairs:
         self.channel = max(channel_of(call), 0)
         pairs = np.asarray(call.attribute("source_target_pairs"))
         if pairs.size and (pairs.ndim != 2 or pairs.shape[1] != 2):
-            raise OpError(f"source_target_pairs has shape {list(pairs.shape)} (would be [N, 2])")
+            raise OpError(f"source_target_pairs has shape {list(pairs.shape)} (expected [N, 2])")
         rows = [(int(s), int(t)) for s, t in pairs.reshape(-1, 2)]
         self._targets, self._sources = dict(rows), {t: s for s, t in rows}
         self._largest = max((i for row in rows for i in row), default=-1)

@@ -264,7 +264,7 @@ def _product(record: Op, call: Call) -> Kernel:
     x, y, out = quantized_element(lhs), quantized_element(rhs), quantized_element(result)
     if x.axis is not None or max(x.bits, y.bits) > 16:
         return _through_numbers(record, call)
-    require(x.expressed == y.expressed == out.expressed, f"expressed types {x}, {y} and {out} differ (would be one)")
+    require(x.expressed == y.expressed == out.expressed, f"expressed types {x}, {y} and {out} differ")
     (x_type, shift_x), (y_type, shift_y) = _shifter(lhs), _shifter(rhs)
     types = dataclasses.replace(lhs, element=x_type), dataclasses.replace(rhs, element=y_type), *call.operands[2:]
     sums = record.bind(dataclasses.replace(call, operands=types, results=(dataclasses.replace(result, element=_I64),)))
@@ -298,7 +298,7 @@ def _axis_in_result(call: Call, axis: int) -> int:
     if name in ("convolution", "dynamic_conv"):
         numbers = call.attribute("dimension_numbers")
         outputs = numbers["kernel_output_feature_dimension"]
-        require(axis == outputs, f"rhs is quantized along dimension {axis} (would be {outputs}, its output features)")
+        require(axis == outputs, f"rhs is quantized along dimension {axis} (expected {outputs}, its output features)")
         return numbers["output_feature_dimension"]
     batching, contracting, lhs_contracting = (), (0,), (lhs - 1,)
     if name == "dot_general":

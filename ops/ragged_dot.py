@@ -43,16 +43,16 @@ def ragged_dot(call: Call) -> Kernel:
     require_dimensions("rhs_group_dimensions", groups, len(y_shape))
     x_free = tuple(d for d in range(len(x_shape)) if d not in x_batch + x_sum)
     y_free = tuple(d for d in range(len(y_shape)) if d not in y_batch + y_sum + groups)
-    require(len(ragged) == 1, f"lhs_ragged_dimensions is {list(ragged)} (would be one)")
+    require(len(ragged) == 1, f"lhs_ragged_dimensions is {list(ragged)} (expected one)")
     require(
         len(groups) == int(ragged[0] in x_free) and not set(groups) & set(y_batch + y_sum),
-        f"rhs_group_dimensions is {list(groups)} (would be one free dimension where that of lhs is free, else none)",
+        f"rhs_group_dimensions is {list(groups)} (expected one free dimension where that of lhs is free, else none)",
     )
     require(
-        sizes and call.tensor(2).element.is_integer, f"group_sizes is {call.tensor(2)} (would be lists of integers)"
+        sizes and call.tensor(2).element.is_integer, f"group_sizes is {call.tensor(2)} (expected lists of integers)"
     )
     count = sizes[-1]
-    require(not groups or y_shape[groups[0]] == count, f"rhs is {call.tensor(1)} (would have {count} groups)")
+    require(not groups or y_shape[groups[0]] == count, f"rhs is {call.tensor(1)} (expected {count} groups)")
     for xs, ys in ((x_batch, y_batch), (x_sum, y_sum)):
         same = [x_shape[d] for d in xs] == [y_shape[d] for d in ys]
         require(same, f"lhs {call.tensor(0)} and rhs {call.tensor(1)} differ in batching or contracting dimensions")
@@ -107,7 +107,7 @@ def _dimensions(numbers: Mapping[str, Any], name: str) -> Dimensions:
 
 
 def _wrong_sizes(call: Call) -> str:
-    return f"group_sizes is {call.tensor(2)} (would be one list, or one for each place in the dimensions outside)"
+    return f"group_sizes is {call.tensor(2)} (expected one list, or one for each place in the dimensions outside)"
 
 
 def _group_of_place(sizes: np.ndarray, extent: Dimensions, at: int) -> np.ndarray:

@@ -125,11 +125,11 @@ def rng_bit_generator(call: Call) -> Kernel:
     sizes = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}.get(algorithm)
     if sizes is None:
         raise OpError(f"rng_algorithm {algorithm!r} is not known (one of DEFAULT, THREE_FRY, PHILOX)")
-    require(call.result() == state, f"the states are {state} and {call.result()} (would be of one type)")
+    require(call.result() == state, f"the states are {state} and {call.result()} (expected the same type)")
     (size,) = state.shape if len(state.shape) == 1 else (0,)
-    require(size in sizes, f"the state of {algorithm} is {state} (would have {' or '.join(map(str, sizes))} elements)")
+    require(size in sizes, f"the state of {algorithm} is {state} (expected {' or '.join(map(str, sizes))} elements)")
     allowed = element.is_integer or element.is_float
-    require(allowed, f"the output is {call.result(1)} (would be of integers or floats)")
+    require(allowed, f"the output is {call.result(1)} (expected of integers or floats)")
     return (_threefry if algorithm == "THREE_FRY" else _philox)(call.shape(1), element)
 
 
@@ -215,13 +215,13 @@ def rng(call: Call) -> Kernel:
     """
     element, distribution = call.tensor().element, call.attribute("rng_distribution")
     for t in (call.tensor(), call.tensor(1)):
-        require(t.shape == () and t.element == element, f"a and b are {call.tensor()} and {t} (would be scalars)")
-    require(call.result().element == element, f"the result is {call.result()} (would be of {element})")
+        require(t.shape == () and t.element == element, f"a and b are {call.tensor()} and {t} (expected scalars)")
+    require(call.result().element == element, f"the result is {call.result()} (expected of {element})")
     given = call.tensor(2)
-    require(len(given.shape) == 1 and given.element.is_integer, f"shape is {given} (would be a list of integers)")
+    require(len(given.shape) == 1 and given.element.is_integer, f"shape is {given} (expected a list of integers)")
     rank = len(call.result().shape)
     require(
-        given.shape[0] in (None, rank), f"shape is {given} (would have {rank} elements, as {call.result()} dimensions)"
+        given.shape[0] in (None, rank), f"shape is {given} (expected {rank} elements, as {call.result()} dimensions)"
     )
     require(distribution in ("UNIFORM", "NORMAL"), f"rng_distribution {distribution!r} is not UNIFORM or NORMAL")
     require(distribution == "UNIFORM" or element.is_float, f"NORMAL takes floats, not {element}")

@@ -68,7 +68,7 @@ def reduce(call: Call) -> Kernel:
     """
     body, dimensions, count = call.bodies[0], call.integers("dimensions"), len(call.operands) // 2
     if count == 0 or len(call.operands) != 2 * count or len(call.results) != count:
-        raise OpError(f"{len(call.operands)} operands and {len(call.results)} results (would be 2N and N)")
+        raise OpError(f"{len(call.operands)} operands and {len(call.results)} results (expected 2N and N)")
     inputs = [call.tensor(i) for i in range(count)]
     rank = len(inputs[0].shape)
     if any(len(t.shape) != rank for t in inputs):
@@ -130,7 +130,7 @@ def body_elements(body: Body, count: int) -> list[ElementType]:
     types = [t for t in (*body.arguments, *body.results) if isinstance(t, TensorType) and t.shape == ()]
     elements = [t.element for t in types[2 * count :]]
     if len(body.results) != count or [t.element for t in types] != elements * 3:
-        raise OpError(f"the body has type {body} (would take {2 * count} scalars and give {count})")
+        raise OpError(f"the body has type {body} (expected one that takes {2 * count} scalars and returns {count})")
     return elements
 
 

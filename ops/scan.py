@@ -21,7 +21,7 @@ def scan(call: Call) -> Kernel:
     slices there are. `is_associative` allows an order of evaluation that is not made use of.
     """
     if len(call.bodies) != 1:
-        raise OpError(f"has {len(call.bodies)} regions (would be 1)")
+        raise OpError(f"has {len(call.bodies)} regions (expected 1)")
     body, dimension = call.bodies[0], int(call.attribute("dimension"))
     tensors = [call.tensor(i) for i in range(len(call.operands))]
     # An input's slice has one dimension less; a carry has the type of its first value.
@@ -37,7 +37,7 @@ def scan(call: Call) -> Kernel:
     gives = [*(_slice(t, dimension) for t in results[:outputs]), *results[outputs:]]
     if outputs < 0 or not (_agree(body.arguments, takes) and _agree(body.results, gives)):
         told = f"({', '.join(map(str, takes))}) -> ({', '.join(map(str, gives))})"
-        raise OpError(f"the body has type {body} (would be {told})")
+        raise OpError(f"the body has type {body} (expected {told})")
     empty = [tuple(0 if n is None else n for n in t.shape) for t in gives[:outputs]]
     dtypes = [t.element.dtype for t in gives[:outputs]]
     backwards, is_single = bool(call.attributes.get("is_reverse", False)), len(results) == 1

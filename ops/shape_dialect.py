@@ -26,18 +26,18 @@ def _size(n: Any) -> np.ndarray:
 def _require_shapes(call: Call) -> None:
     for i in range(len(call.operands)):
         t = call.tensor(i)
-        require(len(t.shape) == 1 and t.element.is_integer, f"operand {i} is {t} (would be a list of sizes)")
+        require(len(t.shape) == 1 and t.element.is_integer, f"operand {i} is {t} (expected a list of sizes)")
 
 
 def _require_scalars(call: Call, first: int = 0) -> None:
     for i in range(first, len(call.operands)):
         t = call.tensor(i)
-        require(t.shape == () and t.element.is_integer, f"operand {i} is {t} (would be an index)")
+        require(t.shape == () and t.element.is_integer, f"operand {i} is {t} (expected an index)")
 
 
 def _at(index: Any, count: int) -> int:
     """An index into `count` things."""
-    require(0 <= index < count, f"index {index} is out of bounds (would be from 0 to {count - 1})")
+    require(0 <= index < count, f"index {index} is out of bounds (expected from 0 to {count - 1})")
     return int(index)
 
 
@@ -202,7 +202,7 @@ def cstr_eq(call: Call) -> Kernel:
 
     def kernel(*shapes: np.ndarray) -> np.ndarray:
         same = all(np.array_equal(shapes[0], shape) for shape in shapes)
-        require(same, f"shapes {_told(shapes)} differ (would be the same)")
+        require(same, f"shapes {_told(shapes)} differ (expected the same)")
         return _WITNESS
 
     return kernel
@@ -285,5 +285,5 @@ def extract(call: Call) -> Kernel:
     t = call.tensor()
     require(len(call.operands) == 1 + len(t.shape), f"takes an index for each dimension of {t}")
     _require_scalars(call, 1)
-    require(call.result() == TensorType((), t.element), f"the result is {call.result()} (would be {t.element})")
+    require(call.result() == TensorType((), t.element), f"the result is {call.result()} (expected {t.element})")
     return lambda x, *indices: x[(*(_at(i, n) for i, n in zip(indices, x.shape, strict=True)), ...)]

@@ -120,13 +120,13 @@ def propagation_barrier(call: Call) -> Kernel:
 def sharding_group(call: Call) -> Kernel:
     """Nothing: the operand is to lie as others of its group do."""
     if call.results:
-        raise OpError(f"{len(call.results)} results (would be none)")
+        raise OpError(f"{len(call.results)} results (expected none)")
     return lambda _: ()
 
 
 def _identity(call: Call) -> Kernel:
     if call.results != call.operands:
-        raise OpError(f"the result is {', '.join(map(str, call.results))} (would be {call.operands[0]})")
+        raise OpError(f"the result is {', '.join(map(str, call.results))} (expected {call.operands[0]})")
     return lambda x: x
 
 
@@ -221,7 +221,7 @@ def _shardings(call: Call, name: str) -> tuple[Sharding, ...]:
 
 def _shape(t: Any) -> tuple[int, ...]:
     if not isinstance(t, TensorType) or not t.is_static:
-        raise OpError(f"a result of type {t} (would be a tensor of known sizes)")
+        raise OpError(f"a result of type {t} (expected a tensor of known sizes)")
     return t.shape  # type: ignore[return-value]
 
 
@@ -233,4 +233,4 @@ def _check_part(sharding: Sharding, names: frozenset[str], whole: Any, local: An
     counts = sharding.parts(names)
     sizes = tuple(n // c if n is not None else None for n, c in zip(whole.shape, counts, strict=True))
     if not isinstance(local, TensorType) or local != TensorType(sizes, whole.element):
-        raise OpError(f"the body has {local} for {whole} (would be {TensorType(sizes, whole.element)})")
+        raise OpError(f"the body has {local} for {whole} (expected {TensorType(sizes, whole.element)})")

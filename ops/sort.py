@@ -43,9 +43,11 @@ def sort(call: Call) -> Kernel:
     """
     operands = [call.tensor(i) for i in range(len(call.operands))]
     if not operands:
-        raise OpError("there is nothing to sort (would have an operand)")
+        raise OpError("expected at least one operand, got none")
     if len(call.results) != len(operands):
-        raise OpError(f"{len(operands)} operands and {len(call.results)} results (would be as many)")
+        raise OpError(
+            f"expected a result for each operand, got {len(operands)} operands and {len(call.results)} results"
+        )
     rank, dimension = len(operands[0].shape), int(call.attributes.get("dimension", -1))
     if any(len(t.shape) != rank for t in operands):
         raise OpError("the operands differ in shape")
@@ -83,7 +85,7 @@ def _check_comparator(call: Call, elements: list[ElementType]) -> None:
     gives = body.results[0] if len(body.results) == 1 else None
     is_boolean = isinstance(gives, TensorType) and gives.shape == () and gives.element.kind is Kind.BOOL
     if body.arguments != takes or not is_boolean:
-        raise OpError(f"the comparator has type {body} (would be ({', '.join(map(str, takes))}) -> (tensor<i1>))")
+        raise OpError(f"the comparator has type {body} (expected ({', '.join(map(str, takes))}) -> (tensor<i1>))")
 
 
 def _permutation(comparator: Callable[..., Any], rows: list[np.ndarray], elements: list[ElementType]) -> np.ndarray:

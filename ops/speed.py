@@ -1,4 +1,4 @@
-"""What may be done to be quick. None of it changes a result: each can be turned off, and a test holds both together."""
+"""Optimizations. None of them changes a result: each can be turned off, and a test compares the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 @dataclasses.dataclass(frozen=True)
 class Speed:
-    """The means to be quick; all are in use unless turned off.
+    """The optimizations; all are on unless turned off.
 
     tables: groups of elementwise ops that hang on 16 bits or less become one lookup in a table of all cases.
     blocks: other elementwise groups, and reductions of them, run block by block instead of op by op.
@@ -32,11 +32,11 @@ class Speed:
         return self.threads or _processors()
 
     def without(self, names: str) -> Speed:
-        """This, with the means that a list such as `tables,threads` names turned off. Raises ValueError for others."""
+        """This, with the optimizations that a list such as `tables,threads` names turned off. Raises ValueError."""
         off: dict[str, bool | int] = {}
         for name in filter(None, map(str.strip, names.split(","))):
             if name not in NAMES:
-                raise ValueError(f"{name!r} is no means to be quick (one of: {', '.join(NAMES)})")
+                raise ValueError(f"{name!r} is not an optimization (one of: {', '.join(NAMES)})")
             off[name] = 1 if name == "threads" else False
         return dataclasses.replace(self, **off)  # pyright: ignore[reportArgumentType]
 

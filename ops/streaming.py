@@ -84,7 +84,7 @@ def infeed(call: Call) -> Kernel:
         values = queue.popleft()()
         found = [described(v) for v in values]
         if found != wanted:
-            raise OpError(f"the infeed holds {', '.join(found)} (would be {', '.join(wanted)})")
+            raise OpError(f"the infeed holds {', '.join(found)} (expected {', '.join(wanted)})")
         return None if is_single else (*values, None)
 
     return kernel
@@ -110,7 +110,7 @@ def _pairs(call: Call) -> Pairs | None:
 def _check_stream(call: Call) -> None:
     *payload, last = call.results or (None,)
     if not isinstance(last, TokenType) or not all(isinstance(t, TensorType) for t in payload):
-        raise OpError(f"results are {', '.join(map(str, call.results))} (would be tensors and then a token)")
+        raise OpError(f"results are {', '.join(map(str, call.results))} (expected tensors and then a token)")
 
 
 def _zeros(call: Call) -> tuple[np.ndarray, ...]:

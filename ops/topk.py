@@ -24,13 +24,13 @@ def top_k(call: Call) -> Kernel:
     values, indices = call.result(0), call.result(1)
     length = operand.shape[-1] if operand.shape else 0
     if not operand.shape or count < 0 or (length is not None and count > length):
-        raise OpError(f"k is {count} (would be at most the size of the last dimension of {operand})")
+        raise OpError(f"k is {count} (expected at most the size of the last dimension of {operand})")
     shape = (*operand.shape[:-1], count)
     for name, t, element in (("values", values, operand.element), ("indices", indices, indices.element)):
         if t.element != element or not _fits(t, shape):
-            raise OpError(f"{name} is {t} (would be {TensorType(shape, element)})")
+            raise OpError(f"{name} is {t} (expected {TensorType(shape, element)})")
     if not indices.element.is_integer or indices.element.bits < 32:
-        raise OpError(f"indices is {indices} (would be of element type i32)")
+        raise OpError(f"indices is {indices} (expected of element type i32)")
     index_dtype = indices.element.dtype
 
     def kernel(x: np.ndarray) -> Any:

@@ -87,7 +87,7 @@ def test_top_k_of_nothing() -> None:
 
 
 def test_top_k_refuses() -> None:
-    with pytest.raises(OpError, match=r"k is 4 \(would be at most"):
+    with pytest.raises(OpError, match=r"k is 4 \(expected at most"):
         top_k(np.zeros(3, np.float32), 4)
     with pytest.raises(OpError, match="element type complex<f32> is not supported"):
         top_k(np.zeros(3, np.complex64), 1)
@@ -176,9 +176,9 @@ def test_ragged_dot_cuts_sizes_off() -> None:
 @pytest.mark.parametrize(
     ("sizes", "numbers", "message"),
     [
-        ([4, 4, 3], ((), (), (1,), (1,), 0, ()), "would be one free dimension"),
-        ([4, 4], ((), (), (1,), (1,), 0, (0,)), "would have 2 groups"),
-        ([[4, 4, 3]], ((), (), (1,), (1,), 0, (0,)), "would be one list"),
+        ([4, 4, 3], ((), (), (1,), (1,), 0, ()), "expected one free dimension"),
+        ([4, 4], ((), (), (1,), (1,), 0, (0,)), "expected 2 groups"),
+        ([[4, 4, 3]], ((), (), (1,), (1,), 0, (0,)), "expected one list"),
         ([4, 4, 3], ((), (), (1,), (2,), 0, (0,)), "differ in batching or contracting"),
         ([4, 4, 3], ((), (), (9,), (1,), 0, (0,)), "has 9, which is not a dimension"),
         ([4, 4, 3], ((), (), (1,), (1,), 7, (0,)), "has 7, which is not a dimension"),

@@ -203,7 +203,7 @@ def test_collective_reduce_to_the_roots():
 
 
 def test_a_root_outside_the_group():
-    with pytest.raises(ExecutionError, match=r"roots \[0, 2\] of a group of 2 processes \(would be 0 to 1\)"):
+    with pytest.raises(ExecutionError, match=r"roots \[0, 2\] of a group of 2 processes \(expected 0 to 1\)"):
         with_roots('"stablehlo.collective_broadcast"(%x0, %x1, %x2)', [[3, 1], [0, 2]], [[0, 2]] * 4)
 
 
@@ -218,7 +218,7 @@ BODY = Body((I64, I64), (I64,), "stablehlo.add")
 @pytest.mark.parametrize(
     ("name", "result", "attributes", "message"),
     [
-        ("all_gather", tensor("i64", 2, 12), {"all_gather_dim": 2}, r"dimensions \[2\] .* \(would be 0 to 1\)"),
+        ("all_gather", tensor("i64", 2, 12), {"all_gather_dim": 2}, r"dimensions \[2\] .* \(expected 0 to 1\)"),
         ("all_gather", tensor("i64", 4, 12), {"all_gather_dim": 1}, "result 0 is tensor<4x12xi64> of operand"),
         ("all_gather", tensor("i32", 2, 12), {"all_gather_dim": 1}, "result 0 is tensor<2x12xi32> of operand"),
         ("all_gather", tensor("i64", 2, 12), {"all_gather_dim": 1, "use_global_device_ids": True}, "without a channel"),
@@ -235,9 +235,9 @@ BODY = Body((I64, I64), (I64,), "stablehlo.add")
             "all_to_all",
             X,
             {"split_dimension": 0, "concat_dimension": 0, "split_count": 0},
-            r"split_count is 0 \(would be at least 1\)",
+            r"split_count is 0 \(expected at least 1\)",
         ),
-        ("collective_permute", X, {"source_target_pairs": np.array([[0, 1, 2]])}, r"shape \[1, 3\] \(would be"),
+        ("collective_permute", X, {"source_target_pairs": np.array([[0, 1, 2]])}, r"shape \[1, 3\] \(expected"),
         ("collective_permute", X, {"source_target_pairs": np.array([[0, 1], [0, 2]])}, "a source or a target twice"),
         ("collective_permute", X, {"source_target_pairs": np.array([[0, 1], [2, 1]])}, "a source or a target twice"),
         ("collective_broadcast", tensor("i64", 2), {}, "result 0 is tensor<2xi64> of operand"),
@@ -258,7 +258,7 @@ def test_refused_when_bound(name, result, attributes, message):
         (
             'all_gather"(%x0) {all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}',
             (3, 1),
-            r"\[\[0, 1\]\], but the program runs as 3 replicas \(would be each of 0 to 2, by cross_replica\)",
+            r"\[\[0, 1\]\], but the program runs as 3 replicas \(expected each of 0 to 2, by cross_replica\)",
         ),
         (
             'all_gather"(%x0) {all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, CHANNEL}',
@@ -269,7 +269,7 @@ def test_refused_when_bound(name, result, attributes, message):
             'all_gather"(%x0) {all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, CHANNEL, '
             "use_global_device_ids}",
             (2, 2),
-            r"runs as 4 processes \(would be each of 0 to 3, by flattened_ids\)",
+            r"runs as 4 processes \(expected each of 0 to 3, by flattened_ids\)",
         ),
         (
             'collective_permute"(%x0) {source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>, CHANNEL}',
@@ -279,7 +279,7 @@ def test_refused_when_bound(name, result, attributes, message):
         (
             'collective_broadcast"(%x0) {replica_groups = dense<[[2, 1]]> : tensor<1x2xi64>}',
             (2, 1),
-            r"runs as 2 replicas \(would be some of 0 to 1, by cross_replica\)",
+            r"runs as 2 replicas \(expected some of 0 to 1, by cross_replica\)",
         ),
     ],
 )  # fmt: skip

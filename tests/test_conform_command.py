@@ -201,7 +201,7 @@ def test_diff_tells_better_and_worse(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["nonsense"], "there is no backend 'nonsense'"),
         (["minihlo", "--ops", "nonsense"], "there is none"),
         (["minihlo", "--case", "add.f8E5M2", "--operands", "0x00"], "takes 2 operands"),
-        (["minihlo", "--case", "add.f8E5M2", "--operands", "0x00,0x100"], "no code of f8E5M2"),
+        (["minihlo", "--case", "add.f8E5M2", "--operands", "0x00,0x100"], "not a code of f8E5M2"),
         (["minihlo", "--case", "add.*", "--operands", "0x00,0x00"], "goes with one --case"),
         (["minihlo", "--case", "negate.f8E5M2", "--operands", "0,0"], "negate.f8E5M2 takes 1 operand\n"),
         (["minihlo", "--errors", "0"], "--errors"),

@@ -179,14 +179,14 @@ def test_a_state_may_hold_tokens():
 @pytest.mark.parametrize(
     ("name", "operand", "bodies", "message"),
     [
-        ("if", tensor("i1", 2), [Body((), (I32,))] * 2, "pred is tensor<2xi1> (would be a scalar)"),
+        ("if", tensor("i1", 2), [Body((), (I32,))] * 2, "pred is tensor<2xi1> (expected a scalar)"),
         ("if", I32, [Body((), (I32,))] * 2, "element type i32 is not supported (takes i1)"),
-        ("if", I1, [Body((), (I32,))], "has 1 branches (would be 2)"),
+        ("if", I1, [Body((), (I32,))], "has 1 branches (expected 2)"),
         (
             "if",
             I1,
             [Body((), ()), Body((), (I32,))],
-            "a branch has type () -> () (would take nothing",
+            "a branch has type () -> () (expected one that takes none",
         ),
         ("case", I32, [], "has no branches"),
         ("case", tensor("i64"), [Body((), (I32,))], "element type i64 is not supported (takes i32)"),

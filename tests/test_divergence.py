@@ -495,7 +495,7 @@ def test_errors() -> None:
     x = np.zeros(2, np.float32)
     for arguments, options, message in (
         ((jnp.sin, x), {"backend": "nothing"}, r"^there is no backend and no platform of JAX 'nothing' \("),
-        ((jnp.sin, x), {"backend": 3}, r"^a int is no backend \(it has no method evaluate\)$"),
+        ((jnp.sin, x), {"backend": 3}, r"^expected a backend \(an object with a method evaluate\), got int$"),
         ((jnp.sin, x), {"backend": "ml_dtypes", "how": "program"}, "^ml_dtypes takes single operations, no programs"),
         ((jnp.sin, x), {"how": "well"}, r"^how cannot be 'well' \(one of: op, program\)$"),
         ((jnp.sin, x), {"turns": 0}, "^turns must be at least 1, not 0$"),

@@ -380,7 +380,7 @@ def test_operands_of_other_sizes(shape: tuple[int, ...]) -> None:
     """Above all numpy must not broadcast."""
     add = "%r = stablehlo.add %x, %y : tensor<?x4xf32>\nreturn %r : tensor<?x4xf32>"
     message = broken("%x: tensor<?x4xf32>, %y: tensor<?x4xf32>", "tensor<?x4xf32>", add, numbers(2, 4), numbers(*shape))
-    assert message == f"<string>:2:6: stablehlo.add: operands have shapes [2, 4] and {list(shape)} (would be the same)"
+    assert message == f"<string>:2:6: stablehlo.add: operands have shapes [2, 4] and {list(shape)} (expected the same)"
 
 
 def test_contracted_sizes_differ() -> None:

@@ -1,4 +1,4 @@
-"""What was fused into what, and the Python that a program becomes; and the means to be quick turned off by option."""
+"""What was fused into what, and the Python that a program becomes; and optimizations turned off by option."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def test_load_takes_what_to_go_without() -> None:
 
 def test_unknown_names_are_told_in_one_line(run) -> None:
     names = r"tables, blocks, scalars, compiled, heap, threads"
-    with pytest.raises(interp.InputError, match=rf"^without: 'brakes' is no means to be quick \(one of: {names}\)$"):
+    with pytest.raises(interp.InputError, match=rf"^without: 'brakes' is not an optimization \(one of: {names}\)$"):
         interp.load(TEXT, without="tables,brakes")
     code, out, err = run("--without", "brakes")
     assert (code, out) == (2, [])
-    assert err == f"--without: 'brakes' is no means to be quick (one of: {names})\n"
+    assert err == f"--without: 'brakes' is not an optimization (one of: {names})\n"

@@ -124,7 +124,7 @@ def test_another_type_than_was_sent():
     first = f"%a = {send('%x', 1)}\n{SAME}"
     second = recv(1).replace(T, "tensor<3xi64>")
     with pytest.raises(
-        ExecutionError, match=r"recv: was sent int64 \[2\] \(would be int64 \[3\]\) \(in process \(1, 0\)\)"
+        ExecutionError, match=r"recv: was sent int64 \[2\] \(expected int64 \[3\]\) \(in process \(1, 0\)\)"
     ):
         load(replicas(first, f"%a, %b = {second}\n{SAME}"))(X, Y)
 
@@ -166,7 +166,7 @@ def test_infeed_and_outfeed():
     longer = text.replace(f"@second() -> {T}", "@second() -> tensor<3xi64>").replace(
         f"dense<[3, 4]> : {T}\n        return %b : {T}", "dense<3> : tensor<3xi64>\n return %b : tensor<3xi64>"
     )
-    with pytest.raises(ExecutionError, match=r"the infeed holds int64 \[3\] \(would be int64 \[2\]\)"):
+    with pytest.raises(ExecutionError, match=r"the infeed holds int64 \[3\] \(expected int64 \[2\]\)"):
         load(longer)()
 
 
@@ -275,8 +275,8 @@ ONE = Callee(PAIR, PAIR, lambda x: (x,), Body(PAIR, PAIR))
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        ({"programs": (("f",), ("f", "f"))}, r"rows of \[1, 2\] functions"),
-        ({"programs": ()}, r"rows of \[\] functions"),
+        ({"programs": (("f",), ("f", "f"))}, r"got lengths \[1, 2\]"),
+        ({"programs": ()}, r"got lengths \[\]"),
         (
             {"programs": (("f", "f"),)},
             r"the operands are \(tensor<2xi64>\), those of the functions \(tensor<2xi64>, tensor",
@@ -352,11 +352,11 @@ def test_probes():
         return str(caught.value).split(": ", 2)[2]
 
     assert load(text.replace("CHECK", ""))(X, numbers) == []
-    assert "probe 0 is 'one' (would be 'two')" in failure(f'check.expect_serialized_eq %x, probe_id = "two" : {T}')
+    assert "probe 0 is 'one' (expected 'two')" in failure(f'check.expect_serialized_eq %x, probe_id = "two" : {T}')
     assert "there is no probe 2: 2 were run" in failure(
         f'check.expect_serialized_eq %x, probe_id = "one", iter = 2 : {T}'
     )
-    assert "'one' has kept int64 (would be tensor<2xf32>)" in failure(
+    assert "'one' has kept int64 (expected tensor<2xf32>)" in failure(
         'check.expect_serialized_eq %f, probe_id = "one" : tensor<2xf32>'
     )
     assert "element [0]: got 2, expected 1" in failure(

@@ -131,9 +131,9 @@ def test_counters_of_three_words_carry() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "size", "element", "message"),
     [
-        ("THREE_FRY", 3, "ui32", "would have 2 elements"),
-        ("PHILOX", 4, "ui32", "would have 2 or 3 elements"),
-        ("DEFAULT", 1, "ui32", "would have 2 or 3 elements"),
+        ("THREE_FRY", 3, "ui32", "expected 2 elements"),
+        ("PHILOX", 4, "ui32", "expected 2 or 3 elements"),
+        ("DEFAULT", 1, "ui32", "expected 2 or 3 elements"),
         ("PHILOX", 2, "i1", "must be"),
         ("PHILOX", 2, "complex<f32>", "must be"),
     ],

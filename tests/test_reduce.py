@@ -368,7 +368,7 @@ def bind(operands: int, results: int, body: Body, dimensions: tuple[int, ...]):
 @pytest.mark.parametrize(
     ("operands", "results", "arguments", "dimensions", "message"),
     [
-        (3, 1, 2, (1,), "3 operands and 1 results (would be 2N and N)"),
+        (3, 1, 2, (1,), "3 operands and 1 results (expected 2N and N)"),
         (0, 0, 0, (), "0 operands"),
         (2, 1, 2, (2,), "dimensions [2] are not distinct ones of a tensor of rank 2"),
         (2, 1, 2, (1, 1), "dimensions [1, 1] are not distinct"),

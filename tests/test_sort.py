@@ -273,7 +273,7 @@ def test_jax_median():
 @pytest.mark.parametrize(
     ("operands", "arguments", "dimension", "message"),
     [
-        (0, 0, 0, "there is nothing to sort"),
+        (0, 0, 0, "expected at least one operand"),
         (1, 2, 2, "dimension 2 is not one of a tensor of rank 2"),
         (1, 2, -3, "dimension -3 is not one of a tensor of rank 2"),
         (2, 2, 0, "the comparator has type (tensor<f32>, tensor<f32>) -> (tensor<i1>)"),

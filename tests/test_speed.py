@@ -1,4 +1,4 @@
-"""Every means to be quick gives the bits that there are without it."""
+"""Every optimization gives the bits that the plain way gives."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_what_nothing_needs_is_not_computed() -> None:
 
 def test_names_of_means() -> None:
     assert Speed().without("tables, threads") == Speed(tables=False, threads=1)
-    with pytest.raises(ValueError, match=r"'fast' is no means to be quick \(one of: tables, blocks"):
+    with pytest.raises(ValueError, match=r"'fast' is not an optimization \(one of: tables, blocks"):
         Speed().without("fast")
 
 
@@ -306,7 +306,7 @@ def test_the_environment_turns_means_off(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (plan.speed.tables, plan.speed.blocks, plan.speed.scalars) == (False, False, True)
     assert not any(file.endswith("table>") for file in plan.sources)
     monkeypatch.setenv("MINIHLO_WITHOUT", "tables,brakes")
-    with pytest.raises(interp.InputError, match=r"^MINIHLO_WITHOUT: 'brakes' is no means to be quick"):
+    with pytest.raises(interp.InputError, match=r"^MINIHLO_WITHOUT: 'brakes' is not an optimization"):
         planner.plan(program)
 
 

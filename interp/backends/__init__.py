@@ -65,7 +65,7 @@ def kind_of(name: str) -> Kind:
         if _is_there(word.partition(".")[0]):
             return python.KIND
         raise InputError(f"there is no backend {name!r}: no module {word} is found (names are {spellings()})")
-    raise InputError(f"there is no backend {name!r} (would be {spellings()})")
+    raise InputError(f"there is no backend {name!r} (expected {spellings()})")
 
 
 def spellings() -> str:

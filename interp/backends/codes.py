@@ -21,5 +21,5 @@ def codes(array: np.ndarray, name: str) -> np.ndarray:
     """The codes of an array of the element type. Raises TypeError where it is of another."""
     t = ELEMENT_TYPES[name]
     if array.dtype != t.dtype:
-        raise TypeError(f"the result is {array.dtype} (would be {t.dtype})")
+        raise TypeError(f"the result is {array.dtype} (expected {t.dtype})")
     return np.ascontiguousarray(array).view(code_dtype(t)).reshape(array.shape)

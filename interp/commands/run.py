@@ -120,8 +120,10 @@ def _check_results(types: tuple[Type, ...], outputs: list[str], expected: list[t
             if not isinstance(t, TensorType):
                 raise InputError(f"--output {i}: a {t} cannot be written to a file")
             folder = os.path.dirname(_path(text)) or "."
-            if not os.path.isdir(folder) or os.path.isdir(_path(text)):
-                raise InputError(f"--output {i}: {_path(text)}: no such folder, or a folder")
+            if not os.path.isdir(folder):
+                raise InputError(f"--output {i}: {_path(text)}: the folder {folder} does not exist")
+            if os.path.isdir(_path(text)):
+                raise InputError(f"--output {i}: {_path(text)}: expected a file, got a folder")
     for i, ((array, of), t) in enumerate(zip(expected, types, strict=False)):
         if not isinstance(t, TensorType) or t.element != of.element:
             raise InputError(f"--expected {i} is a {of}, but result {i} is a {t}")

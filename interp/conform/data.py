@@ -229,9 +229,9 @@ def tuples(case: Case, texts: list[str]) -> Operands:
             raise ValueError(f"--operands {text}: {case.signature} takes {count(len(case.operands), 'operand')}")
         for code, element in zip(codes, case.operands, strict=True):
             if not 0 <= code < 1 << bits(element):
-                raise ValueError(f"--operands {text}: {code:#x} is no code of {element}")
+                raise ValueError(f"--operands {text}: {code:#x} is not a code of {element}")
         if times and not times.isdecimal():
-            raise ValueError(f"--operands {text}*{times}: {times} is no number of times")
+            raise ValueError(f"--operands {text}*{times}: {times} is not a count")
         rows += [codes] * int(times or 1)
     columns = itertools.zip_longest(*rows)
     return tuple(np.array(c, np.uint64).astype(code_dtype(t)) for c, t in zip(columns, case.operands, strict=True))

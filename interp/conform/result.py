@@ -204,7 +204,7 @@ def load(path: str | Path) -> Report:
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
-            raise ValueError(f"{path}: the schema is {data['schema']!r} (would be {SCHEMA!r})")
+            raise ValueError(f"{path}: the schema is {data['schema']!r} (expected {SCHEMA!r})")
         return Report(Run(**data["run"]), [_case(c) for c in data["cases"]])
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is not a result of minihlo conform: {error!r}") from None

@@ -88,7 +88,7 @@ def _named(text: str) -> Spec:
     signature, _, form = text.rpartition(":")
     found = [c for c in cases(3) if c.signature == signature]
     if not found or form not in FORMS:
-        raise ValueError(f"--beside {text}: there is no such case (it would be SIGNATURE:FORM)")
+        raise ValueError(f"--beside {text}: there is no such case (expected SIGNATURE:FORM)")
     return Spec(found[0], form)
 
 

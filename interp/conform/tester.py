@@ -240,7 +240,7 @@ def _checked(found: np.ndarray, part: AnyPart) -> np.ndarray:
         return found.view(kind)
     codes = found.astype(kind) if found.dtype.kind in "biu" else None
     if codes is None or (codes != found).any():
-        raise BackendError("died", f"the results of {part.case.signature} are {found.dtype} (would be {kind})")
+        raise BackendError("died", f"the results of {part.case.signature} are {found.dtype} (expected {kind})")
     return codes
 
 

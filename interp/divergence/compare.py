@@ -37,21 +37,34 @@ def compare(
     static_argnames: str | Iterable[str] | None = None,
     **kwargs: Any,
 ) -> Report:
-    """Where and by how much a backend departs from the exact results of a function or program, op by op.
+    """Compare a function or program on a backend with the exact results, operation by operation.
 
-    function: what JAX can trace (what `jax.jit` or `interp.jit` gives too), called with the other arguments; or a
-        program: text of MLIR, a path, bytes or an ir.Module, as `interp.load` takes them. Then `args` are its arrays.
-    backend: a platform of JAX ("cpu", "gpu", …), which runs in this process; a name as `minihlo conform` takes them,
-        such as "reference", which runs in a child process; or an object with `evaluate(text, arrays) -> arrays`.
-    how: "op" runs each op by itself on the backend, given the values that the backend has computed before: what is
-        wrong is then the op's own fault. "program" runs the program as the backend compiles it, every op's result
-        being one of the program's: this shows what comes of compiling ops together.
-    policy: what our results are computed under; the default policy unless given.
-    turns: how many turns of each loop are examined op by op.
+    Each operation gets the operands that the backend has computed, and its result is compared with the exact result of
+    the same operands. So an error is reported where it arises, and its consequences are not.
 
-    Every op is given *the backend's own operands*, and its result held against ours of the same operands: an error is
-    told where it arises, and of its consequences nothing. What is wrong is a FAIL. ACCURACY is what is off by no more
-    than is permitted to functions and sums; DIVERGENT what the format or the op leaves open.
+    Args:
+        function: A function that JAX can trace (also one of `jax.jit` or `interp.jit`), or a program as `interp.load`
+            takes it: a path, MLIR text, bytes or an `ir.Module`.
+        *args: The arguments of the function, or one array for each argument of the program.
+        backend: A platform of JAX, such as `"cpu"`, which runs in this process; a name that `minihlo conform` takes,
+            such as `"reference"`, which runs in a child process; or an object with a method
+            `evaluate(text, arrays) -> arrays`.
+        how: `"op"` runs each operation alone, so that an error is the operation's own. `"program"` runs the program as
+            the backend compiles it and returns every value: this shows the effects of compiling operations together.
+        policy: The policy of the exact results. The default is `Policy()`.
+        turns: How many turns of each loop are compared.
+        static_argnums: Static arguments by position, as of `jax.jit`.
+        static_argnames: Static arguments by name, as of `jax.jit`.
+        **kwargs: Keyword arguments of the function.
+
+    Returns:
+        A Report. `print` shows it; `ops` has one entry for each operation, with a verdict. FAIL is a wrong result.
+        ACCURACY is off by no more than functions and sums are allowed. DIVERGENT is what the format or the operation
+        leaves open.
+
+    Raises:
+        InputError: The arguments are not those of the function, or there is no such backend.
+        ProgramError: The program cannot be read or is not supported.
     """
     if how not in HOWS:
         raise InputError(f"how cannot be {how!r} (one of: {', '.join(HOWS)})")

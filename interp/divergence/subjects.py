@@ -75,7 +75,7 @@ def subject(named: Any) -> Backend:
     """The backend that is meant. Raises InputError where there is none."""
     if not isinstance(named, str):
         if not callable(getattr(named, "evaluate", named)):
-            raise InputError(f"a {type(named).__name__} is no backend (it has no method evaluate)")
+            raise InputError(f"expected a backend (an object with a method evaluate), got {type(named).__name__}")
         return Given(named)
     if named.isidentifier() and not _is_kind(named):
         return Platform(named)

@@ -43,7 +43,7 @@ class Client:
     def __init__(self, options: dict[str, Any]) -> None:
         count = str(options.get("num_devices") or os.environ.get(NUM_DEVICES) or 1)
         if not count.isdecimal() or not 1 <= int(count) <= _MOST_DEVICES:
-            raise InputError(f"{NUM_DEVICES} is {count!r} (would be a number from 1 to {_MOST_DEVICES})")
+            raise InputError(f"{NUM_DEVICES} is {count!r} (expected an integer from 1 to {_MOST_DEVICES})")
         text = options.get("policy") or os.environ.get(POLICY) or ""
         #: As hardware computes, which is what users of JAX expect.
         self.policy = _policy(str(text))

@@ -66,7 +66,7 @@ def _to_host(a: Any) -> None:
         a.dst_size = array.nbytes
         return
     if a.dst_size < array.nbytes:
-        raise PluginError(INVALID_ARGUMENT, f"the host's buffer has {a.dst_size} bytes (would be {array.nbytes})")
+        raise PluginError(INVALID_ARGUMENT, f"the host's buffer has {a.dst_size} bytes (expected {array.nbytes})")
     interrupts.interruptible(_copy_out, array, a.dst, a.host_layout)
     a.event = ready
 

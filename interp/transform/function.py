@@ -36,17 +36,29 @@ def jit(
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
 ) -> Any:
-    """`function`, evaluated by this interpreter instead of XLA. Used as `jax.jit` is, also as a decorator.
+    """Evaluate a function by this interpreter instead of XLA. Used as `jax.jit`, also as a decorator.
 
-    policy: the policy that holds inside; where none is given, the one of `interp.policy(...)` where the call is made,
-        or else the default one.
-    static_argnums, static_argnames: as those of `jax.jit`.
+    The result can be transformed by `jax.grad`, `jax.vmap` and the like; derivatives are evaluated here too. It can be
+    called inside `jax.jit`, `lax.scan` and so on, where XLA calls back to Python. What JAX traces is kept for each set
+    of shapes, dtypes and static arguments.
 
-    Arguments and results are pytrees of arrays of any type that JAX has, keys of random numbers too. Results are JAX
-    arrays, on the device to which the arguments are committed, or else uncommitted on the default device. What JAX
-    traces is kept for each set of shapes, types and static arguments. The function can be transformed by `jax.grad`,
-    `jax.vmap` and the like, and be called inside of `jax.jit`, `lax.scan` and so on: then XLA calls back to Python, and
-    derivatives are evaluated here too. Errors are those of `minihlo.interp`; from inside of `jax.jit`, JaxRuntimeError.
+    Args:
+        function: A function that JAX can trace. Without it, `jit` returns a decorator.
+        policy: The policy of the function. The default is that of `interp.policy(...)` around the call,
+            else `Policy()`.
+        static_argnums: Static arguments by position, as of `jax.jit`.
+        static_argnames: Static arguments by name, as of `jax.jit`.
+
+    Returns:
+        A function of the same signature. Its arguments and results are pytrees of arrays of any dtype of JAX, keys of
+        random numbers too. Results are JAX arrays, on the device to which the arguments are committed, else uncommitted
+        on the default device.
+
+    Raises:
+        ImportError: JAX is not installed.
+        InputError: `function` is not callable, or `policy` is not a Policy.
+
+    Calls raise the exceptions of `minihlo.interp`; inside `jax.jit` they raise `jax.errors.JaxRuntimeError`.
     """
     if function is None:
         return functools.partial(jit, policy=policy, static_argnums=static_argnums, static_argnames=static_argnames)

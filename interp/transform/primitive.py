@@ -72,7 +72,7 @@ def _target(args: Sequence[Any]) -> Any:
     places = {frozenset(s.device_set) for s in found}
     if len(places) > 1:
         told = " and ".join(sorted(", ".join(sorted(f"{d.platform}:{d.id}" for d in p)) for p in places))
-        raise InputError(f"the arguments are committed to different devices: {told} (would be one place for all)")
+        raise InputError(f"the arguments are committed to different devices: {told} (expected one device for all)")
     if not found or len(found[0].device_set) == 1:
         return next(iter(found[0].device_set)) if found else None
     shared = next((s.mesh for s in found if isinstance(s, jax.sharding.NamedSharding)), None)
