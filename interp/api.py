@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from ..ops.policy import Policy
 from ..ops.speed import Speed
 from . import machine, parser
+from .child_python import python
 from .errors import InputError, ProgramError
 from .isolate import death_in_child
 from .planner import Listener, Plan, find_function, plan, speed_without
@@ -142,7 +142,7 @@ def contents(source: str | os.PathLike[str]) -> tuple[str | bytes, str]:
 def _load_bytes(data: bytes, file: str) -> LoadedProgram:
     if data.startswith(parser.BYTECODE):
         child = f"import sys; from {parser.__name__} import parse; parse(sys.stdin.buffer.read())"
-        death = death_in_child([sys.executable, "-c", child], data)
+        death = death_in_child(python("-c", child), data)
         if death:
             raise ProgramError(f"{file}: {death}")
     return LoadedProgram(parser.parse(data, file))

@@ -14,6 +14,8 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 
+from .child_python import without_core_file
+
 #: One byte shared by the two processes: 1 while the child is in native parsing. None outside `run_isolated`.
 _parsing: mmap.mmap | None = None
 
@@ -126,10 +128,7 @@ def _interrupt(*_: object) -> None:
 
 def _die_with(parent: int) -> None:
     """Asks Linux to end this process when its parent is gone; and leaves no core file behind if it crashes."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    without_core_file()
     if sys.platform == "linux":
         with contextlib.suppress(ImportError, OSError, AttributeError):
             import ctypes  # numpy imports it anyway

@@ -1,5 +1,6 @@
 """Backends: each that is installed gives right codes; those that crash, hang, refuse or are not there are told."""
 
+import importlib.util
 import os
 import shlex
 import shutil
@@ -15,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minihlo.interp import backends
 from minihlo.interp.backends import OPERATIONS, PROGRAMS, BackendError, ChildBackend, backend
 from minihlo.interp.conform.backend import Operation
 from minihlo.interp.errors import InputError
@@ -466,7 +466,7 @@ def test_mistakes_in_names_are_told() -> None:
 
 @pytest.mark.parametrize("name", ["torch:cpu", "onnx", "onnxruntime", "iree:llvm-cpu", "jax:cpu"])
 def test_what_is_not_installed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "_is_there", lambda module: False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
     extra = name.partition(":")[0]
     with pytest.raises(InputError, match=rf"^{name} needs the module .* \(pip install 'minihlo\[{extra}\]'\)$"):
         backend(name)

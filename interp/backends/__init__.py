@@ -10,8 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
-import sys
-from pathlib import Path
+from importlib.machinery import PathFinder
 
 from ..errors import InputError
 from . import python
@@ -44,7 +43,7 @@ def backend(name: str) -> Backend:
         return minihlo(name)
     kind = kind_of(name)
     for module in kind.modules:
-        if not _is_there(module):
+        if not _is_installed(module):
             raise InputError(f"{name} needs the module {module} (pip install 'minihlo[{kind.extra}]')")
     try:
         environment = kind.environment(rest)
@@ -62,7 +61,7 @@ def kind_of(name: str) -> Kind:
             return kind
         raise InputError(f"there is no backend {name!r} ({kind.names})")
     if python.KIND.accepts(name):
-        if _is_there(word.partition(".")[0]):
+        if _is_here(word.partition(".")[0]):
             return python.KIND
         raise InputError(f"there is no backend {name!r}: no module {word} is found (names are {spellings()})")
     raise InputError(f"there is no backend {name!r} (expected {spellings()})")
@@ -79,13 +78,14 @@ def _kinds() -> dict[str, Kind]:
     return {name: module.KIND for name, module in modules.items() if hasattr(module, "KIND")}
 
 
-def _is_there(module: str) -> bool:
-    """Whether a child process, which looks in the current folder first, can import a module; imports none itself."""
-    folder = str(Path.cwd())
-    sys.path.insert(0, folder)
+def _is_installed(module: str) -> bool:
+    """Whether a module can be imported. It is not; the packages that hold it are."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # of a package that holds it
         return False
-    finally:
-        sys.path.remove(folder)
+
+
+def _is_here(module: str) -> bool:
+    """Whether a child process, which looks in the current directory first, can import a module without dots."""
+    return PathFinder.find_spec(module, [""]) is not None or _is_installed(module)

@@ -9,13 +9,13 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..child_python import python
 from .base import PROGRAMS, BackendError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class ChildBackend:
     def _start(self) -> subprocess.Popen[bytes]:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the child
         return subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.worker", self.name],
+            python("-m", f"{__package__}.worker", self.name),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

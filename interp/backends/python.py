@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,10 @@ KIND = Kind("MODULE:ATTR", rest=r"[^\W\d]\w*(\.\w+)*:[^\W\d]\w*(\.\w+)*", takes=
 def start(name: str) -> tuple[str, Callable[..., Any]]:
     """What the object takes, and the function that takes it."""
     module, _, attribute = name.partition(":")
+    sys.path.insert(0, "")
     found = operator.attrgetter(attribute)(importlib.import_module(module))
+    # Last from here on: what it imports later is still found, and a file here hides no installed package.
+    sys.path[:] = [*(p for p in sys.path if p), ""]
     if isinstance(found, type):
         found = found()
     if operate := getattr(found, "operate", None):

@@ -6,17 +6,14 @@ pair (see `base.call`). The first one, without a request, tells whether the back
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import pickle
-import signal
 import sys
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
+from ..child_python import end_with_parent, without_core_file
 from . import kind_of, python
 from .base import call
 from .child import read_frame, write_frame
@@ -31,24 +28,9 @@ def _started(name: str) -> tuple[str, Callable[..., Any]]:
     return kind.takes, importlib.import_module(f".{word}", __package__).start(rest)
 
 
-def _end_with_parent() -> None:
-    """Ends this process, and those it has started, when the one that started it is gone."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os.killpg(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def _serve(name: str) -> None:
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    _end_with_parent()
+    without_core_file()
+    end_with_parent()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what C++ prints is not an answer
     how, started = call(_started, name)

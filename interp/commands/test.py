@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..child_python import python
 from ..errors import InputError
 from ..pool import share
 
@@ -103,7 +104,7 @@ class _Worker:
         if self._process is None:
             # A session of its own: Ctrl-C in the terminal is for this process, which ends the workers itself.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.worker"],
+                python("-m", f"{__package__}.worker"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

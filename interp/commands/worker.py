@@ -7,7 +7,6 @@ strings where checks failed), and `["end"]`.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -15,13 +14,13 @@ import sys
 import traceback
 from typing import Any
 
+from ..child_python import end_with_parent, without_core_file
+
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    without_core_file()
+    end_with_parent()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what programs print is not an answer
 

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from ..backends import BackendError, backend
 from ..backends.child import death, last_words, read_frame, write_frame
+from ..child_python import python
 from ..errors import InputError
 from ..pool import share
 from . import outcome
@@ -62,7 +63,7 @@ class _Process:
         if self._process is None:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__],
+                python("-m", __name__),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
