@@ -61,10 +61,9 @@ def parse_size(text: str) -> int:
     if not found:
         raise InputError(f"{text!r} is not a size (expected one such as 8GiB, 500MB, or 50% of the machine's memory)")
     number, unit = float(found[1]), found[2]
-    if unit == "%":
-        return int((_physical() or _UNKNOWN) * number / 100)
-    power = " KMGT".index(unit[0].upper()) if unit not in ("", "B") else 0
-    return int(number * (1024 if "i" in unit else 1000) ** power)
+    power = " KMGT".index(unit[0].upper()) if unit not in ("", "B", "%") else 0
+    size = number * ((_physical() or _UNKNOWN) / 100 if unit == "%" else (1024 if "i" in unit else 1000) ** power)
+    return int(min(size, _MOST_BYTES))  # also what is infinite in float64
 
 
 _SIZE = re.compile(r"(\d+(?:\.\d*)?(?:e\d+)?)\s*(%|B|[kKMGT]i?B|)")

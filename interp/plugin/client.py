@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 #: How many devices there are, and the policy, where the options of the client do not tell. They are `num_devices`,
 #: `policy` and `memory_limit`.
 NUM_DEVICES, POLICY = "MINIHLO_NUM_DEVICES", "MINIHLO_POLICY"
-_MOST_DEVICES = 1024
+_MOST_DEVICES, _MOST_DIGITS = 1024, 8
+#: The characters of a value that an error shows.
+_SHOWN = 60
 _NAME, _VERSION = Text(PLATFORM), Text(f"{PLATFORM}: StableHLO, interpreted")
 _NO_ATTRIBUTES = NamedValues({})
 
@@ -42,8 +44,9 @@ class Client:
 
     def __init__(self, options: dict[str, Any]) -> None:
         count = str(options.get("num_devices") or os.environ.get(NUM_DEVICES) or 1)
-        if not count.isdecimal() or not 1 <= int(count) <= _MOST_DEVICES:
-            raise InputError(f"{NUM_DEVICES} is {count!r} (expected an integer from 1 to {_MOST_DEVICES})")
+        # No number of more digits is read: Python refuses long ones.
+        if not count.isdecimal() or len(count) > _MOST_DIGITS or not 1 <= int(count) <= _MOST_DEVICES:
+            raise InputError(f"{NUM_DEVICES}: expected a number from 1 to {_MOST_DEVICES}, got {shortened(count)}")
         text = options.get("policy") or os.environ.get(POLICY) or ""
         #: As hardware computes, which is what users of JAX expect.
         self.policy = _policy(str(text))
@@ -66,7 +69,15 @@ def _policy(text: str) -> Policy:
     from ...ops.policy import Policy
     from .. import policies
 
-    return policies.parse_policy(text, Policy(accumulate="f32"))
+    try:
+        return policies.parse_policy(text, Policy(accumulate="f32"))
+    except InputError as error:
+        raise InputError(f"{POLICY}: {error}") from None
+
+
+def shortened(text: str) -> str:
+    """A value of the user's as an error shows it."""
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
 
 
 @fallible("Client_Create")

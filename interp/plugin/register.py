@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import jax
 from jax._src import xla_bridge
@@ -30,14 +32,26 @@ def register(priority: int) -> None:
     if isinstance(known, set):
         known.add(runtime.PLATFORM)
     xla_bridge.register_plugin(runtime.PLATFORM, c_api=capsule, priority=priority)
-    _add_cpu()
+    registration: Any = getattr(xla_bridge, "_backend_factories", {}).get(runtime.PLATFORM)
+    if registration is not None:
+        # JAX fails loudly whatever this says where the platform is selected. Where it is not, a mistyped environment
+        # variable of ours is no concern of the user's until they ask for the platform's devices.
+        registration.fail_quietly = True
+        registration.factory = functools.partial(_client_and_cpu, registration.factory)
     from . import lowerings
 
     lowerings.register()
 
 
-def _add_cpu() -> None:
-    """Where this platform is selected alone, add the host's behind it: JAX needs it to call Python functions."""
-    selected = [p for p in (getattr(jax.config, "jax_platforms", None) or "").split(",") if p]
-    if runtime.PLATFORM in selected and "cpu" not in selected:
-        jax.config.update("jax_platforms", ",".join([*selected, "cpu"]))
+def _client_and_cpu(make: Callable[[], Any]) -> Any:
+    """In the place of JAX's factory of the client: also makes the CPU's where only this platform is selected.
+
+    JAX needs a CPU to run Python functions eagerly (`pure_callback`, `debug.callback`). It is not the default, and the
+    user's choice `jax_platforms` stays as it is. JAX calls this with the lock of its backends.
+    """
+    client = make()
+    backends = getattr(xla_bridge, "_backends", None)
+    selected = getattr(jax.config, "jax_platforms", None)
+    if selected and isinstance(backends, dict) and "cpu" not in backends and "cpu" not in selected.split(","):
+        backends["cpu"] = getattr(xla_bridge, "_init_backend")("cpu")  # noqa: B009 (private)
+    return client
