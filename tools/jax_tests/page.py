@@ -1,0 +1,100 @@
+"""The page docs/jax-tests.md: a row for each file, and the reason of each failure that JAX's CPU does not have."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from . import run
+
+_HEADER = """# JAX's own tests on platform minihlo
+
+Written by `python -m tools.jax_tests`; do not edit. The tests are those of JAX {version}, run one file after another on
+JAX's CPU and on platform `minihlo`, with as many devices and generated cases for each test as the table says. A failure
+is a test that fails, ends its process, or does not end within its time. JAX skips tests by the name of the platform, so
+more are skipped here than on its CPU.
+"""
+_UNKNOWN = "not run"
+#: The characters of an error that the page shows.
+_SHOWN = 160
+
+
+@dataclasses.dataclass(frozen=True)
+class Reason:
+    """Why tests fail here. A test is `FILE::CLASS::NAME`; `*` stands for anything."""
+
+    text: str
+    tests: tuple[str, ...]
+
+
+def reasons() -> list[Reason]:
+    """The table of reasons."""
+    table = tomllib.loads((Path(__file__).parent / "reasons.toml").read_text())
+    return [Reason(" ".join(r["text"].split()), tuple(r["tests"])) for r in table.get("reason", [])]
+
+
+def worse(theirs: run.Result, ours: run.Result) -> list[str]:
+    """The tests that fail here and not on JAX's CPU."""
+    return sorted(n for n, o in ours.outcomes.items() if o in run.BAD and theirs.outcomes.get(n) not in run.BAD)
+
+
+def text(files: Sequence[run.File], results: Path, reasons: Sequence[Reason], version: str) -> str:
+    """The page, of the results that there are."""
+    pairs = {
+        f: tuple(run.Result.load(run.path_of(results, f, platform)) for platform in ("cpu", "minihlo")) for f in files
+    }
+    failures = {
+        f"{f.name}::{name}": ours.messages.get(name, "")
+        for f, (theirs, ours) in pairs.items()
+        if theirs.outcomes
+        for name in worse(theirs, ours)
+    }
+    lines = [_HEADER.format(version=version), *_table(pairs), "", "## Failures that JAX's CPU does not have", ""]
+    explained: set[str] = set()
+    for reason in reasons:
+        names = [n for n in failures if any(fnmatch.fnmatchcase(n, pattern) for pattern in reason.tests)]
+        explained.update(names)
+        if names:
+            lines += [f"{reason.text}", "", *(f"- `{name}`" for name in names), ""]
+    unexplained = [n for n in failures if n not in explained]
+    lines += _section("Unexplained", [f"`{n}`: {_shortened(failures[n])}" for n in unexplained])
+    lines += _section("Stale reasons: these tests no longer fail", [f"`{n}`" for n in _stale(reasons, failures, pairs)])
+    lines += _section(
+        "Tests that are not run", [f"`{f.name}::{name}`: {why}" for f in files for name, why in f.left_out]
+    )
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(pairs: dict[run.File, tuple[run.Result, ...]]) -> Iterator[str]:
+    yield "| file | devices | cases | CPU passed | CPU failed | CPU skipped | minihlo passed | failed | skipped |"
+    yield "|---" * 9 + "|"
+    totals = [0] * 6
+    for file, both in pairs.items():
+        counts = [result.count(*kinds) for result in both for kinds in ((run.PASSED,), run.BAD, (run.SKIPPED,))]
+        totals = [a + b for a, b in zip(totals, counts, strict=True)]
+        shown = [str(n) if both[i // 3].is_complete else _UNKNOWN for i, n in enumerate(counts)]
+        yield f"| `{file.name}` | {file.devices} | {file.cases} | " + " | ".join(shown) + " |"
+    yield "| all | | | " + " | ".join(map(str, totals)) + " |"
+
+
+def _section(title: str, entries: Sequence[str]) -> list[str]:
+    return [f"## {title}", "", *(f"- {entry}" for entry in entries), ""] if entries else []
+
+
+def _stale(
+    reasons: Sequence[Reason], failures: dict[str, str], pairs: dict[run.File, tuple[run.Result, ...]]
+) -> Iterator[str]:
+    """The patterns of reasons that no failure matches, of files that have been run."""
+    complete = {f.name for f, both in pairs.items() if all(result.is_complete for result in both)}
+    for reason in reasons:
+        for pattern in reason.tests:
+            if pattern.partition("::")[0] in complete and not fnmatch.filter(failures, pattern):
+                yield pattern
+
+
+def _shortened(text: str) -> str:
+    text = text.replace("`", "'").replace("<", "&lt;")
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
