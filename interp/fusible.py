@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..ops.registry import Kernel, Op
+from ..ops.kernel import Kernel
+from ..ops.registry import Op
 from ..ops.speed import Speed
 from ..ops.types import ElementType, QuantizedType, TensorType
 from .grouped.leaf import Shape, width
@@ -182,9 +183,3 @@ def only(array: np.ndarray) -> np.ndarray | None:
         if not (codes == codes[(0,) * array.ndim]).all():
             return None
     return array[(*(0,) * array.ndim, ...)]
-
-
-def takes_out(kernel: Kernel) -> bool:
-    """Whether a kernel puts its result into an array that it is given after its operands."""
-    code = getattr(kernel, "__code__", None)
-    return code is not None and code.co_varnames[: code.co_argcount][-1:] == ("out",)

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from ..ops.compiled import is_available
+from ..ops.kernel import Kernel
 from ..ops.reduce import Folding, folding
-from ..ops.registry import Call, Kernel, Op
+from ..ops.registry import Call, Op
 from ..ops.speed import Speed
 from ..ops.types import ELEMENT_TYPES, TensorType
 from .fusible import (
@@ -165,7 +166,7 @@ class Fusion:
         if not shape_of(result):
             self._writer.call(ranked.value, operation, [rank], [result])
         else:
-            node = self._node(unrank, ranked.value, shape_of(result), None, LOOKUP)
+            node = self._node(unrank, Kernel(ranked.value), shape_of(result), None, LOOKUP)
             self.pending[result] = self.nodes[result] = node
         return True
 

@@ -12,7 +12,7 @@ from ..ops.fast.recipes import Lookup, Recipe, Step
 from ..ops.policy import Policy
 from ..ops.reduce import Folding
 from ..ops.types import ElementType, TensorType
-from .fusible import Axes, Node, PutOff, Root, along, element_of, frozen, identity, shape_of, takes_out
+from .fusible import Axes, Node, PutOff, Root, along, element_of, frozen, identity, shape_of
 from .grouped.blocks import by_blocks
 from .grouped.columns import by_columns, once_settled, trailing_columns
 from .grouped.fast import fold_or_compiled, or_compiled
@@ -20,7 +20,6 @@ from .grouped.folds import RankedReduction, by_folds
 from .grouped.leaf import Compute, Leaf, Shape
 from .grouped.rows import by_rows, leading_rows
 from .grouped.tables import Tables, by_laid_table, by_table, shared_tables
-from .narrowing import Narrowing
 from .program import Value
 from .writer import Writer
 
@@ -83,16 +82,15 @@ class Group:
     def _apply(self, root: Root, node: Node) -> str:
         operation, axes = node.operation, root[1]
         names = [self.value(v, axes if shape_of(v) else ()) for v in operation.operands]
-        has_out = takes_out(node.kernel)
-        over = [name for name in names if has_out and name in self._written]
-        name = self._names[root] = self._writer.apply(node.kernel, operation, names, over)
+        kernel = node.kernel
+        over = [name for name in names if kernel.has_out and name in self._written]
+        name = self._names[root] = self._writer.apply(kernel.call, operation, names, over)
         if not self._whole.isdisjoint(names):
             self._whole.add(name)
-            if has_out:
+            if kernel.has_out:
                 self._written.add(name)
         types = tuple(map(element_of, (*operation.operands, *operation.results)))
-        entries = node.kernel.entries if isinstance(node.kernel, Narrowing) else None
-        self._steps.append(Step(operation.name, operation.attributes, names, name, types, entries))
+        self._steps.append(Step(operation.name, operation.attributes, names, name, types, kernel.of_bfloat16))
         self._key.append((operation.name, frozen(operation.attributes), tuple(names), name, types))
         return name
 

@@ -11,7 +11,8 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..ops.registry import Call, Kernel, Op, OpError
+from ..ops.kernel import Kernel, Run
+from ..ops.registry import Call, Op, OpError
 from ..ops.types import TensorType, Type
 
 #: A use of an op sees the same few sizes again and again: kernels for so many are kept.
@@ -23,26 +24,26 @@ Sizes = tuple[tuple[int, ...], ...]
 def bind(record: Op, call: Call) -> Kernel:
     """The kernel of a use of an op; its types may leave sizes open. Raises OpError as `record.kernel` does."""
     if record.any_sizes:
-        return _guarded(record.kernel(call), call)
+        return Kernel(_guarded(record.function(call), call))
     tensors = [i for i, t in enumerate(call.operands) if isinstance(t, TensorType)]
     if _are_static(call.operands):
         return record.kernel(call)
     if record.is_elementwise:
-        return _elementwise(record.kernel(call), call)
+        return Kernel(_elementwise(record.function(call), call))
 
-    def bound(sizes: Sizes) -> Kernel:
+    def bound(sizes: Sizes) -> Run:
         operands = list(call.operands)
         for i, shape in zip(tensors, sizes, strict=True):
             operands[i] = TensorType(shape, call.tensor(i).element)
-        return record.kernel(dataclasses.replace(call, operands=tuple(operands)))
+        return record.function(dataclasses.replace(call, operands=tuple(operands)))
 
-    return _remembered(call, tensors, bound)
+    return Kernel(_remembered(call, tensors, bound))
 
 
-def _elementwise(kernel: Kernel, call: Call) -> Kernel:
+def _elementwise(kernel: Run, call: Call) -> Run:
     """The kernel itself takes any sizes: what is left to see to is that they are the same, and that there is room."""
 
-    def checked(sizes: Sizes) -> Kernel:
+    def checked(sizes: Sizes) -> Run:
         for shape in sizes:
             if shape != sizes[0]:
                 raise OpError(f"operands have shapes {list(sizes[0])} and {list(shape)} (expected the same)")
@@ -53,12 +54,12 @@ def _elementwise(kernel: Kernel, call: Call) -> Kernel:
     return _remembered(call, [i for i, t in enumerate(call.operands) if isinstance(t, TensorType) and t.shape], checked)
 
 
-def _remembered(call: Call, places: Iterable[int], bind: Callable[[Sizes], Kernel]) -> Kernel:
+def _remembered(call: Call, places: Iterable[int], bind: Callable[[Sizes], Run]) -> Run:
     """The kernels that `bind` makes for the sizes of the operands at `places`, each when it is wanted first.
 
     These sizes must tell those of the results, which are held against their types once.
     """
-    kernels: dict[Sizes, Kernel] = {}
+    kernels: dict[Sizes, Run] = {}
     at = [i + (1 if call.bodies else 0) for i in places]  # the regions come first
 
     def first_use(sizes: Sizes, values: tuple[Any, ...]) -> Any:
@@ -90,7 +91,7 @@ def _remembered(call: Call, places: Iterable[int], bind: Callable[[Sizes], Kerne
     return of_one if len(at) == 1 else of_two if at == [0, 1] and len(call.operands) == 2 else of_any
 
 
-def _guarded(kernel: Kernel, call: Call) -> Kernel:
+def _guarded(kernel: Run, call: Call) -> Run:
     """Control flow, where a value can get another type that says more of its sizes than it had before."""
     same = all(
         body.arguments in ((), call.operands) and (body.results == call.results or _are_static(body.results))

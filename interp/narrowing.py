@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ..ops.kernel import Kernel
 from ..ops.minifloat.cast import by_blocks, through_bf16
-from ..ops.registry import Kernel
 from ..ops.types import ELEMENT_TYPES, TensorType
 from .fusible import PutOff, frozen
 from .program import Operation
@@ -38,7 +38,7 @@ def narrowed(operation: Operation, kernel: Kernel, fusion: PutOff) -> tuple[Oper
     """A convert of what is clipped, as one op on what is not; None where it is no such convert."""
     if operation.name != "stablehlo.convert" or not _is_narrowing(operation):
         return None
-    steps: list[Callable[[Any], Any]] = [kernel]
+    steps: list[Callable[[Any], Any]] = [kernel.call]
     key: list[Any] = []
     (source,) = operation.operands
     while (node := fusion.pending.get(source)) is not None and node.operation.name in _BEFORE:
@@ -57,7 +57,8 @@ def narrowed(operation: Operation, kernel: Kernel, fusion: PutOff) -> tuple[Oper
         return None
     attributes = {**operation.attributes, "before": repr(frozen(key))}
     made = Operation(operation.name, (source,), operation.results, attributes, (), operation.location)
-    return made, Narrowing(steps[::-1], operation.results[0].type.element.dtype)  # type: ignore[union-attr]
+    clipping = _Narrowing(steps[::-1], operation.results[0].type.element.dtype)  # type: ignore[union-attr]
+    return made, Kernel(clipping, of_bfloat16=clipping.entries)
 
 
 def _is_narrowing(operation: Operation) -> bool:
@@ -77,10 +78,11 @@ def _is_short(number: np.ndarray) -> bool:
 
 def _applied(kernel: Kernel, numbers: list[np.ndarray | None], place: int) -> Callable[[Any], Any]:
     before, after = numbers[:place], numbers[place + 1 :]
-    return lambda x: kernel(*before, x, *after)
+    run = kernel.call
+    return lambda x: run(*before, x, *after)
 
 
-class Narrowing:
+class _Narrowing:
     """The ops one after the other, and once that pays, all of them by a table."""
 
     def __init__(self, steps: list[Callable[[Any], Any]], dtype: np.dtype) -> None:

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from ..ops.kernel import Kernel
 from ..ops.policy import Policy
 from ..ops.random_stream import RandomStream
-from ..ops.registry import Body, Call, Callee, Kernel, OpError, lookup
+from ..ops.registry import Body, Call, Callee, OpError, lookup
 from ..ops.speed import DEFAULT, NONE, VARIABLE, Speed
 from ..ops.types import TensorType, Type
 from . import flow, heap, indexing, late, memory, scalars
@@ -230,7 +231,9 @@ class _Planner:
             for region, captures in zip(operation.regions, captured, strict=True)
         ]
         takes_plain = operation.name in _TAKE_PLAIN
-        writer.call(kernel, operation, operation.operands, operation.results, regions=regions, takes_plain=takes_plain)
+        writer.call(
+            kernel.call, operation, operation.operands, operation.results, regions=regions, takes_plain=takes_plain
+        )
         return self._listen(operation, writer)
 
     def _plain(self, operation: Operation, kernel: Kernel, writer: Writer) -> bool:
@@ -267,7 +270,7 @@ class _Planner:
             listener = one_at_a_time(self._listener)
             writer.call(lambda *values: listener(operation, values), operation, operation.results, ())
 
-    def _fold(self, operation: Operation, kernel: Callable[..., Any]) -> bool:
+    def _fold(self, operation: Operation, kernel: Kernel) -> bool:
         """Compute an op on constants now. False where it has to be computed while running."""
         if not self._is_foldable(operation):
             return False
@@ -332,7 +335,7 @@ class _Planner:
             results = tuple(widen(v.type) for v in operation.results)
             call = Call(operation.name, operands, results, operation.attributes, (), self._policy, self._random)
             try:
-                writer.call(record.kernel(call), operation, operation.operands, operation.results)
+                writer.call(record.function(call), operation, operation.operands, operation.results)
             except OpError:
                 return None  # the region itself is bound too, and tells what is wrong
         return writer.function(parameters, [writer.use(v) for v in region.returns], "vectorised", self._sources)

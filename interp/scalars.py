@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.lift import Tabulated
+from ..ops.kernel import Kernel
 from ..ops.minifloat.cast import code_table
 from ..ops.policy import Policy
-from ..ops.registry import Kernel
 from ..ops.types import ELEMENT_TYPES, ElementType, Kind, QuantizedType, TensorType, Type
 
 #: Gives an object a name in the source.
@@ -182,12 +181,10 @@ def _compare(use: Use, element: ElementType) -> str | None:
 
 
 def _by_code(use: Use) -> str | None:
-    """The lookup that the op's kernel is."""
-    table = getattr(use.kernel, "__self__", None)
-    if not isinstance(table, Tabulated) or use.kernel != table.scalar:
+    """A lookup by codes."""
+    if use.kernel.of_codes is None or not (use.result.is_minifloat or use.result.kind is Kind.BOOL):
         return None
-    text = f"{use.thing(table.code)}({', '.join(use.names)})"
-    return text if use.result.is_minifloat or use.result.kind is Kind.BOOL else None
+    return f"{use.thing(use.kernel.of_codes)}({', '.join(use.names)})"
 
 
 def _convert(use: Use, source: ElementType, target: ElementType) -> str | None:

@@ -9,13 +9,13 @@ import numpy as np
 
 from .minifloat.cast import cast
 from .policy import Policy
-from .registry import Call, Kernel, describe, element_types, lookup, op
+from .registry import Call, Run, describe, element_types, lookup, op
 from .shape import require
 from .types import ELEMENT_TYPES, ElementType, Kind
 
 
 @op("arith.constant", operands=0)
-def arith_constant(call: Call) -> Kernel:
+def arith_constant(call: Call) -> Run:
     """The number, or tensor of numbers, of its attribute."""
     value, t = call.attribute("value"), call.result()
     if not isinstance(value, np.ndarray):
@@ -36,11 +36,11 @@ def _alias(name: str, types: str, of: str, doc: str) -> None:
     """Declare an op as another one."""
     taken = element_types(types)
 
-    def bind(call: Call) -> Kernel:
+    def bind(call: Call) -> Run:
         record = lookup(of)
         assert record is not None
         require(call.result().element in taken, f"the result is {call.result()} (expected of {describe(taken)})")
-        return record.kernel(call.like(of, call.operands, call.results))
+        return record.function(call.like(of, call.operands, call.results))
 
     bind.__doc__ = doc
     op(f"arith.{name}", types, values="numbers", is_elementwise=True)(bind)
@@ -72,7 +72,7 @@ _PREDICATES: tuple[tuple[str, Callable[..., Any]], ...] = (
 
 
 @op("arith.cmpi", "bool integer", values="numbers", operands=2, is_elementwise=True)
-def cmpi(call: Call) -> Kernel:
+def cmpi(call: Call) -> Run:
     """Whether one integer is equal to, or below, another, read as signed or as unsigned, as `predicate` says."""
     number, element = int(call.attribute("predicate")), call.tensor().element
     require(0 <= number < len(_PREDICATES), f"predicate {number} is not known")
@@ -85,8 +85,8 @@ def cmpi(call: Call) -> Kernel:
 
 
 @op("arith.select", operands=3, is_elementwise=True)
-def select(call: Call) -> Kernel:
+def select(call: Call) -> Run:
     """The second operand where the first is true, else the third."""
     record = lookup("select")
     assert record is not None
-    return record.kernel(call.like("select", call.operands, call.results))
+    return record.function(call.like("select", call.operands, call.results))

@@ -7,12 +7,12 @@ from typing import Any
 
 from .exchange import Later
 from .parallel import current
-from .registry import BY_BODY, Call, Kernel, OpError, op
+from .registry import BY_BODY, Call, OpError, Run, op
 from .types import FutureType
 
 
 @op("async_start", values="regions", accuracy=BY_BODY, has_effects=True)
-def async_start(call: Call) -> Kernel:
+def async_start(call: Call) -> Run:
     """Begins the collective op in its body: brings what this process has to give to it, and does not wait.
 
     A slice is computed at once. (C3) the body takes the operands. (C4) the result is a future of what it gives. That it
@@ -38,7 +38,7 @@ def async_start(call: Call) -> Kernel:
 
 
 @op("async_done", operands=1, has_effects=True)
-def async_done(call: Call) -> Kernel:
+def async_done(call: Call) -> Run:
     """Waits for what async_start has begun, and gives its results.
 
     (C1) they have the types that the future is of.

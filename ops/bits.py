@@ -11,7 +11,7 @@ from .minifloat import arithmetic
 from .minifloat.cast import cast, wrap
 from .minifloat.number import FINITE
 from .policy import Policy
-from .registry import ROUNDED_TO_32, Call, Kernel, op
+from .registry import ROUNDED_TO_32, Call, Run, op
 from .shape import identity, require, require_shape
 from .types import ELEMENT_TYPES, ElementType, Kind
 
@@ -41,7 +41,7 @@ def _require_same_types(call: Call) -> None:
     require(same, f"operands and result have types {', '.join(map(str, types))} (should be the same)")
 
 
-def _shift(call: Call, read: Callable, shift: Callable) -> Kernel:
+def _shift(call: Call, read: Callable, shift: Callable) -> Run:
     _require_same_types(call)
     element = call.tensor().element
     # numpy gives what is left of all bits shifted out, 0 or the sign, for shifts by the width or more; and takes a
@@ -53,7 +53,7 @@ def _shift(call: Call, read: Callable, shift: Callable) -> Kernel:
 
 
 @op("shift_left", "integer", values="numbers", operands=2, is_elementwise=True)
-def shift_left(call: Call) -> Kernel:
+def shift_left(call: Call) -> Run:
     """Bits moved up by an unsigned amount, zeros moved in; by the width or more, 0.
 
     (C1) The operands and the result have one type.
@@ -63,7 +63,7 @@ def shift_left(call: Call) -> Kernel:
 
 
 @op("shift_right_logical", "integer", values="numbers", operands=2, is_elementwise=True)
-def shift_right_logical(call: Call) -> Kernel:
+def shift_right_logical(call: Call) -> Run:
     """Bits moved down by an unsigned amount, zeros moved in; by the width or more, 0.
 
     (C1) The operands and the result have one type.
@@ -72,7 +72,7 @@ def shift_right_logical(call: Call) -> Kernel:
 
 
 @op("shift_right_arithmetic", "integer", values="numbers", operands=2, is_elementwise=True)
-def shift_right_arithmetic(call: Call) -> Kernel:
+def shift_right_arithmetic(call: Call) -> Run:
     """Bits moved down by an unsigned amount, copies of the top bit moved in, in unsigned types too.
 
     (C1) The operands and the result have one type.
@@ -81,7 +81,7 @@ def shift_right_arithmetic(call: Call) -> Kernel:
 
 
 @op("popcnt", "integer", values="numbers", operands=1, is_elementwise=True)
-def popcnt(call: Call) -> Kernel:
+def popcnt(call: Call) -> Run:
     """How many bits are set; where the type cannot hold that many, modulo its range.
 
     (C1) The operand and the result have one type.
@@ -92,7 +92,7 @@ def popcnt(call: Call) -> Kernel:
 
 
 @op("count_leading_zeros", "integer", values="numbers", operands=1, is_elementwise=True)
-def count_leading_zeros(call: Call) -> Kernel:
+def count_leading_zeros(call: Call) -> Run:
     """How many bits are zero above the highest one set; where the type cannot hold that many, modulo its range.
 
     (C1) The operand and the result have one type.
@@ -114,7 +114,7 @@ def count_leading_zeros(call: Call) -> Kernel:
 
 
 @op("bitcast_convert", operands=1)
-def bitcast_convert(call: Call) -> Kernel:
+def bitcast_convert(call: Call) -> Run:
     """The same bits read as another type; the last dimension splits or joins elements, the lowest bits first.
 
     (C1) The bits fill the result: the shape stays, or gains or loses a last dimension as long as the widths' ratio.
@@ -175,7 +175,7 @@ def _require_part(call: Call) -> None:
 
 
 @op("real", "float complex", operands=1, is_elementwise=True)
-def real(call: Call) -> Kernel:
+def real(call: Call) -> Run:
     """The real part; of a real number itself.
 
     (C1) The shape stays. (C2) The result has the type of the parts.
@@ -185,7 +185,7 @@ def real(call: Call) -> Kernel:
 
 
 @op("imag", "float complex", operands=1, is_elementwise=True)
-def imag(call: Call) -> Kernel:
+def imag(call: Call) -> Run:
     """The imaginary part; of a real number 0.
 
     (C1) The shape stays. (C2) The result has the type of the parts.
@@ -199,7 +199,7 @@ def imag(call: Call) -> Kernel:
 
 
 @op("complex", "f32 f64", operands=2)
-def complex_(call: Call) -> Kernel:
+def complex_(call: Call) -> Run:
     """The complex number of two parts.
 
     (C1) The parts have one type. (C2) The shape stays. (C3) The result's parts have that type.
@@ -224,7 +224,7 @@ _IS_FINITE = Function(lambda x: x.kind == FINITE, np.isfinite, 1, is_basic=True,
 
 
 @op("abs", "signed float complex", values="numbers", accuracy=ROUNDED_TO_32, operands=1, is_elementwise=True)
-def abs_(call: Call) -> Kernel:
+def abs_(call: Call) -> Run:
     """The absolute value; of the smallest integer itself, of NaN with its sign cleared, of a complex number its length.
 
     (C1) The shape stays. (C2) The result has the operand's type, or that of its parts.
@@ -240,7 +240,7 @@ def abs_(call: Call) -> Kernel:
 
 
 @op("is_finite", "float", values="numbers", operands=1, is_elementwise=True)
-def is_finite(call: Call) -> Kernel:
+def is_finite(call: Call) -> Run:
     """Whether the number is neither infinite nor NaN.
 
     (C1) The shape stays.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .compare import value_keys
-from .registry import Call, CheckError, Kernel, OpError, op
+from .registry import Call, CheckError, OpError, Run, op
 from .types import type_of_dtype
 
 #: The distance of values of which one is not finite; also what the ops' attributes mean by it.
@@ -28,31 +28,31 @@ class Condition:
 
 
 @op("check.expect_eq", values="checks", operands=2, has_effects=True)
-def expect_eq(call: Call) -> Kernel:
+def expect_eq(call: Call) -> Run:
     """Fails unless the operands are equal element by element: -0 equals 0, and NaN equals nothing."""
     return _of_two(call, EQUAL)
 
 
 @op("check.expect_eq_const", values="checks", operands=1, has_effects=True)
-def expect_eq_const(call: Call) -> Kernel:
+def expect_eq_const(call: Call) -> Run:
     """Fails unless the operand equals the attribute `value`, as check.expect_eq."""
     return _of_constant(call, EQUAL)
 
 
 @op("check.expect_almost_eq", values="checks", operands=2, has_effects=True)
-def expect_almost_eq(call: Call) -> Kernel:
+def expect_almost_eq(call: Call) -> Run:
     """Fails unless the operands differ by at most `tolerance` (1e-4); NaN is near NaN, an infinity near itself."""
     return _of_two(call, _within_tolerance(call))
 
 
 @op("check.expect_almost_eq_const", values="checks", operands=1, has_effects=True)
-def expect_almost_eq_const(call: Call) -> Kernel:
+def expect_almost_eq_const(call: Call) -> Run:
     """Fails unless the operand is near the attribute `value`, as check.expect_almost_eq."""
     return _of_constant(call, _within_tolerance(call))
 
 
 @op("check.expect_close", values="checks", operands=2, has_effects=True)
-def expect_close(call: Call) -> Kernel:
+def expect_close(call: Call) -> Run:
     """Fails unless the operands are `min_ulp_difference` (0) to `max_ulp_difference` units in the last place apart.
 
     Equal numbers are 0 apart, as are two NaN; any other pair that is not finite is 2**64 - 1 apart. Of complex numbers
@@ -63,7 +63,7 @@ def expect_close(call: Call) -> Kernel:
     return _of_two(call, ulps_between(least, most))
 
 
-def _of_two(call: Call, condition: Condition) -> Kernel:
+def _of_two(call: Call, condition: Condition) -> Run:
     actual, expected = call.tensor(0), call.tensor(1)
     if actual.element != expected.element:
         raise OpError(f"operands are {actual} and {expected} (expected the same type)")
@@ -75,7 +75,7 @@ def _of_two(call: Call, condition: Condition) -> Kernel:
     return kernel
 
 
-def _of_constant(call: Call, condition: Condition) -> Kernel:
+def _of_constant(call: Call, condition: Condition) -> Run:
     actual, value = call.tensor(), call.attribute("value")
     if not isinstance(value, np.ndarray) or value.dtype != actual.element.dtype:
         raise OpError(f"attribute 'value' is not a constant of element type {actual.element}")

@@ -21,7 +21,7 @@ from .minifloat.codec import round_number
 from .minifloat.formats import Format
 from .minifloat.number import NAN, Number
 from .policy import Policy
-from .registry import CORRECTLY_ROUNDED, ROUNDED_TO_32, Accuracy, Call, Kernel, op
+from .registry import CORRECTLY_ROUNDED, ROUNDED_TO_32, Accuracy, Call, Run, op
 from .shape import constant, identity, require, require_element, require_shape
 from .types import ELEMENT_TYPES, ElementType, Kind
 from .walk import of_all_pairs
@@ -97,7 +97,7 @@ def square(x):
 
 
 @op("chlo.conj", "float complex", operands=1, is_elementwise=True)
-def conj(call: Call) -> Kernel:
+def conj(call: Call) -> Run:
     """The complex conjugate; of a real number itself."""
     require_element(call)
     require_shape(call, call.tensor().shape)
@@ -110,7 +110,7 @@ def conj(call: Call) -> Kernel:
 def _declare_test(name: str, meaning: str, direct: Callable[[Number], np.ndarray], host: Callable) -> None:
     function = Function(direct, host, 1, is_basic=True, is_predicate=True)  # pyright: ignore[reportArgumentType]
 
-    def bind(call: Call) -> Kernel:
+    def bind(call: Call) -> Run:
         t, result = call.tensor(), call.result()
         require(result.element.kind is Kind.BOOL, f"the result is {result} (expected of element type i1)")
         require_shape(call, t.shape)
@@ -129,7 +129,7 @@ _declare_test("is_neg_inf", "Whether the number is -infinity.", lambda x: x.is_i
 
 
 @op("chlo.next_after", "float", values="numbers", operands=2, is_elementwise=True)
-def next_after(call: Call) -> Kernel:
+def next_after(call: Call) -> Run:
     """The neighbour of the first operand on the way to the second, as C's nextafter.
 
     Where they are equal, the second operand, so that a zero may change its sign. A step to zero keeps the sign. From
@@ -191,7 +191,7 @@ def _neighbour_cells(element: ElementType) -> tuple[list[np.ndarray], bytes]:
 
 
 @op("chlo.mulhi", "integer", values="numbers", operands=2, is_elementwise=True)
-def mulhi(call: Call) -> Kernel:
+def mulhi(call: Call) -> Run:
     """The upper half of the product in twice as many bits."""
     x, y = call.tensor(0), call.tensor(1)
     require_element(call, y)
@@ -225,7 +225,7 @@ op("chlo.constant", operands=0)(constant)
 
 
 @op("chlo.constant_like", operands=1, is_elementwise=True)
-def constant_like(call: Call) -> Kernel:
+def constant_like(call: Call) -> Run:
     """One value, in the operand's shape."""
     require_element(call)
     require_shape(call, call.tensor().shape)

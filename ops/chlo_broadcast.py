@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .registry import Call, Kernel, Op, OpError, full_name, lookup, register
+from .registry import Call, Op, OpError, Run, full_name, lookup, register
 from .types import TensorType
 
 #: Of each of these there is a broadcast_* op; those of CHLO have their dialect written.
@@ -16,7 +16,7 @@ _NAMES = (
 
 
 def _declare(op: Op) -> None:
-    def bind(call: Call) -> Kernel:
+    def bind(call: Call) -> Run:
         tensors = [call.tensor(i) for i in range(len(call.operands))]
         rank = max(len(t.shape) for t in tensors)
         given = call.attributes.get("broadcast_dimensions")
@@ -25,7 +25,7 @@ def _declare(op: Op) -> None:
         _check(tensors, places, result)
         attributes = {name: value for name, value in call.attributes.items() if name != "broadcast_dimensions"}
         types = [TensorType(result.shape, t.element) for t in tensors]
-        kernel = op.kernel(call.like(op.name, types, call.results, **attributes))
+        kernel = op.function(call.like(op.name, types, call.results, **attributes))
         if all(t.is_static and t.shape == result.shape for t in tensors):
             return kernel
 

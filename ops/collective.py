@@ -16,7 +16,7 @@ from .minifloat.cast import cast
 from .parallel import current
 from .process_groups import Groups, Pairs
 from .reduce import Step, body_elements, fold_of
-from .registry import BY_BODY, Body, Call, Kernel, OpError, lookup, op
+from .registry import BY_BODY, Body, Call, OpError, Run, lookup, op
 from .types import ElementType, TensorType
 
 #: The values of each member in, the results of each member out; the functions of the regions and the numbers of the
@@ -25,7 +25,7 @@ Combine = Callable[[Any, tuple[int, ...], list[tuple[Any, ...]]], list[tuple[Any
 
 
 @op("all_gather", has_effects=True)
-def all_gather(call: Call) -> Kernel:
+def all_gather(call: Call) -> Run:
     """The operands of all processes of a group, joined along all_gather_dim in the order of the group.
 
     (C1) that is a dimension. (C2, C3, C4) the groups have each process once. (C5) use_global_device_ids needs a
@@ -43,7 +43,7 @@ def all_gather(call: Call) -> Kernel:
 
 
 @op("all_reduce", values="regions", accuracy=BY_BODY, has_effects=True)
-def all_reduce(call: Call) -> Kernel:
+def all_reduce(call: Call) -> Run:
     """The operands of all processes of a group, combined element by element by the body in the order of the group.
 
     (C1, C2, C3) the groups have each process once. (C4) use_global_device_ids needs a channel. (C5) the body takes and
@@ -59,13 +59,13 @@ def all_reduce(call: Call) -> Kernel:
 
 
 @op("cross-replica-sum", "bool integer float complex", operands=1, accuracy=BY_BODY, has_effects=True)
-def cross_replica_sum(call: Call) -> Kernel:
+def cross_replica_sum(call: Call) -> Run:
     """The sum of the operands of all replicas of a group, in the order of the group."""
     groups = Groups(call)
     scalar, wide = (TensorType(shape, call.tensor().element) for shape in ((), (None,)))
     add = lookup("add")
     assert add is not None
-    step, steps = (add.kernel(call.like("stablehlo.add", (t, t), (t,))) for t in (scalar, wide))
+    step, steps = (add.function(call.like("stablehlo.add", (t, t), (t,))) for t in (scalar, wide))
     body = Body((scalar, scalar), (scalar,), "stablehlo.add", {}, lambda x, y: (steps(x, y),))
     reduction = _Reduction(call, (body,))
     _check_pairs_of_types(call)
@@ -77,7 +77,7 @@ def cross_replica_sum(call: Call) -> Kernel:
 
 
 @op("reduce_scatter", values="regions", operands=1, accuracy=BY_BODY, has_effects=True)
-def reduce_scatter(call: Call) -> Kernel:
+def reduce_scatter(call: Call) -> Run:
     """As all_reduce; then each process of a group keeps its part of the result, cut along scatter_dimension.
 
     (C1) the group's size divides that dimension of the operand. (C2) it is one. (C3, C4, C5) the groups have each
@@ -98,7 +98,7 @@ def reduce_scatter(call: Call) -> Kernel:
 
 
 @op("all_to_all", has_effects=True)
-def all_to_all(call: Call) -> Kernel:
+def all_to_all(call: Call) -> Run:
     """Each process cuts its operands along split_dimension and gives the n-th part to the n-th of its group, which
     joins what it gets along concat_dimension.
 
@@ -128,7 +128,7 @@ def all_to_all(call: Call) -> Kernel:
 
 
 @op("collective_broadcast", has_effects=True)
-def collective_broadcast(call: Call) -> Kernel:
+def collective_broadcast(call: Call) -> Run:
     """The operands of the first process of each group, or the one that the last operand names; zeros outside groups.
 
     (C1, C2) the groups are disjoint. (C3, C4) results have the operands' types; roots are one i32 for each. (C5) there
@@ -143,7 +143,7 @@ def collective_broadcast(call: Call) -> Kernel:
 
 
 @op("collective_reduce", values="regions", accuracy=BY_BODY, has_effects=True)
-def collective_reduce(call: Call) -> Kernel:
+def collective_reduce(call: Call) -> Run:
     """As all_reduce, for the first process of each group or the one that the last operand names; zeros for the others.
 
     (C1, C2) the groups are disjoint. (C3) results have the operands' shapes; roots are one i32 for each. (C4) the body
@@ -165,7 +165,7 @@ def collective_reduce(call: Call) -> Kernel:
 
 
 @op("collective_permute", operands=1, has_effects=True)
-def collective_permute(call: Call) -> Kernel:
+def collective_permute(call: Call) -> Run:
     """The operand of the process that is paired with this one as its source; zeros where there is none.
 
     (C1) source_target_pairs lists pairs. (C2, C3) no source and no target is there twice. (C4) they are replicas, or
@@ -189,18 +189,18 @@ def collective_permute(call: Call) -> Kernel:
 
 
 @op("replica_id", operands=0, has_effects=True)
-def replica_id(call: Call) -> Kernel:
+def replica_id(call: Call) -> Run:
     """The first number of the process."""
     return _place(call, 0)
 
 
 @op("partition_id", operands=0, has_effects=True)
-def partition_id(call: Call) -> Kernel:
+def partition_id(call: Call) -> Run:
     """The second number of the process."""
     return _place(call, 1)
 
 
-def _place(call: Call, axis: int) -> Kernel:
+def _place(call: Call, axis: int) -> Run:
     if str(call.result()) != "tensor<ui32>":
         raise OpError(f"the result is {call.result()} (expected tensor<ui32>)")
     return lambda: np.uint32(current().id[axis])
@@ -209,7 +209,7 @@ def _place(call: Call, axis: int) -> Kernel:
 # -- what they have in common ------------------------------------------------------------------------------------------
 
 
-def _meeting(call: Call, groups: Groups, combine: Combine, *told: Any, zeros_outside: bool = False) -> Kernel:
+def _meeting(call: Call, groups: Groups, combine: Combine, *told: Any, zeros_outside: bool = False) -> Run:
     """The kernel of an op by which a group meets. `told`: what else has to be the same for all members."""
     has_regions, is_single = bool(call.bodies), len(call.results) == 1
     alike = (*map(str, told), *(str(b.sole_op) for b in call.bodies), f"-> {', '.join(map(str, call.results))}")

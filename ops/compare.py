@@ -15,7 +15,7 @@ from .minifloat.cast import codes_of
 from .minifloat.codec import decode
 from .minifloat.formats import Nan
 from .minifloat.number import Number
-from .registry import Call, Kernel, OpError, lookup, op
+from .registry import Call, OpError, Run, lookup, op
 from .types import ElementType, Kind, TensorType
 
 DIRECTIONS = ("EQ", "NE", "GE", "GT", "LE", "LT")
@@ -65,7 +65,7 @@ _MANY = 4096
 
 
 @op("compare", values="numbers", operands=2, is_elementwise=True)
-def compare(call: Call) -> Kernel:
+def compare(call: Call) -> Run:
     """Whether lhs is equal to, not equal to, above, below … rhs; complex numbers lexicographically.
 
     `FLOAT` is IEEE 754's quiet comparison. `TOTALORDER` is its totalOrder: -NaN, -infinity, …, -0, +0, …, infinity,
@@ -96,17 +96,17 @@ def compare(call: Call) -> Kernel:
     return _HOST[direction]
 
 
-def _through_f32(host: np.ufunc) -> Kernel:
+def _through_f32(host: np.ufunc) -> Run:
     """numpy compares f16 one by one, and casts many at a time."""
     return lambda x, y: host(x.astype(np.float32), y.astype(np.float32))
 
 
-def _by_key(direction: str, element: ElementType) -> Kernel:
+def _by_key(direction: str, element: ElementType) -> Run:
     host = _HOST[direction]
     return lambda x, y: host(total_keys(x, element), total_keys(y, element))
 
 
-def _by_scalar_key(direction: str, element: ElementType) -> Kernel:
+def _by_scalar_key(direction: str, element: ElementType) -> Run:
     """The same of scalars, whose codes are quicker told as bytes."""
     test: Callable[[int, int], bool] = getattr(operator, direction.lower())
     if element.is_minifloat:
@@ -121,12 +121,12 @@ def _by_scalar_key(direction: str, element: ElementType) -> Kernel:
     return lambda x, y: _BOOLS[test(key(x), key(y))]
 
 
-def _lexicographic(host: np.ufunc, strictly: np.ufunc) -> Kernel:
+def _lexicographic(host: np.ufunc, strictly: np.ufunc) -> Run:
     return lambda x, y: strictly(x.real, y.real) | (np.equal(x.real, y.real) & host(x.imag, y.imag))
 
 
 @op("select", operands=3, is_elementwise=True)
-def select(call: Call) -> Kernel:
+def select(call: Call) -> Run:
     """Elements of on_true where pred is true, else of on_false; a scalar pred chooses the whole.
 
     (I1) pred is of type i1. (C1) pred is a scalar or of the others' shape. (C2) on_true and on_false are of one type.
@@ -154,7 +154,7 @@ def choose(element: ElementType, pred: np.ndarray, x: np.ndarray, y: np.ndarray)
 
 
 @op("clamp", values="numbers", operands=3, is_elementwise=True)
-def clamp(call: Call) -> Kernel:
+def clamp(call: Call) -> Run:
     """The operand, but not below min and then not above max; NaN of any of the three is NaN.
 
     (C1, C2) min and max are scalars or of the operand's shape. (C3) one element type.
@@ -169,10 +169,10 @@ def clamp(call: Call) -> Kernel:
     return lambda low, x, high: at_most(at_least(x, low), high)
 
 
-def _kernel(call: Call, name: str, t: TensorType) -> Kernel:
+def _kernel(call: Call, name: str, t: TensorType) -> Run:
     found = lookup(name)
     assert found is not None
-    return found.kernel(call.like(name, (t, t), (t,)))
+    return found.function(call.like(name, (t, t), (t,)))
 
 
 def _agree(x: TensorType, y: TensorType) -> bool:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from .parallel import current_grid
-from .registry import BY_BODY, Call, Kernel, OpError, op
+from .registry import BY_BODY, Call, OpError, Run, op
 from .types import TensorType, element_type
 
 Region = Callable[..., tuple[Any, ...]]
 
 
 @op("if", "bool", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True)
-def if_(call: Call) -> Kernel:
+def if_(call: Call) -> Run:
     """The results of the first branch where pred is true, else of the second; the other is not run.
 
     (I1) pred is a scalar. (C1) the branches take nothing. (C2, C3) both give the result types.
@@ -28,7 +28,7 @@ def if_(call: Call) -> Kernel:
 
 
 @op("case", "i32", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True)
-def case(call: Call) -> Kernel:
+def case(call: Call) -> Run:
     """The results of the branch that index names, of the last where there is no such branch; no other is run.
 
     (I1) index is a scalar. (C1) there is a branch. (C2) the branches take nothing. (C3, C4) all give the result types.
@@ -48,7 +48,7 @@ def case(call: Call) -> Kernel:
 
 
 @op("while", values="regions", accuracy=BY_BODY, any_sizes=True)
-def while_(call: Call) -> Kernel:
+def while_(call: Call) -> Run:
     """The operands sent through body again and again, for as long as cond of them is true.
 
     (C1) cond takes the operands' types and gives a scalar i1. (C2) body takes and gives them. (C3) so do the results.
@@ -91,19 +91,19 @@ def _check_branches(call: Call) -> None:
             )
 
 
-def _called(call: Call, attribute: str) -> Kernel:
+def _called(call: Call, attribute: str) -> Run:
     """The function that an attribute names."""
     callee = call.functions[str(call.attribute(attribute))]
     return (lambda *values: callee.run(*values)[0]) if len(call.results) == 1 else callee.run
 
 
 @op("func.call", values="regions", accuracy=BY_BODY, has_effects=True, calls=("callee",), any_sizes=True)
-def call_(call: Call) -> Kernel:
+def call_(call: Call) -> Run:
     """Another function of the program."""
     return _called(call, "callee")
 
 
 @op("composite", values="regions", accuracy=BY_BODY, has_effects=True, calls=("decomposition",), any_sizes=True)
-def composite(call: Call) -> Kernel:
+def composite(call: Call) -> Run:
     """Its decomposition, a function of the program, whatever the composite's name and version."""
     return _called(call, "decomposition")

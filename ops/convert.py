@@ -12,7 +12,7 @@ from .minifloat.codec import round_number
 from .minifloat.formats import Format, Nan
 from .minifloat.number import FINITE, INFINITE, Number
 from .policy import Policy
-from .registry import CORRECTLY_ROUNDED, Call, Kernel, op
+from .registry import CORRECTLY_ROUNDED, Call, Run, op
 from .shape import identity, require, require_shape
 from .types import ELEMENT_TYPES, ElementType
 
@@ -20,7 +20,7 @@ _F64 = ELEMENT_TYPES["f64"]
 
 
 @op("convert", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
-def convert(call: Call) -> Kernel:
+def convert(call: Call) -> Run:
     """The numbers in another element type: integers wrap, floats are rounded once, or truncated to integers.
 
     Complex to real takes the real part, to i1 whether it is not zero. What the specification leaves open (NaN and what
@@ -70,7 +70,7 @@ def _table(source: ElementType, target: ElementType, policy: Policy) -> Table:
 
 
 @op("reduce_precision", "float", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
-def reduce_precision(call: Call) -> Kernel:
+def reduce_precision(call: Call) -> Run:
     """The nearest number of fewer mantissa bits (ties to even codes), infinite or zero where fewer exponent bits end.
 
     An exponent of as many bits as the type's own changes nothing; of fewer, what is smaller than its smallest normal
@@ -86,7 +86,7 @@ def reduce_precision(call: Call) -> Kernel:
     return _reduction(t.element.format, exponent_bits, mantissa_bits, call.policy.overflow)
 
 
-def _reduction(fmt: Format, exponent_bits: int, mantissa_bits: int, overflow: str) -> Kernel:
+def _reduction(fmt: Format, exponent_bits: int, mantissa_bits: int, overflow: str) -> Run:
     # An infinity is an overflow that the op itself asks for: only a type without one lets the policy choose.
     policy = Policy(overflow="ieee" if fmt.has_infinity else overflow)
     zero = np.zeros(4, np.int64)

@@ -15,7 +15,7 @@ from .exact_matmul import may_be_plain, plain_operands, rounded_product
 from .matmul import matmul
 from .minifloat.cast import cast
 from .policy import Policy
-from .registry import BY_POLICY, Call, Kernel, OpError, op
+from .registry import BY_POLICY, Call, OpError, Run, op
 from .shape import require, require_dimensions, require_shape
 from .types import ELEMENT_TYPES
 from .window import Axis, integers_or, require_positive, windows
@@ -86,7 +86,7 @@ class _Window:
         return tuple(Axis(*each) for each in pads)
 
 
-def _convolution(call: Call, has_padding: bool) -> Kernel:
+def _convolution(call: Call, has_padding: bool) -> Run:
     """The kernel of a convolution, with the padding of its attribute, or else with that of a third operand."""
     lhs, rhs, result = call.tensor(0), call.tensor(1), call.result()
     rank = len(lhs.shape)
@@ -190,7 +190,7 @@ def _products(
 
 
 @op("convolution", values="numbers", accuracy=BY_POLICY, operands=2)
-def convolution(call: Call) -> Kernel:
+def convolution(call: Call) -> Run:
     """Dot products of windows of lhs, padded with zeros, with the kernels in rhs, in groups of features or batches.
 
     Summed as dot_general sums: minifloats as the policy's `accumulate` says, where `element` adds in the order of the
@@ -207,7 +207,7 @@ def convolution(call: Call) -> Kernel:
 
 
 @op("dynamic_conv", values="numbers", accuracy=BY_POLICY, operands=3, any_sizes=True)
-def dynamic_conv(call: Call) -> Kernel:
+def dynamic_conv(call: Call) -> Run:
     """A convolution whose padding is a value too.
 
     (C1 to C26) As convolution's; the result's shape holds when it runs. (I3) padding is of integers.

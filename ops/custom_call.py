@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import checks
-from .registry import Accuracy, Call, Kernel, OpError, op
+from .registry import Accuracy, Call, OpError, Run, op
 from .types import Kind, TensorType, type_of_dtype
 
 #: Takes a call's operands as numpy arrays, and its `backend_config` as keyword arguments where that is a dictionary.
@@ -17,7 +17,7 @@ from .types import Kind, TensorType, type_of_dtype
 Target = Callable[..., Any]
 
 _TARGETS: dict[str, Target] = {}
-_BOUND: dict[str, Callable[[Call], Kernel]] = {}
+_BOUND: dict[str, Callable[[Call], Run]] = {}
 
 
 def target(name: str) -> Callable[[Target], Target]:
@@ -31,10 +31,10 @@ def target(name: str) -> Callable[[Target], Target]:
     return declare
 
 
-def bound_target(name: str) -> Callable[[Callable[[Call], Kernel]], Callable[[Call], Kernel]]:
+def bound_target(name: str) -> Callable[[Callable[[Call], Run]], Callable[[Call], Run]]:
     """Makes the decorated function the binder of `custom_call @name`, for a target that needs more than the values."""
 
-    def declare(bind: Callable[[Call], Kernel]) -> Callable[[Call], Kernel]:
+    def declare(bind: Callable[[Call], Run]) -> Callable[[Call], Run]:
         _require_new(name)
         _BOUND[name] = bind
         return bind
@@ -55,7 +55,7 @@ def _require_new(name: str) -> None:
     any_sizes=True,
     calls=("called_computations",),
 )
-def custom_call(call: Call) -> Kernel:
+def custom_call(call: Call) -> Run:
     """What the function that is registered under call_target_name gives.
 
     (I2) the name is one that is registered.
@@ -83,7 +83,7 @@ def custom_call(call: Call) -> Kernel:
     return kernel
 
 
-def _without_shapes(call: Call) -> Kernel:
+def _without_shapes(call: Call) -> Run:
     """The call without the operands that JAX adds to it where sizes are symbolic: the results' shapes."""
     shapes = set(call.integers("indices_of_shape_operands"))
     kept = [i for i in range(len(call.operands)) if i not in shapes]

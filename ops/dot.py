@@ -10,14 +10,14 @@ import numpy as np
 
 from .dot_algorithm import Algorithm
 from .matmul import matmul
-from .registry import BY_POLICY, Call, Kernel, OpError, op
+from .registry import BY_POLICY, Call, OpError, Run, op
 from .types import TensorType
 
 _SIDES = ("lhs", "rhs")
 
 
 @op("dot_general", values="numbers", accuracy=BY_POLICY, operands=2)
-def dot_general(call: Call) -> Kernel:
+def dot_general(call: Call) -> Run:
     """Sums of products of two tensors over their contracting dimensions, for each index of the others.
 
     Minifloats are summed as the policy's `accumulate` says, wider floats by the host, integers modulo 2**bits of the
@@ -43,7 +43,7 @@ def dot_general(call: Call) -> Kernel:
 
 
 @op("dot", values="numbers", accuracy=BY_POLICY, operands=2)
-def dot(call: Call) -> Kernel:
+def dot(call: Call) -> Run:
     """The inner product of vectors, or the product of matrices and vectors; the older form of dot_general."""
     ranks = [len(call.tensor(i).shape) for i in range(2)]
     if not all(1 <= rank <= 2 for rank in ranks):
@@ -64,7 +64,7 @@ def _algorithm(call: Call) -> Algorithm | None:
 
 def _contract(
     call: Call, batching: list[tuple[int, ...]], contracting: list[tuple[int, ...]], algorithm: Algorithm | None
-) -> Kernel:
+) -> Run:
     operands = [call.tensor(0), call.tensor(1)]
     free = _check(call, operands, batching, contracting)
     (x_batch, y_batch), (x_sum, y_sum), (x_free, y_free) = batching, contracting, free

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .registry import CORRECTLY_ROUNDED, Call, Kernel, lookup, op
+from .registry import CORRECTLY_ROUNDED, Call, Run, lookup, op
 from .shape import require, require_dimensions, require_element, require_shape
 from .types import ELEMENT_TYPES, TensorType
 
@@ -17,7 +17,7 @@ _KEPT = 16
 Sizes = tuple[int, ...]
 
 
-def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[Sizes, dict[str, Any]]]) -> Kernel:
+def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[Sizes, dict[str, Any]]]) -> Run:
     """The kernel of op `name` on the first `moved` operands; the others are lists of integers.
 
     `resolve` takes the shape of the first operand, if one is moved, and these lists, and gives the result's shape and
@@ -28,9 +28,9 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
     for i in range(moved, len(call.operands)):
         t = call.tensor(i)
         require(len(t.shape) == 1 and t.element.is_integer, f"operand {i} is {t} (expected a list of integers)")
-    kernels: dict[tuple[Sizes, ...], Kernel] = {}
+    kernels: dict[tuple[Sizes, ...], Run] = {}
 
-    def bind(key: tuple[Sizes, ...], operands: tuple[np.ndarray, ...]) -> Kernel:
+    def bind(key: tuple[Sizes, ...], operands: tuple[np.ndarray, ...]) -> Run:
         shape, attributes = resolve(*key)
         fits = min(shape, default=0) >= 0 and expected.admits(shape)
         require(fits, f"the result has shape {list(shape)}, which does not fit {expected}")
@@ -38,7 +38,7 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
         if not expected.is_static:
             call.reserve(result)
         types = [TensorType(x.shape, call.tensor(i).element) for i, x in enumerate(operands)]
-        return record.kernel(call.like(name, types, (result,), **attributes))
+        return record.function(call.like(name, types, (result,), **attributes))
 
     def kernel(*values: np.ndarray) -> np.ndarray:
         operands, lists = values[:moved], values[moved:]
@@ -55,7 +55,7 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
 
 
 @op("dynamic_broadcast_in_dim", operands=2, any_sizes=True)
-def dynamic_broadcast_in_dim(call: Call) -> Kernel:
+def dynamic_broadcast_in_dim(call: Call) -> Run:
     """The operand repeated along new dimensions and along those of size 1, to a shape that is computed.
 
     (C1) One element type. (C2-C5) broadcast_dimensions as of broadcast_in_dim. (C7) A size for each dimension of the
@@ -73,7 +73,7 @@ def dynamic_broadcast_in_dim(call: Call) -> Kernel:
 
 
 @op("dynamic_iota", "integer", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, any_sizes=True)
-def dynamic_iota(call: Call) -> Kernel:
+def dynamic_iota(call: Call) -> Run:
     """Each element's index along one dimension, in a shape that is computed.
 
     (C1) iota_dimension is a dimension of the result. (C2) A size for each dimension of the result.
@@ -83,7 +83,7 @@ def dynamic_iota(call: Call) -> Kernel:
 
 
 @op("dynamic_pad", operands=5, any_sizes=True)
-def dynamic_pad(call: Call) -> Kernel:
+def dynamic_pad(call: Call) -> Run:
     """The operand with values put between, before and after its elements, or elements cut off, by amounts computed.
 
     (C1) One element type; the padding value is a scalar. (C2) An amount for each dimension. (C3) interior_padding is
@@ -105,7 +105,7 @@ def dynamic_pad(call: Call) -> Kernel:
 
 
 @op("dynamic_reshape", operands=2, any_sizes=True)
-def dynamic_reshape(call: Call) -> Kernel:
+def dynamic_reshape(call: Call) -> Run:
     """The same elements, in order, in a shape that is computed.
 
     (C1) One element type. (C2) As many elements as before. (C4) A size for each dimension of the result.
@@ -115,7 +115,7 @@ def dynamic_reshape(call: Call) -> Kernel:
 
 
 @op("real_dynamic_slice", operands=4, any_sizes=True)
-def real_dynamic_slice(call: Call) -> Kernel:
+def real_dynamic_slice(call: Call) -> Run:
     """The elements between bounds that are computed, every so many of them, in each dimension, as slice takes them."""
     require_element(call)
     rank = len(call.tensor().shape)
@@ -134,7 +134,7 @@ def real_dynamic_slice(call: Call) -> Kernel:
 
 
 @op("get_dimension_size", operands=1, any_sizes=True)
-def get_dimension_size(call: Call) -> Kernel:
+def get_dimension_size(call: Call) -> Run:
     """The size of a dimension, as an i32.
 
     (C1) dimension is one of the operand's.
@@ -151,7 +151,7 @@ def get_dimension_size(call: Call) -> Kernel:
 
 
 @op("set_dimension_size", operands=2, any_sizes=True)
-def set_dimension_size(call: Call) -> Kernel:
+def set_dimension_size(call: Call) -> Run:
     """The first elements along a dimension, as many as are asked for; the rest is cut off.
 
     XLA keeps the memory of the rest. Here a dimension has one size: where the result's type gives one, it must be it.

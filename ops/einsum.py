@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .registry import BY_POLICY, Call, Kernel, OpError, lookup, op
+from .registry import BY_POLICY, Call, OpError, Run, lookup, op
 from .shape import identity, require, require_shape, storage
 from .types import TensorType
 
@@ -19,7 +19,7 @@ _TERM = re.compile(r"([A-Za-z]*)(\.\.\.)?([A-Za-z]*)")
 
 
 @op("einsum", _NUMBERS, values="numbers", accuracy=BY_POLICY, operands=2)
-def einsum(call: Call) -> Kernel:
+def einsum(call: Call) -> Run:
     """The products of elements whose labels agree, summed over the labels that the output lacks: `ab,bc->ac`.
 
     A label that one operand repeats takes its diagonal; `...` stands for all dimensions that have no label.
@@ -29,7 +29,7 @@ def einsum(call: Call) -> Kernel:
 
 
 @op("unary_einsum", _NUMBERS, values="numbers", accuracy=BY_POLICY, operands=1)
-def unary_einsum(call: Call) -> Kernel:
+def unary_einsum(call: Call) -> Run:
     """The elements summed over the labels that the output lacks, the others in its order: `abc->ca`."""
     t = call.tensor()
     (labels,), output = _parsed(call, [t])
@@ -72,7 +72,7 @@ def _labels(shown: str, term: str, rank: int) -> Labels:
     return (*before, *(str(i) for i in reversed(range(unnamed))), *after)
 
 
-def _contraction(call: Call, tensors: list[TensorType], labels: tuple[Labels, Labels], output: Labels) -> Kernel:
+def _contraction(call: Call, tensors: list[TensorType], labels: tuple[Labels, Labels], output: Labels) -> Run:
     """One dot_general. A label of one operand only that is summed over is given to the other too, which is repeated."""
     once = [tuple(dict.fromkeys(names)) for names in labels]
     shapes = [dict(zip(names, t.shape, strict=True)) for names, t in zip(labels, tensors, strict=True)]
@@ -95,7 +95,7 @@ def _contraction(call: Call, tensors: list[TensorType], labels: tuple[Labels, La
     record = lookup("dot_general")
     assert record is not None
     result = TensorType(tuple(sizes[n] for n in made), call.result().element)
-    dot = record.kernel(call.like("dot_general", types, (result,), dot_dimension_numbers=numbers, **attributes))
+    dot = record.function(call.like("dot_general", types, (result,), dot_dimension_numbers=numbers, **attributes))
     diagonals = [_diagonal(t, names) for t, names in zip(tensors, labels, strict=True)]
     order = _places(output, made)
 
@@ -119,7 +119,7 @@ def _repeated(x: np.ndarray, sizes: list[int]) -> np.ndarray:
     return np.broadcast_to(x.reshape(*x.shape, *(1 for _ in sizes)), (*x.shape, *sizes))
 
 
-def _diagonal(t: TensorType, names: Labels) -> Kernel:
+def _diagonal(t: TensorType, names: Labels) -> Run:
     """What takes the elements whose indices agree where labels do."""
     once = list(dict.fromkeys(names))
     if len(once) == len(names):

@@ -9,21 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from .kernel import Kernel
 from .lift import Function, lift
 from .minifloat import arithmetic
 from .minifloat.cast import wrap
 from .minifloat.number import Number
-from .registry import (
-    CORRECTLY_ROUNDED,
-    EXACT,
-    Accuracy,
-    Call,
-    Kernel,
-    Op,
-    element_types,
-    full_name,
-    register,
-)
+from .registry import CORRECTLY_ROUNDED, EXACT, Accuracy, Call, Op, Run, element_types, full_name, register
 from .types import ElementType, Kind
 
 Host = Callable[..., Any]
@@ -38,27 +29,31 @@ def elementwise(
     direct: Callable[..., Number] | None = None,
     integer: Host | None = None,
     boolean: Host | None = None,
+    has_out: bool = False,
     expanded: str = "",
 ) -> Callable[[Host], Host]:
     """Declare an op by what it does to numpy's own types; for floats `direct` is the exact definition.
 
     The decorated function serves floats and complex numbers, and integers and booleans where `integer` and `boolean`
     are not given. Integers below eight bits come as bytes and are wrapped after. A host that takes `out` can put the
-    results there, which may be an operand. `expanded` is for `Op.expanded`.
+    results there, which may be an operand, says so by `has_out`. `expanded` is for `Op.expanded`.
     """
 
     def declare(host: Host) -> Host:
-        function = None if direct is None else Function(direct, host, operands, not accuracy.is_near)
+        function = None if direct is None else Function(direct, host, operands, not accuracy.is_near, has_out=has_out)
 
-        def bind(call: Call) -> Kernel:
+        def bind(call: Call) -> Run:
             element = call.tensor().element
             if element.is_float and function is not None:
                 return lift(function, element, call.policy, call.random, call.result())
             if element.is_integer:
-                return _on_integers(integer or host, element)
-            if element.is_complex and accuracy.is_near:
+                if integer is not None or element.bits < 8:
+                    return _on_integers(integer or host, element)
+            elif element.is_complex and accuracy.is_near:
                 return _on_complex(host, element)
-            return boolean if element.kind is Kind.BOOL and boolean is not None else host
+            elif element.kind is Kind.BOOL and boolean is not None:
+                return boolean
+            return Kernel(host, has_out=has_out)
 
         doc = host.__doc__ or ""
         taken = element_types(types)
@@ -72,14 +67,14 @@ def elementwise(
     return declare
 
 
-def _on_integers(host: Host, element: ElementType) -> Kernel:
+def _on_integers(host: Host, element: ElementType) -> Run:
     if element.bits >= 8:
         return host
     wide = np.int8 if element.kind is Kind.SIGNED else np.uint8
     return lambda *xs: wrap(np.asarray(host(*(x.astype(wide) for x in xs))), element)
 
 
-def _on_complex(host: Host, element: ElementType) -> Kernel:
+def _on_complex(host: Host, element: ElementType) -> Run:
     """complex<f32> is computed in complex<f64> and rounded."""
     if element.bits == 128:
         return host
@@ -96,13 +91,21 @@ def _on_complex(host: Host, element: ElementType) -> Kernel:
     operands=2,
     direct=arithmetic.add,
     boolean=np.logical_or,
+    has_out=True,
 )
 def add(x, y, out=None):
     """Sum; of booleans, or."""
     return np.add(x, y, out)
 
 
-@elementwise("subtract", "integer float complex", accuracy=CORRECTLY_ROUNDED, operands=2, direct=arithmetic.subtract)
+@elementwise(
+    "subtract",
+    "integer float complex",
+    accuracy=CORRECTLY_ROUNDED,
+    operands=2,
+    direct=arithmetic.subtract,
+    has_out=True,
+)
 def subtract(x, y, out=None):
     """Difference."""
     return np.subtract(x, y, out)
@@ -115,6 +118,7 @@ def subtract(x, y, out=None):
     operands=2,
     direct=arithmetic.multiply,
     boolean=np.logical_and,
+    has_out=True,
 )
 def multiply(x, y, out=None):
     """Product; of booleans, and."""
@@ -133,6 +137,7 @@ def _divide_integers(x, y):
     accuracy=CORRECTLY_ROUNDED,
     operands=2,
     direct=arithmetic.divide,
+    has_out=True,
     integer=_divide_integers,
 )
 def divide(x, y, out=None):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .custom_call import bound_target
-from .registry import Call, Kernel, OpError, lookup
+from .registry import Call, OpError, Run, lookup
 from .shape import require
 from .types import TensorType
 
@@ -19,7 +19,7 @@ _KEPT = 16
 
 
 @bound_target("shape_assertion")
-def shape_assertion(call: Call) -> Kernel:
+def shape_assertion(call: Call) -> Run:
     """Fails unless the first operand is true; `{0}`, `{1}` … in `error_message` are the operands after it."""
     message = str(call.attributes.get("error_message", "the sizes are not what the program was exported for"))
     require(call.operands and call.tensor().shape == (), "the first operand must be a scalar")
@@ -33,7 +33,7 @@ def shape_assertion(call: Call) -> Kernel:
 
 
 @bound_target("stablehlo.dynamic_reduce_window")
-def dynamic_reduce_window(call: Call) -> Kernel:
+def dynamic_reduce_window(call: Call) -> Run:
     """reduce_window whose window sizes, strides, dilations and padding are values; the body is a function."""
     record, callees = lookup("reduce_window"), list(call.functions.values())
     assert record is not None
@@ -45,10 +45,10 @@ def dynamic_reduce_window(call: Call) -> Kernel:
         require(call.tensor(i).element.is_integer, f"operand {i} is {call.tensor(i)} (expected integers)")
 
     @functools.lru_cache(_KEPT)
-    def bound(shapes: tuple[tuple[int, ...], ...], *lists: tuple[int, ...]) -> Kernel:
+    def bound(shapes: tuple[tuple[int, ...], ...], *lists: tuple[int, ...]) -> Run:
         types = tuple(TensorType(shape, call.tensor(i).element) for i, shape in enumerate(shapes))
         attributes = dict(zip(names, lists, strict=True))
-        return record.kernel(dataclasses.replace(call, operands=types, attributes=attributes, bodies=(callee.body,)))
+        return record.function(dataclasses.replace(call, operands=types, attributes=attributes, bodies=(callee.body,)))
 
     def kernel(*values: np.ndarray) -> Any:
         tensors, lists = values[:count], values[count:]
@@ -59,7 +59,7 @@ def dynamic_reduce_window(call: Call) -> Kernel:
 
 
 @bound_target("stablehlo.dynamic_top_k")
-def dynamic_top_k(call: Call) -> Kernel:
+def dynamic_top_k(call: Call) -> Run:
     """top_k of as many elements as the second operand says."""
     require(len(call.operands) == 2, f"takes 2 operands, not {len(call.operands)}")
     require(
@@ -67,28 +67,28 @@ def dynamic_top_k(call: Call) -> Kernel:
     )
 
     @functools.lru_cache(_KEPT)
-    def bound(shape: tuple[int, ...], k: int) -> Kernel:
+    def bound(shape: tuple[int, ...], k: int) -> Run:
         record, shapes = lookup("chlo.top_k"), (*shape[:-1], k)
         assert record is not None
         results = [TensorType(shapes, call.result(i).element) for i in range(2)]
-        return record.kernel(call.like("chlo.top_k", [TensorType(shape, call.tensor().element)], results, k=k))
+        return record.function(call.like("chlo.top_k", [TensorType(shape, call.tensor().element)], results, k=k))
 
     return lambda x, k: bound(x.shape, int(k))(x)
 
 
 @bound_target("stablehlo.dynamic_rng_bit_generator")
-def dynamic_rng_bit_generator(call: Call) -> Kernel:
+def dynamic_rng_bit_generator(call: Call) -> Run:
     """rng_bit_generator of a shape that is the second operand."""
     require(len(call.operands) == 2, f"takes 2 operands, not {len(call.operands)}")
     require(call.tensor(1).element.is_integer, f"the shape is {call.tensor(1)} (expected integers)")
 
     @functools.lru_cache(_KEPT)
-    def bound(*shape: int) -> Kernel:
+    def bound(*shape: int) -> Run:
         record, output = lookup("rng_bit_generator"), TensorType(shape, call.result(1).element)
         assert record is not None
         require(call.result(1).admits(shape), f"the shape is {list(shape)} (expected that of {call.result(1)})")
         call.reserve(output)
         results = (call.result(), output)
-        return record.kernel(dataclasses.replace(call, operands=call.operands[:1], results=results))
+        return record.function(dataclasses.replace(call, operands=call.operands[:1], results=results))
 
     return lambda state, shape: bound(*np.ravel(shape).tolist())(state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .registry import Accuracy, Call, Kernel, OpError, op
+from .registry import Accuracy, Call, OpError, Run, op
 from .shape import require, require_shape
 from .types import ELEMENT_TYPES, ElementType
 
@@ -18,7 +18,7 @@ _KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
     operands=1,
     accuracy=Accuracy("computed in f64 by the host's transform and rounded once"),
 )
-def fft(call: Call) -> Kernel:
+def fft(call: Call) -> Run:
     """The discrete Fourier transform over the last one to three dimensions, or its inverse.
 
     `RFFT` is that of real numbers, with the half of the last dimension left out that mirrors the other; `IRFFT` undoes
@@ -49,7 +49,7 @@ def fft(call: Call) -> Kernel:
     return _kernel(kind, lengths, result.element)
 
 
-def _kernel(kind: str, lengths: tuple[int, ...], element: ElementType) -> Kernel:
+def _kernel(kind: str, lengths: tuple[int, ...], element: ElementType) -> Run:
     axes = tuple(range(-len(lengths), 0))
     wide = np.dtype(np.float64 if kind == "RFFT" else np.complex128)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .registry import Call, Kernel, OpError, op
+from .registry import Call, OpError, Run, op
 from .shape import require, require_dimensions, require_element, require_shape
 
 Shape = tuple[int, ...]
@@ -100,7 +100,7 @@ def row_major(shape: Shape) -> Shape:
 
 
 #: The shape of a gather's result, and its kernel.
-Taker = tuple[Shape, Kernel]
+Taker = tuple[Shape, Run]
 
 
 def _taker(places: Places, offset_dims: Shape, shape: Shape, indices: Shape, sizes: Shape) -> Taker:
@@ -123,7 +123,7 @@ def _taker(places: Places, offset_dims: Shape, shape: Shape, indices: Shape, siz
     return result, _many_slices(places, shape, sizes, places.along(indices), inner, order)
 
 
-def _one_slice(places: Places, shape: Shape, sizes: Shape, result: Shape) -> Kernel:
+def _one_slice(places: Places, shape: Shape, sizes: Shape, result: Shape) -> Run:
     mapped = [(d, sizes[d], shape[d] - sizes[d]) for d in places.mapped]
 
     def kernel(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
@@ -139,7 +139,7 @@ def _one_slice(places: Places, shape: Shape, sizes: Shape, result: Shape) -> Ker
 
 def _many_slices(
     places: Places, shape: Shape, sizes: Shape, along: Sequence[np.ndarray], inner: Shape, order: Shape
-) -> Kernel:
+) -> Run:
     """The operand as a matrix whose rows are the trailing dimensions that slices have whole; rows are taken."""
     lead = next((d + 1 for d in reversed(range(len(shape))) if sizes[d] < shape[d]), 0)
     unit = math.prod(shape[lead:])
@@ -172,7 +172,7 @@ def _many_slices(
     return kernel
 
 
-def _gather(call: Call, places: Places, offset_dims: Shape, sizes: Shape | None) -> Kernel:
+def _gather(call: Call, places: Places, offset_dims: Shape, sizes: Shape | None) -> Run:
     """The kernel of a gather; where `sizes` is None they are the third operand's."""
     operand, indices, result = call.tensor(0), call.tensor(1), call.result()
     require_element(call)
@@ -210,7 +210,7 @@ def _places(numbers: Mapping[str, Any]) -> Places:
 
 
 @op("gather", operands=2)
-def gather(call: Call) -> Kernel:
+def gather(call: Call) -> Run:
     """Slices of the operand that start at computed places, or at the nearest ones where they fit.
 
     (C1, C21, C22) The dimensions of operand, slices and result agree. (C2, C3, C14) Index vectors fit the indices and
@@ -224,7 +224,7 @@ def gather(call: Call) -> Kernel:
 
 
 @op("dynamic_gather", operands=3, any_sizes=True)
-def dynamic_gather(call: Call) -> Kernel:
+def dynamic_gather(call: Call) -> Run:
     """Slices of the operand that start at computed places, like gather, of a size that is a value too.
 
     (C1 to C14) As gather's; those on slice_sizes hold when it runs. (I3) slice_sizes is a list of integers.
@@ -238,7 +238,7 @@ def dynamic_gather(call: Call) -> Kernel:
 
 
 @op("torch_index_select", operands=2)
-def torch_index_select(call: Call) -> Kernel:
+def torch_index_select(call: Call) -> Run:
     """The slices of one dimension that the indices name, in their order; an index out of bounds takes the nearest.
 
     `dim` is replaced by the indices' dimensions, less the first `batch_dims`, which are the operand's too.

@@ -11,12 +11,12 @@ import numpy as np
 from . import checks
 from .parallel import Grid, current
 from .random_stream import RandomStream
-from .registry import BY_BODY, Call, CheckError, Kernel, OpError, op
+from .registry import BY_BODY, Call, CheckError, OpError, Run, op
 from .types import TensorType
 
 
 @op("interpreter.run_parallel", accuracy=BY_BODY, has_effects=True, calls=("programs", "infeed"))
-def run_parallel(call: Call) -> Kernel:
+def run_parallel(call: Call) -> Run:
     """Runs functions at the same time, `programs[replica][partition]`, as the processes of a grid.
 
     Each takes its arguments from the operands, and gives its results to the results, in the order of the list. Each
@@ -62,7 +62,7 @@ def with_streams(tasks: list[Callable[[], Any]], random: RandomStream) -> list[C
 
 
 @op("interpreter.probe", operands=1, has_effects=True)
-def probe(call: Call) -> Kernel:
+def probe(call: Call) -> Run:
     """Its operand, which is kept for check.expect_serialized_eq."""
     name = str(call.attribute("probe_id"))
     call.tensor()
@@ -75,7 +75,7 @@ def probe(call: Call) -> Kernel:
 
 
 @op("check.expect_serialized_eq", values="checks", operands=1, has_effects=True)
-def expect_serialized_eq(call: Call) -> Kernel:
+def expect_serialized_eq(call: Call) -> Run:
     """Fails unless the operand is, bit for bit, what the interpreter.probe that was run as number `iter` (0) has kept.
 
     Probes are counted over the whole run, from 0; those of processes after they have ended, in the order of the grid.

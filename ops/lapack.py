@@ -13,7 +13,7 @@ import numpy as np
 
 from . import xla_targets
 from .custom_call import bound_target
-from .registry import Call, Kernel, lookup
+from .registry import Call, Run, lookup
 from .shape import require
 from .types import TensorType
 
@@ -35,8 +35,8 @@ def _routine(real: str, complex_: str | None = None, operands: int = 1) -> Calla
     return declare
 
 
-def _binder(function: Routine, operands: int) -> Callable[[Call], Kernel]:
-    def bind(call: Call) -> Kernel:
+def _binder(function: Routine, operands: int) -> Callable[[Call], Run]:
+    def bind(call: Call) -> Run:
         require(len(call.operands) == operands, f"takes {operands} operands, not {len(call.operands)}")
         given = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
         attributes = dict(given) if isinstance(given, dict) else {}
@@ -90,7 +90,7 @@ def _getrf(_: Call, __: dict[str, Any], a: np.ndarray) -> Arrays:
 def _potrf(call: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
     record, t = lookup("cholesky"), TensorType(a.shape, call.tensor().element)
     assert record is not None
-    return (record.kernel(call.like("cholesky", (t,), (t,), lower=_flag(attributes, "uplo", "L")))(a),)
+    return (record.function(call.like("cholesky", (t,), (t,), lower=_flag(attributes, "uplo", "L")))(a),)
 
 
 @_routine("geqrf")
@@ -132,7 +132,7 @@ def _trsm(call: Call, attributes: dict[str, Any], a: np.ndarray, b: np.ndarray) 
         unit_diagonal=_flag(attributes, "diag", "U"),
         transpose_a={"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}.get(trans, trans),
     )
-    return (record.kernel(told)(a, b),)
+    return (record.function(told)(a, b),)
 
 
 @_routine("gtsv", operands=4)
@@ -219,7 +219,7 @@ def _sytrd(_: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
 
 
 @bound_target("ApproxTopK")
-def approx_top_k(call: Call) -> Kernel:
+def approx_top_k(call: Call) -> Run:
     """The first elements along a dimension by the comparator, exactly: operands, and an initial value of each."""
     record, callees = lookup("sort"), list(call.functions.values())
     assert record is not None
@@ -232,7 +232,7 @@ def approx_top_k(call: Call) -> Kernel:
     told = dataclasses.replace(
         call, operands=types, results=types, attributes={"dimension": dimension}, bodies=(callees[0].body,)
     )
-    ordered = record.kernel(told)
+    ordered = record.function(told)
     size = call.result().shape[dimension]
 
     def kernel(*values: np.ndarray) -> Any:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .kernel import Kernel, Run
 from .lookup import TINY, Table, of_pairs
 from .minifloat.cast import array_of, cast, codes_of
 from .minifloat.codec import decode, round_number
@@ -27,7 +28,6 @@ from .minifloat.formats import Format, Nan
 from .minifloat.number import Number
 from .policy import Policy
 from .random_stream import RandomStream
-from .registry import Kernel
 from .types import ELEMENT_TYPES, ElementType, TensorType
 
 Exact = Callable[..., Number]
@@ -57,18 +57,20 @@ class Function:
     is_basic: bool
     #: `direct` gives booleans and nothing is rounded.
     is_predicate: bool = False
+    #: `host` can put its results into an array that it is given after its operands, which may be one of them.
+    has_out: bool = False
 
 
-def lift(function: Function, element: ElementType, policy: Policy, random: RandomStream, result: TensorType) -> Kernel:
+def lift(function: Function, element: ElementType, policy: Policy, random: RandomStream, result: TensorType) -> Run:
     """The kernel of `function` over arrays of the float type `element`, that has a result of this type."""
     if element == _F64 or (element == _F32 and function.is_basic):
-        return function.host
+        return Kernel(function.host, has_out=function.has_out)
     if policy.rounding == "stochastic" and element.bits <= 16 and not function.is_predicate:
         return exactly(function, element, policy, random)  # every element draws its own bits: there is no table
     if element.is_minifloat or (element.bits == 16 and function.arity == 1):
         table = _shared_table(function, element, policy)
         if not result.shape:
-            return table.scalar
+            return Kernel(table.scalar, of_codes=table.code)
         return table.unary if function.arity == 1 else table.pairs(result)
     return _computed(function, element, policy)
 
@@ -78,7 +80,7 @@ def _shared_table(function: Function, element: ElementType, policy: Policy) -> T
     return Tabulated(function, element.format, _computed(function, element, policy))
 
 
-def _computed(function: Function, element: ElementType, policy: Policy) -> Kernel:
+def _computed(function: Function, element: ElementType, policy: Policy) -> Run:
     """The kernel that computes element by element."""
     if element.is_minifloat and policy.compute_type is not None:
         return _upcast(function, element, ELEMENT_TYPES[policy.compute_type], policy)
@@ -87,7 +89,7 @@ def _computed(function: Function, element: ElementType, policy: Policy) -> Kerne
     return _through_f32(function, element) if function.is_basic else _ziv(function, element.format)
 
 
-def exactly(function: Function, element: ElementType, policy: Policy, random: RandomStream | None = None) -> Kernel:
+def exactly(function: Function, element: ElementType, policy: Policy, random: RandomStream | None = None) -> Run:
     """Decode, compute, round once."""
     fmt = element.format
 
@@ -101,7 +103,7 @@ def exactly(function: Function, element: ElementType, policy: Policy, random: Ra
     return kernel
 
 
-def _upcast(function: Function, element: ElementType, compute: ElementType, policy: Policy) -> Kernel:
+def _upcast(function: Function, element: ElementType, compute: ElementType, policy: Policy) -> Run:
     plain = policy.rounding == "nearest_even" and policy.overflow == "ieee"
 
     def kernel(*arrays: np.ndarray) -> np.ndarray:
@@ -121,7 +123,7 @@ def _upcast(function: Function, element: ElementType, compute: ElementType, poli
     return kernel
 
 
-def _through_f32(function: Function, element: ElementType) -> Kernel:
+def _through_f32(function: Function, element: ElementType) -> Run:
     def kernel(*arrays: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
             result = function.host(*(x.astype(np.float32) for x in arrays))
@@ -130,7 +132,7 @@ def _through_f32(function: Function, element: ElementType) -> Kernel:
     return kernel
 
 
-def _ziv(function: Function, fmt: Format) -> Kernel:
+def _ziv(function: Function, fmt: Format) -> Run:
     """The host function in f64, rounded to `fmt`; where that could differ from rounding the exact value, `direct`."""
     target = ELEMENT_TYPES[fmt.name]
     dropped = _F64.format.precision - fmt.precision
@@ -176,7 +178,7 @@ def _ziv(function: Function, fmt: Format) -> Kernel:
 class Tabulated:
     """A function that turns itself into a table: computed for a few elements, then looked up for all codes."""
 
-    def __init__(self, function: Function, fmt: Format, compute: Kernel) -> None:
+    def __init__(self, function: Function, fmt: Format, compute: Run) -> None:
         self._fmt, self._arity, self._compute = fmt, function.arity, compute
         self._dtype = np.dtype(bool) if function.is_predicate else fmt.dtype
         self._left = 1 << (8 * fmt.dtype.itemsize * function.arity)  # elements of work after which a table is cheaper
@@ -194,7 +196,7 @@ class Tabulated:
         table = self._table or self._build_if_cheaper(np.broadcast(x, y).size)
         return self._compute(x, y) if table is None else table.at_joined((x.view(np.uint8), y.view(np.uint8)), (8, 8))
 
-    def pairs(self, result: TensorType) -> Kernel:
+    def pairs(self, result: TensorType) -> Run:
         """The kernel of a function of two, for a result of this type."""
         if not result.is_static or result.size > TINY:
             return self.binary

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from .minifloat.cast import cast
-from .registry import Accuracy, Call, Kernel, op
+from .registry import Accuracy, Call, Run, op
 from .shape import require, require_element, require_shape
 from .types import ELEMENT_TYPES, ElementType
 
@@ -38,7 +38,7 @@ def _agree(a: Shape, b: Shape) -> bool:
 
 
 @op("cholesky", "float complex", values="numbers", accuracy=_HOST, operands=1)
-def cholesky(call: Call) -> Kernel:
+def cholesky(call: Call) -> Run:
     """The triangular matrix that times its own adjoint is the operand; U with U* U where `lower` is false.
 
     Only the triangle of that side is read, and the other is zero in the result. A matrix that is not positive definite
@@ -75,7 +75,7 @@ def _factor(a: np.ndarray, upper: bool) -> np.ndarray:
 
 
 @op("triangular_solve", "float complex", values="numbers", accuracy=_HOST, operands=2)
-def triangular_solve(call: Call) -> Kernel:
+def triangular_solve(call: Call) -> Run:
     """The x of op(a) x = b, or of x op(a) = b where `left_side` is false, for triangular a, by substitution.
 
     Only one triangle of a is read, and with `unit_diagonal` not its diagonal, which counts as ones. A zero on the

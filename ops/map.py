@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .registry import BY_BODY, Call, Kernel, op
+from .registry import BY_BODY, Call, Run, op
 from .shape import require, require_shape
 from .types import TensorType
 
 
 @op("map", values="regions", accuracy=BY_BODY)
-def map_(call: Call) -> Kernel:
+def map_(call: Call) -> Run:
     """The body's result for each place, from the operands' elements there.
 
     (C1) operands and result have one shape. (C2) at least one operand. (C3) dimensions lists all dimensions in order.

@@ -20,7 +20,7 @@ from .exact_matmul import as_laid, exact_matmul, tiled
 from .minifloat.cast import cast
 from .policy import Policy
 from .random_stream import RandomStream
-from .registry import Call, Kernel, lookup
+from .registry import Call, Run, lookup
 from .types import ELEMENT_TYPES, ElementType, Kind, TensorType
 
 _PLAIN = Policy()
@@ -140,14 +140,14 @@ def stepwise_matmul(
     return tiled(lhs, rhs, element.dtype, 4, product)
 
 
-def steps(element: ElementType, policy: Policy, random: RandomStream) -> tuple[Kernel, Kernel]:
+def steps(element: ElementType, policy: Policy, random: RandomStream) -> tuple[Run, Run]:
     """The kernels of multiplication and addition."""
     t = TensorType((None, None, None), element)
     kernels = []
     for name in ("multiply", "add"):
         op = lookup(name)
         assert op is not None
-        kernels.append(op.kernel(Call(op.name, (t, t), (t,), {}, (), policy, random)))
+        kernels.append(op.function(Call(op.name, (t, t), (t,), {}, (), policy, random)))
     return kernels[0], kernels[1]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .minifloat.cast import cast
 from .policy import Policy
-from .registry import Accuracy, Body, Call, Kernel, lookup, op
+from .registry import Accuracy, Body, Call, Run, lookup, op
 from .shape import require, require_dimensions, require_element, require_shape
 from .types import ELEMENT_TYPES, TensorType
 
@@ -66,10 +66,10 @@ class _Steps:
         # Constants of a program are rounded to nearest, whatever the policy.
         return cast(np.array(value), ELEMENT_TYPES["f64"], self._type.element, Policy())
 
-    def _bound(self, name: str, operands: int, t: TensorType | None = None) -> Kernel:
+    def _bound(self, name: str, operands: int, t: TensorType | None = None) -> Run:
         record, t = lookup(name), t or self._type
         assert record is not None
-        return record.kernel(self._call.like(name, (t,) * operands, (t,)))
+        return record.function(self._call.like(name, (t,) * operands, (t,)))
 
     def _bound_sum(self) -> Callable[..., np.ndarray]:
         record, call = lookup("reduce"), self._call
@@ -80,11 +80,11 @@ class _Steps:
         body = Body((scalar, scalar), (scalar,), "stablehlo.add", {}, lambda x, y: (self.add(x, y),))
         attributes = {"dimensions": self._others}
         types = (self._type, scalar), (self._features,)
-        return record.kernel(Call("stablehlo.reduce", *types, attributes, (body,), call.policy, call.random))
+        return record.function(Call("stablehlo.reduce", *types, attributes, (body,), call.policy, call.random))
 
 
 @op("batch_norm_inference", "float", values="numbers", accuracy=_STEPS, operands=5)
-def batch_norm_inference(call: Call) -> Kernel:
+def batch_norm_inference(call: Call) -> Run:
     """scale * (operand - mean) / sqrt(variance + epsilon) + offset, for each feature its own scale, mean and so on.
 
     (C1) feature_index is a dimension. (C2) one element type. (C3-C6) scale, offset, mean and variance have an element
@@ -104,7 +104,7 @@ def _normalized(steps: _Steps, x: np.ndarray, *features: np.ndarray) -> np.ndarr
 
 
 @op("batch_norm_training", "float", values="numbers", accuracy=_STEPS, operands=3)
-def batch_norm_training(call: Call) -> Kernel:
+def batch_norm_training(call: Call) -> Run:
     """The operand normalized by its own mean and variance for each feature, and those two.
 
     (C1) feature_index is a dimension. (C2) one element type. (C3-C6) scale, offset, mean and variance have an element
@@ -124,7 +124,7 @@ def batch_norm_training(call: Call) -> Kernel:
 
 
 @op("batch_norm_grad", "float", values="numbers", accuracy=_STEPS, operands=5)
-def batch_norm_grad(call: Call) -> Kernel:
+def batch_norm_grad(call: Call) -> Run:
     """The gradients of batch_norm_training's operand, scale and offset, from that of its output.
 
     (C1) feature_index is a dimension. (C2) one element type. (C3) operand, grad_output and grad_operand have one shape.

@@ -11,7 +11,7 @@ import numpy as np
 
 from .minifloat.cast import cast, wrap
 from .policy import Policy
-from .registry import Call, Kernel, lookup
+from .registry import Call, Run, lookup
 from .shape import identity, require
 from .types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType
 
@@ -22,11 +22,11 @@ _F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]
 class _Arithmetic:
     """The basic operations of a float type, as kernels: numpy's own, or those of ops that round to it."""
 
-    multiply: Kernel
-    divide: Kernel
-    add: Kernel
+    multiply: Run
+    divide: Run
+    add: Run
     clamp: Callable[[Any, Any, Any], Any]  #: low, x, high
-    round: Kernel
+    round: Run
 
     @classmethod
     def of(cls, t: TensorType, call: Call) -> _Arithmetic:
@@ -38,10 +38,10 @@ class _Arithmetic:
         return cls(*(_kernel(name, t, count, call) for name, count in names))
 
 
-def _kernel(name: str, t: TensorType, count: int, call: Call) -> Kernel:
+def _kernel(name: str, t: TensorType, count: int, call: Call) -> Run:
     found = lookup(name)
     assert found is not None
-    return found.kernel(call.like(name, (t,) * count, (t,)))
+    return found.function(call.like(name, (t,) * count, (t,)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,7 @@ def beside(values: tuple[Any, ...], axis: int | None, rank: int, dtype: Any) -> 
     return array.reshape(()) if axis is None else array.reshape(-1, *[1] * (rank - 1 - axis))
 
 
-def dequantizer(t: TensorType, call: Call) -> Kernel:
+def dequantizer(t: TensorType, call: Call) -> Run:
     """From the integers of a quantized tensor to numbers of its expressed type; of any other tensor nothing."""
     if not isinstance(t.element, QuantizedType):
         return identity
@@ -110,7 +110,7 @@ def dequantizer(t: TensorType, call: Call) -> Kernel:
 
 
 @functools.lru_cache(256)
-def _decoder(element: QuantizedType, policy: Policy) -> Kernel:
+def _decoder(element: QuantizedType, policy: Policy) -> Run:
     """All 256 codes looked up."""
     t = TensorType((None,), element)
     constants = _Constants.of(t)
@@ -122,7 +122,7 @@ def _decoder(element: QuantizedType, policy: Policy) -> Kernel:
     return lambda x: np.asarray(table.take(x.view(np.uint8)))
 
 
-def quantizer(t: TensorType, call: Call) -> Kernel:
+def quantizer(t: TensorType, call: Call) -> Run:
     """From numbers of the expressed type to the integers of a quantized tensor; for any other tensor nothing."""
     if not isinstance(t.element, QuantizedType):
         return identity
@@ -141,7 +141,7 @@ def quantizer(t: TensorType, call: Call) -> Kernel:
     return _of_open_size(kernel, t)
 
 
-def _of_open_size(kernel: Kernel, t: TensorType) -> Kernel:
+def _of_open_size(kernel: Run, t: TensorType) -> Run:
     """The kernel, which sees to (C13) itself where the type leaves open how long the quantized dimension is."""
     axis, count = quantized_element(t).axis, len(quantized_element(t).scales)
     if axis is None or t.shape[axis] is not None:
@@ -154,7 +154,7 @@ def _of_open_size(kernel: Kernel, t: TensorType) -> Kernel:
     return checked
 
 
-def storer(element: QuantizedType, source: ElementType) -> Kernel:
+def storer(element: QuantizedType, source: ElementType) -> Run:
     """Whole numbers of a float type within the limits, or NaN, as the integers that are stored."""
     storage, policy = element.storage, Policy()
     if source.bits < 32 or (storage.bits > 16 and source.bits < 64):  # the limits themselves may have been rounded

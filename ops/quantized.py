@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .quantization import along, beside, dequantizer, quantized_element, quantizer, storer
-from .registry import CORRECTLY_ROUNDED, Body, Call, Kernel, Op, op
+from .registry import CORRECTLY_ROUNDED, Body, Call, Op, Run, op
 from .shape import identity, require, require_shape
 from .types import ELEMENT_TYPES, ElementType, FutureType, QuantizedType, TensorType, TupleType, Type
 
@@ -34,7 +34,7 @@ _CALL_COST = 32
 
 
 @op("uniform_quantize", "float", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
-def uniform_quantize(call: Call) -> Kernel:
+def uniform_quantize(call: Call) -> Run:
     """The nearest integers of a quantized type (ties to even), within its limits; NaN is 0.
 
     As the specification computes it: x / scale + zero_point, both rounded to the expressed type, then clamped, then
@@ -45,7 +45,7 @@ def uniform_quantize(call: Call) -> Kernel:
 
 
 @op("uniform_dequantize", "float", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
-def uniform_dequantize(call: Call) -> Kernel:
+def uniform_dequantize(call: Call) -> Run:
     """The numbers that quantized integers stand for: (q - zero_point) * scale.
 
     The difference is exact; it is rounded to the expressed type, and so is the product. (C1) The shape stays. (C2) The
@@ -54,7 +54,7 @@ def uniform_dequantize(call: Call) -> Kernel:
     return _same_numbers(call)
 
 
-def _same_numbers(call: Call) -> Kernel:
+def _same_numbers(call: Call) -> Run:
     x, result = call.tensor(), call.result()
     require(x.element == result.element, f"numbers of {x.element} cannot become {result.element} (the same type)")
     require_shape(call, x.shape)
@@ -64,7 +64,7 @@ def _same_numbers(call: Call) -> Kernel:
 # -- an op on quantized types ----------------------------------------------------------------------------------------
 
 
-def bind(record: Op, call: Call) -> Kernel:
+def bind(record: Op, call: Call) -> Run:
     """The kernel of a use of any op with quantized types. Raises OpError where the use is not valid."""
     for t in (*call.operands, *call.results):
         _check_axis(t)
@@ -157,10 +157,10 @@ def _stored_body(body: Body) -> Body:
     )
 
 
-def _of_regions(record: Op, call: Call) -> Kernel:
+def _of_regions(record: Op, call: Call) -> Run:
     """The regions take and give the integers that are stored; operands are quantized anew where theirs are of another
     type, as those of a reduction may be."""
-    converts: list[Kernel] = []
+    converts: list[Run] = []
     operands: list[Type] = []
     for index, t in enumerate(call.operands):
         taken = _taken_as(call, index)
@@ -194,7 +194,7 @@ def _taken_as(call: Call, index: int) -> ElementType | None:
     return t.element if isinstance(t, TensorType) else None
 
 
-def _through_numbers(record: Op, call: Call) -> Kernel:
+def _through_numbers(record: Op, call: Call) -> Run:
     """dequantize_op_quantize, and hybrid_dequantize_then_op where only some of the types are quantized."""
     kernel = record.bind(
         dataclasses.replace(
@@ -214,7 +214,7 @@ def _through_numbers(record: Op, call: Call) -> Kernel:
     return lambda *values: quantize(kernel(*_each(before, values)))
 
 
-def _each(functions: list[Kernel], values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _each(functions: list[Run], values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([f(v) for f, v in zip(functions, values, strict=True)])
 
 
@@ -225,7 +225,7 @@ def _expressed(t: Type) -> Type:
 class _Table:
     """An elementwise op on one or two 8-bit operands: looked up as soon as a table of all codes is cheaper."""
 
-    def __init__(self, compute: Kernel, record: Op, call: Call) -> None:
+    def __init__(self, compute: Run, record: Op, call: Call) -> None:
         self._compute, self._record, self._call = compute, record, call
         self._left = 1 << (8 * len(call.operands))
         self._table: np.ndarray | None = None
@@ -257,7 +257,7 @@ class _Table:
 # -- products --------------------------------------------------------------------------------------------------------
 
 
-def _product(record: Op, call: Call) -> Kernel:
+def _product(record: Op, call: Call) -> Run:
     """Integers less their zero points, multiplied and summed exactly; the sum times the scales of the operands by that
     of the result is computed in f64, from the scales as they are written, and rounded once."""
     lhs, rhs, result = call.tensor(0), call.tensor(1), call.result()
@@ -281,7 +281,7 @@ def _product(record: Op, call: Call) -> Kernel:
     return kernel
 
 
-def _shifter(t: TensorType) -> tuple[ElementType, Kernel]:
+def _shifter(t: TensorType) -> tuple[ElementType, Run]:
     """The integers less their zero points: of which type they are then, and how to get them."""
     element = quantized_element(t)
     if not any(element.zero_points):

@@ -11,7 +11,7 @@ import numpy as np
 from .matmul import matmul
 from .minifloat.cast import cast
 from .policy import Policy
-from .registry import BY_POLICY, Call, Kernel, OpError, op
+from .registry import BY_POLICY, Call, OpError, Run, op
 from .shape import require, require_dimensions, require_shape
 from .types import ELEMENT_TYPES
 
@@ -19,7 +19,7 @@ Dimensions = tuple[int, ...]
 
 
 @op("chlo.ragged_dot", values="numbers", accuracy=BY_POLICY, operands=3)
-def ragged_dot(call: Call) -> Kernel:
+def ragged_dot(call: Call) -> Run:
     """dot_general of groups: along one dimension of lhs, the first so many places, the next so many, and so on.
 
     The kind of that dimension tells the mode. Free: each group of places meets its own part of rhs, along a dimension

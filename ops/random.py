@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .minifloat.cast import array_of, cast, codes_of, wrap
-from .registry import Accuracy, Call, Kernel, OpError, op
+from .registry import Accuracy, Call, OpError, Run, op
 from .shape import require
 from .types import ELEMENT_TYPES, ElementType, Kind
 
@@ -113,7 +113,7 @@ def _join(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 @op("rng_bit_generator", "ui64", operands=1)
-def rng_bit_generator(call: Call) -> Kernel:
+def rng_bit_generator(call: Call) -> Run:
     """Random bits that depend on the state alone, and the state that follows.
 
     The state is a key and a counter. `THREE_FRY` is Threefry-2x32 of 20 rounds, `PHILOX` and `DEFAULT` are Philox-4x32
@@ -133,7 +133,7 @@ def rng_bit_generator(call: Call) -> Kernel:
     return (_threefry if algorithm == "THREE_FRY" else _philox)(call.shape(1), element)
 
 
-def _threefry(shape: tuple[int, ...], element: ElementType) -> Kernel:
+def _threefry(shape: tuple[int, ...], element: ElementType) -> Run:
     # The two words of a counter are one element, or two that lie side by side.
     half, arrange = (shape, _joined(shape)) if element.bits == 64 else _side_by_side(shape)
     count = math.prod(half)
@@ -164,7 +164,7 @@ def _side_by_side(shape: tuple[int, ...]) -> tuple[tuple[int, ...], Arrange]:
     return half, lambda low, high: np.stack((low.reshape(half), high.reshape(half)), split + 1).reshape(whole)[cut]
 
 
-def _philox(shape: tuple[int, ...], element: ElementType) -> Kernel:
+def _philox(shape: tuple[int, ...], element: ElementType) -> Run:
     size = math.prod(shape)
     per_counter = 2 if element.bits == 64 else 4
     count = -(-size // per_counter)
@@ -205,7 +205,7 @@ _F64 = ELEMENT_TYPES["f64"]
     accuracy=Accuracy("random"),
     has_effects=True,  # it draws from the run's stream
 )
-def rng(call: Call) -> Kernel:
+def rng(call: Call) -> Run:
     """Random numbers from the run's stream: uniform from a up to but without b, or normal with mean a and deviation b.
 
     Floats are drawn in f64 and rounded once; where that makes a uniform one b, it is the largest number below b. Where
@@ -237,7 +237,7 @@ def rng(call: Call) -> Kernel:
     return kernel
 
 
-def _normal(call: Call) -> Kernel:
+def _normal(call: Call) -> Run:
     element = call.tensor().element
 
     def draw(a: np.ndarray, b: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -249,7 +249,7 @@ def _normal(call: Call) -> Kernel:
     return draw
 
 
-def _uniform(call: Call) -> Kernel:
+def _uniform(call: Call) -> Run:
     element = call.tensor().element
     if element.is_float:
         return _uniform_float(call, element)
@@ -264,7 +264,7 @@ def _uniform(call: Call) -> Kernel:
     return draw
 
 
-def _uniform_float(call: Call, element: ElementType) -> Kernel:
+def _uniform_float(call: Call, element: ElementType) -> Run:
     def draw(a: np.ndarray, b: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         low, high = (float(cast(v, element, _F64, call.policy)) for v in (a, b))
         if not low < high:

@@ -19,7 +19,7 @@ from .blocks import apart, blocks, for_each
 from .compiled import Kernels, kernels
 from .minifloat.cast import cast, wrap
 from .ranks import minifloat_ranks
-from .registry import BY_BODY, Body, Call, Kernel, OpError, lookup, op
+from .registry import BY_BODY, Body, Call, OpError, Run, lookup, op
 from .types import ElementType, Kind, TensorType
 from .walk import Walk
 
@@ -59,7 +59,7 @@ _MANY = 1 << 12
 
 
 @op("reduce", values="regions", accuracy=BY_BODY)
-def reduce(call: Call) -> Kernel:
+def reduce(call: Call) -> Run:
     """The body folded over dimensions, from the init value, in row-major order, rounding at each step.
 
     (C1) the inputs have one shape. (C3) as many init values and results as inputs. (C4, C5) the dimensions are distinct
@@ -105,7 +105,7 @@ class Folding:
     element: ElementType
     fold: Fold
     largest: bool | None  #: whether it gives the largest or the smallest, None of other ops
-    combine: Kernel  #: the op itself, on arrays
+    combine: Run  #: the op itself, on arrays
     name: str
 
 
@@ -121,7 +121,7 @@ def folding(call: Call) -> Folding | None:
     if fold is None or record is None:
         return None
     t = TensorType((None,), element)
-    combine = record.kernel(call.like(name, (t, t), (t,)))
+    combine = record.function(call.like(name, (t, t), (t,)))
     return Folding(tuple(sorted(call.integers("dimensions"))), element, fold, EXTREMES.get(name), combine, name)
 
 
@@ -158,7 +158,7 @@ def _fold_of_op(call: Call, name: str, element: ElementType) -> Fold | None:
     if name in EXTREMES:
         record, t = lookup(name), TensorType((None, None), element)
         assert record is not None
-        return _extreme(EXTREMES[name], record.kernel(call.like(name, (t, t), (t,))), element)
+        return _extreme(EXTREMES[name], record.function(call.like(name, (t, t), (t,))), element)
     # Products of complex numbers are rounded differently in numpy's scalar and vector code.
     is_host = element.is_complex and name == "stablehlo.add"
     if element.is_float and not element.is_minifloat:
@@ -179,7 +179,7 @@ def _whole(ufunc: np.ufunc, element: ElementType) -> Fold:
     return fold
 
 
-def _extreme(largest: bool, exact: Kernel, element: ElementType) -> Fold:
+def _extreme(largest: bool, exact: Run, element: ElementType) -> Fold:
     """Maxima and minima of floats, which have no order: but -0 is below +0, and of several NaN the first is given."""
     ufunc, has_host = np.maximum if largest else np.minimum, element.is_float and element.bits >= 32
     of_ranks: dict[bytes, np.ndarray] = {}  # for each code to start from, what becomes of each rank
@@ -207,7 +207,7 @@ def _extreme(largest: bool, exact: Kernel, element: ElementType) -> Fold:
     return fold
 
 
-def _paired(exact: Kernel, x: np.ndarray) -> np.ndarray:
+def _paired(exact: Run, x: np.ndarray) -> np.ndarray:
     """The slices joined in pairs of neighbours, and the pairs in pairs."""
     while len(x) > 1:
         pairs = exact(x[: len(x) - 1 : 2], x[1::2])

@@ -18,13 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from .kernel import Kernel, Run
 from .policy import Policy
 from .random_stream import RandomStream
 from .types import ELEMENT_TYPES, ElementType, Kind, QuantizedType, TensorType, TupleType, Type
-
-#: A function of a program's values: numpy arrays, tuples, None for a token. With one result it returns that value, else
-#: a tuple of them. The kernel of an op with regions takes a tuple of functions first, one for each region.
-Kernel = Callable[..., Any]
 
 
 class OpError(ValueError):
@@ -158,7 +155,7 @@ class Op:
     """The record of an op."""
 
     name: str
-    bind: Callable[[Call], Kernel]
+    bind: Callable[[Call], Run]
     types: frozenset[ElementType]  #: the element types its tensor operands (its results, if it has none) may have
     #: What the kernel sees: "numbers", "codes" (moved and never decoded) or "regions"; "checks" hold or fail.
     values: str
@@ -200,8 +197,13 @@ class Op:
         if any(isinstance(t.element, QuantizedType) for t in _tensors((*call.operands, *call.results))):
             from . import quantized  # which is made of other ops
 
-            return quantized.bind(self, call)
-        return self.bind(call)
+            return Kernel(quantized.bind(self, call))
+        bound = self.bind(call)
+        return bound if isinstance(bound, Kernel) else Kernel(bound)
+
+    def function(self, call: Call) -> Run:
+        """What the kernel of one use calls, for ops that are made of others. Raises OpError as `kernel` does."""
+        return self.kernel(call).call
 
 
 def _tensors(types: Iterable[Type]) -> list[TensorType]:
@@ -247,13 +249,13 @@ def op(
     has_effects: bool = False,
     calls: tuple[str, ...] = (),
     any_sizes: bool = False,
-) -> Callable[[Callable[[Call], Kernel]], Callable[[Call], Kernel]]:
+) -> Callable[[Callable[[Call], Run]], Callable[[Call], Run]]:
     """Declare the decorated function as the binder of op `name` (`stablehlo.` is added where no dialect is given).
 
     Raises ValueError where the name is taken or the function has no docstring.
     """
 
-    def declare(bind: Callable[[Call], Kernel]) -> Callable[[Call], Kernel]:
+    def declare(bind: Callable[[Call], Run]) -> Callable[[Call], Run]:
         taken = element_types(types)
         name_, doc = full_name(name), bind.__doc__ or ""
         flags = is_elementwise, has_effects, calls, any_sizes

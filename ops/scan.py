@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .registry import BY_BODY, Call, Kernel, OpError, op
+from .registry import BY_BODY, Call, OpError, Run, op
 from .types import TensorType, Type
 
 
 @op("chlo.scan", values="regions", accuracy=BY_BODY)
-def scan(call: Call) -> Kernel:
+def scan(call: Call) -> Run:
     """The body applied to each slice of the inputs along a dimension and to what it carries from one to the next.
 
     The operands are inputs and then first values of the carries; the body takes a slice of each input (without the

@@ -12,7 +12,7 @@ from .gather import Places, integers, interleaving, row_major
 from .minifloat.cast import cast
 from .put import Arrays, Putter, Step, putter
 from .reduce import body_elements
-from .registry import BY_BODY, Call, Kernel, op
+from .registry import BY_BODY, Call, Run, op
 from .shape import require, require_dimensions
 
 Shape = tuple[int, ...]
@@ -50,7 +50,7 @@ class _Windows:
         require(updates == expected, f"updates have shape {list(updates)} (should be {list(expected)})")
         return cls(places, shape, tuple(sizes), grid, order, tuple(places.along(indices)))
 
-    def kernel(self, put: Putter) -> Kernel:
+    def kernel(self, put: Putter) -> Run:
         """Takes the region, the tensors (as tuples), the indices and the updates, and gives new tensors."""
         if math.prod(self.grid) == 1:
             return functools.partial(self._one, put)
@@ -141,7 +141,7 @@ def _inside(targets: np.ndarray, inside: np.ndarray, updates: Arrays) -> tuple[n
 
 
 @op("scatter", values="regions", accuracy=BY_BODY)
-def scatter(call: Call) -> Kernel:
+def scatter(call: Call) -> Run:
     """The operand with updates combined, by a body, into windows at computed places; what is out of bounds is left out.
 
     Updates of the same element are combined in the order of the updates (row-major), whatever `unique_indices` and

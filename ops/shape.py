@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .minifloat.cast import cast
-from .registry import CORRECTLY_ROUNDED, Call, Kernel, OpError, op
+from .registry import CORRECTLY_ROUNDED, Call, OpError, Run, op
 from .types import ELEMENT_TYPES, ElementType, TensorType, TokenType, TupleType
 
 #: Elements of an iota computed at a time, so that the steps between take little memory.
@@ -78,7 +78,7 @@ def identity(value: Any) -> Any:
 
 
 @op("constant", operands=0)
-def constant(call: Call) -> Kernel:
+def constant(call: Call) -> Run:
     """The value of its attribute, as it stands.
 
     (C1) The value has the type of the result.
@@ -91,7 +91,7 @@ def constant(call: Call) -> Kernel:
 
 
 @op("iota", "integer float complex", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=0)
-def iota(call: Call) -> Kernel:
+def iota(call: Call) -> Run:
     """Each element's index along one dimension; integers wrap, floats are rounded once.
 
     (C1) iota_dimension is a dimension of the result.
@@ -118,7 +118,7 @@ def iota(call: Call) -> Kernel:
 
 
 @op("reshape", operands=1)
-def reshape(call: Call) -> Kernel:
+def reshape(call: Call) -> Run:
     """The same elements, in order, in another shape.
 
     (C1) One element type. (C2) As many elements as before.
@@ -136,7 +136,7 @@ def reshape(call: Call) -> Kernel:
 
 
 @op("transpose", operands=1)
-def transpose(call: Call) -> Kernel:
+def transpose(call: Call) -> Run:
     """The dimensions in another order.
 
     (C1) One element type. (C2) permutation orders the operand's dimensions. (C3) The result's shape is in that order.
@@ -152,7 +152,7 @@ def transpose(call: Call) -> Kernel:
 
 
 @op("broadcast_in_dim", operands=1)
-def broadcast_in_dim(call: Call) -> Kernel:
+def broadcast_in_dim(call: Call) -> Run:
     """The operand repeated along new dimensions and along those of size 1.
 
     (C1) One element type. (C2) A broadcast dimension for each of the operand's. (C3) Each is a dimension of the result.
@@ -163,7 +163,7 @@ def broadcast_in_dim(call: Call) -> Kernel:
 
 
 @op("broadcast", operands=1)
-def broadcast(call: Call) -> Kernel:
+def broadcast(call: Call) -> Run:
     """The operand repeated along new leading dimensions; an older form of broadcast_in_dim."""
     require_element(call)
     sizes, shape = call.integers("broadcast_sizes"), call.tensor().shape
@@ -171,7 +171,7 @@ def broadcast(call: Call) -> Kernel:
     return _broadcast(call, tuple(range(len(sizes), len(sizes) + len(shape))), "broadcast_sizes")
 
 
-def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Kernel:
+def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
     old, known = call.operand_shape(), list(call.result().shape)
     require(
         len(dimensions) == len(old), f"{name} {list(dimensions)} must have one for each dimension of {call.tensor()}"
@@ -195,7 +195,7 @@ def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Kernel:
 
 
 @op("concatenate")
-def concatenate(call: Call) -> Kernel:
+def concatenate(call: Call) -> Run:
     """The operands one after another along a dimension.
 
     (C1), (C5) One element type. (C2) One shape but for that dimension. (C3) At least one operand. (C4) dimension is one
@@ -218,7 +218,7 @@ def concatenate(call: Call) -> Kernel:
 
 
 @op("reverse", operands=1)
-def reverse(call: Call) -> Kernel:
+def reverse(call: Call) -> Run:
     """The elements in the opposite order along some dimensions.
 
     (C1) The operand and the result have one type. (C2) dimensions are not repeated. (C3) Each is one of the operand's.
@@ -234,7 +234,7 @@ def reverse(call: Call) -> Kernel:
 
 
 @op("pad", operands=2)
-def pad(call: Call) -> Kernel:
+def pad(call: Call) -> Run:
     """The operand with a value put between its elements, then before and after them, or elements cut off there.
 
     (C1) One element type; the padding value is a scalar. (C2) An amount for each dimension. (C3) interior_padding is
@@ -274,7 +274,7 @@ def pad(call: Call) -> Kernel:
 
 def _pad_kernel(
     element: ElementType, shape: tuple[int, ...], source: tuple[slice, ...], target: tuple[slice, ...]
-) -> Kernel:
+) -> Run:
     if all(t == slice(0, n, 1) for t, n in zip(target, shape, strict=True)):  # no padding value is seen
         return (lambda x, _: x[source]) if source else (lambda x, _: x)
     dtype, moved = element.dtype, storage(element)
@@ -288,7 +288,7 @@ def _pad_kernel(
 
 
 @op("tuple", any_sizes=True)
-def tuple_(call: Call) -> Kernel:
+def tuple_(call: Call) -> Run:
     """The operands as one value.
 
     (C1) The result's type lists theirs.
@@ -298,7 +298,7 @@ def tuple_(call: Call) -> Kernel:
 
 
 @op("get_tuple_element", operands=1, any_sizes=True)
-def get_tuple_element(call: Call) -> Kernel:
+def get_tuple_element(call: Call) -> Run:
     """One element of a tuple.
 
     (C1) index numbers an element. (C2) The result has that element's type.
@@ -312,7 +312,7 @@ def get_tuple_element(call: Call) -> Kernel:
 
 
 @op("optimization_barrier", any_sizes=True)
-def optimization_barrier(call: Call) -> Kernel:
+def optimization_barrier(call: Call) -> Run:
     """The operands as they are.
 
     (C1) The results have their types.
@@ -321,19 +321,19 @@ def optimization_barrier(call: Call) -> Kernel:
     return identity if len(call.operands) == 1 else lambda *values: values
 
 
-def _token(call: Call) -> Kernel:
+def _token(call: Call) -> Run:
     for t in (*call.operands, *call.results):
         require(isinstance(t, TokenType), f"takes and gives tokens, not {t}")
     return lambda *_: None
 
 
 @op("after_all")
-def after_all(call: Call) -> Kernel:
+def after_all(call: Call) -> Run:
     """A token that comes after all the tokens given."""
     return _token(call)
 
 
 @op("create_token", operands=0)
-def create_token(call: Call) -> Kernel:
+def create_token(call: Call) -> Run:
     """A new token."""
     return _token(call)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .registry import BY_BODY, Call, Kernel, op
+from .registry import BY_BODY, Call, Run, op
 from .shape import listed, require
 from .types import ELEMENT_TYPES, TensorType
 
@@ -45,27 +45,27 @@ def _at(index: Any, count: int) -> int:
 
 
 @op("shape.shape_of", operands=1, any_sizes=True)
-def shape_of(call: Call) -> Kernel:
+def shape_of(call: Call) -> Run:
     """The sizes of a tensor."""
     call.tensor()
     return lambda x: _size(x.shape)
 
 
 @op("shape.const_shape", operands=0)
-def const_shape(call: Call) -> Kernel:
+def const_shape(call: Call) -> Run:
     """The sizes in the attribute `shape`."""
     sizes = _size(call.integers("shape"))
     return lambda: sizes
 
 
 @op("shape.const_size", operands=0)
-def const_size(call: Call) -> Kernel:
+def const_size(call: Call) -> Run:
     """The size in the attribute `value`."""
     size = _size(int(call.attribute("value")))
     return lambda: size
 
 
-def _same(call: Call) -> Kernel:
+def _same(call: Call) -> Run:
     """The operand, whose type has another name."""
     require(len(call.operands) == len(call.results) == 1, "takes one value and gives it")
     result = call.result()
@@ -87,7 +87,7 @@ for _name, _doc in (
     ("tensor.cast", "The same tensor, of whose type another part is known."),
 ):
 
-    def _bind(call: Call) -> Kernel:
+    def _bind(call: Call) -> Run:
         return _same(call)
 
     _bind.__doc__ = _doc
@@ -95,35 +95,35 @@ for _name, _doc in (
 
 
 @op("shape.from_extents", any_sizes=True)
-def from_extents(call: Call) -> Kernel:
+def from_extents(call: Call) -> Run:
     """The shape of these sizes."""
     _require_scalars(call)
     return lambda *sizes: _size(sizes)
 
 
 @op("shape.rank", operands=1, any_sizes=True)
-def rank(call: Call) -> Kernel:
+def rank(call: Call) -> Run:
     """How many dimensions a tensor of this shape has."""
     _require_shapes(call)
     return lambda shape: _size(len(shape))
 
 
 @op("shape.num_elements", operands=1, any_sizes=True)
-def num_elements(call: Call) -> Kernel:
+def num_elements(call: Call) -> Run:
     """How many elements a tensor of this shape has."""
     _require_shapes(call)
     return lambda shape: _size(math.prod(shape.tolist()))
 
 
 @op("shape.get_extent", operands=2, any_sizes=True)
-def get_extent(call: Call) -> Kernel:
+def get_extent(call: Call) -> Run:
     """One size of a shape."""
     _require_scalars(call, 1)
     return lambda shape, i: _size(shape[_at(i, len(shape))])
 
 
 @op("shape.concat", operands=2, any_sizes=True)
-def concat(call: Call) -> Kernel:
+def concat(call: Call) -> Run:
     """The sizes of the first shape, then those of the second."""
     _require_shapes(call)
     return lambda *shapes: np.concatenate(shapes)
@@ -153,7 +153,7 @@ def _broadcastable(shapes: Sequence[np.ndarray]) -> tuple[int, ...]:
 
 
 @op("shape.broadcast", any_sizes=True)
-def broadcast(call: Call) -> Kernel:
+def broadcast(call: Call) -> Run:
     """The shape that all broadcast to, aligned at the last dimension."""
     _require_shapes(call)
     result = call.result()
@@ -167,14 +167,14 @@ def broadcast(call: Call) -> Kernel:
 
 
 @op("shape.is_broadcastable", any_sizes=True)
-def is_broadcastable(call: Call) -> Kernel:
+def is_broadcastable(call: Call) -> Run:
     """Whether shapes broadcast together."""
     _require_shapes(call)
     return lambda *shapes: np.array(_broadcast(shapes) is not None)
 
 
 @op("shape.shape_eq", any_sizes=True)
-def shape_eq(call: Call) -> Kernel:
+def shape_eq(call: Call) -> Run:
     """Whether all shapes are the same."""
     _require_shapes(call)
     return lambda *shapes: np.array(all(np.array_equal(shapes[0], shape) for shape in shapes))
@@ -184,7 +184,7 @@ def shape_eq(call: Call) -> Kernel:
 
 
 @op("shape.cstr_broadcastable", any_sizes=True, has_effects=True)
-def cstr_broadcastable(call: Call) -> Kernel:
+def cstr_broadcastable(call: Call) -> Run:
     """Fails unless the shapes broadcast together."""
     _require_shapes(call)
 
@@ -196,7 +196,7 @@ def cstr_broadcastable(call: Call) -> Kernel:
 
 
 @op("shape.cstr_eq", any_sizes=True, has_effects=True)
-def cstr_eq(call: Call) -> Kernel:
+def cstr_eq(call: Call) -> Run:
     """Fails unless all shapes are the same."""
     _require_shapes(call)
 
@@ -209,7 +209,7 @@ def cstr_eq(call: Call) -> Kernel:
 
 
 @op("shape.cstr_require", "bool", operands=1, has_effects=True)
-def cstr_require(call: Call) -> Kernel:
+def cstr_require(call: Call) -> Run:
     """Fails, with the message `msg`, unless the operand is true."""
     message = str(call.attributes.get("msg", "what is required does not hold"))
 
@@ -221,7 +221,7 @@ def cstr_require(call: Call) -> Kernel:
 
 
 @op("shape.const_witness", operands=0, has_effects=True)
-def const_witness(call: Call) -> Kernel:
+def const_witness(call: Call) -> Run:
     """A witness; fails where the attribute `passing` is false."""
     passing = bool(call.attribute("passing"))
 
@@ -233,14 +233,14 @@ def const_witness(call: Call) -> Kernel:
 
 
 @op("shape.assuming_all", "bool")
-def assuming_all(call: Call) -> Kernel:
+def assuming_all(call: Call) -> Run:
     """One witness for several."""
     require(call.result() == TensorType((), ELEMENT_TYPES["i1"]), f"the result is {call.result()}")
     return lambda *_: _WITNESS
 
 
 @op("shape.assuming", "bool", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True)
-def assuming(call: Call) -> Kernel:
+def assuming(call: Call) -> Run:
     """The results of the region, which is run: a witness has not failed."""
     require(len(call.bodies) == 1 and not call.bodies[0].arguments, "must have one region, which takes nothing")
     require(len(call.bodies[0].results) == len(call.results), f"the region has type {call.bodies[0]}")
@@ -251,7 +251,7 @@ def assuming(call: Call) -> Kernel:
 # -- tensors -----------------------------------------------------------------------------------------------------------
 
 
-def _dim(call: Call) -> Kernel:
+def _dim(call: Call) -> Run:
     """One size of a tensor."""
     _require_scalars(call, 1)
     call.tensor()
@@ -263,14 +263,14 @@ op("shape.dim", operands=2, any_sizes=True)(_dim)
 
 
 @op("tensor.rank", operands=1, any_sizes=True)
-def tensor_rank(call: Call) -> Kernel:
+def tensor_rank(call: Call) -> Run:
     """How many dimensions a tensor has."""
     size = _size(len(call.tensor().shape))
     return lambda _: size
 
 
 @op("tensor.from_elements")
-def from_elements(call: Call) -> Kernel:
+def from_elements(call: Call) -> Run:
     """The tensor of these elements, in order."""
     shape, element = call.shape(), call.result().element
     require(len(call.operands) == math.prod(shape), f"{len(call.operands)} elements do not fill {call.result()}")
@@ -280,7 +280,7 @@ def from_elements(call: Call) -> Kernel:
 
 
 @op("tensor.extract", any_sizes=True)
-def extract(call: Call) -> Kernel:
+def extract(call: Call) -> Run:
     """One element of a tensor."""
     t = call.tensor()
     require(len(call.operands) == 1 + len(t.shape), f"takes an index for each dimension of {t}")

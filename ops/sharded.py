@@ -17,7 +17,7 @@ import numpy as np
 from .exchange import Share, described
 from .interpreter import with_streams
 from .parallel import Grid, Process, current
-from .registry import BY_BODY, Call, Kernel, OpError, op
+from .registry import BY_BODY, Call, OpError, Run, op
 from .types import TensorType
 
 #: The channel on which the devices of a nested manual_computation gather its results. No op of a program has it.
@@ -99,39 +99,39 @@ def cut(shape: tuple[int, ...], parts: tuple[int, ...], part: tuple[int, ...]) -
 
 
 @op("sdy.sharding_constraint", operands=1)
-def sharding_constraint(call: Call) -> Kernel:
+def sharding_constraint(call: Call) -> Run:
     """The operand, which is to lie on the devices in a certain way."""
     return _identity(call)
 
 
 @op("sdy.reshard", operands=1)
-def reshard(call: Call) -> Kernel:
+def reshard(call: Call) -> Run:
     """The operand, which is to lie on the devices in a certain way from here on."""
     return _identity(call)
 
 
 @op("sdy.propagation_barrier", operands=1)
-def propagation_barrier(call: Call) -> Kernel:
+def propagation_barrier(call: Call) -> Run:
     """The operand, whose sharding is not to be learned from what comes after it, or before."""
     return _identity(call)
 
 
 @op("sdy.sharding_group", operands=1)
-def sharding_group(call: Call) -> Kernel:
+def sharding_group(call: Call) -> Run:
     """Nothing: the operand is to lie as others of its group do."""
     if call.results:
         raise OpError(f"{len(call.results)} results (expected none)")
     return lambda _: ()
 
 
-def _identity(call: Call) -> Kernel:
+def _identity(call: Call) -> Run:
     if call.results != call.operands:
         raise OpError(f"the result is {', '.join(map(str, call.results))} (expected {call.operands[0]})")
     return lambda x: x
 
 
 @op("sdy.manual_computation", values="regions", accuracy=BY_BODY, has_effects=True)
-def manual_computation(call: Call) -> Kernel:
+def manual_computation(call: Call) -> Run:
     """The body on each device's part of the operands; the results are put together of those of all devices.
 
     Parts are cut along the manual axes only, which are those that in_shardings and out_shardings may name first.

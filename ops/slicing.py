@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from .owned import own
-from .registry import Call, Kernel, op
+from .registry import Call, Run, op
 from .shape import identity, require, require_element, require_shape
 
 
 @op("slice", operands=1)
-def slice_(call: Call) -> Kernel:
+def slice_(call: Call) -> Run:
     """The elements between fixed bounds, every so many of them, in each dimension.
 
     (C1) One element type. (C2) A start, limit and stride for each dimension. (C3) Starts do not exceed limits, nor
@@ -50,7 +50,7 @@ def _window(starts: tuple[np.ndarray | int, ...], sizes: tuple[int, ...], room: 
 
 
 @op("dynamic_slice")
-def dynamic_slice(call: Call) -> Kernel:
+def dynamic_slice(call: Call) -> Run:
     """A window of fixed size that starts at a computed place, or at the nearest one where it fits.
 
     (C1) One element type. (C2) A start and a size for each dimension. (C3) The starts have one type. (C4) The window
@@ -69,7 +69,7 @@ def dynamic_slice(call: Call) -> Kernel:
 
 
 @op("dynamic_update_slice")
-def dynamic_update_slice(call: Call) -> Kernel:
+def dynamic_update_slice(call: Call) -> Run:
     """The operand with a window replaced, which starts at a computed place or at the nearest one where it fits.
 
     (C1) The result has the operand's type. (C2) One element type. (C3) One rank. (C4) A start for each dimension.

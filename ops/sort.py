@@ -23,7 +23,7 @@ import numpy as np
 from .compare import total_keys, value_keys
 from .lookup import Table, all_of
 from .put import Thing
-from .registry import BY_BODY, Call, Kernel, OpError, op
+from .registry import BY_BODY, Call, OpError, Run, op
 from .types import ElementType, Kind, TensorType
 
 #: Rows of codes this long are sorted by counting, unless more ranks than this are shared by codes that are there.
@@ -35,7 +35,7 @@ Before = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @op("sort", values="regions", accuracy=BY_BODY)
-def sort(call: Call) -> Kernel:
+def sort(call: Call) -> Run:
     """The operands put in the order of the comparator along a dimension, all by the same permutation; stable.
 
     (C1) there is an operand. (C2, C3) all operands and results have one shape. (C4) the dimension is from -rank to

@@ -9,12 +9,12 @@ import numpy as np
 from .exchange import described
 from .parallel import current
 from .process_groups import Pairs, channel_of
-from .registry import Call, Kernel, OpError, op
+from .registry import Call, OpError, Run, op
 from .types import TensorType, TokenType
 
 
 @op("send", has_effects=True)
-def send(call: Call) -> Kernel:
+def send(call: Call) -> Run:
     """Leaves values on a channel for the process that receives them, and does not wait for it. Gives a token.
 
     A process that source_target_pairs does not name as a source sends nothing. Without pairs, as in a transfer to the
@@ -41,7 +41,7 @@ def send(call: Call) -> Kernel:
 
 
 @op("recv", operands=1, has_effects=True)
-def recv(call: Call) -> Kernel:
+def recv(call: Call) -> Run:
     """The values that a process has sent on a channel, waited for where need be, and a token.
 
     A process that source_target_pairs does not name as a target receives zeros.
@@ -68,7 +68,7 @@ def recv(call: Call) -> Kernel:
 
 
 @op("infeed", operands=1, has_effects=True)
-def infeed(call: Call) -> Kernel:
+def infeed(call: Call) -> Run:
     """The next values of the process's infeed, and a token.
 
     (C1) there is a result. (C2, C3) the last is a token, the others tensors.
@@ -91,7 +91,7 @@ def infeed(call: Call) -> Kernel:
 
 
 @op("outfeed", has_effects=True)
-def outfeed(call: Call) -> Kernel:
+def outfeed(call: Call) -> Run:
     """Takes values out of the program; nothing reads them. Gives a token."""
     if not call.operands or not isinstance(call.operands[-1], TokenType) or call.results != (TokenType(),):
         raise OpError("the last operand and the only result are not tokens")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .compare import total_keys
-from .registry import Call, Kernel, OpError, op
+from .registry import Call, OpError, Run, op
 from .types import ElementType, TensorType
 
 #: Rows of at least this many elements are worth parting before sorting.
@@ -15,7 +15,7 @@ _LONG = 64
 
 
 @op("chlo.top_k", "bool integer float", values="numbers", operands=1)
-def top_k(call: Call) -> Kernel:
+def top_k(call: Call) -> Run:
     """The k largest elements along the last dimension, largest first, and their indices; of equal ones the first.
 
     Floats are in total order, as XLA sorts them: NaN, infinity, …, +0, -0, …, -infinity, -NaN.

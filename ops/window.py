@@ -16,7 +16,7 @@ from .minifloat.cast import cast
 from .put import putter
 from .ranks import minifloat_ranks
 from .reduce import EXTREMES, body_elements, fold_of
-from .registry import BY_BODY, Body, Call, Kernel, lookup, op
+from .registry import BY_BODY, Body, Call, Run, lookup, op
 from .shape import require, require_shape
 from .types import Kind, TensorType
 
@@ -136,7 +136,7 @@ def _axes(call: Call, rank: int) -> Callable[[Shape], tuple[Axis, ...]]:
 
 
 @op("reduce_window", values="regions", accuracy=BY_BODY)
-def reduce_window(call: Call) -> Kernel:
+def reduce_window(call: Call) -> Run:
     """Each result is a window of the operand folded by a body: the initial value with the first element, and so on.
 
     Windows are folded in row-major order, one step after the other; padding and the holes of dilation are initial
@@ -221,7 +221,7 @@ def extreme_of(call: Call, body: Body) -> Callable[[np.ndarray, np.ndarray, Axes
         return None
     record = lookup(body.sole_op or "")
     assert record is not None
-    combine = record.kernel(call.like(record.name, (TensorType((None,), t.element),) * 2, (t,)))
+    combine = record.function(call.like(record.name, (TensorType((None,), t.element),) * 2, (t,)))
     results: dict[tuple[bytes, bool], Table] = {}  # for each initial value, what becomes of each rank, or each key
 
     def extreme(x: np.ndarray, init: np.ndarray, axes: Axes) -> np.ndarray | None:
@@ -251,7 +251,7 @@ def _body(call: Call, index: int) -> Body:
 
 
 @op("select_and_scatter", values="regions", accuracy=BY_BODY, operands=3)
-def select_and_scatter(call: Call) -> Kernel:
+def select_and_scatter(call: Call) -> Run:
     """Each source goes to the element selected in its window of the operand, and is combined there by a body.
 
     The first element of a window is the selected one until it loses to a later one, in row-major order; padding is

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.custom_call import bound_target
-from ...ops.registry import Call, Kernel, OpError
+from ...ops.registry import Call, OpError, Run
 from ...ops.types import TensorType
 
 TARGET = "minihlo.python_callback"
@@ -58,7 +58,7 @@ _callbacks: weakref.WeakValueDictionary[int, Callback] = weakref.WeakValueDictio
 
 
 @bound_target(TARGET)
-def _bind(call: Call) -> Kernel:
+def _bind(call: Call) -> Run:
     config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config") or {}
     callback = _callbacks.get(int(config.get("number", 0)))
     if callback is None:
