@@ -55,6 +55,15 @@ def captures(region: Region) -> tuple[Value, ...]:
     return tuple(v for v in used if v not in defined)
 
 
+def needed(region: Region) -> set[Value]:
+    """The values that what a region returns depends on, those returned among them."""
+    values = set(region.returns)
+    for operation in reversed(region.operations):
+        if operation.regions or not values.isdisjoint(operation.results):
+            values.update(operation.operands, *map(captures, operation.regions))
+    return values
+
+
 def write(
     operation: Operation, writer: Writer, body: Body, compiles: bool = False, vectorised: Vectorised | None = None
 ) -> None:

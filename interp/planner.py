@@ -307,12 +307,15 @@ class _Planner:
             and not sole.regions
         ):
             sole = None
+        arguments, needed = {v: i for i, v in enumerate(region.arguments)}, flow.needed(region)
         return Body(
             tuple(v.type for v in region.arguments),
             tuple(v.type for v in region.returns),
             sole.name if sole else None,
             sole.attributes if sole else {},
             self._vectorised(region),
+            tuple(arguments.get(v) for v in region.returns),
+            frozenset(i for v, i in arguments.items() if v in needed),
         )
 
     def _vectorised(self, region: Region) -> Callable[..., tuple[Any, ...]] | None:

@@ -148,12 +148,12 @@ def _stored_body(body: Body) -> Body:
     if not any(map(_is_quantized, types)):
         return body
     keeps = body.sole_op in _CHOICES and len(set(types)) == 1
-    return Body(
-        tuple(map(_stored, body.arguments)),
-        tuple(map(_stored, body.results)),
-        body.sole_op if keeps else None,
-        body.sole_attributes if keeps else {},
-        body.vectorised,
+    return dataclasses.replace(
+        body,
+        arguments=tuple(map(_stored, body.arguments)),
+        results=tuple(map(_stored, body.results)),
+        sole_op=body.sole_op if keeps else None,
+        sole_attributes=body.sole_attributes if keeps else {},
     )
 
 

@@ -73,6 +73,10 @@ class Body:
     #: The region over arrays instead of scalars, where its arguments are scalars and all it holds is elementwise:
     #: takes arrays that broadcast together and returns a tuple. None otherwise.
     vectorised: Callable[..., tuple[Any, ...]] | None = None
+    #: For each result the argument that it is, None where it is computed. Empty where this is not known.
+    passed_on: tuple[int | None, ...] = ()
+    #: The arguments that the results depend on; None where this is not known.
+    reads: frozenset[int] | None = None
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.arguments))}) -> ({', '.join(map(str, self.results))})"
