@@ -1,7 +1,7 @@
 """Kernels that numba compiles, where it is installed (`pip install minihlo[fast]`): lookups, rounding, sums by steps.
 
 The rule. Once some millions of elements have gone through numpy's way of doing these, numba is imported and the kernels
-are compiled, each for the types it meets; what it made is kept in the user's cache folder. So nothing small ever waits
+are compiled, each for the types it meets, and kept for other processes (`compiled_cache`). So nothing small ever waits
 for a compiler. The kernels do the same as numpy and give the same bits; each runs on one thread and lets others run
 meanwhile (`blocks.for_each`). What runs whole groups of ops is in `fast`: compiled for the first time it takes some
 seconds, from the cache half a second.
@@ -13,21 +13,18 @@ gain 1.5 to 2.1 times (gelu, silu, add, row sum).
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import importlib
 import importlib.util
-import os
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import speed
+from . import compiled_cache, speed
 
 #: Arrays of fewer elements are left to numpy, and so are all until this many elements would have been taken.
 _FROM, _WORTH = 1 << 13, 1 << 22
@@ -138,7 +135,10 @@ class Kernels:
     """The compiled functions. Arrays are of unsigned integers and contiguous unless something else is said."""
 
     def __init__(self) -> None:
-        types = importlib.import_module("numba").types
+        numba = importlib.import_module("numba")
+        if numba.config.DISABLE_JIT:  # functions would stay Python, and take a thousand times as long as numpy
+            raise RuntimeError("numba compiles nothing, as NUMBA_DISABLE_JIT says")
+        types = numba.types
 
         def array(dtype: np.dtype, dimensions: int = 1, layout: str = "C", is_read: bool = True) -> Any:
             return types.Array(getattr(types, f"uint{8 * dtype.itemsize}"), dimensions, layout, readonly=is_read)
@@ -250,12 +250,8 @@ def _made() -> Kernels | None:
 def _machine() -> Callable[..., int]:
     numba = importlib.import_module("numba")
     found = importlib.import_module(".fast.machine", __package__)
-    options = {"nogil": True, "error_model": "numpy"}
-    try:
-        with _cache_folder(numba, _digest(str(found.__file__))):
-            return numba.njit([found.signature()], cache=True, **options)(found.run)
-    except (OSError, RuntimeError):
-        return numba.njit([found.signature()], **options)(found.run)
+    name = f"machine-{_digest(str(found.__file__))}"
+    return compiled_cache.compiled(numba, found.run, found.signature(), name, nogil=True, error_model="numpy")
 
 
 def _digest(file: str) -> str:
@@ -276,31 +272,8 @@ class _Compiled:
 
     def _compile(self, dtypes: tuple[np.dtype, ...]) -> Callable[..., None]:
         numba = importlib.import_module("numba")
-        signature = [self._signature(*dtypes)]
+        name = "-".join([self._function.__name__.lstrip("_"), *(d.name for d in dtypes)])
         with _lock:
-            try:
-                with _cache_folder(numba):
-                    found = numba.njit(signature, nogil=True, cache=True)(self._function)
-            except (OSError, RuntimeError):  # there is no folder that can be written to, or the disk is full
-                found = numba.njit(signature, nogil=True)(self._function)
+            found = compiled_cache.compiled(numba, self._function, self._signature(*dtypes), name, nogil=True)
             self._found[dtypes] = found
         return found
-
-
-@contextlib.contextmanager
-def _cache_folder(numba: Any, name: str = "") -> Iterator[None]:
-    """Within it, numba looks for a place to keep things in the user's cache folder first, if told of no other."""
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = os.path.join(before or _folder(), name)
-    try:
-        yield
-    finally:
-        numba.config.CACHE_DIR = before
-
-
-def _folder() -> str:
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA", "")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME", "")
-    return os.path.join(base or os.path.join(os.path.expanduser("~"), ".cache"), "minihlo")
