@@ -173,7 +173,13 @@ def _conform_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--seed", type=_natural, default=0, metavar="N", help="seed of the random operands")
     add("--errors", type=_positive, default=3, metavar="N", help="failures printed for a case (default: 3)")
-    add("--ulp", type=_natural, default=4, metavar="N", help="permitted error of functions (default: 4)")
+    add(
+        "--ulp",
+        type=_natural,
+        default=4,
+        metavar="N",
+        help="permitted error of 16-bit and wider functions (default: 4)",
+    )
     add("--xfail", metavar="FILE", help="known failures: a signature or pattern in each line, and optionally a form")
     workers = parser.add_mutually_exclusive_group()
     workers.add_argument("-j", "--jobs", type=_positive, metavar="N", help="processes (default: one for each CPU)")

@@ -60,6 +60,15 @@ class Backend(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
+class Conversion:
+    """How a backend's own specification rounds floats to integers, where StableHLO truncates."""
+
+    targets: tuple[str, ...]  #: the integer types it is about
+    rounding: str  #: "to nearest even"
+    source: str  #: where that is written
+
+
+@dataclasses.dataclass(frozen=True)
 class Kind:
     """What this process has to know of a kind of backends; `start`, beside it in its file, runs in the child.
 
@@ -75,6 +84,7 @@ class Kind:
     packages: tuple[str, ...] = ()  #: whose versions the results depend on
     takes: str = PROGRAMS
     environment: Callable[[str], Mapping[str, str]] = lambda _: {}  #: variables of the child, by `rest`
+    conversions: tuple[Conversion, ...] = ()  #: what its own specification asks for, and not StableHLO
 
     def accepts(self, rest: str) -> bool:
         return re.fullmatch(self.rest, rest) is not None

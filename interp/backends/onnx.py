@@ -16,7 +16,7 @@ import numpy as np
 
 from .base import OPERATIONS, Kind, Operate
 from .codes import codes, typed
-from .onnx_models import OPTIONS, model
+from .onnx_models import CONVERSIONS, OPTIONS, model
 
 if TYPE_CHECKING:
     from ..conform.backend import Operation
@@ -28,6 +28,7 @@ KIND = Kind(
     extra="onnx",
     packages=("onnx", "ml_dtypes"),
     takes=OPERATIONS,
+    conversions=CONVERSIONS,
 )
 
 

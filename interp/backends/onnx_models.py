@@ -7,13 +7,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...ops.types import ELEMENT_TYPES
-from .base import BackendError
+from .base import BackendError, Conversion
 
 if TYPE_CHECKING:
     from ..conform.backend import Operation
 
 #: A regular expression of what follows the colon of either backend's name.
 OPTIONS = "(saturate|quantize|saturate[+]quantize)?"
+#: Of wider integers ONNX says nothing; they are truncated.
+CONVERSIONS = (
+    Conversion(("i4", "ui4"), "to nearest even", "ONNX: 4 bit integer types, Cast"),
+    Conversion(("i2", "ui2"), "to nearest even", "ONNX: 2 bit integer types, Cast"),
+)
 
 
 def model(operation: Operation, options: str, rank: int, opset: int, ir_version: int) -> Any:

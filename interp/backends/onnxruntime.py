@@ -11,7 +11,7 @@ import numpy as np
 from ...ops.types import ELEMENT_TYPES
 from .base import OPERATIONS, Kind, Operate
 from .codes import code_dtype
-from .onnx_models import OPTIONS, model, newest, tensor_type
+from .onnx_models import CONVERSIONS, OPTIONS, model, newest, tensor_type
 
 if TYPE_CHECKING:
     from ..conform.backend import Operation
@@ -23,6 +23,7 @@ KIND = Kind(
     extra="onnxruntime",
     packages=("onnxruntime", "onnx"),
     takes=OPERATIONS,
+    conversions=CONVERSIONS,
 )
 
 

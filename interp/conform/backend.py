@@ -14,6 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..backends import kind_of
+from ..errors import InputError
+
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
@@ -59,6 +62,15 @@ class OperationBackend(Protocol):
     def close(self) -> None:
         """Give back what it holds; it can be used again."""
         ...
+
+
+def to_integers(name: str, target: str) -> tuple[str, ...]:
+    """How a backend of that name may round floats to an integer type: by its own specification, or by StableHLO's."""
+    try:
+        own = () if name.partition(":")[0] == "minihlo" else kind_of(name).conversions
+    except InputError:  # an object, which has no name that leads to it
+        own = ()
+    return (*(c.rounding for c in own if target in c.targets), "toward zero")
 
 
 def takes(backend: Any) -> str:

@@ -108,7 +108,7 @@ def _by_faults(part: Part, got: np.ndarray, failing: np.ndarray, rest: np.ndarra
     told: list[tuple[int, str]] = []
     found: list[tuple[Suspect, np.ndarray, float]] = []
     with np.errstate(all="ignore"):
-        for suspect in suspects(part.case):
+        for suspect in suspects(part.case, part.to_integers[0]):
             given = suspect.compute(part.case, operands)
             if given is None:
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -42,11 +43,15 @@ class Expected:
         return Expected(*(None if x is None else x[places] for x in parts))  # pyright: ignore[reportArgumentType]
 
 
-def expected(case: Case, operands: Operands) -> Expected:
-    """The right results of an elementwise case."""
+#: How numbers become integers: StableHLO's way, and what a backend's own specification may ask for.
+TO_INTEGERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"toward zero": np.trunc, "to nearest even": np.rint}
+
+
+def expected(case: Case, operands: Operands, to_integers: str = "toward zero") -> Expected:
+    """The right results of an elementwise case; `to_integers` is one of TO_INTEGERS."""
     with np.errstate(all="ignore"):
         if case.op == "convert":
-            return converted(operands[0], case.operands[0], case.result)
+            return converted(operands[0], case.operands[0], case.result, to_integers=to_integers)
         element = case.operands[-1]
         closed = np.zeros(len(operands[0]), np.uint8)
         if case.op == "type":
@@ -156,7 +161,9 @@ def _sign(exact: Exact) -> np.ndarray:
     return np.where(np.signbit(exact.value), np.int8(-1), np.int8(1))
 
 
-def converted(codes: np.ndarray, source: str, target: str, rounding: str = EVEN) -> Expected:
+def converted(
+    codes: np.ndarray, source: str, target: str, rounding: str = EVEN, to_integers: str = "toward zero"
+) -> Expected:
     """Conversions between any two types."""
     exact = as_exact(codes, source)
     if target in FORMATS:
@@ -171,7 +178,7 @@ def converted(codes: np.ndarray, source: str, target: str, rounding: str = EVEN)
         return Expected(exact.value != 0, closed)
     width, is_signed = INTEGERS[target]
     low, high = (-1 << (width - 1), (1 << (width - 1)) - 1) if is_signed else (0, (1 << width) - 1)
-    whole = np.trunc(exact.value)
+    whole = TO_INTEGERS[to_integers](exact.value)
     inside = (whole >= low) & (whole < high + 1)
     least, most = np.uint64(low & ((1 << width) - 1)), np.uint64(high)
     cut = np.where(np.isnan(whole), np.uint64(0), np.where(whole < 0, least, most))

@@ -18,7 +18,7 @@ from .words import count
 _MEANINGS = {
     FAIL: "a result is wrong",
     CRASH: "the backend died, or gave no answer in time",
-    ACCURACY: "not the correctly rounded result, where that is not required, and within the limit",
+    ACCURACY: "not correctly rounded, where that is not required, but next to the exact value",
     DIVERGENT: "the format or the specification leaves it open, and the choice is a known one",
     PASS: "every result is right",
     UNSUPPORTED: "the backend does not have it",

@@ -162,7 +162,10 @@ def accuracy(cases: Sequence[CaseResult], limit: int) -> Content:
     """Those that are not required to be correctly rounded, and are not."""
     if not cases:
         return None
-    told = f"These are not required to be correctly rounded; up to {limit} ULP count as accuracy."
+    told = (
+        "These are not required to be correctly rounded. A number next to the exact value counts as accuracy; "
+        f"in types of 16 bits and more up to {limit} ULP do."
+    )
     parts = []
     for name, found in _by_signature(cases).items():
         first = max(found, key=lambda c: (c.form == "array", c.counts.get(ACCURACY, 0)))

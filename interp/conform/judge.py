@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 
 from . import choices, rounding
 from .expected import Expected
+from .faithful import is_faithful
 from .formats import FORMATS, Format, bits
 from .result import ABSENT, ACCURACY, CUT, DIVERGENT, FAIL, IS_INFINITE, IS_NAN, NOT_NAN, OPEN, PASS, WRONG_ZERO
 
@@ -17,6 +19,13 @@ ELEMENT_VERDICTS = (PASS, DIVERGENT, ACCURACY, FAIL)
 _PASS, _DIVERGENT, _ACCURACY, _FAIL = range(4)
 #: What stands for no distance.
 FAR = np.int64(1) << 62
+#: Formats of up to 8 bits are computed in a wider one everywhere: functions are faithful there (faithful.py). Those of
+#: 16 are computed in themselves by some (XLA's expm1 in f16 is 2 ULP off); there an exact result that is a number of
+#: the format has to be that number. Wider ones are left to the limit, as in mathematical libraries.
+_FAITHFUL_BITS, _EXACT_BITS = 8, 16
+
+#: On which side of the right results at some places the exact ones lie (faithful.py).
+Sides = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass
@@ -32,8 +41,19 @@ class Judged:
     )  #: the right codes; where a backend has a rule of its own for what is left open, those of the rule
 
 
-def judge(result: str, got: np.ndarray, expected: Expected, limit: int = 0, zeros_are_open: bool = True) -> Judged:
-    """Judge results of one element type. `limit` is how many ULP are a matter of accuracy."""
+def judge(
+    result: str,
+    got: np.ndarray,
+    expected: Expected,
+    limit: int = 0,
+    zeros_are_open: bool = True,
+    sides: Sides | None = None,
+) -> Judged:
+    """Judge results of one element type.
+
+    `limit` is how many ULP are a matter of accuracy, 0 if the right result is required. With `sides` minifloats have to
+    be faithful, whatever the limit.
+    """
     right, chosen = _by_rules(result, got, expected)
     equal = got == right
     if result in FORMATS:
@@ -56,7 +76,10 @@ def judge(result: str, got: np.ndarray, expected: Expected, limit: int = 0, zero
     verdicts = np.where(equal, _PASS, _FAIL).astype(np.uint8)
     if limit:
         no_sign = False if expected.is_zero is None else (errors == WRONG_ZERO) & expected.is_zero
-        near = _is_near(FORMATS[result], got, right, distances, limit) & ~np.asarray(no_sign)
+        near = _is_near(FORMATS[result], got, right, distances, limit)
+        if sides is not None and FORMATS[result].bits <= _EXACT_BITS:
+            near &= _as_good_as(result, got, right, expected, ~equal & near, sides)
+        near &= ~np.asarray(no_sign)
         if expected.by_steps is not None:
             near |= (got == expected.by_steps) & ~FORMATS[result].is_nan(got)
         verdicts[~equal & near] = _ACCURACY
@@ -64,6 +87,22 @@ def judge(result: str, got: np.ndarray, expected: Expected, limit: int = 0, zero
     if expected.left_open.any():
         _open_points(result, got, expected, judged, chosen, zeros_are_open)
     return judged
+
+
+def _as_good_as(
+    result: str, got: np.ndarray, right: np.ndarray, expected: Expected, candidates: np.ndarray, sides: Sides
+) -> np.ndarray:
+    """Which of the candidates are faithful, or in a wider format inexact where the exact result is no number of it.
+
+    What a rule of the backend makes of an open point has no neighbours.
+    """
+    found = np.zeros(got.shape, bool)
+    at = np.flatnonzero(candidates & (right == expected.codes))
+    if at.size:
+        side = sides(at)
+        is_narrow = FORMATS[result].bits <= _FAITHFUL_BITS
+        found[at] = is_faithful(result, got[at], right[at], side) if is_narrow else side != 0
+    return found
 
 
 def _is_near(fmt: Format, got: np.ndarray, right: np.ndarray, distances: np.ndarray, limit: int) -> np.ndarray:

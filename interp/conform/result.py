@@ -153,7 +153,7 @@ class Run:
     backend: str
     level: int
     seed: int = 0
-    ulp: int = 4  #: the limit of ACCURACY
+    ulp: int = 4  #: the limit of ACCURACY in types of 16 bits and more
     ops: list[str] = dataclasses.field(default_factory=list)  #: as given by --ops; empty: all
     formats: list[str] = dataclasses.field(default_factory=list)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)  #: of minihlo and the backend's packages

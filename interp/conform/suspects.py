@@ -22,8 +22,8 @@ class Suspect:
     compute: faults.Compute
 
 
-def suspects(case: Case) -> Iterator[Suspect]:
-    """The faults that a case may show, the likeliest first."""
+def suspects(case: Case, to_integers: str = "toward zero") -> Iterator[Suspect]:
+    """The faults that a case may show, the likeliest first; `to_integers` is how floats are to become integers."""
     fnuz = any(FORMATS[t].nan == "sign" for t in case.operands if t in FORMATS)
     yield Suspect("operands that are subnormal are flushed to zero", faults.flush(faults.flush_read, False))
     yield Suspect("results that are subnormal are flushed to zero", faults.flush(faults.as_it_is, True))
@@ -86,8 +86,10 @@ def suspects(case: Case) -> Iterator[Suspect]:
         (lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), "to the nearest integer, ties away from zero"),
         (np.floor, "down"),
         (np.ceil, "up"),
+        (np.trunc, "toward zero"),
     ):
-        yield Suspect(f"rounded {words}, and not toward zero", integer_faults.rounded(to_integer))
+        usual = "ties to even" if "even" in to_integers else to_integers
+        yield Suspect(f"rounded {words}, and not {usual}", integer_faults.rounded(to_integer))
     yield Suspect("converted by way of a 32-bit integer", integer_faults.wrapped(32))
     yield Suspect("1 / (1 + exp(-x)) with each step rounded to the format", faults.logistic(""))
     yield Suspect("1 / (1 + exp(-x)) with each step rounded to f16", faults.logistic("f16"))

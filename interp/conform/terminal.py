@@ -37,7 +37,7 @@ _STYLES = {
 _MEANINGS = {
     PASS: "right",
     DIVERGENT: "left open by the format, a known choice",
-    ACCURACY: "within the limit of ULP, where correct rounding is not required",
+    ACCURACY: "not correctly rounded, but next to the exact value (wide types: within the limit of ULP)",
     UNSUPPORTED: "the backend does not have it",
     FAIL: "wrong",
     CRASH: "the backend died or gave no answer",

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..backends import BackendError
 from . import data, outcome, tests
-from .backend import Operation, takes
+from .backend import Operation, takes, to_integers
 from .cases import ROW_OPS, Case
 from .elementwise import Part, of_positions
 from .formats import FORMATS, all_codes, bits, code_dtype
@@ -94,10 +94,10 @@ class Tester:
             given = data.tuples(spec.case, list(settings.operands))
             if spec.form in ("scalar", "broadcast"):
                 given = tuple(np.concatenate([x, x]) for x in given)
-            return Part(spec.case, spec.form, given)
+            return Part(spec.case, spec.form, given, to_integers=to_integers(settings.backend, spec.case.result))
         operands = data.operands(spec.case, spec.form, settings.level, settings.seed, spec.part)
         segment = len(all_codes(spec.case.operands[0])) if spec.form in ("scalar", "broadcast") else 1
-        return Part(spec.case, spec.form, operands, segment)
+        return Part(spec.case, spec.form, operands, segment, to_integers(settings.backend, spec.case.result))
 
     # -- results -------------------------------------------------------------------------------------------------------
 

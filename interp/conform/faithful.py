@@ -1,0 +1,141 @@
+"""Faithful results: one of the two numbers that enclose the exact value, and the exact value itself if it is a number.
+
+Functions need not be correctly rounded, but any implementation that computes them in a wider type is faithful. `sides`
+says on which side of the correctly rounded result the exact value lies, and `is_faithful` judges by that.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from .exact import estimate
+from .formats import FORMATS
+from .functions import decide
+from .rounding import Exact
+
+#: A function in f64 is nearer to the exact value than this share of it.
+_DOUBT = 2.0**-44
+#: These have -1 and 1 as limits. No digits that are computed tell their results for large numbers from these.
+_BOUNDED = ("tanh", "logistic", "exponential_minus_one")
+#: An operand at which a function has a rational value; at other rational operands it has none (Lindemann, Weierstrass).
+_RATIONAL_AT = {"log": 1.0}
+
+
+def is_faithful(element: str, got: np.ndarray, right: np.ndarray, side: np.ndarray) -> np.ndarray:
+    """Which results are faithful.
+
+    Args:
+        element: the name of the format of all codes.
+        got: the codes to judge.
+        right: the codes of the exact values, rounded once to nearest.
+        side: int8, the sign of the exact value minus the number of `right` (see `sides`).
+
+    Returns:
+        bool, of the shape of `got`. Zeros of both signs are one number. NaN is faithful to NaN alone, except that in a
+        format without infinity it stands for what is beyond the largest number.
+    """
+    fmt = FORMATS[element]
+    beyond = fmt.max_code + 1
+    rank, wanted = fmt.rank(got), fmt.rank(right)
+    nan, nan_right = fmt.is_nan(got), fmt.is_nan(right)
+    if not fmt.has_infinity:
+        # Next to the largest number NaN is what comes after it, with the sign that brings it there.
+        rank = np.where(nan & (np.abs(wanted) == fmt.max_code), np.sign(wanted) * beyond, rank)
+        # Where the exact value has overflowed, `side` points back to the largest number.
+        wanted = np.where(nan_right & (side != 0), -np.sign(side).astype(np.int64) * beyond, wanted)
+        unordered = (nan & (np.abs(rank) != beyond)) | (nan_right & (side == 0))
+    else:
+        unordered = nan | nan_right
+    steps = rank - wanted
+    return (got == right) | (nan & nan_right) | (~unordered & ~fmt.is_none(got) & ((steps == 0) | (steps == side)))
+
+
+def sides(element: str, right: np.ndarray, exact: Exact) -> np.ndarray:
+    """On which side of their codes exact values lie: int8, -1 below, 1 above, 0 where they are the numbers themselves.
+
+    A code for what is beyond the largest number (infinity, or NaN where there is none) stands for the number that would
+    come next; of what is larger than that, as of infinite values and of NaN, the side is 0.
+    """
+    number = _numbers(element, right, exact.value)
+    with np.errstate(invalid="ignore"):
+        side = np.sign(exact.value - number)
+    side = np.where(side == 0, exact.side, side)
+    step_beyond = ~np.isfinite(FORMATS[element].decode(right)) & (np.sign(number) * side > 0)
+    return np.where(np.isnan(side) | ~np.isfinite(exact.value) | step_beyond, 0, side).astype(np.int8)
+
+
+def sides_of_function(op: str, element: str, operands: tuple[np.ndarray, ...], right: np.ndarray) -> np.ndarray:
+    """`sides` of one of `exact.FUNCTIONS` on codes of one format; each is decided, to as many digits as that takes."""
+    fmt = FORMATS[element]
+    numbers = [fmt.decode(x) for x in operands]
+    value = estimate(op, *numbers)
+    found = sides(element, right, Exact.of(value))
+    with np.errstate(all="ignore"):
+        number = _numbers(element, right, value)
+        near = np.abs(value - number) <= _DOUBT * np.abs(value)
+    finite = np.logical_and.reduce([np.isfinite(x) for x in numbers])
+    for i in np.flatnonzero((near | (value == 0)) & np.isfinite(value) & finite):
+        found[i] = _decided(op, [float(x[i]) for x in numbers], float(number[i]), float(value[i]))
+    return found
+
+
+def _numbers(element: str, codes: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """The numbers of codes; for what is beyond the largest the next number, with the sign of `like`."""
+    fmt = FORMATS[element]
+    number = fmt.decode(codes)
+    beyond = fmt.max + (fmt.max - float(fmt.decode(np.array([fmt.max_code - 1]))[0]))
+    return np.where(np.isfinite(number) | ~np.isfinite(like), number, np.copysign(beyond, like))
+
+
+def _decided(op: str, operands: list[float], number: float, value: float) -> int:
+    """The sign of a function's exact value minus a number that it is next to, or is; `value` is the function in f64."""
+    if _is_exact(op, operands, number):
+        return 0
+    nearest, side = decide(op, *operands)
+    if nearest != number:
+        return 1 if nearest > number else -1
+    if side == 0 and op in _BOUNDED and abs(number) == 1:
+        return -int(number)
+    if side == 0 and number == 0:  # smaller than any decimal number
+        return int(math.copysign(1, value))
+    return side
+
+
+def _is_exact(op: str, operands: list[float], number: float) -> bool:
+    """Whether a function gives this very number. The algebraic ones may; the others do so at 0 or 1 alone."""
+    x = operands[0]
+    if op == "power":
+        return _is_power(x, operands[1], number)
+    if op == "atan2":
+        return x == 0 and number == 0
+    if op in ("rsqrt", "cbrt"):
+        root, of = Fraction(number), Fraction(x)
+        return root * root * of == 1 if op == "rsqrt" else root**3 == of
+    return x == _RATIONAL_AT.get(op, 0.0)
+
+
+def _is_power(x: float, y: float, number: float) -> bool:
+    """Whether x ** y is a number: powers of two by exponents, what is left by integers."""
+    if y == 0 or abs(x) == 1 or x == 0 or number == 0:
+        return number != 0 or x == 0
+    of, result, exponent = Fraction(abs(x)), Fraction(abs(number)), Fraction(y)
+    (odd, two), (odd_result, two_result) = _split(of), _split(result)
+    if two * exponent != two_result:
+        return False
+    if odd == 1 or odd_result == 1:
+        return odd == odd_result
+    # An odd number of b bits is no 2^k-th power of another if 2^k > b, and its power has more bits than any format.
+    if exponent.denominator > 64 or abs(exponent.numerator) > 64 * exponent.denominator or exponent < 0:
+        return False
+    return odd**exponent.numerator == odd_result**exponent.denominator
+
+
+def _split(number: Fraction) -> tuple[int, int]:
+    """An odd integer and the power of two that make a positive binary fraction."""
+    twos = math.frexp(float(number))[1] - 1
+    odd = number / Fraction(2) ** twos
+    shift = odd.denominator.bit_length() - 1
+    return odd.numerator, twos - shift

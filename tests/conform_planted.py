@@ -1,0 +1,62 @@
+"""A backend of single operations with one planted fault: minihlo's results, changed by a function of the test."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from minihlo.interp.backends import Minihlo
+from minihlo.interp.conform.backend import Operation
+from minihlo.interp.conform.cases import ROW_OPS, Case, cases, forms
+from minihlo.interp.conform.diagnosis import across_forms
+from minihlo.interp.conform.elementwise import Part
+from minihlo.interp.conform.outcome import Settings
+from minihlo.interp.conform.programs import Builder, decoded
+from minihlo.interp.conform.result import CaseResult
+from minihlo.interp.conform.rows import RowPart
+from minihlo.interp.conform.tester import Spec, Tester
+from minihlo.ops.policy import Policy
+
+Arrays = Sequence[np.ndarray]
+#: Gets the operation, its operands and the right results, all as codes; gives the results.
+Fault = Callable[[Operation, Arrays, np.ndarray], np.ndarray]
+
+_OURS = Minihlo("minihlo", Policy())
+
+
+def right(operation: Operation, arrays: Arrays) -> np.ndarray:
+    """minihlo's results of an operation, as codes."""
+    case = Case(operation.op, operation.operands, operation.result, tuple(operation.attributes.items()))
+    if case.op in ROW_OPS:
+        part = RowPart(case, "length-8", tuple(arrays))
+    else:
+        part = Part(case, "array", tuple(np.ravel(x) for x in np.broadcast_arrays(*arrays)))
+    builder = Builder()
+    part.emit(builder)
+    (found,) = _OURS.evaluate(builder.text(), builder.arguments)
+    return decoded(np.asarray(found), operation.result).reshape(part.shape if isinstance(part, RowPart) else -1)
+
+
+class Planted:
+    """Right but for a fault."""
+
+    takes = "operations"
+    name = "planted"
+    seconds = 60.0
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+
+    def operate(self, operation: Operation, arrays: Arrays) -> np.ndarray:
+        return np.asarray(self.fault(operation, arrays, right(operation, arrays)))
+
+    def close(self) -> None:
+        pass
+
+
+def results(signature: str, fault: Fault, name: str = "planted", only: Sequence[str] = ()) -> list[CaseResult]:
+    """The results of a case in all forms, or `only` in some, on a backend with a fault."""
+    (case,) = (c for c in cases(2) if c.signature == signature)
+    tester = Tester(Planted(fault), Settings(name))
+    specs = [Spec(case, form) for form in forms(case, 1, "operations") if not only or form in only]
+    found = [r for s in specs for r in tester.run([s])]
+    return across_forms(found)
