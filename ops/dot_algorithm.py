@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .matmul import host_matmul, narrow, steps, stepwise_matmul
+from .matmul import host_matmul, narrow, product_policy, steps, stepwise_matmul
 from .minifloat.cast import cast, codes_of, integer_number
 from .minifloat.codec import decode, round_number
 from .minifloat.formats import Format, Nan
@@ -89,7 +89,7 @@ class Algorithm:
             # The components of an infinity are infinities and NaN: the largest product alone says what is not finite.
             rest = np.where(np.isfinite(rest), rest, accumulation.dtype.type(0))
             total = _add(rest, total, accumulation, policy, random)
-        return narrow(total, accumulation, result_type, policy, random)
+        return narrow(total, accumulation, result_type, product_policy(policy, lhs_type, rhs_type, result_type), random)
 
 
 def _add(x: np.ndarray, y: np.ndarray, element: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:

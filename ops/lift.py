@@ -63,6 +63,7 @@ class Function:
 
 def lift(function: Function, element: ElementType, policy: Policy, random: RandomStream, result: TensorType) -> Run:
     """The kernel of `function` over arrays of the float type `element`, that has a result of this type."""
+    policy = policy.for_results(element)
     if element == _F64 or (element == _F32 and function.is_basic):
         return Kernel(function.host, has_out=function.has_out)
     if policy.rounding == "stochastic" and element.bits <= 16 and not function.is_predicate:

@@ -26,7 +26,7 @@ def _wide(element: ElementType) -> ElementType:
 
 def _rounded(call: Call, x: np.ndarray) -> np.ndarray:
     element = call.result().element
-    return cast(x, _wide(element), element, call.policy, call.random.generator)
+    return cast(x, _wide(element), element, call.policy.for_results(element), call.random.generator)
 
 
 def _agree(a: Shape, b: Shape) -> bool:

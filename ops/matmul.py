@@ -41,6 +41,7 @@ def matmul(
 
     The operands may be views: a transposed matrix is not copied.
     """
+    policy = product_policy(policy, lhs_type, rhs_type, result_type)
     if not (_is_number(lhs_type) or _is_number(rhs_type)):
         return _integers(lhs, rhs, lhs_type, rhs_type, result_type, policy, random)
     if not (lhs_type.is_minifloat and rhs_type.is_minifloat):
@@ -54,6 +55,11 @@ def matmul(
     if policy.accumulate == "element":
         return stepwise_matmul(lhs, rhs, lhs_type, rhs_type, result_type, policy, random)
     return host_matmul(lhs, rhs, lhs_type, rhs_type, _F32, result_type, policy, random)
+
+
+def product_policy(policy: Policy, lhs_type: ElementType, rhs_type: ElementType, result_type: ElementType) -> Policy:
+    """The policy for the results of products: the one rounding of a sum of minifloats' products is a conversion."""
+    return policy if lhs_type.is_minifloat and rhs_type.is_minifloat else policy.for_results(result_type)
 
 
 def host_matmul(

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .types import ElementType
 
 ARITHMETICS = ("direct", "upcast")
 COMPUTE_TYPES = ("f32", "f64", "f16", "bf16")
@@ -27,6 +31,8 @@ class Policy:
         overflow: What a minifloat, or a conversion to a narrower float, becomes beyond the range. `"ieee"`: infinity if
             the format has one, else NaN, else the largest number. `"saturate"`: the largest number, for infinities too.
             `"onnx"`: the saturating tables in ONNX's documentation of float8 and float4.
+            Arithmetic in f16, bf16 and wider types is always `"ieee"`; the one rounding of a sum of minifloats' products
+            is a conversion.
         seed: An integer of at least 0, for stochastic rounding and random operations. The same seed gives the
             same bits.
 
@@ -50,6 +56,13 @@ class Policy:
         _choose("overflow", self.overflow, OVERFLOWS)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed must be an integer of at least 0, not {self.seed!r}")
+
+    def for_results(self, element: ElementType) -> Policy:
+        """The policy for results of arithmetic in a type: `overflow` has a say in those of minifloats alone.
+
+        A conversion follows the policy itself, whatever it converts to.
+        """
+        return self if element.is_minifloat or self.overflow == "ieee" else dataclasses.replace(self, overflow="ieee")
 
     @property
     def compute_type(self) -> str | None:

@@ -88,7 +88,8 @@ def dequantizer(t: TensorType, call: Call) -> Run:
     """From the integers of a quantized tensor to numbers of its expressed type; of any other tensor nothing."""
     if not isinstance(t.element, QuantizedType):
         return identity
-    element, expressed, policy = t.element, t.element.expressed, call.policy
+    element, expressed = t.element, t.element.expressed
+    policy = call.policy.for_results(expressed)
     constants, arithmetic = _Constants.of(t), _Arithmetic.of(TensorType(t.shape, expressed), call)
     wide = np.dtype(np.int32 if element.bits <= 16 else np.int64)
     zero, scale, multiply = constants.zero.astype(wide), constants.scale, arithmetic.multiply

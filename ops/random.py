@@ -239,12 +239,13 @@ def rng(call: Call) -> Run:
 
 def _normal(call: Call) -> Run:
     element = call.tensor().element
+    policy = call.policy.for_results(element)
 
     def draw(a: np.ndarray, b: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        mean, deviation = (float(cast(v, element, _F64, call.policy)) for v in (a, b))
+        mean, deviation = (float(cast(v, element, _F64, policy)) for v in (a, b))
         generator = call.random.generator
         x = np.asarray(generator.standard_normal(shape)) * deviation + mean
-        return cast(np.asarray(x), _F64, element, call.policy, generator)
+        return cast(np.asarray(x), _F64, element, policy, generator)
 
     return draw
 
@@ -265,15 +266,17 @@ def _uniform(call: Call) -> Run:
 
 
 def _uniform_float(call: Call, element: ElementType) -> Run:
+    policy = call.policy.for_results(element)
+
     def draw(a: np.ndarray, b: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        low, high = (float(cast(v, element, _F64, call.policy)) for v in (a, b))
+        low, high = (float(cast(v, element, _F64, policy)) for v in (a, b))
         if not low < high:
             return np.full(shape, math.nan if math.isnan(low) or math.isnan(high) else low).astype(element.dtype)
         generator = call.random.generator
         u = np.asarray(generator.random(shape))
         x = np.asarray(low * (1 - u) + high * u)  # not low + u * (high - low), whose difference can overflow
-        result = cast(np.maximum(x, low), _F64, element, call.policy, generator)
-        reached = np.asarray(cast(result, element, _F64, call.policy) >= high)
+        result = cast(np.maximum(x, low), _F64, element, policy, generator)
+        reached = np.asarray(cast(result, element, _F64, policy) >= high)
         return np.where(reached, _below(b, element), result) if reached.any() else result
 
     return draw

@@ -101,14 +101,15 @@ def iota(call: Call) -> Run:
     require_dimensions("iota_dimension", (dimension,), len(shape))
     size = shape[dimension]
     across = tuple(size if d == dimension else 1 for d in range(len(shape)))
-    stochastic = call.policy.rounding == "stochastic"
+    policy = call.policy.for_results(element)
+    stochastic = policy.rounding == "stochastic"
 
     def kernel() -> np.ndarray:
         rng = call.random.generator if stochastic else None
         line = np.empty(size, element.dtype)
         for i in range(0, size, _IOTA_CHUNK):
             indices = np.arange(i, min(i + _IOTA_CHUNK, size))
-            line[i : i + _IOTA_CHUNK] = cast(indices, ELEMENT_TYPES["i64"], element, call.policy, rng)
+            line[i : i + _IOTA_CHUNK] = cast(indices, ELEMENT_TYPES["i64"], element, policy, rng)
         return np.broadcast_to(line.reshape(across), shape)
 
     if stochastic:
