@@ -31,8 +31,8 @@ class Policy:
         overflow: What a minifloat, or a conversion to a narrower float, becomes beyond the range. `"ieee"`: infinity if
             the format has one, else NaN, else the largest number. `"saturate"`: the largest number, for infinities too.
             `"onnx"`: the saturating tables in ONNX's documentation of float8 and float4.
-            Arithmetic in f16, bf16 and wider types is always `"ieee"`; the one rounding of a sum of minifloats' products
-            is a conversion.
+            Arithmetic in f16, bf16 and wider types is always `"ieee"`; the one rounding of a sum of products of
+            minifloats is a conversion.
         seed: An integer of at least 0, for stochastic rounding and random operations. The same seed gives the
             same bits.
 
