@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from .exact import COMPARISONS, FUNCTIONS, OPS, arity
@@ -30,6 +31,11 @@ FORMS = {
 }
 SIZES = {"size-1": 1, "size-7": 7, "size-64": 64, "size-1000": 1000, "unaligned": 1000}
 LENGTHS = {"length-3": 3, "length-8": 8, "length-64": 64, "length-1000": 1000, "constant": 64}
+
+#: The column of the grid of what is about no minifloat.
+WIDE = "wide"
+#: The types of more than 8 bits and the integers, between which every conversion is a case.
+WIDE_TYPES = (*(f for f in reversed(FORMATS) if f not in MINIFLOATS), *INTEGERS, "i1")
 
 #: Ops on rows of numbers: sums and the like, judged by models.
 ROW_OPS = ("reduce", "cumulative", "dot_general", "convolution", "sort")
@@ -86,13 +92,17 @@ class Case:
             return self.name.split(".")[1].removeprefix("interpret_")
         if self.op != "convert":
             return self.name if self.result in (*self.operands, "i1") else f"{self.name} to {self.result}"
-        return f"convert from {self.operands[0]}" if self.result in MINIFLOATS else f"convert to {self.result}"
+        is_target = self.result in MINIFLOATS or self.column == WIDE
+        return f"convert from {self.operands[0]}" if is_target else f"convert to {self.result}"
 
     @property
     def column(self) -> str:
-        """Of the grid: the format it is about."""
+        """Of the grid: the format it is about; conversions between wider types share one column."""
         types = (self.result, *reversed(self.operands))
-        return next((t for t in types if t in MINIFLOATS), next(t for t in types if t in FORMATS))
+        found = next((t for t in types if t in MINIFLOATS), None)
+        if found is None and self.op == "convert":
+            return WIDE
+        return found or next(t for t in types if t in FORMATS)
 
 
 # -- the list ----------------------------------------------------------------------------------------------------------
@@ -111,6 +121,8 @@ def _cases(level: int) -> Iterator[Case]:
         yield from _elementwise(element)
     for element in MINIFLOATS:
         yield from _conversions(element)
+    for source, target in itertools.permutations(WIDE_TYPES, 2):
+        yield Case("convert", (source,), target)
     for element in MINIFLOATS:
         yield from _rows(element)
 

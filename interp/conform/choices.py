@@ -13,7 +13,7 @@ import numpy as np
 
 from ...ops.minifloat.open_points import OPEN_POINTS, OpenPoint
 from . import rounding
-from .formats import FORMATS, Format
+from .formats import FORMATS, INTEGERS, Format
 
 Codes = np.ndarray
 Fits = Callable[[Format, Codes, Codes], np.ndarray]  #: of the format, the results and the expected ones
@@ -101,6 +101,7 @@ _WORDS = {
     rounding.ZEROS: "the sign of a zero (the larger or smaller of +0 and -0; sign of -0)",
     rounding.NAN_ORDER: "the place of the NaN without sign in the total order",
     rounding.NOT_AN_INTEGER: "a number beyond the integer type, or NaN",
+    rounding.WRAPPED: "an integer beyond the integer type",
     rounding.ABOVE: "a number above the largest that is nearest to it, in a format of one significant bit",
 }
 
@@ -111,6 +112,8 @@ def names(point: int) -> tuple[str, ...]:
         return "last, after infinity", "first, before -infinity"
     if point == rounding.NOT_AN_INTEGER:
         return "the nearest integer, 0 for NaN", "another integer"
+    if point == rounding.WRAPPED:
+        return "its lowest bits", "the nearest integer"
     return tuple(name for name, _ in CHOICES[point])
 
 
@@ -118,6 +121,11 @@ def choose(point: int, result: str, got: Codes, expected: Codes) -> np.ndarray:
     """Which of the choices each result is; -1 for none."""
     if point in (rounding.NAN_ORDER, rounding.NOT_AN_INTEGER):  # whatever is not the default is the other
         return np.where(got == expected, 0, 1)
+    if point == rounding.WRAPPED:
+        width, is_signed = INTEGERS[result]
+        most = (1 << (width - is_signed)) - 1
+        is_end = (got == most) | (got == ((most + 1) if is_signed else 0))
+        return np.where(got == expected, 0, np.where(is_end, 1, -1))
     fmt = FORMATS[result]
     found = np.full(got.shape, -1)
     for i, (_, fits) in reversed(list(enumerate(CHOICES[point]))):

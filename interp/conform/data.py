@@ -8,6 +8,7 @@ import zlib
 
 import numpy as np
 
+from .boundaries import boundaries, near
 from .cases import SIZES, Case
 from .formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, bits, code_dtype, integers
 from .words import count
@@ -152,58 +153,16 @@ def scalars(element: str) -> np.ndarray:
 
 
 def source_codes(source: str, target: str, level: int, seed: int) -> np.ndarray:
-    """What is converted: every code of up to 16 bits; of wider types those at boundaries of the target."""
+    """What is converted: every code of up to 16 bits; of wider types those at boundaries of the target, and others."""
     if bits(source) <= 16:
         return all_codes(source)
-    if source in INTEGERS:
-        return _integer_boundaries(source, target)
-    codes = _float_boundaries(source, target)
+    codes = near(source, target, level >= 2)
+    if source in INTEGERS and target in MINIFLOATS:
+        return codes
     extra = 1 << (10 if level == 1 else 16)
     most = (1 << bits(source)) - 1
     random = rng(seed, source, target).integers(0, most, extra, np.uint64, endpoint=True)
     return np.concatenate([codes, random.astype(codes.dtype)])
-
-
-@functools.cache
-def boundaries(target: str) -> np.ndarray:
-    """The numbers of a minifloat that are not negative, what lies midway between neighbours, and what is beyond."""
-    fmt = FORMATS[target]
-    own = fmt.decode(np.arange(fmt.max_code + 1))
-    own = np.append(own, 2 * own[-1] - own[-2] if fmt.has_zero else 2 * own[-1])
-    if fmt.has_zero:
-        return np.concatenate([own, (own[1:] + own[:-1]) / 2])
-    return np.concatenate([[0.0, 2.0**-128, 2.0**-149, 2.0**-150], own, (own[1:] + own[:-1]) / 2])
-
-
-def _float_boundaries(source: str, target: str) -> np.ndarray:
-    """At and next to every boundary of the target, of both signs; in f64 also what f32 cannot tell from it."""
-    fmt = FORMATS[source]
-    kind = np.dtype(f"f{fmt.bits // 8}")
-    with np.errstate(over="ignore"):
-        numbers = np.unique(np.abs(boundaries(target))).astype(kind)
-    exact = np.unique(np.append(numbers[np.isfinite(numbers)], np.array([0, np.finfo(kind).max], kind)))
-    codes = exact.view(fmt.code_dtype).astype(np.int64)
-    steps = [-1, 0, 1] if fmt.bits == 32 else [-(1 << 30), -(1 << 28), -3, -1, 0, 1, 3, 1 << 28, 1 << 30]
-    near = np.unique((codes[:, None] + steps).ravel())
-    near = near[(near >= 0) & (near <= fmt.max_code + 1)]
-    nan = fmt.max_code + 1 + np.array([1, 1 << (fmt.mantissa_bits - 1), (1 << fmt.mantissa_bits) - 1])
-    both = np.concatenate([near, nan]).astype(np.uint64)
-    return np.concatenate([both, both | np.uint64(fmt.sign_bit)]).astype(fmt.code_dtype)
-
-
-def _integer_boundaries(source: str, target: str) -> np.ndarray:
-    width, is_signed = INTEGERS[source]
-    low, high = (-1 << (width - 1), (1 << (width - 1)) - 1) if is_signed else (0, (1 << width) - 1)
-    found = {low, low + 1, high - 1, high}
-    for number in boundaries(target):
-        if number <= 2.0**64:
-            found |= {int(number) + d for d in (-1, 0, 1, 2)}
-    # Two roundings, to f32 or f64 first, show beside what those have as a tie.
-    ties = [(3 << k) // 2 for k in range(25, 64)] if target in MINIFLOATS else []
-    found |= {t + d for t in ties for d in (-1, 0, 1)}
-    found |= {-n for n in found}
-    kept = sorted(n for n in found if low <= n <= high)
-    return np.array([n & ((1 << width) - 1) for n in kept], np.uint64).astype(code_dtype(source))
 
 
 def numbers(codes: np.ndarray, element: str) -> np.ndarray:
@@ -235,3 +194,6 @@ def tuples(case: Case, texts: list[str]) -> Operands:
         rows += [codes] * int(times or 1)
     columns = itertools.zip_longest(*rows)
     return tuple(np.array(c, np.uint64).astype(code_dtype(t)) for c, t in zip(columns, case.operands, strict=True))
+
+
+__all__ = ["PART", "Operands", "boundaries", "numbers", "operands", "parts", "rng", "scalars", "source_codes", "tuples"]

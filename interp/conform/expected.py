@@ -19,6 +19,7 @@ from .rounding import (
     INVALID,
     NAN_ORDER,
     NOT_AN_INTEGER,
+    WRAPPED,
     ZEROS,
     Exact,
     encode,
@@ -165,6 +166,8 @@ def converted(
     codes: np.ndarray, source: str, target: str, rounding: str = EVEN, to_integers: str = "toward zero"
 ) -> Expected:
     """Conversions between any two types."""
+    if source not in FORMATS and target not in FORMATS:
+        return _between_integers(codes, source, target)
     exact = as_exact(codes, source)
     if target in FORMATS:
         found, left_open = encode(FORMATS[target], exact, rounding)
@@ -173,9 +176,8 @@ def converted(
         if not FORMATS[target].is_signed:
             magnitudes, _ = encode(FORMATS[target], Exact(np.abs(exact.value), exact.side * _sign(exact)), rounding)
         return Expected(found, np.where(left_open == INVALID, of_nan, left_open), magnitudes)
-    closed = np.zeros(len(codes), np.uint8)
     if target == "i1":
-        return Expected(exact.value != 0, closed)
+        return Expected(exact.value != 0, np.zeros(len(codes), np.uint8))
     width, is_signed = INTEGERS[target]
     low, high = (-1 << (width - 1), (1 << (width - 1)) - 1) if is_signed else (0, (1 << width) - 1)
     whole = TO_INTEGERS[to_integers](exact.value)
@@ -187,3 +189,18 @@ def converted(
     mask = np.uint64((1 << width) - 1)
     found = np.where(inside, found & mask, cut).astype(code_dtype(target))
     return Expected(found, np.where(inside, np.uint8(0), np.uint8(NOT_AN_INTEGER)))
+
+
+def _between_integers(codes: np.ndarray, source: str, target: str) -> Expected:
+    """The lowest bits of an integer, of a negative one in two's complement; those beyond the type may be cut off."""
+    whole = codes.astype(np.int64) if source == "i1" else integers(codes, source)
+    if target == "i1":
+        return Expected(whole != 0, np.zeros(len(codes), np.uint8))
+    width, is_signed = INTEGERS[target]
+    pattern = whole if whole.dtype == np.uint64 else whole.view(np.uint64)
+    found = (pattern & np.uint64((1 << width) - 1)).astype(code_dtype(target))
+    back = integers(found, target)
+    same = (back == whole) if back.dtype == whole.dtype else (back.astype(np.int64) == whole.astype(np.int64))
+    if back.dtype != whole.dtype:  # one of 64 bits without sign, and one with: what is negative is beyond the other
+        same &= (whole if whole.dtype == np.int64 else back.astype(np.int64)) >= 0
+    return Expected(found, np.where(same, np.uint8(0), np.uint8(WRAPPED)))

@@ -116,7 +116,7 @@ def _grid(report: Report) -> Content:
         cells[case.row, case.column].append(case)
     rows = list(dict.fromkeys(c.row for c in report.cases))
     there = {c.column for c in report.cases}
-    columns = [f for f in FORMATS if f in there]  # whichever was finished first
+    columns = [*(f for f in FORMATS if f in there), *sorted(there - set(FORMATS))]  # whichever was finished first
     head = [element("th", element("span", c), scope="col") for c in columns]
     body = [element("tr", element("th", r, scope="row"), [_cell(cells.get((r, c), [])) for c in columns]) for r in rows]
     table = element(

@@ -146,7 +146,11 @@ def _distances(result: str, got: np.ndarray, codes: np.ndarray, left_open: np.nd
         ranks = np.where(nan & ~nan_right, np.copysign(beyond, right), ranks)
         near_the_end = np.abs(right) >= beyond - 4
         far = (nan & ~nan_right & ~near_the_end) | (nan_right & ~nan & ~overflowed) | fmt.is_none(got)
-    signed = np.where(far, 0.0, ranks - right)
+    signed = ranks - right
+    if fmt.bits == 64:  # whose ranks f64 does not tell apart
+        between = fmt.rank(got) - fmt.rank(codes)
+        signed = np.where(np.abs(signed) < 2.0**61, between.astype(np.float64), signed)
+    signed = np.where(far, 0.0, signed)
     return signed, np.where(far, FAR, np.minimum(np.abs(signed), float(FAR)).astype(np.int64))
 
 

@@ -42,6 +42,7 @@ FROM_NEGATIVE_NAN = 9  #: as INVALID, of a conversion of NaN with its sign set
 ZEROS = 10  #: the larger or smaller of +0 and -0
 NAN_ORDER = 11  #: the place of a NaN without sign in the total order
 NOT_AN_INTEGER = 12  #: it is beyond an integer type, or NaN
+WRAPPED = 14  #: an integer that is beyond the integer type it is converted to
 ABOVE = 13  #: it is above the largest number and rounds to it, in a format of one significant bit
 
 #: How numbers are rounded; "even" is the rule, the others are what a wrong one may do.
