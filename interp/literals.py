@@ -50,6 +50,11 @@ def real(text: str) -> Number:
     return exact(fraction(text)).replace(sign=negative)
 
 
+def is_code(text: str) -> bool:
+    """Whether a literal is a code or a bit pattern: `0x7F`, `0b101`."""
+    return _CODE.fullmatch(text) is not None
+
+
 def fraction(text: str) -> Fraction:
     """The exact value of a decimal or a hexadecimal float. Raises InputError where the text is neither."""
     if len(text) > _MOST_CHARACTERS:

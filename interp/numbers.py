@@ -11,7 +11,7 @@ import numpy as np
 from ..ops.minifloat.cast import cast as cast_array
 from ..ops.minifloat.codec import decode, to_fraction
 from ..ops.policy import Policy
-from ..ops.types import ElementType, Kind, TensorType, element_type, type_of_dtype
+from ..ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType, element_type, named_type, type_of_dtype
 from . import memory, npy
 from .errors import InputError
 
@@ -21,7 +21,8 @@ def cast(x: Any, format: str, *, overflow: str = "ieee", rounding: str = "neares
 
     Args:
         x: An array of any real dtype (integers, bool and those of ml_dtypes too), a number, or nested lists of numbers.
-        format: The element type as MLIR names it, such as `"f8E4M3FN"` or `"i4"`.
+        format: The element type as MLIR names it, such as `"f8E4M3FN"` or `"i4"`, or as numpy and ml_dtypes do:
+            `"float8_e4m3fn"`.
         overflow: What a number beyond the range becomes. `"ieee"`: infinity if the format has one, else NaN, else the
             largest number. `"saturate"`: the largest number, for infinities too. `"onnx"`: the saturating tables in
             ONNX's documentation of float8 and float4.
@@ -44,8 +45,25 @@ def cast(x: Any, format: str, *, overflow: str = "ieee", rounding: str = "neares
     memory.check(array.size * target.dtype.itemsize, f"the result of casting to {target}")
     rng = np.random.Generator(np.random.Philox(seed)) if rounding == "stochastic" else None
     with np.errstate(all="ignore"):
-        result = cast_array(array, source, target, policy, rng)
+        result = convert(array, source, target, policy, rng)
     return np.array(result)
+
+
+def convert(
+    x: np.ndarray, source: ElementType, target: ElementType, policy: Policy, rng: np.random.Generator | None = None
+) -> np.ndarray:
+    """`x` in another real type. Integers stop at the ends of the range, where stablehlo.convert lets them wrap."""
+    if source.is_integer and target.is_integer:
+        wide = x.astype(np.uint64 if source.kind is Kind.UNSIGNED else np.int64)
+        (least, most), (low, high) = integer_ends(source), integer_ends(target)
+        x, source = np.clip(wide, max(low, least), min(high, most)), ELEMENT_TYPES["ui64" if least == 0 else "i64"]
+    return cast_array(x, source, target, policy, rng)
+
+
+def integer_ends(element: ElementType) -> tuple[int, int]:
+    """The smallest and the largest integer of a type."""
+    low = -(1 << (element.bits - 1)) if element.kind is Kind.SIGNED else 0
+    return low, low + (1 << element.bits) - 1
 
 
 def scale(x: Any, format: str, *, power_of_two: bool = False) -> float:
@@ -145,7 +163,7 @@ def unpack(data: bytes | bytearray | memoryview | np.ndarray, format: str, shape
 
 def _element(name: Any) -> ElementType:
     try:
-        element = element_type(str(name))
+        element = named_type(str(name))
     except ValueError as error:
         raise InputError(str(error)) from None
     if element.is_complex:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..ops.minifloat.cast import cast
 from ..ops.policy import Policy
-from ..ops.types import ElementType, TensorType, Type, element_type
+from ..ops.types import ElementType, TensorType, Type, element_type, named_type
 from . import memory, npy
 from .errors import InputError
 from .literals import array_of_literals
@@ -63,7 +63,7 @@ def _parse_type(text: str) -> TensorType:
         what = f"{text[:60]!r} is not a type" if text else "the type is missing"
         raise InputError(f"{what} (a value is written as in 2x3xf32=[[1 2 3][4 5 6]], 4xf8E4M3FN=1.5, @file.npy)")
     try:
-        element = element_type(found[2])
+        element = named_type(found[2])
     except ValueError as error:
         raise InputError(str(error)) from None
     if len(found[1]) > 1000:

@@ -7,6 +7,7 @@ import enum
 import functools
 import math
 import re
+from collections.abc import Iterable
 
 import ml_dtypes
 import numpy as np
@@ -124,6 +125,8 @@ ELEMENT_TYPES: dict[str, ElementType] = {
 }
 
 _BY_DTYPE = {t.dtype: t for t in ELEMENT_TYPES.values()}
+#: The names that numpy and ml_dtypes have for the same types.
+_BY_DTYPE_NAME = {t.dtype.name: t for t in ELEMENT_TYPES.values()}
 
 
 def element_type(name: str) -> ElementType:
@@ -132,8 +135,26 @@ def element_type(name: str) -> ElementType:
         return _parsed_quantized(name)
     found = ELEMENT_TYPES.get(re.sub(r"^si(?=\d)", "i", name))
     if found is None:
-        raise ValueError(f"{name!r} is not an element type (known: {', '.join(ELEMENT_TYPES)})")
+        meant = guess(name, ELEMENT_TYPES)
+        raise ValueError(f"{name!r} is not an element type{meant} (known: {', '.join(ELEMENT_TYPES)})")
     return found
+
+
+def named_type(name: str) -> ElementType:
+    """The element type of a name that people write: MLIR's, or that of numpy or ml_dtypes, such as `float8_e4m3fn`.
+
+    Raises ValueError that lists MLIR's names.
+    """
+    return _BY_DTYPE_NAME.get(name) or element_type(name)
+
+
+def guess(name: str, names: Iterable[str]) -> str:
+    """What a mistyped name may mean, as a part of an error; empty where nothing is near."""
+    import difflib  # which takes some ms to import
+
+    lower = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(name.lower()[:100], lower, 1)
+    return f", did you mean {lower[near[0]]}?" if near else ""
 
 
 def type_of_dtype(dtype: np.dtype) -> ElementType:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import decimal
 import math
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from ...ops.minifloat.cast import cast, codes_of
+from ...ops.minifloat.cast import codes_of
 from ...ops.minifloat.codec import decode, round_number, to_fraction
 from ...ops.minifloat.formats import Format
 from ...ops.minifloat.number import FINITE, NAN, Number
 from ...ops.policy import Policy
-from ...ops.types import ElementType, Kind, element_type
+from ...ops.types import ElementType, named_type
 from ..errors import InputError
-from ..literals import array_of_literals, real
+from ..literals import array_of_literals, fraction, is_code, real
+from ..numbers import convert, integer_ends
 from ..printing import code_text, number_text
 from ..values import parse_value
 
@@ -32,19 +34,17 @@ def main(options: argparse.Namespace) -> int:
         if options.source and _element(options.source) != t.element:
             raise InputError(f"{text[:60]!r} is of type {t.element}, not {options.source}")
         values, source = array.ravel(), t.element
-    elif options.source:
-        source = _element(options.source)
+    elif options.source or is_code(text):
+        source = _element(options.source or options.format)
         values = array_of_literals([text], source)
     else:
         values, source = None, None
     if source is not None and source.is_complex:
         raise InputError(f"{source} is not a real type")
     if values is None or source is None:
-        number = real(text)
-        told = _real_to(number, target, policy, rng)
-        print(told)
+        print(_real_to(text, target, policy, rng))
         return 0
-    results = cast(values, source, target, policy, rng)
+    results = convert(values, source, target, policy, rng)
     blocks = []
     for value, result in zip(values, results, strict=True):
         lines = [f"{'from':6} {_element_text(value, source)}"]
@@ -55,7 +55,7 @@ def main(options: argparse.Namespace) -> int:
 
 def _element(name: str) -> ElementType:
     try:
-        element = element_type(name)
+        element = named_type(name)
     except ValueError as error:
         raise InputError(str(error)) from None
     if element.is_complex:
@@ -63,34 +63,29 @@ def _element(name: str) -> ElementType:
     return element
 
 
-def _real_to(number: Number, target: ElementType, policy: Policy, rng: np.random.Generator) -> str:
-    """The conversion of an exact number."""
+def _real_to(text: str, target: ElementType, policy: Policy, rng: np.random.Generator) -> str:
+    """The conversion of a literal, from its exact value."""
+    number = real(text)
+    # The number itself has no more bits than rounding asks for.
+    exact = fraction(text) if number.kind == FINITE else None
     if target.is_float:
         code = round_number(number, target.format, policy, rng)
         value: Any = np.asarray(code, target.format.code_dtype).view(target.dtype)[()]
     else:
-        value = _to_integer(number, target)
-    exact = to_fraction(number) if number.kind == FINITE else None
+        value = _to_integer(number, exact, target)
     return "\n".join(_lines(exact, value, target))
 
 
-def _to_integer(number: Number, target: ElementType) -> np.generic:
+def _to_integer(number: Number, exact: Fraction | None, target: ElementType) -> np.generic:
     """As stablehlo.convert: the integer part, up to the ends of the range; NaN is 0, and i1 is whether non-zero."""
-    low, high = _ends(target)
-    if number.kind == FINITE:
-        value = to_fraction(number)
-        whole = int(value != 0) if target.bits == 1 else min(max(math.trunc(value), low), high)
+    low, high = integer_ends(target)
+    if exact is not None:
+        whole = int(exact != 0) if target.bits == 1 else min(max(math.trunc(exact), low), high)
     elif number.kind == NAN:
         whole = int(target.bits == 1)
     else:
         whole = low if number.sign and target.bits > 1 else high
     return array_of_literals([str(whole)], target)[0]
-
-
-def _ends(element: ElementType) -> tuple[int, int]:
-    """The smallest and the largest integer of a type."""
-    low = -(1 << (element.bits - 1)) if element.kind is Kind.SIGNED else 0
-    return low, low + (1 << element.bits) - 1
 
 
 def _exact(value: np.generic, element: ElementType) -> Fraction | None:
@@ -115,12 +110,20 @@ def _lines(exact: Fraction | None, result: np.generic, element: ElementType) -> 
 def _error(error: Fraction, result: np.generic, element: ElementType) -> str:
     if not error:
         return "0"
-    number = float(error) if abs(error) < 2**1000 else float("inf")
-    text = f"{number:+.17g}" if Fraction(number) == error and len(f"{number:.17g}") < 14 else f"{number:+.6g}"
+    short = f"{float(error):.17g}" if abs(error) < 2**1000 else ""
+    text = f"{float(error):+.17g}" if len(short) in range(1, 14) and Fraction(short) == error else _digits(error, 6)
     if element.is_float:
         code = int(codes_of(np.asarray(result), element.format))
-        text += f" ({float(error / _step(code, element.format)):+.3g} ULP)"
+        text += f" ({_digits(error / _step(code, element.format), 3)} ULP)"
     return text
+
+
+def _digits(value: Fraction, count: int) -> str:
+    """So many significant digits of a number, also of one beyond the range of floats."""
+    if 2.0**-1000 < abs(value) < 2.0**1000:
+        return f"{float(value):+.{count}g}"
+    rounded = decimal.Context(count).divide(decimal.Decimal(value.numerator), decimal.Decimal(value.denominator))
+    return f"{rounded.normalize():+g}".replace("E", "e")
 
 
 def _step(code: int, fmt: Format) -> Fraction:
@@ -139,7 +142,7 @@ def _element_text(value: np.generic, element: ElementType) -> str:
 def _neighbours(value: np.generic, element: ElementType) -> tuple[str, str]:
     """The next element below and above, `none` at the ends."""
     if not element.is_float:
-        low, high = _ends(element)
+        low, high = integer_ends(element)
         number = int(value)
         return (str(number - 1) if number > low else "none"), (str(number + 1) if number < high else "none")
     fmt = element.format

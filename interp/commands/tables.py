@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import inspect
 import sys
 
@@ -12,7 +11,7 @@ import numpy as np
 from ...ops.minifloat.formats import FORMATS, Format, Nan
 from ...ops.registry import EXACT, Op, describe, full_name
 from ...ops.registry import ops as all_ops
-from ...ops.types import ELEMENT_TYPES
+from ...ops.types import ELEMENT_TYPES, guess
 from ..errors import InputError
 from ..printing import code_text, number_text, number_texts
 
@@ -28,10 +27,10 @@ def formats(options: argparse.Namespace) -> int:
         facts = [_facts(f) for f in FORMATS.values()]
         print_table(list(facts[0]), [list(f.values()) for f in facts])
         return 0
-    fmt = FORMATS.get(options.name)
+    fmt = (FORMATS | {f.dtype_name: f for f in FORMATS.values()}).get(options.name)
     if fmt is None:
-        guess = _guess(options.name, FORMATS)
-        raise InputError(f"{options.name!r} is not a format{guess} (one of: {', '.join(FORMATS)})")
+        meant = guess(options.name, FORMATS)
+        raise InputError(f"{options.name!r} is not a format{meant} (one of: {', '.join(FORMATS)})")
     if not options.codes:
         print("\n".join(f"{name:18} {value}" for name, value in _facts(fmt).items()))
         return 0
@@ -85,7 +84,7 @@ def ops(options: argparse.Namespace) -> int:
     record = records.get(full_name(options.name))
     if record is None:
         names = [name.removeprefix("stablehlo.") for name in records]
-        raise InputError(f"{options.name!r} is not an op{_guess(options.name, names)} (minihlo ops lists them)")
+        raise InputError(f"{options.name!r} is not an op{guess(options.name, names)} (minihlo ops lists them)")
     print(f"{record.name}\n\n{inspect.cleandoc(record.doc)}\n")
     for element in ELEMENT_TYPES.values():
         print(f"{element.name:14} {_support(record, element.name)}")
@@ -99,11 +98,6 @@ def _support(record: Op, name: str) -> str:
     # Integers and booleans are never rounded.
     rounded = element.is_float or element.is_complex or record.values == "regions"
     return record.accuracy.text if rounded else EXACT.text
-
-
-def _guess(name: str, names: object) -> str:
-    near = difflib.get_close_matches(name, list(names), 1)  # type: ignore[call-overload]
-    return f", did you mean {near[0]}?" if near else ""
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:

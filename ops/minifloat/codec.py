@@ -57,8 +57,14 @@ def round_number(x: Number, fmt: Format, policy: Policy, rng: np.random.Generato
     is given and why.
     """
     rounded, quantum = _round_significand(x, fmt, policy.rounding, rng)
+    field = quantum - fmt.min_exponent
+    infinite = too_big = x.kind == INFINITE
+    if fmt.bits == 64:  # whose fields fill an int64: a larger one would wrap around
+        last = (fmt.max_code >> fmt.mantissa_bits) - 1
+        too_big = too_big | (field > last)
+        field = np.minimum(field, last)
     # A carry out of the significand moves into the exponent field by itself; so does the hidden bit.
-    code = ((quantum - fmt.min_exponent) << fmt.mantissa_bits) + rounded - int(not fmt.has_zero)
+    code = (field << fmt.mantissa_bits) + rounded - int(not fmt.has_zero)
     sign = x.sign
     if policy.rounding == "down":  # IEEE 754 section 6.3: x - x is -0 when rounding down
         sign = sign | (x.is_zero & (x.exponent == CANCELLED))
@@ -69,8 +75,7 @@ def round_number(x: Number, fmt: Format, policy: Policy, rng: np.random.Generato
         vanishes = bit_length(x.significand) + x.exponent - power_of_two <= _E8M0_VANISHES
         code = np.maximum(code, 0)
         is_nan = is_nan | ((x.kind == FINITE) & (zero_or_negative | vanishes)) | ((x.kind == INFINITE) & sign)
-    infinite = x.kind == INFINITE
-    too_big = (code > fmt.max_code) | infinite
+    too_big = too_big | (code > fmt.max_code)
     if too_big.any():
         code = np.where(too_big, _overflow(infinite, sign, fmt, policy), code)
     return _with_sign(np.where(is_nan, -1, code), sign, fmt, policy).astype(fmt.code_dtype)
