@@ -18,7 +18,7 @@ from .exchange import Share, described
 from .interpreter import with_streams
 from .parallel import Grid, Process, current
 from .registry import BY_BODY, Call, OpError, Run, op
-from .types import TensorType
+from .types import TensorType, TokenType
 
 #: The channel on which the devices of a nested manual_computation gather its results. No op of a program has it.
 _CHANNEL = -(1 << 40)
@@ -220,6 +220,8 @@ def _shardings(call: Call, name: str) -> tuple[Sharding, ...]:
 
 
 def _shape(t: Any) -> tuple[int, ...]:
+    if isinstance(t, TokenType):
+        return ()
     if not isinstance(t, TensorType) or not t.is_static:
         raise OpError(f"a result of type {t} (expected a tensor of known sizes)")
     return t.shape  # type: ignore[return-value]

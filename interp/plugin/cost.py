@@ -37,19 +37,23 @@ _PLAIN = {
 
 def calls_python(program: Program, function: Function) -> bool:
     """Whether a function calls Python functions of the user, or reads from or writes to the outside."""
-    return any(
-        operation.attributes.get("call_target_name") == TARGET or operation.name.rpartition(".")[2] in _OUTSIDE
-        for name in _reached(program, function)
-        for operation in _operations(program.functions[name].body)
-    )
+    return any(_is_call(o) or o.name.rpartition(".")[2] in _OUTSIDE for o in _reached_operations(program, function))
+
+
+def has_effects(program: Program, function: Function) -> bool:
+    """Whether a function calls Python functions of the user for more than their results."""
+    return any(_is_call(o) and o.attributes.get("has_side_effect") for o in _reached_operations(program, function))
+
+
+def _is_call(operation: Operation) -> bool:
+    return operation.attributes.get("call_target_name") == TARGET
 
 
 def is_plain(program: Program, function: Function) -> bool:
     """Whether a function only computes on its arguments: no loops, random bits, other processes or custom calls."""
     return all(
         operation.name in _PLAIN or getattr(lookup(operation.name), "is_elementwise", False)
-        for name in _reached(program, function)
-        for operation in _operations(program.functions[name].body)
+        for operation in _reached_operations(program, function)
     )
 
 
@@ -57,8 +61,7 @@ def largest(program: Program, function: Function) -> int:
     """The bytes of the largest value that a function computes."""
     found = (
         value.type.nbytes
-        for name in _reached(program, function)
-        for operation in _operations(program.functions[name].body)
+        for operation in _reached_operations(program, function)
         for value in operation.results
         if isinstance(value.type, TensorType) and value.type.is_static
     )
@@ -69,8 +72,7 @@ def estimate(program: Program, function: Function) -> float:
     """The seconds that a function is likely to run, roughly. Infinity where a loop says nothing of when it ends."""
     constants = {
         o.results[0]: o.attributes.get("value")
-        for name in _reached(program, function)
-        for o in _operations(program.functions[name].body)
+        for o in _reached_operations(program, function)
         if o.name == "stablehlo.constant"
     }
     known: dict[str, float] = {}
@@ -144,6 +146,12 @@ def _reached(program: Program, function: Function) -> dict[str, None]:
                     found[name] = None
                     todo.append(name)
     return found
+
+
+def _reached_operations(program: Program, function: Function) -> Iterator[Operation]:
+    """The ops of a function and of all that it calls."""
+    for name in _reached(program, function):
+        yield from _operations(program.functions[name].body)
 
 
 def _operations(region: Region | None) -> Iterator[Operation]:

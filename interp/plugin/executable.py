@@ -18,7 +18,7 @@ from ...ops.types import TensorType, TokenType, Type
 from .. import parser, planner, policies
 from ..planner import Plan
 from ..program import Function, Program
-from . import abi, cost, interrupts, partition, quick
+from . import abi, cost, interrupts, partition, quick, xla_options
 from .buffers import CODES
 from .client import NUM_DEVICES, Client
 from .devices import MEMORY_KIND
@@ -74,8 +74,10 @@ class Executable:
         self.result_bytes = sum(t.nbytes for t in types if t) * self.options.replicas
         #: The bytes of the largest value on the way to them.
         self.largest = cost.largest(program, self.function) * self.options.replicas
+        #: Whether it is run for more than its results, in the order that its tokens say or in any order.
+        self.has_effects = bool(self.tokens) or cost.has_effects(program, self.function)
         #: Whether it has to run where it is called, since it does more than compute results.
-        self.stays = not types or cost.calls_python(program, self.function)
+        self.stays = not types or self.has_effects or cost.calls_python(program, self.function)
         #: The seconds it is likely to take.
         self.seconds = cost.estimate(program, self.function)
         #: Whether it is so quick that its caller may wait.
@@ -196,6 +198,7 @@ def compile_(a: Any) -> None:
     if ctypes.string_at(program.format, program.format_size) != b"mlir":
         raise PluginError(INVALID_ARGUMENT, "a program must be MLIR")
     options = read_compile_options(ctypes.string_at(a.compile_options, a.compile_options_size))
+    xla_options.check(dict(options.overrides))
     code = ctypes.string_at(program.code, program.code_size)
     a.executable = handle(interrupts.interruptible(_compiled, objects[a.client], code, options))
 

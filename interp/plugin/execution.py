@@ -16,7 +16,15 @@ from .buffers import CODES, Buffer, add, delete, kind_of
 from .cost import LONG
 from .deferred import Deferred
 from .devices import Device
-from .errors import FAILED_PRECONDITION, INTERNAL, UNIMPLEMENTED, ErrorObject, FailedError, PluginError
+from .errors import (
+    FAILED_PRECONDITION,
+    INTERNAL,
+    INVALID_ARGUMENT,
+    UNIMPLEMENTED,
+    ErrorObject,
+    FailedError,
+    PluginError,
+)
 from .executable import Executable
 from .runtime import failed, failure, getter, objects, pool, reader, ready, too_deep, words
 
@@ -64,6 +72,8 @@ def _run(
     """Run a program on buffers, or start it, and hand out the buffers of its results."""
     if not interrupts.installed:
         interrupts.install()
+    if executable.donated:
+        _refuse_donated_twice(executable, _kept(options), handles)
     made: list[int] = []
     task: work.Task | None = None
     error: ErrorObject | None = None
@@ -84,9 +94,10 @@ def _run(
         except RecursionError:
             raise
         except BaseException as failure_:
-            if not executable.num_outputs:
+            # A program with effects fails at once: its token would carry the error to whatever comes after it. Of what
+            # else fails at once the framework makes a ValueError, of what fails later its own kind of error.
+            if not executable.num_outputs or executable.has_effects:
                 raise
-            # The framework makes a ValueError of what fails at once; of what fails later its own kind of error.
             error = failure_.error if isinstance(failure_, FailedError) else failure(failure_)
             _discard(made)
             _promise(executable, [error] * executable.num_outputs * len(handles), devices, made)
@@ -217,9 +228,29 @@ def _discard(made: list[int]) -> None:
         pool.discard(made.pop())
 
 
+def _kept(options: int) -> set[int]:
+    """The arguments that are not to be donated this time, whatever the program says."""
+    start, count = words[options + 7] >> 3, words[options + 8]
+    return set(words[start : start + count].tolist()) if count else set()
+
+
+def _refuse_donated_twice(executable: Executable, kept: set[int], handles: Sequence[Sequence[int]]) -> None:
+    """Raises PluginError where a buffer is donated and passed a second time, as another or as the same argument."""
+    for row in handles:
+        if len(set(row)) == len(row):
+            continue
+        for i in executable.donated:
+            if i not in kept and row.count(row[i]) > 1:
+                other = next(j for j, handle in enumerate(row) if j != i and handle == row[i])
+                raise PluginError(
+                    INVALID_ARGUMENT,
+                    f"expected a donated buffer to be passed once, got the same one as arguments {i} and {other} of "
+                    f"{executable.name}",
+                )
+
+
 def _donate(executable: Executable, options: int, handles: Sequence[Sequence[int]]) -> None:
-    at = options
-    kept = set(words[words[at + 7] >> 3 : (words[at + 7] >> 3) + words[at + 8]].tolist()) if words[at + 8] else ()
+    kept = _kept(options)
     for i in executable.donated:
         if i not in kept:
             for row in handles:

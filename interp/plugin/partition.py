@@ -185,7 +185,8 @@ def optimized_program(function: Function, partition: Partition, name: str, repli
     shardings: list[tuple[int, Any]] = []
     if partitions > 1:
         each = [c.message() for c in partition.results]
-        shardings.append((12, protobuf.message((1, 2), *[(5, m) for m in each])))
+        if each:  # of no results it is not a tuple's
+            shardings.append((12, protobuf.message((1, 2), *[(5, m) for m in each])))
         shardings += [(14, c.message()) for c in partition.arguments]
     module = protobuf.message((1, name), (2, "main"), (6, 1), (3, computation), (4, program_shape), (5, 1), *shardings)
     config = protobuf.message((1, program_shape), (4, replicas), (5, partitions), (7, int(partitions > 1)))
