@@ -1,4 +1,4 @@
-"""Programs as cases: the tests in a folder of .mlir files with checks, such as the repository's mlir_tests.
+"""Programs as cases: the tests in a folder of .mlir files with checks, such as minihlo's own mlir_tests.
 
 They hold the ops that have no cases of their own: those that move elements, that have regions, that are made of steps.
 """
@@ -50,18 +50,15 @@ class _Test:
     name: str
 
 
-def folder(named: str) -> Path | None:
-    """The folder of tests: the one named, else the repository's, where this is run from one."""
-    if named:
-        return Path(named)
-    own = Path(__file__).parents[2] / "mlir_tests"
-    return own if own.is_dir() else None
+def folder(named: str) -> Path:
+    """The folder of tests: the one named, else the one of minihlo, which a wheel has beside `interp` as well."""
+    return Path(named) if named else Path(__file__).parents[2] / "mlir_tests"
 
 
 def cases(named: str) -> list[Case]:
     """A case for each test in a folder: `test.interpret_map.map_bf16`."""
     where = folder(named)
-    return [] if where is None else [_case(t, where) for t in _tests(where)]
+    return [_case(t, where) for t in _tests(where)]
 
 
 @functools.cache
