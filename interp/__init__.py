@@ -52,7 +52,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name], __name__), name)
+    try:
+        return getattr(importlib.import_module(_HOME[name], __name__), name)
+    except ImportError as error:  # what needs JAX, without it: hasattr is False then
+        raise AttributeError(str(error)) from error
 
 
 def __dir__() -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any
+import stat
+from typing import IO, Any
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from .values import check_input
 
 #: How many plans a program keeps: one for each function and policy in use.
 _PLANS = 16
+
+#: A pipe or device that gives more has no end, most likely. Files may be larger.
+MOST_STREAMED = 1 << 30
+_PART = 1 << 20
 
 
 class LoadedProgram:
@@ -56,6 +60,8 @@ class LoadedProgram:
         """Return the plan of a function under a policy. It is kept for the next call unless there is a `listener`."""
         if function is None and policy is None and listener is None and self._plain is not None:
             return self._plain
+        if policy is not None and not isinstance(policy, Policy):
+            raise InputError(f"expected a minihlo.interp.Policy, got a {type(policy).__name__}")
         is_plain, policy = function is None and policy is None, policy or Policy()
         if listener is not None:
             return plan(self.program, function, policy, listener, self.speed)
@@ -115,10 +121,10 @@ def load(source: str | bytes | os.PathLike[str] | Any, *, without: str = "") -> 
 
 
 def _load(source: str | bytes | os.PathLike[str] | Any) -> LoadedProgram:
-    if isinstance(source, bytes):
-        return _load_bytes(source, "<bytes>")
-    if isinstance(source, str | os.PathLike):
-        data, file = contents(source)
+    if isinstance(source, bytes | str | os.PathLike):
+        data, file = (source, "<bytes>") if isinstance(source, bytes) else contents(source)
+        if not data.strip():
+            raise ProgramError(f"{file}: expected a program, got nothing but white space")
         return LoadedProgram(parser.parse(data, file)) if isinstance(data, str) else _load_bytes(data, file)
     if hasattr(source, "operation"):
         return LoadedProgram(parser.from_module(source, "<module>"))
@@ -134,6 +140,8 @@ def _load(source: str | bytes | os.PathLike[str] | Any) -> LoadedProgram:
 def contents(source: str | os.PathLike[str]) -> tuple[str | bytes, str]:
     """The program that a string is, or that stands in the file of that name; and what to call it in errors."""
     text = os.fspath(source)
+    if text == "":
+        raise ProgramError("expected a program or a path, got an empty string")
     if isinstance(source, str) and ("\n" in text or "{" in text or "func" in text) and not os.path.exists(text):
         return text, "<string>"
     return read(text), text
@@ -149,8 +157,23 @@ def _load_bytes(data: bytes, file: str) -> LoadedProgram:
 
 
 def read(path: str) -> bytes:
-    """The bytes of a file. Raises ProgramError where it cannot be read."""
+    """The bytes of a file. Raises ProgramError where it cannot be read, or is a device or a pipe without an end."""
     try:
-        return Path(path).read_bytes()
+        with open(path, "rb") as file:
+            return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else read_stream(file, path)
     except (OSError, ValueError) as error:
         raise ProgramError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def read_stream(file: IO[bytes], name: str) -> bytes:
+    """The bytes of a pipe or device, as far as a program may go. Raises ProgramError where they cannot be one."""
+    parts: list[bytes] = []
+    size = 0
+    while part := file.read(_PART):
+        parts.append(part)
+        size += len(part)
+        if b"\0" in part and not parts[0].startswith(parser.BYTECODE):
+            raise ProgramError(f"{name}: a zero byte in the text (a program is {parser.READABLE})")
+        if size > MOST_STREAMED:
+            raise ProgramError(f"{name}: expected at most {MOST_STREAMED} bytes from a pipe or device, got more")
+    return b"".join(parts)

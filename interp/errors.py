@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def shown(text: str) -> str:
+    """Text of a program, such as a name, for people: on one line, with nothing that a terminal would obey."""
+    return _CONTROL.sub(_escape, text).replace("\n", "\\n")
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
 
 class Error(Exception):
     """The base class of all exceptions of minihlo."""
+
+    def __str__(self) -> str:
+        return _CONTROL.sub(_escape, super().__str__())
 
 
 class ProgramError(Error, ValueError):

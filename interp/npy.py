@@ -16,6 +16,7 @@ import contextlib
 import io
 import os
 import stat
+import warnings
 from typing import Any
 
 import numpy as np
@@ -137,13 +138,15 @@ def _within(codes: np.ndarray, element: ElementType, what: str) -> np.ndarray:
 def _read(path: str) -> np.ndarray:
     """The array of a file, copied into memory once it is known to fit."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for somebody to write to it
+            raise InputError(f"{path}: not a regular file")
         with open(path, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InputError(f"{path}: not a regular file")
             if file.read(len(_MAGIC)) != _MAGIC:
                 raise InputError(f"{path}: not a .npy file")
         # Mapping checks the header against the length of the file before anything is allocated.
-        mapped: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of headers as Python 2 wrote them, and of those too large for a file
+            mapped: Any = np.load(path, mmap_mode="r", allow_pickle=False)
         memory.check(mapped.nbytes, path)
         return np.array(mapped, mapped.dtype.newbyteorder("="))
     except (InputError, ResourceError):

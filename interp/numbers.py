@@ -14,6 +14,7 @@ from ..ops.policy import Policy
 from ..ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType, element_type, named_type, type_of_dtype
 from . import memory, npy
 from .errors import InputError
+from .values import refuse_mask
 
 
 def cast(x: Any, format: str, *, overflow: str = "ieee", rounding: str = "nearest_even", seed: int = 0) -> np.ndarray:
@@ -179,6 +180,7 @@ def _packable(name: Any) -> ElementType:
 
 
 def _real_array(x: Any) -> tuple[np.ndarray, ElementType]:
+    refuse_mask(x, "the array")
     try:
         array = np.asarray(x)
     except Exception as error:  # whatever a foreign __array__ raises
@@ -207,6 +209,7 @@ def _largest_magnitude(array: np.ndarray, element: ElementType) -> Fraction:
 
 
 def _codes(codes: Any, element: ElementType) -> np.ndarray:
+    refuse_mask(codes, "the array")
     array = np.asarray(codes)
     mask = (1 << element.bits) - 1
     if array.dtype == element.dtype or npy.named_element(array.dtype) == element:

@@ -23,7 +23,8 @@ from .program import Program
 from .reader import Places, Reader
 
 BYTECODE = b"ML\xefR"
-_READABLE = "MLIR text, MLIR bytecode or a StableHLO portable artifact"
+_BYTE_ORDER_MARK = "\ufeff"  #: some editors begin a file with it
+READABLE = "MLIR text, MLIR bytecode or a StableHLO portable artifact"
 _PORTABLE = re.compile(rb"ML\xefR[\x00-\xff]StableHLO_v")
 
 
@@ -58,7 +59,7 @@ def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
     """Reads a list such as `[dense<1.0> : tensor<2xf8E4M3FN>, dense<[1, 2]> : tensor<2xi32>]`."""
     file = "<arguments>"
     syntax.check_nesting(text, file)
-    body = text.strip()
+    body = text.removeprefix(_BYTE_ORDER_MARK).strip()
     if body[:1] != "[" or body[-1:] != "]":
         raise ProgramError(f"{file}: expected a list of constants, [dense<1.0> : tensor<2xf32>, …]")
     result = []
@@ -93,7 +94,7 @@ def _module(source: str | bytes, places: Places, file: str, first_line: int) -> 
         if source.startswith(BYTECODE):
             return _read_bytecode(source, places)
         source = _decode(source, file, first_line)
-    return _read_text(source, places, file, first_line)
+    return _read_text(source.removeprefix(_BYTE_ORDER_MARK), places, file, first_line)
 
 
 def _decode(source: bytes, file: str, first_line: int) -> str:
@@ -103,7 +104,7 @@ def _decode(source: bytes, file: str, first_line: int) -> str:
         line = first_line + source.count(b"\n", 0, e.start)
         column = e.start - source.rfind(b"\n", 0, e.start)
         raise ProgramError(
-            f"{file}:{line}:{column}: byte 0x{source[e.start]:02X} is not UTF-8 (a program is {_READABLE})"
+            f"{file}:{line}:{column}: byte 0x{source[e.start]:02X} is not UTF-8 (a program is {READABLE})"
         ) from None
 
 
@@ -113,7 +114,7 @@ def _read_text(text: str, places: Places, file: str, first_line: int) -> ir.Modu
     except UnicodeEncodeError:  # half a surrogate pair
         raise ProgramError(f"{file}: the text is not valid Unicode") from None
     if "\0" in text:  # MLIR would take it for the end
-        raise ProgramError(f"{file}: a zero byte in the text (a program is {_READABLE})")
+        raise ProgramError(f"{file}: a zero byte in the text (a program is {READABLE})")
     syntax.check_nesting(text, file, first_line)
     syntax.check_names(text, file, first_line)
     text = syntax.generic(text)

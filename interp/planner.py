@@ -22,7 +22,7 @@ from ..ops.registry import Body, Call, Callee, OpError, lookup
 from ..ops.speed import DEFAULT, NONE, VARIABLE, Speed
 from ..ops.types import TensorType, Type
 from . import flow, heap, indexing, late, memory, scalars
-from .errors import InputError, ProgramError, ResourceError
+from .errors import InputError, ProgramError, ResourceError, shown
 from .expand import expansion
 from .fusion import Fusion
 from .inline import inlined
@@ -76,18 +76,23 @@ def find_function(program: Program, name: str | None = None) -> Function:
     if name is not None:
         name = name.removeprefix("@")
         if name not in functions:
-            raise InputError(f"{program.file}: no function @{name} ({_listed(functions)})")
+            raise InputError(f"{_start(program)}: no function @{shown(name)} ({_listed(functions)})")
         return functions[name]
     if "main" in functions:
         return functions["main"]
     public = [f for f in functions.values() if f.is_public] or list(functions.values())
     if len(public) != 1:
-        raise InputError(f"{program.file}: no function @main; name one ({_listed(functions)})")
+        raise InputError(f"{_start(program)}: no function @main; name one ({_listed(functions)})")
     return public[0]
 
 
 def _listed(functions: Iterable[str]) -> str:
-    return "there is " + (", ".join(f"@{f}" for f in functions) or "no function at all")
+    return "there is " + (", ".join(f"@{shown(f)}" for f in functions) or "no function at all")
+
+
+def _start(program: Program) -> str:
+    """The place of a program's first function, or its file."""
+    return str(next((f.location for f in program.functions.values()), program.file))
 
 
 def plan(
@@ -147,7 +152,7 @@ class _Planner:
             function = self._program.functions.get(name)
             if function is None or function.body is None:
                 what = "there is no such function" if function is None else "it has no body"
-                raise ProgramError(f"{called_by.location}: cannot call @{name}: {what}")
+                raise ProgramError(f"{called_by.location}: cannot call @{shown(name)}: {what}")
             self._functions[name] = _Deferred()
             self._pending.append(function)
         return self._functions[name]

@@ -163,7 +163,7 @@ def check_input(value: Any, t: Type, what: str = "input") -> Any:
     else:
         array = npy.as_element(_array(value, what), t.element, what)
     if not t.admits(array.shape):
-        raise InputError(f"{what} has shape {list(array.shape)}, not {_listed(t.shape)}, the shape of {t}")
+        raise InputError(f"{what} has shape {list(array.shape)}, not {_listed(t)}, the shape of {t}")
     return array
 
 
@@ -181,10 +181,17 @@ def _check_structure(value: Any, t: Type, what: str) -> Any:
 def _array(value: Any, what: str) -> np.ndarray:
     if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
         raise InputError(f"{what} is a {type(value).__name__}, not an array")
+    refuse_mask(value, what)
     try:
         return np.asarray(value)
     except Exception as error:  # whatever a foreign __array__ raises
         raise InputError(f"{what} cannot be made a numpy array: {' '.join(str(error).split())[:200]}") from None
+
+
+def refuse_mask(value: Any, what: str) -> None:
+    """Raises InputError for a masked array, whose mask no program would see."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError(f"{what} is a masked array (its mask would be lost: pass x.filled(0), for instance)")
 
 
 def _of_python(value: Any, t: TensorType, what: str) -> np.ndarray:
@@ -246,8 +253,13 @@ def _flatten(value: Any, what: str) -> tuple[tuple[int, ...], list[Any]]:
     return tuple(shape), level
 
 
-def _listed(shape: Shape) -> str:
-    return "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"
+def _listed(t: TensorType) -> str:
+    """The shape of a type, with what its open sizes may be."""
+    most = t.bounds or (None,) * len(t.shape)
+    sizes = [
+        str(d) if d is not None else "?" if m is None else f"at most {m}" for d, m in zip(t.shape, most, strict=True)
+    ]
+    return f"[{', '.join(sizes)}]"
 
 
 def read_values(texts: list[str], option: str) -> Iterator[tuple[np.ndarray, TensorType]]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..ops.types import TensorType, Type
 from . import scalars
+from .errors import shown
 from .program import Operation, Value
 
 #: Values of at least this many bytes are dropped as soon as nothing needs them.
@@ -231,7 +232,7 @@ class Writer:
         head = _Line(f"def run({', '.join(parameters)}):", None, -1, tuple(parameters))
         lines = self._with_drops([head, *self._lines], writes_over)
         text = "".join(f"{'    ' * (line.depth + 1)}{line.text}\n" for line in lines)
-        file = f"<minihlo plan {next(self._numbers)} {label}>"
+        file = f"<minihlo plan {next(self._numbers)} {shown(label)}>"
         sources[file] = text, [line.operation for line in lines]
         exec(compile(text, file, "exec"), self._globals)
         return self._globals["run"]

@@ -18,8 +18,8 @@ from ...ops.minifloat.cast import codes_of
 from ...ops.registry import CheckError
 from ...ops.types import TensorType, Type, type_of_dtype
 from .. import npy
-from ..api import read
-from ..errors import CheckFailure, InputError
+from ..api import read, read_stream
+from ..errors import CheckFailure, InputError, ProgramError
 from ..explain import groups, listing
 from ..machine import run as run_plan
 from ..parser import BYTECODE, parse, parse_attributes, split
@@ -72,6 +72,8 @@ def main(options: argparse.Namespace) -> int:
 def read_programs(path: str) -> list[Program]:
     """The programs of a file, one for each part between `// -----`; `-` is standard input."""
     source, name = read_source(path)
+    if not source.strip():
+        raise ProgramError(f"{name}: expected a program, got nothing but white space")
     if not source.startswith(BYTECODE):
         try:
             return [parse(text, name, line) for text, line in split(source.decode())]
@@ -82,7 +84,7 @@ def read_programs(path: str) -> list[Program]:
 
 def read_source(path: str) -> tuple[bytes, str]:
     """The bytes of a file, or of standard input, and what to call it in errors."""
-    return (sys.stdin.buffer.read(), "<stdin>") if path == "-" else (read(path), path)
+    return (read_stream(sys.stdin.buffer, "<stdin>"), "<stdin>") if path == "-" else (read(path), path)
 
 
 def _is_wanted(program: Program, function: str | None) -> bool:
