@@ -13,6 +13,8 @@ from ..ops.policy import ACCUMULATIONS, OVERFLOWS, ROUNDINGS, Policy
 from .isolate import run_isolated
 
 FORMS = ("dense", "codes", "json")
+#: The exit status where an output cannot be written: EX_IOERR of sysexits.h.
+_UNWRITABLE = 74
 
 _VALUE = """A VALUE is written as in IREE's tools, with MLIR's names of types: 4xf8E4M3FNUZ=1,-2.5,nan,0x7F (0x is a
 code), 2x2xi32=[[1 2][3 4]], 4xf32=1.0 (all four), f32=1.5, complex<f32>=(1,2), @x.npy, 8xf8E4M3FN=@codes.npy (uint8
@@ -232,7 +234,7 @@ def _lazily(module: str, function: str = "main") -> Callable[[argparse.Namespace
     """A command in `commands/`, imported when it is run. Bad input is reported in one line, with status 2."""
 
     def run(options: argparse.Namespace) -> int:
-        from .errors import CheckFailure, Error
+        from .errors import CheckFailure, Error, OutputError
 
         if module == "cast":
             options.policy = _policy(options)
@@ -242,6 +244,8 @@ def _lazily(module: str, function: str = "main") -> Callable[[argparse.Namespace
         except (Error, MemoryError) as error:
             sys.stdout.flush()
             print(" ".join(str(error).split()) or "minihlo: out of memory", file=sys.stderr)
+            if isinstance(error, OutputError):
+                return _UNWRITABLE
             return 1 if isinstance(error, CheckFailure) else 2
 
     return run

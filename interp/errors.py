@@ -16,6 +16,13 @@ def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
 
+def printable(text: str) -> str:
+    """A text of somebody else's for a terminal: in one line, with control characters escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1] for c in text)
+
+
 class Error(Exception):
     """The base class of all exceptions of minihlo."""
 
@@ -33,6 +40,10 @@ class InputError(Error, ValueError):
 
 class ResourceError(Error, MemoryError):
     """The program needs more memory than there is, or than `MINIHLO_MEMORY_LIMIT` allows."""
+
+
+class OutputError(Error, OSError):
+    """An output cannot be written: a file, or a standard stream. A command then ends with the exit status 74."""
 
 
 class ExecutionError(Error, RuntimeError):

@@ -123,6 +123,7 @@ class MlirItem(pytest.Item):
         self.chunk = chunk
 
     def runtest(self) -> None:
+        from .backends import BackendError
         from .checked import run
         from .errors import Error
 
@@ -131,6 +132,8 @@ class MlirItem(pytest.Item):
             mismatches = run(self.chunk, backend)
         except (Error, MemoryError) as error:
             text = " ".join(str(error).split()) or "out of memory"
+            if isinstance(error, BackendError) and error.is_lack:
+                pytest.skip(text)
             if not text.startswith(self.chunk.file):
                 text = f"{self.chunk.file}:{self.chunk.function_line}: {text}"
             raise MlirFailure(text) from error

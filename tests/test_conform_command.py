@@ -13,9 +13,10 @@ from rich.console import Console
 
 from minihlo.interp.backends import backend
 from minihlo.interp.cli import main
-from minihlo.interp.conform import cases, run, terminal
+from minihlo.interp.conform import cases, files, run, terminal
 from minihlo.interp.conform.outcome import Settings
 from minihlo.interp.conform.result import FAIL, load
+from minihlo.interp.errors import OutputError
 
 from .conform_results import failing, found
 
@@ -81,9 +82,150 @@ def test_a_backend_that_cannot_be_started_is_one_line(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("option", ["json", "junit", "html"])
 def test_files_that_cannot_be_written(tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, told in ((tmp_path / "no" / "x", "there is no folder"), (tmp_path, "it cannot be written")):
-        assert main(["conform", "minihlo", f"--{option}", str(name)]) == 2
-        assert told in capsys.readouterr().err
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    kinds = ((tmp_path / "no" / "x", "No such file"), (tmp_path, "Is a directory"), (blocked / "x", "Not a directory"))
+    for name, told in (*kinds, (tmp_path / ("n" * 300), "File name too long")):
+        assert main(["conform", "minihlo", "--case", "negate.f8E5M2", f"--{option}", str(name)]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(f"--{option} {name}: {told}")
+        assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["json", "junit", "html"])
+def test_a_full_disk(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not the status of FAIL; and the report is still printed."""
+    words = ["conform", "minihlo", "--case", "negate.f8E5M2", "--form", "array", "-j", "1", f"--{option}", "/dev/full"]
+    assert main(words) == 74
+    told = capsys.readouterr()
+    assert told.err == "/dev/full: No space left on device\n"
+    assert "1 PASS" in told.out
+
+
+def test_a_disk_that_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written now and then may fail; what is written in the end counts."""
+    monkeypatch.setattr(run, "_SECONDS_BETWEEN_SAVES", 0.0)
+    original, calls = files.write, []
+
+    def full(path: str, text: str) -> None:
+        calls.append(path)
+        if len(calls) < 2:
+            raise OutputError(f"{path}: No space left on device")
+        original(path, text)
+
+    monkeypatch.setattr(files, "write", full)
+    path = tmp_path / "r.json"
+    words = ["conform", "minihlo", "--ops", "add,negate,convert", "--formats", "f8E5M2", "--json", str(path)]
+    assert main([*words, "-j", "1"]) == 0
+    assert len(calls) > 2
+    assert load(path).run.complete
+
+
+def test_another_command_keeps_an_unfinished_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "r.json"
+    words = ["conform", "minihlo", "--ops", "add", "--formats", "f8E5M2", "-j", "1", "--json", str(path)]
+    assert main(words) == 0
+    unfinished = json.loads(path.read_text())
+    unfinished["run"]["complete"] = False
+    unfinished["cases"] = unfinished["cases"][:3]
+    path.write_text(json.dumps(unfinished))
+    before = path.read_bytes()
+    for more in (["--ops", "negate"], ["--form", "array"], ["--level", "2"], ["--case", "add.f8E5M2"], ["--seed", "3"]):
+        capsys.readouterr()
+        assert main([*words, *more]) == 2
+        error = capsys.readouterr().err
+        assert "unfinished run of another command" in error
+        assert error.count("\n") == 1
+        assert path.read_bytes() == before
+    assert main(words) == 0
+    assert load(path).run.complete
+
+
+_DAMAGES = [
+    "",
+    "{",
+    "[]",
+    "7",
+    '"x"',
+    '{"schema": "minihlo.conform/1"}',
+    '{"schema": "minihlo.conform/1", "run": {}, "cases": []}',
+    '{"schema": "minihlo.conform/1", "run": {"backend": "x", "level": "1"}, "cases": []}',
+    '{"schema": "minihlo.conform/1", "run": {"backend": "x", "level": 1}, "cases": "abc"}',
+    '{"schema": "minihlo.conform/1", "run": {"backend": "x", "level": 1}, "cases": ["abc"]}',
+    '{"schema": "minihlo.conform/1", "run": {"backend": "x", "level": 1}, "cases": [{}]}',
+    '{"schema": "minihlo.conform/2", "run": {"backend": "x", "level": 1}, "cases": []}',
+    "[" * 5000,
+]
+
+
+@pytest.mark.parametrize("text", _DAMAGES)
+def test_damaged_reports(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = tmp_path / "d.json"
+    damaged.write_text(text)
+    assert main(["conform", "diff", str(damaged), str(damaged)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"{damaged} is not a result of minihlo conform: ")
+    assert error.count("\n") == 1
+
+
+def test_fields_of_other_types_in_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every field of a case that fails, with values of every other type."""
+    path, damaged = tmp_path / "r.json", tmp_path / "d.json"
+    words = ["conform", "tests.conform_faults:folded", "--ops", "add", "--formats", "f8E5M2", "-j", "1"]
+    assert main([*words, "--json", str(path)]) == 1
+    data = json.loads(path.read_text())
+    place = next(i for i, c in enumerate(data["cases"]) if c["verdict"] == FAIL)
+    for where in (data["cases"][place], data["cases"][place]["failures"][0], data["cases"][place]["map"], data["run"]):
+        for field, value in list(where.items()):
+            for other in ({"a": []}, [[None]], "x", None):
+                where[field] = other
+                damaged.write_text(json.dumps(data))
+                assert main(["conform", "diff", str(path), str(damaged)]) in (0, 1, 2), (field, other)
+                assert capsys.readouterr().err.count("\n") <= 1
+            where[field] = value
+    damaged.write_bytes(path.read_bytes().replace(b"add", b"\xff\xfe\xfd"))
+    assert main(["conform", "diff", str(path), str(damaged)]) == 2
+
+
+def test_a_new_case_that_fails_is_worse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["conform", "tests.conform_faults:folded", "--formats", "f8E5M2", "-j", "1", "--form", "constant"]
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    main([*words, "--ops", "negate", "--json", str(before)])
+    main([*words, "--ops", "negate,add", "--json", str(after)])
+    capsys.readouterr()
+    assert main(["conform", "diff", str(before), str(after)]) == 1
+    assert "1 new that fail" in capsys.readouterr().out
+    assert main(["conform", "diff", str(after), str(before)]) == 0
+    known = tmp_path / "known.txt"
+    known.write_text("add.f8E5M2 constant\n")
+    main([*words, "--ops", "negate,add", "--json", str(after), "--xfail", str(known)])
+    assert main(["conform", "diff", str(before), str(after)]) == 0
+
+
+def test_a_group_is_expected_if_all_of_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = tmp_path / "known.txt"
+    known.write_text("add.f8E5M2 size-64\n")
+    words = ["conform", "tests.conform_faults:last_three", "--ops", "add", "--formats", "f8E5M2", "-j", "1"]
+    assert main([*words, "--xfail", str(known)]) == 1
+    groups = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL add")]
+    assert [("size-64" in g, "(expected)" in g) for g in groups] == [(False, False), (True, True)]
+
+
+def test_what_a_backend_says_is_printed_without_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "\x1b[2J\x1b]0;title\x07 no\u202esuch\x9bop"
+    script = tmp_path / "backend.py"
+    script.write_text(f"import sys\nsys.stderr.write({said!r})\nsys.exit(3)\n")
+    path = tmp_path / "r.json"
+    name = f"exec:{sys.executable} {script}"
+    words = ["conform", name, "--case", "type.f8E5M2", "-j", "1", "--json", str(path)]
+    assert main(words) == 1
+    told = capsys.readouterr()
+    assert "such" in told.out
+    assert not [c for c in told.out + told.err if not c.isprintable() and c != "\n"]
+    main(["conform", "diff", str(path), str(path)])
+    assert not [c for c in capsys.readouterr().out if not c.isprintable() and c != "\n"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..errors import Error
+from ..errors import Error, printable
 
 if TYPE_CHECKING:
     from ..conform.backend import Operation
@@ -20,6 +20,7 @@ Evaluate = Callable[[str, Sequence[np.ndarray]], Sequence[np.ndarray]]
 Operate = Callable[["Operation", Sequence[np.ndarray]], np.ndarray]
 
 PROGRAMS, OPERATIONS = "programs", "operations"
+_LACKS = re.compile("unsupported|not supported|not implemented|unimplemented", re.IGNORECASE)
 
 
 class BackendError(Error):
@@ -30,8 +31,14 @@ class BackendError(Error):
     """
 
     def __init__(self, how: str, text: str) -> None:
+        text = printable(text)  # much of it is what the backend has said
         super().__init__(text)
         self.how, self.text = how, text
+
+    @property
+    def is_lack(self) -> bool:
+        """Whether the backend does not have what it was asked for; some die of that, and say so."""
+        return self.how == "refused" or (self.how == "died" and _LACKS.search(self.text) is not None)
 
     def __reduce__(self) -> tuple[type[BackendError], tuple[str, str]]:
         """How it is made anew in another process."""

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ..backends import Backend, backend, spellings
-from ..conform import data, known, outcome, run, tests
+from ..conform import data, files, known, outcome, run, tests
 from ..conform.cases import FORMS, Case, cases
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, load
-from ..errors import InputError
+from ..errors import InputError, OutputError
 
 
 def main(options: argparse.Namespace) -> int:
@@ -69,10 +69,8 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
         with _progress(session) as told:
             report = session.run(workers, told)
     except KeyboardInterrupt:
-        there = (
-            f"; {path} keeps {len(session.report.cases)} finished cases, and the same command goes on" if path else ""
-        )
-        print(f"interrupted{there}", file=sys.stderr)
+        there = f"{path} keeps {len(session.report.cases)} finished cases, and the same command goes on"
+        print("; ".join(["interrupted", *([str(session.failure or there)] if path else [])]), file=sys.stderr)
         return 130
     report.cases = [known.marked(c, expected) for c in report.cases]
     _write(report, options)
@@ -113,20 +111,20 @@ def _workers(options: argparse.Namespace, made: Backend, tasks: int) -> run.Work
 
 
 def _write(report: Report, options: argparse.Namespace) -> None:
-    """Everything that was asked for, from the one report."""
-    from ..conform import terminal
+    """Everything that was asked for, from the one report. Raises OutputError where a part cannot be written."""
+    from ..conform import html, junit, terminal
 
-    if options.json:
-        report.save(options.json)
-    if options.junit:
-        from ..conform import junit
-
-        junit.write(report, options.junit)
-    if options.html:
-        from ..conform import html
-
-        html.write(report, options.html)
+    failures: list[OutputError] = []
+    for path, write in ((options.json, Report.save), (options.junit, junit.write), (options.html, html.write)):
+        try:
+            if path:
+                write(report, path)
+        except OutputError as error:  # the others are written all the same
+            failures.append(error)
     terminal.show(report, _console())
+    sys.stdout.flush()
+    if failures:
+        raise OutputError("; ".join(map(str, failures)))
 
 
 def _console() -> Any:
@@ -182,11 +180,10 @@ def _check_outputs(options: argparse.Namespace) -> None:
         name = getattr(options, option)
         if name is None:
             continue
-        folder = Path(name).parent
-        if not folder.is_dir():
-            raise InputError(f"--{option} {name}: there is no folder {folder}")
-        if Path(name).is_dir() or not os.access(folder, os.W_OK):
-            raise InputError(f"--{option} {name}: it cannot be written")
+        try:
+            files.check(name)
+        except OutputError as error:
+            raise InputError(f"--{option} {error}") from None
 
 
 def _dead(report: Report, expected: Sequence[known.Known]) -> list[str]:
@@ -225,6 +222,6 @@ def _diff(a: str, b: str) -> int:
         raise InputError(str(error)) from None
     for difference in found:
         print(difference)
-    counts = Counter(d.kind for d in found)
+    counts = Counter(f"{d.kind} that fail" if d.kind == "new" and d.is_bad else d.kind for d in found)
     print(", ".join(f"{n} {kind}" for kind, n in counts.items()) or "no difference")
-    return int(counts["worse"] > 0)
+    return int(any(d.is_bad for d in found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from ..errors import printable
 from .result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Report
 
 #: From bad to good. What is not supported is neither a fault nor a result.
@@ -20,6 +21,12 @@ class Difference:
     after: CaseResult | None
 
     @property
+    def is_bad(self) -> bool:
+        """Whether it got worse, or is new and fails, and is not expected to."""
+        fails = self.after is not None and self.after.verdict in (FAIL, CRASH) and not self.after.is_expected
+        return self.kind == "worse" or (self.kind == "new" and fails)
+
+    @property
     def case(self) -> CaseResult:
         found = self.after or self.before
         assert found is not None
@@ -27,7 +34,7 @@ class Difference:
 
     def __str__(self) -> str:
         words = [_words(c) for c in (self.before, self.after) if c is not None]
-        return f"{self.kind:8}{self.case.signature} {self.case.form}: {' -> '.join(words)}"
+        return printable(f"{self.kind:8}{self.case.signature} {self.case.form}: {' -> '.join(words)}")
 
 
 def differences(before: Report, after: Report) -> Iterator[Difference]:

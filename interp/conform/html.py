@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from . import files
 from .formats import FORMATS
 from .html_cases import BAD, SIGNS, accuracy, anchor, failures
 from .markup import Content, Markup, element, joined
@@ -31,11 +32,8 @@ format without infinity, the NaN that overflow gives stands there). From NaN to 
 
 
 def write(report: Report, path: str | Path) -> None:
-    """Write the page; whole or not at all."""
-    target = Path(path)
-    temporary = target.with_name(target.name + ".part")
-    temporary.write_text(page(report), encoding="utf-8")
-    temporary.replace(target)
+    """Write the page; whole or not at all. Raises OutputError where it cannot be written."""
+    files.write(path, page(report))
 
 
 def page(report: Report) -> str:

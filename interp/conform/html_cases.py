@@ -46,10 +46,10 @@ def _by_signature(cases: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
 
 def _signature(cases: Sequence[CaseResult]) -> Markup:
     """All failing forms of one op on types; the first in full."""
-    first, *others = sorted(cases, key=lambda c: (c.map is None and c.curve is None, c.verdict != CRASH))
+    first, *others = sorted(cases, key=lambda c: (c.is_expected, c.map is None and c.curve is None, c.verdict != CRASH))
     more = None
     if others:
-        told = ", ".join(c.form for c in others)
+        told = ", ".join(f"{c.form} (expected)" if c.is_expected else c.form for c in others)
         more = element("details", element("summary", f"fails too: {told}"), [_case(c) for c in others])
     return element("article", element("h3", element("code", first.signature)), _case(first), more, id=anchor(first))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
+from . import files
 from .result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
 from .words import code_text
 
 
 def write(report: Report, path: str | Path) -> None:
-    """Write the report: a test for each case, a class for each op."""
+    """Write the report: a test for each case, a class for each op. Raises OutputError where it cannot be written."""
     counts = report.counts
     bad = [c for c in report.cases if c.verdict in (FAIL, CRASH)]
     expected = sum(c.is_expected for c in bad)
@@ -29,7 +30,8 @@ def write(report: Report, path: str | Path) -> None:
     root = ElementTree.Element("testsuites")
     root.append(suite)
     ElementTree.indent(root)
-    ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+    text = ElementTree.tostring(root, encoding="unicode")
+    files.write(path, f"<?xml version='1.0' encoding='utf-8'?>\n{text}\n")
 
 
 def _test(case: CaseResult) -> ElementTree.Element:

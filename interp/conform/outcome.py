@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..backends import BackendError
+from ..errors import printable
 from . import choices, diagnosis
 from .cases import Case
 from .elementwise import Part
@@ -34,7 +35,6 @@ from .sums import Results, exact, explain
 from .words import code_text, input_text, value_text
 
 _FAIL = ELEMENT_VERDICTS.index(FAIL)
-_LACKS = re.compile("unsupported|not supported|not implemented|unimplemented", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,9 +58,9 @@ def blank(case: Case, form: str, verdict: str, **fields: Any) -> CaseResult:
 
 def without_result(case: Case, form: str, how: str, text: str, settings: Settings) -> CaseResult:
     """Of a case that the backend refused, or died of; some die of what they say they do not support."""
-    if how == "refused" or (how == "died" and _LACKS.search(text)):
-        return blank(case, form, UNSUPPORTED, message=text)
-    return blank(case, form, CRASH, message=text, command=command(case, form, settings))
+    if BackendError(how, text).is_lack:
+        return blank(case, form, UNSUPPORTED, message=printable(text))
+    return blank(case, form, CRASH, message=printable(text), command=command(case, form, settings))
 
 
 def command(

@@ -14,11 +14,13 @@ import base64
 import dataclasses
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from . import files
 
 SCHEMA = "minihlo.conform/1"
 
@@ -156,6 +158,8 @@ class Run:
     ulp: int = 4  #: the limit of ACCURACY in types of 16 bits and more
     ops: list[str] = dataclasses.field(default_factory=list)  #: as given by --ops; empty: all
     formats: list[str] = dataclasses.field(default_factory=list)
+    #: What else was asked for, as given, by the name of the option: --case, --form, --operands, --beside, --tests.
+    options: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)  #: of minihlo and the backend's packages
     host: str = ""  #: system and processor
     started: str = ""  #: ISO 8601
@@ -181,11 +185,8 @@ class Report:
         return any(c.verdict in (FAIL, CRASH) and not c.is_expected for c in self.cases)
 
     def save(self, path: str | Path) -> None:
-        """Write the JSON; whole or not at all."""
-        target = Path(path)
-        temporary = target.with_name(target.name + ".part")
-        temporary.write_text(dumps(self), encoding="utf-8")
-        temporary.replace(target)
+        """Write the JSON; whole or not at all. Raises OutputError where it cannot be written."""
+        files.write(path, dumps(self))
 
 
 def dumps(report: Report) -> str:
@@ -200,19 +201,28 @@ def _without_nothing(case: CaseResult) -> dict[str, Any]:
 
 
 def load(path: str | Path) -> Report:
-    """Read a JSON. Raises ValueError where it is not one of ours."""
+    """Read a JSON. Raises ValueError where it is not one of ours, and OSError where it cannot be read."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-        if data["schema"] != SCHEMA:
-            raise ValueError(f"{path}: the schema is {data['schema']!r} (expected {SCHEMA!r})")
-        return Report(Run(**data["run"]), [_case(c) for c in data["cases"]])
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not a result of minihlo conform: {error!r}") from None
+        data = json.loads(Path(path).read_bytes().decode("utf-8"))
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            raise ValueError(f"expected an object whose schema is {SCHEMA!r}")
+        cases = files.read(list[CaseResult], data.get("cases"), "cases")
+        found = Report(files.read(Run, data.get("run"), "run"), cases)
+        _check(found)
+    except RecursionError:
+        raise ValueError(f"{path} is not a result of minihlo conform: it is nested too deeply") from None
+    except ValueError as error:  # also what cannot be decoded, and what is no JSON
+        raise ValueError(f"{path} is not a result of minihlo conform: {error}") from None
+    return found
 
 
-def _case(data: Mapping[str, Any]) -> CaseResult:
-    fields = dict(data)
-    fields["failures"] = [Failure(**f) for f in data.get("failures", [])]
-    fields["map"] = ErrorMap(**data["map"]) if data.get("map") else None
-    fields["curve"] = ErrorCurve(**data["curve"]) if data.get("curve") else None
-    return CaseResult(**fields)
+def _check(report: Report) -> None:
+    """Raises ValueError where a field has the right type, and no value that a run gives."""
+    for i, case in enumerate(report.cases):
+        if case.verdict not in VERDICTS:
+            raise ValueError(f"cases[{i}].verdict: expected one of {', '.join(VERDICTS)}, got {case.verdict!r}")
+        if case.map is not None:
+            try:
+                case.map.array()
+            except (ValueError, zlib.error) as error:
+                raise ValueError(f"cases[{i}].map: {error}") from None

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..errors import InputError, OutputError
 from . import data, diagnosis, outcome, tests
 from .backend import takes
 from .cases import FORMS, Case, cases, chosen, forms
@@ -107,6 +108,7 @@ class Session:
             for spec in task.specs:
                 self._wanted.setdefault(_key(spec), set()).add(spec.part)
         self._began = self._saved = time.monotonic()
+        self.failure: OutputError | None = None  #: why the file could not be written when that was last tried
         self._before = 0.0  #: seconds that an interrupted run took
 
     @property
@@ -121,15 +123,24 @@ class Session:
         )
 
     def resume(self) -> int:
-        """Take over what an interrupted run of the same kind has left in the file: how many cases."""
-        if self.path is None or not self.path.exists():
+        """Take over what an interrupted run of the same kind has left in the file: how many cases.
+
+        Raises InputError where the file has what is left of another run, which would be lost.
+        """
+        if self.path is None or not self.path.is_file():
             return 0
         try:
             before = load(self.path)
         except ValueError:
             return 0
-        if before.run.complete or not _alike(before.run, self.report.run):
+        if before.run.complete or not before.cases:
             return 0
+        other = _unlike(before.run, self.report.run)
+        if other:
+            raise InputError(
+                f"{self.path}: expected the name of another file, got one with {len(before.cases)} finished cases of "
+                f"an unfinished run of another command ({other})"
+            )
         self.report.cases = [c for c in before.cases if c.key in self._wanted]
         self.report.run.started, self._before = before.run.started, before.run.seconds
         kept = {c.key for c in self.report.cases}
@@ -168,8 +179,12 @@ class Session:
 
     def _save(self) -> None:
         self.report.run.seconds = round(self._before + time.monotonic() - self._began, 1)
-        if self.path is not None:
-            self.report.save(self.path)
+        self.failure = None
+        try:
+            if self.path is not None:
+                self.report.save(self.path)
+        except OutputError as error:  # there may be room again before the end
+            self.failure = error
         self._saved = time.monotonic()
 
 
@@ -177,10 +192,17 @@ def _key(spec: Spec) -> tuple[str, str]:
     return spec.case.signature, spec.form
 
 
-def _alike(a: Run, b: Run) -> bool:
-    """Whether the cases of one run can stand in another."""
-    fields = ("backend", "level", "seed", "ulp", "ops", "formats", "versions")
-    return all(getattr(a, f) == getattr(b, f) for f in fields)
+def _unlike(a: Run, b: Run) -> str:
+    """Why the cases of one run cannot stand in another; nothing where they can."""
+    fields = ("backend", "level", "seed", "ulp", "ops", "formats", "options", "versions")
+    differing = ((f, getattr(a, f), getattr(b, f)) for f in fields)
+    return next((f"{f}: {_words(x)}, not {_words(y)}" for f, x, y in differing if x != y), "")
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_words(v)}" for k, v in value.items()) or "none"
+    return ",".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
 def in_this_process(backend: Any) -> Workers:
@@ -203,10 +225,22 @@ def described(settings: Settings, choice: Choice, backend: Any) -> Run:
         settings.ulp,
         list(choice.ops),
         list(choice.formats),
+        _options(settings, choice),
         dict(_versions(("minihlo", *getattr(backend, "packages", ())))),
         f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
+
+
+def _options(settings: Settings, choice: Choice) -> dict[str, list[str]]:
+    given = {
+        "case": [choice.case],
+        "form": [choice.form],
+        "operands": list(settings.operands),
+        "beside": list(choice.beside),
+        "tests": [choice.tests],
+    }
+    return {name: values for name, values in given.items() if any(values)}
 
 
 def _versions(packages: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -124,18 +124,19 @@ def _heading(name: str) -> str:
 
 def _failures(cases: Sequence[CaseResult]) -> Iterator[Text]:
     """A paragraph for each op on each type that fails: the first form in full, and which others fail alike."""
-    groups: dict[tuple[str, str, str], list[CaseResult]] = {}
+    groups: dict[tuple[str, str, str, bool], list[CaseResult]] = {}
     for case in cases:
         if case.verdict in (FAIL, CRASH):
-            groups.setdefault((case.verdict, case.signature, case.diagnosis or case.message), []).append(case)
-    for (verdict, signature, why), alike in groups.items():
+            why = case.diagnosis or case.message
+            groups.setdefault((case.verdict, case.signature, why, case.is_expected), []).append(case)
+    for (verdict, signature, why, is_expected), alike in groups.items():
         first = alike[0]
         text = Text.assemble((f"{verdict} ", _STYLES[verdict]), (signature, "bold"), f" {first.form}")
         if verdict == FAIL:
             text.append(f"  {first.counts.get(FAIL, 0):,} of {first.total:,} wrong")
             if first.worst_ulp:
                 text.append(f", by up to {first.worst_ulp:,} ULP")
-        if first.is_expected:
+        if is_expected:
             text.append("  (expected)", "bright_black")
         for line in (why, first.model if verdict == FAIL else ""):
             if line:

@@ -1,0 +1,113 @@
+"""Report files: written whole or not at all, and read back with every field held to its type."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import os
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import OutputError
+
+
+def write(path: str | Path, text: str) -> None:
+    """Write a file whole or not at all. Raises OutputError where it cannot be written."""
+    target = Path(path)
+    is_special = target.exists() and not target.is_file()  # a pipe or a device, which cannot be replaced
+    written = target if is_special else _temporary(target)
+    try:
+        written.write_text(text, encoding="utf-8", errors="backslashreplace")
+        if not is_special:
+            written.replace(target)
+    except OSError as error:
+        if not is_special:
+            with contextlib.suppress(OSError):
+                written.unlink()
+        raise OutputError(f"{path}: {error.strerror or error}") from None
+
+
+def check(path: str | Path) -> None:
+    """Raises OutputError where a file could not be written, which is tried; what is there stays as it is."""
+    target = Path(path)
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if target.exists() and not target.is_file():
+            return
+        with open(_temporary(target), "ab"):
+            pass
+        os.unlink(_temporary(target))
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror or error}") from None
+
+
+def _temporary(target: Path) -> Path:
+    return target.with_name(target.name + ".part")
+
+
+def read(kind: Any, data: Any, where: str = "") -> Any:
+    """A value of a type, or a dataclass, of JSON. Raises ValueError with the place of what does not fit.
+
+    Args:
+        kind: the type: a dataclass, `int`, `str | None`, `list[list[int]]` and the like.
+        data: what `json` made of the file.
+        where: the place in the file, for the message.
+    """
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        for option in arguments:
+            with contextlib.suppress(ValueError):
+                return read(option, data, where)
+        raise ValueError(f"{where}: expected {' or '.join(map(_name, arguments))}, got {_shown(data)}")
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return _record(kind, data, where)
+    if origin is list:
+        return [read(arguments[0], x, f"{where}[{i}]") for i, x in enumerate(_as(list, data, where))]
+    if origin is dict:
+        return {k: read(arguments[1], x, f"{where}.{k}") for k, x in _as(dict, data, where).items()}
+    if kind is types.NoneType:
+        return _as(types.NoneType, data, where)
+    wanted: type = kind
+    if wanted is float and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    return _as(wanted, data, where)
+
+
+def _record(kind: type, data: Any, where: str) -> Any:
+    given: Mapping[str, Any] = _as(dict, data, where)
+    hints = typing.get_type_hints(kind)
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    unknown = next((k for k in given if k not in fields), None)
+    if unknown is not None:
+        raise ValueError(f"{where}: there is no field {_shown(unknown)}")
+    needed = (f.name for f in fields.values() if _is_needed(f) and f.name not in given)
+    missing = next(needed, None)
+    if missing is not None:
+        raise ValueError(f"{where}: the field {missing!r} is missing")
+    return kind(**{k: read(hints[k], v, f"{where}.{k}") for k, v in given.items()})
+
+
+def _is_needed(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _as(kind: type, data: Any, where: str) -> Any:
+    if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
+        raise ValueError(f"{where}: expected {_name(kind)}, got {_shown(data)}")
+    return data
+
+
+def _name(kind: Any) -> str:
+    return {list: "a list", dict: "an object", str: "a string", int: "an integer", types.NoneType: "null"}.get(
+        kind, getattr(kind, "__name__", str(kind))
+    )
+
+
+def _shown(data: Any) -> str:
+    text = repr(data)
+    return text if len(text) < 40 else f"{text[:37]}..."
