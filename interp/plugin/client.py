@@ -83,9 +83,10 @@ def shortened(text: str) -> str:
 @fallible("Client_Create")
 def _create(a: Any) -> None:
     a.client = Client(read_named_values(a.create_options, a.num_options)).handle
-    from . import dlpack
+    from . import cache, dlpack
 
     dlpack.register()
+    cache.register()
 
 
 listing("name", "Client_PlatformName", "TopologyDescription_PlatformName")
@@ -127,9 +128,9 @@ def _default_assignment(a: Any) -> None:
 
 def load() -> None:
     """Load what computes, and put the functions declared there into the table."""
-    from . import executable_facts, execution, host_callbacks, native, transfers, work
+    from . import executable_facts, execution, host_callbacks, native, serialization, transfers, work
 
-    _ = executable_facts, execution, host_callbacks, transfers
+    _ = executable_facts, execution, host_callbacks, serialization, transfers
     shutdown.install()
     work.start_worker()
     fill_api()
@@ -150,3 +151,11 @@ def _first_compile(a: Any) -> None:
     from . import executable
 
     executable.compile_(a)
+
+
+@fallible("Executable_DeserializeAndLoad")
+def _first_deserialize(a: Any) -> None:
+    load()
+    from . import serialization
+
+    serialization.deserialize(a)

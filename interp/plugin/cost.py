@@ -70,11 +70,7 @@ def largest(program: Program, function: Function) -> int:
 
 def estimate(program: Program, function: Function) -> float:
     """The seconds that a function is likely to run, roughly. Infinity where a loop says nothing of when it ends."""
-    constants = {
-        o.results[0]: o.attributes.get("value")
-        for o in _reached_operations(program, function)
-        if o.name == "stablehlo.constant"
-    }
+    known_values = constants(program, function)
     known: dict[str, float] = {}
 
     def of_function(name: str) -> float:
@@ -89,17 +85,26 @@ def estimate(program: Program, function: Function) -> float:
 
     def of_operation(operation: Operation) -> float:
         if operation.name == "stablehlo.while":
-            turns = _turns(operation, constants)
-            return turns * (_OP + sum(map(of_region, operation.regions))) if turns else _OP
+            count = turns(operation, known_values)
+            return count * (_OP + sum(map(of_region, operation.regions))) if count else _OP
         if operation.name in ("stablehlo.if", "stablehlo.case", "sdy.manual_computation"):
             return _OP + max(map(of_region, operation.regions), default=0.0)
-        called = sum(of_function(name) for name in _names(operation.attributes.values()) if name in program.functions)
+        called = sum(of_function(name) for name in names(operation.attributes.values()) if name in program.functions)
         return called + _of_one(operation)
 
     return of_function(function.name)
 
 
-def _turns(loop: Operation, constants: Mapping[Value, object]) -> float:
+def constants(program: Program, function: Function) -> dict[Value, object]:
+    """The values of the constants of a function and of all that it calls."""
+    return {
+        o.results[0]: o.attributes.get("value")
+        for o in _reached_operations(program, function)
+        if o.name == "stablehlo.constant"
+    }
+
+
+def turns(loop: Operation, constants: Mapping[Value, object]) -> float:
     """How often a loop turns that counts up from zero to a constant; else infinity."""
     compare = [o for o in loop.regions[0].operations if o.name != "stablehlo.constant"]
     if [(o.name, o.attributes.get("comparison_direction")) for o in compare] == [("stablehlo.compare", "LT")]:
@@ -114,26 +119,34 @@ def _of_one(operation: Operation) -> float:
     """The seconds that an op takes, but for what it calls."""
     if operation.name == "stablehlo.constant":
         return 0.0
-    results = sum(map(_count, operation.results))
-    elements = results + sum(map(_count, operation.operands))
-    products = 0.0
-    if operation.name == "stablehlo.dot_general":
-        numbers = operation.attributes.get("dot_dimension_numbers") or {}
-        sizes = _sizes(operation.operands[0])
-        products = math.prod(sizes[d] for d in numbers.get("lhs_contracting_dimensions", ()))
-    elif operation.name == "stablehlo.convolution":
-        # A result is a sum over the kernel, whose features of the output are mostly its longest dimension.
-        products = _HARD * math.prod(sorted(_sizes(operation.operands[1]))[:-1])
+    results = sum(map(count, operation.results))
+    elements = results + sum(map(count, operation.operands))
+    products = terms(operation) * (_HARD if operation.name == "stablehlo.convolution" else 1)
     is_hard = operation.regions or operation.name == "stablehlo.custom_call"
     return _OP + elements * _ELEMENT * (_HARD if is_hard else 1) + products * results * _PRODUCT
 
 
-def _sizes(value: Value) -> list[int]:
+def terms(operation: Operation) -> int:
+    """The products that are summed for an element of an op's result; 0 for an op that sums none."""
+    if operation.name == "stablehlo.dot_general":
+        numbers = operation.attributes.get("dot_dimension_numbers") or {}
+        of = sizes(operation.operands[0])
+        return math.prod(of[d] for d in numbers.get("lhs_contracting_dimensions", ()))
+    if operation.name == "stablehlo.convolution":
+        numbers = operation.attributes.get("dimension_numbers") or {}
+        outputs = numbers.get("kernel_output_feature_dimension")
+        return math.prod(n for d, n in enumerate(sizes(operation.operands[1])) if d != outputs)
+    return 0
+
+
+def sizes(value: Value) -> list[int]:
+    """The sizes of a tensor, 1 for those that are not known; nothing of what is no tensor."""
     return [n or 1 for n in value.type.shape] if isinstance(value.type, TensorType) else []
 
 
-def _count(value: Value) -> int:
-    return math.prod(_sizes(value)) if isinstance(value.type, TensorType) else 0
+def count(value: Value) -> int:
+    """The number of elements; 0 of what is no tensor."""
+    return math.prod(sizes(value)) if isinstance(value.type, TensorType) else 0
 
 
 def _reached(program: Program, function: Function) -> dict[str, None]:
@@ -141,7 +154,7 @@ def _reached(program: Program, function: Function) -> dict[str, None]:
     found, todo = {function.name: None}, [function.name]
     while todo:
         for operation in _operations(program.functions[todo.pop()].body):
-            for name in _names(operation.attributes.values()):
+            for name in names(operation.attributes.values()):
                 if name in program.functions and name not in found:
                     found[name] = None
                     todo.append(name)
@@ -163,10 +176,10 @@ def _operations(region: Region | None) -> Iterator[Operation]:
             todo.extend(operation.regions)
 
 
-def _names(values: object) -> Iterator[str]:
+def names(values: object) -> Iterator[str]:
     """The strings among values, and in lists among them."""
     if isinstance(values, str):
         yield values
     elif hasattr(values, "__iter__") and not isinstance(values, np.ndarray | bytes | dict):
         for value in values:  # type: ignore[attr-defined]
-            yield from _names(value)
+            yield from names(value)

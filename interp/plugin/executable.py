@@ -26,7 +26,7 @@ from .errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from .handles import FACTS
 from .options import CompileOptions, read_compile_options, write_assignment
 from .running import run
-from .runtime import Addresses, Text, fallible, objects, pool, words
+from .runtime import Addresses, NamedValues, Text, fallible, objects, pool, words
 
 #: An executable keeps plans for so many policies.
 _PLANS = 8
@@ -40,9 +40,10 @@ Values = Sequence[Any]
 class Executable:
     """What a handle of an executable, loaded or not, stands for."""
 
-    def __init__(self, client: Client, program: Program, options: CompileOptions, fingerprint: str) -> None:
+    def __init__(self, client: Client, code: bytes, options: CompileOptions) -> None:
         self.client: Client | None = client
-        self.program, self.options = program, options
+        self.program = program = _parsed(code)
+        self.code, self.options = code, options
         self.function: Function = planner.find_function(program)
         self.name = str(program.attributes.get("sym_name") or self.function.name)
         self.policy = client.policy
@@ -88,14 +89,17 @@ class Executable:
             "devices": Addresses([d.handle for d in self.devices]),
             "assignment": Text(options.assignment or write_assignment(rows)),
             "types": Addresses(codes, ctypes.c_int),
-            "fingerprint": Text(fingerprint),
+            "fingerprint": Text(hashlib.sha256(code).hexdigest()),
         }
         self.num_outputs = len(types)
         self.output_dims = Addresses([n for shape in shapes for n in shape])
         self.output_ranks = Addresses([len(shape) for shape in shapes])
         self.memory_kinds = Addresses([MEMORY_KIND.address] * len(types))
         self.memory_kind_sizes = Addresses([MEMORY_KIND.size] * len(types))
+        #: What is made of it when it is asked for.
         self.optimized: bytes | None = None
+        self.serialized: Text | None = None
+        self.costs: NamedValues | None = None
         self.is_small = quick.is_small(self)
         self._name = Text(self.name)
         self._facts = Addresses(
@@ -197,10 +201,9 @@ def compile_(a: Any) -> None:
     program = abi.Program.from_address(a.program)
     if ctypes.string_at(program.format, program.format_size) != b"mlir":
         raise PluginError(INVALID_ARGUMENT, "a program must be MLIR")
-    options = read_compile_options(ctypes.string_at(a.compile_options, a.compile_options_size))
-    xla_options.check(dict(options.overrides))
+    options = ctypes.string_at(a.compile_options, a.compile_options_size)
     code = ctypes.string_at(program.code, program.code_size)
-    a.executable = handle(interrupts.interruptible(_compiled, objects[a.client], code, options))
+    a.executable = handle(compiled(objects[a.client], code, options))
 
 
 def handle(executable: Executable) -> int:
@@ -210,5 +213,12 @@ def handle(executable: Executable) -> int:
     return address
 
 
+def compiled(client: Client, code: bytes, options: bytes) -> Executable:
+    """The executable of a program, with serialized options. Raises PluginError, ValueError and what planning does."""
+    read = read_compile_options(options)
+    xla_options.check(dict(read.overrides))
+    return interrupts.interruptible(_compiled, client, code, read)
+
+
 def _compiled(client: Client, code: bytes, options: CompileOptions) -> Executable:
-    return Executable(client, _parsed(code), options, hashlib.sha256(code).hexdigest())
+    return Executable(client, code, options)

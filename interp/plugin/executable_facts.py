@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import math
+from collections.abc import Sequence
 from typing import Any
 
-from ...ops.types import TensorType
-from . import abi, partition
+from ...ops.types import TensorType, Type
+from . import abi, analysis, partition
 from .errors import INVALID_ARGUMENT, PluginError
 from .executable import Executable, handle
 from .handles import destroyer
-from .runtime import Addresses, Text, fact, fallible, getter, listing, objects, words
+from .runtime import Addresses, NamedValues, Text, fact, fallible, getter, listing, objects, words
 
 fact(0, 1, "Executable_NumReplicas")
 fact(1, 1, "Executable_NumPartitions")
@@ -73,19 +75,32 @@ def _get_assignment(p: int) -> None:
 
 @fallible("Executable_GetCompiledMemoryStats")
 def _memory_stats(a: Any) -> None:
-    function = objects[a.executable].function
+    executable: Executable = objects[a.executable]
+    function, partition = executable.function, executable.partition
     for name, _ in a._fields_[3:]:
         setattr(a, name, 0)
-    a.arguments, a.outputs = (
-        sum(t.nbytes for t in types if isinstance(t, TensorType) and t.is_static)
-        for types in (function.argument_types, function.result_types)
-    )
-    a.peak = a.arguments + a.outputs
+    takes = _bytes_of_parts(function.argument_types, partition.arguments)
+    a.arguments, a.outputs = sum(takes), sum(_bytes_of_parts(function.result_types, partition.results))
+    a.aliases = sum(takes[i] for i in executable.donated)
+    # Each device has its part of what is between, if all of it is cut as arguments and results are.
+    a.temporaries = analysis.temporaries(executable.program, function) // executable.options.partitions
+    a.peak = a.arguments + a.outputs + a.temporaries
+
+
+def _bytes_of_parts(types: Sequence[Type], tilings: Sequence[partition.Tiling]) -> list[int]:
+    """The bytes of each value on one device."""
+    return [
+        t.nbytes // math.prod(tiling.parts) if isinstance(t, TensorType) and t.is_static else 0
+        for t, tiling in zip(types, tilings, strict=True)
+    ]
 
 
 @fallible("Executable_GetCostAnalysis")
 def _cost(a: Any) -> None:
-    a.num_properties, a.properties = 0, _NOTHING.address
+    executable: Executable = objects[a.executable]
+    if executable.costs is None:
+        executable.costs = NamedValues(analysis.costs(executable.program, executable.function))
+    a.num_properties, a.properties = executable.costs.size, executable.costs.address
 
 
 @fallible("Executable_OptimizedProgram")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import weakref
 from collections.abc import Callable as Function
 from collections.abc import Sequence
@@ -16,7 +17,8 @@ from ...ops.types import TensorType
 
 TARGET = "minihlo.python_callback"
 
-_numbers = itertools.count(1)
+#: Numbers differ from process to process, so that a program which is kept in a cache never calls another's function.
+_numbers = itertools.count(int.from_bytes(os.urandom(5)))
 
 
 class Callback:

@@ -19,6 +19,7 @@ class CompileOptions:
     devices: tuple[tuple[int, ...], ...] | None
     assignment: bytes  #: `devices` as it came
     overrides: tuple[tuple[str, Value], ...] = ()  #: the compiler options of the user, by name
+    serialized: bytes = dataclasses.field(default=b"", compare=False, repr=False)  #: all of it as it came
 
 
 @functools.lru_cache(256)
@@ -29,11 +30,11 @@ def read_compile_options(data: bytes) -> CompileOptions:
     overrides = tuple(_override(v) for n, v in protobuf.read(data) if n == 7 and isinstance(v, bytes))
     assignment = _message(build.get(9))
     if not assignment:
-        return CompileOptions(replicas, partitions, None, b"", overrides)
+        return CompileOptions(replicas, partitions, None, b"", overrides, data)
     columns = [protobuf.integers(v, 1) for n, v in protobuf.read(assignment) if n == 3 and isinstance(v, bytes)]
     if len(columns) != partitions or any(len(c) != replicas for c in columns):
         raise ValueError(f"the device assignment is not {replicas} x {partitions}")
-    return CompileOptions(replicas, partitions, tuple(zip(*columns, strict=True)), assignment, overrides)
+    return CompileOptions(replicas, partitions, tuple(zip(*columns, strict=True)), assignment, overrides, data)
 
 
 def _override(entry: bytes) -> tuple[str, Value]:

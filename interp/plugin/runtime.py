@@ -155,7 +155,7 @@ def fact(first: int, count: int, *names: str) -> None:
 
 
 class NamedValues:
-    """A list of named values, at an address. Values are strings, bools, integers or lists of integers."""
+    """A list of named values, at an address. Values are strings, bools, integers, floats or lists of integers."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._kept: list[Any] = []
@@ -168,6 +168,8 @@ class NamedValues:
             if isinstance(value, str):
                 item.type = abi.STRING
                 item.union, item.value_size = self._text(value)
+            elif isinstance(value, float):
+                item.type, item.union = abi.FLOAT, int.from_bytes(struct.pack("<f", value), "little")
             elif isinstance(value, int):
                 item.type, item.union = (abi.BOOL if isinstance(value, bool) else abi.INT64), value
             else:
