@@ -129,7 +129,7 @@ def cost_of(operation: Operation, record: Op) -> float:
     if any(e.is_float and e.bits <= 16 for e in elements):
         return LOOKUP
     if any(e.is_float for e in elements):
-        return _NEAR if record.accuracy.is_near and operation.name != "stablehlo.abs" else _FLOAT
+        return _NEAR if record.accuracy.is_near else _FLOAT
     return _INTEGER
 
 

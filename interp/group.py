@@ -90,7 +90,9 @@ class Group:
             if kernel.has_out:
                 self._written.add(name)
         types = tuple(map(element_of, (*operation.operands, *operation.results)))
-        self._steps.append(Step(operation.name, operation.attributes, names, name, types, kernel.of_bfloat16))
+        self._steps.append(
+            Step(operation.name, operation.attributes, names, name, types, kernel.of_bfloat16, kernel.facts.compiled)
+        )
         self._key.append((operation.name, frozen(operation.attributes), tuple(names), name, types))
         return name
 

@@ -22,14 +22,6 @@ from ..ops.types import ELEMENT_TYPES, TensorType
 from .fusible import PutOff, frozen
 from .program import Operation
 
-#: What may come before the convert, and how many operands it has.
-_BEFORE = {
-    "stablehlo.maximum": 2,
-    "stablehlo.minimum": 2,
-    "stablehlo.clamp": 3,
-    "stablehlo.negate": 1,
-    "stablehlo.abs": 1,
-}
 #: The table is made once so many elements have gone the long way.
 _WORTH = 1 << 16
 
@@ -41,7 +33,7 @@ def narrowed(operation: Operation, kernel: Kernel, fusion: PutOff) -> tuple[Oper
     steps: list[Callable[[Any], Any]] = [kernel.call]
     key: list[Any] = []
     (source,) = operation.operands
-    while (node := fusion.pending.get(source)) is not None and node.operation.name in _BEFORE:
+    while (node := fusion.pending.get(source)) is not None and node.kernel.facts.by_order:
         operands = node.operation.operands
         numbers = [fusion.scalar(v) for v in operands]
         open_places = [i for i, number in enumerate(numbers) if number is None]

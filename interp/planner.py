@@ -33,10 +33,6 @@ from .writer import Sources, Writer
 #: Results of ops on constants are computed once, up to this many bytes.
 _FOLD_LIMIT = 1 << 20
 
-#: Ops that may write to an operand which nothing needs afterwards, and those that take scalars as plain numbers too.
-_IN_PLACE = ("stablehlo.dynamic_update_slice",)
-_TAKE_PLAIN = ("stablehlo.select",)
-
 Listener = Callable[[Operation, tuple[Any, ...]], None]
 
 
@@ -206,7 +202,9 @@ class _Planner:
             self._random,
             self._callees(operation, record.calls),
             functools.partial(_check_size, operation=operation),
-            spare=fusion.spare(operation) if fusion is not None and operation.name in _IN_PLACE else frozenset(),
+            spare=fusion.spare(operation)
+            if fusion is not None and record.facts.overwrites is not None
+            else frozenset(),
         )
         try:
             kernel = late.bind(record, call)
@@ -235,7 +233,7 @@ class _Planner:
             (self._compile(region, captures, operation.name), captures)
             for region, captures in zip(operation.regions, captured, strict=True)
         ]
-        takes_plain = operation.name in _TAKE_PLAIN
+        takes_plain = record.facts.takes_numbers
         writer.call(
             kernel.call, operation, operation.operands, operation.results, regions=regions, takes_plain=takes_plain
         )

@@ -107,21 +107,21 @@ def expression(name: str, use: Use) -> str | None:
     short, element = name.removeprefix("stablehlo."), use.operands[0] if use.operands else use.result
     if short == "convert":
         return _convert(use, element, use.result)
-    if short in _SAME and len(use.names) == 1:
-        return use.names[0]
-    if short == "select":
-        p, x, y = use.names
-        return f"{x} if {p} else {y}"
     if short == "compare":
         return _compare(use, element)
-    if element.kind is Kind.BOOL:
-        return _of_booleans(short, use)
-    if element.is_integer:
-        return _of_integers(short, use, element)
-    if element.is_minifloat:
+    scalar = use.kernel.facts.scalar
+    if scalar is not None and scalar.any_type is not None:
+        return scalar.any_type.format(*use.names)
+    if element.is_float and element.is_minifloat:
         return _by_code(use)
-    template = _OF_FLOATS.get(short)
-    return template.format(*use.names) if template and use.result == element else None
+    if scalar is None or use.result != element:
+        return None
+    if element.kind is Kind.BOOL:
+        return scalar.boolean and scalar.boolean.format(*use.names)
+    if element.is_integer:
+        text = scalar.integer and scalar.integer.format(*use.names)
+        return _wrapped(text, element) if text and scalar.wraps else text
+    return scalar.floating and scalar.floating.format(*use.names)
 
 
 def _wrapped(text: str, element: ElementType) -> str:
@@ -133,42 +133,7 @@ def _wrapped(text: str, element: ElementType) -> str:
     return f"({text} + {half} & {mask}) - {half}"
 
 
-_SAME = ("optimization_barrier", "reshape", "broadcast_in_dim", "transpose")
-_WRAPPING = {"add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "negate": "-{}", "abs": "abs({})"}
-_PLAIN = {
-    "and": "{} & {}",
-    "or": "{} | {}",
-    "xor": "{} ^ {}",
-    "maximum": "{0} if {0} > {1} else {1}",
-    "minimum": "{0} if {0} < {1} else {1}",
-    "sign": "({0} > 0) - ({0} < 0)",
-}
-_OF_FLOATS = {"add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}", "divide": "{} / {}", "negate": "-{}"}
 _COMPARED = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
-
-
-def _of_integers(name: str, use: Use, element: ElementType) -> str | None:
-    if use.result != element:
-        return None
-    if name in _WRAPPING:
-        return _wrapped(_WRAPPING[name].format(*use.names), element)
-    if name == "not":
-        return _wrapped(f"~{use.names[0]}", element)
-    if name == "clamp":
-        low, x, high = use.names
-        return f"min(max({x}, {low}), {high})"
-    return _PLAIN[name].format(*use.names) if name in _PLAIN else None
-
-
-def _of_booleans(name: str, use: Use) -> str | None:
-    x, y = (*use.names, "", "")[:2]
-    if use.result.kind is not Kind.BOOL:
-        return None
-    if name in ("and", "multiply", "minimum"):
-        return f"{x} and {y}"
-    if name in ("or", "add", "maximum"):
-        return f"{x} or {y}"
-    return f"not {x}" if name == "not" else f"{x} != {y}" if name == "xor" else None
 
 
 def _compare(use: Use, element: ElementType) -> str | None:

@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .fast import opcodes
+from .kernel import Facts, Scalar
 from .lift import Function, lift
 from .minifloat import arithmetic
 from .minifloat.cast import cast, wrap
 from .minifloat.number import FINITE
 from .policy import Policy
-from .registry import ROUNDED_TO_32, Call, Run, op
+from .registry import EXACT_BUT_COMPLEX, Call, Run, op
 from .shape import identity, require, require_shape
 from .types import ELEMENT_TYPES, ElementType, Kind
 
@@ -223,7 +225,15 @@ _ABSOLUTE = Function(arithmetic.absolute, np.abs, 1, is_basic=True)
 _IS_FINITE = Function(lambda x: x.kind == FINITE, np.isfinite, 1, is_basic=True, is_predicate=True)
 
 
-@op("abs", "signed float complex", values="numbers", accuracy=ROUNDED_TO_32, operands=1, is_elementwise=True)
+@op(
+    "abs",
+    "signed float complex",
+    values="numbers",
+    accuracy=EXACT_BUT_COMPLEX,
+    operands=1,
+    is_elementwise=True,
+    facts=Facts(scalar=Scalar(integer="abs({0})", wraps=True), compiled=opcodes.ABS, by_order=True),
+)
 def abs_(call: Call) -> Run:
     """The absolute value; of the smallest integer itself, of NaN with its sign cleared, of a complex number its length.
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .fast import opcodes
+from .kernel import Facts, Scalar
 from .lift import Function, lift
 from .minifloat import arithmetic
 from .minifloat.cast import codes_of
@@ -125,7 +127,14 @@ def _lexicographic(host: np.ufunc, strictly: np.ufunc) -> Run:
     return lambda x, y: strictly(x.real, y.real) | (np.equal(x.real, y.real) & host(x.imag, y.imag))
 
 
-@op("select", operands=3, is_elementwise=True)
+@op(
+    "select",
+    operands=3,
+    is_elementwise=True,
+    facts=Facts(
+        scalar=Scalar(any_type="{1} if {0} else {2}"), compiled=opcodes.SELECT, gives_operand=True, takes_numbers=True
+    ),
+)
 def select(call: Call) -> Run:
     """Elements of on_true where pred is true, else of on_false; a scalar pred chooses the whole.
 
@@ -153,7 +162,13 @@ def choose(element: ElementType, pred: np.ndarray, x: np.ndarray, y: np.ndarray)
     return (((x_bits ^ y_bits) & mask) ^ y_bits).view(element.dtype)
 
 
-@op("clamp", values="numbers", operands=3, is_elementwise=True)
+@op(
+    "clamp",
+    values="numbers",
+    operands=3,
+    is_elementwise=True,
+    facts=Facts(scalar=Scalar("min(max({1}, {0}), {2})"), gives_operand=True, by_order=True),
+)
 def clamp(call: Call) -> Run:
     """The operand, but not below min and then not above max; NaN of any of the three is NaN.
 

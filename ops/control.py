@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .kernel import PURE
 from .parallel import current_grid
 from .registry import BY_BODY, Call, OpError, Run, op
 from .types import TensorType, element_type
@@ -97,13 +98,21 @@ def _called(call: Call, attribute: str) -> Run:
     return (lambda *values: callee.run(*values)[0]) if len(call.results) == 1 else callee.run
 
 
-@op("func.call", values="regions", accuracy=BY_BODY, has_effects=True, calls=("callee",), any_sizes=True)
+@op("func.call", values="regions", accuracy=BY_BODY, has_effects=True, calls=("callee",), any_sizes=True, facts=PURE)
 def call_(call: Call) -> Run:
     """Another function of the program."""
     return _called(call, "callee")
 
 
-@op("composite", values="regions", accuracy=BY_BODY, has_effects=True, calls=("decomposition",), any_sizes=True)
+@op(
+    "composite",
+    values="regions",
+    accuracy=BY_BODY,
+    has_effects=True,
+    calls=("decomposition",),
+    any_sizes=True,
+    facts=PURE,
+)
 def composite(call: Call) -> Run:
     """Its decomposition, a function of the program, whatever the composite's name and version."""
     return _called(call, "decomposition")

@@ -12,6 +12,7 @@ import numpy as np
 
 from .blocks import blocks, for_each
 from .exact_matmul import may_be_plain, plain_operands, rounded_product
+from .kernel import PURE
 from .matmul import matmul
 from .minifloat.cast import cast
 from .policy import Policy
@@ -189,7 +190,7 @@ def _products(
     return found
 
 
-@op("convolution", values="numbers", accuracy=BY_POLICY, operands=2)
+@op("convolution", values="numbers", accuracy=BY_POLICY, operands=2, facts=PURE)
 def convolution(call: Call) -> Run:
     """Dot products of windows of lhs, padded with zeros, with the kernels in rhs, in groups of features or batches.
 

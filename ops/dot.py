@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .dot_algorithm import Algorithm
+from .kernel import PURE
 from .matmul import matmul
 from .registry import BY_POLICY, Call, OpError, Run, op
 from .types import TensorType
@@ -16,7 +17,7 @@ from .types import TensorType
 _SIDES = ("lhs", "rhs")
 
 
-@op("dot_general", values="numbers", accuracy=BY_POLICY, operands=2)
+@op("dot_general", values="numbers", accuracy=BY_POLICY, operands=2, facts=PURE)
 def dot_general(call: Call) -> Run:
     """Sums of products of two tensors over their contracting dimensions, for each index of the others.
 
@@ -42,7 +43,7 @@ def dot_general(call: Call) -> Run:
     return _contract(call, batching, contracting, algorithm)
 
 
-@op("dot", values="numbers", accuracy=BY_POLICY, operands=2)
+@op("dot", values="numbers", accuracy=BY_POLICY, operands=2, facts=PURE)
 def dot(call: Call) -> Run:
     """The inner product of vectors, or the product of matrices and vectors; the older form of dot_general."""
     ranks = [len(call.tensor(i).shape) for i in range(2)]

@@ -5,17 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from .elementwise import elementwise
+from .fast import opcodes
+from .kernel import Facts
 from .minifloat import functions
 from .registry import CORRECTLY_ROUNDED, ROUNDED_TO_32
 
 
-@elementwise("sqrt", "float complex", accuracy=CORRECTLY_ROUNDED, direct=functions.sqrt)
+@elementwise(
+    "sqrt", "float complex", accuracy=CORRECTLY_ROUNDED, direct=functions.sqrt, facts=Facts(compiled=opcodes.SQRT)
+)
 def sqrt(x):
     """Square root."""
     return np.sqrt(x)
 
 
-@elementwise("rsqrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.rsqrt)
+@elementwise(
+    "rsqrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.rsqrt, facts=Facts(compiled=opcodes.RSQRT)
+)
 def rsqrt(x):
     """Reciprocal of the square root; of a zero, infinity with its sign."""
     return np.divide(x.dtype.type(1), np.sqrt(x))
@@ -32,7 +38,13 @@ def cbrt(x):
     return _complex_cbrt(x) if np.iscomplexobj(x) else np.cbrt(x)
 
 
-@elementwise("exponential", "float complex", accuracy=ROUNDED_TO_32, direct=functions.exponential)
+@elementwise(
+    "exponential",
+    "float complex",
+    accuracy=ROUNDED_TO_32,
+    direct=functions.exponential,
+    facts=Facts(compiled=opcodes.EXP),
+)
 def exponential(x):
     """e to the power of the operand."""
     result = np.exp(x)

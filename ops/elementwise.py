@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .kernel import Kernel
+from .fast import opcodes
+from .kernel import NOTHING, Combining, Facts, Kernel, Scalar
 from .lift import Function, lift
 from .minifloat import arithmetic
 from .minifloat.cast import wrap
@@ -31,12 +32,14 @@ def elementwise(
     boolean: Host | None = None,
     has_out: bool = False,
     expanded: str = "",
+    facts: Facts = NOTHING,
 ) -> Callable[[Host], Host]:
     """Declare an op by what it does to numpy's own types; for floats `direct` is the exact definition.
 
     The decorated function serves floats and complex numbers, and integers and booleans where `integer` and `boolean`
     are not given. Integers below eight bits come as bytes and are wrapped after. A host that takes `out` can put the
-    results there, which may be an operand, says so by `has_out`. `expanded` is for `Op.expanded`.
+    results there, which may be an operand, says so by `has_out`. `expanded` and `facts`
+    are for `Op.expanded` and `Op.facts`.
     """
 
     def declare(host: Host) -> Host:
@@ -58,10 +61,8 @@ def elementwise(
         doc = host.__doc__ or ""
         taken = element_types(types)
         expand = element_types(expanded)
-        record = Op(
-            full_name(name), bind, taken, "numbers", accuracy, operands, doc, is_elementwise=True, expanded=expand
-        )
-        register(record)
+        what = full_name(name), bind, taken, "numbers", accuracy, operands, doc
+        register(Op(*what, is_elementwise=True, expanded=expand, facts=facts))
         return host
 
     return declare
@@ -92,6 +93,12 @@ def _on_complex(host: Host, element: ElementType) -> Run:
     direct=arithmetic.add,
     boolean=np.logical_or,
     has_out=True,
+    facts=Facts(
+        combining=Combining(np.add, np.logical_or, on_floats=True),
+        scalar=Scalar("{0} + {1}", True, "{0} or {1}", "{0} + {1}"),
+        compiled=opcodes.ADD,
+        compiled_fold=opcodes.FOLD_ADD,
+    ),
 )
 def add(x, y, out=None):
     """Sum; of booleans, or."""
@@ -105,6 +112,11 @@ def add(x, y, out=None):
     operands=2,
     direct=arithmetic.subtract,
     has_out=True,
+    facts=Facts(
+        combining=Combining(np.subtract, any_order=False, on_floats=True),
+        scalar=Scalar("{0} - {1}", True, floating="{0} - {1}"),
+        compiled=opcodes.SUBTRACT,
+    ),
 )
 def subtract(x, y, out=None):
     """Difference."""
@@ -119,6 +131,11 @@ def subtract(x, y, out=None):
     direct=arithmetic.multiply,
     boolean=np.logical_and,
     has_out=True,
+    facts=Facts(
+        combining=Combining(np.multiply, np.logical_and, on_floats=True),
+        scalar=Scalar("{0} * {1}", True, "{0} and {1}", "{0} * {1}"),
+        compiled=opcodes.MULTIPLY,
+    ),
 )
 def multiply(x, y, out=None):
     """Product; of booleans, and."""
@@ -139,6 +156,7 @@ def _divide_integers(x, y):
     direct=arithmetic.divide,
     has_out=True,
     integer=_divide_integers,
+    facts=Facts(scalar=Scalar(floating="{0} / {1}"), compiled=opcodes.DIVIDE),
 )
 def divide(x, y, out=None):
     """Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself."""
@@ -220,6 +238,14 @@ _complex_maximum, _complex_minimum = _complex_extreme(True), _complex_extreme(Fa
     direct=arithmetic.maximum,
     boolean=np.logical_or,
     integer=np.maximum,
+    facts=Facts(
+        combining=Combining(np.maximum, np.logical_or, largest=True),
+        scalar=Scalar("{0} if {0} > {1} else {1}", boolean="{0} or {1}"),
+        compiled=opcodes.MAXIMUM,
+        compiled_fold=opcodes.FOLD_MAXIMUM,
+        gives_operand=True,
+        by_order=True,
+    ),
 )
 def maximum(x, y):
     """The larger; NaN if either is NaN, +0 above -0; complex numbers lexicographically; of booleans, or."""
@@ -234,19 +260,39 @@ def maximum(x, y):
     direct=arithmetic.minimum,
     boolean=np.logical_and,
     integer=np.minimum,
+    facts=Facts(
+        combining=Combining(np.minimum, np.logical_and, largest=False),
+        scalar=Scalar("{0} if {0} < {1} else {1}", boolean="{0} and {1}"),
+        compiled=opcodes.MINIMUM,
+        compiled_fold=opcodes.FOLD_MINIMUM,
+        gives_operand=True,
+        by_order=True,
+    ),
 )
 def minimum(x, y):
     """The smaller; NaN if either is NaN, -0 below +0; complex numbers lexicographically; of booleans, and."""
     return (_complex_minimum if x.dtype.kind == "c" else _host_minimum)(x, y)
 
 
-@elementwise("negate", "integer float complex", accuracy=EXACT, direct=arithmetic.negate)
+@elementwise(
+    "negate",
+    "integer float complex",
+    accuracy=EXACT,
+    direct=arithmetic.negate,
+    facts=Facts(scalar=Scalar("-{0}", True, floating="-{0}"), compiled=opcodes.NEGATE, by_order=True),
+)
 def negate(x):
     """The operand with its sign flipped, of NaN and zero too; of integers, the two's complement."""
     return np.negative(x)
 
 
-@elementwise("sign", "signed float complex", accuracy=EXACT, direct=arithmetic.sign)
+@elementwise(
+    "sign",
+    "signed float complex",
+    accuracy=EXACT,
+    direct=arithmetic.sign,
+    facts=Facts(scalar=Scalar("({0} > 0) - ({0} < 0)"), compiled=opcodes.SIGN),
+)
 def sign(x):
     """-1, 0 (with its sign) or 1, NaN of NaN; of a complex number, the number over its absolute value."""
     if np.iscomplexobj(x):
@@ -257,19 +303,25 @@ def sign(x):
     return np.sign(x)
 
 
-@elementwise("floor", "float", accuracy=EXACT, direct=arithmetic.floor)
+@elementwise("floor", "float", accuracy=EXACT, direct=arithmetic.floor, facts=Facts(compiled=opcodes.FLOOR))
 def floor(x):
     """The largest integer not above the operand."""
     return np.floor(x)
 
 
-@elementwise("ceil", "float", accuracy=EXACT, direct=arithmetic.ceil)
+@elementwise("ceil", "float", accuracy=EXACT, direct=arithmetic.ceil, facts=Facts(compiled=opcodes.CEIL))
 def ceil(x):
     """The smallest integer not below the operand."""
     return np.ceil(x)
 
 
-@elementwise("round_nearest_even", "float", accuracy=EXACT, direct=arithmetic.round_nearest_even)
+@elementwise(
+    "round_nearest_even",
+    "float",
+    accuracy=EXACT,
+    direct=arithmetic.round_nearest_even,
+    facts=Facts(compiled=opcodes.ROUND),
+)
 def round_nearest_even(x):
     """The nearest integer, ties to even."""
     return np.rint(x)
@@ -286,25 +338,51 @@ def round_nearest_afz(x):
 # -- bits ------------------------------------------------------------------------------------------------------------
 
 
-@elementwise("and", "bool integer", accuracy=EXACT, operands=2)
+@elementwise(
+    "and",
+    "bool integer",
+    accuracy=EXACT,
+    operands=2,
+    facts=Facts(
+        combining=Combining(np.bitwise_and), scalar=Scalar("{0} & {1}", boolean="{0} and {1}"), compiled=opcodes.AND
+    ),
+)
 def and_(x, y):
     """Bitwise and."""
     return np.bitwise_and(x, y)
 
 
-@elementwise("or", "bool integer", accuracy=EXACT, operands=2)
+@elementwise(
+    "or",
+    "bool integer",
+    accuracy=EXACT,
+    operands=2,
+    facts=Facts(
+        combining=Combining(np.bitwise_or), scalar=Scalar("{0} | {1}", boolean="{0} or {1}"), compiled=opcodes.OR
+    ),
+)
 def or_(x, y):
     """Bitwise or."""
     return np.bitwise_or(x, y)
 
 
-@elementwise("xor", "bool integer", accuracy=EXACT, operands=2)
+@elementwise(
+    "xor",
+    "bool integer",
+    accuracy=EXACT,
+    operands=2,
+    facts=Facts(
+        combining=Combining(np.bitwise_xor), scalar=Scalar("{0} ^ {1}", boolean="{0} != {1}"), compiled=opcodes.XOR
+    ),
+)
 def xor(x, y):
     """Bitwise exclusive or."""
     return np.bitwise_xor(x, y)
 
 
-@elementwise("not", "bool integer", accuracy=EXACT)
+@elementwise(
+    "not", "bool integer", accuracy=EXACT, facts=Facts(scalar=Scalar("~{0}", True, "not {0}"), compiled=opcodes.NOT)
+)
 def not_(x):
     """Bitwise complement."""
     return np.invert(x)

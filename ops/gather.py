@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .kernel import PURE
 from .registry import Call, OpError, Run, op
 from .shape import require, require_dimensions, require_element, require_shape
 
@@ -209,7 +210,7 @@ def _places(numbers: Mapping[str, Any]) -> Places:
     )
 
 
-@op("gather", operands=2)
+@op("gather", operands=2, facts=PURE)
 def gather(call: Call) -> Run:
     """Slices of the operand that start at computed places, or at the nearest ones where they fit.
 
@@ -237,7 +238,7 @@ def dynamic_gather(call: Call) -> Run:
     return _gather(call, _places(numbers), integers(numbers, "offset_dims"), None)
 
 
-@op("torch_index_select", operands=2)
+@op("torch_index_select", operands=2, facts=PURE)
 def torch_index_select(call: Call) -> Run:
     """The slices of one dimension that the indices name, in their order; an index out of bounds takes the nearest.
 

@@ -13,9 +13,74 @@ import numpy as np
 Run = Callable[..., Any]
 
 
+@dataclasses.dataclass(frozen=True)
+class Combining:
+    """An op of two operands of one type as numpy's own function, for reductions and scatter updates.
+
+    ufunc: gives the op's bits on integers of 8 bits and more.
+    of_booleans: the same on booleans; None where `ufunc` does.
+    any_order: whether integers and booleans can be combined in any order.
+    on_floats: whether `ufunc` gives the op's bits on f32 and f64.
+    largest: whether of floats the largest or the smallest is chosen; None of other ops.
+    """
+
+    ufunc: np.ufunc
+    of_booleans: np.ufunc | None = None
+    any_order: bool = True
+    on_floats: bool = False
+    largest: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Scalar:
+    """An op as a Python expression of single numbers, in which `{0}` and so on stand for the operands.
+
+    Integers and booleans are Python's own, floats of 32 and 64 bits numpy's scalars. None where there is none.
+
+    integer: the result may have more bits than the type if `wraps`; then it is brought into the type's range.
+    """
+
+    integer: str | None = None
+    wraps: bool = False
+    boolean: str | None = None
+    floating: str | None = None
+    any_type: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What is known of every use of an op, so that programs can be rearranged around it. Nothing by default.
+
+    combining, scalar: see these.
+    compiled: the op of the compiled machine that does the same on f32 (`ops/fast/opcodes.py`), and on bf16 if it is
+        rounded after; of a logical op, on words of ones and zeros.
+    compiled_fold: the machine's op that folds f32 by this op.
+    gives_operand: the result is one of the operands as it is, whichever.
+    by_order: the result is one of the operands, or that with another sign; which one hangs on signs and on how the
+        operands compare.
+    is_pure: the result depends on the operands alone, and takes a time that the types tell: no loop, no random bits, no
+        other process, no code of the user. Elementwise ops are pure.
+    overwrites: the operand that the kernel may write to where nothing needs it afterwards (`Call.spare`).
+    takes_numbers: the kernel takes plain numbers for operands of rank 0 too.
+    """
+
+    combining: Combining | None = None
+    scalar: Scalar | None = None
+    compiled: int | None = None
+    compiled_fold: int | None = None
+    gives_operand: bool = False
+    by_order: bool = False
+    is_pure: bool = False
+    overwrites: int | None = None
+    takes_numbers: bool = False
+
+
+NOTHING, PURE = Facts(), Facts(is_pure=True)
+
+
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Kernel:
-    """How one use of an op is computed, with the facts that later stages need. It can be called as `call` is.
+    """How one use of an op is computed, with what later stages need to know. It can be called as `call` is.
 
     call: computes the results.
     has_out: `call` takes, after the operands, an array of the result's shape and type to put its result into; the array
@@ -24,12 +89,14 @@ class Kernel:
         code of the result. None where there is none.
     of_bfloat16: for a function of one f32 that depends on nothing but the operand rounded to odd to bfloat16: takes a
         number of elements, and returns the results for all 65,536 codes if such a table pays for so many, else None.
+    facts: what is known of every use of the op.
     """
 
     call: Run
     has_out: bool = False
     of_codes: Callable[..., int] | None = None
     of_bfloat16: Callable[[int], np.ndarray | None] | None = None
+    facts: Facts = NOTHING
 
     def __call__(self, *values: Any) -> Any:
         return self.call(*values)

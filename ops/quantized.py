@@ -17,14 +17,12 @@ from typing import Any
 import numpy as np
 
 from .quantization import along, beside, dequantizer, quantized_element, quantizer, storer
-from .registry import CORRECTLY_ROUNDED, Body, Call, Op, Run, op
+from .registry import CORRECTLY_ROUNDED, Body, Call, Op, Run, lookup, op
 from .shape import identity, require, require_shape
 from .types import ELEMENT_TYPES, ElementType, FutureType, QuantizedType, TensorType, TupleType, Type
 
 _F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]  #: of the scaled sums, and of the sums
 
-#: Ops whose results are operands as they are: between equal types the order of the integers is that of the numbers.
-_CHOICES = frozenset(f"stablehlo.{name}" for name in ("select", "maximum", "minimum", "clamp"))
 #: Checks that compare numbers; the others compare what is stored.
 _NEARNESS = frozenset(f"check.expect_{name}" for name in ("almost_eq", "almost_eq_const", "close"))
 _PRODUCTS = frozenset(f"stablehlo.{name}" for name in ("dot_general", "dot", "convolution", "dynamic_conv"))
@@ -90,7 +88,7 @@ def _check_axis(t: Type) -> None:
 
 
 def _moves_integers(record: Op, call: Call) -> bool:
-    if record.name in _CHOICES:
+    if record.facts.gives_operand:  # between equal types the order of the integers is that of the numbers
         types = [t for t in (*call.operands, *call.results) if _is_quantized(t)]
         return len({t.element for t in types if isinstance(t, TensorType)}) == 1
     return record.values in ("codes", "checks") and record.name not in _NEARNESS
@@ -147,7 +145,8 @@ def _stored_body(body: Body) -> Body:
     types = (*body.arguments, *body.results)
     if not any(map(_is_quantized, types)):
         return body
-    keeps = body.sole_op in _CHOICES and len(set(types)) == 1
+    sole = lookup(body.sole_op) if body.sole_op else None
+    keeps = sole is not None and sole.facts.gives_operand and len(set(types)) == 1
     return dataclasses.replace(
         body,
         arguments=tuple(map(_stored, body.arguments)),

@@ -17,6 +17,7 @@ import numpy as np
 
 from .blocks import apart, blocks, for_each
 from .compiled import Kernels, kernels
+from .kernel import PURE, Combining, Facts
 from .minifloat.cast import cast, wrap
 from .ranks import minifloat_ranks
 from .registry import BY_BODY, Body, Call, OpError, Run, lookup, op
@@ -28,26 +29,6 @@ Step = Callable[..., tuple[Any, ...]]
 #: Folds arrays along their first axis into accumulators of the shape that is left.
 Fold = Callable[[Step, Sequence[np.ndarray], Sequence[np.ndarray]], tuple[np.ndarray, ...]]
 
-#: Ops on integers and booleans that give the same bits in any order.
-_ANY_ORDER = {
-    "stablehlo.add": np.add,
-    "stablehlo.multiply": np.multiply,
-    "stablehlo.maximum": np.maximum,
-    "stablehlo.minimum": np.minimum,
-    "stablehlo.and": np.bitwise_and,
-    "stablehlo.or": np.bitwise_or,
-    "stablehlo.xor": np.bitwise_xor,
-}
-_OF_BOOLEANS = {
-    "stablehlo.add": np.logical_or,
-    "stablehlo.multiply": np.logical_and,
-    "stablehlo.maximum": np.logical_or,
-    "stablehlo.minimum": np.logical_and,
-}
-#: Whether the largest is asked for.
-EXTREMES = {"stablehlo.maximum": True, "stablehlo.minimum": False}
-_IN_ORDER = {"stablehlo.add": np.add, "stablehlo.multiply": np.multiply}
-
 #: Up to this many accumulators numpy's running sum is quicker than a step for each slice.
 _FEW = 8
 #: Elements that are brought together for so many accumulators at a time, which fit in the cache.
@@ -58,7 +39,7 @@ _LONG = 1 << 11
 _MANY = 1 << 12
 
 
-@op("reduce", values="regions", accuracy=BY_BODY)
+@op("reduce", values="regions", accuracy=BY_BODY, facts=PURE)
 def reduce(call: Call) -> Run:
     """The body folded over dimensions, from the init value, in row-major order, rounding at each step.
 
@@ -106,7 +87,7 @@ class Folding:
     fold: Fold
     largest: bool | None  #: whether it gives the largest or the smallest, None of other ops
     combine: Run  #: the op itself, on arrays
-    name: str
+    facts: Facts  #: of the op
 
 
 def folding(call: Call) -> Folding | None:
@@ -118,11 +99,13 @@ def folding(call: Call) -> Folding | None:
     if any(call.tensor(i).element != element for i in range(2)):
         return None
     fold, record = _fold_of_op(call, name, element) if name else None, lookup(name)
-    if fold is None or record is None:
+    if fold is None or record is None or record.facts.combining is None:
         return None
     t = TensorType((None,), element)
     combine = record.function(call.like(name, (t, t), (t,)))
-    return Folding(tuple(sorted(call.integers("dimensions"))), element, fold, EXTREMES.get(name), combine, name)
+    return Folding(
+        tuple(sorted(call.integers("dimensions"))), element, fold, record.facts.combining.largest, combine, record.facts
+    )
 
 
 def body_elements(body: Body, count: int) -> list[ElementType]:
@@ -150,20 +133,29 @@ def fold_of(call: Call, body: Body) -> Fold:
     return _one_by_one
 
 
+def combining_of(name: str | None) -> Combining | None:
+    """What is known of an op as one that combines two operands; None where there is no such op, or nothing is known."""
+    record = lookup(name) if name else None
+    return None if record is None else record.facts.combining
+
+
 def _fold_of_op(call: Call, name: str, element: ElementType) -> Fold | None:
     """The fold of a single op, None where there is no better one than step by step."""
+    combining = combining_of(name)
+    if combining is None:
+        return None
     if not (element.is_float or element.is_complex):
-        ufunc = (_OF_BOOLEANS if element.kind is Kind.BOOL else {}).get(name) or _ANY_ORDER.get(name)
-        return None if ufunc is None else _whole(ufunc, element)
-    if name in EXTREMES:
+        ufunc = (element.kind is Kind.BOOL and combining.of_booleans) or combining.ufunc
+        return _whole(ufunc, element) if combining.any_order else None
+    if combining.largest is not None:
         record, t = lookup(name), TensorType((None, None), element)
         assert record is not None
-        return _extreme(EXTREMES[name], record.function(call.like(name, (t, t), (t,))), element)
+        return _extreme(combining.largest, record.function(call.like(name, (t, t), (t,))), element)
     # Products of complex numbers are rounded differently in numpy's scalar and vector code.
-    is_host = element.is_complex and name == "stablehlo.add"
+    is_host = element.is_complex and combining.ufunc is np.add
     if element.is_float and not element.is_minifloat:
         is_host = element.bits >= 32 or call.policy.rounding == "nearest_even"
-    return _in_order(_IN_ORDER[name], element) if is_host and name in _IN_ORDER else None
+    return _in_order(combining.ufunc, element) if is_host and combining.on_floats else None
 
 
 def _whole(ufunc: np.ufunc, element: ElementType) -> Fold:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .kernel import Kernel, Run
+from .kernel import NOTHING, Facts, Kernel, Run
 from .policy import Policy
 from .random_stream import RandomStream
 from .types import ELEMENT_TYPES, ElementType, Kind, QuantizedType, TensorType, TupleType, Type
@@ -43,6 +43,8 @@ class Accuracy:
 
 EXACT = Accuracy("exact")  #: nothing is rounded
 CORRECTLY_ROUNDED = Accuracy("correctly rounded; complex by the host's formulas")
+#: Of real numbers; of complex ones the length.
+EXACT_BUT_COMPLEX = Accuracy("exact; complex by the host's formulas")
 #: Up to 32 bits; f64 and complex types take the host's library functions.
 ROUNDED_TO_32 = Accuracy("correctly rounded; f64 within 4 ULP; complex by the host's formulas", is_near=True)
 BY_POLICY = Accuracy("by policy")  #: as the policy's accumulation or the op's own attributes say
@@ -177,6 +179,12 @@ class Op:
     any_sizes: bool = False
     #: Element types for which the expansion by jaxlib's compiler passes is better than our kernel.
     expanded: frozenset[ElementType] = frozenset()
+    facts: Facts = NOTHING
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether a use depends on its operands alone; see `Facts.is_pure`."""
+        return self.is_elementwise or self.facts.is_pure
 
     @property
     def summary(self) -> str:
@@ -201,9 +209,13 @@ class Op:
         if any(isinstance(t.element, QuantizedType) for t in _tensors((*call.operands, *call.results))):
             from . import quantized  # which is made of other ops
 
-            return Kernel(quantized.bind(self, call))
+            return Kernel(quantized.bind(self, call), facts=self.facts)
         bound = self.bind(call)
-        return bound if isinstance(bound, Kernel) else Kernel(bound)
+        return (
+            dataclasses.replace(bound, facts=self.facts)
+            if isinstance(bound, Kernel)
+            else Kernel(bound, facts=self.facts)
+        )
 
     def function(self, call: Call) -> Run:
         """What the kernel of one use calls, for ops that are made of others. Raises OpError as `kernel` does."""
@@ -253,6 +265,7 @@ def op(
     has_effects: bool = False,
     calls: tuple[str, ...] = (),
     any_sizes: bool = False,
+    facts: Facts = NOTHING,
 ) -> Callable[[Callable[[Call], Run]], Callable[[Call], Run]]:
     """Declare the decorated function as the binder of op `name` (`stablehlo.` is added where no dialect is given).
 
@@ -263,7 +276,7 @@ def op(
         taken = element_types(types)
         name_, doc = full_name(name), bind.__doc__ or ""
         flags = is_elementwise, has_effects, calls, any_sizes
-        register(Op(name_, bind, taken, values, accuracy, operands, doc, *flags))
+        register(Op(name_, bind, taken, values, accuracy, operands, doc, *flags, facts=facts))
         return bind
 
     return declare

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from .gather import Places, integers, interleaving, row_major
+from .kernel import PURE
 from .minifloat.cast import cast
 from .put import Arrays, Putter, Step, putter
 from .reduce import body_elements
@@ -140,7 +141,7 @@ def _inside(targets: np.ndarray, inside: np.ndarray, updates: Arrays) -> tuple[n
     return targets[chosen], tuple(u.take(chosen, axis=0) for u in updates)
 
 
-@op("scatter", values="regions", accuracy=BY_BODY)
+@op("scatter", values="regions", accuracy=BY_BODY, facts=PURE)
 def scatter(call: Call) -> Run:
     """The operand with updates combined, by a body, into windows at computed places; what is out of bounds is left out.
 

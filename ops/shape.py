@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .kernel import PURE, Facts, Scalar
 from .minifloat.cast import cast
 from .registry import CORRECTLY_ROUNDED, Call, OpError, Run, op
 from .types import ELEMENT_TYPES, ElementType, TensorType, TokenType, TupleType
@@ -72,12 +73,16 @@ def storage(element: ElementType) -> np.dtype:
     return dtype if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
 
 
+#: Of a single number the result is the number.
+_SAME = Facts(scalar=Scalar(any_type="{0}"), is_pure=True)
+
+
 def identity(value: Any) -> Any:
     """The kernel of an op that changes nothing."""
     return value
 
 
-@op("constant", operands=0)
+@op("constant", operands=0, facts=PURE)
 def constant(call: Call) -> Run:
     """The value of its attribute, as it stands.
 
@@ -90,7 +95,7 @@ def constant(call: Call) -> Run:
     return lambda: value
 
 
-@op("iota", "integer float complex", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=0)
+@op("iota", "integer float complex", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=0, facts=PURE)
 def iota(call: Call) -> Run:
     """Each element's index along one dimension; integers wrap, floats are rounded once.
 
@@ -118,7 +123,7 @@ def iota(call: Call) -> Run:
     return lambda: value
 
 
-@op("reshape", operands=1)
+@op("reshape", operands=1, facts=_SAME)
 def reshape(call: Call) -> Run:
     """The same elements, in order, in another shape.
 
@@ -136,7 +141,7 @@ def reshape(call: Call) -> Run:
     return lambda x: x.reshape(shape)
 
 
-@op("transpose", operands=1)
+@op("transpose", operands=1, facts=_SAME)
 def transpose(call: Call) -> Run:
     """The dimensions in another order.
 
@@ -152,7 +157,7 @@ def transpose(call: Call) -> Run:
     return lambda x: x.transpose(permutation)
 
 
-@op("broadcast_in_dim", operands=1)
+@op("broadcast_in_dim", operands=1, facts=_SAME)
 def broadcast_in_dim(call: Call) -> Run:
     """The operand repeated along new dimensions and along those of size 1.
 
@@ -163,7 +168,7 @@ def broadcast_in_dim(call: Call) -> Run:
     return _broadcast(call, call.integers("broadcast_dimensions"), "broadcast_dimensions")
 
 
-@op("broadcast", operands=1)
+@op("broadcast", operands=1, facts=PURE)
 def broadcast(call: Call) -> Run:
     """The operand repeated along new leading dimensions; an older form of broadcast_in_dim."""
     require_element(call)
@@ -195,7 +200,7 @@ def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
     return kernel
 
 
-@op("concatenate")
+@op("concatenate", facts=PURE)
 def concatenate(call: Call) -> Run:
     """The operands one after another along a dimension.
 
@@ -218,7 +223,7 @@ def concatenate(call: Call) -> Run:
     return identity if len(tensors) == 1 else lambda *arrays: np.concatenate(arrays, dimension)
 
 
-@op("reverse", operands=1)
+@op("reverse", operands=1, facts=PURE)
 def reverse(call: Call) -> Run:
     """The elements in the opposite order along some dimensions.
 
@@ -234,7 +239,7 @@ def reverse(call: Call) -> Run:
     return lambda x: x[index]
 
 
-@op("pad", operands=2)
+@op("pad", operands=2, facts=PURE)
 def pad(call: Call) -> Run:
     """The operand with a value put between its elements, then before and after them, or elements cut off there.
 
@@ -312,7 +317,7 @@ def get_tuple_element(call: Call) -> Run:
     return operator.itemgetter(index)
 
 
-@op("optimization_barrier", any_sizes=True)
+@op("optimization_barrier", any_sizes=True, facts=_SAME)
 def optimization_barrier(call: Call) -> Run:
     """The operands as they are.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from .kernel import PURE, Facts
 from .owned import own
 from .registry import Call, Run, op
 from .shape import identity, require, require_element, require_shape
 
 
-@op("slice", operands=1)
+@op("slice", operands=1, facts=PURE)
 def slice_(call: Call) -> Run:
     """The elements between fixed bounds, every so many of them, in each dimension.
 
@@ -49,7 +50,7 @@ def _window(starts: tuple[np.ndarray | int, ...], sizes: tuple[int, ...], room: 
     return tuple(index)
 
 
-@op("dynamic_slice")
+@op("dynamic_slice", facts=PURE)
 def dynamic_slice(call: Call) -> Run:
     """A window of fixed size that starts at a computed place, or at the nearest one where it fits.
 
@@ -68,7 +69,7 @@ def dynamic_slice(call: Call) -> Run:
     return lambda x, *starts: x[_window(starts, sizes, room)]
 
 
-@op("dynamic_update_slice")
+@op("dynamic_update_slice", facts=Facts(is_pure=True, overwrites=0))
 def dynamic_update_slice(call: Call) -> Run:
     """The operand with a window replaced, which starts at a computed place or at the nearest one where it fits.
 

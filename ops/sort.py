@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from .compare import total_keys, value_keys
+from .kernel import PURE
 from .lookup import Table, all_of
 from .registry import BY_BODY, Call, OpError, Run, op
 from .types import ElementType, Kind, TensorType
@@ -33,7 +34,7 @@ _AT_ONCE = 1 << 20
 Before = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-@op("sort", values="regions", accuracy=BY_BODY)
+@op("sort", values="regions", accuracy=BY_BODY, facts=PURE)
 def sort(call: Call) -> Run:
     """The operands put in the order of the comparator along a dimension, all by the same permutation; stable.
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from .blocks import blocks, for_each
+from .kernel import PURE
 from .lookup import Table
 from .minifloat.cast import cast
 from .put import putter
 from .ranks import minifloat_ranks
-from .reduce import EXTREMES, body_elements, fold_of
+from .reduce import body_elements, combining_of, fold_of
 from .registry import BY_BODY, Body, Call, Run, lookup, op
 from .shape import require, require_shape
 from .types import Kind, TensorType
@@ -135,7 +136,7 @@ def _axes(call: Call, rank: int) -> Callable[[Shape], tuple[Axis, ...]]:
     )
 
 
-@op("reduce_window", values="regions", accuracy=BY_BODY)
+@op("reduce_window", values="regions", accuracy=BY_BODY, facts=PURE)
 def reduce_window(call: Call) -> Run:
     """Each result is a window of the operand folded by a body: the initial value with the first element, and so on.
 
@@ -215,7 +216,8 @@ def _place_by_place(
 
 def extreme_of(call: Call, body: Body) -> Callable[[np.ndarray, np.ndarray, Axes], np.ndarray | None] | None:
     """The largest or smallest of each window, if that is what the body gives and the elements are minifloats."""
-    largest = EXTREMES.get(body.sole_op or "")
+    combining = combining_of(body.sole_op)
+    largest = None if combining is None else combining.largest
     t = body.results[0]
     if largest is None or len(body.results) > 1 or not isinstance(t, TensorType) or not t.element.is_minifloat:
         return None
@@ -250,7 +252,7 @@ def _body(call: Call, index: int) -> Body:
     return call.bodies[index]
 
 
-@op("select_and_scatter", values="regions", accuracy=BY_BODY, operands=3)
+@op("select_and_scatter", values="regions", accuracy=BY_BODY, operands=3, facts=PURE)
 def select_and_scatter(call: Call) -> Run:
     """Each source goes to the element selected in its window of the operand, and is combined there by a body.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.registry import CORRECTLY_ROUNDED, EXACT, lookup
+from ...ops.registry import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, lookup
 from ..backends import BackendError
 from ..chunks import Chunk, chunks
 from ..errors import Error
@@ -139,7 +139,7 @@ def _limit(op: str, limit: int) -> int:
     """How far off an op may be: not at all where it is exact, or correctly rounded."""
     name = op.replace("chlo_", "chlo.", 1)
     record = lookup(name)
-    if record is None or record.accuracy in (EXACT, CORRECTLY_ROUNDED):
+    if record is None or record.accuracy in (EXACT, CORRECTLY_ROUNDED, EXACT_BUT_COMPLEX):
         return 0 if not op.startswith("chlo_") else limit * _STEPS
     return limit * _STEPS
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...ops.registry import CORRECTLY_ROUNDED, EXACT, lookup
+from ...ops.registry import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, lookup
 from ...ops.types import TensorType, type_of_dtype
 from ..program import Operation
 from . import sums
@@ -74,9 +74,10 @@ def kind_of(operation: Operation) -> Kind:
         return _kind_of_regions(operation, name)
     if record is None or not record.takes(v.type for v in operation.operands):
         return Kind.FUNCTION  # by CHLO's expansion
-    if not _rounds(operation) or (name == "abs" and not _is_complex(operation)):
+    is_length = record.accuracy is EXACT_BUT_COMPLEX and _is_complex(operation)
+    if not _rounds(operation) or (record.accuracy is EXACT_BUT_COMPLEX and not is_length):
         return Kind.EXACT
-    if record.accuracy.is_near or (_is_complex(operation) and name in ("multiply", "divide", "sqrt")):
+    if is_length or record.accuracy.is_near or (_is_complex(operation) and name in ("multiply", "divide", "sqrt")):
         return Kind.FUNCTION
     return Kind.EXACT if record.accuracy == CORRECTLY_ROUNDED else Kind.STEPS
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.fast.recipes import Recipe
-from ...ops.fast.run import FOLDS, FROM, Runner
+from ...ops.fast.run import FROM, Runner
 from ...ops.reduce import Folding
 from ...ops.types import TensorType
 from .blocks import in_merged, merged_dimensions
@@ -55,9 +55,9 @@ def fold_or_compiled(
     folding: Folding,
 ) -> Otherwise:
     """The kernel of a reduction of a group that is run by compiled code if that can be, else by another kernel."""
-    first, found = len(shape) - len(folding.dimensions), FOLDS.get(folding.name)
+    first, fold = len(shape) - len(folding.dimensions), folding.facts.compiled_fold
     is_inner = folding.dimensions == tuple(range(first, len(shape)))
-    if recipe is None or found is None or not is_inner or folding.element.name != "f32":
+    if recipe is None or fold is None or not is_inner or folding.element.name != "f32":
         return otherwise
     spreads = [leaf.spread(len(shape)) for leaf in leaves]
     spreads = [[*s[:first], math.prod(s[first:])] for s in spreads]
@@ -70,7 +70,7 @@ def fold_or_compiled(
         return folding.fold(no_step, (totals,), [np.ascontiguousarray(rows.T)])[0]
 
     def kernel(*values: np.ndarray) -> np.ndarray:
-        totals = runner.fold(*found, values[:-1], views, values[-1], instead)
+        totals = runner.fold(fold, folding.largest is not None, values[:-1], views, values[-1], instead)
         return otherwise(*values) if totals is None else totals.reshape(shape[:first])
 
     return kernel

@@ -19,7 +19,7 @@ from .leaf import Compute, Leaf, Shape, cut
 #: How many sums and the like, a column of them, are formed at a time. Few columns of extremes are formed part by part.
 _COLUMNS, _FEW = 256, 8
 #: Sums that numpy forms in the order of their steps, of so many columns or more.
-_IN_ORDER, _WIDE = {"stablehlo.add": np.add, "stablehlo.multiply": np.multiply}, 16
+_WIDE = 16
 
 #: Where the elements of a part are in each leaf, and their shape.
 _Part = tuple[Sequence[Any], Shape]
@@ -42,7 +42,9 @@ def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Fo
     spreads = [leaf.spread(len(shape)) for leaf in leaves]
     columns = list(blocks(inner, _COLUMNS))
     fold, dtype = folding.fold, folding.element.dtype
-    ufunc = _IN_ORDER.get(folding.name) if dtype in (np.float32, np.float64) else None
+    combining = folding.facts.combining
+    in_order = combining is not None and combining.on_floats and dtype in (np.float32, np.float64)
+    ufunc = combining.ufunc if combining is not None and in_order else None
     # For each column the parts of the leaves that make the slices to fold, block after block.
     parts = [
         [column + step if is_last else step + column for step in blocks(outer, _steps(column, size))]

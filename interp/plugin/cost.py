@@ -24,16 +24,6 @@ _HARD = 10
 #: Ops for which other things happen than that results are computed: they run where the program is called.
 _OUTSIDE = ("infeed", "outfeed", "send", "recv", "print", "probe")
 
-#: Ops that only compute on their operands, beside the elementwise ones.
-_PLAIN = {
-    "func.call", "func.return",
-    *(f"stablehlo.{name}" for name in (
-        "broadcast_in_dim", "composite", "concatenate", "constant", "convolution", "dot_general", "dynamic_slice",
-        "dynamic_update_slice", "gather", "iota", "optimization_barrier", "pad", "reduce", "reduce_window", "reshape",
-        "return", "reverse", "scatter", "slice", "sort", "transpose",
-    )),
-}  # fmt: skip
-
 
 def calls_python(program: Program, function: Function) -> bool:
     """Whether a function calls Python functions of the user, or reads from or writes to the outside."""
@@ -52,7 +42,7 @@ def _is_call(operation: Operation) -> bool:
 def is_plain(program: Program, function: Function) -> bool:
     """Whether a function only computes on its arguments: no loops, random bits, other processes or custom calls."""
     return all(
-        operation.name in _PLAIN or getattr(lookup(operation.name), "is_elementwise", False)
+        (record := lookup(operation.name)) is not None and record.is_pure
         for operation in _reached_operations(program, function)
     )
 

@@ -29,25 +29,9 @@ class Unknown(Exception):
     """The machine does not know something."""
 
 
-_BINARY = {
-    "add": op.ADD,
-    "subtract": op.SUBTRACT,
-    "multiply": op.MULTIPLY,
-    "divide": op.DIVIDE,
-    "maximum": op.MAXIMUM,
-    "minimum": op.MINIMUM,
-}
-_UNARY = {
-    "negate": op.NEGATE,
-    "abs": op.ABS,
-    "sqrt": op.SQRT,
-    "floor": op.FLOOR,
-    "ceil": op.CEIL,
-    "round_nearest_even": op.ROUND,
-    "sign": op.SIGN,
-}
-_NEAR = {"exponential": op.EXP, "rsqrt": op.RSQRT}
-_BITWISE = {"and": op.AND, "or": op.OR, "xor": op.XOR}
+#: Ops on f32 that are rounded by way of f64: not those of bf16.
+_NEAR = (op.EXP, op.RSQRT)
+_LOGICAL = (op.AND, op.OR, op.XOR, op.NOT)
 #: How a comparison is made: the op, and whether its operands change places.
 _COMPARED = {
     "EQ": (op.EQ, False),
@@ -161,7 +145,7 @@ class _Maker:
                 return self._encode(value, None if table is None else fitting(result, table), step.entries)
             return self._convert(step.operands[0], elements[0], result)
         values = [self._value(v, e) for v, e in zip(step.operands, elements, strict=False)]
-        if name == "select":
+        if step.compiled == op.SELECT:
             return self._emit(op.SELECT, values)
         if name == "bitcast_convert" and {e.name for e in elements} <= {"f32", "ui32", "i32"}:
             return values[0]
@@ -174,12 +158,9 @@ class _Maker:
         if name == "clamp":
             low, x, high = values
             return self._rounded(op.MINIMUM, [self._rounded(op.MAXIMUM, [x, low], result), high], result)
-        if name in _NEAR and result == _F32:
-            return self._emit(_NEAR[name], values)
-        kind = _BINARY.get(name, _UNARY.get(name))
-        if kind is None:
+        if step.compiled is None or (step.compiled in _NEAR and result != _F32):
             raise Unknown
-        return self._rounded(kind, values, result)
+        return self._rounded(step.compiled, values, result)
 
     def _rounded(self, kind: int, values: Sequence[int], element: ElementType) -> int:
         found = self._emit(kind, values)
@@ -190,10 +171,8 @@ class _Maker:
         if name == "compare" and element in (_F32, _BF16) and step.attributes.get("compare_type") != "TOTALORDER":
             kind, is_turned = _COMPARED[step.attributes["comparison_direction"]]
             return self._emit(kind, values[::-1] if is_turned else values)
-        if element.kind is Kind.BOOL and name in _BITWISE:
-            return self._emit(_BITWISE[name], values)
-        if element.kind is Kind.BOOL and name == "not":
-            return self._emit(op.NOT, values)
+        if element.kind is Kind.BOOL and step.compiled in _LOGICAL:
+            return self._emit(step.compiled, values)
         raise Unknown
 
     def _convert(self, name: str, source: ElementType, target: ElementType) -> int:

@@ -26,6 +26,7 @@ class Step:
     elements: Sequence[ElementType]  #: of the operands and then the result
     #: Of a convert from f32 the results for all codes of bfloat16, if it does more than convert.
     entries: Entries | None = None
+    compiled: int | None = None  #: the machine's op that does the same; see `Facts.compiled`
 
 
 @dataclasses.dataclass(frozen=True)

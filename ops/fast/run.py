@@ -216,11 +216,3 @@ def _laid(values: Sequence[np.ndarray], views: Sequence[View]) -> list[np.ndarra
 
 def _addresses(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return np.array([a.ctypes.data for a in arrays] or [0], np.uint64)
-
-
-#: The machine's folds of f32, and whether their order is all one.
-FOLDS = {
-    "stablehlo.add": (op.FOLD_ADD, False),
-    "stablehlo.maximum": (op.FOLD_MAXIMUM, True),
-    "stablehlo.minimum": (op.FOLD_MINIMUM, True),
-}
