@@ -1,8 +1,11 @@
 """Shardings as they are written in a program -> the plain values of `ops/sharded.py`.
 
-#sdy.sharding<@mesh, [{"x", "y":(2)4}, {}, {"z", ?}], replicated={"w"}>     of one value
+#sdy.sharding<@mesh, [{"x", "y":(2)4}, {}, {"z", ?}], replicated={"w"}>      of one value
+#sdy.sharding<@mesh, [{"x"}], unreduced={"y"}>                               of addends, which differ along "y"
 #sdy.sharding_per_value<[<@mesh, [{"x"}]>, <@mesh, []>]>                     of several
 {devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}                       the older form, an attribute mhlo.sharding
+
+Any other form is an error: to pass over a part of a sharding could give wrong numbers.
 """
 
 from __future__ import annotations
@@ -14,14 +17,20 @@ import numpy as np
 
 from ..ops.sharded import Axis, Mesh, Sharding
 from .attributes import Opaque
+from .errors import ProgramError
 from .program import Program
 
-_MESH = re.compile(r"mesh<\[(.*?)\](?:, device_ids=\[(.*?)\])?>")
+_MESH = re.compile(r"(?:#sdy\.)?mesh<\[(.*?)\](?:, device_ids=\[(.*?)\])?>")
 _AXIS = re.compile(r'"([^"]*)"=(\d+)')
-_ONE = re.compile(r"<\s*(@(?:[\w.$-]+|\"[^\"]*\")|mesh<\[.*?\](?:, device_ids=\[.*?\])?>)\s*,\s*\[([^\[\]]*)\]")
-_DIM = re.compile(r"\{([^{}]*)\}")
+_NAME = re.compile(r"@(?:[\w.$-]+|\"[^\"]*\")|mesh<\[.*?\](?:, device_ids=\[.*?\])?>")
 _REFERENCE = re.compile(r'"([^"]*)"(?::\((\d+)\)(\d+))?')
-_TILES = re.compile(r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,]+))([^}]*)\}")
+_PRIORITY = re.compile(r"p\d+")
+_LIST = re.compile(r"\w+(?==)")
+_REPLICATED = re.compile(r"\{(replicated|maximal device=\d+)\}")
+_TILES = re.compile(
+    r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,]+))"
+    r"( last_tile_dim_replicate| last_tile_dims=\{replicated\})?\}"
+)
 
 
 def resolved(attributes: dict[str, Any], program: Program) -> dict[str, Any]:
@@ -36,40 +45,133 @@ def resolved(attributes: dict[str, Any], program: Program) -> dict[str, Any]:
 
 
 def shardings(text: str, program: Program) -> list[Sharding]:
-    """The shardings in a text of sdy, in order."""
-    return [
-        Sharding(
-            _mesh(mesh, program),
-            tuple(
-                tuple(Axis(name, int(before or 1), int(size) if size else None) for name, before, size in axes)
-                for axes in map(_REFERENCE.findall, _DIM.findall(dims))
-            ),
-        )
-        for mesh, dims in _ONE.findall(text)
-    ]
+    """The shardings in a text of sdy, in order. Raises ProgramError where it is of no known form."""
+    reader = _Reader(text.removeprefix("#sdy."), program)
+    if reader.skip("sharding_per_value<["):
+        found = reader.listed(reader.sharding, "]")
+        reader.expect(">")
+    else:
+        reader.skip("sharding")
+        found = [reader.sharding()]
+    if reader.text[reader.at :].strip():
+        raise reader.error()
+    return found
+
+
+class _Reader:
+    """Reads a text from left to right."""
+
+    def __init__(self, text: str, program: Program) -> None:
+        self.text, self.at, self._program = text, 0, program
+
+    def sharding(self) -> Sharding:
+        self.expect("<")
+        mesh = _mesh(self._match(_NAME)[0], self._program)
+        self.expect(",")
+        self.expect("[")
+        dims = tuple(self.listed(self._dimension, "]"))
+        unreduced: list[Axis] = []
+        while self.skip(","):
+            name = self._match(_LIST)[0]
+            self.expect("=")
+            axes = self._dimension()
+            if name == "unreduced":
+                unreduced += axes
+            elif name != "replicated":
+                raise self.error()
+        self.expect(">")
+        used = [axis for dim in (*dims, unreduced) for axis in dim]
+        sizes = dict(mesh.axes)
+        if any(axis.name not in sizes for axis in used):
+            raise ProgramError(f"expected axes of the mesh ({', '.join(sizes)}), got sharding {self.text}")
+        if any(axis.size is not None for axis in unreduced):
+            raise ProgramError(f"expected whole axes as unreduced ones, got sharding {self.text}")
+        names = {axis.name for axis in unreduced}
+        return Sharding(mesh, dims, tuple(name for name, _ in mesh.axes if name in names))
+
+    def _dimension(self) -> tuple[Axis, ...]:
+        self.expect("{")
+        found = [axis for axis in self.listed(self._axis, "}") if axis is not None]
+        self._match(_PRIORITY, optional=True)
+        return tuple(found)
+
+    def _axis(self) -> Axis | None:
+        """An axis; None for the question mark of a dimension that may be cut further."""
+        if self.skip("?"):
+            return None
+        name, before, size = self._match(_REFERENCE).groups()
+        return Axis(name, int(before or 1), int(size) if size else None)
+
+    def listed(self, item: Any, end: str) -> list[Any]:
+        """Items with commas between them, up to `end`."""
+        found: list[Any] = []
+        while not self.skip(end):
+            if found:
+                self.expect(",")
+            found.append(item())
+        return found
+
+    def skip(self, token: str) -> bool:
+        self._space()
+        if not self.text.startswith(token, self.at):
+            return False
+        self.at += len(token)
+        return True
+
+    def expect(self, token: str) -> None:
+        if not self.skip(token):
+            raise self.error()
+
+    def _match(self, pattern: re.Pattern[str], optional: bool = False) -> Any:
+        self._space()
+        found = pattern.match(self.text, self.at)
+        if found is not None:
+            self.at = found.end()
+        elif not optional:
+            raise self.error()
+        return found
+
+    def _space(self) -> None:
+        while self.text[self.at : self.at + 1].isspace():
+            self.at += 1
+
+    def error(self) -> ProgramError:
+        return ProgramError(f'expected a sharding such as <@mesh, [{{"x"}}, {{}}]>, got {self.text}')
 
 
 def _mesh(text: str, program: Program) -> Mesh:
     if text.startswith("@"):
         declared = program.attributes.get("sdy.mesh", {}).get(text[1:].strip('"'), {}).get("mesh")
-        text = declared.text if isinstance(declared, Opaque) else ""
-    found = _MESH.search(text)
+        if not isinstance(declared, Opaque):
+            raise ProgramError(f"expected a sharding on a mesh of the program, got {text}")
+        text = declared.text
+    found = _MESH.fullmatch(text)
     if not found:
-        return Mesh(())
+        raise ProgramError(f'expected a mesh such as #sdy.mesh<["x"=2]>, got {text}')
     axes = tuple((name, int(size)) for name, size in _AXIS.findall(found[1]))
     return Mesh(axes, tuple(int(n) for n in found[2].split(",")) if found[2] else None)
 
 
 def tiles(text: str, rank: int, devices: int) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Of an `mhlo.sharding`: into how many parts each dimension is cut, and which part each device has."""
-    found = _TILES.fullmatch(text.strip())
-    if not found:  # replicated, or all on one device
+    """Of an `mhlo.sharding`: into how many parts each dimension is cut, and which part each device has.
+
+    Raises ProgramError where it is of no known form.
+    """
+    text = text.strip()
+    if _REPLICATED.fullmatch(text):
         return (1,) * rank, [(0,) * rank] * devices
+    found = _TILES.fullmatch(text)
+    if not found:
+        raise ProgramError(f"expected an mhlo.sharding such as {{devices=[2,1]<=[2]}} or {{replicated}}, got {text}")
     sizes = [int(n) for n in found[1].split(",")]
     if found[2]:
         ids = np.arange(devices).reshape([int(n) for n in found[2].split(",")])
         ids = ids.transpose([int(n) for n in found[3].split(",")]) if found[3] else ids
     else:
         ids = np.array([int(n) for n in found[4].split(",")])
+    if sorted(ids.ravel().tolist()) != list(range(devices)) or ids.size != np.prod(sizes):
+        raise ProgramError(f"expected an mhlo.sharding of {devices} devices, got {text}")
+    if len(sizes) != rank + bool(found[5]):
+        raise ProgramError(f"expected an mhlo.sharding of {rank} dimensions, got {text}")
     places = dict(zip(ids.ravel().tolist(), np.ndindex(*sizes), strict=True))
     return tuple(sizes[:rank]), [places[d][:rank] for d in range(devices)]

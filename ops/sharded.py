@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,12 @@ class Mesh:
         whole, at = dict(self.axes)[axis.name], self._coordinates[device][axis.name]
         return at if axis.size is None else at // (whole // (axis.before * axis.size)) % axis.size
 
+    def device(self, places: Mapping[str, int]) -> int:
+        """The device at these places along axes, at the first one along others."""
+        at = [places.get(name, 0) for name, _ in self.axes]
+        number = int(np.ravel_multi_index(at, [n for _, n in self.axes])) if at else 0
+        return self.devices[number] if self.devices else number
+
     @functools.cached_property
     def _coordinates(self) -> dict[int, dict[str, int]]:
         sizes, names = [n for _, n in self.axes], [name for name, _ in self.axes]
@@ -64,10 +70,27 @@ class Mesh:
 
 @dataclasses.dataclass(frozen=True)
 class Sharding:
-    """The axes of a mesh along which each dimension of a tensor is cut, the first axis into the largest parts."""
+    """The axes of a mesh along which each dimension of a tensor is cut, the first axis into the largest parts.
+
+    Along the axes in `unreduced`, which have the order of the mesh, each device has an addend of its own: the tensor is
+    the sum of them.
+    """
 
     mesh: Mesh
     dims: tuple[tuple[Axis, ...], ...]
+    unreduced: tuple[str, ...] = ()
+
+    @property
+    def addends(self) -> int:
+        """Of how many addends the tensor is the sum."""
+        return math.prod(self.mesh.length(Axis(name)) for name in self.unreduced)
+
+    def addend(self, device: int) -> int:
+        """The number of the addend that a device has: by its place along the unreduced axes, the last one fastest."""
+        number = 0
+        for axis in map(Axis, self.unreduced):
+            number = number * self.mesh.length(axis) + self.mesh.place(device, axis)
+        return number
 
     def parts(self, names: Iterable[str] | None = None) -> tuple[int, ...]:
         """Into how many parts each dimension is cut; `names` are the axes that count, all where it is None."""
@@ -134,33 +157,36 @@ def _identity(call: Call) -> Run:
 def manual_computation(call: Call) -> Run:
     """The body on each device's part of the operands; the results are put together of those of all devices.
 
-    Parts are cut along the manual axes only, which are those that in_shardings and out_shardings may name first.
+    Parts are cut along the manual axes only, which are those that in_shardings and out_shardings may name first. An
+    unreduced operand or result is given as its addends, each of them an operand or a result.
     """
     takes, gives = (_shardings(call, name) for name in ("in_shardings", "out_shardings"))
     names = frozenset(call.attribute("manual_axes"))
-    if len(takes) != len(call.operands) or len(gives) != len(call.results) or len(call.bodies) != 1:
-        raise OpError("it needs one body and a sharding for each operand and result")
+    if len(call.bodies) != 1:
+        raise OpError(f"has {len(call.bodies)} regions (expected 1, the computation)")
     if not takes and not gives:
         return lambda regions, *_: regions[0]()
-    mesh = (*takes, *gives)[0].mesh
-    shapes = [_shape(t) for t in call.results]
-    for shardings, whole, local in (
-        (takes, call.operands, call.bodies[0].arguments),
-        (gives, call.results, call.bodies[0].results),
-    ):
-        for sharding, of, part in zip(shardings, whole, local, strict=True):
-            _check_part(sharding, names, of, part)
+    body, mesh = call.bodies[0], (*takes, *gives)[0].mesh
+    firsts, _ = _check_parts(takes, names, call.operands, body.arguments)
+    _, shapes = _check_parts(gives, names, call.results, body.results)
+    if any(None in shape for shape in shapes):
+        raise OpError(f"results of type {', '.join(map(str, call.results))} (expected tensors of known sizes)")
 
     def own(values: tuple[Any, ...], device: int) -> list[Any]:
-        return [
-            v[cut(np.shape(v), s.parts(names), s.part(device, names))] if s.dims else v
-            for v, s in zip(values, takes, strict=True)
-        ]
+        found = []
+        for first, s in zip(firsts, takes, strict=True):
+            value = values[first + s.addend(device)]
+            found.append(value[cut(np.shape(value), s.parts(names), s.part(device, names))] if s.dims else value)
+        return found
 
     def joined(results: list[tuple[Any, ...]], devices: list[int]) -> tuple[Any, ...]:
-        return tuple(
-            _joined([r[i] for r in results], devices, sharding, names, shapes[i]) for i, sharding in enumerate(gives)
-        )
+        found = []
+        for i, (s, shape) in enumerate(zip(gives, shapes, strict=True)):
+            for number in range(s.addends):
+                chosen = [n for n, d in enumerate(devices) if s.addend(d) == number]
+                values = [results[n][i] for n in chosen]
+                found.append(_joined(values, [devices[n] for n in chosen], s, names, shape))
+        return tuple(found)
 
     def kernel(regions: tuple[Callable[..., tuple[Any, ...]]], *values: Any) -> Any:
         process = current()
@@ -170,7 +196,7 @@ def manual_computation(call: Call) -> Run:
             devices = list(range(mesh.size))
             tasks = [functools.partial(regions[0], *own(values, d)) for d in devices]
             results = joined(Grid(1, mesh.size).run(with_streams(tasks, call.random)), devices)
-        return results[0] if len(shapes) == 1 else results
+        return results[0] if len(call.results) == 1 else results
 
     return kernel
 
@@ -197,7 +223,7 @@ def _within(
 
 
 def _joined(
-    parts: list[Any], devices: list[int], sharding: Sharding, names: frozenset[str], shape: tuple[int, ...]
+    parts: list[Any], devices: list[int], sharding: Sharding, names: frozenset[str], shape: tuple[Any, ...]
 ) -> Any:
     counts = sharding.parts(names)
     if math.prod(counts) == 1:
@@ -219,20 +245,35 @@ def _shardings(call: Call, name: str) -> tuple[Sharding, ...]:
     return found
 
 
-def _shape(t: Any) -> tuple[int, ...]:
-    if isinstance(t, TokenType):
+def _check_parts(
+    shardings: tuple[Sharding, ...], names: frozenset[str], wholes: tuple[Any, ...], parts: tuple[Any, ...]
+) -> tuple[list[int], list[tuple[int | None, ...]]]:
+    """For each sharding the number of its first operand or result, and the shape of that.
+
+    Raises OpError where they do not fit what the body takes or gives.
+    """
+    if len(parts) != len(shardings) or len(wholes) != sum(s.addends for s in shardings):
+        raise OpError("it needs a sharding for each operand and result")
+    firsts, shapes, number = [], [], 0
+    for sharding, part in zip(shardings, parts, strict=True):
+        if not names.issuperset(sharding.unreduced):
+            raise OpError(f"unreduced axes {list(sharding.unreduced)} (expected manual axes, {sorted(names)})")
+        firsts.append(number)
+        shapes.append(_checked_shape(sharding, names, wholes[number], part))
+        number += sharding.addends
+    return firsts, shapes
+
+
+def _checked_shape(sharding: Sharding, names: frozenset[str], whole: Any, local: Any) -> tuple[int | None, ...]:
+    """The shape of an operand or result, () for a token."""
+    if isinstance(whole, TokenType) and isinstance(local, TokenType):
         return ()
-    if not isinstance(t, TensorType) or not t.is_static:
-        raise OpError(f"a result of type {t} (expected a tensor of known sizes)")
-    return t.shape  # type: ignore[return-value]
-
-
-def _check_part(sharding: Sharding, names: frozenset[str], whole: Any, local: Any) -> None:
     if not isinstance(whole, TensorType):
-        return
+        raise OpError(f"a value of type {whole} (expected a tensor or a token)")
     if len(sharding.dims) != len(whole.shape):
         raise OpError(f"a sharding of {len(sharding.dims)} dimensions for {whole}")
     counts = sharding.parts(names)
     sizes = tuple(n // c if n is not None else None for n, c in zip(whole.shape, counts, strict=True))
     if not isinstance(local, TensorType) or local != TensorType(sizes, whole.element):
         raise OpError(f"the body has {local} for {whole} (expected {TensorType(sizes, whole.element)})")
+    return whole.shape

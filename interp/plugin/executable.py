@@ -49,6 +49,7 @@ class Executable:
         self.policy = client.policy
         self._plans: dict[Policy, Plan] = {}
         self.last: tuple[Policy | None, Plan | None] = None, None
+        self.partition = partition.Partition(self.function, program, options.partitions)
         self.plan(policies.chosen(self.policy))
 
         rows = options.devices or _default_devices(client, options)
@@ -62,7 +63,6 @@ class Executable:
 
         self.donated = _donated(self.function)
         self.tokens = [i for i, t in enumerate(self.function.argument_types) if isinstance(t, TokenType)]
-        self.partition = partition.Partition(self.function, program, options.partitions)
         self.is_single = len(self.devices) == 1
         #: Whether a result can be an argument, unchanged.
         self.may_alias = not set(self.function.argument_types).isdisjoint(self.function.result_types)
@@ -118,7 +118,7 @@ class Executable:
             return plan
         plan = self._plans.get(policy)
         if plan is None:
-            plan = planner.plan(self.program, self.function.name, policy)
+            plan = planner.plan(self.partition.program, self.partition.function.name, policy)
             while len(self._plans) >= _PLANS:
                 self._plans.pop(next(iter(self._plans)))
             self._plans[policy] = plan

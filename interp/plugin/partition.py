@@ -1,5 +1,7 @@
 """Programs for several devices: the whole program runs once, on arguments put together of the devices' parts.
 
+Of an unreduced argument or result each addend is a tensor that is put together, or cut, by itself (see `unreduced`).
+
 How they lie on the devices is said by the program's shardings. For results of which it says nothing we choose, and the
 framework asks which: by the "optimized program", of which it reads only the shardings.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,13 +18,14 @@ from typing import Any
 import numpy as np
 
 from ...ops import parallel
-from ...ops.sharded import cut
+from ...ops.sharded import Sharding, cut
 from ...ops.types import TensorType, Type
 from .. import machine, sharding
 from ..attributes import Opaque
+from ..errors import ProgramError
 from ..planner import Plan
 from ..program import Function, Program
-from . import protobuf
+from . import protobuf, unreduced
 from .propagation import propagate
 from .running import run
 
@@ -35,6 +39,9 @@ class Tiling:
     whole: tuple[int, ...]
     parts: tuple[int, ...]
     places: tuple[tuple[int, ...], ...]
+    #: Of how many addends it is the sum, and which one each device has a part of.
+    addends: int = 1
+    numbers: tuple[int, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -50,53 +57,80 @@ class Tiling:
         """Where each part is in the whole."""
         return {place: cut(self.whole, self.parts, place) for place in self.places}
 
-    def join(self, parts: Sequence[Any]) -> Any:
-        """The whole tensor."""
+    def join(self, parts: Sequence[Any]) -> list[Any]:
+        """The whole tensor, as its addends."""
+        if self.addends == 1:
+            return [self._joined(parts, self.places)]
+        found = []
+        for number in range(self.addends):
+            devices = [d for d, n in enumerate(self.numbers) if n == number]
+            found.append(self._joined([parts[d] for d in devices], [self.places[d] for d in devices]))
+        return found
+
+    def _joined(self, parts: Sequence[Any], places: Sequence[tuple[int, ...]]) -> Any:
         if not self.is_cut:
             return parts[0]
         whole = np.empty(self.whole, parts[0].dtype)
-        for place, part in dict(zip(self.places, parts, strict=True)).items():
+        for place, part in dict(zip(places, parts, strict=True)).items():
             whole[self.slices[place]] = part
         return whole
 
-    def divide(self, whole: Any) -> list[Any]:
-        """Each device's part; what several devices have is one array."""
+    def divide(self, wholes: Sequence[Any]) -> list[Any]:
+        """Each device's part of the addends; what several devices have is one array."""
+        numbers = self.numbers or (0,) * len(self.places)
         if not self.is_cut:
-            return [whole] * len(self.places)
-        whole = np.asarray(whole)
-        parts = {place: np.ascontiguousarray(whole[where]) for place, where in self.slices.items()}
-        return [parts[place] for place in self.places]
+            return [wholes[n] for n in numbers]
+        parts: dict[tuple[int, tuple[int, ...]], Any] = {}
+        for key in zip(numbers, self.places, strict=True):
+            if key not in parts:
+                number, place = key
+                parts[key] = np.ascontiguousarray(np.asarray(wholes[number])[self.slices[place]])
+        return [parts[key] for key in zip(numbers, self.places, strict=True)]
 
     def message(self) -> bytes:
         """An OpSharding."""
-        if not self.is_cut:
+        if self.addends == len(self.places) > 1:
+            return protobuf.message((1, _UNREDUCED))
+        if not self.is_cut and self.addends == 1:
             return b""
-        holders: dict[tuple[int, ...], list[int]] = {}
-        for device, place in enumerate(self.places):
-            holders.setdefault(place, []).append(device)
-        devices = [d for place in np.ndindex(*self.parts) for d in holders[place]]
-        copies = len(self.places) // math.prod(self.parts)
-        dims = [*self.parts, copies] if copies > 1 else list(self.parts)
-        return protobuf.message((1, 3), (3, dims), (4, devices), *[(6, 1)] * (copies > 1))
+        holders: dict[tuple[tuple[int, ...], int], list[int]] = {}
+        numbers = self.numbers or (0,) * len(self.places)
+        for device, key in enumerate(zip(self.places, numbers, strict=True)):
+            holders.setdefault(key, []).append(device)
+        order = [(place, number) for place in np.ndindex(*self.parts) for number in range(self.addends)]
+        devices = [d for key in order for d in holders[key]]
+        copies = len(devices) // len(order)
+        dims, kinds = list(self.parts), []
+        for kind, count in ((_UNREDUCED, self.addends), (_REPLICATED, copies)):
+            if count > 1:
+                dims.append(count)
+                kinds.append(kind)
+        last = [(6, 1)] if kinds == [_REPLICATED] else [(8, kinds)] if kinds else []
+        return protobuf.message((1, _OTHER), (3, dims), (4, devices), *last)
+
+
+#: Types of an OpSharding.
+_REPLICATED, _OTHER, _UNREDUCED = 0, 3, 6
 
 
 class Partition:
     """How the arguments and results of a function lie on devices."""
 
     def __init__(self, function: Function, program: Program, devices: int) -> None:
-        found: list[list[Any]] = [
-            [_attribute(a) for a in function.attributes.get(name) or ({},) * len(types)]
+        """Raises ProgramError where a sharding, or an op on unreduced values, is not understood."""
+        said: list[list[Any]] = [
+            [_attribute(a, program) for a in function.attributes.get(name) or ({},) * len(types)]
             for name, types in (("arg_attrs", function.argument_types), ("res_attrs", function.result_types))
         ]
+        #: The program and the function of it that is to be run.
+        self.program, self.function = program, function
         if devices > 1:
             chosen = propagate(program, function)
-            found[1] = [said or found_one for said, found_one in zip(found[1], chosen, strict=True)]
-        self.arguments = [
-            _tiling(t, said, program, devices) for t, said in zip(function.argument_types, found[0], strict=True)
-        ]
-        self.results = [
-            _tiling(t, said, program, devices) for t, said in zip(function.result_types, found[1], strict=True)
-        ]
+            said[1] = [s or c for s, c in zip(said[1], chosen, strict=True)]
+            takes, gives = ([s if isinstance(s, Sharding) else None for s in each] for each in said)
+            self.program, self.function = unreduced.expanded(program, function, takes, gives)
+        self.arguments = [_tiling(t, s, devices) for t, s in zip(function.argument_types, said[0], strict=True)]
+        self.results = [_tiling(t, s, devices) for t, s in zip(function.result_types, said[1], strict=True)]
         self._devices = devices
 
     def run(
@@ -109,7 +143,11 @@ class Partition:
         """The results on each device, in the order replica by replica."""
         n = self._devices
         wholes = [
-            [tiling.join([row[i] for row in arguments[r * n : (r + 1) * n]]) for i, tiling in enumerate(self.arguments)]
+            [
+                whole
+                for i, tiling in enumerate(self.arguments)
+                for whole in tiling.join([row[i] for row in arguments[r * n : (r + 1) * n]])
+            ]
             for r in range(replicas)
         ]
         results = (
@@ -117,30 +155,37 @@ class Partition:
         )
         rows: list[Values] = []
         for whole in results:
-            divided = [tiling.divide(v) for tiling, v in zip(self.results, whole, strict=True)]
+            values = iter(whole)
+            divided = [tiling.divide(list(itertools.islice(values, tiling.addends))) for tiling in self.results]
             rows.extend([d[i] for d in divided] for i in range(n))
         return rows
 
 
-def _attribute(attributes: Any) -> str | None:
+def _attribute(attributes: Any, program: Program) -> Sharding | str | None:
+    """What the attributes of an argument or result say: a sharding, or the text of one of the older form."""
     for name in ("sdy.sharding", "mhlo.sharding"):
         found = (attributes or {}).get(name)
         if found is not None:
-            return found.text if isinstance(found, Opaque) else str(found)
+            text = found.text if isinstance(found, Opaque) else str(found)
+            return sharding.shardings(text, program)[0] if "#sdy" in text else text
     return None
 
 
-def _tiling(t: Type, said: Any, program: Program, devices: int) -> Tiling:
+def _tiling(t: Type, said: Sharding | str | None, devices: int) -> Tiling:
     shape = tuple(n or 0 for n in t.shape) if isinstance(t, TensorType) else (0,)
-    parts, places = (1,) * len(shape), [(0,) * len(shape)] * devices
-    if said and devices > 1 and isinstance(t, TensorType):
-        if isinstance(said, str) and "#sdy" not in said:
-            parts, places = sharding.tiles(said, len(shape), devices)
-        else:
-            (known,) = sharding.shardings(said, program) if isinstance(said, str) else (said,)
-            if known.mesh.axes:
-                parts, places = known.parts(), [known.part(d) for d in range(devices)]
-    return Tiling(shape, parts, tuple(places))
+    alike = Tiling(shape, (1,) * len(shape), ((0,) * len(shape),) * devices)
+    if not said or devices == 1 or not isinstance(t, TensorType):
+        return alike
+    if isinstance(said, str):
+        parts, places = sharding.tiles(said, len(shape), devices)
+        return Tiling(shape, parts, tuple(places))
+    if not said.mesh.axes:
+        return alike
+    if said.mesh.size != devices or len(said.dims) != len(shape):
+        raise ProgramError(f"expected a sharding of {t} on {devices} devices, got {said}")
+    each = range(devices)
+    numbers = tuple(map(said.addend, each)) if said.unreduced else ()
+    return Tiling(shape, said.parts(), tuple(map(said.part, each)), said.addends, numbers)
 
 
 #: The numbers of XLA's element types, by ours. (Those of buffer types are others.)

@@ -15,6 +15,12 @@ from .. import sharding
 from ..attributes import Opaque
 from ..program import Function, Operation, Program, Region, Value
 
+#: Ops that say how their operand is to lie, and the attributes of calls that name the function.
+CONSTRAINTS = ("sdy.sharding_constraint", "sdy.reshard")
+CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
+
+#: The shardings of values, as far as they are known.
+Known = dict[Value, Sharding | None]
 _Dims = tuple[tuple[Axis, ...], ...]
 
 
@@ -27,10 +33,12 @@ def propagate(program: Program, function: Function) -> list[Sharding | None]:
         else None
         for a in said
     ]
-    return _Walk(program).function(function, shardings)
+    return Walk(program).function(function, shardings)
 
 
-class _Walk:
+class Walk:
+    """Follows shardings through a program."""
+
     def __init__(self, program: Program) -> None:
         self._program = program
         self._depth = 0
@@ -43,16 +51,17 @@ class _Walk:
         self._depth -= 1
         return found
 
-    def _region(self, region: Region, known: dict[Value, Sharding | None]) -> list[Sharding | None]:
+    def _region(self, region: Region, known: Known) -> list[Sharding | None]:
         for operation in region.operations:
-            results = self._operation(operation, known)
+            results = self.operation(operation, known)
             known.update(zip(operation.results, results, strict=False))
         return [known.get(v) for v in region.returns]
 
-    def _operation(self, operation: Operation, known: dict[Value, Sharding | None]) -> list[Sharding | None]:
+    def operation(self, operation: Operation, known: Known) -> list[Sharding | None]:
+        """The shardings of the results of an op, as far as they are known; perhaps too few of them."""
         name = operation.name
         operands = [known.get(v) for v in operation.operands]
-        if name in ("sdy.sharding_constraint", "sdy.reshard"):
+        if name in CONSTRAINTS:
             text = operation.attributes.get("sharding")
             return list(sharding.shardings(text.text, self._program)[:1]) if isinstance(text, Opaque) else operands[:1]
         if name == "sdy.manual_computation":
