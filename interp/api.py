@@ -165,11 +165,18 @@ def read(path: str) -> bytes:
         raise ProgramError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
+def _part(file: IO[bytes], name: str) -> bytes:
+    try:
+        return file.read(_PART)
+    except OSError as error:  # it is closed, or a directory
+        raise ProgramError(f"{name}: {error.strerror or error}") from None
+
+
 def read_stream(file: IO[bytes], name: str) -> bytes:
     """The bytes of a pipe or device, as far as a program may go. Raises ProgramError where they cannot be one."""
     parts: list[bytes] = []
     size = 0
-    while part := file.read(_PART):
+    while part := _part(file, name):
         parts.append(part)
         size += len(part)
         if b"\0" in part and not parts[0].startswith(parser.BYTECODE):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..ops.policy import ACCUMULATIONS, OVERFLOWS, ROUNDINGS, Policy
+from . import streams
+from .errors import CheckFailure, Error, OutputError
 from .isolate import run_isolated
 
 FORMS = ("dense", "codes", "json")
-#: The exit status where an output cannot be written: EX_IOERR of sysexits.h.
-_UNWRITABLE = 74
 
 _VALUE = """A VALUE is written as in IREE's tools, with MLIR's names of types: 4xf8E4M3FNUZ=1,-2.5,nan,0x7F (0x is a
 code), 2x2xi32=[[1 2][3 4]], 4xf32=1.0 (all four), f32=1.5, complex<f32>=(1,2), @x.npy, 8xf8E4M3FN=@codes.npy (uint8
@@ -47,18 +46,27 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; returns the exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    """Run a command line, by default that of this process, and return the exit status."""
+    if argv is None:
+        streams.prepare()
+    try:
+        status = _status(list(sys.argv[1:] if argv is None else argv))
+        streams.flush()
+        return status
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return streams.NO_READER
+    except OutputError as failure:
+        return streams.give_up(failure)
+
+
+def _status(arguments: list[str]) -> int:
     try:
         options = _parser().parse_args(_guarded(arguments))
         return options.command(options)
     except SystemExit as done:  # --help, or a mistake that is reported already
         return done.code if isinstance(done.code, int) else 2
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # the reader of a pipe has gone; Python's flush at exit must not fail on it again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
 
 
 def _guarded(arguments: list[str]) -> list[str]:
@@ -234,18 +242,18 @@ def _lazily(module: str, function: str = "main") -> Callable[[argparse.Namespace
     """A command in `commands/`, imported when it is run. Bad input is reported in one line, with status 2."""
 
     def run(options: argparse.Namespace) -> int:
-        from .errors import CheckFailure, Error, OutputError
-
         if module == "cast":
             options.policy = _policy(options)
         try:
             command = importlib.import_module(f".commands.{module}", __package__)
             return getattr(command, function)(options)
         except (Error, MemoryError) as error:
+            if error is streams.failed():  # standard output; `main` reports it
+                raise
             sys.stdout.flush()
             print(" ".join(str(error).split()) or "minihlo: out of memory", file=sys.stderr)
             if isinstance(error, OutputError):
-                return _UNWRITABLE
+                return streams.UNWRITABLE
             return 1 if isinstance(error, CheckFailure) else 2
 
     return run

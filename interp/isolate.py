@@ -14,7 +14,9 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 
+from . import streams
 from .child_python import without_core_file
+from .errors import OutputError
 
 #: One byte shared by the two processes: 1 while the child is in native parsing. None outside `run_isolated`.
 _parsing: mmap.mmap | None = None
@@ -22,7 +24,6 @@ _parsing: mmap.mmap | None = None
 _CRASH = 2  #: exit code of a program that cannot be read
 _BUG = 70  #: exit code of an exception nobody meant to raise
 _PASSED_ON = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
-_BROKEN_PIPE = 128 + getattr(signal, "SIGPIPE", 13)
 
 
 def run_isolated(main: Callable[[], int], subject: str) -> int:
@@ -34,7 +35,7 @@ def run_isolated(main: Callable[[], int], subject: str) -> int:
     global _parsing
     if not hasattr(os, "fork"):
         return main()
-    _flush()
+    streams.flush()
     shared = mmap.mmap(-1, 1)
     parent = os.getpid()
     # Signals stay blocked in the parent, which takes them one by one while it waits. A handler would not do: a
@@ -107,14 +108,18 @@ def _run_child(main: Callable[[], int], parent: int, unblocked: Iterable[int]) -
         if isinstance(e.code, str):
             print(e.code, file=sys.stderr)
     except BrokenPipeError:
-        code = _BROKEN_PIPE
+        code = streams.NO_READER
+    except OutputError as failure:
+        code = streams.give_up(failure)
     except BaseException:  # a bug: show it
         traceback.print_exc()
     finally:
         try:
-            _flush()
+            streams.flush()
         except BrokenPipeError:
-            code = _BROKEN_PIPE
+            code = streams.NO_READER
+        except OutputError as failure:
+            code = streams.give_up(failure)
         finally:
             # Not sys.exit: the handlers at exit are the parent's to run, and tearing down MLIR takes time.
             os._exit(code)
@@ -164,8 +169,3 @@ def _explain(number: int, parsing: bool) -> str:
     if parsing:
         return f"the MLIR parser in jaxlib died on it ({name}); the file is not a valid program"
     return f"the process died ({name}) while the program ran"
-
-
-def _flush() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()

@@ -24,13 +24,13 @@ import numpy as np
 from ..ops.minifloat.cast import array_of, wrap
 from ..ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType, type_of_dtype
 from . import memory
-from .errors import InputError, ResourceError
+from .errors import InputError, OutputError, ResourceError
 
 _MAGIC = b"\x93NUMPY"
 
 
 def save(path: str, array: np.ndarray, element: ElementType) -> None:
-    """Write a file that `load` reads with its type. Nothing is left behind where that fails, with InputError."""
+    """Write a file that `load` reads with its type. Nothing is left behind where that fails, with OutputError."""
     plain = encode(array, element)
     partial = f"{path}.{os.getpid()}.partial"
     try:
@@ -44,7 +44,7 @@ def save(path: str, array: np.ndarray, element: ElementType) -> None:
             np.save(file, plain, allow_pickle=False)
         os.replace(partial, path)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+        raise OutputError(f"{path}: {error.strerror or error}") from None
     finally:
         with contextlib.suppress(OSError):
             os.remove(partial)

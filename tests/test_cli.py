@@ -78,9 +78,9 @@ def in_process(*arguments: str, cwd: Path | None = None) -> tuple[int, str, str]
     return code, out.getvalue(), err.getvalue()
 
 
-def refused(code: int, out: str, err: str) -> str:
+def refused(code: int, out: str, err: str, status: int = 2) -> str:
     """The one line on standard error of a command that is bad input and prints nothing else."""
-    assert (code, out) == (2, ""), err
+    assert (code, out) == (status, ""), err
     assert err.count("\n") == 1, err
     assert "Traceback" not in err
     return err.rstrip("\n")
@@ -226,10 +226,8 @@ def test_seeded_rounding_is_reproducible(folder: Path) -> None:
         (("run", "add.mlir", "--input", "99999999999999xf32=1"), "tensor<99999999999999xf32> takes"),
         (("run", "add.mlir", "--function", "foo"), "no function @foo (there is @main)"),
         (("run", "add.mlir", *INPUTS, *("--output", "@x.npy") * 3), "--output is given 3 times"),
-        (("run", "add.mlir", *INPUTS, "--output", "@no/x.npy"), "no/x.npy"),
         (("run", "add.mlir", *INPUTS, "--expected", "4xf32=1"), "--expected 0 is a tensor<4xf32>"),
         (("run", "checks.mlir", "--output", "@x.npy"), "has 3 programs"),
-        (("run", "add.mlir", *INPUTS, "--probe-dir", "add.mlir"), "add.mlir is not a folder"),
         (("run", "add.mlir", "--rounding", "nearest"), "argument --rounding: invalid choice: 'nearest'"),
         (("run", "add.mlir", "--arithmetic", "upcast:f9"), "argument --arithmetic upcast: cannot be 'f9'"),
         (("run", "add.mlir", "--seed", "-1"), "argument --seed"),
@@ -250,6 +248,23 @@ def test_seeded_rounding_is_reproducible(folder: Path) -> None:
 def test_mistakes_are_told_in_one_line(arguments, message, folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     assert message in refused(*in_process(*arguments, cwd=folder))
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--output", "@no/x.npy"), "no/x.npy"),
+        (("--output", "@."), ".: "),
+        (("--output", "@/dev/full"), "/dev/full: No space left on device"),
+        (("--probe-dir", "add.mlir"), "add.mlir is not a folder"),
+        (("--probe-dir", "/dev/null/x"), "--probe-dir: /dev/null/x: Not a directory"),
+    ],
+)
+def test_files_that_cannot_be_written(arguments, message, folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    code, _, err = in_process("run", "add.mlir", *INPUTS, *arguments, cwd=folder)
+    assert message in refused(code, "", err, status=74)
     assert sorted(folder.rglob("*")) == before
 
 

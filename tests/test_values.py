@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minihlo.interp import memory, npy
-from minihlo.interp.errors import InputError, ResourceError
+from minihlo.interp.errors import InputError, OutputError, ResourceError
 from minihlo.interp.values import check_input, parse_value
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS
 from minihlo.ops.types import ELEMENT_TYPES, TensorType, TokenType, TupleType, element_type
@@ -328,7 +328,7 @@ def test_bad_files_are_told(tmp_path) -> None:
     refused(f"1xf4E2M1FN=@{path}", "codes above 0x0F")
     refused(f"1xi4=@{path}", "out of range for i4, such as 16")
     refused(f"@{tmp_path}", "Is a directory|not a regular file|Permission")
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(OutputError, match="No such file"):
         npy.save(str(tmp_path / "no" / "x.npy"), np.zeros(1, np.float32), element_type("f32"))
 
 

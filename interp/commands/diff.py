@@ -17,7 +17,7 @@ from ..divergence.compare import examine
 from ..divergence.report import Report
 from ..divergence.samples import RUNS, sample
 from ..divergence.source import Source
-from ..errors import InputError
+from ..errors import InputError, OutputError
 from ..parser import BYTECODE, split
 from .run import read_inputs, read_source
 
@@ -104,12 +104,12 @@ def _save(report: Report, folder: str | None, number: int) -> None:
             try:
                 failure.save(Path(folder) / f"{number}-{i}-{failure.op.rpartition('.')[2]}")
             except OSError as error:
-                raise InputError(f"--save: {error.filename or folder}: {error.strerror or error}") from None
+                raise OutputError(f"--save: {error.filename or folder}: {error.strerror or error}") from None
 
 
 def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"--json: {path}: {error.strerror or error}") from None
+        raise OutputError(f"--json: {path}: {error.strerror or error}") from None
     sys.stdout.flush()

@@ -19,7 +19,7 @@ from ...ops.registry import CheckError
 from ...ops.types import TensorType, Type, type_of_dtype
 from .. import npy
 from ..api import read, read_stream
-from ..errors import CheckFailure, InputError, ProgramError
+from ..errors import CheckFailure, InputError, OutputError, ProgramError
 from ..explain import groups, listing
 from ..machine import run as run_plan
 from ..parser import BYTECODE, parse, parse_attributes, split
@@ -123,9 +123,9 @@ def _check_results(types: tuple[Type, ...], outputs: list[str], expected: list[t
                 raise InputError(f"--output {i}: a {t} cannot be written to a file")
             folder = os.path.dirname(_path(text)) or "."
             if not os.path.isdir(folder):
-                raise InputError(f"--output {i}: {_path(text)}: the folder {folder} does not exist")
+                raise OutputError(f"--output {i}: {_path(text)}: the folder {folder} does not exist")
             if os.path.isdir(_path(text)):
-                raise InputError(f"--output {i}: {_path(text)}: expected a file, got a folder")
+                raise OutputError(f"--output {i}: {_path(text)}: expected a file, got a folder")
     for i, ((array, of), t) in enumerate(zip(expected, types, strict=False)):
         if not isinstance(t, TensorType) or t.element != of.element:
             raise InputError(f"--expected {i} is a {of}, but result {i} is a {t}")
@@ -183,7 +183,7 @@ class _Recorder:
         self._count = 0
         self.groups: dict[str, str] = {}  # the group of each op, by its place
         if self._folder and self._folder.exists() and not self._folder.is_dir():
-            raise InputError(f"--probe-dir: {self._folder} is not a folder")
+            raise OutputError(f"--probe-dir: {self._folder} is not a folder")
 
     @property
     def listener(self) -> Listener | None:
@@ -220,9 +220,11 @@ class _Recorder:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             npy.save(str(self._folder / name), array, t.element)
-            with open(self._folder / "index.csv", "w" if self._count == 0 else "a", newline="") as index:
+            # The name of a file, which is part of each place, need not be Unicode.
+            codec: Any = {"encoding": "utf-8", "errors": "surrogateescape"}
+            with open(self._folder / "index.csv", "w" if self._count == 0 else "a", newline="", **codec) as index:
                 row = (self._count, TensorType(array.shape, t.element), name, what, where)
                 csv.writer(index, lineterminator="\n").writerow(row)
         except OSError as error:
-            raise InputError(f"--probe-dir: {error.filename or self._folder}: {error.strerror or error}") from None
+            raise OutputError(f"--probe-dir: {error.filename or self._folder}: {error.strerror or error}") from None
         self._count += 1
