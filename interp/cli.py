@@ -37,6 +37,10 @@ numbers, then codes of every kind. Exit status 1 if an op is wrong, or if the ba
 
 """
 
+_STATUS = """Exit status: 0 if all is well, 1 if a check fails or a backend is wrong, 2 for bad input, 70 for an error of
+minihlo itself, 74 if an output cannot be written (standard output or a file), 130 after Ctrl-C, 141 if the reader of
+standard output has gone."""
+
 
 class _Parser(argparse.ArgumentParser):
     """Reports a mistake in one line."""
@@ -80,7 +84,8 @@ def _guarded(arguments: list[str]) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     summary = "A StableHLO interpreter with exact FP8, FP6 and FP4 arithmetic."
-    parser = _Parser(prog="minihlo", description=summary, allow_abbrev=False)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(prog="minihlo", description=summary, epilog=_STATUS, allow_abbrev=False, formatter_class=raw)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
