@@ -4,7 +4,7 @@ VENV := .venv-$(notdir $(PYTHON))
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: run test oldest fast stress exhaustive lint bench generate clean
+.PHONY: run test oldest fast dist stress exhaustive lint bench generate clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/minihlo run examples/fnuz_dot.mlir
@@ -21,6 +21,13 @@ oldest: .venv-oldest/test.stamp
 # With the extra `fast`: compiled kernels against numpy's ways.
 fast: .venv-fast/test.stamp
 	.venv-fast/bin/python -m pytest -n $(JOBS) tests/test_compiled.py tests/test_compiled_cache.py tests/test_compiled_groups.py tests/test_hot_loops.py tests/test_speed.py
+
+# What is uploaded: built, checked, and its tests run on what it installs.
+dist: .venv-dist/dist.stamp $(VENV)/test.stamp
+	rm -rf dist build
+	.venv-dist/bin/python -m build --no-isolation --outdir dist .
+	.venv-dist/bin/python -m twine check --strict dist/*
+	$(BIN)/python -m tools.distribution dist
 
 stress: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -m stress
@@ -61,9 +68,14 @@ $(VENV)/test.stamp: $(VENV)/run.stamp
 	.venv-fast/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,fast]'
 	@touch $@
 
+.venv-dist/dist.stamp: pyproject.toml
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check build twine 'setuptools>=77'
+	@touch $@
+
 $(VENV)/lint.stamp: $(VENV)/test.stamp
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lint]'
 	@touch $@
 
 clean:
-	rm -rf .venv-* build *.egg-info
+	rm -rf .venv-* build dist *.egg-info

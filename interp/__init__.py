@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..ops.policy import Policy
+
+    __version__: str
     from .api import LoadedProgram, load
     from .divergence.compare import compare
-    from .errors import CheckFailure, Error, ExecutionError, InputError, ProgramError, ResourceError
+    from .errors import CheckFailure, Error, ExecutionError, InputError, OutputError, ProgramError, ResourceError
     from .numbers import cast, pack, scale, unpack
     from .policies import policy
     from .transform.function import jit
@@ -21,7 +23,8 @@ _HOME = {
     "Policy": "..ops.policy",
     **dict.fromkeys(("LoadedProgram", "load"), ".api"),
     **dict.fromkeys(
-        ("CheckFailure", "Error", "ExecutionError", "InputError", "ProgramError", "ResourceError"), ".errors"
+        ("CheckFailure", "Error", "ExecutionError", "InputError", "OutputError", "ProgramError", "ResourceError"),
+        ".errors",
     ),
     **dict.fromkeys(("cast", "pack", "scale", "unpack"), ".numbers"),
     "compare": ".divergence.compare",
@@ -35,6 +38,7 @@ __all__ = [
     "ExecutionError",
     "InputError",
     "LoadedProgram",
+    "OutputError",
     "Policy",
     "ProgramError",
     "ResourceError",
@@ -50,6 +54,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("minihlo")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

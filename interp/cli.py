@@ -37,9 +37,9 @@ numbers, then codes of every kind. Exit status 1 if an op is wrong, or if the ba
 
 """
 
-_STATUS = """Exit status: 0 if all is well, 1 if a check fails or a backend is wrong, 2 for bad input, 70 for an error of
-minihlo itself, 74 if an output cannot be written (standard output or a file), 130 after Ctrl-C, 141 if the reader of
-standard output has gone."""
+_STATUS = """Exit status: 0 if all is well, 1 if a check fails or a backend is wrong, 2 for bad input, 70 for an error
+of minihlo itself, 74 if an output cannot be written (standard output or a file), 130 after Ctrl-C, 141 if the reader
+of standard output has gone."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -289,9 +289,9 @@ def _positive(text: str) -> int:
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        from importlib.metadata import version
+        from . import __version__
 
-        print(f"minihlo {version('minihlo')}")
+        print(f"minihlo {__version__}")
         parser.exit()
 
 

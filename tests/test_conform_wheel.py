@@ -1,4 +1,4 @@
-"""What is installed from a wheel asks what the checkout asks."""
+"""A wheel has every file of the packages, and what is installed from it asks what the checkout asks."""
 
 import shutil
 import subprocess
@@ -7,6 +7,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from tools import distribution
 
 ROOT = Path(__file__).parents[1]
 _LIST = """
@@ -27,7 +29,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that a wheel, built from a copy of the sources, is unpacked to."""
     pytest.importorskip("pip")
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     for name in ("interp", "ops", "mlir_tests"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -57,3 +59,18 @@ def test_the_wheel_has_the_cases_of_the_checkout(installed: Path, tmp_path: Path
     there = listed(installed, tmp_path).splitlines()
     assert any("chlo_next_after" in line for line in here)
     assert there == here
+
+
+def test_the_wheel_has_every_file_of_the_packages(installed: Path) -> None:
+    there = {p.relative_to(installed).as_posix() for p in installed.glob("minihlo/**/*") if p.is_file()}
+    assert "minihlo/interp/py.typed" in there
+    assert not distribution.differences("the wheel", there, distribution.in_packages(distribution.files()))
+
+
+def test_differences_between_a_distribution_and_the_checkout_are_seen() -> None:
+    wanted = distribution.in_packages(
+        {"ops/a.py", "interp/conform/b.css", "mlir_tests/c.mlir", "tests/d.py", "setup.py"}
+    )
+    assert wanted == {"minihlo/ops/a.py", "minihlo/interp/conform/b.css", "minihlo/mlir_tests/c.mlir"}
+    found = (wanted - {"minihlo/ops/a.py"}) | {"minihlo/tests/d.py"}
+    assert distribution.differences("x", found, wanted) == ["x has no minihlo/ops/a.py", "x has minihlo/tests/d.py"]

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,9 +48,8 @@ def test_imports_run_downward(path: Path) -> None:
 
 
 def test_every_package_is_distributed() -> None:
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    there = {".".join(("minihlo", *p.parent.relative_to(ROOT).parts)) for p in SOURCES if p.name == "__init__.py"}
-    assert set(listed) == there
+    """setup.py finds them by their `__init__.py`; tests of the wheel hold the rest."""
+    assert not [p for p in SOURCES if not (p.parent / "__init__.py").exists()]
 
 
 def test_every_file_says_what_it_is_for() -> None:

@@ -1,0 +1,7 @@
+"""Finds the packages: the folders `interp` and `ops` are `minihlo.interp` and `minihlo.ops`. See pyproject.toml."""
+
+from setuptools import find_packages, setup
+
+found = [f"minihlo.{name}" for name in find_packages(include=["interp", "interp.*", "ops", "ops.*"])]
+# What `minihlo conform` runs of the ops that have no other cases; a folder without Python.
+setup(packages=[*found, "minihlo.mlir_tests"])
