@@ -104,3 +104,31 @@ def test_costs_and_memory_of_programs() -> None:
     """,
         devices=2,
     )
+
+
+def test_export_for_several_platforms() -> None:
+    run_jax("""
+        from jax import export, lax
+        cpu = jax.devices("cpu")[0]
+        x = jnp.asarray(np.random.default_rng(0).normal(size=(4, 4)))
+        def both(f, platforms=("cpu", "minihlo")):
+            data = export.export(jax.jit(f), platforms=platforms)(x).serialize()
+            exported = export.deserialize(data)
+            assert exported.platforms == platforms
+            here, there = exported.call(x), exported.call(jax.device_put(x, cpu))
+            assert all(y.device.platform == "minihlo" for y in jax.tree.leaves(here))
+            assert all(y.device.platform == "cpu" for y in jax.tree.leaves(there))
+            return [(np.asarray(a), np.asarray(b)) for a, b in zip(jax.tree.leaves(here), jax.tree.leaves(there))]
+        for f in (jnp.sin, jnp.cumsum, lambda x: lax.top_k(x, 2), lambda x: jax.random.normal(jax.random.key(1), (3,)),
+                  lambda x: jax.scipy.linalg.schur(x)[0], lambda x: jax.scipy.linalg.hessenberg(x),
+                  lambda x: tuple(jnp.linalg.eigh(x)), lambda x: jnp.linalg.svd(x, compute_uv=False),
+                  lambda x: jnp.linalg.inv(x), lambda x: tuple(jnp.linalg.eig(x))[0].sum()):
+            for platforms in (("cpu", "minihlo"), ("minihlo", "cpu")):
+                for a, b in both(f, platforms):
+                    np.testing.assert_allclose(abs(a), abs(b), atol=1e-12)
+        chosen = lambda x: lax.platform_dependent(x, minihlo=lambda x: x + 2, default=lambda x: x + 1)
+        ((here, there),) = both(chosen)
+        assert np.array_equal(here, x + 2) and np.array_equal(there, x + 1)
+        here = jax.jit(chosen)(x)
+        assert np.array_equal(here, x + 2)
+    """)

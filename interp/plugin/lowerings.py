@@ -13,6 +13,7 @@ from typing import Any
 
 from jax._src import callback as jax_callback
 from jax._src import debugging, dtypes
+from jax._src.export import _export as jax_export
 from jax._src.interpreters import mlir
 from jax._src.lax import linalg
 
@@ -25,6 +26,10 @@ def register() -> None:
         primitive = getattr(linalg, name, None)
         if primitive is not None:
             mlir.register_lowering(primitive, functools.partial(_call_target, target, options), platform=PLATFORM)
+    # What is exported may be kept for long, so JAX lets custom calls in whose targets stay what they are, as ours do.
+    stable = getattr(jax_export, "_CUSTOM_CALL_TARGETS_GUARANTEED_STABLE", None)
+    if isinstance(stable, set):
+        stable.update(target for _, target, _ in _LINEAR_ALGEBRA)
     for module, name, rule in (
         (debugging, "debug_callback_p", "debug_callback_lowering"),
         (debugging, "debug_print_p", "debug_print_lowering_rule"),
