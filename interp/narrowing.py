@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ops.amortised import Amortised
 from ..ops.kernel import Kernel
 from ..ops.minifloat.cast import by_blocks, through_bf16
 from ..ops.types import ELEMENT_TYPES, TensorType
@@ -79,8 +80,7 @@ class _Narrowing:
 
     def __init__(self, steps: list[Callable[[Any], Any]], dtype: np.dtype) -> None:
         self._steps, self._dtype = steps, dtype
-        self._table: np.ndarray | None = None
-        self._left = _WORTH
+        self._table = Amortised(self._entries, _WORTH, nbytes=lambda table: table.nbytes)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         table = self.entries(x.size)
@@ -88,11 +88,10 @@ class _Narrowing:
 
     def entries(self, size: int) -> np.ndarray | None:
         """The table of the codes of bfloat16, if there is one or it is made for so many elements."""
-        if self._table is None:
-            self._left -= size
-            if self._left <= 0:
-                self._table = self._walk((np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32))
-        return self._table
+        return self._table.get(size)
+
+    def _entries(self) -> np.ndarray:
+        return self._walk((np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32))
 
     def _walk(self, x: np.ndarray) -> np.ndarray:
         for step in self._steps:

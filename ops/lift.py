@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .amortised import Amortised
 from .kernel import Kernel, Run
 from .lookup import TINY, Table, of_pairs
 from .minifloat.cast import array_of, cast, codes_of
@@ -182,19 +183,19 @@ class Tabulated:
     def __init__(self, function: Function, fmt: Format, compute: Run) -> None:
         self._fmt, self._arity, self._compute = fmt, function.arity, compute
         self._dtype = np.dtype(bool) if function.is_predicate else fmt.dtype
-        self._left = 1 << (8 * fmt.dtype.itemsize * function.arity)  # elements of work after which a table is cheaper
-        self._call_cost = _BASIC_CALL_COST if function.is_basic else _CALL_COST
-        self._table: Table | None = None
+        cases = 1 << (8 * fmt.dtype.itemsize * function.arity)
+        per_call = _BASIC_CALL_COST if function.is_basic else _CALL_COST
+        self._table = Amortised(lambda: Table(self._entries()), cases, per_call, lambda t: t.entries.nbytes)
         # The table once more, for scalars, where indexing bytes is quicker; and a value for each code.
         self._codes: memoryview = memoryview(b"")
         self._cells: list[np.ndarray] = []
 
     def unary(self, x: np.ndarray) -> np.ndarray:
-        table = self._table or self._build_if_cheaper(x.size)
+        table = self._table.value or self._table.get(x.size)
         return self._compute(x) if table is None else table.at(x.view(self._fmt.code_dtype))
 
     def binary(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        table = self._table or self._build_if_cheaper(np.broadcast(x, y).size)
+        table = self._table.value or self._table.get(np.broadcast(x, y).size)
         return self._compute(x, y) if table is None else table.at_joined((x.view(np.uint8), y.view(np.uint8)), (8, 8))
 
     def pairs(self, result: TensorType) -> Run:
@@ -204,7 +205,8 @@ class Tabulated:
         shape: tuple[int, ...] = result.shape  # type: ignore[assignment]
 
         def entries() -> np.ndarray | None:
-            return None if self._table is None else self._table.entries
+            table = self._table.value
+            return None if table is None else table.entries
 
         return of_pairs(shape, [(shape, self._fmt.dtype)] * 2, entries, self.binary)
 
@@ -218,7 +220,7 @@ class Tabulated:
         if scalars[0].ndim or scalars[-1].ndim:  # bound for scalars, and called with arrays
             return (self.unary if self._arity == 1 else self.binary)(*scalars)
         if not self._cells:
-            table = self._table or self._build_if_cheaper(1)
+            table = self._table.value or self._table.get(1)
             if table is None:
                 return np.asarray(self._compute(*scalars))
             results = table.entries.view(f"u{self._dtype.itemsize}")
@@ -227,14 +229,6 @@ class Tabulated:
             self._codes = results.data
         index = int.from_bytes(b"".join([x.tobytes() for x in reversed(scalars)]), "little")
         return self._cells[self._codes[index]]
-
-    def _build_if_cheaper(self, size: int) -> Table | None:
-        """The table, built as soon as the work done without one has cost as much."""
-        self._left -= size + self._call_cost
-        if self._left > 0:
-            return None
-        self._table = Table(self._entries())
-        return self._table
 
     def _entries(self) -> np.ndarray:
         codes = np.arange(1 << (8 * self._fmt.dtype.itemsize)).astype(self._fmt.code_dtype)

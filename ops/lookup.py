@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from .amortised import Amortised
 from .blocks import block, blocks, for_each
 from .compiled import Kernels, kernels
 from .types import ElementType, Kind
@@ -32,8 +33,7 @@ class Table:
         entries.setflags(write=False)
         self.entries = entries
         self._bits = entries.view(f"u{entries.itemsize}") if entries.itemsize <= 8 else entries
-        self._pairs: np.ndarray | None = None
-        self._left = _PAIRS_FROM
+        self._pairs = Amortised(self._of_pairs, _PAIRS_FROM, nbytes=lambda pairs: pairs.nbytes)
 
     def at(self, codes: np.ndarray) -> np.ndarray:
         """The results for an array of codes: unsigned integers of one byte, or two, as many as the table has."""
@@ -52,9 +52,10 @@ class Table:
             compiled = kernels(size) if len(table) == 1 << 8 * codes.itemsize and table.dtype.kind == "u" else None
             if compiled is not None:
                 return self._at_compiled(compiled, codes, bits, result)
-            if len(table) == 256 and table.itemsize <= _PAIRS_UP_TO and size % 2 == 0 and self._has_pairs(size):
-                assert self._pairs is not None
-                table, codes, bits = self._pairs, codes.view(np.uint16), bits.view(self._pairs.dtype)
+            if len(table) == 256 and table.itemsize <= _PAIRS_UP_TO and size % 2 == 0:
+                pairs = self._pairs.get(size)
+                if pairs is not None:
+                    table, codes, bits = pairs, codes.view(np.uint16), bits.view(pairs.dtype)
 
         def work(part: tuple[slice, ...]) -> None:
             # Codes are within the table; of numpy's ways to make sure of it this one is the quickest.
@@ -120,16 +121,12 @@ class Table:
     def _turned(self) -> np.ndarray:
         return np.ascontiguousarray(self.entries.reshape(256, 256).T)
 
-    def _has_pairs(self, size: int) -> bool:
-        if self._pairs is None:
-            self._left -= size
-            if self._left <= 0:
-                # The code of two neighbours has the first in its low bits, and so has what is written for them,
-                # or both the other way round.
-                wide = self._bits.astype(f"u{2 * self._bits.itemsize}")
-                self._pairs = (wide << (8 * self._bits.itemsize))[:, None] | wide
-                self._pairs = self._pairs.reshape(-1)
-        return self._pairs is not None
+    def _of_pairs(self) -> np.ndarray:
+        """The results of two neighbours at a time."""
+        # The code of two neighbours has the first in its low bits, and so has what is written for them, or both the
+        # other way round.
+        wide = self._bits.astype(f"u{2 * self._bits.itemsize}")
+        return ((wide << (8 * self._bits.itemsize))[:, None] | wide).reshape(-1)
 
 
 _EVERY = np.arange(256, dtype=np.uint8)

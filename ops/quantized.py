@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .amortised import Amortised
 from .quantization import along, beside, dequantizer, quantized_element, quantizer, storer
 from .registry import CORRECTLY_ROUNDED, Body, Call, Op, Run, lookup, op
 from .shape import identity, require, require_shape
@@ -226,19 +227,17 @@ class _Table:
 
     def __init__(self, compute: Run, record: Op, call: Call) -> None:
         self._compute, self._record, self._call = compute, record, call
-        self._left = 1 << (8 * len(call.operands))
-        self._table: np.ndarray | None = None
+        cases = 1 << (8 * len(call.operands))
+        self._table = Amortised(self._build, cases, _CALL_COST, lambda table: table.nbytes)
 
     def __call__(self, x: np.ndarray, *others: np.ndarray) -> np.ndarray:
-        if self._table is None:
-            self._left -= max(x.size, *(y.size for y in others), 0) + _CALL_COST
-            if self._left > 0:
-                return self._compute(x, *others)
-            self._table = self._build()
+        table = self._table.get(max(x.size, *(y.size for y in others), 0))
+        if table is None:
+            return self._compute(x, *others)
         index = x.view(np.uint8)
         for y in others:
             index = (index.astype(np.uint16) << 8) | y.view(np.uint8)
-        return np.asarray(self._table.take(index))
+        return np.asarray(table.take(index))
 
     def _build(self) -> np.ndarray:
         call, codes = self._call, np.arange(256, dtype=np.uint8)

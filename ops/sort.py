@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .amortised import Amortised
 from .compare import total_keys, value_keys
 from .kernel import PURE
 from .lookup import Table, all_of
@@ -28,6 +29,8 @@ from .types import ElementType, Kind, TensorType
 
 #: Rows of codes this long are sorted by counting, unless more ranks than this are shared by codes that are there.
 _COUNTED, _TOGETHER = 4096, 3
+#: A comparator is asked about all pairs of codes once so many elements are sorted.
+_ASKED = 1 << 16
 #: Codes that are sorted at a time in short rows: their places take eight times as much memory.
 _AT_ONCE = 1 << 20
 #: Whether the elements at the first positions come before those at the second: positions in the flattened rows.
@@ -56,7 +59,9 @@ def sort(call: Call) -> Run:
     elements = [t.element for t in operands]
     _check_comparator(call, elements)
     vectorised = call.bodies[0].vectorised
-    by_code = _ByCode(vectorised, elements) if vectorised and _goes_by_codes(call, elements[0]) else None
+    order_of_codes: Amortised[list[_Order | None]] | None = None  # in a list, since there may be no order
+    if vectorised is not None and _goes_by_codes(call, elements[0]):
+        order_of_codes = Amortised(lambda: [_order_of_codes(vectorised, elements)], _ASKED)
 
     def kernel(regions: tuple[Callable[..., tuple[Any]], ...], *arrays: np.ndarray) -> Any:
         length = arrays[0].shape[dimension]
@@ -64,7 +69,8 @@ def sort(call: Call) -> Run:
         rows = [np.ascontiguousarray(x).reshape(-1, length) if x.size else x for x in moved]
         if length < 2 or arrays[0].size == 0:
             return arrays[0] if len(arrays) == 1 else arrays
-        ranks = by_code.ranks(arrays[0].size) if by_code is not None else None
+        found = order_of_codes.get(arrays[0].size) if order_of_codes is not None else None
+        ranks = None if found is None else found[0]
         if ranks is not None and len(arrays) == 1:
             return np.moveaxis(ranks.sorted(rows[0]).reshape(moved[0].shape), -1, dimension)
         if ranks is not None:
@@ -113,30 +119,17 @@ def _goes_by_codes(call: Call, element: ElementType) -> bool:
     return has_codes and reads is not None and reads <= {0, 1}
 
 
-class _ByCode:
-    """What a comparator says of the codes of a first operand of 8 bits."""
-
-    def __init__(self, comparator: Callable[..., Any], elements: list[ElementType]) -> None:
-        self._comparator, self._elements = comparator, elements
-        self._left = 1 << 16
-
-    def ranks(self, size: int) -> _Order | None:
-        """The ranks of codes, if they tell the order. Asked for as soon as so many elements are sorted."""
-        self._left -= size
-        return self._found if self._left <= 0 else None
-
-    @functools.cached_property
-    def _found(self) -> _Order | None:
-        element = self._elements[0]
-        codes = all_of(element, 8)
-        # Of the other operands the comparator depends on none: any will do.
-        others = [np.zeros(1, e.dtype) for e in self._elements[1:] for _ in range(2)]
-        before = self._comparator(np.repeat(codes, 256), np.tile(codes, 256), *others)[0]
-        before = np.broadcast_to(before, 1 << 16).reshape(256, 256)
-        ranks = before.sum(axis=0, dtype=np.int32)
-        if not np.array_equal(before, ranks[:, None] < ranks):
-            return None
-        return _Order(np.unique(ranks, return_inverse=True)[1].astype(np.uint8), 1 << element.bits)
+def _order_of_codes(comparator: Callable[..., Any], elements: list[ElementType]) -> _Order | None:
+    """The order that a comparator puts the codes of the first operand in, None where it is no strict weak order."""
+    codes = all_of(elements[0], 8)
+    # Of the other operands the comparator depends on none: any will do.
+    others = [np.zeros(1, e.dtype) for e in elements[1:] for _ in range(2)]
+    before = comparator(np.repeat(codes, 256), np.tile(codes, 256), *others)[0]
+    before = np.broadcast_to(before, 1 << 16).reshape(256, 256)
+    ranks = before.sum(axis=0, dtype=np.int32)
+    if not np.array_equal(before, ranks[:, None] < ranks):
+        return None
+    return _Order(np.unique(ranks, return_inverse=True)[1].astype(np.uint8), 1 << elements[0].bits)
 
 
 class _Order:

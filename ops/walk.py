@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from .amortised import Amortised
 from .blocks import apart, blocks, for_each
 from .compiled import Kernels, kernels
 from .lookup import all_of
@@ -50,21 +51,21 @@ class Walk:
 
     def __init__(self, step: Step, total: ElementType, element: ElementType) -> None:
         self._step, self._total, self._element = step, total, element
-        self.is_made, self._left = False, _WORTH
+        self._table = Amortised(self._entries, _WORTH, nbytes=lambda table: table.nbytes)
         # Of walks that could be made in pieces so many are not, and so many have not been since the last try.
         self._rests = self._rested = 0
 
     def is_worth(self, steps: int, columns: int) -> bool:
         """Whether there is a table, or it is worth making for so many steps and those that were asked for before."""
-        self._left -= steps * columns * (_FEW_COST if columns <= _FEW else 1)
-        return self.is_made or self._left <= 0
+        return self._table.get(steps * columns * (_FEW_COST if columns <= _FEW else 1)) is not None
 
-    @functools.cached_property
+    @property
     def entries(self) -> np.ndarray:
         """The next accumulator's code for each code of an accumulator, times 256, and code of an element."""
-        found = of_all_pairs(self._step, self._total, self._element).view(np.uint8)
-        self.is_made = True
-        return found
+        return self._table.made()
+
+    def _entries(self) -> np.ndarray:
+        return of_all_pairs(self._step, self._total, self._element).view(np.uint8)
 
     @functools.cached_property
     def _rows(self) -> list[bytes]:

@@ -10,6 +10,7 @@ from minihlo.interp import fusion, machine, planner
 from minihlo.interp.grouped import columns, fast, rows
 from minihlo.interp.grouped import tables as group_tables
 from minihlo.ops import compiled
+from minihlo.ops.amortised import Latest
 from minihlo.ops.fast import opcodes, run
 from minihlo.ops.fast.encoding import encoding
 from minihlo.ops.policy import Policy
@@ -40,6 +41,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     monkeypatch.setattr(compiled, "_FROM", 1)
     monkeypatch.setattr(compiled, "_left", 0)
     monkeypatch.setattr(group_tables, "_CALL_COST", 1 << 20)
+    monkeypatch.setattr(group_tables, "_shared", group_tables.Shared())
     monkeypatch.setattr(fusion, "_MANY", 0)
     monkeypatch.setattr(fast, "FROM", 1)
     for name, number in (("_SHORT", 1), ("_ELEMENTS", 64), ("_WIDE", 24), ("BLOCK", 0)):
@@ -342,8 +344,8 @@ def test_columns_are_looked_up_once_the_other_operands_stay_the_same(
     program = interp.load(text).program
     plain, quick = (planner.plan(program, speed=s) for s in (NONE, Speed()))
     made: list[int] = []
-    real = group_tables.Latest.at
-    monkeypatch.setattr(group_tables.Latest, "at", lambda *rest: made.append(1) or real(*rest))
+    real = Latest.at
+    monkeypatch.setattr(Latest, "at", lambda *rest: made.append(1) or real(*rest))
     for pair, is_by_columns in ((0, False), (0, True), (2, False), (0, False), (0, True)):
         arrays = [x, *operands[pair : pair + 2]]
         made.clear()

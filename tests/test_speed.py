@@ -13,7 +13,8 @@ from minihlo import interp
 from minihlo.interp import fusion, machine, planner
 from minihlo.interp.grouped import folds, rows
 from minihlo.interp.grouped import tables as group_tables
-from minihlo.ops import blocks, compiled, lookup, registry
+from minihlo.ops import amortised, blocks, compiled, lookup, registry
+from minihlo.ops.amortised import Amortised
 from minihlo.ops.minifloat import cast
 from minihlo.ops.policy import Policy
 from minihlo.ops.speed import NAMES, NONE, Speed
@@ -35,6 +36,7 @@ POLICIES = (
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables at the first element, blocks of four; rows and reductions are fused or compiled, however few there are."""
     monkeypatch.setattr(group_tables, "_CALL_COST", 1 << 20)
+    monkeypatch.setattr(group_tables, "_shared", group_tables.Shared())
     monkeypatch.setattr(blocks, "BLOCK", 4)
     monkeypatch.setattr(rows, "_ROWS_PAY", 0)
     monkeypatch.setattr(folds, "_COLUMNS", 3)
@@ -170,12 +172,12 @@ def test_a_chain_on_one_minifloat_is_one_table_that_equal_groups_share() -> None
     plans = [interp.load(t).plan() for t in (text, text, text.replace("tanh", "sqrt"))]
     tables = [[k.__closure__ for n, k in p.entry.__globals__.items() if n.startswith("k")] for p in plans]
     assert [len(t) for t in tables] == [1, 1, 1]
-    found = [next(c.cell_contents for c in t[0] if isinstance(c.cell_contents, group_tables.Tables)) for t in tables]
+    found = [next(c.cell_contents for c in t[0] if isinstance(c.cell_contents, Amortised)) for t in tables]
     assert found[0] is found[1] is not found[2]
 
 
 def test_tables_are_bounded_and_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_tables, "_MOST_BYTES", 600)
+    monkeypatch.setattr(amortised, "MOST_BYTES", 600)
     x = np.arange(256, dtype=np.uint8).view(interp.cast([0], "f8E5M2").dtype)
     programs = [interp.load(chain((256,), "f8E5M2", *ops)) for ops in itertools.permutations(("tanh", "sqrt", "log"))]
     wanted = [machine.run(planner.plan(p.program, speed=NONE), [x])[0].tobytes() for p in programs]

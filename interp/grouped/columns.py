@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.amortised import Latest
 from ...ops.blocks import block, for_each
 from ...ops.compiled import kernels
 from ...ops.lookup import all_of
 from ...ops.types import TensorType
 from .leaf import Compute, Leaf, Shape, alone
-from .tables import Latest
 
 #: A table for each column pays if there are so many times more rows than entries; and how much they may take.
 _COLUMNS_PAY, _MOST_BYTES = 3, 1 << 24

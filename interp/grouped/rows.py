@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.amortised import Latest
 from ...ops.blocks import block, for_each
 from ...ops.compiled import kernels
 from ...ops.lookup import Table, all_of
 from ...ops.types import TensorType
 from .leaf import Compute, Leaf, Shape, alone
-from .tables import Latest
 
 #: A table for each row pays if there are so many times more elements than entries.
 _ROWS_PAY = 3

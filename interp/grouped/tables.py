@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.amortised import Amortised
 from ...ops.lookup import TINY, Table, all_of, of_pairs
 from ...ops.types import ElementType
 from .leaf import MOST_BITS, Compute, Leaf, Shape, filled, width
 
-#: The most bytes that tables may take together.
-_MOST_BYTES = 1 << 26
+#: Tables of so many groups are kept.
+_MOST_GROUPS = 1024
 #: What a call is taken to cost beside its elements, in elements, in the choice to build a table.
 _CALL_COST = 32
 
@@ -31,13 +32,9 @@ class Tables:
         self.widths = [w or MOST_BITS for w in map(width, elements)]
         if len(elements) == 1:
             self.widths = [max(self.widths[0], 8)]
-        self.found: tuple[Table, ...] | None = None
-        self._left = 1 << sum(self.widths)
+        self.built: Amortised[tuple[Table, ...]] = Amortised(self._build, 1 << sum(self.widths), _CALL_COST, _nbytes)
 
-    def build_if_cheaper(self, size: int) -> tuple[Table, ...] | None:
-        self._left -= size + _CALL_COST
-        if self._left > 0:
-            return None
+    def _build(self) -> tuple[Table, ...]:
         shape = tuple(1 << bits for bits in self.widths)
         grid = []
         for i, (bits, element) in enumerate(zip(self.widths, self.elements, strict=True)):
@@ -45,69 +42,42 @@ class Tables:
             # All of it, not what would broadcast: of two NaN the host gives another one where an operand is repeated.
             grid.append(np.broadcast_to(all_of(element, bits).reshape(along), shape).reshape(-1))
         results = [np.broadcast_to(r, (math.prod(shape),)).copy() for r in self._compute(*grid)]
-        self.found = tuple(map(Table, results))
-        _kept.add(self, sum(r.nbytes for r in results))
-        return self.found
+        return tuple(map(Table, results))
 
     def entries(self, size: int) -> np.ndarray | None:
         """The first table's entries, if there is one or it is built for so many elements."""
-        found = self.found or self.build_if_cheaper(size)
+        found = self.built.value or self.built.get(size)
         return None if found is None else found[0].entries
 
-    def forget(self) -> None:
-        self.found, self._left = None, 1 << sum(self.widths)
+
+def _nbytes(tables: Sequence[Table]) -> int:
+    return sum(table.entries.nbytes for table in tables)
 
 
-class Latest:
-    """The tables made last for some operands, which are often those of the next call too, as weights and scales are."""
-
-    def __init__(self) -> None:
-        self._found: tuple[list[bytes], Sequence[Any]] | None = None
-
-    def at(self, operands: Sequence[np.ndarray], make: Callable[[], Sequence[Any]], nbytes: int) -> Sequence[Any]:
-        """What `make` gives, or has given for operands with the same bits; it takes so many bytes."""
-        key, found = [v.tobytes() for v in operands], self._found
-        if found is None or found[0] != key:
-            self._found = found = key, make()
-            _kept.add(self, nbytes)
-        return found[1]
-
-    def forget(self) -> None:
-        self._found = None
-
-
-class _Kept:
-    """All tables there are, so that equal groups share them, and the oldest go when they become too many."""
+class Shared:
+    """The tables of groups by what tells these apart, so that equal groups share them; those used last are kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._shared: collections.OrderedDict[Hashable, Tables] = collections.OrderedDict()
-        self._built: collections.OrderedDict[Tables | Latest, int] = collections.OrderedDict()
+        self._tables: collections.OrderedDict[Hashable, Tables] = collections.OrderedDict()
 
-    def tables(self, key: Hashable, compute: Compute, elements: Sequence[ElementType]) -> Tables:
+    def at(self, key: Hashable, compute: Compute, elements: Sequence[ElementType]) -> Tables:
         with self._lock:
-            found = self._shared.get(key)
+            found = self._tables.get(key)
             if found is None:
-                found = self._shared[key] = Tables(compute, elements)
-                while len(self._shared) > 1024:
-                    self._shared.popitem(last=False)
-            self._shared.move_to_end(key)
+                found = self._tables[key] = Tables(compute, elements)
+                while len(self._tables) > _MOST_GROUPS:
+                    self._tables.popitem(last=False)
+            self._tables.move_to_end(key)
             return found
 
-    def add(self, tables: Tables | Latest, nbytes: int) -> None:
-        with self._lock:
-            self._built[tables] = nbytes
-            self._built.move_to_end(tables)
-            while sum(self._built.values()) > _MOST_BYTES and len(self._built) > 1:
-                self._built.popitem(last=False)[0].forget()
 
-
-_kept = _Kept()
+_shared = Shared()
 
 
 def shared_tables(key: Hashable, compute: Compute, elements: Sequence[ElementType]) -> Tables:
     """The tables of all groups that have this key: they do the same to leaves of these elements."""
-    return _kept.tables(key, compute, elements)
+    return _shared.at(key, compute, elements)
 
 
 def by_table(tables: Tables, leaves: Sequence[Leaf], shape: Shape, wide: Callable[..., Any], is_single: bool) -> Any:
@@ -115,19 +85,19 @@ def by_table(tables: Tables, leaves: Sequence[Leaf], shape: Shape, wide: Callabl
 
     `is_single` says that the group gives one value.
     """
-    views, size = [leaf.view(shape) for leaf in leaves], math.prod(shape)
+    views, size, built = [leaf.view(shape) for leaf in leaves], math.prod(shape), tables.built
     codes = [np.dtype(f"u{leaf.type.element.dtype.itemsize}") for leaf in leaves]
     view, code = views[0], codes[0]
 
     def of_one(x: np.ndarray) -> Any:
-        found = tables.found or tables.build_if_cheaper(size)
+        found = built.value or built.get(size)
         if found is None:
             return wide(x)
         x = (x if view is None else view(x)).view(code)
         return filled([table.at(x) for table in found], shape)
 
     def of_many(*values: np.ndarray) -> Any:
-        found = tables.found or tables.build_if_cheaper(size)
+        found = built.value or built.get(size)
         if found is None:
             return wide(*values)
         parts = [(v if lay is None else lay(v)).view(code) for v, lay, code in zip(values, views, codes, strict=True)]
@@ -139,7 +109,7 @@ def by_table(tables: Tables, leaves: Sequence[Leaf], shape: Shape, wide: Callabl
     if not is_small or not is_single or not all(_fits(leaf, len(shape)) for leaf in leaves):
         return of_many
     operands: list[Any] = [(leaf.type.shape, leaf.type.element.dtype) for leaf in leaves]
-    return of_pairs(shape, operands, lambda: None if tables.found is None else tables.found[0].entries, of_many)
+    return of_pairs(shape, operands, lambda: None if built.value is None else built.value[0].entries, of_many)
 
 
 def _fits(leaf: Leaf, rank: int) -> bool:
@@ -150,10 +120,10 @@ def _fits(leaf: Leaf, rank: int) -> bool:
 
 def by_laid_table(tables: Tables, compute: Compute) -> Any:
     """The kernel of a part of a group, on arrays that broadcast together."""
-    codes = [np.dtype(f"u{e.dtype.itemsize}") for e in tables.elements]
+    codes, built = [np.dtype(f"u{e.dtype.itemsize}") for e in tables.elements], tables.built
 
     def kernel(*parts: np.ndarray) -> np.ndarray:
-        found = tables.found or tables.build_if_cheaper(max(p.size for p in parts))
+        found = built.value or built.get(max(p.size for p in parts))
         if found is None:
             return compute(*parts)[0]
         if len(parts) == 1:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..amortised import Amortised
 from ..blocks import block, blocks, for_each
 from ..compiled import Kernels, kernels
 from ..lookup import Table
@@ -138,25 +139,23 @@ class _OfF64:
 
     def __init__(self, target: ElementType, policy: Policy) -> None:
         self._target, self._policy = target, policy
-        self._table: np.ndarray | None = None
-        self._left = _WORTH
+        self._table = Amortised(self._entries, _WORTH, nbytes=lambda table: table.nbytes)
+
+    def _entries(self) -> np.ndarray:
+        numbers = (np.arange(1 << 64 - _CUT, dtype=np.uint64) << _CUT).view(np.float64)
+        return through_bf16(numbers, code_table(ELEMENT_TYPES["bf16"], self._target, self._policy))
 
     def at(self, x: np.ndarray) -> np.ndarray | None:
         """The codes; None where there is no table, or something quicker."""
-        if self._table is None:
-            self._left -= x.size
-            if self._left > 0:
-                return None
-            numbers = (np.arange(1 << 64 - _CUT, dtype=np.uint64) << _CUT).view(np.float64)
-            self._table = through_bf16(numbers, code_table(ELEMENT_TYPES["bf16"], self._target, self._policy))
-        if kernels(x.size) is not None:
+        table = self._table.get(x.size)
+        if table is None or kernels(x.size) is not None:
             return None
         bits = x.view(np.uint64)
         odd = np.asarray(bits & ((1 << _CUT) - 1))
         odd += (1 << _CUT) - 1  # carries into the last bit that is kept where there is anything to cut off
         odd |= bits
         odd >>= _CUT
-        return self._table.take(odd.view(np.int64), mode="wrap")
+        return table.take(odd.view(np.int64), mode="wrap")
 
 
 _of_f64 = functools.cache(_OfF64)

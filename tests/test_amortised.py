@@ -1,0 +1,53 @@
+"""Things that are made once they pay, and the bound on the memory of all of them."""
+
+import numpy as np
+import pytest
+
+from minihlo.ops import amortised
+from minihlo.ops.amortised import Amortised, Latest
+
+
+def test_it_is_made_once_the_work_without_it_has_cost_as_much() -> None:
+    made: list[int] = []
+    thing = Amortised(lambda: made.append(1) or len(made), 100, per_call=10)
+    assert [thing.get(20), thing.get(20), thing.get(20)] == [None, None, None]  # 90
+    assert thing.value is None
+    assert [thing.get(0), thing.get(0), thing.value] == [1, 1, 1]
+    assert made == [1]
+    thing.drop()
+    assert [thing.get(0), thing.get(1000)] == [None, 2]
+
+
+def test_what_is_wanted_at_once_is_made_at_once() -> None:
+    thing = Amortised(lambda: "made", 1e9)
+    assert (thing.made(), thing.value) == ("made", "made")
+
+
+def test_the_oldest_go_when_all_take_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amortised, "_kept", amortised._Kept())
+    monkeypatch.setattr(amortised, "MOST_BYTES", 250)
+    things = [Amortised(lambda i=i: np.full(100, i, np.uint8), 0, nbytes=lambda x: x.nbytes) for i in range(4)]
+    free = Amortised(lambda: "takes nothing", 0)
+    free.get(1)
+    for thing in things:
+        thing.get(1)
+    assert [thing.value is None for thing in things] == [True, True, False, False]
+    assert free.value is not None
+    assert things[0].made()[0] == 0
+    assert [thing.value is None for thing in things] == [False, True, True, False]
+    latest = Latest()
+    latest.at([np.zeros(3)], lambda: ["large"], 240)
+    assert [thing.value is None for thing in things] == [True, True, True, True]
+    assert latest.at([np.zeros(3)], lambda: ["anew"], 240) == ["large"]  # one thing alone may be larger than the bound
+
+
+def test_the_latest_is_made_anew_for_other_bits() -> None:
+    latest, made = Latest(), []
+
+    def make() -> list[int]:
+        made.append(1)
+        return [len(made)]
+
+    zero = np.zeros(1, np.float32)
+    found = [latest.at([x], make, 8) for x in (zero, zero.copy(), -zero, zero)]
+    assert found == [[1], [1], [2], [3]]
