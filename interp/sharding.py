@@ -69,14 +69,15 @@ class _Reader:
         mesh = _mesh(self._match(_NAME)[0], self._program)
         self.expect(",")
         self.expect("[")
-        dims = tuple(self.listed(self._dimension, "]"))
+        found = self.listed(self._dimension, "]")
+        dims = tuple(tuple(a for a in dim if a is not None) for dim in found)
         unreduced: list[Axis] = []
         while self.skip(","):
             name = self._match(_LIST)[0]
             self.expect("=")
             axes = self._dimension()
             if name == "unreduced":
-                unreduced += axes
+                unreduced += [a for a in axes if a is not None]
             elif name != "replicated":
                 raise self.error()
         self.expect(">")
@@ -87,13 +88,14 @@ class _Reader:
         if any(axis.size is not None for axis in unreduced):
             raise ProgramError(f"expected whole axes as unreduced ones, got sharding {self.text}")
         names = {axis.name for axis in unreduced}
-        return Sharding(mesh, dims, tuple(name for name, _ in mesh.axes if name in names))
+        opened = frozenset(i for i, dim in enumerate(found) if None in dim)
+        return Sharding(mesh, dims, tuple(name for name, _ in mesh.axes if name in names), opened)
 
-    def _dimension(self) -> tuple[Axis, ...]:
+    def _dimension(self) -> list[Axis | None]:
         self.expect("{")
-        found = [axis for axis in self.listed(self._axis, "}") if axis is not None]
+        found = self.listed(self._axis, "}")
         self._match(_PRIORITY, optional=True)
-        return tuple(found)
+        return found
 
     def _axis(self) -> Axis | None:
         """An axis; None for the question mark of a dimension that may be cut further."""

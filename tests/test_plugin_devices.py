@@ -44,6 +44,30 @@ def test_jit_with_shardings() -> None:
     )
 
 
+def test_results_lie_as_far_as_the_program_says() -> None:
+    """What is left open is cut as operands are, but into equal parts."""
+    run_jax(
+        _MESH
+        + """
+        a = jax.device_put(x, sharded("x", "y"))
+        open_ = lambda v: jax.lax.with_sharding_constraint(v, sharded("x", P.UNCONSTRAINED))
+        y = jax.jit(lambda v: open_(v * 2))(a)
+        same(y, 2 * x)
+        assert y.sharding.is_equivalent_to(sharded("x", "y"), 2)
+        y = jax.jit(open_)(jax.device_put(x, sharded(None, "x")))
+        assert y.sharding.is_equivalent_to(sharded("x"), 2)
+        uneven = jax.jit(lambda: jax.lax.with_sharding_constraint(jnp.arange(7.0), sharded("x")))()
+        same(uneven, np.arange(7))
+        inner = lambda v: jax.lax.with_sharding_constraint(v * v, P("x"))
+        f = jax.shard_map(inner, mesh=mesh, in_specs=P(), out_specs=P(), axis_names={"y"}, check_vma=False)
+        y = jax.jit(f)(a)
+        same(y, x * x)
+        assert y.sharding.is_equivalent_to(sharded("x"), 2)
+        """,
+        devices=8,
+    )
+
+
 def test_shard_map_with_collectives() -> None:
     run_jax(
         _MESH

@@ -26,7 +26,7 @@ from ..errors import ProgramError
 from ..planner import Plan
 from ..program import Function, Program
 from . import protobuf, unreduced
-from .propagation import propagate
+from .propagation import propagate, refined
 from .running import run
 
 Values = Sequence[Any]
@@ -122,14 +122,17 @@ class Partition:
             [_attribute(a, program) for a in function.attributes.get(name) or ({},) * len(types)]
             for name, types in (("arg_attrs", function.argument_types), ("res_attrs", function.result_types))
         ]
+        self.arguments = [_tiling(t, s, devices) for t, s in zip(function.argument_types, said[0], strict=True)]
         #: The program and the function of it that is to be run.
         self.program, self.function = program, function
         if devices > 1:
             chosen = propagate(program, function)
-            said[1] = [s or c for s, c in zip(said[1], chosen, strict=True)]
+            said[1] = [
+                refined(s, c, t) if s is None or isinstance(s, Sharding) else s
+                for s, c, t in zip(said[1], chosen, function.result_types, strict=True)
+            ]
             takes, gives = ([s if isinstance(s, Sharding) else None for s in each] for each in said)
             self.program, self.function = unreduced.expanded(program, function, takes, gives)
-        self.arguments = [_tiling(t, s, devices) for t, s in zip(function.argument_types, said[0], strict=True)]
         self.results = [_tiling(t, s, devices) for t, s in zip(function.result_types, said[1], strict=True)]
         self._devices = devices
 

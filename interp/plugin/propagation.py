@@ -6,6 +6,7 @@ what the program says on the way, as long as dimensions keep their sizes.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 from ...ops.registry import lookup
@@ -33,7 +34,35 @@ def propagate(program: Program, function: Function) -> list[Sharding | None]:
         else None
         for a in said
     ]
-    return Walk(program).function(function, shardings)
+    found = Walk(program).function(function, shardings)
+    return [fitting(s, t) for s, t in zip(found, function.result_types, strict=True)]
+
+
+def refined(said: Sharding | None, known: Sharding | None, t: Type) -> Sharding | None:
+    """What is said, with its open dimensions cut as they are known to be, as far as they can be."""
+    if said is None or known is None or not isinstance(t, TensorType):
+        return said or known
+    mesh = said.mesh if said.mesh.axes else known.mesh
+    if mesh != known.mesh:
+        return said
+    used = {a.name for dim in said.dims for a in dim} | set(said.unreduced)
+    dims = list(said.dims)
+    for i, axes in enumerate(known.dims):
+        count = Sharding(mesh, (axes,)).parts()[0]
+        size = t.shape[i]
+        if i in said.opened and not dims[i] and not used & {a.name for a in axes} and size and size % count == 0:
+            dims[i] = axes
+            used |= {a.name for a in axes}
+    return Sharding(mesh, tuple(dims), said.unreduced)
+
+
+def fitting(known: Sharding | None, t: Type) -> Sharding | None:
+    """A sharding without the cuts that do not give equal parts."""
+    if known is None or not isinstance(t, TensorType):
+        return known
+    counts = known.parts()
+    dims = [dim if n and n % count == 0 else () for dim, n, count in zip(known.dims, t.shape, counts, strict=True)]
+    return dataclasses.replace(known, dims=tuple(dims))
 
 
 class Walk:
@@ -63,9 +92,11 @@ class Walk:
         operands = [known.get(v) for v in operation.operands]
         if name in CONSTRAINTS:
             text = operation.attributes.get("sharding")
-            return list(sharding.shardings(text.text, self._program)[:1]) if isinstance(text, Opaque) else operands[:1]
+            if not isinstance(text, Opaque):
+                return operands[:1]
+            return [refined(sharding.shardings(text.text, self._program)[0], operands[0], operation.results[0].type)]
         if name == "sdy.manual_computation":
-            return list(sharding.resolved(operation.attributes, self._program)["out_shardings"])
+            return self._manual(operation, operands)
         if name == "func.call":
             callee = self._program.functions.get(str(operation.attributes.get("callee")))
             return self.function(callee, operands) if callee else []
@@ -78,6 +109,22 @@ class Walk:
         if not any(s is not None and s.mesh.axes for s in operands):
             return []
         return [self._result(operation, v.type, operands) for v in operation.results]
+
+    def _manual(self, operation: Operation, operands: list[Sharding | None]) -> list[Sharding | None]:
+        """Along axes that are not manual results lie as the body has them."""
+        attributes = sharding.resolved(operation.attributes, self._program)
+        manual, (body,) = set(attributes["manual_axes"]), operation.regions
+        inner: list[Sharding | None] = [
+            Sharding(s.mesh, tuple(tuple(a for a in dim if a.name not in manual) for dim in s.dims)) if s else None
+            for s in operands
+        ]
+        returned = self._region(body, dict(zip(body.arguments, inner, strict=True)))
+        return [
+            dataclasses.replace(out, dims=tuple(a + b for a, b in zip(out.dims, found.dims, strict=True)))
+            if found is not None and found.mesh.axes == out.mesh.axes
+            else out
+            for out, found in zip(attributes["out_shardings"], returned, strict=True)
+        ]
 
     def _result(self, operation: Operation, t: Type, operands: list[Sharding | None]) -> Sharding | None:
         if not isinstance(t, TensorType):
