@@ -4,7 +4,7 @@ VENV := .venv-$(notdir $(PYTHON))
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: run test oldest fast dist stress exhaustive lint bench generate clean
+.PHONY: run test oldest fast docs dist stress exhaustive lint bench generate clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/minihlo run examples/fnuz_dot.mlir
@@ -28,6 +28,11 @@ dist: .venv-dist/dist.stamp $(VENV)/test.stamp
 	.venv-dist/bin/python -m build --no-isolation --outdir dist .
 	.venv-dist/bin/python -m twine check --strict dist/*
 	$(BIN)/python -m tools.distribution dist
+
+# The documentation as a site, in build/site.
+docs: .venv-docs/test.stamp
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --quiet --strict
+	.venv-docs/bin/python -m tools.check_site build/site
 
 stress: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -m stress
@@ -71,6 +76,13 @@ $(VENV)/test.stamp: $(VENV)/run.stamp
 .venv-dist/dist.stamp: pyproject.toml
 	$(PYTHON) -m venv .venv-dist
 	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check build twine 'setuptools>=77'
+	@touch $@
+
+.venv-docs/test.stamp: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	mkdir -p .venv-docs/sources/minihlo
+	ln -sfn $(CURDIR)/interp $(CURDIR)/ops .venv-docs/sources/minihlo/
 	@touch $@
 
 $(VENV)/lint.stamp: $(VENV)/test.stamp

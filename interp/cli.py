@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _status(arguments: list[str]) -> int:
     try:
-        options = _parser().parse_args(_guarded(arguments))
+        options = command_parser().parse_args(_guarded(arguments))
         return options.command(options)
     except SystemExit as done:  # --help, or a mistake that is reported already
         return done.code if isinstance(done.code, int) else 2
@@ -82,7 +82,8 @@ def _guarded(arguments: list[str]) -> list[str]:
     return arguments
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line. The documentation's reference is made of it."""
     summary = "A StableHLO interpreter with exact FP8, FP6 and FP4 arithmetic."
     raw = argparse.RawDescriptionHelpFormatter
     parser = _Parser(prog="minihlo", description=summary, epilog=_STATUS, allow_abbrev=False, formatter_class=raw)

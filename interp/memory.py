@@ -90,7 +90,7 @@ def require(nbytes: int, what: str, used: int = 0) -> int:
     """What there is room for, where `nbytes` more bytes than the `used` ones do not exceed it; else as `check`."""
     allowed = limit(used)
     if nbytes > allowed:
-        raise ResourceError(f"{what} takes {_told(nbytes)}, but only {_told(allowed)} are to be had")
+        raise ResourceError(f"{what} takes {_told(nbytes)}, but only {_told(allowed)} are available")
     return allowed
 
 

@@ -108,11 +108,11 @@ def _read_brackets(content: str) -> tuple[list[str], tuple[int, ...], bool]:
                 raise InputError("a bracket is closed that was not opened")
             length = lengths.pop()
             if sizes.setdefault(depth, length) != length:
-                raise InputError(f"lists of {sizes[depth]} and {length} stand side by side")
+                raise InputError(f"lists of {sizes[depth]} and {length} are mixed")
         else:
             depth = len(lengths) - 1
             if leaf_depth not in (0, depth) or (literals and leaf_depth == 0 and depth):
-                raise InputError(f"{token!r} stands beside a list")
+                raise InputError(f"{token!r} and a list are mixed")
             leaf_depth = depth
             lengths[-1] += 1
             literals.append(token)
@@ -121,7 +121,7 @@ def _read_brackets(content: str) -> tuple[list[str], tuple[int, ...], bool]:
     if not sizes:
         return literals, (lengths[0],), True
     if literals and leaf_depth != max(sizes):
-        raise InputError("numbers stand beside lists")
+        raise InputError("numbers and lists are mixed")
     # `[1 2][3 4]`: IREE leaves the outermost brackets away.
     outer = () if lengths[0] == 1 else (lengths[0],)
     return literals, outer + tuple(sizes[d] for d in sorted(sizes)), False
@@ -243,13 +243,13 @@ def _flatten(value: Any, what: str) -> tuple[tuple[int, ...], list[Any]]:
     level = [value]
     while level and isinstance(level[0], list | tuple):
         if any(not isinstance(x, list | tuple) or len(x) != len(level[0]) for x in level):
-            raise InputError(f"{what} has lists of unlike lengths")
+            raise InputError(f"{what} has lists of different lengths")
         shape.append(len(level[0]))
         level = [y for x in level for y in x]
         if len(shape) > 64:
             raise InputError(f"{what} is nested too deeply")
     if any(isinstance(x, list | tuple) for x in level):
-        raise InputError(f"{what} has numbers beside lists")
+        raise InputError(f"{what} mixes numbers and lists")
     return tuple(shape), level
 
 

@@ -13,7 +13,7 @@ from .types import FutureType
 
 @op("async_start", values="regions", accuracy=BY_BODY, has_effects=True)
 def async_start(call: Call) -> Run:
-    """Begins the collective op in its body: brings what this process has to give to it, and does not wait.
+    """Starts the collective op in its body with the operands of this process, and does not wait.
 
     A slice is computed at once. (C3) the body takes the operands. (C4) the result is a future of what it gives. That it
     is a single op, of those, (C1, C2) is up to the parser.
@@ -39,7 +39,7 @@ def async_start(call: Call) -> Run:
 
 @op("async_done", operands=1, has_effects=True)
 def async_done(call: Call) -> Run:
-    """Waits for what async_start has begun, and gives its results.
+    """Waits for the op that async_start has started, and returns its results.
 
     (C1) they have the types that the future is of.
     """

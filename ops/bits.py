@@ -40,7 +40,7 @@ def _integers(x: np.ndarray, element: ElementType) -> np.ndarray:
 def _require_same_types(call: Call) -> None:
     types = [*map(call.tensor, range(len(call.operands))), call.result()]
     same = all(t.element == types[0].element and t.admits(types[0].shape) for t in types)
-    require(same, f"operands and result have types {', '.join(map(str, types))} (should be the same)")
+    require(same, f"operands and result have types {', '.join(map(str, types))} (expected the same)")
 
 
 def _shift(call: Call, read: Callable, shift: Callable) -> Run:
@@ -207,7 +207,7 @@ def complex_(call: Call) -> Run:
     (C1) The parts have one type. (C2) The shape stays. (C3) The result's parts have that type.
     """
     part, result = call.tensor(), call.result()
-    require(part == call.tensor(1), f"the parts have types {part} and {call.tensor(1)} (should be the same)")
+    require(part == call.tensor(1), f"the parts have types {part} and {call.tensor(1)} (expected the same)")
     is_right = result.element.is_complex and result.element.part == part.element
     require(is_right, f"the result must be of complex<{part.element}>, not {result.element}")
     require_shape(call, part.shape)

@@ -31,7 +31,7 @@ def _declare(name: str, meaning: str, direct: Callable[..., Number], operands: i
 
 
 _declare("erf", "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0.", special.erf)
-_declare("erfc", "One less the error function, accurate where that is near one.", special.erfc)
+_declare("erfc", "One minus the error function, accurate where that is near one.", special.erfc)
 _declare("erf_inv", "The inverse of the error function; NaN beyond -1 and 1.", special.erf_inv)
 _declare("lgamma", "The logarithm of the gamma function's absolute value; +infinity at its poles.", special.lgamma)
 _declare("digamma", "The derivative of the logarithm of the gamma function; NaN at its poles.", special.digamma)

@@ -99,8 +99,9 @@ def reduce_scatter(call: Call) -> Run:
 
 @op("all_to_all", has_effects=True)
 def all_to_all(call: Call) -> Run:
-    """Each process cuts its operands along split_dimension and gives the n-th part to the n-th of its group, which
-    joins what it gets along concat_dimension.
+    """Operands cut along split_dimension, the n-th part sent to the group's n-th process, and joined there.
+
+    The parts that a process receives are joined along concat_dimension.
 
     (C1, C3) those are dimensions. (C2) split_count divides the first. (C4) it is positive. (C5, C6, C7) the groups have
     each process once. (C8) and split_count members. (C9) only those dimensions of the results differ.
@@ -190,13 +191,13 @@ def collective_permute(call: Call) -> Run:
 
 @op("replica_id", operands=0, has_effects=True)
 def replica_id(call: Call) -> Run:
-    """The first number of the process."""
+    """The number of the process's replica."""
     return _place(call, 0)
 
 
 @op("partition_id", operands=0, has_effects=True)
 def partition_id(call: Call) -> Run:
-    """The second number of the process."""
+    """The number of the process's partition."""
     return _place(call, 1)
 
 

@@ -30,7 +30,7 @@ def if_(call: Call) -> Run:
 
 @op("case", "i32", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True)
 def case(call: Call) -> Run:
-    """The results of the branch that index names, of the last where there is no such branch; no other is run.
+    """The results of the branch that index names, or of the last if there is no such branch. No other is run.
 
     (I1) index is a scalar. (C1) there is a branch. (C2) the branches take nothing. (C3, C4) all give the result types.
     """
@@ -50,7 +50,7 @@ def case(call: Call) -> Run:
 
 @op("while", values="regions", accuracy=BY_BODY, any_sizes=True)
 def while_(call: Call) -> Run:
-    """The operands sent through body again and again, for as long as cond of them is true.
+    """The body applied to the operands, then to its own results, as long as cond of them is true.
 
     (C1) cond takes the operands' types and gives a scalar i1. (C2) body takes and gives them. (C3) so do the results.
     """
@@ -100,7 +100,7 @@ def _called(call: Call, attribute: str) -> Run:
 
 @op("func.call", values="regions", accuracy=BY_BODY, has_effects=True, calls=("callee",), any_sizes=True, facts=PURE)
 def call_(call: Call) -> Run:
-    """Another function of the program."""
+    """The results of another function of the program."""
     return _called(call, "callee")
 
 
@@ -114,5 +114,5 @@ def call_(call: Call) -> Run:
     facts=PURE,
 )
 def composite(call: Call) -> Run:
-    """Its decomposition, a function of the program, whatever the composite's name and version."""
+    """The results of its decomposition, a function of the program, whatever the composite's name and version."""
     return _called(call, "decomposition")

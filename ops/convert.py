@@ -81,8 +81,8 @@ def reduce_precision(call: Call) -> Run:
     t, result = call.tensor(), call.result()
     require(result.element == t.element and result.admits(t.shape), f"the result must be {t}, not {result}")
     exponent_bits, mantissa_bits = int(call.attribute("exponent_bits")), int(call.attribute("mantissa_bits"))
-    require(exponent_bits >= 1, f"exponent_bits is {exponent_bits} (should be at least 1)")
-    require(mantissa_bits >= 0, f"mantissa_bits is {mantissa_bits} (should be at least 0)")
+    require(exponent_bits >= 1, f"exponent_bits is {exponent_bits} (expected at least 1)")
+    require(mantissa_bits >= 0, f"mantissa_bits is {mantissa_bits} (expected at least 0)")
     return _reduction(t.element.format, exponent_bits, mantissa_bits, call.policy.overflow)
 
 

@@ -92,7 +92,7 @@ def _convolution(call: Call, has_padding: bool) -> Run:
     lhs, rhs, result = call.tensor(0), call.tensor(1), call.result()
     rank = len(lhs.shape)
     same = rank == len(rhs.shape) == len(result.shape) and rank >= 2
-    require(same, f"lhs is {lhs}, rhs {rhs} and the result {result} (should be of one rank, at least 2)")
+    require(same, f"lhs is {lhs}, rhs {rhs} and the result {result} (expected of one rank, at least 2)")
     numbers, window = _Numbers.of(call.attribute("dimension_numbers"), rank), _Window.of(call, rank - 2)
     padding = integers_or(call, "padding", (0, 0) * (rank - 2)) if has_padding else None
     features, batches = (int(call.attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch"))
@@ -106,10 +106,10 @@ def _convolution(call: Call, has_padding: bool) -> Run:
     @functools.lru_cache(_SHAPES)
     def plan(lhs: Shape, rhs: Shape, padding: Shape) -> tuple[Axis, ...]:
         (batch, feature, *space), (outputs, inputs, *kernel) = lhs, rhs
-        require(batch % batches == 0, f"lhs has batch {batch} (should be a multiple of batch_group_count {batches})")
-        require(inputs * features == feature, f"rhs has {inputs} input features (should be {feature} / {features})")
+        require(batch % batches == 0, f"lhs has batch {batch} (expected a multiple of batch_group_count {batches})")
+        require(inputs * features == feature, f"rhs has {inputs} input features (expected {feature} / {features})")
         divides = outputs % (features * batches) == 0
-        require(divides, f"rhs has {outputs} output features (should be a multiple of {features * batches} groups)")
+        require(divides, f"rhs has {outputs} output features (expected a multiple of {features * batches} groups)")
         axes = window.axes(space, kernel, padding)
         shape = (batch // batches, outputs, *(a.count for a in axes))
         require_shape(call, tuple(shape[i] for i in back))
@@ -209,11 +209,11 @@ def convolution(call: Call) -> Run:
 
 @op("dynamic_conv", values="numbers", accuracy=BY_POLICY, operands=3, any_sizes=True)
 def dynamic_conv(call: Call) -> Run:
-    """A convolution whose padding is a value too.
+    """A convolution whose padding is an operand.
 
     (C1 to C26) As convolution's; the result's shape holds when it runs. (I3) padding is of integers.
     """
     spatial, padding = len(call.tensor().shape) - 2, call.tensor(2)
     fits = padding.element.is_integer and padding.shape in ((spatial, 2), (None, 2))
-    require(fits, f"padding is {padding} (should be {spatial}x2 integers)")
+    require(fits, f"padding is {padding} (expected {spatial}x2 integers)")
     return _convolution(call, has_padding=False)

@@ -56,7 +56,7 @@ def _require_new(name: str) -> None:
     calls=("called_computations",),
 )
 def custom_call(call: Call) -> Run:
-    """What the function that is registered under call_target_name gives.
+    """The results of the function that is registered as call_target_name.
 
     (I2) the name is one that is registered.
     """

@@ -119,11 +119,12 @@ def _check(
     shapes = [t.shape for t in operands]
     for kind, (xs, ys) in (("batching", batching), ("contracting", contracting)):
         if len(xs) != len(ys):  # (C1), (C2)
-            raise OpError(f"lhs has {len(xs)} {kind} dimensions and rhs {len(ys)} (as many)")
+            raise OpError(f"lhs has {len(xs)} {kind} dimensions and rhs {len(ys)} (expected the same number)")
         for x, y in zip(xs, ys, strict=True):  # (C9), (C10)
             if not _agree(shapes[0][x], shapes[1][y]):
                 raise OpError(
-                    f"{kind} dimension {x} of lhs has size {shapes[0][x]} and {y} of rhs {shapes[1][y]} (the same)"
+                    f"{kind} dimension {x} of lhs has size {shapes[0][x]} and {y} of rhs {shapes[1][y]} "
+                    "(expected the same)"
                 )
     sizes = [shapes[0][d] for d in batching[0] + free[0]] + [shapes[1][d] for d in free[1]]
     result, expected = call.result(), TensorType(tuple(sizes), call.result().element)

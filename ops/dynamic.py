@@ -84,7 +84,7 @@ def dynamic_iota(call: Call) -> Run:
 
 @op("dynamic_pad", operands=5, any_sizes=True)
 def dynamic_pad(call: Call) -> Run:
-    """The operand with values put between, before and after its elements, or elements cut off, by amounts computed.
+    """The operand with values put between, before and after its elements, or elements cut off; amounts are operands.
 
     (C1) One element type; the padding value is a scalar. (C2) An amount for each dimension. (C3) interior_padding is
     not negative. (C4) The result's shape is what that makes.
@@ -116,7 +116,7 @@ def dynamic_reshape(call: Call) -> Run:
 
 @op("real_dynamic_slice", operands=4, any_sizes=True)
 def real_dynamic_slice(call: Call) -> Run:
-    """The elements between bounds that are computed, every so many of them, in each dimension, as slice takes them."""
+    """The elements between computed bounds, with a stride, in each dimension, as slice takes them."""
     require_element(call)
     rank = len(call.tensor().shape)
     for i in range(1, 4):
@@ -152,7 +152,7 @@ def get_dimension_size(call: Call) -> Run:
 
 @op("set_dimension_size", operands=2, any_sizes=True)
 def set_dimension_size(call: Call) -> Run:
-    """The first elements along a dimension, as many as are asked for; the rest is cut off.
+    """The first elements along a dimension; the number is an operand.
 
     XLA keeps the memory of the rest. Here a dimension has one size: where the result's type gives one, it must be it.
     """

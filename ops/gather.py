@@ -55,7 +55,7 @@ class Places:
         """Raise OpError where index vectors or batching dimensions have the wrong size."""
         count = indices[self.vector] if self.vector < len(indices) else 1
         require(
-            count == len(self.mapped), f"index vectors have {count} elements (should be {len(self.mapped)}, as mapped)"
+            count == len(self.mapped), f"index vectors have {count} elements (expected {len(self.mapped)}, as mapped)"
         )
         for d, s in zip(self.batching, self.of_indices, strict=True):
             require(shape[d] == indices[s], f"batching dimensions have sizes {shape[d]} and {indices[s]}")
@@ -116,7 +116,7 @@ def _taker(places: Places, offset_dims: Shape, shape: Shape, indices: Shape, siz
     result = tuple(inner[axis] for axis in order)
     for d in (*places.dropped, *places.batching):
         one = sizes[d] == 1 or (sizes[d] == 0 and 0 in result)
-        require(one, f"slice_sizes has {sizes[d]} for dimension {d}, which slices do not have (should be 1)")
+        require(one, f"slice_sizes has {sizes[d]} for dimension {d}, which slices do not have (expected 1)")
     if 0 in result:
         return result, lambda x, _: np.empty(result, x.dtype)
     if math.prod(grid) == 1:
@@ -177,14 +177,14 @@ def _gather(call: Call, places: Places, offset_dims: Shape, sizes: Shape | None)
     """The kernel of a gather; where `sizes` is None they are the third operand's."""
     operand, indices, result = call.tensor(0), call.tensor(1), call.result()
     require_element(call)
-    require(indices.element.is_integer, f"start_indices is {indices} (should be integers)")
+    require(indices.element.is_integer, f"start_indices is {indices} (expected integers)")
     require_dimensions("offset_dims", offset_dims, len(result.shape))
     require(list(offset_dims) == sorted(offset_dims), f"offset_dims {list(offset_dims)} must be in order")
     places.check(len(operand.shape), len(indices.shape))
     window = places.window(len(operand.shape))
     require(len(offset_dims) == len(window), f"offset_dims {list(offset_dims)} must be {len(window)}, as slices have")
     rank = len(places.grid((0,) * len(indices.shape))) + len(window)
-    require(len(result.shape) == rank, f"the result is {result} (should be of rank {rank})")
+    require(len(result.shape) == rank, f"the result is {result} (expected of rank {rank})")
     taker = functools.lru_cache(_SHAPES)(functools.partial(_taker, places, offset_dims))
     if sizes is not None and operand.is_static and indices.is_static:
         shape, kernel = taker(call.operand_shape(0), call.operand_shape(1), sizes)
@@ -212,7 +212,7 @@ def _places(numbers: Mapping[str, Any]) -> Places:
 
 @op("gather", operands=2, facts=PURE)
 def gather(call: Call) -> Run:
-    """Slices of the operand that start at computed places, or at the nearest ones where they fit.
+    """Slices of the operand that start at computed indices, or at the nearest ones where they fit.
 
     (C1, C21, C22) The dimensions of operand, slices and result agree. (C2, C3, C14) Index vectors fit the indices and
     their map. (C4, C5) offset_dims are distinct, in order and the result's. (C6 to C12) Dimensions without slice are
@@ -226,14 +226,12 @@ def gather(call: Call) -> Run:
 
 @op("dynamic_gather", operands=3, any_sizes=True)
 def dynamic_gather(call: Call) -> Run:
-    """Slices of the operand that start at computed places, like gather, of a size that is a value too.
+    """Slices as of gather, whose size is an operand too.
 
     (C1 to C14) As gather's; those on slice_sizes hold when it runs. (I3) slice_sizes is a list of integers.
     """
     sizes = call.tensor(2)
-    require(
-        sizes.element.is_integer and len(sizes.shape) == 1, f"slice_sizes is {sizes} (should be a list of integers)"
-    )
+    require(sizes.element.is_integer and len(sizes.shape) == 1, f"slice_sizes is {sizes} (expected a list of integers)")
     numbers = call.attribute("dimension_numbers")
     return _gather(call, _places(numbers), integers(numbers, "offset_dims"), None)
 

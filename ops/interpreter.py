@@ -76,7 +76,7 @@ def probe(call: Call) -> Run:
 
 @op("check.expect_serialized_eq", values="checks", operands=1, has_effects=True)
 def expect_serialized_eq(call: Call) -> Run:
-    """Fails unless the operand is, bit for bit, what the interpreter.probe that was run as number `iter` (0) has kept.
+    """Fails unless the operand has the bits that the interpreter.probe with number `iter` (0) has kept.
 
     Probes are counted over the whole run, from 0; those of processes after they have ended, in the order of the grid.
     """

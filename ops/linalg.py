@@ -39,7 +39,7 @@ def _agree(a: Shape, b: Shape) -> bool:
 
 @op("cholesky", "float complex", values="numbers", accuracy=_HOST, operands=1)
 def cholesky(call: Call) -> Run:
-    """The triangular matrix that times its own adjoint is the operand; U with U* U where `lower` is false.
+    """The triangular matrix L with L L* = the operand, or U with U* U = the operand if `lower` is false.
 
     Only the triangle of that side is read, and the other is zero in the result. A matrix that is not positive definite
     gives NaN throughout. (As XLA on CPU does.)
@@ -76,7 +76,7 @@ def _factor(a: np.ndarray, upper: bool) -> np.ndarray:
 
 @op("triangular_solve", "float complex", values="numbers", accuracy=_HOST, operands=2)
 def triangular_solve(call: Call) -> Run:
-    """The x of op(a) x = b, or of x op(a) = b where `left_side` is false, for triangular a, by substitution.
+    """The x of op(a) x = b, or of x op(a) = b if `left_side` is false, for triangular a, by substitution.
 
     Only one triangle of a is read, and with `unit_diagonal` not its diagonal, which counts as ones. A zero on the
     diagonal divides: what depends on it is infinite or NaN.

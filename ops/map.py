@@ -13,7 +13,7 @@ from .types import TensorType
 
 @op("map", values="regions", accuracy=BY_BODY)
 def map_(call: Call) -> Run:
-    """The body's result for each place, from the operands' elements there.
+    """The body applied to the operands' elements at each place.
 
     (C1) operands and result have one shape. (C2) at least one operand. (C3) dimensions lists all dimensions in order.
     (C4) the body takes a scalar of each operand's element type and gives one of the result's.

@@ -20,7 +20,7 @@ Dimensions = tuple[int, ...]
 
 @op("chlo.ragged_dot", values="numbers", accuracy=BY_POLICY, operands=3)
 def ragged_dot(call: Call) -> Run:
-    """dot_general of groups: along one dimension of lhs, the first so many places, the next so many, and so on.
+    """dot_general of groups of consecutive places along one dimension of lhs; the sizes of the groups are an operand.
 
     The kind of that dimension tells the mode. Free: each group of places meets its own part of rhs, along a dimension
     of rhs that numbers the groups; places in no group give 0. Contracting: each group is a sum of its own, along a new

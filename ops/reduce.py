@@ -41,7 +41,7 @@ _MANY = 1 << 12
 
 @op("reduce", values="regions", accuracy=BY_BODY, facts=PURE)
 def reduce(call: Call) -> Run:
-    """The body folded over dimensions, from the init value, in row-major order, rounding at each step.
+    """The elements along dimensions combined by the body, from the init value, in row-major order.
 
     (C1) the inputs have one shape. (C3) as many init values and results as inputs. (C4, C5) the dimensions are distinct
     and below the rank. (C6) the body takes and gives scalars; inputs are converted to their element types. (C7) the

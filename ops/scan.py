@@ -13,7 +13,7 @@ from .types import TensorType, Type
 
 @op("chlo.scan", values="regions", accuracy=BY_BODY)
 def scan(call: Call) -> Run:
-    """The body applied to each slice of the inputs along a dimension and to what it carries from one to the next.
+    """The body applied to each slice of the inputs along a dimension and to the values that it carries along.
 
     The operands are inputs and then first values of the carries; the body takes a slice of each input (without the
     dimension) and the carries, and gives a slice of each output and the next carries; the results are the outputs and

@@ -48,7 +48,7 @@ class _Windows:
         order = interleaving(window_axes, len(updates))
         inner = grid + tuple(sizes[d] for d in window)
         expected = tuple(inner[axis] for axis in order)
-        require(updates == expected, f"updates have shape {list(updates)} (should be {list(expected)})")
+        require(updates == expected, f"updates have shape {list(updates)} (expected {list(expected)})")
         return cls(places, shape, tuple(sizes), grid, order, tuple(places.along(indices)))
 
     def kernel(self, put: Putter) -> Run:
@@ -143,7 +143,7 @@ def _inside(targets: np.ndarray, inside: np.ndarray, updates: Arrays) -> tuple[n
 
 @op("scatter", values="regions", accuracy=BY_BODY, facts=PURE)
 def scatter(call: Call) -> Run:
-    """The operand with updates combined, by a body, into windows at computed places; what is out of bounds is left out.
+    """The operand with updates combined by a body into windows at computed indices. Windows out of bounds are skipped.
 
     Updates of the same element are combined in the order of the updates (row-major), whatever `unique_indices` and
     `indices_are_sorted` promise. Bounds hold for each element of a window by itself.
@@ -161,15 +161,15 @@ def scatter(call: Call) -> Run:
     )
     inputs, updates = ([call.tensor(i + first) for i in range(count)] for first in (0, count + 1))
     indices, results = call.tensor(count), [call.result(i) for i in range(len(call.results))]
-    require(indices.element.is_integer, f"scatter_indices is {indices} (should be integers)")
+    require(indices.element.is_integer, f"scatter_indices is {indices} (expected integers)")
     require(len(call.bodies) == 1, f"takes a body, not {len(call.bodies)}")
     elements = body_elements(call.bodies[0], count)
     require([t.element for t in results] == elements, f"results are {results}")
     for x, u, r in zip(inputs, updates, results, strict=True):
         fits = x.shape == inputs[0].shape and r.admits(x.shape)
-        require(fits, f"{x}, {inputs[0]} and {r} differ in shape (should be the same)")
-        require(u.shape == updates[0].shape, f"updates {u} and {updates[0]} differ in shape (should be the same)")
-        require(u.element == x.element, f"updates {u} for {x} (should be of the same element type)")
+        require(fits, f"{x}, {inputs[0]} and {r} differ in shape")
+        require(u.shape == updates[0].shape, f"updates {u} and {updates[0]} differ in shape")
+        require(u.element == x.element, f"updates {u} for {x} (expected of the same element type)")
     numbers = call.attribute("scatter_dimension_numbers")
     places = Places(
         mapped=integers(numbers, "scatter_dims_to_operand_dims"),

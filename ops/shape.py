@@ -27,7 +27,7 @@ def require_shape(call: Call, expected: tuple[int | None, ...]) -> None:
     """The first result must have this shape; a dimension of unknown size, on either side, fits any."""
     t = call.result()
     within = f" within {listed(t.bounds)}" if t.bounds else ""
-    require(t.admits(expected), f"the result has shape {listed(t.shape)}{within} (should be {listed(expected)})")
+    require(t.admits(expected), f"the result has shape {listed(t.shape)}{within} (expected {listed(expected)})")
     if not t.is_static and None not in expected:
         call.reserve(TensorType(expected, t.element))
 
@@ -55,14 +55,14 @@ def require_element(call: Call, *others: TensorType) -> None:
     """The first operand, the first result and any others must have one element type."""
     element = call.tensor().element
     for t in (call.result(), *others):
-        require(t.element == element, f"element types {element} and {t.element} differ (should be the same)")
+        require(t.element == element, f"element types {element} and {t.element} differ (expected the same)")
 
 
 def require_dimensions(name: str, dimensions: tuple[int, ...], rank: int, *, unique: bool = True) -> None:
     """Each must number a dimension of something of this rank, and none twice."""
     for d in dimensions:
         require(
-            0 <= d < rank, f"{name} has {d}, which is not a dimension of rank {rank} (should be from 0 to {rank - 1})"
+            0 <= d < rank, f"{name} has {d}, which is not a dimension of rank {rank} (expected from 0 to {rank - 1})"
         )
     require(not unique or len(set(dimensions)) == len(dimensions), f"{name} {list(dimensions)} repeats a dimension")
 
@@ -90,7 +90,7 @@ def constant(call: Call) -> Run:
     """
     value, result = call.attribute("value"), call.result()
     require(isinstance(value, np.ndarray), "value must be dense elements of a known type")
-    require(value.dtype == result.element.dtype, f"value is of {value.dtype} (should be {result.element.dtype})")
+    require(value.dtype == result.element.dtype, f"value is of {value.dtype} (expected {result.element.dtype})")
     require_shape(call, value.shape)
     return lambda: value
 
@@ -188,7 +188,7 @@ def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
     shape = settled_shape(call, tuple(known))
     spread = [1] * len(shape)
     for n, d in zip(old, dimensions, strict=True):
-        require(n in (1, shape[d]), f"dimension of size {n} cannot become size {shape[d]} (should be 1 or {shape[d]})")
+        require(n in (1, shape[d]), f"dimension of size {n} cannot become size {shape[d]} (expected 1 or {shape[d]})")
         spread[d] = n
     order = tuple(int(d) for d in np.argsort(dimensions, kind="stable"))
     is_sorted, repeats = order == tuple(range(len(order))), tuple(spread) != shape
@@ -335,7 +335,7 @@ def _token(call: Call) -> Run:
 
 @op("after_all")
 def after_all(call: Call) -> Run:
-    """A token that comes after all the tokens given."""
+    """A token that depends on all operands."""
     return _token(call)
 
 

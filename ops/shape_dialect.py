@@ -84,7 +84,7 @@ for _name, _doc in (
     ("shape.value_as_shape", "A tensor as a shape."),
     ("shape.index_to_size", "An index as a size."),
     ("shape.size_to_index", "A size as an index."),
-    ("tensor.cast", "The same tensor, of whose type another part is known."),
+    ("tensor.cast", "The same tensor with a type in which other sizes are known."),
 ):
 
     def _bind(call: Call) -> Run:

@@ -124,25 +124,25 @@ def cut(shape: tuple[int, ...], parts: tuple[int, ...], part: tuple[int, ...]) -
 
 @op("sdy.sharding_constraint", operands=1)
 def sharding_constraint(call: Call) -> Run:
-    """The operand, which is to lie on the devices in a certain way."""
+    """The operand, whose layout on the devices is prescribed."""
     return _identity(call)
 
 
 @op("sdy.reshard", operands=1)
 def reshard(call: Call) -> Run:
-    """The operand, which is to lie on the devices in a certain way from here on."""
+    """The operand, laid out on the devices in another way."""
     return _identity(call)
 
 
 @op("sdy.propagation_barrier", operands=1)
 def propagation_barrier(call: Call) -> Run:
-    """The operand, whose sharding is not to be learned from what comes after it, or before."""
+    """The operand. Shardings are not propagated across it, in one direction or both."""
     return _identity(call)
 
 
 @op("sdy.sharding_group", operands=1)
 def sharding_group(call: Call) -> Run:
-    """Nothing: the operand is to lie as others of its group do."""
+    """No result. The operand gets the layout of the others in its group."""
     if call.results:
         raise OpError(f"{len(call.results)} results (expected none)")
     return lambda _: ()
@@ -156,7 +156,7 @@ def _identity(call: Call) -> Run:
 
 @op("sdy.manual_computation", values="regions", accuracy=BY_BODY, has_effects=True)
 def manual_computation(call: Call) -> Run:
-    """The body on each device's part of the operands; the results are put together of those of all devices.
+    """The body applied to each device's part of the operands; the parts of the results are joined.
 
     Parts are cut along the manual axes only, which are those that in_shardings and out_shardings may name first. An
     unreduced operand or result is given as its addends, each of them an operand or a result.

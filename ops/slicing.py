@@ -12,7 +12,7 @@ from .shape import identity, require, require_element, require_shape
 
 @op("slice", operands=1, facts=PURE)
 def slice_(call: Call) -> Run:
-    """The elements between fixed bounds, every so many of them, in each dimension.
+    """The elements between fixed bounds, with a stride, in each dimension.
 
     (C1) One element type. (C2) A start, limit and stride for each dimension. (C3) Starts do not exceed limits, nor
     limits the size. (C4) Strides are positive. (C5) The result's shape is what that leaves.
@@ -24,7 +24,7 @@ def slice_(call: Call) -> Run:
         require(len(amounts) == len(t.shape), f"{list(amounts)} must have one for each dimension of {t}")
     for start, limit, stride, size in zip(starts, limits, strides, t.shape, strict=True):
         fits = 0 <= start <= limit and (size is None or limit <= size)
-        require(fits, f"cannot take {start} to {limit} of {size} (should be 0 <= start <= limit <= size)")
+        require(fits, f"cannot take {start} to {limit} of {size} (expected 0 <= start <= limit <= size)")
         require(stride > 0, f"stride {stride} must be positive")
     index = tuple(slice(*bounds) for bounds in zip(starts, limits, strides, strict=True))
     require_shape(call, tuple(len(range(s.start, s.stop, s.step)) for s in index))
@@ -38,7 +38,7 @@ def _require_starts(call: Call, first: int) -> None:
     for i in range(first, len(call.operands)):
         t = call.tensor(i)
         require(t.shape == () and t.element.is_integer, f"a start index must be a scalar integer, not {t}")
-        require(t == call.tensor(first), f"start indices of types {call.tensor(first)} and {t} (should be the same)")
+        require(t == call.tensor(first), f"start indices of types {call.tensor(first)} and {t} (expected the same)")
 
 
 def _window(starts: tuple[np.ndarray | int, ...], sizes: tuple[int, ...], room: tuple[int, ...]) -> tuple[slice, ...]:
@@ -52,7 +52,7 @@ def _window(starts: tuple[np.ndarray | int, ...], sizes: tuple[int, ...], room: 
 
 @op("dynamic_slice", facts=PURE)
 def dynamic_slice(call: Call) -> Run:
-    """A window of fixed size that starts at a computed place, or at the nearest one where it fits.
+    """A window of fixed size that starts at a computed index, or at the nearest one where it fits.
 
     (C1) One element type. (C2) A start and a size for each dimension. (C3) The starts have one type. (C4) The window
     fits the operand. (C5) The result has the window's shape.
@@ -71,7 +71,7 @@ def dynamic_slice(call: Call) -> Run:
 
 @op("dynamic_update_slice", facts=Facts(is_pure=True, overwrites=0))
 def dynamic_update_slice(call: Call) -> Run:
-    """The operand with a window replaced, which starts at a computed place or at the nearest one where it fits.
+    """The operand with a window replaced that starts at a computed index, or at the nearest one where it fits.
 
     (C1) The result has the operand's type. (C2) One element type. (C3) One rank. (C4) A start for each dimension.
     (C5) The starts have one type. (C6) The update fits the operand.

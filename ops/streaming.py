@@ -15,7 +15,7 @@ from .types import TensorType, TokenType
 
 @op("send", has_effects=True)
 def send(call: Call) -> Run:
-    """Leaves values on a channel for the process that receives them, and does not wait for it. Gives a token.
+    """Sends values on a channel and does not wait for the receiver. Returns a token.
 
     A process that source_target_pairs does not name as a source sends nothing. Without pairs, as in a transfer to the
     host, the channel leads from the process that sends on it to the one that receives.
@@ -42,7 +42,7 @@ def send(call: Call) -> Run:
 
 @op("recv", operands=1, has_effects=True)
 def recv(call: Call) -> Run:
-    """The values that a process has sent on a channel, waited for where need be, and a token.
+    """The values that a process has sent on a channel, and a token. Waits for them.
 
     A process that source_target_pairs does not name as a target receives zeros.
 
@@ -92,7 +92,7 @@ def infeed(call: Call) -> Run:
 
 @op("outfeed", has_effects=True)
 def outfeed(call: Call) -> Run:
-    """Takes values out of the program; nothing reads them. Gives a token."""
+    """Takes values out of the program, where nothing reads them. Returns a token."""
     if not call.operands or not isinstance(call.operands[-1], TokenType) or call.results != (TokenType(),):
         raise OpError("the last operand and the only result are not tokens")
     return lambda *_: None

@@ -16,7 +16,7 @@ _LONG = 64
 
 @op("chlo.top_k", "bool integer float", values="numbers", operands=1)
 def top_k(call: Call) -> Run:
-    """The k largest elements along the last dimension, largest first, and their indices; of equal ones the first.
+    """The k largest elements along the last dimension, and their indices. Equal elements keep their order.
 
     Floats are in total order, as XLA sorts them: NaN, infinity, …, +0, -0, …, -infinity, -NaN.
     """

@@ -155,12 +155,12 @@ def reduce_window(call: Call) -> Run:
     inputs, inits = ([call.tensor(i + first) for i in range(count)] for first in (0, count))
     body = _body(call, 0)
     elements = body_elements(body, count)
-    require(len(call.results) == count, f"has {len(call.results)} results (should be {count})")
+    require(len(call.results) == count, f"has {len(call.results)} results (expected {count})")
     results = [call.result(i) for i in range(count)]
     for x, init, result, element in zip(inputs, inits, results, elements, strict=True):
-        require(x.shape == inputs[0].shape, f"inputs {x} and {inputs[0]} differ in shape (should be the same)")
-        require(init == TensorType((), x.element), f"an initial value is {init} (should be tensor<{x.element}>)")
-        require(result == TensorType(results[0].shape, element), f"a result is {result} (should be of {element})")
+        require(x.shape == inputs[0].shape, f"inputs {x} and {inputs[0]} differ in shape")
+        require(init == TensorType((), x.element), f"an initial value is {init} (expected tensor<{x.element}>)")
+        require(result == TensorType(results[0].shape, element), f"a result is {result} (expected of {element})")
     axes_of = _axes(call, len(inputs[0].shape))
     if inputs[0].is_static:
         require_shape(call, tuple(a.count for a in axes_of(call.operand_shape())))
@@ -269,13 +269,13 @@ def select_and_scatter(call: Call) -> Run:
     selects, scatters = _body(call, 0), _body(call, 1)
     (element,) = body_elements(scatters, 1)
     scalar = TensorType((), operand.element)
-    require(source.element == operand.element, f"source is {source} (should be of {operand.element})")
-    require(init == scalar, f"init_value is {init} (should be {scalar})")
+    require(source.element == operand.element, f"source is {source} (expected of {operand.element})")
+    require(init == scalar, f"init_value is {init} (expected {scalar})")
     is_choice = (
         len(selects.results) == 1 and isinstance(r := selects.results[0], TensorType) and r.element.kind is Kind.BOOL
     )
     require(is_choice and selects.arguments == (scalar, scalar), f"select must take two {scalar} and give a tensor<i1>")
-    require(call.result().element == element, f"the result is {call.result()} (should be of {element})")
+    require(call.result().element == element, f"the result is {call.result()} (expected of {element})")
     require_shape(call, operand.shape)
     axes_of = _axes(call, len(operand.shape))
     if operand.is_static and source.is_static:

@@ -317,7 +317,7 @@ def test_python_objects() -> None:
         ("refuses", "refused", "my_backend:refuses refuses the program: no add"),
         ("raises", "died", "my_backend:raises died: it raised KeyError: 'key'"),
         ("aborts", "died", "my_backend:aborts died (SIGABRT): Check failed: x"),
-        ("leaves", "died", "my_backend:leaves ended with exit status 3: it said nothing"),
+        ("leaves", "died", "my_backend:leaves ended with exit status 3: it wrote no message"),
         ("hangs", "slow", "my_backend:hangs gave no answer in 1 s"),
         ("absent", "absent", "my_backend:absent cannot be started: module 'my_backend' has no attribute 'absent'"),
         (

@@ -126,11 +126,11 @@ def test_bitcast_of_complex() -> None:
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        (tensor("f32", 3), tensor("i32", 4), r"should be \[3\]"),
-        (tensor("f32", 3), tensor("i8", 3), r"should be \[3, 4\]"),
+        (tensor("f32", 3), tensor("i32", 4), r"expected \[3\]"),
+        (tensor("f32", 3), tensor("i8", 3), r"expected \[3, 4\]"),
         (tensor("i8", 3), tensor("f32"), "last dimension of tensor<3xi8> must be 4"),
         (tensor("i8"), tensor("f32"), "must be 4"),
-        (tensor("i8", 2, 4), tensor("f32", 3), r"should be \[2\]"),
+        (tensor("i8", 2, 4), tensor("f32", 3), r"expected \[2\]"),
         (tensor("f6E2M3FN", 4), tensor("i8", 3), "not whole parts"),
         (tensor("f64"), tensor("complex<f32>"), "both or neither"),
         (tensor("complex<f32>"), tensor("f32", 2), "both or neither"),
@@ -216,13 +216,13 @@ F32, C64 = tensor("f32", 3), tensor("complex<f32>", 3)
 @pytest.mark.parametrize(
     ("name", "operands", "result", "message"),
     [
-        ("shift_left", [tensor("i32", 3), tensor("i8", 3)], tensor("i32", 3), "should be the same"),
+        ("shift_left", [tensor("i32", 3), tensor("i8", 3)], tensor("i32", 3), "expected the same"),
         ("shift_left", [F32, F32], F32, "not supported"),
-        ("popcnt", [tensor("i32", 3)], tensor("i32", 4), "should be the same"),
+        ("popcnt", [tensor("i32", 3)], tensor("i32", 4), "expected the same"),
         ("count_leading_zeros", [tensor("i1", 3)], tensor("i1", 3), "not supported"),
         ("real", [C64], tensor("f64", 3), "must be of f32, not f64"),
-        ("imag", [C64], tensor("f32", 4), r"should be \[3\]"),
-        ("complex", [F32, tensor("f64", 3)], C64, "should be the same"),
+        ("imag", [C64], tensor("f32", 4), r"expected \[3\]"),
+        ("complex", [F32, tensor("f64", 3)], C64, "expected the same"),
         ("complex", [F32, F32], tensor("complex<f64>", 3), "must be of complex<f32>"),
         ("complex", [tensor("f16", 3)] * 2, C64, "not supported"),
         ("abs", [C64], C64, "must be of f32"),

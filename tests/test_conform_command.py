@@ -231,10 +231,10 @@ def test_what_a_backend_says_is_printed_without_control_characters(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--ops", "addd,negate"], "--ops addd: there is none (did you mean add?)"),
+        (["--ops", "addd,negate"], "--ops addd: no match (did you mean add?)"),
         (["--formats", "f8E5M2", "--formats", "f9"], "--formats f9: there is none"),
-        (["--case", "add.f8E5M"], "--case add.f8E5M: there is none (did you mean add.f8E5M2?)"),
-        (["--form", "arrays"], "--form arrays: there is none (did you mean array?)"),
+        (["--case", "add.f8E5M"], "--case add.f8E5M: no match (did you mean add.f8E5M2?)"),
+        (["--form", "arrays"], "--form arrays: no match (did you mean array?)"),
         (["--ops", "add", "--case", "negate.f8E5M2"], "there is no such case"),
     ],
 )

@@ -122,7 +122,7 @@ def test_every_pair(source: ElementType, target: ElementType) -> None:
 
 
 def test_shape_must_stay() -> None:
-    with pytest.raises(OpError, match=r"\[3\] \(should be \[2\]\)"):
+    with pytest.raises(OpError, match=r"\[3\] \(expected \[2\]\)"):
         bind("convert", [tensor("f32", 2)], tensor("f8E5M2", 3))
 
 

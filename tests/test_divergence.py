@@ -502,7 +502,7 @@ def test_errors() -> None:
         ((3, x), {}, "^a int is neither a function nor a program$"),
         ((PROGRAM, x), {}, r"@main takes 2 inputs \(tensor<\?xf32>, tensor<i32>\), not 1$"),
         ((interp.load(PROGRAM), x, 1), {}, "^a loaded program cannot be compared"),
-        ((PROGRAM, x, 1), {"static_argnums": 1}, "^a program takes arrays alone"),
+        ((PROGRAM, x, 1), {"static_argnums": 1}, "^a program takes arrays only"),
         ((jax.jit(jnp.sin), x), {"static_argnums": 1}, "^the function is jitted already"),
     ):
         with pytest.raises(interp.InputError, match=message):

@@ -488,7 +488,7 @@ def test_every_result_needs_room(body: str, monkeypatch: pytest.MonkeyPatch) -> 
     program = interp.load(main("%x: tensor<?xf32>", "tensor<?xf32>", f"{body}\nreturn %r : tensor<?xf32>"))
     monkeypatch.setattr(memory, "limit", lambda *_: 1 << 20)
     assert program(np.zeros(5, np.float32))
-    with pytest.raises(ResourceError, match=r"takes 32.0 MiB, but only 1.0 MiB are to be had"):
+    with pytest.raises(ResourceError, match=r"takes 32.0 MiB, but only 1.0 MiB are available"):
         program(np.zeros(1 << 23, np.float32))
 
 

@@ -192,8 +192,8 @@ def test_torch_index_select(x: tuple[int, ...], index: tuple[int, ...], dim: int
         ({"index_vector_dim": 2}, "index_vector_dim"),
         ({"slice_sizes": (1,)}, "one for each dimension"),
         ({"slice_sizes": (1, 4)}, "must be at least 0 and fit"),
-        ({"slice_sizes": (2, 3)}, "should be 1"),
-        ({"slice_sizes": (0, 3)}, "should be 1"),
+        ({"slice_sizes": (2, 3)}, "expected 1"),
+        ({"slice_sizes": (0, 3)}, "expected 1"),
         ({"slice_sizes": (1, 2)}, "result has shape"),
     ],
 )

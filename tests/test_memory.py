@@ -17,7 +17,7 @@ def test_the_limit_is_a_share_of_the_least_there_is(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(memory, "_process", lambda: None)
     assert memory.limit() == 3 << 30
     memory.check(3 << 30, "this")
-    with pytest.raises(ResourceError, match=r"^this takes 3\.5 GiB, but only 3\.0 GiB are to be had$"):
+    with pytest.raises(ResourceError, match=r"^this takes 3\.5 GiB, but only 3\.0 GiB are available$"):
         memory.check(7 << 29, "this")
     monkeypatch.setattr(memory, "_process", lambda: -5)
     assert memory.limit() == 0
@@ -66,7 +66,7 @@ def test_the_ceiling_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(memory.LIMIT, "1GiB")
     assert memory.limit(1 << 20) == (1 << 30) - (1 << 20)
     memory.check(1 << 30, "this")
-    with pytest.raises(ResourceError, match=r"^this takes 1 bytes, but only 0 bytes are to be had$"):
+    with pytest.raises(ResourceError, match=r"^this takes 1 bytes, but only 0 bytes are available$"):
         memory.check(1, "this", used=1 << 30)
     monkeypatch.setenv(memory.LIMIT, "all of it")
     with pytest.raises(InputError, match=r"^MINIHLO_MEMORY_LIMIT: 'all of it' is not a size"):

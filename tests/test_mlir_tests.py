@@ -49,7 +49,7 @@ def test_files_are_current(name: str) -> None:
 @pytest.mark.parametrize("name", FILES.values())
 def test_files_run_alone(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """As `minihlo run FILE` has it, but for the process that it is done in."""
-    options = cli._parser().parse_args(["run", str(catalog.file_of(name))])
+    options = cli.command_parser().parse_args(["run", str(catalog.file_of(name))])
     assert run.main(options) == 0
     assert capsys.readouterr().out == ""
 

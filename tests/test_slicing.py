@@ -101,7 +101,7 @@ INDEX = tensor("i64")
         ((0, 2), (2, 1), (1, 1), I32, "cannot take 2 to 1 of 3"),
         ((-1, 0), (2, 3), (1, 1), I32, "cannot take -1"),
         ((0, 0), (2, 3), (1, 0), I32, "stride 0"),
-        ((0, 0), (2, 3), (1, 2), I32, r"should be \[2, 2\]"),
+        ((0, 0), (2, 3), (1, 2), I32, r"expected \[2, 2\]"),
         ((0, 0), (2, 3), (1, 1), tensor("f32", 2, 3), "differ"),
     ],
 )
@@ -114,13 +114,13 @@ def test_slice_errors(starts, limits, strides, result, message) -> None:
     ("starts", "sizes", "result", "message"),
     [
         ([INDEX], (1, 1), tensor("i32", 1, 1), "start index for each of 2 dimensions, not 1"),
-        ([INDEX, tensor("i32")], (1, 1), tensor("i32", 1, 1), "should be the same"),
+        ([INDEX, tensor("i32")], (1, 1), tensor("i32", 1, 1), "expected the same"),
         ([tensor("f32")] * 2, (1, 1), tensor("i32", 1, 1), "scalar integer"),
         ([tensor("i64", 1)] * 2, (1, 1), tensor("i32", 1, 1), "scalar integer"),
         ([INDEX] * 2, (1, 4), tensor("i32", 1, 4), "do not fit"),
         ([INDEX] * 2, (-1, 3), tensor("i32", 1, 3), "do not fit"),
         ([INDEX] * 2, (1,), tensor("i32", 1), "do not fit"),
-        ([INDEX] * 2, (1, 1), tensor("i32", 1, 2), r"should be \[1, 1\]"),
+        ([INDEX] * 2, (1, 1), tensor("i32", 1, 2), r"expected \[1, 1\]"),
     ],
 )
 def test_dynamic_slice_errors(starts, sizes, result, message) -> None:
@@ -135,7 +135,7 @@ def test_dynamic_slice_errors(starts, sizes, result, message) -> None:
         (tensor("i32", 1), [INDEX] * 2, I32, "does not fit"),
         (tensor("i32", 1, 4), [INDEX] * 2, I32, "does not fit"),
         (tensor("i32", 1, 1), [INDEX], I32, "not 1"),
-        (tensor("i32", 1, 1), [INDEX] * 2, tensor("i32", 3, 2), r"should be \[2, 3\]"),
+        (tensor("i32", 1, 1), [INDEX] * 2, tensor("i32", 3, 2), r"expected \[2, 3\]"),
     ],
 )
 def test_dynamic_update_slice_errors(update, starts, result, message) -> None:

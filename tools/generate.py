@@ -1,8 +1,8 @@
-"""Writes the tables and the output of commands in README.md and DIVERGENCES.md: `python -m tools.generate`.
+"""Writes the tables, the output of commands and the pictures of the documentation: `python -m tools.generate`.
 
 A table stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is a key of `TABLES`. In a block of `console`
-what follows a line `$ COMMAND` is what the command prints. With `--check` the documents stay as they are, and the
-differences are printed; the exit status says whether there are any.
+what follows a line `$ COMMAND` is what the command prints. The pictures are those of `PICTURES`. With `--check`
+nothing is written, and the differences are printed; the exit status says whether there are any.
 """
 
 from __future__ import annotations
@@ -12,108 +12,46 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
-from fractions import Fraction
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
-
-from minihlo.ops.minifloat.codec import decode, to_fraction
-from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS, Nan
-from minihlo.ops.minifloat.open_points import ML_DTYPES, ONNX, OPEN_POINTS, XLA
-from minihlo.ops.registry import describe, ops
-
-from .crosscheck import page
+from .pictures import PICTURES
+from .tables import TABLES
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = (ROOT / "README.md", ROOT / "DIVERGENCES.md")
+DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+_CONSOLE = re.compile(r"(^```console\n)(.*?)(^```$)", re.DOTALL | re.MULTILINE)
+_COMMAND = re.compile(r"^\$ (.*)$", re.MULTILINE)
 
 
-def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table."""
-    header = list(header)
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def _number(value: Fraction) -> str:
-    power = value.denominator.bit_length() - 1
-    if value.numerator == 1 and power > 4:
-        return f"2^-{power}"
-    return f"2^{int(value).bit_length() - 1}" if value > 1e6 else f"{float(value):g}"
-
-
-def formats_table() -> str:
-    rows = []
-    for name in MINIFLOATS:
-        f = FORMATS[name]
-        codes = np.arange(f.max_code + 1)
-        values = [to_fraction(decode(codes[i], f)) for i in (1 if f.has_zero else 0, f.max_code)]
-        nan = {Nan.NONE: "none", Nan.IEEE: f"0x{f.max_code + 2:02X}…", Nan.LAST: "0xFF"}.get(f.nan)
-        rows.append(
-            [
-                f"`{name}`",
-                f"`{f.dtype_name}`",
-                f"{int(f.is_signed)}.{f.exponent_bits}.{f.mantissa_bits}",
-                str(f.bias),
-                _number(values[1]),
-                _number(values[0]),
-                f"0x{f.infinity_code:02X}" if f.infinity_code is not None else "no",
-                nan or f"0x{f.nan_code:02X}",
-                "yes" if f.has_negative_zero else "no",
-            ]
-        )
-    return table(["MLIR", "ml_dtypes", "S.E.M", "bias", "largest", "smallest", "+inf", "NaN", "-0"], rows)
-
-
-def ops_table() -> str:
-    rows = (
-        [f"`{o.name.removeprefix('stablehlo.')}`", describe(o.types), o.accuracy.text, o.summary]
-        for o in sorted(ops().values(), key=lambda o: (not o.name.startswith("stablehlo."), o.name))
+def outputs(documents: Iterable[str]) -> dict[str, str]:
+    """What each command prints that stands in a block of `console`. Each runs once, in the root of the repository."""
+    commands = list(
+        dict.fromkeys(c for text in documents for b in _CONSOLE.findall(text) for c in _COMMAND.findall(b[1]))
     )
-    return table(["op", "element types", "results", "meaning"], rows)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(commands, pool.map(_output, commands), strict=True))
 
 
-def open_points_table() -> str:
-    def code(value: int | None) -> str:
-        return "" if value is None else f"0x{value:02X}"
-
-    rows = (
-        [
-            p.question,
-            ", ".join(f"`{f}`" for f in p.formats),
-            p.ours,
-            code(p.code),
-            *(code(p.others.get(who)) for who in (ML_DTYPES, XLA, ONNX)),
-        ]
-        for p in OPEN_POINTS
+def _output(command: str) -> str:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "MINIHLO_", "PYTEST_"))}
+    environment |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100"}
+    result = subprocess.run(
+        command, shell=True, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    return table(["what is left open", "formats", "minihlo gives", "code", ML_DTYPES, XLA, ONNX], rows)
+    return result.stdout.decode().rstrip().replace(f"{ROOT}{os.sep}", "")
 
 
-TABLES: dict[str, Callable[[], str]] = {
-    "formats": formats_table,
-    "ops": ops_table,
-    "open points": open_points_table,
-    **page.SECTIONS,
-}
+def generated(text: str, printed: dict[str, str]) -> str:
+    """`text` with everything generated made again. Raises KeyError for a name that is not in TABLES."""
 
+    def console(match: re.Match[str]) -> str:
+        lines = [line for c in _COMMAND.findall(match[2]) for line in (f"$ {c}", printed[c]) if line]
+        return match[1] + "".join(f"{line}\n" for line in lines) + match[3]
 
-def console(block: str) -> str:
-    """A block of commands with their output made anew."""
-    lines = []
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for command in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
-        result = subprocess.run(
-            command, shell=True, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        lines += [f"$ {command}", result.stdout.decode().rstrip()]
-    return "\n".join(line for line in lines if line)
-
-
-def generated(text: str) -> str:
-    """`text` with everything generated made anew. Raises KeyError for a name that is not in TABLES."""
-    text = re.sub(r"(```console\n)(.*?)(\n```)", lambda m: m[1] + console(m[2]) + m[3], text, flags=re.DOTALL)
+    text = _CONSOLE.sub(console, text)
     return re.sub(
         r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)",
         lambda m: f"{m[1]}{TABLES[m[2]]()}\n{m[3]}",
@@ -122,12 +60,23 @@ def generated(text: str) -> str:
     )
 
 
-def main() -> int:
+def files() -> tuple[dict[Path, str], dict[Path, str]]:
+    """The generated files as they are, and as they should be."""
     current = {path: path.read_text() for path in DOCUMENTS}
-    new = {path: generated(text) for path, text in current.items()}
+    printed = outputs(current.values())
+    new = {path: generated(text, printed) for path, text in current.items()}
+    for name, draw in PICTURES.items():
+        path = ROOT / "docs" / "pictures" / f"{name}.svg"
+        current[path] = path.read_text() if path.exists() else ""
+        new[path] = draw()
+    return current, new
+
+
+def main() -> int:
+    current, new = files()
     if "--check" in sys.argv[1:]:
         for path, text in new.items():
-            lines = difflib.unified_diff(current[path].splitlines(), text.splitlines(), path.name, "made anew", n=0)
+            lines = difflib.unified_diff(current[path].splitlines(), text.splitlines(), path.name, "made again", n=0)
             sys.stderr.writelines(f"{line}\n" for line in lines)
         return int(new != current)
     for path, text in new.items():

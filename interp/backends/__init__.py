@@ -29,6 +29,7 @@ __all__ = [
     "Minihlo",
     "backend",
     "kind_of",
+    "kinds",
     "spellings",
 ]
 
@@ -55,7 +56,7 @@ def backend(name: str) -> Backend:
 def kind_of(name: str) -> Kind:
     """The kind of a backend of that name; not of minihlo. Raises InputError where there is none."""
     word, colon, rest = name.partition(":")
-    kind = _kinds().get(word)
+    kind = kinds().get(word)
     if kind is not None:
         if kind.accepts(rest) and bool(colon) == bool(rest):
             return kind
@@ -69,10 +70,11 @@ def kind_of(name: str) -> Kind:
 
 def spellings() -> str:
     """How backends are named, for people."""
-    return ", ".join(["minihlo", "minihlo:upcast", *(k.names for k in _kinds().values()), python.KIND.names])
+    return ", ".join(["minihlo", "minihlo:upcast", *(k.names for k in kinds().values()), python.KIND.names])
 
 
-def _kinds() -> dict[str, Kind]:
+def kinds() -> dict[str, Kind]:
+    """Every kind of backends but minihlo and `MODULE:NAME`, by the name of its file."""
     names = [m.name for m in pkgutil.iter_modules(__path__) if m.name not in ("python", "worker")]
     modules = {name: importlib.import_module(f".{name}", __name__) for name in names}
     return {name: module.KIND for name, module in modules.items() if hasattr(module, "KIND")}

@@ -121,7 +121,7 @@ class ChildBackend:
             assert self._child is not None
             code, said = self._child.wait(), self._last_words()
             self.close()
-            raise BackendError("died", f"{self.name} {death(code)}: {said or 'it said nothing'}") from None
+            raise BackendError("died", f"{self.name} {death(code)}: {said or 'it wrote no message'}") from None
         except BaseException:
             self.close()
             raise

@@ -1,4 +1,4 @@
-"""ONNX by its reference evaluator: conversions, and what is finite; no more is there for its float8 and float4 types.
+"""ONNX by its reference evaluator, which has conversions and is_finite of float8 and float4 types and nothing else.
 
 A conversion is a Cast with `saturate` off, as StableHLO means it: what is too large becomes infinity or NaN.
 `onnx:saturate` switches it on; `onnx:quantize` (and `onnx:saturate+quantize`) converts from f32, f16 and bf16 by

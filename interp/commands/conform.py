@@ -169,7 +169,7 @@ def _check(choice: run.Choice, level: int) -> None:
             if not fnmatch.filter(names, pattern):
                 near = difflib.get_close_matches(pattern, list(names), 1)
                 hint = f"did you mean {near[0]}?" if near else "minihlo conform --list lists them"
-                raise InputError(f"{option} {pattern}: there is none ({hint})")
+                raise InputError(f"{option} {pattern}: no match ({hint})")
     if not choice.cases(level):
         raise InputError("there is no such case (minihlo conform --list lists them)")
 

@@ -92,7 +92,7 @@ class _Process:
             self._log.seek(0)
             said = last_words(self._log.read()[-20000:].decode(errors="replace"))
             self._log.close()
-        return f"the process {death(code)}: {said or 'it said nothing'}"
+        return f"the process {death(code)}: {said or 'it wrote no message'}"
 
     def stop(self) -> None:
         """End the process, and its backend with it."""

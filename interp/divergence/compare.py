@@ -74,7 +74,7 @@ def compare(
     try:
         if _is_program(function):
             if kwargs or static_argnums is not None or static_argnames is not None:
-                raise InputError("a program takes arrays alone (keywords and static arguments are for functions)")
+                raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
             source, arrays = source_of(function), list(args)
         elif callable(function):
             platform = getattr(chosen, "platform", "cpu")
@@ -124,7 +124,7 @@ def source_of(program: Any) -> Source:
     if isinstance(program, bytes):
         return Source.of_text(program, "<bytes>")
     if isinstance(program, LoadedProgram):
-        raise InputError("a loaded program cannot be compared: its MLIR is gone (give what it was loaded from)")
+        raise InputError("a loaded program cannot be compared: its MLIR is not kept (pass what it was loaded from)")
     if hasattr(program, "operation"):
         return Source(program, Places("<module>"), "<module>")
     return Source.of_text(*contents(program))

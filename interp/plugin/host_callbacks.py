@@ -64,7 +64,7 @@ def _bind(call: Call) -> Run:
     config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config") or {}
     callback = _callbacks.get(int(config.get("number", 0)))
     if callback is None:
-        raise OpError("the Python function it calls is gone")
+        raise OpError("the Python function that it calls no longer exists")
     count = len(call.results)
     tensors = [i for i, t in enumerate(call.operands) if isinstance(t, TensorType)]
 

@@ -202,7 +202,7 @@ def _stop(tasks: list[Task]) -> None:
 
 def _told(error: BaseException) -> ErrorObject:
     if isinstance(error, StoppedError):
-        return ErrorObject(PluginError(CANCELLED, "the program was broken off"))
+        return ErrorObject(PluginError(CANCELLED, "the program was interrupted"))
     return error.error if isinstance(error, FailedError) else ErrorObject(error)
 
 

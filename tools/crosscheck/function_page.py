@@ -1,4 +1,4 @@
-"""The sections of DIVERGENCES.md on whole programs: what functions of mlir_tests/ give elsewhere."""
+"""The sections of docs/divergences.md on whole programs: what functions of mlir_tests/ give elsewhere."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _HEAD = """\
 # --update`; the tests hold it. A row is about one file, peer and cause. `functions` are named by what follows the
 # file's name in theirs; `values` says how many of the values that each checks differ. Of functions that give no result
 # there are none, and `says` is what the peer says. Why each cause is what it is stands in tools/crosscheck/, and
-# rendered in DIVERGENCES.md.
+# rendered in docs/divergences.md.
 """
 
 

@@ -1,4 +1,4 @@
-"""DIVERGENCES.md: the table of divergences as a page to read, by peer and cause."""
+"""docs/divergences.md: the table of divergences as a page to read, by peer and cause."""
 
 from __future__ import annotations
 

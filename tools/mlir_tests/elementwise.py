@@ -38,7 +38,7 @@ SEED = 20240607
 #: About how many cases a function of one number has; how many one of two has beside the special ones.
 _UNARY, _RANDOM = 40, 24
 
-OPEN = "What these results are, the format leaves open; expected is what ml_dtypes' conversions give. See the README."
+OPEN = "The format leaves these results open; expected is what ml_dtypes' conversions give. See docs/formats.md."
 
 CHLO_UNARY = tuple(f"chlo.{name}" for name in functions.UNARY)
 STABLEHLO_UNARY = tuple(oracle.UNARY)
