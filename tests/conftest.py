@@ -1,12 +1,27 @@
-"""What tests of the command `minihlo conform` share."""
+"""What tests share: how processes end, and what those of `minihlo conform` need."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from minihlo.interp.cli import main
 from minihlo.interp.conform.result import Report, load
+
+from . import processes
+
+processes.hear_signals()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_outlives_the_tests() -> Iterator[None]:
+    """Fails the last test where a process that a test has started is still there; it is ended."""
+    mark = str(os.getpid())
+    os.environ[processes.MARK] = mark
+    yield
+    left = processes.end_all(mark)
+    assert not left, f"still running: {left}"
 
 
 @pytest.fixture

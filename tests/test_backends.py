@@ -20,6 +20,8 @@ from minihlo.interp.backends import OPERATIONS, PROGRAMS, BackendError, ChildBac
 from minihlo.interp.conform.backend import Operation
 from minihlo.interp.errors import InputError
 
+from .processes import started
+
 DOUBLE = """func.func @main(%a: tensor<6xui8>) -> tensor<6xui8> {
   %x = stablehlo.bitcast_convert %a : (tensor<6xui8>) -> tensor<6xf8E4M3FN>
   %r = stablehlo.add %x, %x : tensor<6xf8E4M3FN>
@@ -362,7 +364,7 @@ def test_children_end_with_their_parent(tmp_path: Path) -> None:
         print(b._child.pid, flush=True)
         b.evaluate("", [])
     """
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+    with started([sys.executable, "-c", code], stderr=None, text=True) as parent:
         assert parent.stdout
         child = int(parent.stdout.readline())
         while not (tmp_path / "hanging").exists():

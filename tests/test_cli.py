@@ -19,6 +19,8 @@ import pytest
 
 from minihlo.interp import cli
 
+from .processes import started
+
 ADD = """\
 func.func @main(%a: tensor<4xf8E4M3FN>, %b: tensor<4xf8E4M3FN>) -> (tensor<4xf8E4M3FN>, tensor<4xi1>) {
   %0 = stablehlo.add %a, %b : tensor<4xf8E4M3FN>
@@ -286,13 +288,12 @@ def test_bad_programs_are_told_with_their_place(source, message) -> None:
 def test_interrupts_stop_it_cleanly(arguments, tmp_path: Path) -> None:
     (tmp_path / "forever.mlir").write_text(FOREVER)
     (tmp_path / "bad.mlir").write_text("bad")
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command(*arguments), stdout=pipe, stderr=pipe, cwd=tmp_path, start_new_session=True)
-    assert process.stdout is not None
-    assert b":" in process.stdout.readline()  # what comes before the endless loop
-    time.sleep(0.3)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, err = process.communicate(timeout=90)
+    with started(command(*arguments), cwd=tmp_path) as process:
+        assert process.stdout is not None
+        assert b":" in process.stdout.readline()  # what comes before the endless loop
+        time.sleep(0.3)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        _, err = process.communicate(timeout=90)
     assert (process.returncode, err) == (130, b"")
 
 
@@ -443,11 +444,10 @@ def test_help_and_version() -> None:
 
 
 def test_a_closed_pipe_is_no_error() -> None:
-    process = subprocess.Popen(command("formats", "f16", "--codes"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.stdout.close()
-    assert process.wait(timeout=90) == 141
-    assert process.stderr is not None
-    assert process.stderr.read() == b""
-    process.stderr.close()
+    with started(command("formats", "f16", "--codes")) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=90) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b""

@@ -1,5 +1,6 @@
 """The child process that runs the command: exit codes, signals, and crashes told in one line."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,6 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+
+from . import processes
+from .processes import started
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="without fork nothing is isolated")
 
@@ -28,10 +32,9 @@ def run(body: str, **options) -> subprocess.CompletedProcess:
     return subprocess.run(script(body), capture_output=True, text=True, timeout=120, **options)
 
 
-def start(body: str) -> subprocess.Popen:
+def start(body: str) -> contextlib.AbstractContextManager[subprocess.Popen]:
     """Starts a script that prints a line (the child's process id) when it is ready; in a process group of its own."""
-    pipe = subprocess.PIPE
-    return subprocess.Popen(script(body), stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    return started(script(body), text=True)
 
 
 def is_running(pid: int) -> bool:
@@ -192,3 +195,34 @@ def test_the_callers_signal_handlers_are_put_back() -> None:
         "return 0 if state() == before else 1"
     )
     assert run(again).returncode == 0
+
+
+def test_what_tests_start_ends_with_them() -> None:
+    command = [sys.executable, "-c", "print(flush=True); import time; time.sleep(100)"]
+    mark = f"{os.getpid()}-x"
+    with started(command, env={**os.environ, processes.MARK: mark}) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        if sys.platform == "linux":
+            assert list(processes.marked(mark)) == [process.pid]
+            assert len(processes.end_all(mark, 0)) == 1
+            process.wait(60)
+            assert not processes.marked(mark)
+    with started(command) as process:
+        assert process.poll() is None
+    assert not is_running(process.pid)
+
+
+def test_children_hear_signals_that_this_process_was_told_to_ignore() -> None:
+    code = (
+        "import signal, subprocess, sys\n"
+        "for s in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP): signal.signal(s, signal.SIG_IGN)\n"
+        "from tests import processes\n"
+        "processes.hear_signals()\n"
+        "code = 'import signal as s; print([s.getsignal(x) for x in (s.SIGQUIT, s.SIGHUP)], s.getsignal(s.SIGINT))'\n"
+        "subprocess.run([sys.executable, '-c', code])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parent.parent, capture_output=True, text=True
+    )
+    assert done.stdout == "[<Handlers.SIG_DFL: 0>, <Handlers.SIG_DFL: 0>] <built-in function default_int_handler>\n"

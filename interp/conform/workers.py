@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from ..backends import BackendError, backend
 from ..backends.child import death, last_words, read_frame, write_frame
-from ..child_python import python
+from ..child_python import end_with_parent, python
 from ..errors import InputError
 from ..pool import share
 from . import outcome
@@ -113,6 +113,7 @@ class _Process:
 
 def _serve() -> None:
     """What a process does."""
+    end_with_parent()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     settings = pickle.loads(read_frame(sys.stdin.buffer))

@@ -1,0 +1,65 @@
+"""Processes that tests start: none outlives its test, and Ctrl-C reaches them whatever this process ignores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+#: The variable that marks the processes of a test run; they inherit it.
+MARK = "TEST_RUN_OF_MINIHLO"
+
+
+def hear_signals() -> None:
+    """Undo what `nohup` and a shell's `&` leave behind: signals that are ignored, by all children too.
+
+    A handler of this process is none of theirs: they start with the default. This process goes on ignoring SIGHUP.
+    """
+    handlers = {"SIGINT": signal.default_int_handler, "SIGQUIT": signal.SIG_DFL, "SIGHUP": lambda *_: None}
+    for name, handler in handlers.items():
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            with contextlib.suppress(ValueError):  # not in the main thread
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A process in a session of its own, with pipes for what it prints; it and its process group end with the block."""
+    pipe = subprocess.PIPE
+    options = {"stdout": pipe, "stderr": pipe, **options, "start_new_session": True}
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def marked(mark: str) -> dict[int, str]:
+    """The processes that were started with this mark, and their command lines. Linux only; elsewhere none."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_zombie = (folder / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+            if not is_zombie and f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found[int(folder.name)] = (
+                    (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
+    return found
+
+
+def end_all(mark: str, seconds: float = 10) -> list[str]:
+    """End the marked processes; the command lines of those that do not end by themselves soon."""
+    deadline = time.monotonic() + seconds
+    while (left := marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return list(left.values())
