@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import traceback
@@ -15,9 +16,11 @@ from ..ops.exchange import DeadlockError
 from ..ops.interpreter import with_streams
 from ..ops.owned import detached
 from ..ops.registry import CheckError, OpError
+from . import depth
 from .errors import CheckFailure, Error, ExecutionError, ResourceError
 from .planner import Plan
 from .program import Operation
+from .writer import label
 
 
 def run(plan: Plan, values: Sequence[Any]) -> list[Any]:
@@ -58,6 +61,9 @@ def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None
     token = speed.enter(plan.speed) if plan.speed is not speed.current() else None
     try:
         with np.errstate(all="ignore"):
+            if plan.nests:
+                with depth.room():
+                    return action()
             return action()
     except Exception as error:
         ours = as_ours(error, plan)
@@ -79,10 +85,29 @@ def as_ours(error: Exception, plan: Plan) -> Exception:
     if isinstance(error, MemoryError):
         return ResourceError(f"{_told(error, plan)} (out of memory)")
     if isinstance(error, RecursionError):
-        return ExecutionError("the program calls itself, or nests, too deeply")
+        return ExecutionError(_too_deep(error, plan))
     if isinstance(error, (OpError, ArithmeticError, LookupError, TypeError, ValueError, AssertionError)):
         return ExecutionError(_told(error, plan))
     return error
+
+
+def _too_deep(error: RecursionError, plan: Plan) -> str:
+    """Which function is entered most often when calls nest too deeply, and where its next call stands."""
+    counts: collections.Counter[str] = collections.Counter()
+    at: dict[str, Operation] = {}
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        operation = plan.sources[file][1][line - 1] if file in plan.sources else None
+        if operation is not None:
+            counts[file] += 1
+            at[file] = operation
+    if not counts:
+        return "the program nests too deeply"
+    file, count = counts.most_common(1)[0]
+    place = f"{at[file].location}: {at[file].name}"
+    if count > 1:
+        return f"{place}: {label(file)} calls itself too deeply, {count} times so far (a recursion without an end?)"
+    return f"{place}: {sum(counts.values())} calls are nested here (expected fewer)"
 
 
 def failed_operation(error: BaseException, plan: Plan) -> Operation | None:

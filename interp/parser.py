@@ -16,7 +16,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
 
 from ..ops.types import TensorType, type_of_dtype
-from . import syntax
+from . import depth, syntax
 from .errors import ProgramError
 from .isolate import quiet_native_stderr
 from .program import Program
@@ -80,7 +80,8 @@ def _program(module: ir.Module, places: Places, file: str) -> Program:
 
 def _guarded(read: Callable[[], Any], places: Places) -> Any:
     try:
-        return read()
+        with depth.room():
+            return read()
     except RecursionError:
         raise places.error([], "the program is nested too deeply") from None
     except (UnicodeDecodeError, RuntimeError) as e:

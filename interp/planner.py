@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,11 @@ from ..ops.random_stream import RandomStream
 from ..ops.registry import Body, Call, Callee, OpError, lookup
 from ..ops.speed import DEFAULT, NONE, VARIABLE, Speed
 from ..ops.types import TensorType, Type
-from . import flow, heap, indexing, late, memory, scalars
+from . import depth, flow, heap, indexing, late, memory, scalars
 from .errors import InputError, ProgramError, ResourceError, shown
 from .expand import expansion
 from .fusion import Fusion
-from .inline import inlined
+from .inline import CALLS, inlined
 from .parallel import one_at_a_time, printer, with_mesh
 from .program import Function, Operation, Program, Region, Value
 from .writer import Sources, Writer
@@ -46,6 +46,7 @@ class Plan:
     entry: Callable[..., tuple[Any, ...]]
     random: RandomStream
     sources: Sources
+    nests: bool  #: whether it calls functions, or regions within regions, so that it may take many frames
 
     @functools.cached_property
     def accepted(self) -> list[tuple[np.dtype, tuple[int | None, ...]] | None]:
@@ -104,7 +105,12 @@ def plan(
     function; ResourceError for a tensor that cannot be held.
     """
     speed = NONE if listener is not None else speed or default_speed()
-    return _Planner(program, policy or Policy(), speed, listener).plan(find_function(program, function))
+    found = find_function(program, function)
+    try:
+        with depth.room():
+            return _Planner(program, policy or Policy(), speed, listener).plan(found)
+    except RecursionError:
+        raise ProgramError(f"{found.location}: @{shown(found.name)} has regions nested too deeply") from None
 
 
 def default_speed() -> Speed:
@@ -133,6 +139,7 @@ class _Planner:
         self._constants: dict[Value, Any] = {}
         self._sources: Sources = {}
         self._pending: list[Function] = []
+        self._calls = False  # whether a function is called, be it the one that is run
 
     def plan(self, function: Function) -> Plan:
         entry = self._function(function.name, function)
@@ -141,7 +148,8 @@ class _Planner:
             assert body.body is not None
             region = inlined(self._program, body.body) if self._fuses or self._speed.scalars else body.body
             self._functions[body.name].target = self._compile(region, (), f"@{body.name}")
-        return Plan(function, self._policy, self._speed, entry.target, self._random, self._sources)
+        nests = self._calls or any(o.regions for o in _inner_operations(function))
+        return Plan(function, self._policy, self._speed, entry.target, self._random, self._sources, nests)
 
     def _function(self, name: str, called_by: Function | Operation) -> _Deferred:
         if name not in self._functions:
@@ -233,6 +241,10 @@ class _Planner:
             (self._compile(region, captures, operation.name), captures)
             for region, captures in zip(operation.regions, captured, strict=True)
         ]
+        if operation.name in CALLS:
+            (callee,) = call.functions
+            writer.call_function(self._functions[callee], operation)
+            return self._listen(operation, writer)
         takes_plain = record.facts.takes_numbers
         writer.call(
             kernel.call, operation, operation.operands, operation.results, regions=regions, takes_plain=takes_plain
@@ -258,7 +270,8 @@ class _Planner:
         """The functions that attributes of an op name."""
         callees: dict[str, Callee] = {}
         for name in _names([operation.attributes.get(a) for a in attributes]):
-            run, function = self._function(name, operation), self._program.functions[name]
+            self._calls = True
+            run, function = self._function(name, operation).run, self._program.functions[name]
             assert function.body is not None
             body = self._body(function.body)
             callees[name] = Callee(function.argument_types, function.result_types, run, body)
@@ -352,8 +365,18 @@ class _Deferred:
 
     target: Callable[..., tuple[Any, ...]]
 
-    def __call__(self, *values: Any) -> tuple[Any, ...]:
-        return self.target(*values)
+    def __init__(self) -> None:
+        # Not a method __call__, which Python calls by way of C: a long chain of calls would take the C stack.
+        def run(*values: Any) -> tuple[Any, ...]:
+            return self.target(*values)
+
+        self.run = run
+
+
+def _inner_operations(function: Function) -> Iterator[Operation]:
+    """The ops in the regions of a function's ops."""
+    assert function.body is not None
+    return (inner for o in function.body.operations for region in o.regions for inner in region.operations)
 
 
 def _names(value: Any) -> list[str]:

@@ -15,8 +15,9 @@ from .errors import ProgramError
 
 #: What is put before the name of an op or a type that this jaxlib's dialects are too old to know.
 NEWER = "newer."
-#: Levels of brackets. The parser takes a few hundred bytes to a few KiB of stack for each.
-MAX_NESTING = 200
+#: Levels of brackets. MLIR's parser takes up to 2 KiB of stack for each: 2,000 levels of regions in generic form are
+#: read on a stack of 8 MiB, and 6,000 overflow it.
+MAX_NESTING = 1000
 
 _STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
 _SKIPPED = rf"{_STRING}|//[^\n]*|->"

@@ -179,6 +179,17 @@ class Writer:
             text = f"{', '.join(names)}{comma} = {text}"
         self.line(text, operation, names, uses)
 
+    def call_function(self, function: Any, operation: Operation) -> None:
+        """`results = function.target(operands)`, which is not there yet.
+
+        Python calls it without the C stack, that a call by way of `*values` takes: chains of thousands are possible.
+        """
+        arguments = [self.use(v) for v in operation.operands]
+        names = tuple([self.define(r) for r in operation.results])
+        left = f"{', '.join(names)}, = " if names else ""
+        text = f"{left}{self.thing(function)}.target({', '.join(arguments)})"
+        self.line(text, operation, names, arguments)
+
     def apply(
         self, target: Callable[..., Any], operation: Operation, operands: Sequence[str], over: Sequence[str] = ()
     ) -> str:
@@ -274,3 +285,8 @@ class Writer:
 
 def _is_large(t: Type) -> bool:
     return isinstance(t, TensorType) and (not t.is_static or t.nbytes >= _DROP_FROM)
+
+
+def label(file: str) -> str:
+    """What a generated function is for, by the name of its file: `table` of `<minihlo plan 3 table>`."""
+    return file.removeprefix("<").removesuffix(">").split(" ", 3)[-1]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...ops import parallel
 from ...ops import speed as speeds
-from .. import machine
+from .. import depth, machine
 from ..planner import Plan
 from . import interrupts
 
@@ -41,6 +41,9 @@ def run(plan: Plan, values: Sequence[Any], process: parallel.Process | None = No
     except IndexError:
         context = quiet_context(plan.speed)
     try:
+        if plan.nests:
+            with depth.room():
+                return context.run(plan.entry, *values)
         return context.run(plan.entry, *values)
     except Exception as error:
         raise machine.as_ours(error, plan) from None
