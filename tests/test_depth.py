@@ -129,13 +129,24 @@ def test_brackets_beyond_the_limit_have_a_place(text: str) -> None:
         load(text)
 
 
+def calling(name: str, callee: str) -> str:
+    return (
+        f"func.func private @{name}(%x: {T}) -> {T} {{\n  %0 = func.call @{callee}(%x) : ({T}) -> {T}\n"
+        f"  return %0 : {T}\n}}\n"
+    )
+
+
 RECURSIVE = {
-    "itself": f"func.func private @g(%x: {T}) -> {T} {{\n  %0 = func.call @g(%x) : ({T}) -> {T}\n  return %0 : {T}\n}}",
-    "each other": f"func.func private @g(%x: {T}) -> {T} {{\n  %0 = func.call @h(%x) : ({T}) -> {T}\n  return %0 : {T}\n}}\n"
-    f"func.func private @h(%x: {T}) -> {T} {{\n  %0 = func.call @g(%x) : ({T}) -> {T}\n  return %0 : {T}\n}}",
-    "in a branch": f"func.func private @g(%x: {T}) -> {T} {{\n  %c = stablehlo.constant dense<true> : tensor<i1>\n"
-    f'  %0 = "stablehlo.if"(%c) ({{\n    %1 = func.call @g(%x) : ({T}) -> {T}\n    stablehlo.return %1 : {T}\n  }}, {{\n'
-    f"    stablehlo.return %x : {T}\n  }}) : (tensor<i1>) -> {T}\n  return %0 : {T}\n}}",
+    "itself": calling("g", "g"),
+    "each other": calling("g", "h") + calling("h", "g"),
+    "in a branch": f"""func.func private @g(%x: {T}) -> {T} {{
+      %c = stablehlo.constant dense<true> : tensor<i1>
+      %0 = "stablehlo.if"(%c) ({{
+        %1 = func.call @g(%x) : ({T}) -> {T}
+        stablehlo.return %1 : {T}
+      }}, {{ stablehlo.return %x : {T} }}) : (tensor<i1>) -> {T}
+      return %0 : {T}
+    }}""",
 }
 
 

@@ -322,7 +322,7 @@ ADD = "func.func @f(%a: tensor<4xf32>, %b: tensor<3xf32>) {\n  "
         (b"\nfunc\xff", "x.mlir:12:5: byte 0xFF is not UTF-8 (a program is MLIR text"),
         (b"ML\xefR\x0dStableHLO_v1.0.0\x00", "x.mlir: not valid MLIR bytecode: "),
         (b"ML\xefR\x0dMLIR\x00\x01", "x.mlir: not valid MLIR bytecode: "),
-        ("(" * 201, "x.mlir:11:201: brackets are nested more than 200 deep"),
+        ("(" * 1001, "x.mlir:11:1001: brackets are nested more than 1000 deep"),
     ],
 )
 def test_errors_are_one_line_with_their_place(
