@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
 from ...ops.registry import lookup
 from ...ops.sharded import Axis, Mesh, Sharding
@@ -174,6 +175,8 @@ def _through(operation: Operation, index: int, source: TensorType, to: TensorTyp
         return tuple(kept) if len(kept) == len(to.shape) else None
     if name == "dot_general":
         return _through_dot(attributes["dot_dimension_numbers"], index, to, dims)
+    if name == "gather":
+        return _through_gather(attributes, index, source, to, dims)
     if name == "reshape":
         return _through_reshape(source, to, dims)
     record = lookup(operation.name)
@@ -190,6 +193,25 @@ def _through_dot(numbers: dict[str, tuple[int, ...]], index: int, to: TensorType
     others = len(to.shape) - len(batch) - len(free)
     rest = [*free, *[()] * others] if side == "lhs" else [*[()] * others, *free]
     return tuple([dims[d] for d in batch] + rest)
+
+
+def _through_gather(attributes: dict[str, Any], index: int, source: TensorType, to: TensorType, dims: _Dims) -> _Dims:
+    """Whole dimensions of the operand keep their cuts; so do those of the indices."""
+    numbers = attributes["dimension_numbers"]
+    offsets = [int(d) for d in numbers.get("offset_dims", ())]
+    found: list[tuple[Axis, ...]] = [()] * len(to.shape)
+    if index == 0:
+        gone = {int(d) for n in ("collapsed_slice_dims", "operand_batching_dims") for d in numbers.get(n, ())}
+        sizes = [int(n) for n in attributes["slice_sizes"]]
+        kept = [d for d in range(len(source.shape)) if d not in gone]
+        for d, at in zip(kept, offsets, strict=True):
+            found[at] = dims[d] if sizes[d] == source.shape[d] else ()
+    else:
+        vector = int(numbers.get("index_vector_dim", 0))
+        rows = [d for i, d in enumerate(dims) if i != vector]
+        for axes, at in zip(rows, [i for i in range(len(to.shape)) if i not in offsets], strict=True):
+            found[at] = axes
+    return tuple(found)
 
 
 def _through_reshape(source: TensorType, to: TensorType, dims: _Dims) -> _Dims:
