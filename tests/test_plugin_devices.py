@@ -59,7 +59,8 @@ def test_results_lie_as_far_as_the_program_says() -> None:
         column = jax.device_put(x, sharded("x", "y"))[:, -1]
         same(column, x[:, -1])
         assert column.sharding.is_equivalent_to(sharded("x"), 1)
-        rows = jax.jit(lambda v, i: v[i])(jax.device_put(x, sharded(None, "y")), jax.device_put(np.array([3, 0]), sharded("x")))
+        numbers = jax.device_put(np.array([3, 0]), sharded("x"))
+        rows = jax.jit(lambda v, i: v[i])(jax.device_put(x, sharded(None, "y")), numbers)
         same(rows, x[[3, 0]])
         assert rows.sharding.is_equivalent_to(sharded("x", "y"), 2)
         uneven = jax.jit(lambda: jax.lax.with_sharding_constraint(jnp.arange(7.0), sharded("x")))()
