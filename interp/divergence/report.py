@@ -1,4 +1,4 @@
-"""What a comparison found, op by op, and how it is told."""
+"""The report of a comparison, op by op, and its text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOWS = {
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """One element that differs."""
+    """One element of a result that differs."""
 
     verdict: str
     index: tuple[int, ...]  #: in the result
@@ -47,7 +47,7 @@ class Example:
 
 @dataclasses.dataclass
 class OpReport:
-    """One op of a program, however often it was executed."""
+    """The comparison of one op of a program, over all of its executions."""
 
     op: str  #: with its dialect
     location: Location  #: in the user's Python, or in the file of the program
@@ -66,30 +66,32 @@ class OpReport:
 
     @property
     def failed(self) -> bool:
+        """Whether a result is wrong, or the backend crashed."""
         return self.verdict in (FAIL, CRASH)
 
     @property
     def differing(self) -> int:
+        """The number of elements that differ."""
         return sum(self.verdicts.values())
 
     @property
     def source(self) -> str:
-        """The line of the source, empty where it is not at hand."""
+        """The line of source code, empty if it is not known."""
         return linecache.getline(self.location.file, self.location.line).strip()
 
     @property
     def input_values(self) -> list[str]:
-        """The operands as `minihlo run --input` takes them: written out, or the names of files that `save` writes."""
+        """The operands of the worst result as `minihlo run --input` takes them, or the names of files of `save`."""
         if sum(x.size for x in self.inputs) <= _FEW:
             return [format_value(x, t, "codes") for x, t in zip(self.inputs, self.input_types, strict=True)]
         return [f"@input{i}.npy" for i in range(len(self.inputs))]
 
     def command(self, backend: str, file: str = "op.mlir") -> str:
-        """What reproduces it, once the program is in the file."""
+        """The command that reproduces the result, with the op in `file`."""
         return " ".join([f"minihlo diff {file} {backend}", *(f"--input '{v}'" for v in self.input_values)])
 
     def save(self, folder: str | Path) -> None:
-        """Write `op.mlir`, and the operands as `input0.npy` and so on."""
+        """Write the op as `op.mlir` and its operands as `input0.npy` and so on to a folder, which is made."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "op.mlir").write_text(self.program, encoding="utf-8")
@@ -97,7 +99,7 @@ class OpReport:
             npy.save(str(folder / f"input{i}.npy"), x, t.element)
 
     def told(self, backend: str, how: str = "op") -> str:
-        """It as lines of text."""
+        """The comparison as text."""
         line = f": {self.source}" if self.source else ""
         lines = [f"{self.verdict}  {self.location}{line}", f"  {self.op} {self.types}"]
         if self.differing:
@@ -140,7 +142,14 @@ def _distance(ulp: float | None, rounded: bool) -> str:
 
 @dataclasses.dataclass
 class Report:
-    """A program held against the exact results, op by op."""
+    """The comparison of a program on a backend with the exact results. `print` shows it.
+
+    Attributes:
+        backend: The name of the backend.
+        how: How the backend ran the operations: `"op"` or `"program"`.
+        ops: One OpReport for each operation.
+        results: The backend's results of the whole program.
+    """
 
     backend: str
     how: str
@@ -149,12 +158,12 @@ class Report:
 
     @property
     def failures(self) -> list[OpReport]:
-        """The ops with wrong results, or of which the backend died."""
+        """The ops with wrong results, and those on which the backend crashed."""
         return [o for o in self.ops if o.failed]
 
     @property
     def verdict(self) -> str:
-        """That of the worst op."""
+        """The verdict of the worst op."""
         return worst([o.verdict for o in self.ops] or [PASS])
 
     def __str__(self) -> str:
@@ -166,7 +175,7 @@ class Report:
         return "\n\n".join([head, *(o.told(self.backend, self.how) for o in shown)])
 
     def data(self) -> dict[str, Any]:
-        """It as what JSON can hold."""
+        """The report as a dictionary that `json.dump` takes."""
         ops = []
         for o in self.ops:
             told = {f.name: getattr(o, f.name) for f in dataclasses.fields(o)} | {"location": str(o.location)}
