@@ -17,14 +17,14 @@ def test_machine_code_answers_as_the_python_functions() -> None:
         gone = add(kept, kept)
         gone.delete()
         task = work.Task(lambda process: [], 1)
-        kind = buffers.kind_of(devices.devices(1)[0], 11, (4,))
+        kind = buffers.kind_of(devices.devices(1)[0].memories[0], 11, (4,))
         buffers.add(buffers.Buffer(task.outputs[0], kind))
         failed = buffers.ErrorObject(ValueError("no"))
         buffers.add(buffers.Buffer(failed, kind))
         handles = {
             "Buffer": [h for h, o in runtime.objects.items() if type(o) is buffers.Buffer],
             "Executable": [h for h, o in runtime.objects.items() if type(o) is executable.Executable],
-            "Memory": [kind.device.memory],
+            "Memory": [kind.memory.handle],
             "Event": [runtime.ready, runtime.pool.add(failed)],
         }
         states = {type(runtime.objects[h].array).__name__ for h in handles["Buffer"]}

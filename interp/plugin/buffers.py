@@ -1,6 +1,7 @@
 """Arrays on devices, and what is asked of them.
 
-A buffer holds a numpy array that nobody writes to, its elements in order from major to minor.
+A buffer holds a numpy array that nobody writes to, its elements in order from major to minor. So it does where the user
+has chosen another layout, of which JAX keeps account: who reads the memory in place takes it for the usual one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy import ndarray
 from ...ops.types import ELEMENT_TYPES
 from . import abi, events
 from .deferred import Deferred
-from .devices import Device
+from .devices import Device, Memory
 from .errors import FAILED_PRECONDITION, ErrorObject, PluginError
 from .handles import ALIVE, FACTS, STATE
 from .runtime import Addresses, fact, getter, objects, pool, ready, too_deep, words
@@ -28,38 +29,40 @@ _ITEM_SIZES = {code: dtype.itemsize for code, dtype in DTYPES.items()} | {abi.TO
 class Shape:
     """The sizes of an array as the framework reads them, and its dimensions from minor to major."""
 
-    __slots__ = ("_dims", "_minor_to_major", "address", "count", "minor_to_major", "rank", "sizes")
+    __slots__ = ("_dims", "_minor_to_major", "address", "count", "minor_to_major", "order", "rank", "sizes")
 
-    def __init__(self, sizes: tuple[int, ...]) -> None:
+    def __init__(self, sizes: tuple[int, ...], order: tuple[int, ...] | None = None) -> None:
         self.sizes, self.rank, self.count = sizes, len(sizes), math.prod(sizes)
-        self._dims, self._minor_to_major = Addresses(sizes), Addresses(range(len(sizes) - 1, -1, -1))
+        #: The dimensions from minor to major; None for the usual order, the last dimension first.
+        self.order = order
+        self._dims, self._minor_to_major = Addresses(sizes), Addresses(order or range(len(sizes) - 1, -1, -1))
         self.address, self.minor_to_major = self._dims.address, self._minor_to_major.address
 
 
 class Kind:
-    """What buffers of the same type, shape and device have in common, and its facts as the framework reads them."""
+    """What buffers of the same type, shape and memory have in common, and its facts as the framework reads them."""
 
-    __slots__ = ("_facts", "address", "code", "device", "nbytes", "shape")
+    __slots__ = ("_facts", "address", "code", "memory", "nbytes", "shape")
 
-    def __init__(self, device: Device, code: int, sizes: tuple[int, ...]) -> None:
-        self.device, self.code, self.shape = device, code, Shape(sizes)
+    def __init__(self, memory: Memory, code: int, sizes: tuple[int, ...], order: tuple[int, ...] | None) -> None:
+        self.memory, self.code, self.shape = memory, code, Shape(sizes, order)
         self.nbytes = self.shape.count * _ITEM_SIZES[code]
-        self._facts = Addresses([device.handle, device.memory, self.shape.address, self.shape.rank, code])
+        self._facts = Addresses([memory.device.handle, memory.handle, self.shape.address, self.shape.rank, code])
         self.address = self._facts.address
 
 
-_kinds: dict[tuple[Device, int, tuple[int, ...]], Kind] = {}
+_kinds: dict[tuple[Memory, int, tuple[int, ...], tuple[int, ...] | None], Kind] = {}
 _MOST_KINDS = 1 << 12
 
 
-def kind_of(device: Device, code: int, sizes: tuple[int, ...]) -> Kind:
-    """The Kind of these."""
-    key = device, code, sizes
+def kind_of(memory: Memory, code: int, sizes: tuple[int, ...], order: tuple[int, ...] | None = None) -> Kind:
+    """The Kind of these; `order` lists the dimensions from minor to major where it is not the usual."""
+    key = memory, code, sizes, order
     found = _kinds.get(key)
     if found is None:
         if len(_kinds) >= _MOST_KINDS:
             _kinds.clear()
-        found = _kinds[key] = Kind(device, code, sizes)
+        found = _kinds[key] = Kind(memory, code, sizes, order)
     return found
 
 
@@ -98,7 +101,9 @@ def add(buffer: Buffer) -> int:
 def total(device: Device | None = None) -> int:
     """The bytes of all buffers on a device, or on all devices."""
     pool.sweep()
-    found = [b for b in list(objects.values()) if type(b) is Buffer and (device is None or b.kind.device is device)]
+    found = [
+        b for b in list(objects.values()) if type(b) is Buffer and (device is None or b.kind.memory.device is device)
+    ]
     # Devices that have the same values may share an array.
     return sum({id(b.array): b.nbytes for b in found}.values())
 

@@ -59,7 +59,7 @@ class Client:
             "name": _NAME,
             "version": _VERSION,
             "devices": Addresses([d.handle for d in self.devices]),
-            "memories": Addresses([d.memory for d in self.devices]),
+            "memories": Addresses([m.handle for d in self.devices for m in d.memories]),
             "attributes": _NO_ATTRIBUTES,
         }
         self.handle, self.topology = pool.add(self), pool.add(self)

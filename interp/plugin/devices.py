@@ -1,4 +1,4 @@
-"""Simulated devices: each with one memory, all in the memory of this machine."""
+"""Simulated devices, each with memories of several kinds: all are in the memory of this machine."""
 
 from __future__ import annotations
 
@@ -22,29 +22,44 @@ from .runtime import (
     words,
 )
 
-MEMORY_KIND = Text("device")
+#: The kinds of memory that a device has, as XLA's CPU has them; the first is where arrays are if nothing else is said.
+MEMORY_KINDS = {name: Text(name) for name in ("device", "pinned_host", "unpinned_host")}
 _KIND = Text(PLATFORM)
 _NO_ATTRIBUTES = NamedValues({})
-_FACTS = Addresses([MEMORY_KIND.address, MEMORY_KIND.size])
+_KIND_FACTS = [Addresses([kind.address, kind.size]) for kind in MEMORY_KINDS.values()]
+#: The memories of a kind have numbers from so many times the kind's number on: there are never as many devices.
+_IDS = 1 << 16
+
+
+class Memory:
+    """A memory of a device."""
+
+    def __init__(self, device: Device, number: int) -> None:
+        self.device, self.number = device, number
+        self.id = number * _IDS + device.id
+        kind = "" if number == 0 else f", kind={list(MEMORY_KINDS)[number]}"
+        self.listed = {
+            "text": Text(f"MinihloMemory(id={self.id}, device={device.id}{kind})"),
+            "devices": Addresses([device.handle]),
+        }
+        self.handle = permanent(self)
+        words[(self.handle >> 3) + FACTS] = _KIND_FACTS[number].address
+        forever(self)
 
 
 class Device:
-    """A device, its description and its memory: what is asked of any of them is here."""
+    """A device and its description: what is asked of either is here."""
 
     def __init__(self, id: int) -> None:
         self.id = id
-        self.handle, self.memory = permanent(self), permanent(self)
-        text = Text(f"MinihloDevice(id={id})")
-        memory_text = Text(f"MinihloMemory(id={id}, device={id})")
+        self.handle = permanent(self)
+        #: One of each kind.
+        self.memories = [Memory(self, number) for number in range(len(MEMORY_KINDS))]
         self.listed = {
             "kind": _KIND,
-            "text": text,
-            "memory text": memory_text,
-            "memories": Addresses([self.memory]),
-            "devices": Addresses([self.handle]),
+            "text": Text(f"MinihloDevice(id={id})"),
+            "memories": Addresses([m.handle for m in self.memories]),
         }
-        for handle in (self.handle, self.memory):
-            words[(handle >> 3) + FACTS] = _FACTS.address
         forever(self)
 
 
@@ -60,8 +75,8 @@ def devices(count: int) -> Sequence[Device]:
 
 listing("kind", "DeviceDescription_Kind")
 fact(0, 2, "Memory_Kind")
-listing("text", "DeviceDescription_DebugString", "DeviceDescription_ToString")
-listing("memory text", "Memory_DebugString", "Memory_ToString")
+for name in ("DeviceDescription", "Memory"):
+    listing("text", f"{name}_DebugString", f"{name}_ToString")
 listing("memories", "Device_AddressableMemories")
 listing("devices", "Memory_AddressableByDevices")
 
@@ -73,8 +88,12 @@ def _id(p: int) -> None:
     words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].id
 
 
-@getter("DeviceDescription_ProcessIndex")
 @getter("Memory_Kind_Id")
+def _kind_id(p: int) -> None:
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].number
+
+
+@getter("DeviceDescription_ProcessIndex")
 def _zero(p: int) -> None:
     words[(p >> 3) + 3] = 0
 
@@ -97,7 +116,7 @@ def _is_addressable(p: int) -> None:
 
 @getter("Device_DefaultMemory")
 def _default_memory(p: int) -> None:
-    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].memory
+    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].memories[0].handle
 
 
 @fallible("Device_MemoryStats")

@@ -18,10 +18,10 @@ from ...ops.types import TensorType, TokenType, Type
 from .. import parser, planner, policies
 from ..planner import Plan
 from ..program import Function, Program
-from . import abi, cost, interrupts, partition, quick, xla_options
+from . import abi, cost, interrupts, layouts, partition, quick, xla_options
 from .buffers import CODES
 from .client import NUM_DEVICES, Client
-from .devices import MEMORY_KIND
+from .devices import MEMORY_KINDS
 from .errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from .handles import FACTS
 from .options import CompileOptions, read_compile_options, write_assignment
@@ -94,8 +94,10 @@ class Executable:
         self.num_outputs = len(types)
         self.output_dims = Addresses([n for shape in shapes for n in shape])
         self.output_ranks = Addresses([len(shape) for shape in shapes])
-        self.memory_kinds = Addresses([MEMORY_KIND.address] * len(types))
-        self.memory_kind_sizes = Addresses([MEMORY_KIND.size] * len(types))
+        self.places = layouts.places(self.function)[1]
+        kinds = [list(MEMORY_KINDS.values())[place.memory] for place in self.places]
+        self.memory_kinds = Addresses([kind.address for kind in kinds])
+        self.memory_kind_sizes = Addresses([kind.size for kind in kinds])
         #: What is made of it when it is asked for.
         self.optimized: bytes | None = None
         self.serialized: Text | None = None

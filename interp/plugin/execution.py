@@ -215,9 +215,9 @@ def _checked(executable: Executable, rows: Sequence[Sequence[Any]]) -> list[np.n
 def _promise(executable: Executable, arrays: Sequence[Any], devices: Sequence[Device], made: list[int]) -> None:
     """Make buffers for results: arrays, Deferred or errors."""
     for device in devices:
-        for code, shape in executable.results:
+        for (code, shape), place in zip(executable.results, executable.places, strict=True):
             array = arrays[len(made)]
-            buffer = Buffer(array, kind_of(device, code, shape))
+            buffer = Buffer(array, kind_of(device.memories[place.memory], code, shape, place.order))
             made.append(add(buffer))
             if type(array) is Deferred:
                 array.tell(buffer)

@@ -25,7 +25,8 @@ from ..attributes import Opaque
 from ..errors import ProgramError
 from ..planner import Plan
 from ..program import Function, Program
-from . import protobuf, unreduced
+from . import layouts, protobuf, unreduced
+from .layouts import Place
 from .propagation import propagate, refined
 from .running import run
 
@@ -204,17 +205,24 @@ _PRIMITIVES = {
 _TUPLE, _TOKEN = 13, 17
 
 
-def _shape_message(t: Type, shape: tuple[int, ...]) -> bytes:
+def _shape_message(t: Type, shape: tuple[int, ...], place: Place) -> bytes:
     if not isinstance(t, TensorType):
         return protobuf.message((2, _TOKEN))
-    order = list(range(len(shape)))[::-1]
+    order = place.order or range(len(shape))[::-1]
     return protobuf.message((2, _PRIMITIVES[t.element.name]), (3, shape), (5, protobuf.message((1, order))))
 
 
 def optimized_program(function: Function, partition: Partition, name: str, replicas: int, partitions: int) -> bytes:
-    """An HloModuleProtoWithConfig of the right types and shardings: its one computation only takes and gives values."""
-    takes = [_shape_message(t, c.shape) for t, c in zip(function.argument_types, partition.arguments, strict=True)]
-    gives = [_shape_message(t, c.shape) for t, c in zip(function.result_types, partition.results, strict=True)]
+    """An HloModuleProtoWithConfig of the right types, layouts and shardings, whose computation only gives values."""
+    takes, gives = (
+        [_shape_message(t, c.shape, place) for t, c, place in zip(types, tilings, places, strict=True)]
+        for types, tilings, places in zip(
+            (function.argument_types, function.result_types),
+            (partition.arguments, partition.results),
+            layouts.places(function),
+            strict=True,
+        )
+    )
     result = protobuf.message((2, _TUPLE), *[(4, g) for g in gives])
     program_shape = protobuf.message(*[(1, t) for t in takes], (2, result), *[(3, f"p{i}") for i in range(len(takes))])
     parameters = [

@@ -82,7 +82,11 @@ def runner(executable: Executable, plan: Plan) -> Runner | None:
     """What runs a small program by its plan, which is that of its own policy; None where that cannot be."""
     if plan.speed is not speeds.DEFAULT or plan.policy.rounding == "stochastic":
         return None
-    kinds = [kind_of(executable.devices[0], code, shape) for code, shape in executable.results]
+    memories = executable.devices[0].memories
+    kinds = [
+        kind_of(memories[place.memory], code, shape, place.order)
+        for (code, shape), place in zip(executable.results, executable.places, strict=True)
+    ]
     scope = {
         "read": reader(len(executable.function.argument_types)),
         "run_in_context": running.quiet_context(plan.speed).run,

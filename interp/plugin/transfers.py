@@ -10,7 +10,7 @@ import numpy as np
 from . import abi, interrupts, room
 from .buffers import DTYPES, Buffer, add, kind_of, live
 from .deferred import Deferred
-from .devices import Device
+from .devices import Memory
 from .errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from .runtime import fallible, getter, objects, pool, ready, words
 
@@ -33,7 +33,7 @@ def from_host(a: Any) -> None:
     count = math.prod(shape)
     nbytes = count * dtype.itemsize
     room.take(nbytes, lambda: f"an array of {dtype} {list(shape)}")
-    device = objects[a.memory or a.device]
+    memory = objects[a.memory] if a.memory else objects[a.device].memories[0]
     if not count:
         array = np.empty(shape, dtype)
     elif a.num_byte_strides and a.byte_strides:
@@ -41,7 +41,7 @@ def from_host(a: Any) -> None:
         array = interrupts.interruptible(_strided, a.data, shape, strides.tolist(), dtype)
     else:
         array = interrupts.interruptible(_dense, a.data, shape, nbytes, dtype)
-    a.buffer = add(Buffer(array, kind_of(device, a.type, shape)))
+    a.buffer = add(Buffer(array, kind_of(memory, a.type, shape)))
     a.done_with_host_buffer = ready
 
 
@@ -101,9 +101,10 @@ def _copy_raw(a: Any) -> None:
 # -- from device to device -------------------------------------------------------------------------------------------
 
 
-def _copy(buffer: Buffer, device: Device) -> int:
+def _copy(buffer: Buffer, memory: Memory) -> int:
     """The handle of a buffer of the same values, which may not be there yet."""
-    array, kind = buffer.array, kind_of(device, buffer.kind.code, buffer.kind.shape.sizes)
+    array, shape = buffer.array, buffer.kind.shape
+    kind = kind_of(memory, buffer.kind.code, shape.sizes, shape.order)
     if type(array) is Deferred:
         copy = Buffer(array, kind)
         array.tell(copy)
@@ -114,7 +115,7 @@ def _copy(buffer: Buffer, device: Device) -> int:
 
 @fallible("Buffer_CopyToDevice")
 def _copy_to_device(a: Any) -> None:
-    a.copy = _copy(objects[a.buffer], objects[a.device])
+    a.copy = _copy(objects[a.buffer], objects[a.device].memories[0])
 
 
 @fallible("Buffer_CopyToMemory")

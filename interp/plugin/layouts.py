@@ -1,0 +1,56 @@
+"""Where a program's arguments and results lie: in which memory of a device, and in which order of dimensions."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ...ops.types import TensorType, Type
+from ..program import Function
+from .devices import MEMORY_KINDS
+from .errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
+
+_MEMORY, _LAYOUT = "mhlo.memory_kind", "mhlo.layout_mode"
+_ORDER = re.compile(r"\{([\d,]*)\}")
+#: What leaves the layout to the compiler.
+_OPEN = ("default", "auto")
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """The number of a kind of memory, and the dimensions from minor to major, None where the order is the usual."""
+
+    memory: int = 0
+    order: tuple[int, ...] | None = None
+
+
+def places(function: Function) -> tuple[list[Place], list[Place]]:
+    """The places of the arguments and of the results of a function. Raises PluginError as `place_of` does."""
+    found: list[list[Place]] = []
+    for name, types in (("arg_attrs", function.argument_types), ("res_attrs", function.result_types)):
+        attributes = function.attributes.get(name) or ({},) * len(types)
+        found.append([place_of(a, t) for a, t in zip(attributes, types, strict=True)])
+    return found[0], found[1]
+
+
+def place_of(attributes: Mapping[str, Any] | None, of: Type) -> Place:
+    """The place that the attributes of an argument or a result say. Raises PluginError where there is none such."""
+    attributes = attributes or {}
+    kind, text = str(attributes.get(_MEMORY, "device")), str(attributes.get(_LAYOUT, "default"))
+    if kind not in MEMORY_KINDS:
+        raise PluginError(INVALID_ARGUMENT, f"expected a memory kind of {', '.join(MEMORY_KINDS)}, got {kind!r}")
+    return Place(list(MEMORY_KINDS).index(kind), None if text in _OPEN else _order(text, of))
+
+
+def _order(text: str, of: Type) -> tuple[int, ...] | None:
+    """A layout in XLA's form, such as `{0,1}`."""
+    rank = len(of.shape) if isinstance(of, TensorType) else 0
+    found = _ORDER.fullmatch(text)
+    if not found:
+        raise PluginError(UNIMPLEMENTED, f"expected a layout without tiles, such as {{1,0}}, got {text}")
+    order = tuple(int(n) for n in found[1].split(",") if n)
+    if sorted(order) != list(range(rank)):
+        raise PluginError(INVALID_ARGUMENT, f"expected a layout of {rank} dimensions, got {text}")
+    return None if order == tuple(range(rank))[::-1] else order
