@@ -12,16 +12,18 @@ if TYPE_CHECKING:
     from ..ops.policy import Policy
 
     __version__: str
-    from .api import LoadedProgram, load
+    from .api import load
     from .divergence.compare import compare
     from .errors import CheckFailure, Error, ExecutionError, InputError, OutputError, ProgramError, ResourceError
+    from .loaded import LoadedProgram
     from .numbers import cast, pack, scale, unpack
     from .policies import policy
     from .transform.function import jit
 
 _HOME = {
     "Policy": "..ops.policy",
-    **dict.fromkeys(("LoadedProgram", "load"), ".api"),
+    "load": ".api",
+    "LoadedProgram": ".loaded",
     **dict.fromkeys(
         ("CheckFailure", "Error", "ExecutionError", "InputError", "OutputError", "ProgramError", "ResourceError"),
         ".errors",

@@ -11,8 +11,8 @@ import numpy as np
 from ..ops.policy import Policy
 from ..ops.types import TensorType, TokenType
 from . import parser
-from .api import LoadedProgram
 from .errors import InputError
+from .loaded import LoadedProgram
 from .planner import find_function
 from .program import Program
 

@@ -10,7 +10,7 @@ import numpy as np
 from .minifloat.cast import cast
 from .policy import Policy
 from .registry import Call, Run, describe, element_types, lookup, op
-from .shape import require
+from .require import require
 from .types import ELEMENT_TYPES, ElementType, Kind
 
 

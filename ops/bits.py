@@ -14,7 +14,7 @@ from .minifloat.cast import cast, wrap
 from .minifloat.number import FINITE
 from .policy import Policy
 from .registry import EXACT_BUT_COMPLEX, Call, Run, op
-from .shape import identity, require, require_shape
+from .require import identity, require, require_shape
 from .types import ELEMENT_TYPES, ElementType, Kind
 
 

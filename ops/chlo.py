@@ -22,7 +22,8 @@ from .minifloat.formats import Format
 from .minifloat.number import NAN, Number
 from .policy import Policy
 from .registry import CORRECTLY_ROUNDED, ROUNDED_TO_32, Accuracy, Call, Run, op
-from .shape import constant, identity, require, require_element, require_shape
+from .require import identity, require, require_element, require_shape
+from .shape import constant
 from .types import ELEMENT_TYPES, ElementType, Kind
 from .walk import of_all_pairs
 

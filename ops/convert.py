@@ -13,7 +13,7 @@ from .minifloat.formats import Format, Nan
 from .minifloat.number import FINITE, INFINITE, Number
 from .policy import Policy
 from .registry import CORRECTLY_ROUNDED, Call, Run, op
-from .shape import identity, require, require_shape
+from .require import identity, require, require_shape
 from .types import ELEMENT_TYPES, ElementType
 
 _F64 = ELEMENT_TYPES["f64"]

@@ -17,7 +17,7 @@ from .matmul import matmul
 from .minifloat.cast import cast
 from .policy import Policy
 from .registry import BY_POLICY, Call, OpError, Run, op
-from .shape import require, require_dimensions, require_shape
+from .require import require, require_dimensions, require_shape
 from .types import ELEMENT_TYPES
 from .window import Axis, integers_or, require_positive, windows
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .registry import CORRECTLY_ROUNDED, Call, Run, lookup, op
-from .shape import require, require_dimensions, require_element, require_shape
+from .require import require, require_dimensions, require_element, require_shape
 from .types import ELEMENT_TYPES, TensorType
 
 #: A program sees the same few sizes again and again: kernels for so many are kept.

@@ -11,7 +11,7 @@ import numpy as np
 
 from .custom_call import bound_target
 from .registry import Call, OpError, Run, lookup
-from .shape import require
+from .require import require
 from .types import TensorType
 
 #: How many shapes and windows a use remembers the kernels of.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .registry import Accuracy, Call, OpError, Run, op
-from .shape import require, require_shape
+from .require import require, require_shape
 from .types import ELEMENT_TYPES, ElementType
 
 _KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")

@@ -12,7 +12,7 @@ import numpy as np
 
 from .kernel import PURE
 from .registry import Call, OpError, Run, op
-from .shape import require, require_dimensions, require_element, require_shape
+from .require import require, require_dimensions, require_element, require_shape
 
 Shape = tuple[int, ...]
 

@@ -14,7 +14,7 @@ import numpy as np
 from . import xla_targets
 from .custom_call import bound_target
 from .registry import Call, Run, lookup
-from .shape import require
+from .require import require
 from .types import TensorType
 
 Arrays = tuple[np.ndarray, ...]

@@ -9,7 +9,7 @@ import numpy as np
 
 from .minifloat.cast import cast
 from .registry import Accuracy, Call, Run, op
-from .shape import require, require_element, require_shape
+from .require import require, require_element, require_shape
 from .types import ELEMENT_TYPES, ElementType
 
 Shape = tuple[int | None, ...]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .registry import BY_BODY, Call, Run, op
-from .shape import require, require_shape
+from .require import require, require_shape
 from .types import TensorType
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from .minifloat.cast import cast
 from .policy import Policy
 from .registry import Accuracy, Body, Call, Run, lookup, op
-from .shape import require, require_dimensions, require_element, require_shape
+from .require import require, require_dimensions, require_element, require_shape
 from .types import ELEMENT_TYPES, TensorType
 
 _STEPS = Accuracy("each step of its composition is rounded")

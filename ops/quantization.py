@@ -12,7 +12,7 @@ import numpy as np
 from .minifloat.cast import cast, wrap
 from .policy import Policy
 from .registry import Call, Run, lookup
-from .shape import identity, require
+from .require import identity, require
 from .types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType
 
 _F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]

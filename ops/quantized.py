@@ -18,8 +18,8 @@ import numpy as np
 
 from .amortised import Amortised
 from .quantization import along, beside, dequantizer, quantized_element, quantizer, storer
-from .registry import CORRECTLY_ROUNDED, Body, Call, Op, Run, lookup, op
-from .shape import identity, require, require_shape
+from .registry import CORRECTLY_ROUNDED, Body, Call, Op, Run, for_quantized, lookup, op
+from .require import identity, require, require_shape
 from .types import ELEMENT_TYPES, ElementType, FutureType, QuantizedType, TensorType, TupleType, Type
 
 _F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]  #: of the scaled sums, and of the sums
@@ -63,6 +63,7 @@ def _same_numbers(call: Call) -> Run:
 # -- an op on quantized types ----------------------------------------------------------------------------------------
 
 
+@for_quantized
 def bind(record: Op, call: Call) -> Run:
     """The kernel of a use of any op with quantized types. Raises OpError where the use is not valid."""
     for t in (*call.operands, *call.results):

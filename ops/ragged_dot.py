@@ -12,7 +12,7 @@ from .matmul import matmul
 from .minifloat.cast import cast
 from .policy import Policy
 from .registry import BY_POLICY, Call, OpError, Run, op
-from .shape import require, require_dimensions, require_shape
+from .require import require, require_dimensions, require_shape
 from .types import ELEMENT_TYPES
 
 Dimensions = tuple[int, ...]

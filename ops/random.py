@@ -14,7 +14,7 @@ import numpy as np
 
 from .minifloat.cast import array_of, cast, codes_of, wrap
 from .registry import Accuracy, Call, OpError, Run, op
-from .shape import require
+from .require import require
 from .types import ELEMENT_TYPES, ElementType, Kind
 
 #: Counters encrypted at a time, so that the rounds work in the cache.

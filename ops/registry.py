@@ -208,9 +208,7 @@ class Op:
             if not self._takes(t.element):
                 raise OpError(f"element type {t.element} is not supported (takes {describe(self.types)})")
         if any(isinstance(t.element, QuantizedType) for t in _tensors((*call.operands, *call.results))):
-            from . import quantized  # which is made of other ops
-
-            return Kernel(quantized.bind(self, call), facts=self.facts)
+            return Kernel(_quantized()(self, call), facts=self.facts)
         bound = self.bind(call)
         return (
             dataclasses.replace(bound, facts=self.facts)
@@ -253,6 +251,8 @@ def describe(types: frozenset[ElementType]) -> str:
 
 
 _OPS: dict[str, Op] = {}
+#: How any op is bound to quantized types; see `for_quantized`.
+_QUANTIZED: list[Callable[[Op, Call], Run]] = []
 
 
 def op(
@@ -294,6 +294,17 @@ def register(record: Op) -> None:
     if not record.doc.strip() and sys.flags.optimize < 2:  # -OO takes them all away
         raise ValueError(f"{record.name} has no docstring")
     _OPS[record.name] = record
+
+
+def for_quantized(bind: Callable[[Op, Call], Run]) -> Callable[[Op, Call], Run]:
+    """Declare the decorated function, which is made of other ops, as what binds any op to quantized types."""
+    _QUANTIZED.append(bind)
+    return bind
+
+
+def _quantized() -> Callable[[Op, Call], Run]:
+    _load_all()
+    return _QUANTIZED[0]
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from .minifloat.cast import cast
 from .put import Arrays, Putter, Step, putter
 from .reduce import body_elements
 from .registry import BY_BODY, Call, Run, op
-from .shape import require, require_dimensions
+from .require import require, require_dimensions
 
 Shape = tuple[int, ...]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .registry import BY_BODY, Call, Run, op
-from .shape import listed, require
+from .require import listed, require
 from .types import ELEMENT_TYPES, TensorType
 
 _WITNESS = np.array(True)

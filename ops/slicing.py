@@ -7,7 +7,7 @@ import numpy as np
 from .kernel import PURE, Facts
 from .owned import own
 from .registry import Call, Run, op
-from .shape import identity, require, require_element, require_shape
+from .require import identity, require, require_element, require_shape
 
 
 @op("slice", operands=1, facts=PURE)

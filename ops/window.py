@@ -18,7 +18,7 @@ from .put import putter
 from .ranks import minifloat_ranks
 from .reduce import body_elements, combining_of, fold_of
 from .registry import BY_BODY, Body, Call, Run, lookup, op
-from .shape import require, require_shape
+from .require import require, require_shape
 from .types import Kind, TensorType
 
 Shape = tuple[int, ...]

@@ -21,7 +21,7 @@ class Minihlo:
         self.name, self.policy = name, policy
 
     def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
-        from ..api import LoadedProgram
+        from ..loaded import LoadedProgram
         from ..parser import parse
 
         return LoadedProgram(parse(text))(*arrays, policy=self.policy)

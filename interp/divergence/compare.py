@@ -8,9 +8,10 @@ from typing import Any
 
 from ...ops.policy import Policy
 from ...ops.types import TensorType
-from ..api import LoadedProgram, contents
+from ..api import contents
 from ..backends import PROGRAMS, Backend
 from ..errors import InputError
+from ..loaded import LoadedProgram
 from ..reader import Places
 from ..values import check_input
 from . import whole

@@ -1,0 +1,71 @@
+"""What uses of ops are held to: shapes, element types and dimensions. Each raises OpError where it does not hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .registry import Call, OpError
+from .types import ElementType, TensorType
+
+
+def require(condition: object, message: str) -> None:
+    """Raise OpError with the message where the condition does not hold."""
+    if not condition:
+        raise OpError(message)
+
+
+def require_shape(call: Call, expected: tuple[int | None, ...]) -> None:
+    """The first result must have this shape; a dimension of unknown size, on either side, fits any."""
+    t = call.result()
+    within = f" within {listed(t.bounds)}" if t.bounds else ""
+    require(t.admits(expected), f"the result has shape {listed(t.shape)}{within} (expected {listed(expected)})")
+    if not t.is_static and None not in expected:
+        call.reserve(TensorType(expected, t.element))
+
+
+def settled_shape(call: Call, expected: tuple[int | None, ...]) -> tuple[int, ...]:
+    """The shape of the first result, of which the operands tell so much.
+
+    A size that neither they nor the type tell is the bound that the type has for it: so XLA has it.
+    """
+    t = call.result()
+    require_shape(call, expected)
+    known = zip(expected, t.shape, t.bounds or (None,) * len(t.shape), strict=True)
+    shape = tuple(next((n for n in sizes if n is not None), None) for sizes in known)
+    require(None not in shape, f"the result is {t} (its operands do not tell all its sizes)")
+    require_shape(call, shape)
+    return shape  # pyright: ignore[reportReturnType]
+
+
+def listed(shape: tuple[int | None, ...]) -> str:
+    """A shape as messages tell it."""
+    return "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"
+
+
+def require_element(call: Call, *others: TensorType) -> None:
+    """The first operand, the first result and any others must have one element type."""
+    element = call.tensor().element
+    for t in (call.result(), *others):
+        require(t.element == element, f"element types {element} and {t.element} differ (expected the same)")
+
+
+def require_dimensions(name: str, dimensions: tuple[int, ...], rank: int, *, unique: bool = True) -> None:
+    """Each must number a dimension of something of this rank, and none twice."""
+    for d in dimensions:
+        require(
+            0 <= d < rank, f"{name} has {d}, which is not a dimension of rank {rank} (expected from 0 to {rank - 1})"
+        )
+    require(not unique or len(set(dimensions)) == len(dimensions), f"{name} {list(dimensions)} repeats a dimension")
+
+
+def storage(element: ElementType) -> np.dtype:
+    """A type of the same width that numpy itself moves: for the types of ml_dtypes unsigned integers."""
+    dtype = element.dtype
+    return dtype if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
+
+
+def identity(value: Any) -> Any:
+    """The kernel of an op that changes nothing."""
+    return value
