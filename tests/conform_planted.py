@@ -33,7 +33,8 @@ def right(operation: Operation, arrays: Arrays) -> np.ndarray:
     builder = Builder()
     part.emit(builder)
     (found,) = _OURS.evaluate(builder.text(), builder.arguments)
-    return decoded(np.asarray(found), operation.result).reshape(part.shape if isinstance(part, RowPart) else -1)
+    shape = part.shape if isinstance(part, RowPart) else np.broadcast_shapes(*(x.shape for x in arrays))
+    return decoded(np.asarray(found), operation.result).reshape(shape)
 
 
 class Planted:
@@ -47,7 +48,12 @@ class Planted:
         self.fault = fault
 
     def operate(self, operation: Operation, arrays: Arrays) -> np.ndarray:
-        return np.asarray(self.fault(operation, arrays, right(operation, arrays)))
+        found = right(operation, arrays)
+        if operation.op in ROW_OPS:
+            return np.asarray(self.fault(operation, arrays, found))
+        # Faults are functions of places in order, whatever the dimensions.
+        given = [np.ravel(x) if x.ndim > 1 else x for x in arrays]
+        return np.asarray(self.fault(operation, given, np.ravel(found))).reshape(found.shape)
 
     def close(self) -> None:
         pass

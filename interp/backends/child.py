@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pickle
 import select
@@ -26,6 +27,31 @@ SECONDS = 300.0
 START_SECONDS = 300.0
 
 _LENGTH = struct.Struct("<Q")
+
+
+@dataclasses.dataclass(frozen=True)
+class Strided:
+    """An array on its way to another process, which gets it with its strides; a pickle alone would lose them."""
+
+    memory: np.ndarray  #: what it is a view of
+    shape: tuple[int, ...]
+    offset: int
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> np.ndarray | Strided:
+        """The array itself, where it is not a part of another one and lies as it is read."""
+        base = array.base
+        if not isinstance(base, np.ndarray) or not base.flags.c_contiguous:
+            return array
+        first, start = (x.__array_interface__["data"][0] for x in (array, base))
+        if array.flags.c_contiguous and first == start:
+            return array
+        return cls(base, array.shape, first - start, array.strides)
+
+    def array(self) -> np.ndarray:
+        """The array, as a view of the memory in this process."""
+        return np.ndarray(self.shape, self.memory.dtype, self.memory, self.offset, self.strides)
 
 
 class ChildBackend:
@@ -60,7 +86,7 @@ class ChildBackend:
         return self._answer("the program", text, list(arrays))
 
     def operate(self, operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        return self._answer("the operation", operation, list(arrays))
+        return self._answer("the operation", operation, [Strided.of(a) for a in arrays])
 
     def close(self) -> None:
         child, self._child = self._child, None

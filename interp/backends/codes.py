@@ -13,8 +13,8 @@ def code_dtype(t: ElementType) -> np.dtype:
 
 
 def typed(codes: np.ndarray, name: str) -> np.ndarray:
-    """Codes as an array of the element type, in numpy's or ml_dtypes' terms."""
-    return np.ascontiguousarray(codes).view(ELEMENT_TYPES[name].dtype).reshape(codes.shape)
+    """Codes as an array of the element type, in numpy's or ml_dtypes' terms, with the strides that they have."""
+    return codes.view(ELEMENT_TYPES[name].dtype)
 
 
 def codes(array: np.ndarray, name: str) -> np.ndarray:

@@ -53,7 +53,7 @@ def start(device: str) -> Operate:
         return getattr(torch, named)
 
     def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        given = [torch.from_numpy(np.ascontiguousarray(a).reshape(a.shape)) for a in arrays]
+        given = [torch.from_numpy(a if _is_readable(a) else np.array(a, order="C")) for a in arrays]
         tensors = [x.view(dtype(t)).to(device) for x, t in zip(given, operation.operands, strict=True)]
         result = found(operation)(*tensors).cpu().contiguous()
         if result.dtype != dtype(operation.result):
@@ -61,3 +61,8 @@ def start(device: str) -> Operate:
         return (result if operation.result == "i1" else result.view(dtype(f"ui{8 * result.element_size()}"))).numpy()
 
     return operate
+
+
+def _is_readable(array: np.ndarray) -> bool:
+    """Whether a tensor can be a view of the array: torch has no negative strides."""
+    return all(s >= 0 for s in array.strides) and array.flags.writeable

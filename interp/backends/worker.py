@@ -16,7 +16,7 @@ from typing import Any
 from ..child_python import end_with_parent, without_core_file
 from . import kind_of, python
 from .base import call
-from .child import read_frame, write_frame
+from .child import Strided, read_frame, write_frame
 
 
 def _started(name: str) -> tuple[str, Callable[..., Any]]:
@@ -43,7 +43,9 @@ def _serve(name: str) -> None:
             request = pickle.loads(read_frame(requests))
         except EOFError:
             return
-        write_frame(answers, pickle.dumps(call(function, *request)))
+        what, arrays = request
+        given = [a.array() if isinstance(a, Strided) else a for a in arrays]
+        write_frame(answers, pickle.dumps(call(function, what, given)))
 
 
 if __name__ == "__main__":

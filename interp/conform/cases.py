@@ -9,6 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from .exact import COMPARISONS, FUNCTIONS, OPS, arity
 from .formats import FORMATS, INTEGERS, MINIFLOATS
+from .layouts import LAYOUTS
+
+_SIZES = (0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 1000)
+_LENGTHS = (1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 1000)
+#: Of these lengths are rows at level 1: sums have many models, which take time.
+_FEW_LENGTHS = tuple(f"length-{n}" for n in (1, 3, 8, 17, 64, 1000))
 
 #: How a case is put to a backend, and what each form is to find.
 FORMS = {
@@ -18,19 +24,21 @@ FORMS = {
     "broadcast": "one operand is a scalar at run time, broadcast",
     "chain": "the first operand is subtracted from the result: is that rounded before?",
     "upcast": "the result is converted to f32: is it rounded before?",
-    "size-1": "an array of one element",
-    "size-7": "of seven",
-    "size-64": "of 64",
-    "size-1000": "of a thousand: vector loops and what remains",
+    **{f"size-{n}": f"an array of {n} elements: around the sizes of vectors and tiles" for n in _SIZES},
     "unaligned": "a slice of an array from its fourth element on",
-    "length-3": "rows of three",
-    "length-8": "rows of eight",
-    "length-64": "rows of 64",
-    "length-1000": "rows of a thousand",
+    "rank-0": "operands without dimensions",
+    "rank-2": "operands of two dimensions",
+    "rank-3": "operands of three dimensions; rows are summed along the middle one",
+    "transposed": "one operand is a transposed array; rows are columns",
+    "reversed": "one operand is an array reversed in both dimensions",
+    "sliced": "one operand is a slice of every second row and column",
+    "rows": "one operand is a row, broadcast",
+    "columns": "one operand is a column, broadcast",
+    **{f"length-{n}": f"rows of {n} elements" for n in _LENGTHS},
     "test": "a program with checks",
 }
-SIZES = {"size-1": 1, "size-7": 7, "size-64": 64, "size-1000": 1000, "unaligned": 1000}
-LENGTHS = {"length-3": 3, "length-8": 8, "length-64": 64, "length-1000": 1000, "constant": 64}
+SIZES = {**{f"size-{n}": n for n in _SIZES}, "unaligned": 1000}
+LENGTHS = {**{f"length-{n}": n for n in _LENGTHS}, "constant": 64, "transposed": 17, "rank-3": 17}
 
 #: The column of the grid of what is about no minifloat.
 WIDE = "wide"
@@ -91,7 +99,11 @@ class Case:
         if self.op == "test":
             return self.name.split(".")[1].removeprefix("interpret_")
         if self.op != "convert":
-            return self.name if self.result in (*self.operands, "i1") else f"{self.name} to {self.result}"
+            return (
+                self.name
+                if self.op == "chain" or self.result in (*self.operands, "i1")
+                else f"{self.name} to {self.result}"
+            )
         is_target = self.result in MINIFLOATS or self.column == WIDE
         return f"convert from {self.operands[0]}" if is_target else f"convert to {self.result}"
 
@@ -100,7 +112,7 @@ class Case:
         """Of the grid: the format it is about; conversions between wider types share one column."""
         types = (self.result, *reversed(self.operands))
         found = next((t for t in types if t in MINIFLOATS), None)
-        if found is None and self.op == "convert":
+        if found is None and self.op in ("convert", "chain"):
             return WIDE
         return found or next(t for t in types if t in FORMATS)
 
@@ -123,6 +135,7 @@ def _cases(level: int) -> Iterator[Case]:
         yield from _conversions(element)
     for source, target in itertools.permutations(WIDE_TYPES, 2):
         yield Case("convert", (source,), target)
+    yield from _chains()
     for element in MINIFLOATS:
         yield from _rows(element)
 
@@ -149,6 +162,32 @@ def _conversions(element: str) -> Iterator[Case]:
             yield Case("convert", (element,), target)
 
 
+def _chains() -> Iterator[Case]:
+    """Ops one after another (chains.py)."""
+
+    def chain(steps: str, operands: tuple[str, ...], result: str) -> Case:
+        return Case("chain", operands, result, (("steps", steps),))
+
+    for element in MINIFLOATS:
+        for between, source in (("f16", "f32"), ("bf16", "f32"), ("f32", "f64"), ("f32", element)):
+            yield chain(f"via_{between}", (source,), element)
+        yield chain("scale_clamp_convert", ("f32", "f32"), element)
+        yield chain("dequantize_add_quantize", (element, element), element)
+        yield chain("multiply_add_in_bf16", (element, element), element)
+    for source, between, result in (
+        *(("f32", t, "f32") for t in ("f16", "bf16")),
+        *(("f64", "f32", t) for t in ("f64", "f16", "bf16")),
+    ):
+        yield chain(f"via_{between}", (source,), result)
+    for part in ("f64", "f32"):
+        other = "f32" if part == "f64" else "f64"
+        for element in (*MINIFLOATS, *WIDE_TYPES):
+            yield chain("to_complex_real", (element,), part)
+            yield chain("from_complex", (part, part), element)
+        yield chain("to_complex_imag", (other,), part)
+        yield from (chain(f"complex_{half}", (part, part), other) for half in ("real", "imag"))
+
+
 def _rows(element: str) -> Iterator[Case]:
     # A sum starts from zero.
     without = () if FORMATS[element].has_zero else ("add",)
@@ -170,30 +209,29 @@ def forms(case: Case, level: int, takes: str = "programs") -> Sequence[str]:
     if case.op == "type" and takes == "operations":
         return []
     if takes == "operations":  # a scalar at run time is one of rank 0 there
-        found = [f for f in found if f not in ("constant", "scalar", "chain", "upcast", "unaligned")]
+        without = ("constant", "scalar", "chain", "upcast", *(("rank-3",) if case.is_rows else ()))
+        found = [f for f in found if f not in without]
     return found
 
 
-#: At level 1 the forms other than `array` are for these: what hardware computes, a function, and conversions.
-_COMMON = ("add", "subtract", "multiply", "divide", "maximum", "negate", "sqrt", "exponential", "tanh", "compare")
+#: At level 1 the forms other than `array` and `constant` are for these: what hardware computes, and a function.
+_COMMON = ("add", "subtract", "multiply", "divide", "maximum", "negate", "sqrt", "exponential", "tanh")
 
 
 def _forms(case: Case, level: int) -> list[str]:
     if case.op == "type":
         return ["array"]
-    if case.op == "sort":
-        return ["length-8", "length-64", "length-1000"]
     if case.is_rows:
-        few = case.op == "cumulative"  # whose cost is the length's square
-        return [f for f in LENGTHS if not (few and f == "length-1000")]
-    found = ["array"]
-    if case.column not in MINIFLOATS:
+        return _of_rows(case, level)
+    if case.column not in (*MINIFLOATS, WIDE):
+        return ["array"]
+    found = ["array", "constant"]
+    if case.op == "chain":
+        return found if level == 1 else [*found, *SIZES, *LAYOUTS]
+    if level == 1 and not is_common(case):
         return found
-    if level == 1 and case.op not in _COMMON and not (case.op == "convert" and "f32" in (*case.operands, case.result)):
+    if case.op == "compare" and case.name != "compare_LT":
         return found
-    if case.op == "compare" and (level == 1 and case.name != "compare_LT"):
-        return found
-    found.append("constant")
     if len(case.operands) == 2:
         found += ["scalar", "broadcast"]
     is_rounded = case.result in MINIFLOATS and case.result != "f8E8M0FNU"
@@ -201,7 +239,27 @@ def _forms(case: Case, level: int) -> list[str]:
         found.append("upcast")
         if len(case.operands) <= 2 and case.operands[:1] == (case.result,) and not case.is_near:
             found.append("chain")  # of what may be inaccurate there is no one right difference
-    return [*found, *SIZES]
+    return [*found, *SIZES, *LAYOUTS]
+
+
+def is_common(case: Case) -> bool:
+    """Whether the case has all its forms at level 1. Conversions are those from and to f32, and between wide floats."""
+    if case.op == "convert":
+        types = (*case.operands, case.result)
+        return "f32" in types and all(t in FORMATS for t in types)
+    return case.op in _COMMON
+
+
+def _of_rows(case: Case, level: int) -> list[str]:
+    if case.op == "sort":
+        found = [f for f in LENGTHS if f != "constant"]
+    elif case.op == "cumulative":  # whose cost is the square of the length
+        found = [f for f in LENGTHS if LENGTHS[f] < 1000]
+    else:
+        found = list(LENGTHS)
+    if level == 1:
+        found = [f for f in found if not f.startswith("length") or f in _FEW_LENGTHS]
+    return found
 
 
 # -- choosing ----------------------------------------------------------------------------------------------------------
@@ -221,4 +279,4 @@ def chosen(found: Iterable[Case], ops: Sequence[str] = (), formats: Sequence[str
     return [c for c in found if fits(c)]
 
 
-__all__ = ["FORMS", "FUNCTIONS", "LENGTHS", "SIZES", "Case", "cases", "chosen", "forms"]
+__all__ = ["FORMS", "FUNCTIONS", "LAYOUTS", "LENGTHS", "SIZES", "Case", "cases", "chosen", "forms", "is_common"]

@@ -9,10 +9,15 @@ import zlib
 import numpy as np
 
 from .boundaries import boundaries, near
-from .cases import SIZES, Case
+from .cases import SIZES, WIDE, Case, is_common
 from .formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, bits, code_dtype, integers
+from .layouts import LAYOUTS, arranged
 from .words import count
 
+#: How many operands without dimensions are tried.
+_SCALARS = 4
+#: Of a conversion between wide types so many elements are constants.
+_CONSTANTS = 4096
 #: Elements of one part: programs on more are cut.
 PART = 1 << 20
 
@@ -28,6 +33,10 @@ def parts(case: Case, form: str, level: int) -> int:
     """In how many parts the operands of an elementwise case come."""
     if form == "array" and level >= 2 and case.op == "clamp" and bits(case.result) == 8:
         return (1 << 24) // PART
+    if form == "rank-0":
+        return _SCALARS
+    if form in LAYOUTS and LAYOUTS[form].is_of_one:
+        return len(case.operands)
     if form == "array" and level >= 3 and case.op == "convert" and case.operands[0] == "f32":
         return (1 << 32) // PART
     return 1
@@ -36,13 +45,46 @@ def parts(case: Case, form: str, level: int) -> int:
 @functools.lru_cache(64)
 def operands(case: Case, form: str, level: int, seed: int, part: int = 0) -> Operands:
     """The operands of an elementwise case in a form."""
-    if parts(case, form, level) > 1:
+    if form == "array" and parts(case, form, level) > 1:
         return _enumerated(case, part)
+    if form == "rank-0":
+        return _alone(case, part, level, seed)
+    if form in LAYOUTS:
+        return laid(form, part, _few(case, LAYOUTS[form].size, level, seed))
+    if form == "constant" and (case.column == WIDE or case.op == "chain"):
+        return _sample(case, level, seed)
+    if form == "constant" and level == 1 and len(case.operands) == 2 and not is_common(case):
+        return _product(_notable(case.operands[1]), all_codes(case.operands[1]))
     if form in SIZES:
         return _few(case, SIZES[form], level, seed)
     if form in ("scalar", "broadcast"):
         return _scalars(case)
     return _whole(case, level, seed)
+
+
+def laid(form: str, part: int, given: Operands) -> Operands:
+    """Operands in a layout; where it is one operand's, the one of the part."""
+    layout = LAYOUTS[form]
+    return tuple(
+        arranged(form, x) if i == part and layout.is_of_one else np.resize(x, layout.size) for i, x in enumerate(given)
+    )
+
+
+def _alone(case: Case, part: int, level: int, seed: int) -> Operands:
+    """One element: numbers without surprises first, then any."""
+    if part < _SCALARS // 2:
+        found = _few(case, _SCALARS, level, seed)
+        return tuple(x[part : part + 1] for x in found)
+    whole = _whole(case, level, seed)
+    place = rng(seed, case.signature, "rank-0", str(part)).integers(len(whole[0]))
+    return tuple(x[place : place + 1] for x in whole)
+
+
+def _sample(case: Case, level: int, seed: int) -> Operands:
+    """An even choice of all operands, so that none of the regions of numbers is left out."""
+    whole = _whole(case, level, seed)
+    n = len(whole[0])
+    return whole if n <= _CONSTANTS else tuple(x[np.linspace(0, n - 1, _CONSTANTS).astype(np.intp)] for x in whole)
 
 
 def _enumerated(case: Case, part: int) -> Operands:
@@ -55,6 +97,8 @@ def _enumerated(case: Case, part: int) -> Operands:
 def _whole(case: Case, level: int, seed: int) -> Operands:
     if case.op == "convert":
         return (source_codes(case.operands[0], case.result, level, seed),)
+    if case.op == "chain":
+        return _of_chain(case, level, seed)
     element = case.operands[-1]
     if case.op == "select":
         codes = _codes(element, seed)
@@ -71,6 +115,32 @@ def _whole(case: Case, level: int, seed: int) -> Operands:
     if len(case.operands) == 1:
         return (codes,)
     return _product(codes, codes) if bits(element) <= 8 else _pairs(element, seed)
+
+
+def _of_chain(case: Case, level: int, seed: int) -> Operands:
+    """What a chain converts, at the boundaries of its types."""
+    source, result = case.operands[0], case.result
+    steps = dict(case.attributes)["steps"]
+    if "complex" in steps:
+        codes = source_codes(source, result, 1, seed) if source != result else _codes(source, seed)
+        codes = codes[np.linspace(0, len(codes) - 1, min(len(codes), _CONSTANTS)).astype(np.intp)]
+        return (codes, rng(seed, steps).permutation(codes))[: len(case.operands)]
+    if source in MINIFLOATS:
+        codes = all_codes(source)
+        return (codes,) if len(case.operands) == 1 else _product(codes, codes)
+    if steps.startswith("via"):
+        types = dict.fromkeys(t for t in (steps.removeprefix("via_"), result) if t != source)
+        return (np.concatenate([source_codes(source, t, level, seed) for t in types]),)
+    codes = source_codes(source, result, level, seed)
+    # Of a product that is NaN no sign is to be had.
+    codes = np.where(FORMATS[source].is_nan(codes), np.uint32(FORMATS[source].nan_code or 0), codes)
+    scales = np.array(_FACTORS, np.float32)[np.arange(len(codes)) % len(_FACTORS)]
+    with np.errstate(all="ignore"):
+        return (codes.view(np.float32) / scales).view(np.uint32), scales.view(np.uint32)
+
+
+#: What numbers are scaled by: nothing, powers of two, and such as round every product.
+_FACTORS = (1.0, 0.5, 3.0, 0.1, 448 / 3.7, 2.0**-12, 1.9999999, -1.25)
 
 
 def _product(*axes: np.ndarray) -> Operands:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from .cases import FORMS, SIZES
-from .elementwise import Part
+from .elementwise import Part, of_positions
 from .exact import estimate, evaluate
 from .formats import FORMATS, Format
 from .judge import ELEMENT_VERDICTS, Judged
@@ -36,6 +36,8 @@ def explain(part: Part, judged: Judged, got: np.ndarray) -> str:
             break
     else:
         return ""
+    if of_positions(part.form) and part.size == 1:
+        return ""  # there are many ways to one wrong code
     tail = _tail(part, failing)
     if tail:
         return tail
@@ -50,6 +52,8 @@ def explain(part: Part, judged: Judged, got: np.ndarray) -> str:
     rest = np.flatnonzero(spared & _alike(part, at))
     rest = rest[np.linspace(0, len(rest) - 1, min(len(rest), _SAMPLE)).astype(np.intp)] if len(rest) else rest
     found = _by_faults(part, got, at, rest)
+    if not found and of_positions(part.form) and 0 < part.size - len(failing) == failing[0]:
+        return ""  # it may be their place at the end that is wrong, and not what they are
     return found or next(_common(part, judged, got, at), "")
 
 
@@ -70,7 +74,7 @@ def _alike(part: Part, failing: np.ndarray) -> np.ndarray:
 def _tail(part: Part, failing: np.ndarray) -> str:
     """Whether only the last elements fail, in a form whose elements stand in no order."""
     n = part.size - int(failing[0])
-    if part.form not in SIZES or n > _TAIL or part.size < _LONG or len(failing) != n:
+    if not of_positions(part.form) or n > _TAIL or part.size < _LONG or len(failing) != n:
         return ""
     return _of_tail(n)
 
@@ -226,7 +230,26 @@ _ONLY = {
     "chain": "only before another op",
     "upcast": "only before a conversion to f32",
     "unaligned": "only in an unaligned slice",
+    "rank-0": "only in arrays without dimensions",
+    "rank-2": "only in arrays of two dimensions",
+    "rank-3": "only in arrays of three dimensions",
+    "transposed": "only with operands that are transposed",
+    "reversed": "only with operands that are reversed",
+    "sliced": "only with operands that are slices of every second row and column",
+    "rows": "only with operands that are rows, broadcast",
+    "columns": "only with operands that are columns, broadcast",
 }
+#: The same of several forms: each sentence is for failures in these forms, with the first among them.
+_ONLY_TOGETHER = (
+    (("broadcast", "scalar"), "only with a scalar that is broadcast"),
+    (("rows", "columns", "broadcast", "scalar"), "only with operands that are broadcast"),
+    (("rank-2", "transposed", "reversed", "sliced", "rows", "columns"), "only in arrays of two dimensions"),
+    (
+        ("rank-2", "rank-3", "transposed", "reversed", "sliced", "rows", "columns"),
+        "only in arrays of several dimensions",
+    ),
+    (("reversed", "sliced", "transposed"), "only with operands that do not lie in memory as they are read"),
+)
 
 
 def across_forms(cases: Sequence[CaseResult]) -> list[CaseResult]:
@@ -245,7 +268,7 @@ def _with_forms(case: CaseResult, alike: Sequence[CaseResult]) -> CaseResult:
     words = ""
     if not case.diagnosis and case.form.startswith("length"):  # rows so long that all of them have everything
         return dataclasses.replace(case, diagnosis=next((c.diagnosis for c in alike if c.diagnosis), ""))
-    if case.form == "chain" and not case.diagnosis and "array" in failing:
+    if (case.form == "chain" or case.total == 1) and not case.diagnosis and "array" in failing:
         of_array = next(c.diagnosis for c in alike if c.form == "array")
         return dataclasses.replace(case, diagnosis=of_array)
     for n in range(1, _TAIL + 1):
@@ -259,11 +282,11 @@ def _with_forms(case: CaseResult, alike: Sequence[CaseResult]) -> CaseResult:
             sizes = ", ".join(dict.fromkeys(str(SIZES[f]) for f in failing if SIZES.get(f, 0) > n))
             return dataclasses.replace(case, diagnosis=f"{_of_tail(n)}s of {sizes}")
     if "array" in right:
-        only = {_ONLY[f] for f in failing if f in _ONLY}
-        if {"scalar", "broadcast"} == set(failing):
-            only = {_ONLY["broadcast"]}
-        if len(only) == 1 and all(f in _ONLY for f in failing):
-            words = only.pop()
+        together = (words for of, words in _ONLY_TOGETHER if of[0] in failing and set(failing) <= set(of))
+        if len(failing) == 1 and failing[0] in _ONLY:
+            words = _ONLY[failing[0]]
+        elif all(f in _ONLY for f in failing):
+            words = next(together, "")
         elif all(f in SIZES for f in failing):
             words = f"only in arrays of {', '.join(str(SIZES[f]) for f in failing)}"
     if not words or case.diagnosis.startswith(words):

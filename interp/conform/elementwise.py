@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from . import chains
 from .backend import Operation
 from .cases import SIZES, Case
 from .data import Operands
@@ -16,6 +17,7 @@ from .expected import Expected, expected
 from .faithful import sides_of_function
 from .formats import FORMATS, code_dtype
 from .judge import Judged, judge
+from .layouts import LAYOUTS, emit, view
 from .programs import Builder, compare_attributes, tensor
 from .result import FAIL, PASS
 from .rounding import Exact, encode
@@ -35,9 +37,17 @@ class Part:
     #: The ways to make integers of floats that are right: of the backend's own specification, else StableHLO's.
     to_integers: tuple[str, ...] = ("toward zero",)
 
+    #: Of the layouts that are of one operand: which.
+    side: int = 0
+
     @property
     def size(self) -> int:
         return len(self.operands[0])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the result."""
+        return LAYOUTS[self.form].shape if self.form in LAYOUTS else (self.size,)
 
     # -- as part of a program ------------------------------------------------------------------------------------------
 
@@ -48,18 +58,26 @@ class Part:
         elif self.form == "unaligned":
             padded = [np.concatenate([x[:3], x]) for x in self.operands]
             values = [self._cut(builder, x, t) for x, t in zip(padded, self.case.operands, strict=True)]
-            value = emit_op(builder, self.case, values, self.size)
+            value = emit_op(builder, self.case, values, self.shape)
+        elif self.form in LAYOUTS:
+            given = enumerate(zip(self.operands, self.case.operands, strict=True))
+            values = [emit(builder, self._layout(i), x, t) for i, (x, t) in given]
+            value = emit_op(builder, self.case, values, self.shape)
         else:
             make = builder.constant if self.form == "constant" else builder.input
             values = [make(x, t) for x, t in zip(self.operands, self.case.operands, strict=True)]
-            value = emit_op(builder, self.case, values, self.size)
+            value = emit_op(builder, self.case, values, self.shape)
             if self.form == "chain":
                 t = tensor((self.size,), self.case.result)
                 value = builder.generic("subtract", [value, values[0]], [t, t], t)
             elif self.form == "upcast":
                 t, wide = tensor((self.size,), self.case.result), tensor((self.size,), "f32")
                 value = builder.generic("convert", [value], [t], wide)
-        builder.output(value, self.result_type, (self.size,))
+        builder.output(value, self.result_type, self.shape)
+
+    def _layout(self, operand: int) -> str:
+        """That of an operand: where the form is about one, the others have its dimensions alone."""
+        return self.form if operand == self.side or not LAYOUTS[self.form].is_of_one else "rank-2"
 
     def _cut(self, builder: Builder, codes: np.ndarray, element: str) -> str:
         whole = builder.input(codes, element)
@@ -79,7 +97,7 @@ class Part:
                     values.append(builder.op(text))
                 else:
                     values.append(builder.input(codes[place], element))
-            pieces.append(emit_op(builder, self.case, values, n))
+            pieces.append(emit_op(builder, self.case, values, (n,)))
         if len(pieces) == 1:
             return pieces[0]
         of = ", ".join([tensor((n,), self.case.result)] * len(pieces))
@@ -103,24 +121,34 @@ class Part:
     def operate(self, call: Call) -> np.ndarray:
         """The results of a backend that takes operations."""
         operation = Operation(self.case.op, self.case.operands, self.case.result, dict(self.case.attributes))
+        if self.form in LAYOUTS:
+            return call(operation, [view(self._layout(i), x) for i, x in enumerate(self.operands)])
+        if self.form == "unaligned":
+            return call(operation, [np.concatenate([x[:3], x])[3:] for x in self.operands])
         if self.form != "broadcast":
             return call(operation, list(self.operands))
         pieces = []
         for side, place in self._segments():
             taken = [x[place.start].reshape(()) if i == side else x[place] for i, x in enumerate(self.operands)]
-            pieces.append(np.broadcast_to(call(operation, taken), (self.segment,)))
-        return np.concatenate(pieces)
+            pieces.append(call(operation, taken))
+        found = {p.shape for p in pieces} - {(self.segment,)}
+        return np.concatenate(pieces) if not found else next(p for p in pieces if p.shape in found)
 
     # -- judged --------------------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def expected(self) -> Expected:
-        found = expected(self.case, self.operands, self.to_integers[0])
+        found = self._right(self.to_integers[0])
         if self.form != "chain":
             return found
         fmt = FORMATS[self.case.result]
         codes, left_open = evaluate("subtract", fmt, fmt.decode(found.codes), fmt.decode(self.operands[0]))
         return Expected(codes, np.where(found.left_open != 0, found.left_open, left_open))
+
+    def _right(self, to_integers: str) -> Expected:
+        if self.case.op == "chain":
+            return chains.right(self.case, self.operands)
+        return expected(self.case, self.operands, to_integers)
 
     def judge(self, got: np.ndarray, limit: int, zeros_are_open: bool) -> tuple[Judged, np.ndarray]:
         """The verdicts, and the results as codes of the case's result type."""
@@ -142,7 +170,7 @@ class Part:
 
     def _expected_of(self, got: np.ndarray) -> Expected:
         """What is right: where a backend has a specification of its own, by that or by StableHLO's, all by one."""
-        first, *others = [self.expected, *(expected(self.case, self.operands, way) for way in self.to_integers[1:])]
+        first, *others = [self.expected, *map(self._right, self.to_integers[1:])]
         return max([first, *others], key=lambda e: int(((got == e.codes) & (e.left_open == 0)).sum()))
 
     def _sides(self, places: np.ndarray) -> np.ndarray:
@@ -160,22 +188,25 @@ class Part:
             left, right = (np.resize(p if len(p) else q, most) for p, q in ((left, right), (right, left)))
             places = np.concatenate([left, right])
             return dataclasses.replace(self, operands=tuple(x[places] for x in self.operands), segment=1)
-        return dataclasses.replace(self, operands=tuple(x[places] for x in self.operands))
+        form = "array" if self.form in LAYOUTS else self.form  # since few elements have no such shape
+        return dataclasses.replace(self, form=form, operands=tuple(x[places] for x in self.operands))
 
 
-def emit_op(builder: Builder, case: Case, values: list[str], n: int) -> str:
-    """The op of a case on values of n elements."""
+def emit_op(builder: Builder, case: Case, values: list[str], shape: tuple[int, ...]) -> str:
+    """The op of a case on values of a shape."""
     if case.op == "type":
         return values[0]
-    takes = [tensor((n,), t) for t in case.operands]
-    gives = tensor((n,), case.result)
+    if case.op == "chain":
+        return chains.emit(builder, case, values, shape)
+    takes = [tensor(shape, t) for t in case.operands]
+    gives = tensor(shape, case.result)
     attributes = compare_attributes(*(v for _, v in case.attributes)) if case.op == "compare" else ""
     return builder.generic(case.op, values, takes, gives, attributes)
 
 
 def of_positions(form: str) -> bool:
     """Whether a form is about where an element stands."""
-    return form in SIZES
+    return form in SIZES or form in LAYOUTS
 
 
 __all__ = ["FAIL", "PASS", "Part", "emit_op", "of_positions"]

@@ -191,7 +191,7 @@ def _operands_of(part: Part | RowPart, i: int) -> list[list[int]]:
     if isinstance(part, Part):
         return [[int(x[i])] for x in part.operands]
     if part.case.op == "sort":
-        return [part.arrays[0][i // part.shape[1]].tolist()]
+        return [part.arrays[0][i // part.arrays[0].shape[1]].tolist()]
     if part.case.op == "cumulative":
         rows = part.arrays[0]
         return [rows[i // rows.shape[1], : i % rows.shape[1] + 1].tolist()]

@@ -9,11 +9,22 @@ import numpy as np
 from .cases import LENGTHS, Case
 from .data import rng
 from .formats import FORMATS, Format, all_codes
+from .layouts import LAYOUTS
 from .rounding import Exact, encode
 
 Arrays = tuple[np.ndarray, ...]  #: of codes
 #: A convolution's window and features for each length.
-_WINDOWS = {3: (3, 1), 8: (2, 4), 64: (4, 16), 1000: (5, 200)}
+_WINDOWS = {3: (3, 1), 8: (2, 4), 64: (4, 16), 1000: (5, 200), 9: (3, 3), 15: (5, 3), 16: (2, 8), 33: (3, 11)} | {
+    **{n: (n, 1) for n in (1, 7, 17, 31, 127)},
+    128: (4, 32),
+    129: (3, 43),
+}
+#: Rows and columns of products of some lengths, which are around the sizes of tiles too.
+_TILES = {1: (33, 31), 7: (15, 9), 9: (9, 15), 15: (17, 8), 16: (16, 16), 17: (16, 17), 31: (1, 33), 33: (31, 1)} | {
+    127: (8, 7),
+    128: (8, 8),
+    129: (7, 9),
+}
 
 
 def start_code(fmt: Format, body: str) -> int:
@@ -45,7 +56,8 @@ def arrays(case: Case, form: str, seed: int) -> Arrays:
             return (_any(fmt, k, random, 16),)
         return (_summands(fmt, k, random, 16 if case.op == "cumulative" else 40),)
     if case.op == "dot_general":
-        return _summands(fmt, k, random, 12, fmt.max**0.5), _summands(fmt, k, random, 12, fmt.max**0.5).T
+        m, n = _TILES.get(k, (12, 12)) if form.startswith("length") else (8, 9) if form in LAYOUTS else (12, 12)
+        return _summands(fmt, k, random, m, fmt.max**0.5), _summands(fmt, k, random, n, fmt.max**0.5).T
     window, features = _WINDOWS[k]
     wide = _summands(fmt, features, random, window + 3, fmt.max**0.5 / window)[None]
     kernel = _summands(fmt, k, random, 6, fmt.max**0.5)
@@ -106,11 +118,14 @@ def _bounded(row: np.ndarray, limit: float, random: np.random.Generator) -> np.n
 
 
 def _any(fmt: Format, k: int, random: np.random.Generator, rows: int) -> np.ndarray:
-    """Rows of any numbers, the smallest among them now and then, and NaN in the last."""
+    """Rows of any numbers, the smallest among them now and then, some of one sign alone, and NaN in the last."""
     codes = all_codes(fmt.name)
     found = random.choice(codes[~fmt.is_nan(codes)], (rows, k))
     found[::4, k // 2] = 0 if not fmt.has_zero else 1
     found[1::4] &= np.array(fmt.ones, codes.dtype)
+    found[2::4] |= np.array(fmt.sign_bit, codes.dtype)
+    if fmt.nan == "sign":  # which -0 would be
+        found[2::4][found[2::4] == fmt.sign_bit] = fmt.sign_bit | 1
     if fmt.nan_code is not None:
         found[1::4][fmt.is_nan(found[1::4])] = fmt.max_code
         found[-1, k // 2] = fmt.nan_code

@@ -7,13 +7,14 @@ import functools
 
 import numpy as np
 
+from . import row_programs
 from .backend import Operation
 from .cases import Case
 from .elementwise import Call
 from .exact import evaluate, total_order
 from .expected import Expected
 from .formats import FORMATS, Format
-from .programs import Builder, compare_attributes, tensor
+from .programs import Builder
 from .rounding import NAN_ORDER, ZEROS
 from .row_data import Arrays, start_code
 from .sums import Problem
@@ -34,6 +35,8 @@ class RowPart:
     @functools.cached_property
     def shape(self) -> tuple[int, ...]:
         """Of the result."""
+        if self.form == "rank-3":
+            return row_programs.shape_in_three(self.case, self.arrays)
         shapes = [a.shape for a in self.arrays]
         match self.case.op:
             case "reduce":
@@ -52,72 +55,19 @@ class RowPart:
 
     def emit(self, builder: Builder) -> None:
         """Adds the case to a program, as its next result."""
-        make = builder.constant if self.form == "constant" else builder.input
-        values = [make(x, t) for x, t in zip(self.arrays, self.case.operands, strict=True)]
-        types = [tensor(x.shape, t) for x, t in zip(self.arrays, self.case.operands, strict=True)]
-        gives = tensor(self.shape, self.case.result)
-        element = self.case.operands[0]
-        match self.case.op:
-            case "reduce":
-                start, scalar = self._start(builder), tensor((), element)
-                applies = f"applies stablehlo.{self.body} across dimensions = [1]"
-                value = builder.op(
-                    f"stablehlo.reduce({values[0]} init: {start}) {applies} : ({types[0]}, {scalar}) -> {gives}"
-                )
-            case "cumulative":
-                value = self._windowed(builder, values[0], types[0])
-            case "dot_general":
-                takes = f"({types[0]}, {types[1]}) -> {gives}"
-                value = builder.op(
-                    f"stablehlo.dot_general {values[0]}, {values[1]}, contracting_dims = [1] x [0] : {takes}"
-                )
-            case "convolution":
-                how = "dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1]}"
-                counts = "{batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
-                takes = f"({types[0]}, {types[1]}) -> {gives}"
-                value = builder.op(f"stablehlo.convolution({values[0]}, {values[1]}) {how} {counts} : {takes}")
-            case _:
-                value = self._sorted(builder, values[0], types[0])
-        builder.output(value, self.case.result, self.shape)
+        row_programs.emit(builder, self.case, self.form, self.arrays, self.shape)
 
     @property
     def body(self) -> str:
-        return dict(self.case.attributes).get("body", "add")
-
-    def _start(self, builder: Builder) -> str:
-        fmt = FORMATS[self.case.operands[0]]
-        return builder.constant(np.array(start_code(fmt, self.body), fmt.code_dtype), fmt.name)
-
-    def _windowed(self, builder: Builder, value: str, kind: str) -> str:
-        rows, k = self.arrays[0].shape
-        element = self.case.operands[0]
-        scalar = tensor((), element)
-        region = (
-            f"({{ ^bb0(%x: {scalar}, %y: {scalar}): %z = stablehlo.{self.body} %x, %y : {scalar} "
-            f"stablehlo.return %z : {scalar} }})"
-        )
-        windows = (
-            f"{{window_dimensions = array<i64: 1, {k}>, padding = dense<[[0, 0], [{k - 1}, 0]]> : tensor<2x2xi64>}}"
-        )
-        start = self._start(builder)
-        text = f'"stablehlo.reduce_window"({value}, {start}) {region} {windows}'
-        return builder.op(f"{text} : ({kind}, {scalar}) -> {kind}")
-
-    def _sorted(self, builder: Builder, value: str, kind: str) -> str:
-        scalar = tensor((), self.case.operands[0])
-        region = (
-            f'({{ ^bb0(%x: {scalar}, %y: {scalar}): %z = "stablehlo.compare"(%x, %y) '
-            f"{compare_attributes('LT', 'TOTALORDER')} : ({scalar}, {scalar}) -> tensor<i1> "
-            "stablehlo.return %z : tensor<i1> })"
-        )
-        return builder.op(f'"stablehlo.sort"({value}) {region} {{dimension = 1 : i64}} : ({kind}) -> {kind}')
+        return row_programs.body(self.case)
 
     # -- as a call -----------------------------------------------------------------------------------------------------
 
     def operate(self, call: Call) -> np.ndarray:
         attributes = {"body": self.body} if self.case.op in ("reduce", "cumulative") else {}
         operation = Operation(self.case.op, self.case.operands, self.case.result, attributes)
-        return np.asarray(call(operation, list(self.arrays)))
+        turned = [np.asarray(x.T, order="C").T for x in self.arrays] if self.form == "transposed" else self.arrays
+        return np.asarray(call(operation, list(turned)))
 
     # -- what is right -------------------------------------------------------------------------------------------------
 
@@ -146,7 +96,7 @@ class RowPart:
                 return [np.repeat(x, y.shape[1], axis=0), np.tile(y.T, (x.shape[0], 1))]
         x, y = self.arrays
         window = y.shape[0]
-        places = [x[:, i : i + window].reshape(x.shape[0], -1) for i in range(self.shape[1])]
+        places = [x[:, i : i + window].reshape(x.shape[0], -1) for i in range(x.shape[1] - window + 1)]
         rows = np.stack(places, axis=1).reshape(-1, window * x.shape[2])
         columns = y.reshape(-1, y.shape[2]).T
         return [np.repeat(rows, len(columns), axis=0), np.tile(columns, (len(rows), 1))]
@@ -157,8 +107,8 @@ class RowPart:
         if fmt.nan != "sign":
             return right
         first = _in_total_order(fmt, self.arrays[0], nan_first=True)
-        other = (right.codes != first.codes).reshape(self.shape)
-        at_front = (fmt.is_nan(got.reshape(self.shape)[:, :1]) & other.any(axis=1, keepdims=True)) & other
+        other = (right.codes != first.codes).reshape(self.arrays[0].shape)
+        at_front = (fmt.is_nan(got.reshape(other.shape)[:, :1]) & other.any(axis=1, keepdims=True)) & other
         flat = at_front.ravel()
         as_given = flat & (got == first.codes)
         return Expected(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from . import faults, format_faults, integer_faults
+from . import chains, faults, format_faults, integer_faults
 from .cases import Case
 from .exact import FUNCTIONS
 from .formats import FORMATS
@@ -24,6 +24,9 @@ class Suspect:
 
 def suspects(case: Case, to_integers: str = "toward zero") -> Iterator[Suspect]:
     """The faults that a case may show, the likeliest first; `to_integers` is how floats are to become integers."""
+    if case.op == "chain":
+        yield from (Suspect(*found) for found in chains.suspects(case))
+        return
     fnuz = any(FORMATS[t].nan == "sign" for t in case.operands if t in FORMATS)
     yield Suspect("operands that are subnormal are flushed to zero", faults.flush(faults.flush_read, False))
     yield Suspect("results that are subnormal are flushed to zero", faults.flush(faults.as_it_is, True))

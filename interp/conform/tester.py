@@ -15,6 +15,7 @@ from .backend import Operation, takes, to_integers
 from .cases import ROW_OPS, Case
 from .elementwise import Part, of_positions
 from .formats import FORMATS, all_codes, bits, code_dtype
+from .layouts import LAYOUTS
 from .outcome import Settings
 from .programs import Builder
 from .reproduction import AnyPart, Failing, Results, batches, explained
@@ -40,8 +41,9 @@ class Spec:
         if self.case.op == "test":
             return (self.case.name.rsplit(".", 1)[0],)
         kind = self.form if self.form in ("array", "constant", "scalar", "broadcast") else "small"
+        part = 0 if self.form in LAYOUTS else self.part
         rows = self.case.op == "cumulative" if self.case.op in ROW_OPS else None
-        return self.case.column, len(self.case.operands), kind, rows, self.part, self.case.op == "convert"
+        return self.case.column, len(self.case.operands), kind, rows, part, self.case.op == "convert"
 
 
 class Tester:
@@ -94,10 +96,13 @@ class Tester:
             given = data.tuples(spec.case, list(settings.operands))
             if spec.form in ("scalar", "broadcast"):
                 given = tuple(np.concatenate([x, x]) for x in given)
+            if spec.form in LAYOUTS:
+                given = data.laid(spec.form, 0, given)
             return Part(spec.case, spec.form, given, to_integers=to_integers(settings.backend, spec.case.result))
         operands = data.operands(spec.case, spec.form, settings.level, settings.seed, spec.part)
         segment = len(all_codes(spec.case.operands[0])) if spec.form in ("scalar", "broadcast") else 1
-        return Part(spec.case, spec.form, operands, segment, to_integers(settings.backend, spec.case.result))
+        right = to_integers(settings.backend, spec.case.result)
+        return Part(spec.case, spec.form, operands, segment, right, spec.part if spec.form in LAYOUTS else 0)
 
     # -- results -------------------------------------------------------------------------------------------------------
 
@@ -201,6 +206,8 @@ class Tester:
 
     def _smallest(self, part: Part) -> Part:
         """The fewest operands on which a part crashes, as far as some tries show."""
+        if not part.size:
+            return part
         least = min(self.settings.timeout, max(3.0, 10 * self._longest))
 
         def crashes(smaller: Part) -> bool:
@@ -230,8 +237,9 @@ def _checked(found: np.ndarray, part: AnyPart) -> np.ndarray:
     """What came back, as codes."""
     from .programs import decoded
 
-    if found.size != part.size:
-        raise BackendError("died", f"{part.case.signature} has {part.size} elements, and the backend gave {found.size}")
+    if found.shape != part.shape:
+        shapes = f"expected shape {list(part.shape)}, got {list(found.shape)}"
+        raise BackendError("died", f"the result of {part.case.signature}: {shapes}")
     found = found.reshape(-1)
     if found.dtype.kind == "f" and bits(part.result_type) == 6:
         return decoded(found, part.result_type)

@@ -1,0 +1,249 @@
+"""Several ops one after another, as models have them: what is rounded in between, and must be.
+
+A float is narrowed by way of another; numbers are scaled, held to the range of a format and converted to it; two of a
+format are widened, added and narrowed; products and sums are bf16. And conversions to and from complex numbers, which
+are made of two parts and taken apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from .cases import Case
+from .data import Operands
+from .exact import estimate, evaluate
+from .expected import Expected, expected
+from .formats import FORMATS
+from .programs import Builder, tensor
+from .rounding import Exact, encode
+
+#: The scale of what is quantized, of which no product with a minifloat is rounded in f32, and its reciprocal in f32.
+_SCALES, _INVERSE = (0.75, 0.3125), 1.0 / 0.6875
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """An op of a chain. `takes` counts the operands of the case first, and the steps after them."""
+
+    op: str
+    gives: str
+    takes: tuple[int, ...] = ()
+    value: float = 0.0  #: of a constant
+
+
+def steps(case: Case) -> tuple[Step, ...]:
+    """The steps of a chain, the last of which gives the result."""
+    return _CHAINS[dict(case.attributes)["steps"]](case)
+
+
+def _by_way_of(between: str) -> Callable[[Case], tuple[Step, ...]]:
+    return lambda case: (Step("convert", between, (0,)), Step("convert", case.result, (1,)))
+
+
+def _held(case: Case, n: int) -> tuple[Step, ...]:
+    """What holds the last of n values to the range of the result's format, and converts it."""
+    fmt = FORMATS[case.result]
+    low = -fmt.max if fmt.is_signed else float(fmt.decode(np.array([0]))[0])
+    return (
+        Step("constant", "f32", (), low),
+        Step("constant", "f32", (), fmt.max),
+        Step("clamp", "f32", (n, n - 1, n + 1)),
+        Step("convert", case.result, (n + 2,)),
+    )
+
+
+def _scaled(case: Case) -> tuple[Step, ...]:
+    return (Step("multiply", "f32", (0, 1)), *_held(case, 3))
+
+
+def _dequantized(case: Case) -> tuple[Step, ...]:
+    return (
+        Step("convert", "f32", (0,)),
+        Step("convert", "f32", (1,)),
+        Step("constant", "f32", (), _SCALES[0]),
+        Step("constant", "f32", (), _SCALES[1]),
+        Step("multiply", "f32", (2, 4)),
+        Step("multiply", "f32", (3, 5)),
+        Step("add", "f32", (6, 7)),
+        Step("constant", "f32", (), _INVERSE),
+        Step("multiply", "f32", (8, 9)),
+        *_held(case, 11),
+    )
+
+
+def _in_bf16(case: Case) -> tuple[Step, ...]:
+    return (
+        Step("convert", "bf16", (0,)),
+        Step("convert", "bf16", (1,)),
+        Step("constant", "bf16", (), 1.171875),
+        Step("multiply", "bf16", (2, 4)),
+        Step("add", "bf16", (5, 3)),
+        Step("convert", case.result, (6,)),
+    )
+
+
+def _complex_of(element: str) -> str:
+    return f"complex<{element}>"
+
+
+def _to_complex(part: str) -> Callable[[Case], tuple[Step, ...]]:
+    return lambda case: (Step("convert", _complex_of(case.result), (0,)), Step(part, case.result, (1,)))
+
+
+def _from_complex(case: Case) -> tuple[Step, ...]:
+    return Step("complex", _complex_of(case.operands[0]), (0, 1)), Step("convert", case.result, (2,))
+
+
+def _between_complex(part: str) -> Callable[[Case], tuple[Step, ...]]:
+    return lambda case: (
+        Step("complex", _complex_of(case.operands[0]), (0, 1)),
+        Step("convert", _complex_of(case.result), (2,)),
+        Step(part, case.result, (3,)),
+    )
+
+
+_CHAINS: dict[str, Callable[[Case], tuple[Step, ...]]] = {
+    **{f"via_{t}": _by_way_of(t) for t in ("f16", "bf16", "f32")},
+    "scale_clamp_convert": _scaled,
+    "dequantize_add_quantize": _dequantized,
+    "multiply_add_in_bf16": _in_bf16,
+    **{f"to_complex_{part}": _to_complex(part) for part in ("real", "imag")},
+    "from_complex": _from_complex,
+    **{f"complex_{part}": _between_complex(part) for part in ("real", "imag")},
+}
+
+# -- as part of a program ----------------------------------------------------------------------------------------------
+
+
+def emit(builder: Builder, case: Case, values: list[str], shape: tuple[int, ...]) -> str:
+    """Adds the chain to a program, on values of a shape; returns the name of its result."""
+    names, types = list(values), list(case.operands)
+    constants: set[int] = set()
+    for step in steps(case):
+        if step.op == "constant":
+            constants.add(len(names))
+            names.append(builder.constant(_constant(step), step.gives))
+        else:
+            taken = [(names[i], types[i], i in constants) for i in step.takes]
+            names.append(_emit(builder, step, taken, shape))
+        types.append(step.gives)
+    return names[-1]
+
+
+def _emit(builder: Builder, step: Step, taken: list[tuple[str, str, bool]], shape: tuple[int, ...]) -> str:
+    """One step on values with their types, and whether each is a scalar."""
+    names, kinds = [], []
+    for name, element, is_scalar in taken:
+        own, whole = tensor((), element), tensor(shape, element)
+        if is_scalar and step.op != "clamp":  # whose limits may be scalars
+            name, is_scalar = builder.op(f"stablehlo.broadcast_in_dim {name}, dims = [] : ({own}) -> {whole}"), False
+        names.append(name)
+        kinds.append(own if is_scalar else whole)
+    return builder.generic(step.op, names, kinds, tensor(shape, step.gives))
+
+
+def _constant(step: Step) -> np.ndarray:
+    return encode(FORMATS[step.gives], Exact.of(np.array(step.value)))[0]
+
+
+# -- what is right -----------------------------------------------------------------------------------------------------
+
+
+def right(case: Case, operands: Operands) -> Expected:
+    """The results of a chain whose every step is rounded to its type."""
+    values: list[Expected] = [Expected(x, np.zeros(len(x), np.uint8)) for x in operands]
+    parts: dict[int, tuple[Expected, Expected]] = {}
+    types = list(case.operands)
+    for step in steps(case):
+        taken, sources = [values[i] for i in step.takes], [types[i] for i in step.takes]
+        found = taken[0] if taken else None
+        if step.op == "constant":
+            codes = np.full(len(operands[0]), _constant(step))
+            found = Expected(codes, np.zeros(len(codes), np.uint8))
+        elif step.op == "complex":
+            parts[len(values)] = taken[0], taken[1]
+        elif step.op in ("real", "imag"):
+            found = parts[step.takes[0]][step.op == "imag"]
+        elif step.op == "convert":
+            found = _converted(step, sources[0], found, parts.get(step.takes[0]))
+            if isinstance(found, tuple):
+                parts[len(values)] = found
+                found = found[0]
+        else:
+            with np.errstate(all="ignore"):
+                found = expected(Case(step.op, tuple(sources), step.gives), tuple(x.codes for x in taken))
+        assert found is not None
+        values.append(found)
+        types.append(step.gives)
+    return values[-1]
+
+
+def _converted(
+    step: Step, source: str, value: Expected | None, parts: tuple[Expected, Expected] | None
+) -> Expected | tuple[Expected, Expected]:
+    """A conversion, of a NaN with its sign; between real and complex types the imaginary part is dropped, or zero."""
+    assert value is not None
+
+    def part(x: Expected, a: str, b: str) -> Expected:
+        found = x if a == b else expected(Case("convert", (a,), b), (x.codes,))
+        if a == b or a not in FORMATS or b not in FORMATS or FORMATS[b].nan != "ieee":
+            return found
+        has_sign = FORMATS[a].is_nan(x.codes) & np.signbit(FORMATS[a].decode(x.codes))
+        sign = np.array(FORMATS[b].sign_bit, found.codes.dtype)
+        return dataclasses.replace(found, codes=np.where(has_sign, found.codes | sign, found.codes))
+
+    source, target = _of_parts(source), _of_parts(step.gives)
+    first = part(value if parts is None else parts[0], source, target)
+    if target == step.gives:
+        return first
+    zero = Expected(np.zeros_like(first.codes), np.zeros(len(first.codes), np.uint8))
+    return first, zero if parts is None else part(parts[1], source, target)
+
+
+def _of_parts(element: str) -> str:
+    return element.removeprefix("complex<").removesuffix(">")
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+def suspects(case: Case) -> Iterator[tuple[str, Callable[[Case, Operands], np.ndarray | None]]]:
+    """Chains in which a result is not rounded, or to a wider type: in words, and the codes that come of it."""
+    found = steps(case)
+    if any(t not in FORMATS for t in (*case.operands, *(s.gives for s in found))):
+        return
+    rounded = [i for i, s in enumerate(found[:-1]) if s.op not in ("constant", "clamp")]
+    narrow = [i for i in rounded if FORMATS[found[i].gives].bits < 32]
+    for i in rounded:
+        step = found[i]
+        for wide in ("", *(("f32",) if i in narrow else ())):
+            instead = f", but to {wide}" if wide else ""
+            sentence = f"the result of {step.op} is not rounded to {step.gives} before the next op{instead}"
+            yield sentence, _skipping({i: wide})
+    if len(narrow) > 1:
+        types = ", ".join(dict.fromkeys(found[i].gives for i in narrow))
+        yield f"no result is rounded to {types}, but to f32", _skipping(dict.fromkeys(narrow, "f32"))
+
+
+def _skipping(wider: dict[int, str]) -> Callable[[Case, Operands], np.ndarray | None]:
+    """With some steps rounded to other types, or to f64 alone."""
+
+    def compute(case: Case, operands: Operands) -> np.ndarray | None:
+        numbers = [FORMATS[t].decode(x) for x, t in zip(operands, case.operands, strict=True)]
+        codes = operands[0]
+        for i, step in enumerate(steps(case)):
+            taken = [numbers[n] for n in step.takes]
+            if step.op == "constant":
+                numbers.append(np.full(len(codes), FORMATS[step.gives].decode(_constant(step))))
+            elif wider.get(i) == "":
+                numbers.append(estimate(step.op, *taken))
+            else:
+                fmt = FORMATS[wider.get(i, step.gives)]
+                codes = evaluate(step.op, fmt, *taken)[0]
+                numbers.append(fmt.decode(codes))
+        return codes
+
+    return compute

@@ -1,0 +1,95 @@
+"""Operands of several dimensions, and such as do not lie in memory as they are read: transposed, reversed, broadcast.
+
+Codes are kept in the order of the results. A program makes an operand from what is stored, by one op; a library gets
+what is stored with the strides that read it so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from .programs import Builder, tensor
+
+#: Rows of one vector of 16 and one element more, and as many of them as no power of two divides.
+_ROWS, _COLUMNS = 9, 17
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How an operand of a shape is stored, and how it is read from that."""
+
+    shape: tuple[int, ...]
+    #: The array of codes that is stored, of the operand in its shape.
+    store: Callable[[np.ndarray], np.ndarray] = lambda x: x
+    #: The operand, as a view of what is stored.
+    view: Callable[[np.ndarray], np.ndarray] = lambda x: x
+    #: The op that makes the operand, with its name for what is stored.
+    op: str = ""
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether one operand at a time is stored in another way."""
+        return bool(self.op)
+
+
+def _strided(x: np.ndarray) -> np.ndarray:
+    """Every second row from the second on, and every second column from the third, of codes that stand elsewhere."""
+    found = np.resize(x[::-1, ::-1], (2 * _ROWS + 2, 2 * _COLUMNS + 3))
+    found[1 : 2 * _ROWS : 2, 2 : 2 * _COLUMNS + 1 : 2] = x
+    return found
+
+
+_MATRIX = (_ROWS, _COLUMNS)
+LAYOUTS: dict[str, Layout] = {
+    "rank-0": Layout(()),
+    "rank-2": Layout(_MATRIX),
+    "rank-3": Layout((3, 5, _COLUMNS)),
+    "transposed": Layout(_MATRIX, lambda x: x.T, lambda x: x.T, "transpose {}, dims = [1, 0]"),
+    "reversed": Layout(_MATRIX, lambda x: x[::-1, ::-1], lambda x: x[::-1, ::-1], "reverse {}, dims = [0, 1]"),
+    "sliced": Layout(
+        _MATRIX,
+        _strided,
+        lambda x: x[1 : 2 * _ROWS : 2, 2 : 2 * _COLUMNS + 1 : 2],
+        f"slice {{}} [1:{2 * _ROWS}:2, 2:{2 * _COLUMNS + 1}:2]",
+    ),
+    "rows": Layout(_MATRIX, lambda x: x[0], lambda x: np.broadcast_to(x, _MATRIX), "broadcast_in_dim {}, dims = [1]"),
+    "columns": Layout(
+        _MATRIX, lambda x: x[:, 0], lambda x: np.broadcast_to(x[:, None], _MATRIX), "broadcast_in_dim {}, dims = [0]"
+    ),
+}
+
+
+def stored(form: str, codes: np.ndarray) -> np.ndarray:
+    """What is stored of an operand, contiguous."""
+    layout = LAYOUTS[form]
+    return np.array(layout.store(codes.reshape(layout.shape)), order="C")
+
+
+def arranged(form: str, codes: np.ndarray) -> np.ndarray:
+    """The codes that an operand has in a layout, in order: of one that is broadcast some are repeated."""
+    layout = LAYOUTS[form]
+    return np.array(layout.view(stored(form, np.resize(codes, layout.size))), order="C").reshape(-1)
+
+
+def view(form: str, codes: np.ndarray) -> np.ndarray:
+    """An operand with the strides of its layout."""
+    return LAYOUTS[form].view(stored(form, codes))
+
+
+def emit(builder: Builder, form: str, codes: np.ndarray, element: str) -> str:
+    """Adds an operand to a program; returns the name of its value."""
+    layout, kept = LAYOUTS[form], stored(form, codes)
+    value = builder.input(kept, element)
+    if not layout.op:
+        return value
+    return builder.op(
+        f"stablehlo.{layout.op.format(value)} : ({tensor(kept.shape, element)}) -> {tensor(layout.shape, element)}"
+    )

@@ -1,0 +1,128 @@
+"""Cases on rows as programs: along the last dimension, along the first of a transposed array, or along a middle one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .cases import Case
+from .formats import FORMATS
+from .programs import Builder, compare_attributes, tensor
+from .row_data import Arrays, start_code
+
+#: In how many parts the rows are cut that lie along the middle one of three dimensions.
+_PARTS = 2
+
+
+def body(case: Case) -> str:
+    """What a reduction does with two numbers."""
+    return dict(case.attributes).get("body", "add")
+
+
+def shape_in_three(case: Case, arrays: Arrays) -> tuple[int, ...]:
+    """The shape of the result in the form rank-3; in order its elements are those of the other forms."""
+    x = arrays[0]
+    match case.op:
+        case "reduce":
+            return _PARTS, len(x) // _PARTS
+        case "dot_general":
+            return _PARTS, len(x) // _PARTS, arrays[1].shape[1]
+        case "convolution":
+            return x.shape[0], 1, x.shape[1] - arrays[1].shape[0] + 1, arrays[1].shape[2]
+    return _PARTS, len(x) // _PARTS, x.shape[1]
+
+
+def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[int, ...]) -> None:
+    """Adds a case to a program, as its next result, of a shape."""
+    stored = _stored(case, form, arrays)
+    make = builder.constant if form == "constant" else builder.input
+    values = [make(x, t) for x, t in zip(stored, case.operands, strict=True)]
+    types = [tensor(x.shape, t) for x, t in zip(stored, case.operands, strict=True)]
+    gives = tensor(shape, case.result)
+    match case.op:
+        case "reduce":
+            value = _reduced(builder, case, form, values[0], types[0], gives)
+        case "dot_general":
+            dims = {"transposed": "contracting_dims = [0] x [1]", "rank-3": "batching_dims = [0] x [0], "
+                    "contracting_dims = [2] x [1]"}.get(form, "contracting_dims = [1] x [0]")  # fmt: skip
+            value = builder.op(
+                f"stablehlo.dot_general {values[0]}, {values[1]}, {dims} : ({types[0]}, {types[1]}) -> {gives}"
+            )
+        case "convolution":
+            value = _convolved(builder, form, values, types, gives)
+        case _:
+            made = _windowed if case.op == "cumulative" else _sorted
+            value = made(builder, case, form, values[0], stored[0].shape)
+            if form in _BACK:
+                value = builder.op(f"stablehlo.transpose {value}, dims = {list(_BACK[form])} : ({types[0]}) -> {gives}")
+    builder.output(value, case.result, shape)
+
+
+#: How results along another dimension are turned back, so that rows are the last one.
+_BACK = {"transposed": (1, 0), "rank-3": (0, 2, 1)}
+
+
+def _stored(case: Case, form: str, arrays: Arrays) -> Sequence[np.ndarray]:
+    """The arguments of the program."""
+    if form == "transposed":
+        return [np.asarray(x.T, order="C") for x in arrays]
+    if form != "rank-3":
+        return arrays
+    x = arrays[0]
+    if case.op == "convolution":
+        return [x[:, None], arrays[1][None]]
+    parts = x.reshape(_PARTS, -1, x.shape[1])
+    if case.op == "dot_general":
+        return [parts, np.stack([arrays[1]] * _PARTS)]
+    return [np.asarray(parts.transpose(0, 2, 1), order="C")]
+
+
+def _axis(form: str) -> int:
+    """Along which dimension rows lie."""
+    return 0 if form == "transposed" else 1
+
+
+def _start(builder: Builder, case: Case) -> str:
+    fmt = FORMATS[case.operands[0]]
+    return builder.constant(np.array(start_code(fmt, body(case)), fmt.code_dtype), fmt.name)
+
+
+def _reduced(builder: Builder, case: Case, form: str, value: str, kind: str, gives: str) -> str:
+    start, scalar = _start(builder, case), tensor((), case.operands[0])
+    applies = f"applies stablehlo.{body(case)} across dimensions = [{_axis(form)}]"
+    return builder.op(f"stablehlo.reduce({value} init: {start}) {applies} : ({kind}, {scalar}) -> {gives}")
+
+
+def _convolved(builder: Builder, form: str, values: list[str], types: list[str], gives: str) -> str:
+    dims = {
+        "transposed": "dim_numbers = [f, 0, b]x[o, i, 0]->[b, 0, f], window = {stride = [1]}",
+        "rank-3": "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [1, 1]}",
+    }.get(form, "dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1]}")
+    counts = "{batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
+    return builder.op(
+        f"stablehlo.convolution({values[0]}, {values[1]}) {dims} {counts} : ({types[0]}, {types[1]}) -> {gives}"
+    )
+
+
+def _windowed(builder: Builder, case: Case, form: str, value: str, shape: tuple[int, ...]) -> str:
+    axis, scalar, kind = _axis(form), tensor((), case.operands[0]), tensor(shape, case.operands[0])
+    region = (
+        f"({{ ^bb0(%x: {scalar}, %y: {scalar}): %z = stablehlo.{body(case)} %x, %y : {scalar} "
+        f"stablehlo.return %z : {scalar} }})"
+    )
+    sizes = ", ".join(str(n if i == axis else 1) for i, n in enumerate(shape))
+    padding = [[n - 1 if i == axis else 0, 0] for i, n in enumerate(shape)]
+    windows = f"{{window_dimensions = array<i64: {sizes}>, padding = dense<{padding}> : tensor<{len(shape)}x2xi64>}}"
+    text = f'"stablehlo.reduce_window"({value}, {_start(builder, case)}) {region} {windows}'
+    return builder.op(f"{text} : ({kind}, {scalar}) -> {kind}")
+
+
+def _sorted(builder: Builder, case: Case, form: str, value: str, shape: tuple[int, ...]) -> str:
+    scalar, kind = tensor((), case.operands[0]), tensor(shape, case.operands[0])
+    region = (
+        f'({{ ^bb0(%x: {scalar}, %y: {scalar}): %z = "stablehlo.compare"(%x, %y) '
+        f"{compare_attributes('LT', 'TOTALORDER')} : ({scalar}, {scalar}) -> tensor<i1> "
+        "stablehlo.return %z : tensor<i1> })"
+    )
+    return builder.op(f'"stablehlo.sort"({value}) {region} {{dimension = {_axis(form)} : i64}} : ({kind}) -> {kind}')

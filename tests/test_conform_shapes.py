@@ -1,0 +1,378 @@
+"""Faults of programs that the forms, the conversions and the chains are there for: each is found, by the right forms.
+
+What is said of a fault has to be right, or nothing: each names the sentences that would be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from minihlo.interp.backends import Minihlo
+from minihlo.interp.conform import tester
+from minihlo.interp.conform.cases import LAYOUTS, SIZES, Case, cases, forms
+from minihlo.interp.conform.data import parts
+from minihlo.interp.conform.diagnosis import across_forms
+from minihlo.interp.conform.outcome import Settings, merged
+from minihlo.interp.conform.result import CRASH, FAIL, PASS, CaseResult
+from minihlo.ops.policy import Policy
+
+Arrays = Sequence[np.ndarray]
+Run = Callable[[str, Arrays], list[np.ndarray]]
+_OURS = Minihlo("minihlo", Policy())
+
+
+def run(text: str, arrays: Arrays) -> list[np.ndarray]:
+    return [np.array(r) for r in _OURS.evaluate(text, arrays)]
+
+
+class Backend:
+    """Takes programs, and is wrong as a function is."""
+
+    takes = "programs"
+    name = "planted"
+    seconds = 60.0
+
+    def __init__(self, fault: Run) -> None:
+        self.evaluate = fault
+
+    def close(self) -> None:
+        pass
+
+
+def results(fault: Run, signature: str, only: Sequence[str]) -> dict[str, CaseResult]:
+    """The results of a case by form: in some forms, or all those of level 1."""
+    (case,) = (c for c in cases(1) if c.signature == signature)
+    subject, found = tester.Tester(Backend(fault), Settings("planted")), []
+    for form in only or forms(case, 1):
+        each = [subject.run([tester.Spec(case, form, i)])[0] for i in range(_parts(case, form))]
+        whole = each[0]
+        for other in each[1:]:
+            whole = merged(whole, other, 5)
+        found.append(whole)
+    return {r.form: r for r in across_forms(found)}
+
+
+def _parts(case: Case, form: str) -> int:
+    return parts(case, form, 1)
+
+
+# -- ways to be wrong --------------------------------------------------------------------------------------------------
+
+
+def rewritten(pattern: str, new: str) -> Run:
+    """Another program, by a regular expression; it has to be in one."""
+    return lambda text, arrays: run(re.sub(pattern, new, text), arrays)
+
+
+def of_results(change: Callable[[np.ndarray], np.ndarray], op: str = "") -> Run:
+    """Results that are changed, in programs with an op."""
+
+    def fault(text: str, arrays: Arrays) -> list[np.ndarray]:
+        found = run(text, arrays)
+        return [change(r) for r in found] if f'"stablehlo.{op}"' in text or not op else found
+
+    return fault
+
+
+def of_rank(rank: int, places: Callable[[np.ndarray], object]) -> Run:
+    """The last bit of some results is wrong in arrays of so many dimensions."""
+
+    def change(r: np.ndarray) -> np.ndarray:
+        if r.ndim == rank:
+            flipped = r.copy()
+            flipped[places(r)] ^= 1
+            return flipped
+        return r
+
+    return of_results(change)
+
+
+def via(source: str, between: str, target: str) -> Run:
+    """A conversion by way of another type."""
+    pattern = rf'(%\w+) = "stablehlo\.convert"\((%\w+)\)\s*: \(tensor<(\d+x)?{source}>\) -> tensor<(\d+x)?{target}>'
+    return rewritten(
+        pattern,
+        rf"\1b = stablehlo.convert \2 : (tensor<\3{source}>) -> tensor<\3{between}>"
+        "\n  "
+        rf"\1 = stablehlo.convert \1b : (tensor<\3{between}>) -> tensor<\3{target}>",
+    )
+
+
+def without_step(between: str) -> Run:
+    """Two conversions, one after the other, are one."""
+    pattern = (
+        rf'(%\w+) = "stablehlo\.convert"\((%\w+)\)\s*: \((\S+)\) -> tensor<(\d+x)?{between}>\s+'
+        r'(%\w+) = "stablehlo\.convert"\(\1\)\s*: \(\S+\) -> (\S+)'
+    )
+    return rewritten(pattern, r'\5 = "stablehlo.convert"(\2) : (\3) -> \6')
+
+
+def in_f32(text: str, arrays: Arrays) -> list[np.ndarray]:
+    """What is between conversions to bf16 and from it is f32."""
+    text = re.sub(r"(%\w+) = stablehlo\.constant dense<\"0x963F\"> : tensor<bf16>", r"\1 = stablehlo.constant "
+                  r"dense<1.171875> : tensor<f32>", text)  # fmt: skip
+    return run(text.replace("bf16", "f32"), arrays)
+
+
+def last_partial_vector(r: np.ndarray) -> np.ndarray:
+    n, flat = r.size % 16, r.reshape(-1).copy()
+    if r.size > 16 and n:
+        flat[-n:] ^= 1
+    return flat.reshape(r.shape)
+
+
+def of_size(n: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda r: r ^ 1 if r.size == n else r
+
+
+_CONSTANT = re.compile(r'stablehlo\.constant dense<"0x[0-9A-F]{8,}">')
+
+
+def folded(change: Callable[[np.ndarray], np.ndarray]) -> Run:
+    def fault(text: str, arrays: Arrays) -> list[np.ndarray]:
+        found = run(text, arrays)
+        return [change(r) for r in found] if _CONSTANT.search(text) else found
+
+    return fault
+
+
+@dataclasses.dataclass(frozen=True)
+class Planted:
+    run: Run
+    signature: str
+    #: The forms that fail, of those that are tried.
+    wrong: set[str]
+    #: Those that are tried and right.
+    right: set[str] = dataclasses.field(default_factory=lambda: {"array"})
+    #: What may be said.
+    sentences: str = ""
+    verdict: str = FAIL
+
+
+_RANK_2 = {f for f, layout in LAYOUTS.items() if len(layout.shape) == 2}
+_ADD, _FN = "add.f8E5M2", "f8E4M3FN"
+_LAID = "|only with operands that are .*|only in .*dimensions.*|only in arrays of two dimensions.*"
+_FOLDED = "only as constants, which are folded.*"
+_UNROUNDED = "|the result of .* is not rounded to .*|no result is rounded to .*"
+_TWICE = "the result is rounded twice, to (f32|f64|bf16) first.*"
+
+FAULTS: dict[str, Planted] = {
+    "a transposed operand is read as it lies": Planted(
+        rewritten(r"stablehlo\.transpose (%\w+), dims = \[1, 0\]", r"stablehlo.reshape \1"),
+        _ADD,
+        {"transposed"},
+        {"array", "rank-2", "reversed"},
+    ),
+    "one of two reversed dimensions is not": Planted(
+        rewritten(r"dims = \[0, 1\]", "dims = [0]"), _ADD, {"reversed"}, {"array", "rank-2", "transposed"}
+    ),
+    "the reversed operand is not reversed": Planted(
+        rewritten(r"stablehlo\.reverse (%\w+), dims = \[0, 1\]", r"stablehlo.reshape \1"),
+        "negate.f8E4M3FN",
+        {"reversed"},
+    ),
+    "the steps of a slice are taken for 1": Planted(
+        rewritten(r"\[1:18:2, 2:35:2\]", "[1:10:1, 2:19:1]"), _ADD, {"sliced"}, {"array", "rank-2", "unaligned"}
+    ),
+    "a slice begins one element late": Planted(
+        rewritten(r"2:35:2\]", "3:36:2]"), "multiply.f8E4M3FN", {"sliced"}, {"array"}
+    ),
+    "a row that is broadcast is read backwards": Planted(
+        rewritten(
+            r"(%\w+) = stablehlo\.broadcast_in_dim (%\w+), dims = \[1\] : \((\S+)\)",
+            r"\1r = stablehlo.reverse \2, dims = [0] : \3" + "\n"
+            r"\1 = stablehlo.broadcast_in_dim \1r, dims = [1] : (\3)",
+        ),
+        _ADD,
+        {"rows"},
+        {"array", "columns", "broadcast"},
+    ),
+    "a column that is broadcast is its first element": Planted(
+        rewritten(
+            r"(%\w+) = stablehlo\.broadcast_in_dim (%\w+), dims = \[0\] : \((tensor<9x(\w+)>)\)",
+            r"\1s = stablehlo.slice \2 [0:1] : (\3) -> tensor<1x\4>"
+            "\n"
+            r"  \1 = stablehlo.broadcast_in_dim \1s, dims = [0] : (tensor<1x\4>)",
+        ),
+        _ADD,
+        {"columns"},
+        {"array", "rows", "broadcast"},
+    ),
+    "the last column of two dimensions": Planted(
+        of_rank(2, lambda r: np.s_[:, -1]), "multiply.f8E4M3FN", _RANK_2, {"array", "rank-3", "size-129"}
+    ),
+    "the last element of three dimensions": Planted(
+        of_rank(3, lambda r: np.s_[-1, -1, -1]), "multiply.f8E5M2", {"rank-3"}, {"array", "rank-2"}
+    ),
+    "scalars": Planted(of_rank(0, lambda r: ()), "sqrt.f8E4M3FN", {"rank-0"}, {"array", "size-1"}),
+    "the last partial vector": Planted(
+        of_results(last_partial_vector, "multiply"),
+        "multiply.f8E4M3FN",
+        {"size-17", "size-31", "size-33", "size-127", "size-129", "size-1000"},
+        {
+            "size-7",
+            "size-8",
+            "size-16",
+            "size-64",
+            "size-128",
+        },
+        ".*last.*|only in arrays of .*|each is one ULP off",
+    ),
+    "arrays of 16": Planted(
+        of_results(of_size(16)), "divide.f8E5M2", {"size-16"}, {"array", "size-15", "size-17"}, "only in arrays of 16.*"
+    ),
+    "arrays of 128": Planted(
+        of_results(of_size(128)),
+        "maximum.f8E4M3",
+        {"size-128"},
+        {"array", "size-127", "size-129"},
+        "only in arrays of 128.*",
+    ),
+    "nothing is one element": Planted(
+        of_results(lambda r: np.zeros(1, r.dtype) if not r.size else r), _ADD, {"size-0"}, {"size-1"}, verdict=CRASH
+    ),
+    "two dimensions come back as one": Planted(
+        of_results(lambda r: r.reshape(-1)),
+        _ADD,
+        {"rank-2", "rank-3", "rows", "rank-0"},
+        {"array", "size-7"},
+        verdict=CRASH,
+    ),
+    "rows and columns are exchanged": Planted(
+        of_results(lambda r: r.T if r.ndim == 2 else r), _ADD, _RANK_2, {"array", "rank-3"}, verdict=CRASH
+    ),
+    "a dot's result is flat": Planted(
+        of_results(lambda r: r.reshape(-1)), "dot_general.f8E5M2", {"length-8", "transposed"}, set(), verdict=CRASH
+    ),
+    "f64 to bf16 by way of f32": Planted(
+        via("f64", "f32", "bf16"),
+        "convert.f64.bf16",
+        {"array", "constant"},
+        set(),
+        _TWICE,
+    ),
+    "f64 to f16 by way of f32": Planted(
+        via("f64", "f32", "f16"),
+        "convert.f64.f16",
+        {"array", "constant"},
+        set(),
+        _TWICE,
+    ),
+    "i64 to bf16 by way of f32": Planted(via("i64", "f32", "bf16"), "convert.i64.bf16", {"array"}, set(), _TWICE),
+    "i64 to f32 by way of f64": Planted(via("i64", "f64", "f32"), "convert.i64.f32", {"array"}, set(), _TWICE),
+    "ui64 to f32 by way of i64": Planted(
+        via("ui64", "i64", "f32"), "convert.ui64.f32", {"array"}, set(), "|all wrong results are negative"
+    ),
+    "f32 to f16 by way of bf16": Planted(
+        via("f32", "bf16", "f16"), "convert.f32.f16", {"array", "size-64"}, set(), _TWICE
+    ),
+    "i64 to i32 by way of f32": Planted(via("i64", "f32", "i32"), "convert.i64.i32", {"array"}, set()),
+    "f64 to i32 by way of f32": Planted(via("f64", "f32", "i32"), "convert.f64.i32", {"array"}, set(), "|" + _TWICE),
+    "constants lose the sign of zero": Planted(
+        folded(lambda r: np.where(r == 0x80, 0, r).astype(r.dtype)), "floor.f8E3M4", {"constant"}, sentences=_FOLDED
+    ),
+    "constants of one code": Planted(
+        folded(lambda r: np.where(r == 0x30, 0x31, r).astype(r.dtype)),
+        "round_nearest_even.f8E3M4",
+        {"constant"},
+        sentences=_FOLDED,
+    ),
+    "constants that are compared": Planted(
+        folded(lambda r: r ^ (np.arange(r.size) == 5)), "compare_GE.f8E4M3FN", {"constant"}, sentences=_FOLDED
+    ),
+    "bf16 in between is left out": Planted(
+        without_step("bf16"), "chain_via_bf16.f32.f8E4M3FN", {"array"}, set(), _UNROUNDED
+    ),
+    "f32 in between is left out": Planted(
+        without_step("f32"), "chain_via_f32.f64.f8E5M2", {"array"}, set(), _UNROUNDED
+    ),
+    "numbers are not held to the range": Planted(
+        rewritten(
+            r'"stablehlo\.clamp"\((%\w+), (%\w+), (%\w+)\)\s*: \((\S+), (\S+), \S+\) -> \S+',
+            r"stablehlo.reshape \2 : (\5) -> \5",
+        ),
+        "chain_scale_clamp_convert.f32.f8E4M3FN",
+        {"array"},
+        set(),
+        "|all wrong results are NaN.*",
+    ),
+    "bf16 is f32": Planted(in_f32, "chain_multiply_add_in_bf16.f8E4M3FN", {"array"}, set(), _UNROUNDED),
+    "the imaginary part is zero": Planted(
+        rewritten(r'"stablehlo\.imag"\((%\w+)\)\s*: \((\S+)\) -> (\S+)', r"stablehlo.constant dense<0.0> : \3"),
+        "chain_complex_imag.f64.f32",
+        {"array"},
+        set(),
+        "|all wrong results are zero",
+    ),
+    "products of transposed arrays": Planted(
+        of_results(lambda r: r[::-1] if r.shape == (8, 9) else r), "dot_general.f8E4M3FN", {"transposed"}, {"length-8"}
+    ),
+    "the second product of two is the first": Planted(
+        of_results(lambda r: np.stack([r[0], r[0]]) if r.ndim == 3 else r),
+        "dot_general.f8E5M2.f32",
+        {"rank-3"},
+        {"length-8"},
+    ),
+    "sums along a middle dimension lose the last term": Planted(
+        rewritten(
+            r"(%\w+) = stablehlo\.reduce\((%\w+) init: (%\w+)\) applies stablehlo\.add "
+            r"across dimensions = \[1\] : \(tensor<2x17x(\d+)x(\w+)>, (\S+)\)",
+            r"\1s = stablehlo.slice \2 [0:2, 0:16, 0:\4] : (tensor<2x17x\4x\5>) -> tensor<2x16x\4x\5>"
+            "\n"
+            r"  \1 = stablehlo.reduce(\1s init: \3) applies stablehlo.add across dimensions = [1] : "
+            r"(tensor<2x16x\4x\5>, \6)",
+        ),
+        "reduce_add.f8E4M3FN",
+        {"rank-3"},
+        {"length-17", "transposed"},
+    ),
+    "the largest of columns starts from zero": Planted(
+        rewritten(r'dense<"0xFC">(?=[\s\S]*dimensions = \[0\])', 'dense<"0x00">'),
+        "reduce_maximum.f8E5M2",
+        {"transposed"},
+        {"length-17"},
+        "|.*rows.*",
+    ),
+    "a window's features are read backwards": Planted(
+        of_results(lambda r: r[..., ::-1] if r.ndim == 4 else r),
+        "convolution.f8E4M3FN.f32",
+        {"rank-3"},
+        {"length-8", "transposed"},
+    ),
+    "columns are sorted from the end": Planted(
+        lambda text, arrays: [r[:, ::-1] if "dimension = 0" in text else r for r in run(text, arrays)],
+        "sort.f8E4M3FN",
+        {"transposed"},
+        {"length-17", "rank-3"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(name: str) -> None:
+    planted = FAULTS[name]
+    found = results(planted.run, planted.signature, sorted(planted.wrong | planted.right))
+    verdicts = {form: r.verdict for form, r in found.items()}
+    assert {f for f, v in verdicts.items() if v == planted.verdict} == planted.wrong, verdicts
+    assert {f for f, v in verdicts.items() if v not in (FAIL, CRASH)} == planted.right, verdicts
+    for form in planted.wrong:
+        said = found[form].diagnosis
+        assert re.fullmatch(f"(only in the whole array)?|{planted.sentences}|{_LAID}", said), (form, said)
+
+
+def test_what_is_said_of_a_wrong_shape() -> None:
+    found = results(of_results(lambda r: r.reshape(-1)), _ADD, ["rank-2"])
+    assert found["rank-2"].message == "the result of add.f8E5M2: expected shape [9, 17], got [153]"
+
+
+def test_without_a_fault_every_form_passes() -> None:
+    for signature in ("add.f8E4M3FN", "convert.f64.bf16", "chain_dequantize_add_quantize.f4E2M1FN"):
+        found = results(run, signature, [])
+        assert {r.verdict for r in found.values()} == {PASS}
+        assert found.keys() == set(forms(next(c for c in cases(1) if c.signature == signature), 1))
+    assert set(SIZES) | set(LAYOUTS) <= results(run, "add.f8E4M3FN", []).keys()
