@@ -353,7 +353,7 @@ def test_without_jax_one_line_says_so() -> None:
         assert interp.load and interp.Policy()
         try:
             interp.jit
-        except ImportError as error:
+        except AttributeError as error:
             print(error)
     """
     found = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
