@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..ops.policy import ACCUMULATIONS, OVERFLOWS, ROUNDINGS, Policy
-from . import streams
+from . import host_floats, streams
 from .errors import CheckFailure, Error, OutputError
-from .isolate import run_isolated
+from .isolate import report, run_isolated
 
 FORMS = ("dense", "codes", "json")
 
@@ -53,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of this process, and return the exit status."""
     if argv is None:
         streams.prepare()
+        host_floats.make_default()
     try:
         status = _status(list(sys.argv[1:] if argv is None else argv))
         streams.flush()
@@ -63,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return streams.NO_READER
     except OutputError as failure:
         return streams.give_up(failure)
+    except Exception as error:
+        return report(error)
 
 
 def _status(arguments: list[str]) -> int:

@@ -7,6 +7,7 @@ This module imports nothing heavy: the fork comes first, and costs about a milli
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import signal
@@ -23,6 +24,8 @@ _parsing: mmap.mmap | None = None
 
 _CRASH = 2  #: exit code of a program that cannot be read
 _BUG = 70  #: exit code of an exception nobody meant to raise
+#: What the system says when it has no more memory, descriptors or processes to give.
+_SCARCE = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN}
 _PASSED_ON = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
 
 
@@ -93,6 +96,19 @@ def death_in_child(command: list[str], data: bytes) -> str:
     return _explain(-code, True) if code < 0 else ""
 
 
+def report(error: Exception) -> int:
+    """Say on standard error what nobody expected, and return the exit status.
+
+    What the system refuses is one line, and the status of bad input, as for a program that needs too much memory;
+    anything else is a bug, and shown as such.
+    """
+    if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno in _SCARCE):
+        print("minihlo:", " ".join(str(error).split()), file=sys.stderr)
+        return _CRASH
+    traceback.print_exception(error)
+    return _BUG
+
+
 def _run_child(main: Callable[[], int], parent: int, unblocked: Iterable[int]) -> None:
     code = _BUG
     try:
@@ -111,8 +127,8 @@ def _run_child(main: Callable[[], int], parent: int, unblocked: Iterable[int]) -
         code = streams.NO_READER
     except OutputError as failure:
         code = streams.give_up(failure)
-    except BaseException:  # a bug: show it
-        traceback.print_exc()
+    except Exception as error:
+        code = report(error)
     finally:
         try:
             streams.flush()

@@ -14,12 +14,14 @@ import sys
 import traceback
 from typing import Any
 
+from .. import host_floats
 from ..child_python import end_with_parent, without_core_file
 
 
 def main() -> None:
     """Answer requests until standard input ends."""
     without_core_file()
+    host_floats.make_default()
     end_with_parent()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what programs print is not an answer

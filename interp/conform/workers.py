@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
+from .. import host_floats
 from ..backends import BackendError, backend
 from ..backends.child import death, last_words, read_frame, write_frame
 from ..child_python import end_with_parent, python
@@ -114,6 +115,7 @@ class _Process:
 def _serve() -> None:
     """What a process does."""
     end_with_parent()
+    host_floats.make_default()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     settings = pickle.loads(read_frame(sys.stdin.buffer))
