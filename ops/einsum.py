@@ -46,9 +46,9 @@ def _parsed(call: Call, tensors: list[TensorType]) -> tuple[list[Labels], Labels
     shown = f"einsum_config {config!r}"
     fits = arrow and len(terms) == len(tensors)
     require(fits, f"{shown} is not of the form {'ab,bc->ac' if len(tensors) == 2 else 'ab->a'}")
-    labels = [_labels(shown, term, len(t.shape)) for term, t in zip(terms, tensors, strict=True)]
+    labels = [labels_of(shown, term, len(t.shape)) for term, t in zip(terms, tensors, strict=True)]
     unnamed = max((sum(not n.isalpha() for n in term) for term in labels), default=0)
-    out = _labels(shown, output, len(output.replace("...", "")) + unnamed * ("..." in output))
+    out = labels_of(shown, output, len(output.replace("...", "")) + unnamed * ("..." in output))
     sizes: dict[str, int | None] = {}
     for names, t in zip(labels, tensors, strict=True):
         for name, n in zip(names, t.shape, strict=True):
@@ -61,7 +61,7 @@ def _parsed(call: Call, tensors: list[TensorType]) -> tuple[list[Labels], Labels
     return labels, out
 
 
-def _labels(shown: str, term: str, rank: int) -> Labels:
+def labels_of(shown: str, term: str, rank: int) -> Labels:
     """The label of each dimension; those that `...` stands for are numbered from the last."""
     found = _TERM.fullmatch(term)
     if found is None:

@@ -87,7 +87,7 @@ def ragged_dot(call: Call) -> Run:
     def kernel(lhs: np.ndarray, rhs: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
         x, y = canonical(lhs, rhs)
         found = np.full((*((count,) if is_sum else ()), b, m, n), zero)
-        group = _group_of_place(group_sizes, (*batch, *extent), len(batch) + at).reshape(b, -1)
+        group = group_of_place(group_sizes, (*batch, *extent), len(batch) + at).reshape(b, -1)
         shared = len(sizes) == 1  # then the groups of all batches are the same
         for i in range(min(b, 1) if shared else b):
             which = slice(None) if shared else slice(i, i + 1)
@@ -110,7 +110,7 @@ def _wrong_sizes(call: Call) -> str:
     return f"group_sizes is {call.tensor(2)} (expected one list, or one for each place in the dimensions outside)"
 
 
-def _group_of_place(sizes: np.ndarray, extent: Dimensions, at: int) -> np.ndarray:
+def group_of_place(sizes: np.ndarray, extent: Dimensions, at: int) -> np.ndarray:
     """The group of each place, by the sizes along dimension `at` of `extent`; their number for a place in none."""
     wide = sizes if sizes.itemsize == 8 else sizes.astype(np.int64)
     ends = np.cumsum(np.clip(wide, 0, extent[at]).astype(np.int64), axis=-1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -141,6 +143,33 @@ def _inside(targets: np.ndarray, inside: np.ndarray, updates: Arrays) -> tuple[n
     return targets[chosen], tuple(u.take(chosen, axis=0) for u in updates)
 
 
+def _places_of(numbers: Mapping[str, Any]) -> Places:
+    return Places(
+        mapped=integers(numbers, "scatter_dims_to_operand_dims"),
+        dropped=integers(numbers, "inserted_window_dims"),
+        batching=integers(numbers, "input_batching_dims"),
+        of_indices=integers(numbers, "scatter_indices_batching_dims"),
+        vector=int(numbers.get("index_vector_dim", 0)),
+    )
+
+
+def targets(numbers: Mapping[str, Any], shape: Shape, indices: np.ndarray, updates: Shape) -> np.ndarray:
+    """For each update, in row-major order, the flat index of the element that it goes to; -1 where out of bounds.
+
+    `numbers` are the scatter_dimension_numbers, `shape` and `updates` the shapes of the tensor and of the updates.
+    """
+    found = np.full(math.prod(updates), -1)
+
+    def record(_: Step, rows: Arrays, at: np.ndarray, parts: Arrays) -> None:
+        found[parts[0].reshape(-1)] = rows[0][at].reshape(-1)
+
+    axes = integers(numbers, "update_window_dims")
+    put = _Windows.of(_places_of(numbers), axes, shape, indices.shape, updates).kernel(record)
+    tensor, ids = (np.arange(math.prod(s)).reshape(s) for s in (shape, updates))
+    put(lambda *x: x, (tensor,), indices, (ids,))
+    return found
+
+
 @op("scatter", values="regions", accuracy=BY_BODY, facts=PURE)
 def scatter(call: Call) -> Run:
     """The operand with updates combined by a body into windows at computed indices. Windows out of bounds are skipped.
@@ -171,13 +200,7 @@ def scatter(call: Call) -> Run:
         require(u.shape == updates[0].shape, f"updates {u} and {updates[0]} differ in shape")
         require(u.element == x.element, f"updates {u} for {x} (expected of the same element type)")
     numbers = call.attribute("scatter_dimension_numbers")
-    places = Places(
-        mapped=integers(numbers, "scatter_dims_to_operand_dims"),
-        dropped=integers(numbers, "inserted_window_dims"),
-        batching=integers(numbers, "input_batching_dims"),
-        of_indices=integers(numbers, "scatter_indices_batching_dims"),
-        vector=int(numbers.get("index_vector_dim", 0)),
-    )
+    places = _places_of(numbers)
     places.check(len(inputs[0].shape), len(indices.shape))
     axes = integers(numbers, "update_window_dims")
     require_dimensions("update_window_dims", axes, len(updates[0].shape))

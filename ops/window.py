@@ -288,8 +288,8 @@ def select_and_scatter(call: Call) -> Run:
         axes = axes_of(x.shape)
         places = windows(np.arange(x.size).reshape(x.shape), -1, axes)
         elements = windows(x, init, axes)
-        choose = _choose if selects.vectorised is not None else _choose_one_by_one
-        chosen = choose(selects.vectorised or regions[0], elements, places, len(axes)).reshape(-1)
+        choice = choose if selects.vectorised is not None else _choose_one_by_one
+        chosen = choice(selects.vectorised or regions[0], elements, places, len(axes)).reshape(-1)
         there = np.flatnonzero(chosen >= 0)
         if operand.element != element:
             sources, init = (cast(v, operand.element, element, call.policy) for v in (sources, init))
@@ -300,7 +300,7 @@ def select_and_scatter(call: Call) -> Run:
     return kernel
 
 
-def _choose(select: Callable[..., tuple[Any, ...]], elements: np.ndarray, places: np.ndarray, rank: int) -> np.ndarray:
+def choose(select: Callable[..., tuple[Any, ...]], elements: np.ndarray, places: np.ndarray, rank: int) -> np.ndarray:
     """The place of the element selected in each window, -1 where it has none but padding."""
     shape = elements.shape[rank:]
     best, at = np.zeros(shape, elements.dtype), np.full(shape, -1)
@@ -314,7 +314,7 @@ def _choose(select: Callable[..., tuple[Any, ...]], elements: np.ndarray, places
 def _choose_one_by_one(
     select: Callable[..., tuple[Any, ...]], elements: np.ndarray, places: np.ndarray, rank: int
 ) -> np.ndarray:
-    """As `_choose`, for a region that takes scalars only."""
+    """As `choose`, for a region that takes scalars only."""
     shape = elements.shape[rank:]
     at = np.full(shape, -1)
     for column in np.ndindex(shape):

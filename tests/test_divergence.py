@@ -276,7 +276,7 @@ def test_products_of_narrower_operands_are_known() -> None:
 
 
 def test_functions_have_limits() -> None:
-    x = np.linspace(0.1, 5, 50, dtype=np.float32)
+    x = np.linspace(0.15, 5.05, 50, dtype=np.float32)  # 1 is not among them, whose logarithm is a number
 
     def off(by: int) -> Faulty:
         return Faulty("stablehlo.log", lambda r: [r[0] + np.uint32(by)])

@@ -33,9 +33,11 @@ class Type:
 def types(element: Format, body: str) -> list[Type]:
     """What may be accumulated in: wide types first, then the element's own."""
     names = [n for n in ("f32", "f64", "f16", "bf16") if holds(FORMATS[n], element) and n != element.name]
-    return [*(_wide(n, body) for n in names), _narrow(element, body)]
+    own = _narrow(element, body) if element.is_minifloat else _wide(element.name, body)
+    return [*(_wide(n, body) for n in names), own]
 
 
+@functools.cache
 def holds(wide: Format, narrow: Format) -> bool:
     """Whether a format has every number of another."""
     numbers = narrow.decode(all_codes(narrow.name))
@@ -97,7 +99,7 @@ def fused(fmt: Format) -> Type:
 # -- orders ------------------------------------------------------------------------------------------------------------
 
 
-def _in_order(x: Values, combine: Combine) -> Values:
+def in_order(x: Values, combine: Combine) -> Values:
     total = x[:, 0]
     for i in range(1, x.shape[1]):
         total = combine(total, x[:, i])
@@ -105,7 +107,7 @@ def _in_order(x: Values, combine: Combine) -> Values:
 
 
 def _reverse(x: Values, combine: Combine) -> Values:
-    return _in_order(x[:, ::-1], combine)
+    return in_order(x[:, ::-1], combine)
 
 
 def _pairwise(x: Values, combine: Combine) -> Values:
@@ -125,12 +127,17 @@ def _halves(x: Values, combine: Combine) -> Values:
     return x[:, 0]
 
 
-def _windows(n: int) -> Order:
-    def order(x: Values, combine: Combine) -> Values:
-        sums = [_in_order(x[:, i : i + n], combine) for i in range(0, x.shape[1], n)]
-        return _in_order(np.stack(sums, axis=1), combine)
+def _in_windows(x: Values, n: int, combine: Combine) -> Values:
+    """The sums of n terms at a time, each in order; the last may be of fewer."""
+    whole = x.shape[1] // n * n
+    sums = in_order(x[:, :whole].reshape(-1, n), combine).reshape(len(x), -1) if whole else x[:, :0]
+    if whole == x.shape[1]:
+        return sums
+    return np.concatenate([sums, in_order(x[:, whole:], combine)[:, None]], axis=1)
 
-    return order
+
+def _windows(n: int) -> Order:
+    return lambda x, combine: in_order(_in_windows(x, n, combine), combine)
 
 
 def _centred(n: int) -> Order:
@@ -138,12 +145,10 @@ def _centred(n: int) -> Order:
 
     def order(x: Values, combine: Combine) -> Values:
         while x.shape[1] > n:
-            k = x.shape[1]
-            first = n - (-k % n) // 2
-            starts = [0, *range(first, k, n)]
-            sums = [_in_order(x[:, a:b], combine) for a, b in zip(starts, [*starts[1:], k], strict=True)]
-            x = np.stack(sums, axis=1)
-        return _in_order(x, combine)
+            first = n - (-x.shape[1] % n) // 2
+            head = in_order(x[:, :first], combine)[:, None]
+            x = np.concatenate([head, _in_windows(x[:, first:], n, combine)], axis=1)
+        return in_order(x, combine)
 
     return order
 
@@ -154,7 +159,7 @@ def _lanes(n: int, join: Order) -> Order:
     def order(x: Values, combine: Combine) -> Values:
         whole = x.shape[1] // n * n
         if not whole:
-            return _in_order(x, combine)
+            return in_order(x, combine)
         lanes = x[:, :n]
         for i in range(n, whole, n):
             lanes = combine(lanes, x[:, i : i + n])
@@ -166,19 +171,25 @@ def _lanes(n: int, join: Order) -> Order:
     return order
 
 
-def orders(n: int) -> Iterator[tuple[str, Order]]:
-    """The orders in which n terms are combined."""
-    yield "in order", _in_order
+def orders(n: int, most: int | None = None) -> Iterator[tuple[str, Order]]:
+    """The orders in which n terms are combined, of up to `most` steps; in order eight times as many."""
+
+    def is_short(steps: int) -> bool:
+        return most is None or steps <= most
+
+    if is_short(n // 8):
+        yield "in order", in_order
     if n > 2:
-        yield "in reverse", _reverse
+        if is_short(n):
+            yield "in reverse", _reverse
         yield "pairwise", _pairwise
         yield "in halves", _halves
     for size in (2, 4, 8, 16, 32, 64, 128, 256, 512):
-        if size < n:
+        if size < n and is_short(size + n // size):
             yield f"in windows of {size}", _windows(size)
             if n % size:
                 yield f"in centred windows of {size}", _centred(size)
     for size in (2, 4, 8, 16, 32, 64):
-        if size < n:
+        if size < n and is_short(n // size):
             yield f"in {size} lanes", _lanes(size, _halves)
-            yield f"in {size} lanes, joined in order", _lanes(size, _in_order)
+            yield f"in {size} lanes, joined in order", _lanes(size, in_order)

@@ -1,164 +1,131 @@
-"""Sums have a set of right results, not one: of every order, and of every type that is wide enough to add in.
+"""Which results of a sum are right: those of any order, in f32 or f64, rounded once.
 
-The exact sum is had in f64, and so is the sum of the terms' magnitudes, which bounds what rounding can do: n terms
-added in any order in a type of p significant bits are off by at most about n * 2**-p times that, and then rounded once.
+A backend may sum in a narrower type, and need not say so. That is a matter of accuracy if one accumulator explains all
+results of the op: a type to round the sum to first, a type and an order in which every step is rounded, or, where the
+order is not known, results that are as far off as those of such an accumulator, everywhere and in every part.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import ml_dtypes
 import numpy as np
 
-from ...ops.compare import value_keys
-from ...ops.minifloat.cast import cast, codes_of
-from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
 from ..program import Operation
-from .grades import NEAR, SAME, WRONG, Graded, same
-from .terms import terms_of
-from .wide import in_f64, sole, with_body
+from .accumulators import folds, is_like, model_of, units
+from .exact_sums import ExactSums, between
+from .grades import NEAR, OPEN, SAME, WRONG, Graded
+from .sum_faults import place, sum_fault
+from .wide import sole
 
-_PRODUCTS = ("dot", "dot_general", "convolution", "einsum", "unary_einsum")
-_FOLDS = ("reduce", "reduce_window", "scatter")
-_PLAIN, _F64 = Policy(), ELEMENT_TYPES["f64"]
-#: Significant bits of a type.
-_PRECISION = {name: ELEMENT_TYPES[name].format.precision for name in ("f32", "f64")}
+_PRODUCTS = ("dot", "dot_general", "convolution", "dynamic_conv", "einsum", "unary_einsum", "ragged_dot")
+_FOLDS = ("reduce", "reduce_window", "scatter", "select_and_scatter")
 _ADD, _MULTIPLY = "stablehlo.add", "stablehlo.multiply"
-#: Of the models those that say how a whole result is had. The others are of compilers that are known; of a few results
-#: one of these many gives every one, whatever is wrong.
-_ORDERS = (" in order", " pairwise", " in halves")
-_CONFORM = {_ADD: "add", _MULTIPLY: "multiply"}
+_PRECISION = {name: ELEMENT_TYPES[name].format.precision for name in ("f32", "f64")}
 
 Arrays = Sequence[np.ndarray]
 
 
 def is_sum(operation: Operation) -> bool:
     """Whether an op adds up, or multiplies, floats or complex numbers in an order that is its own affair."""
-    name = operation.name.removeprefix("stablehlo.")
+    name = operation.name.rpartition(".")[2]
     element = _element(operation)
     if len(operation.results) != 1 or element is None or not (element.is_float or element.is_complex):
         return False
-    return name in _PRODUCTS or (name in _FOLDS and _body(operation) in _CONFORM)
+    if name == "select_and_scatter":
+        return sole(operation.regions[0]) == "stablehlo.compare" and sole(operation.regions[1]) == _ADD
+    return name in _PRODUCTS or (name in _FOLDS and sole(operation.regions[0]) in (_ADD, _MULTIPLY))
 
 
-def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, found: Graded) -> None:
-    """Grade those elements of a sum that are right, or what sums in narrower types, or of narrower operands, give."""
-    element = _element(operation)
-    sums = _Sums.of(operation, operands, theirs)
-    if element is None or sums is None:
-        return
-    wide = "f64" if element.part.bits == 64 else "f32"
-    found.set(sums.within(_PRECISION[wide] - 3 * element.is_complex), SAME)  # complex products are made of four
-    if element.is_complex or found.grades.max(initial=SAME) == SAME:
-        return
-    if element.bits < 32:
-        terms = terms_of(operation, operands, np.arange(theirs.size))
-        if terms is None:
-            told = f"as near as a sum that is rounded to {element} at each step may be, in some order"
-            found.set(sums.within(element.format.precision), NEAR, told)
-        elif model := _model(operation, terms, theirs.ravel()):
-            found.set(found.grades == WRONG, NEAR, f"as if {model}")
-    elif element.bits == 32 and not operation.regions and _is_imprecise(operation):
-        for name, rounded in _NARROWED.items():
-            narrow = _Sums.of(operation, [rounded(x) for x in operands], theirs)
-            if narrow is not None:
-                told = f"as of operands rounded to {name}, which the default precision permits"
-                found.set(narrow.within(_PRECISION["f32"]), NEAR, told)
-    found.set(sums.overflows & ~np.isfinite(theirs.astype(np.float64)), NEAR, "it may overflow on the way")
+def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
+    """Grade those elements of a sum that are right, or what an accumulator gives that explains all of them.
 
-
-def _model(operation: Operation, terms: np.ndarray, theirs: np.ndarray) -> str:
-    """The model of `conform.sums` that gives all these results, empty where none does."""
-    from ..conform.sums import Problem, models
-
+    What is left as wrong is told why, where a fault explains all results.
+    """
     element, result = _element(operation), type_of_dtype(theirs.dtype)
-    body = _body(operation)
-    assert element is not None
-    if not (result.is_float and body in _CONFORM):
+    sums = ExactSums.of(operation, operands)
+    if element is None or sums is None or sums.exact.shape != theirs.shape:
+        return None
+    bits = _PRECISION["f64" if element.part.bits == 64 else "f32"]
+    # Our own sums of f64 are off as far as others; complex products are made of four.
+    bits -= (element.part.bits == 64) + 3 * element.is_complex
+    found.set(sums.within(theirs, bits), SAME)
+    if found.grades.max(initial=SAME) == SAME or element.is_complex:
+        return None
+    overflows = (sums.sizes > np.finfo(np.float32).max) & ~np.isfinite(theirs.astype(np.float64))
+    found.set(overflows, NEAR, "it may overflow on the way")
+    wrong, asked = found.grades == WRONG, found.grades != OPEN
+    if not wrong.any() or not result.is_float:
+        return None
+    if sums.wrong_zeros(theirs)[wrong].any():  # which no accumulator gives
+        if sums.wrong_zeros(theirs)[wrong].all():
+            found.notes.append("zeros have the wrong sign")
+        return None
+    if note := _again(sums, theirs, bits, asked):
+        return found.set(wrong, OPEN, note)
+    note = _narrowed(operation, operands, theirs, wrong) if element.bits == 32 else ""
+    if element.bits < 32:
+        note = _narrow(sums, theirs, wrong, asked & ~overflows)
+    if note:
+        return found.set(wrong, NEAR, note)
+    fault = sum_fault(sums, theirs, ours, wrong, asked)
+    if not fault and element.bits < 32 and _is_like(sums, theirs, wrong, asked & ~overflows):
+        words = f"rounded to {element} at each step" if operation.regions else "formed in units of fewer bits than f32"
+        return found.set(wrong, NEAR, f"as near, everywhere, as sums that are {words}, in an order of their own")
+    if fault := fault or place(wrong):
+        found.notes.append(fault)
+    return None
+
+
+def _again(sums: ExactSums, theirs: np.ndarray, bits: int, asked: np.ndarray) -> str:
+    """Whether a sum has its initial value more than once, as the specification allows, in words."""
+    init = float(np.asarray(sums.operands[-1]).reshape(-1)[0].astype(np.float64)) if sums.operands[-1].size else 0.0
+    if not sums.operation.name.endswith(".reduce") or sums.is_product or init == 0 or not np.isfinite(init):
         return ""
-    if not element.is_minifloat:
-        return _step_by_step(terms, body == _ADD, bool(operation.regions), element, theirs)
-    problem = Problem(element.name, result.name, _CONFORM[body], terms, is_dot=not operation.regions)
-    got = codes_of(theirs, result.format)
+    first = np.flatnonzero(asked & np.isfinite(sums.exact))[:1]
+    more = (theirs.reshape(-1)[first].astype(np.float64) - sums.exact.reshape(-1)[first]) / init
+    if not more.size or not np.isfinite(more[0]) or not 0 < (times := round(float(more[0]))) <= sums.counts.max():
+        return ""
+    again = dataclasses.replace(sums, exact=sums.exact + times * init, sizes=sums.sizes + times * abs(init))
+    if between(theirs, again.exact, again.slack(bits))[asked].all():
+        return f"the initial value is taken {times + 1} times, which the specification leaves open"
+    return ""
+
+
+def _narrow(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> str:
+    """The accumulator narrower than f32 that explains all results, in words."""
+    result = type_of_dtype(theirs.dtype)
+    for name in ("f16", "bf16"):
+        through = ELEMENT_TYPES[name]
+        is_between = through.format.precision > result.format.precision
+        if is_between and sums.within(theirs, _PRECISION["f32"], through)[asked].all():
+            return f"as if the sum was rounded to {through} first, and then to {result}"
+    model = model_of(sums, theirs, wrong, asked)
+    return f"as if {model}" if model else ""
+
+
+def _is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> bool:
+    if sums.terms is None:
+        return False
     with np.errstate(all="ignore"):
-        for name, (codes, _) in models(problem):
-            if name.endswith(_ORDERS) and same(codes.astype(got.dtype).view(theirs.dtype), theirs).all():
-                return name
+        if not sums.operation.regions:
+            return is_like(sums, theirs, wrong, asked, [u.sum for u in units(sums)])
+        # Of minifloats the steps of an unknown order explain nearly anything.
+        return not sums.element.is_minifloat and is_like(sums, theirs, wrong, asked, folds(sums))
+
+
+def _narrowed(operation: Operation, operands: Arrays, theirs: np.ndarray, wrong: np.ndarray) -> str:
+    """The type that operands of f32 were rounded to, which the default precision permits, in words."""
+    if operation.regions or not _is_imprecise(operation):
+        return ""
+    for name, rounded in _NARROWED.items():
+        narrow = ExactSums.of(operation, [rounded(x) for x in operands])
+        if narrow is not None and narrow.within(theirs, _PRECISION["f32"])[wrong].all():
+            return f"as of operands rounded to {name}, which the default precision permits"
     return ""
-
-
-def _step_by_step(terms: np.ndarray, adds: bool, is_fold: bool, element: ElementType, theirs: np.ndarray) -> str:
-    """Whether every step, in order, was rounded to a type of 16 bits, and the products too or not."""
-    for products in ("sums", "products and sums"):
-        rounded = terms if products == "sums" and not is_fold else terms.astype(np.float32).astype(element.dtype)
-        total = rounded[:, 0].astype(np.float32).astype(element.dtype)
-        for i in range(1, terms.shape[1]):
-            # f32 has bits enough that rounding to it first does no harm.
-            step = np.add if adds else np.multiply
-            total = step(total.astype(np.float32), rounded[:, i].astype(np.float32)).astype(element.dtype)
-        if same(total.astype(theirs.dtype), theirs).all():
-            return f"{products} rounded in {element} in order"
-    return ""
-
-
-class _Sums:
-    """Exact sums, what bounds the errors of others, and the results to be judged."""
-
-    def __init__(self, theirs: np.ndarray, exact: np.ndarray, sizes: np.ndarray, terms: np.ndarray) -> None:
-        """`sizes` are sums of magnitudes, or for products of many the magnitudes; `terms` is how many there are."""
-        self._theirs, self._exact, self._sizes, self._terms = theirs, exact, sizes, terms
-
-    @classmethod
-    def of(cls, operation: Operation, operands: Arrays, theirs: np.ndarray) -> _Sums | None:
-        """None where they cannot be had."""
-        exact = in_f64(operation, operands)
-        sizes = in_f64(operation, operands, np.abs)
-        counted = operation
-        if operation.regions:  # ones are to be added up, whatever the body does
-            counted = with_body(operation, _ADD)
-        terms = in_f64(counted, operands, lambda x: np.ones(x.shape))
-        if exact is None or sizes is None or terms is None or exact[0].shape != theirs.shape:
-            return None
-        return cls(theirs, exact[0], sizes[0], terms[0])
-
-    @property
-    def overflows(self) -> np.ndarray:
-        """Where a sum in f32 may overflow."""
-        return self._sizes > np.finfo(np.float32).max
-
-    def within(self, precision: int) -> np.ndarray:
-        """Where the results are no further from the exact ones than sums with so many significant bits can be."""
-        error = (self._terms + 1) * 2.0**-precision * self._sizes
-        if np.iscomplexobj(self._exact):
-            return np.abs(self._theirs - self._exact) <= error
-        return between(self._theirs, self._exact - error, self._exact + error)
-
-
-def between(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Elements that numbers from `low` to `high`, in f64, are rounded to. NaN and infinite bounds have none."""
-    element = type_of_dtype(x.dtype)
-    known = np.isfinite(low) & np.isfinite(high)
-    if element == _F64:
-        return known & (low <= x) & (x <= high)
-    beyond = element.format.max_code + 1
-    places = value_keys(np.asarray(x, order="C"), element).astype(np.int64)
-    ends = []
-    for bound in (low, high):
-        rounded = cast(bound, _F64, element, _PLAIN)
-        keys = value_keys(rounded, element).astype(np.int64)
-        # In a format without infinity NaN stands for what is beyond the largest number.
-        ends.append(np.where(keys > beyond, np.where(bound < 0, -beyond, beyond), keys))
-    is_nan = places > beyond
-    overflows = (ends[0] == -beyond) | (ends[1] == beyond)
-    inside = (ends[0] <= places) & (places <= ends[1])
-    return known & np.where(is_nan, overflows & (not element.format.has_infinity), inside)
-
-
-def _body(operation: Operation) -> str | None:
-    """What a fold does with its elements; of products it is that they are added."""
-    return sole(operation.regions[0]) if operation.regions else _ADD
 
 
 def _element(operation: Operation) -> ElementType | None:

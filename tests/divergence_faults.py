@@ -1,0 +1,99 @@
+"""Faults of sums, planted in results that f64 gives: what a backend computes instead, and how that is told.
+
+Every fault is a function of the op's exact arithmetic in f64, which shares nothing with the code that judges.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+
+from minihlo import interp
+from minihlo.interp.backends import Minihlo
+
+OWN = Minihlo("minihlo", interp.Policy())
+Results = list[np.ndarray]
+
+
+@dataclasses.dataclass
+class Planted:
+    """minihlo, except that the results of the ops whose text matches are those of a fault."""
+
+    op: str
+    fault: Callable[[list[np.ndarray], np.ndarray], np.ndarray]  #: of the operands' codes and the right codes
+    name: str = "planted"
+    has_changed: bool = False
+
+    def evaluate(self, text: str, arrays: Sequence[np.ndarray]) -> Results:
+        right = OWN.evaluate(text, arrays)
+        if not re.search(self.op, text):
+            return right
+        found = np.array(self.fault([np.array(x) for x in arrays], right[0].copy()), right[0].dtype, order="C")
+        self.has_changed |= not np.array_equal(found, right[0])
+        return [found]
+
+
+def numbers(codes: np.ndarray, dtype: Any) -> np.ndarray:
+    """Codes as f64."""
+    return np.array(codes, order="C").view(dtype).astype(np.float64)
+
+
+def rounded(x: Any, dtype: Any) -> np.ndarray:
+    """Codes of f64, rounded once: to the nearest of all numbers of the type, of ties the even code."""
+    x, width = np.asarray(x, np.float64), np.dtype(dtype).itemsize
+    if width == 4:
+        return x.astype(np.float32).view(np.uint32)
+    codes = (
+        np.arange(1 << 8 * width, dtype=f"u{width}") if width == 2 else np.arange(_COUNT.get(dtype, 256), dtype="u1")
+    )
+    with np.errstate(all="ignore"):
+        values = codes.view(dtype).astype(np.float64)
+    finite = np.isfinite(values) & ~np.signbit(values)
+    grid, names = values[finite], codes[finite]
+    order = np.argsort(grid, kind="stable")
+    grid, names = grid[order], names[order]
+    size = np.abs(np.where(np.isfinite(x), x, 0.0))
+    above = np.clip(np.searchsorted(grid, size), 1, len(grid) - 1)
+    low, high = grid[above - 1], grid[above]
+    middle = (low + high) / 2
+    up = (size > middle) | ((size == middle) & (names[above] % 2 == 0))
+    found = names[np.where(up, above, above - 1)]
+    step = grid[-1] - grid[-2]
+    beyond = (size >= grid[-1] + step / 2) | ~np.isfinite(x)
+    special = codes[np.isnan(values) | np.isinf(values)]
+    if len(special):
+        infinite = codes[np.isposinf(values)]
+        found = np.where(beyond, infinite[0] if len(infinite) else special[0], found)
+    sign = np.array([-1.0]).astype(dtype).view(f"u{width}")[0] ^ np.array([1.0]).astype(dtype).view(f"u{width}")[0]
+    has_minus_zero = np.signbit(np.array([sign], f"u{width}").view(dtype).astype(np.float64))[0]
+    minus = np.signbit(x) & ~np.isnan(x) & ((found != 0) | bool(has_minus_zero))
+    return np.where(minus, found | sign, found).astype(f"u{width}")
+
+
+_COUNT: dict[Any, int] = {ml_dtypes.float4_e2m1fn: 16}
+
+
+def subnormal(codes: np.ndarray, dtype: Any) -> np.ndarray:
+    x = np.abs(numbers(codes, dtype))
+    return (x > 0) & (x < float(ml_dtypes.finfo(dtype).smallest_normal))
+
+
+def convolved(x: np.ndarray, y: np.ndarray, **how: Any) -> np.ndarray:
+    """A convolution of NHWC and HWIO in f64."""
+    with jax.enable_x64(True):
+        given = {"window_strides": (1, 1), "padding": "SAME"} | how
+        return np.asarray(
+            jax.lax.conv_general_dilated(
+                jnp.asarray(x, jnp.float64),
+                jnp.asarray(y, jnp.float64),
+                **given,
+                dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            )
+        )
