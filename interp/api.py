@@ -61,7 +61,7 @@ def _load(source: str | bytes | os.PathLike[str] | Any) -> LoadedProgram:
     program = of_jax(source)
     if program is None:
         kinds = "a path, MLIR text, bytes, an ir.Module, jax.stages.Lowered or jax.export.Exported"
-        raise InputError(f"cannot load a {type(source).__name__} ({kinds})")
+        raise InputError(f"expected {kinds}, got {type(source).__name__}")
     return program
 
 

@@ -53,7 +53,7 @@ class LoadedProgram:
         if function is None and policy is None and listener is None and self._plain is not None:
             return self._plain
         if policy is not None and not isinstance(policy, Policy):
-            raise InputError(f"expected a minihlo.interp.Policy, got a {type(policy).__name__}")
+            raise InputError(f"policy: expected a minihlo.interp.Policy, got {type(policy).__name__}")
         is_plain, policy = function is None and policy is None, policy or Policy()
         if listener is not None:
             return plan(self.program, function, policy, listener, self.speed)
@@ -73,7 +73,7 @@ class LoadedProgram:
         types = plan.argument_types
         if len(arrays) != len(types):
             takes = f"takes {len(types)} input{'s' * (len(types) != 1)} ({', '.join(map(str, types)) or 'none'})"
-            raise InputError(f"{self.program.file}: @{plan.function.name} {takes}, not {len(arrays)}")
+            raise InputError(f"{self.program.file}: @{plan.function.name} {takes}, got {len(arrays)}")
         values = [
             a if type(a) is np.ndarray and (a.dtype, a.shape) == fits else check_input(a, t, f"input {i}")
             for i, (a, t, fits) in enumerate(zip(arrays, types, plan.accepted, strict=True))

@@ -78,7 +78,7 @@ class JaxProgram(LoadedProgram):
         """What `@main` takes for a flat list of arrays: those that it uses, and None for a token."""
         count = self.in_tree.num_leaves
         if len(arrays) != count:
-            raise InputError(f"{self.program.file} takes {count} array{'s' * (count != 1)}, not {len(arrays)}")
+            raise InputError(f"{self.program.file} takes {count} array{'s' * (count != 1)}, got {len(arrays)}")
         given = iter([*self._first, *(_without_key(arrays[i]) for i in self._kept)])
         types = find_function(self.program).argument_types
         return [None if isinstance(t, TokenType) else next(given) for t in types]

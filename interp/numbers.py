@@ -27,7 +27,8 @@ def cast(x: Any, format: str, *, overflow: str = "ieee", rounding: str = "neares
         overflow: What a number beyond the range becomes. `"ieee"`: infinity if the format has one, else NaN, else the
             largest number. `"saturate"`: the largest number, for infinities too. `"onnx"`: the saturating tables in
             ONNX's documentation of float8 and float4.
-        rounding: `"nearest_even"`, `"toward_zero"`, `"up"`, `"down"`, `"nearest_away"` or `"stochastic"`.
+        rounding: `"nearest_even"`, `"toward_zero"`, `"up"`, `"down"`, `"nearest_away"` (IEEE 754-2019, section 4.3) or
+            `"stochastic"`.
         seed: Starts the Philox generator of stochastic rounding. The same seed gives the same result on every machine.
 
     Returns:
@@ -88,7 +89,7 @@ def scale(x: Any, format: str, *, power_of_two: bool = False) -> float:
     """
     target = _element(format)
     if not target.is_float:
-        raise InputError(f"{target} is not a float type, which scaling is for")
+        raise InputError(f"expected a floating-point type, got {target}")
     array, source = _real_array(x)
     largest = _largest_magnitude(array, source)
     if not largest:
@@ -152,7 +153,7 @@ def unpack(data: bytes | bytearray | memoryview | np.ndarray, format: str, shape
     try:
         raw = np.frombuffer(bytes(data) if isinstance(data, bytearray | memoryview) else data, np.uint8)
     except (TypeError, ValueError):
-        raise InputError(f"a {type(data).__name__} is not packed bytes") from None
+        raise InputError(f"expected packed bytes, got {type(data).__name__}") from None
     needed = -(-size * element.bits // 8)
     if len(raw) != needed:
         raise InputError(f"{size} elements of {element} take {needed} bytes, not {len(raw)}")
@@ -175,7 +176,7 @@ def _element(name: Any) -> ElementType:
 def _packable(name: Any) -> ElementType:
     element = _element(name)
     if element.bits > 8:
-        raise InputError(f"{element} has {element.bits} bits; packing is for types of up to eight")
+        raise InputError(f"expected a type of up to eight bits, got {element}")
     return element
 
 

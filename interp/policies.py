@@ -36,7 +36,10 @@ def policy(whole: Policy | None = None, /, **fields: str | int) -> Iterator[None
     Raises:
         ValueError: A field has a value that Policy does not allow.
         TypeError: There is no such field.
+        InputError: `whole` is not a Policy.
     """
+    if whole is not None and not isinstance(whole, Policy):
+        raise InputError(f"policy: expected a minihlo.interp.Policy, got {type(whole).__name__}")
     Policy(**fields) if whole is None else dataclasses.replace(whole, **fields)  # type: ignore[arg-type]  # checks them
     before = _chosen.get()
     if whole is not None:
@@ -91,7 +94,7 @@ def parse_policy(text: str, default: Policy) -> Policy:
             known = ", ".join(names)
             raise InputError(f"{part!r} is not a field of a policy (expected name=value, name one of: {known})")
         if name == "seed" and not value.isdecimal():
-            raise InputError(f"seed must be an integer of at least 0, not {value!r}")
+            raise InputError(f"seed: expected an integer of at least 0, got {value!r}")
         fields[name] = int(value) if name == "seed" else value
     try:
         return dataclasses.replace(default, **fields)  # type: ignore[arg-type]

@@ -26,8 +26,8 @@ class Policy:
         accumulate: How dot_general and convolution sum products of minifloats. `"exact"` rounds once, at the end.
             `"f32"` sums in f32 and rounds once. `"element"` rounds to the result's type after every step, in order.
         rounding: How results in formats of up to 16 bits, and conversions to f32, are rounded: `"nearest_even"`,
-            `"toward_zero"`, `"up"`, `"down"`, `"nearest_away"` or `"stochastic"`. Arithmetic in f32 and f64 always
-            rounds to nearest even.
+            `"toward_zero"`, `"up"`, `"down"`, `"nearest_away"` (IEEE 754-2019, section 4.3) or `"stochastic"`.
+            Arithmetic in f32 and f64 always rounds to nearest even.
         overflow: What a minifloat, or a conversion to a narrower float, becomes beyond the range. `"ieee"`: infinity if
             the format has one, else NaN, else the largest number. `"saturate"`: the largest number, for infinities too.
             `"onnx"`: the saturating tables in ONNX's documentation of float8 and float4.
@@ -50,12 +50,12 @@ class Policy:
         base, _, compute = self.arithmetic.partition(":")
         _choose("arithmetic", base, ARITHMETICS)
         if compute or self.arithmetic.endswith(":"):
-            _choose("arithmetic upcast:", compute if base == "upcast" else self.arithmetic, COMPUTE_TYPES)
+            _choose("arithmetic, the type of upcast", compute if base == "upcast" else self.arithmetic, COMPUTE_TYPES)
         _choose("accumulate", self.accumulate, ACCUMULATIONS)
         _choose("rounding", self.rounding, ROUNDINGS)
         _choose("overflow", self.overflow, OVERFLOWS)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"seed must be an integer of at least 0, not {self.seed!r}")
+            raise ValueError(f"seed: expected an integer of at least 0, got {self.seed!r}")
 
     def for_results(self, element: ElementType) -> Policy:
         """The policy for results of arithmetic in a type: `overflow` has a say in those of minifloats alone.
@@ -73,4 +73,4 @@ class Policy:
 
 def _choose(field: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise ValueError(f"{field} cannot be {value!r} (one of: {', '.join(choices)})")
+        raise ValueError(f"{field}: expected one of {', '.join(choices)}, got {value!r}")

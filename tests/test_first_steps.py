@@ -57,10 +57,12 @@ def test_a_byte_order_mark_is_skipped(capfd: pytest.CaptureFixture[str], tmp_pat
 
 @pytest.mark.parametrize("policy", ["exact", {"accumulate": "exact"}, 3])
 def test_a_policy_that_is_none(policy) -> None:
-    with pytest.raises(InputError, match=f"^expected a minihlo.interp.Policy, got a {type(policy).__name__}$"):
+    with pytest.raises(InputError, match=f"^policy: expected a minihlo.interp.Policy, got {type(policy).__name__}$"):
         load(ADD)(np.ones(2, np.float32), policy=policy)
     with pytest.raises(InputError, match="Policy"):
         load(ADD).plan(policy=policy)
+    with pytest.raises(InputError, match=f"got {type(policy).__name__}$"), interp.policy(policy):
+        pass
 
 
 def test_masked_arrays_are_refused() -> None:

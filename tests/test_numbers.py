@@ -112,9 +112,9 @@ def test_cast_takes_what_np_load_gives_of_our_files() -> None:
         (("a", "f32"), {}, "not supported"),
         (([1, [2]], "f32"), {}, "not an array"),
         ((2**70, "f32"), {}, "object are not supported"),
-        ((1, "f8E5M2"), {"rounding": "x"}, "rounding cannot be 'x'"),
-        ((1, "f8E5M2"), {"overflow": "x"}, "overflow cannot be 'x'"),
-        ((1, "f8E5M2"), {"seed": -1}, "seed must be"),
+        ((1, "f8E5M2"), {"rounding": "x"}, "rounding: expected .*, got 'x'"),
+        ((1, "f8E5M2"), {"overflow": "x"}, "overflow: expected .*, got 'x'"),
+        ((1, "f8E5M2"), {"seed": -1}, "seed: expected an integer of at least 0, got -1"),
     ],
 )
 def test_bad_casts_are_told(arguments, options, message) -> None:
@@ -212,7 +212,7 @@ def test_bad_packing_is_told() -> None:
         interp.pack([-1], "ui4")
     with pytest.raises(interp.InputError, match="not float64"):
         interp.pack([1.0], "f4E2M1FN")
-    with pytest.raises(interp.InputError, match="types of up to eight"):
+    with pytest.raises(interp.InputError, match="a type of up to eight bits"):
         interp.pack([1], "f16")
     for data, shape in ((b"1", 3), (b"123", 3), (b"1", 0)):
         with pytest.raises(interp.InputError, match="elements of f4E2M1FN take"):
@@ -222,5 +222,5 @@ def test_bad_packing_is_told() -> None:
             interp.unpack(b"1", "f4E2M1FN", shape)  # type: ignore[arg-type]
     with pytest.raises(interp.ResourceError):
         interp.unpack(b"", "f4E2M1FN", (0, 2**70))
-    with pytest.raises(interp.InputError, match="not packed bytes"):
+    with pytest.raises(interp.InputError, match="expected packed bytes, got"):
         interp.unpack("1", "f4E2M1FN", 1)  # type: ignore[arg-type]

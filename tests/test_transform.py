@@ -321,9 +321,9 @@ def test_on_our_own_platform() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(interp.InputError, match=r"^jit takes a function, not a int$"):
+    with pytest.raises(interp.InputError, match=r"^jit: expected a function, got int$"):
         interp.jit(3)  # type: ignore[arg-type]
-    with pytest.raises(interp.InputError, match=r"^policy must be a minihlo\.interp\.Policy, not a str$"):
+    with pytest.raises(interp.InputError, match=r"^policy: expected a minihlo\.interp\.Policy, got str$"):
         interp.jit(jnp.exp, policy="exact")  # type: ignore[arg-type]
     huge = interp.jit(lambda x: jnp.zeros((10**7, 10**7)) + x)
     with pytest.raises(interp.ResourceError, match=r"test_transform\.py:\d+:\d+: stablehlo\.\w+: tensor<10000000x1"):

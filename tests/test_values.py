@@ -149,7 +149,7 @@ def test_shapes_and_integers(text: str, expected: object) -> None:
         ("f32=1 2", "2 numbers are given for f32, which has 1"),
         ("2x3xf32=[[1 2][3 4][5 6]]", "the brackets make 3x2, not 2x3"),
         ("2x2xf32=[[1 2][3]]", "lists of 2 and 1 are mixed"),
-        ("3xf32=1 [2 3]", "stand"),
+        ("3xf32=1 [2 3]", "are mixed"),
         ("2xf32=[1 2", "a bracket is not closed"),
         ("2xf32=1 2]", "a bracket is closed that was not opened"),
         ("f32=" + "[" * 500, "nested too deeply"),

@@ -108,7 +108,7 @@ def _fit(p: Plan, inputs: list[Any]) -> list[Any]:
     types = p.argument_types
     if len(inputs) != len(types):
         takes = ", ".join(map(str, types)) or "none"
-        what = f"@{p.function.name} takes {len(types)} input{'s' * (len(types) != 1)} ({takes}), not {len(inputs)}"
+        what = f"@{p.function.name} takes {len(types)} input{'s' * (len(types) != 1)} ({takes}), got {len(inputs)}"
         raise InputError(f"{p.function.location}: {what}")
     return [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(inputs, types, strict=True))]
 

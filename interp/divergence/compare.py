@@ -68,9 +68,9 @@ def compare(
         ProgramError: The program cannot be read or is not supported.
     """
     if how not in HOWS:
-        raise InputError(f"how cannot be {how!r} (one of: {', '.join(HOWS)})")
+        raise InputError(f"how: expected one of {', '.join(HOWS)}, got {how!r}")
     if turns < 1:
-        raise InputError(f"turns must be at least 1, not {turns}")
+        raise InputError(f"turns: expected at least 1, got {turns}")
     chosen = subject(backend)
     try:
         if _is_program(function):
@@ -81,7 +81,7 @@ def compare(
             platform = getattr(chosen, "platform", "cpu")
             source, arrays = traced(function, args, kwargs, static_argnums, static_argnames, platform)
         else:
-            raise InputError(f"a {type(function).__name__} is neither a function nor a program")
+            raise InputError(f"expected a function or a program, got {type(function).__name__}")
         return examine(source, arrays, chosen, how, policy, turns)
     finally:
         chosen.close()
@@ -100,7 +100,7 @@ def examine(
     types = function.argument_types
     if len(arrays) != len(types):
         takes = ", ".join(map(str, types)) or "none"
-        raise InputError(f"{source.file}: @{function.name} takes {len(types)} inputs ({takes}), not {len(arrays)}")
+        raise InputError(f"{source.file}: @{function.name} takes {len(types)} inputs ({takes}), got {len(arrays)}")
     for name in ("mhlo.num_partitions", "mhlo.num_replicas"):
         if int(source.program.attributes.get(name, 1)) > 1:
             raise InputError(f"{source.file}: a program for several devices cannot be compared op by op")

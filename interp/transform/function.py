@@ -55,7 +55,7 @@ def jit(
         on the default device.
 
     Raises:
-        ImportError: JAX is not installed.
+        AttributeError: JAX is not installed: `interp` then has no attribute `jit`.
         InputError: `function` is not callable, or `policy` is not a Policy.
 
     Calls raise the exceptions of `minihlo.interp`; inside `jax.jit` they raise `jax.errors.JaxRuntimeError`.
@@ -63,9 +63,9 @@ def jit(
     if function is None:
         return functools.partial(jit, policy=policy, static_argnums=static_argnums, static_argnames=static_argnames)
     if not callable(function):
-        raise InputError(f"jit takes a function, not a {type(function).__name__}")
+        raise InputError(f"jit: expected a function, got {type(function).__name__}")
     if policy is not None and not isinstance(policy, Policy):
-        raise InputError(f"policy must be a minihlo.interp.Policy, not a {type(policy).__name__}")
+        raise InputError(f"policy: expected a minihlo.interp.Policy, got {type(policy).__name__}")
     return Jitted(function, policy, static_argnums, static_argnames)
 
 
