@@ -376,3 +376,28 @@ def test_without_a_fault_every_form_passes() -> None:
         assert {r.verdict for r in found.values()} == {PASS}
         assert found.keys() == set(forms(next(c for c in cases(1) if c.signature == signature), 1))
     assert set(SIZES) | set(LAYOUTS) <= results(run, "add.f8E4M3FN", []).keys()
+
+
+def test_constants_are_asked_at_level_1() -> None:
+    asked = [c for c in cases(1) if c.has_elements and c.op != "type"]
+    assert len(asked) > 1000
+    assert not [c.signature for c in asked if "constant" not in forms(c, 1)]
+
+
+@pytest.mark.parametrize(
+    "signature", ["round_nearest_even.f8E3M4", "sign.f4E2M1FN", "logistic.f8E8M0FNU", "rsqrt.f8E8M0FNU"]
+)
+def test_xla_folds_otherwise_than_it_computes(signature: str) -> None:
+    """Faults of XLA's folding at jax 0.10.2, which its compiled code does not have."""
+    from minihlo.interp.backends import backend
+
+    pytest.importorskip("jax")
+    (case,) = (c for c in cases(1) if c.signature == signature)
+    made = backend("jax:cpu")
+    try:
+        subject = tester.Tester(made, Settings("jax:cpu"))
+        found = {form: subject.run([tester.Spec(case, form)])[0].verdict for form in ("array", "constant")}
+    finally:
+        made.close()
+    assert found["constant"] == FAIL
+    assert found["array"] != CRASH

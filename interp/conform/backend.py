@@ -26,6 +26,9 @@ class Operation:
     type (uint8 for all of 8 bits and less, uint16 …). A code is the bit pattern: -1 of `i4` is 0x0F, 1.0 of `f32`
     0x3F800000.
 
+    Arrays of elementwise ops have up to three dimensions, and may be views of others: transposed, reversed (with
+    negative strides), broadcast (with strides of zero), slices. The result has the shape of the operands.
+
     | op | attributes | arrays |
     | --- | --- | --- |
     | elementwise ops on 1, 2 and 3 operands, `convert` | none | of one shape; an operand may have rank 0: a scalar |
