@@ -27,16 +27,10 @@ _OUTSIDE = ("infeed", "outfeed", "send", "recv", "print", "probe")
 
 def calls_python(program: Program, function: Function) -> bool:
     """Whether a function calls Python functions of the user, or reads from or writes to the outside."""
-    return any(_is_call(o) or o.name.rpartition(".")[2] in _OUTSIDE for o in _reached_operations(program, function))
-
-
-def has_effects(program: Program, function: Function) -> bool:
-    """Whether a function calls Python functions of the user for more than their results."""
-    return any(_is_call(o) and o.attributes.get("has_side_effect") for o in _reached_operations(program, function))
-
-
-def _is_call(operation: Operation) -> bool:
-    return operation.attributes.get("call_target_name") == TARGET
+    return any(
+        o.attributes.get("call_target_name") == TARGET or o.name.rpartition(".")[2] in _OUTSIDE
+        for o in _reached_operations(program, function)
+    )
 
 
 def is_plain(program: Program, function: Function) -> bool:

@@ -75,10 +75,8 @@ class Executable:
         self.result_bytes = sum(t.nbytes for t in types if t) * self.options.replicas
         #: The bytes of the largest value on the way to them.
         self.largest = cost.largest(program, self.function) * self.options.replicas
-        #: Whether it is run for more than its results, in the order that its tokens say or in any order.
-        self.has_effects = bool(self.tokens) or cost.has_effects(program, self.function)
         #: Whether it has to run where it is called, since it does more than compute results.
-        self.stays = not types or self.has_effects or cost.calls_python(program, self.function)
+        self.stays = not types or bool(self.tokens) or cost.calls_python(program, self.function)
         #: The seconds it is likely to take.
         self.seconds = cost.estimate(program, self.function)
         #: Whether it is so quick that its caller may wait.

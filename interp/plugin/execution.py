@@ -94,9 +94,9 @@ def _run(
         except RecursionError:
             raise
         except BaseException as failure_:
-            # A program with effects fails at once: its token would carry the error to whatever comes after it. Of what
-            # else fails at once the framework makes a ValueError, of what fails later its own kind of error.
-            if not executable.num_outputs or executable.has_effects:
+            # A program that calls Python functions fails at once: its token would carry the error to whatever comes
+            # after it. Of what else fails the results do, since the framework makes a ValueError of what fails at once.
+            if not executable.num_outputs or executable.stays:
                 raise
             error = failure_.error if isinstance(failure_, FailedError) else failure(failure_)
             _discard(made)

@@ -48,7 +48,7 @@ def _is_valid(kind: str, value: Value) -> bool:
             return False
         return True
     kinds: dict[str, type] = {"int": int, "float": float, "text": str}
-    return kind not in kinds or type(value) is kinds[kind]
+    return kind not in kinds or type(value) is kinds[kind] or (kind, type(value)) == ("float", int)
 
 
 @functools.lru_cache(256)

@@ -22,7 +22,12 @@ def listed() -> list[run.File]:
     """The files of `files.toml`."""
     table = _table()
     return [
-        run.File(f["name"], f.get("devices", 1), f.get("cases", table["cases"]), tuple(f.get("left_out", {}).items()))
+        run.File(
+            f["name"],
+            f.get("devices", 1),
+            f.get("cases", table["cases"]),
+            tuple(f.get("left_out", {}).items()),
+        )
         for f in table["file"]
     ]
 

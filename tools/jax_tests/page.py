@@ -14,8 +14,8 @@ _HEADER = """# JAX's own tests on platform minihlo
 
 Written by `python -m tools.jax_tests`; do not edit. The tests are those of JAX {version}, run one file after another on
 JAX's CPU and on platform `minihlo`, with as many devices and generated cases for each test as the table says. A failure
-is a test that fails, ends its process, or does not end within its time. JAX skips tests by the name of the platform, so
-more are skipped here than on its CPU.
+is a test that fails, ends its process, or does not end within its time. What the tests do by the name of the platform
+they do here as on JAX's CPU (`jax_test_dut`): else JAX would skip whole files on a platform that it does not know.
 """
 _UNKNOWN = "not run"
 #: The characters of an error that the page shows.

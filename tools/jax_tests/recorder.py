@@ -1,11 +1,13 @@
 """A plugin of pytest for the processes that run JAX's tests: it notes when a test starts, and how it ended.
 
 A line of JSON each, written at once, so that what a process did is known when it dies. The file is `RECORD`; tests that
-are listed in the file `DONE` are left out.
+are listed in the file `DONE` are left out. What JAX's tests do by the name of the platform they do as on its CPU: they
+would skip whole files on a platform that they do not know.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -22,6 +24,13 @@ def _name(nodeid: str) -> str:
 def _write(**fields: Any) -> None:
     with open(os.environ[RECORD], "a") as file:
         file.write(json.dumps(fields) + "\n")
+
+
+def pytest_configure() -> None:
+    with contextlib.suppress(ImportError):  # the tool's own test needs no JAX
+        from jax._src import test_util
+
+        getattr(test_util, "_TEST_DUT")._set("cpu")  # noqa: B009 (private)
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:

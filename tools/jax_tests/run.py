@@ -42,7 +42,7 @@ class Result:
     messages: dict[str, str] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
     is_complete: bool = False
-    #: The number of generated cases and of devices it was run with.
+    #: How it was run, as in `File`.
     cases: int = 0
     devices: int = 0
 
