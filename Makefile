@@ -24,7 +24,7 @@ fast: .venv-fast/test.stamp
 
 # What is uploaded: built, checked, and its tests run on what it installs.
 dist: .venv-dist/dist.stamp $(VENV)/test.stamp
-	rm -rf dist build
+	rm -rf dist
 	.venv-dist/bin/python -m build --no-isolation --outdir dist .
 	.venv-dist/bin/python -m twine check --strict dist/*
 	$(BIN)/python -m tools.distribution dist
