@@ -90,7 +90,8 @@ def read(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else read_stream(file, path)
     except (OSError, ValueError) as error:
-        raise ProgramError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        short = path if len(path) <= 200 else f"{path[:200]}…"
+        raise ProgramError(f"{short}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _part(file: IO[bytes], name: str) -> bytes:

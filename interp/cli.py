@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 from ..ops.policy import ACCUMULATIONS, OVERFLOWS, ROUNDINGS, Policy
 from . import host_floats, streams
-from .errors import CheckFailure, Error, OutputError
-from .isolate import report, run_isolated
+from .errors import CheckFailure, Error, LimitError, OutputError
+from .isolate import TIMED_OUT, report, run_isolated
 
 FORMS = ("dense", "codes", "json")
 
@@ -19,7 +19,7 @@ _VALUE = """A VALUE is written as in IREE's tools, with MLIR's names of types: 4
 code), 2x2xi32=[[1 2][3 4]], 4xf32=1.0 (all four), f32=1.5, complex<f32>=(1,2), @x.npy, 8xf8E4M3FN=@codes.npy (uint8
 codes).
 
-Exit status: 0 if every check holds, 1 if a check fails, 2 for bad input."""
+Exit status: 0 if every check holds, 1 if a check fails, 2 for bad input, 124 after --timeout or --max-steps."""
 
 
 _CONFORM = """Usage: minihlo conform BACKEND | minihlo conform --list | minihlo conform diff A.json B.json
@@ -33,13 +33,14 @@ Exit status: 0, 1 if there is a FAIL or CRASH that --xfail does not list (diff: 
 
 _DIFF = """Each op gets the operands that the backend has computed, and its result is compared with the exact result of
 the same operands: an error is reported where it arises. Without inputs the program runs on seeded samples: ordinary
-numbers, then codes of every kind. Exit status 1 if an op is wrong, or if the backend crashes on it.
+numbers, then codes of every kind. Exit status 1 if an op is wrong, or if the backend crashes on it, 124 after
+--timeout.
 
 """
 
 _STATUS = """Exit status: 0 if all is well, 1 if a check fails or a backend is wrong, 2 for bad input, 70 for an error
-of minihlo itself, 74 if an output cannot be written (standard output or a file), 130 after Ctrl-C, 141 if the reader
-of standard output has gone."""
+of minihlo itself, 74 if an output cannot be written (standard output or a file), 124 after --timeout
+or --max-steps, 130 after Ctrl-C, 141 if the reader of standard output has gone."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -111,6 +112,7 @@ def command_parser() -> argparse.ArgumentParser:
 
     test = command("test", _test, "run the checks in .mlir files")
     test.add_argument("paths", nargs="+", metavar="PATH", help="a .mlir file, or a folder of them")
+    _limit_options(test, "a program, which fails then,", True)
     test.add_argument("-j", "--jobs", type=_positive, metavar="N", help="processes (default: one for each CPU)")
 
     formats = command("formats", _lazily("tables", "formats"), "print the facts about the floating-point formats")
@@ -130,6 +132,14 @@ def command_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _limit_options(parser: argparse.ArgumentParser, of: str, steps: bool = True) -> None:
+    add = parser.add_argument
+    add("--timeout", type=_seconds, metavar="SECONDS", help=f"end {of} after so many seconds")
+    if steps:
+        text = f"end {of} after so many steps: ops that run, and regions that are entered"
+        add("--max-steps", type=_steps, metavar="N", help=text)
+
+
 def _program_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", help="MLIR text, bytecode or a portable artifact; - is standard input")
@@ -141,6 +151,7 @@ def _program_options(parser: argparse.ArgumentParser) -> None:
 
 def _diff_options(parser: argparse.ArgumentParser) -> None:
     _program_options(parser)
+    _limit_options(parser, "the comparison", steps=False)
     add = parser.add_argument
     parser.usage = "minihlo diff [options] FILE BACKEND"
     add("backend", metavar="BACKEND", help="as in minihlo conform: jax:cpu, reference, iree:llvm-cpu, MODULE:NAME, …")
@@ -156,6 +167,7 @@ def _diff_options(parser: argparse.ArgumentParser) -> None:
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
     _program_options(parser)
+    _limit_options(parser, "the run")
     add = parser.add_argument
     add("--output", action="append", default=[], metavar="@F.npy", help="write the next result (- prints it)")
     add(
@@ -235,12 +247,17 @@ def _conversion_options(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     options.policy = _policy(options)
     # Parsing is C++ that may crash on bad input, so it happens in a child process.
-    return run_isolated(lambda: _lazily("run")(options), "<stdin>" if options.file == "-" else options.file)
+    return _isolated("run", options)
 
 
 def _diff(options: argparse.Namespace) -> int:
     options.policy = _policy(options)
-    return run_isolated(lambda: _lazily("diff")(options), "<stdin>" if options.file == "-" else options.file)
+    return _isolated("diff", options)
+
+
+def _isolated(command: str, options: argparse.Namespace) -> int:
+    subject = "<stdin>" if options.file == "-" else options.file
+    return run_isolated(lambda: _lazily(command)(options), subject, options.timeout)
 
 
 def _test(options: argparse.Namespace) -> int:
@@ -263,6 +280,8 @@ def _lazily(module: str, function: str = "main") -> Callable[[argparse.Namespace
             print(" ".join(str(error).split()) or "minihlo: out of memory", file=sys.stderr)
             if isinstance(error, OutputError):
                 return streams.UNWRITABLE
+            if isinstance(error, LimitError):
+                return TIMED_OUT
             return 1 if isinstance(error, CheckFailure) else 2
 
     return run
@@ -275,6 +294,23 @@ def _policy(options: argparse.Namespace) -> Policy:
     except ValueError as error:
         parser: _Parser = options.parser
         parser.error(f"argument --{error}")
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 1e9:
+        raise argparse.ArgumentTypeError(f"expected seconds, above 0 and up to 1e9, got {text[:40]!r}")
+    return number
+
+
+def _steps(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer from 1 to 10**18, got {text[:40]!r}")
+    return number
 
 
 def _natural(text: str) -> int:

@@ -52,3 +52,7 @@ class ExecutionError(Error, RuntimeError):
 
 class CheckFailure(Error, AssertionError):
     """A check in the program does not hold. The message has the index, both values and their distance."""
+
+
+class LimitError(ExecutionError):
+    """The program has taken as many steps as it may."""

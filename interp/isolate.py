@@ -22,6 +22,8 @@ from .errors import OutputError
 #: One byte shared by the two processes: 1 while the child is in native parsing. None outside `run_isolated`.
 _parsing: mmap.mmap | None = None
 
+TIMED_OUT = 124  #: exit code after --timeout or --max-steps, as of timeout(1)
+STOPPED = "stopped after {:g} seconds (--timeout)"
 _CRASH = 2  #: exit code of a program that cannot be read
 _BUG = 70  #: exit code of an exception nobody meant to raise
 #: What the system says when it has no more memory, descriptors or processes to give.
@@ -29,11 +31,12 @@ _SCARCE = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN}
 _PASSED_ON = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
 
 
-def run_isolated(main: Callable[[], int], subject: str) -> int:
+def run_isolated(main: Callable[[], int], subject: str, timeout: float | None = None) -> int:
     """Runs `main` in a forked child and returns its exit code.
 
     If the child dies of a signal, one line about `subject` (a file's name) goes to stderr and the code is 2; after
-    Ctrl-C the code is 130. Without `fork` on this platform `main` simply runs. Call it from the main thread.
+    Ctrl-C the code is 130. After `timeout` seconds the child is ended, one line says so, and the code is 124.
+    Without `fork` on this platform `main` simply runs. Call it from the main thread.
     """
     global _parsing
     if not hasattr(os, "fork"):
@@ -44,7 +47,7 @@ def run_isolated(main: Callable[[], int], subject: str) -> int:
     # Signals stay blocked in the parent, which takes them one by one while it waits. A handler would not do: a
     # signal that comes just before `waitpid` starts to wait would be handled only after the child has ended.
     passed_on = {s for s in _PASSED_ON if signal.getsignal(s) is not signal.SIG_IGN}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*passed_on, signal.SIGCHLD})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*passed_on, signal.SIGCHLD, signal.SIGALRM})
     on_child = signal.signal(signal.SIGCHLD, lambda *_: None)  # some systems drop a signal nobody handles
     try:
         child = os.fork()
@@ -52,10 +55,13 @@ def run_isolated(main: Callable[[], int], subject: str) -> int:
             _parsing = shared
             signal.signal(signal.SIGCHLD, on_child)
             _run_child(main, parent, before)
-        status, sent = _wait(child, passed_on)
+        status, sent, is_late = _wait(child, passed_on, timeout)
     finally:
         signal.signal(signal.SIGCHLD, on_child)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if is_late:
+        print(f"minihlo: {subject}: {STOPPED.format(timeout)}", file=sys.stderr)
+        return TIMED_OUT
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
     if sent:
@@ -160,15 +166,24 @@ def _die_with(parent: int) -> None:
             os._exit(_CRASH)
 
 
-def _wait(child: int, passed_on: set[int]) -> tuple[int, int]:
-    """Waits for the child to end: its status, and the first signal that was passed on to it or 0."""
+def _wait(child: int, passed_on: set[int], timeout: float | None = None) -> tuple[int, int, bool]:
+    """Waits for the child to end: its status, the first signal passed on to it or 0, and whether it had to be ended."""
     sent: list[int] = []
+    is_late = False
+    if timeout is not None:
+        signal.setitimer(signal.ITIMER_REAL, timeout)
     while True:
-        number = signal.sigwait({*passed_on, signal.SIGCHLD})
+        number = signal.sigwait({*passed_on, signal.SIGCHLD, *([] if timeout is None else [signal.SIGALRM])})
+        if number == signal.SIGALRM:
+            is_late = True
+            os.kill(child, signal.SIGKILL)
+            continue
         if number == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
-                return status, next(iter(sent), 0)
+                if timeout is not None:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                return status, next(iter(sent), 0), is_late
             continue
         # A second Ctrl-C is for a child that is deep in native code and does not hear the first.
         os.kill(child, signal.SIGKILL if number in sent else number)

@@ -17,9 +17,10 @@ from ..ops.interpreter import with_streams
 from ..ops.owned import detached
 from ..ops.registry import CheckError, OpError
 from . import depth
-from .errors import CheckFailure, Error, ExecutionError, ResourceError
+from .errors import CheckFailure, Error, ExecutionError, LimitError, ResourceError
 from .planner import Plan
 from .program import Operation
+from .steps import StepsError
 from .writer import label
 
 
@@ -57,6 +58,8 @@ def run_grid(
 def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None = None) -> Any:
     """What `action` gives, with the errors of ops made ours. It starts as a process by itself."""
     plan.random.restart(plan.policy.seed)
+    if plan.steps is not None:
+        plan.steps.restart()
     before = parallel.enter(process)
     token = speed.enter(plan.speed) if plan.speed is not speed.current() else None
     try:
@@ -82,6 +85,8 @@ def as_ours(error: Exception, plan: Plan) -> Exception:
         return error
     if isinstance(error, CheckError):
         return CheckFailure(_told(error, plan))
+    if isinstance(error, StepsError):
+        return LimitError(_told(error, plan))
     if isinstance(error, MemoryError):
         return ResourceError(f"{_told(error, plan)} (out of memory)")
     if isinstance(error, RecursionError):

@@ -59,6 +59,7 @@ def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
     """Reads a list such as `[dense<1.0> : tensor<2xf8E4M3FN>, dense<[1, 2]> : tensor<2xi32>]`."""
     file = "<arguments>"
     syntax.check_nesting(text, file)
+    syntax.check_numbers(text, file)
     body = text.removeprefix(_BYTE_ORDER_MARK).strip()
     if body[:1] != "[" or body[-1:] != "]":
         raise ProgramError(f"{file}: expected a list of constants, [dense<1.0> : tensor<2xf32>, …]")
@@ -117,6 +118,7 @@ def _read_text(text: str, places: Places, file: str, first_line: int) -> ir.Modu
     if "\0" in text:  # MLIR would take it for the end
         raise ProgramError(f"{file}: a zero byte in the text (a program is {READABLE})")
     syntax.check_nesting(text, file, first_line)
+    syntax.check_numbers(text, file, first_line)
     syntax.check_names(text, file, first_line)
     text = syntax.generic(text)
     context = make_context(text.__contains__)

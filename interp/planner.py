@@ -28,6 +28,7 @@ from .fusion import Fusion
 from .inline import CALLS, inlined
 from .parallel import one_at_a_time, printer, with_mesh
 from .program import Function, Operation, Program, Region, Value
+from .steps import Steps
 from .writer import Sources, Writer
 
 #: Results of ops on constants are computed once, up to this many bytes.
@@ -46,6 +47,7 @@ class Plan:
     entry: Callable[..., tuple[Any, ...]]
     random: RandomStream
     sources: Sources
+    steps: Steps | None  #: the limit of steps, if there is one
     nests: bool  #: whether it calls functions, or regions within regions, so that it may take many frames
 
     @functools.cached_property
@@ -98,17 +100,20 @@ def plan(
     policy: Policy | None = None,
     listener: Listener | None = None,
     speed: Speed | None = None,
+    most_steps: int | None = None,
 ) -> Plan:
     """Bind all that `function` can reach. With a `listener` nothing is folded or fused: it is called after each op.
+    Nor is it with `most_steps`, ops that run and regions that are entered, after which a run raises LimitError.
 
     Raises ProgramError, with the place, for an op that is not supported or not valid; InputError where there is no such
     function; ResourceError for a tensor that cannot be held.
     """
-    speed = NONE if listener is not None else speed or default_speed()
+    speed = NONE if listener is not None or most_steps is not None else speed or default_speed()
+    steps = None if most_steps is None else Steps(most_steps)
     found = find_function(program, function)
     try:
         with depth.room():
-            return _Planner(program, policy or Policy(), speed, listener).plan(found)
+            return _Planner(program, policy or Policy(), speed, listener, steps).plan(found)
     except RecursionError:
         raise ProgramError(f"{found.location}: @{shown(found.name)} has regions nested too deeply") from None
 
@@ -130,8 +135,11 @@ def speed_without(names: str, what: str) -> Speed:
 
 
 class _Planner:
-    def __init__(self, program: Program, policy: Policy, speed: Speed, listener: Listener | None) -> None:
+    def __init__(
+        self, program: Program, policy: Policy, speed: Speed, listener: Listener | None, steps: Steps | None
+    ) -> None:
         self._program, self._policy, self._speed, self._listener = program, policy, speed, listener
+        self._steps = steps
         # Stochastic rounding draws bits in the order of the ops, so these stay as they are.
         self._fuses = (speed.tables or speed.blocks) and policy.rounding != "stochastic"
         self._random = RandomStream()
@@ -149,7 +157,7 @@ class _Planner:
             region = inlined(self._program, body.body) if self._fuses or self._speed.scalars else body.body
             self._functions[body.name].target = self._compile(region, (), f"@{body.name}")
         nests = self._calls or any(o.regions for o in _inner_operations(function))
-        return Plan(function, self._policy, self._speed, entry.target, self._random, self._sources, nests)
+        return Plan(function, self._policy, self._speed, entry.target, self._random, self._sources, self._steps, nests)
 
     def _function(self, name: str, called_by: Function | Operation) -> _Deferred:
         if name not in self._functions:
@@ -173,6 +181,8 @@ class _Planner:
     def _write(self, region: Region, writer: Writer) -> None:
         """The ops of a region, in a function whose writer knows the region's arguments and what it captures."""
         fusion = None
+        if self._steps is not None:
+            writer.line(f"{writer.thing(self._steps.take)}()", None)
         if self._fuses:
             fusion = Fusion(region, self._constants, self._speed, self._policy, writer, self._sources)
         for operation in region.operations:
@@ -282,6 +292,8 @@ class _Planner:
         return self._compile(function.body, (), function.name)
 
     def _listen(self, operation: Operation, writer: Writer) -> None:
+        if self._steps is not None:
+            writer.call(self._steps.take, operation, (), ())
         if self._listener is not None:
             listener = one_at_a_time(self._listener)
             writer.call(lambda *values: listener(operation, values), operation, operation.results, ())
@@ -300,7 +312,7 @@ class _Planner:
         return True
 
     def _is_foldable(self, operation: Operation) -> bool:
-        if self._listener is not None or operation.regions or not operation.results:
+        if self._listener is not None or self._steps is not None or operation.regions or not operation.results:
             return False
         if operation.name == "stablehlo.constant":
             return True  # it costs nothing, whatever its size

@@ -19,6 +19,9 @@ NEWER = "newer."
 #: read on a stack of 8 MiB, and 6,000 overflow it.
 MAX_NESTING = 1000
 
+#: The digits of a number. Exact decimals of f64 have up to 1,075; MLIR takes time quadratic in them.
+MAX_DIGITS = 2000
+
 _STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
 _SKIPPED = rf"{_STRING}|//[^\n]*|->"
 _BRACKETS = re.compile(rf"{_SKIPPED}|(?P<open>[<({{\[]+)|(?P<close>[>)}}\]]+)")
@@ -28,6 +31,7 @@ _CHECK = re.compile(rf'(?P<generic>"check\.\w+")(?=\s*\()|{_SKIPPED}|(?<![\w.$%#
 #: A string that is the name of a symbol, an op, an attribute or a file.
 _NAME = re.compile(rf"(?<=@)(?P<symbol>{_STRING})|(?P<name>{_STRING})(?=\s*[(=:])|{_SKIPPED}")
 _HIGH_ESCAPE = re.compile(r"\\[89A-Fa-f][0-9A-Fa-f]")
+_LONG_NUMBER = re.compile(rf"(?<![0-9A-Za-z_$.%#@!])[0-9]{{{MAX_DIGITS + 1}}}|\.[0-9]{{{MAX_DIGITS + 1}}}")
 _SPACE = re.compile(r"(?:\s|//[^\n]*)*")
 _TYPE = re.compile(r"[!\w.$]+")
 
@@ -52,6 +56,16 @@ def check_nesting(text: str, file: str, first_line: int = 1) -> None:
             depth = max(0, depth - len(found["close"]))
 
 
+def check_numbers(text: str, file: str, first_line: int = 1) -> None:
+    """Refuses numbers of so many digits that MLIR would take seconds to minutes to read them."""
+    if not _LONG_NUMBER.search(text):
+        return
+    for found in re.finditer(rf"{_SKIPPED}|(?P<number>{_LONG_NUMBER.pattern})", text):
+        if found["number"]:
+            line, column = _place(text, found.start(), first_line)
+            raise ProgramError(f"{file}:{line}:{column}: expected a number of at most {MAX_DIGITS} digits, got more")
+
+
 def check_names(text: str, file: str, first_line: int = 1) -> None:
     """Refuses names that are not UTF-8, which jaxlib cannot hand to Python without aborting. Plain strings may be."""
     if not _HIGH_ESCAPE.search(text):
@@ -64,7 +78,7 @@ def check_names(text: str, file: str, first_line: int = 1) -> None:
                 data.decode()
             except UnicodeDecodeError:
                 line, column = _place(text, found.start(), first_line)
-                raise ProgramError(f"{file}:{line}:{column}: the name {name} is not UTF-8") from None
+                raise ProgramError(f"{file}:{line}:{column}: the name {name[:200]} is not UTF-8") from None
 
 
 def _place(text: str, at: int, first_line: int) -> tuple[int, int]:
@@ -103,7 +117,7 @@ def rename_type(text: str, name: str) -> str:
 
 
 def _rewrite(text: str, pattern: re.Pattern[str], renamed: str = "") -> str:
-    """Rewrites each op that `pattern` finds; what it skips, such as strings and comments, stays."""
+    """Rewrites each op that `pattern` finds, up to one that is malformed; strings and comments stay."""
     done, position = [], 0
     while found := pattern.search(text, position):
         end = found.end()
@@ -116,7 +130,7 @@ def _rewrite(text: str, pattern: re.Pattern[str], renamed: str = "") -> str:
             else:
                 written = found[0]
         except _NotUnderstoodError:
-            written, end = found[0], found.end()
+            break  # MLIR refuses the program here at the latest; to look on would take quadratic time
         missing = text.count("\n", found.start(), end) - written.count("\n")
         done += [text[position : found.start()], written, "\n" * missing]
         position = end

@@ -44,7 +44,9 @@ def main(options: argparse.Namespace) -> int:
     asked = any((options.function, options.input, options.args, options.output, options.expected))
     running = [p for p in programs if p.functions or (asked and len(programs) == 1)]
     speed = speed_without(options.without, "--without")
-    jobs = [(p, plan(p, options.function, options.policy, recorder.listener, speed)) for p in running]
+    jobs = [
+        (p, plan(p, options.function, options.policy, recorder.listener, speed, options.max_steps)) for p in running
+    ]
     if options.trace or options.print_plan:
         for program in running:
             fast = plan(program, options.function, options.policy, speed=speed)

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..child_python import python
 from ..errors import InputError
+from ..isolate import STOPPED
 from ..pool import share
 
 
@@ -39,8 +40,9 @@ def main(options: argparse.Namespace) -> int:
     files = find_files(options.paths)
     outcomes: list[Outcome] = []
     began = time.monotonic()
+    jobs = min(options.jobs or os.cpu_count() or 1, len(files))
     with _ending_workers(), _progress(len(files)) as show:
-        for found in run_files(files, min(options.jobs or os.cpu_count() or 1, len(files))):
+        for found in run_files(files, jobs, options.timeout, options.max_steps):
             outcomes += found
             show([str(o) for o in found if o.failure])
     _print_scores(files, outcomes, time.monotonic() - began)
@@ -63,16 +65,19 @@ def find_files(paths: list[str]) -> list[str]:
     return list(files)
 
 
-def run_files(files: list[str], jobs: int) -> Iterator[list[Outcome]]:
+def run_files(
+    files: list[str], jobs: int, timeout: float | None = None, max_steps: int | None = None
+) -> Iterator[list[Outcome]]:
     """The outcomes of each file's programs, as the files are done."""
-    pool = [_Worker() for _ in range(jobs)]
+    pool = [_Worker(timeout, max_steps) for _ in range(jobs)]
     return (outcomes for _, outcomes in share(files, pool, _Worker.run))
 
 
 class _Worker:
     """One process, started again when it dies."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout: float | None, max_steps: int | None) -> None:
+        self._limits = {"timeout": timeout, "max_steps": max_steps}
         self._process: subprocess.Popen[str] | None = None
         self._stopped = False
 
@@ -93,7 +98,7 @@ class _Worker:
                     break
             if finished or self._stopped:
                 return outcomes
-            outcomes.append(Outcome(path, line or 1, f"the process died ({self._death()})"))
+            outcomes.append(Outcome(path, line or 1, self._death()))
             if line is None:  # it died between programs; asking again might go on for ever
                 return outcomes
 
@@ -104,7 +109,7 @@ class _Worker:
         if self._process is None:
             # A session of its own: Ctrl-C in the terminal is for this process, which ends the workers itself.
             self._process = subprocess.Popen(
-                python("-m", f"{__package__}.worker"),
+                python("-m", f"{__package__}.worker", json.dumps(self._limits)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -122,10 +127,12 @@ class _Worker:
 
     def _death(self) -> str:
         code = self._end()
+        if -code == signal.SIGALRM:  # which the worker asks for
+            return STOPPED.format(self._limits["timeout"])
         try:
-            return signal.Signals(-code).name
+            return f"the process died ({signal.Signals(-code).name})"
         except ValueError:
-            return f"exit status {code}"
+            return f"the process died (exit status {code})"
 
     def stop(self) -> None:
         """End the process, whatever it does."""

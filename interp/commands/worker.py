@@ -1,8 +1,8 @@
 """A process that runs .mlir files for `minihlo test`; the parser may crash, and only this process dies of it.
 
-It reads requests, one JSON list a line, from standard input: a file and how many of its programs to skip. It answers
-with JSON lines: `["start", line]` before each program, `["done", message]` after it (null where all is well, a list of
-strings where checks failed), and `["end"]`.
+It reads requests, one JSON list a line, from standard input: a file, and how many of its programs to skip. It
+answers with JSON lines: `["start", line]` before each program, `["done", message]` after it (null where all is well, a
+list of strings where checks failed), and `["end"]`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 import traceback
 from typing import Any
@@ -30,9 +31,10 @@ def main() -> None:
         answers.write(json.dumps(words) + "\n")
         answers.flush()
 
+    limits = json.loads(sys.argv[1])
     for request in sys.stdin:
         path, skip = json.loads(request)
-        for line, message in _results(path, skip):
+        for line, message in _results(path, skip, **limits):
             answer("start", line) if message is _STARTED else answer("done", message)
         answer("end")
 
@@ -46,7 +48,7 @@ def _arguments(text: str) -> str:
     return found[1] if found else "[]"
 
 
-def _results(path: str, skip: int) -> Any:
+def _results(path: str, skip: int, timeout: float | None, max_steps: int | None) -> Any:
     from ...ops.policy import Policy
     from ..api import read
     from ..errors import Error
@@ -65,11 +67,13 @@ def _results(path: str, skip: int) -> Any:
         return
     for text, line in programs[skip:]:
         yield line, _STARTED
+        if timeout is not None:  # nothing handles the alarm: it ends the process, in native code too
+            signal.setitimer(signal.ITIMER_REAL, timeout)
         message = None
         try:
             program = parse(text, path, line)
             if program.functions:
-                p = plan(program, None, Policy())
+                p = plan(program, None, Policy(), most_steps=max_steps)
                 inputs = [array for array, _ in parse_attributes(_arguments(text))]
                 if len(p.argument_types) != len(inputs):
                     where = p.function.location
@@ -81,6 +85,8 @@ def _results(path: str, skip: int) -> Any:
             message = " ".join(str(error).split()) or "out of memory"
         except Exception:  # a bug of ours must not keep the other programs from running
             message = "internal error: " + " | ".join(traceback.format_exc().strip().splitlines()[-3:])
+        if timeout is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         yield line, message
 
 

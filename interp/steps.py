@@ -1,0 +1,29 @@
+"""A limit of steps, for programs that may never end.
+
+A step is an op that runs, or a region or function that is entered.
+"""
+
+from __future__ import annotations
+
+from ..ops.registry import OpError
+
+
+class StepsError(OpError):
+    """A program has taken all the steps that it may."""
+
+
+class Steps:
+    """Counts the steps of one run at a time."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._left = most
+
+    def restart(self) -> None:
+        self._left = self.most
+
+    def take(self) -> None:
+        """Take a step. Raises StepsError where there is none left."""
+        if self._left <= 0:
+            raise StepsError(f"stopped after {self.most} steps")
+        self._left -= 1
