@@ -257,7 +257,8 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _isolated(command: str, options: argparse.Namespace) -> int:
     subject = "<stdin>" if options.file == "-" else options.file
-    return run_isolated(lambda: _lazily(command)(options), subject, options.timeout)
+    limit = () if options.timeout is None else (options.timeout,)
+    return run_isolated(lambda: _lazily(command)(options), subject, *limit)
 
 
 def _test(options: argparse.Namespace) -> int:
