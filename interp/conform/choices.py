@@ -83,6 +83,8 @@ _MAGNITUDE, _EVEN = 2, 2
 _SMALLEST_ONE = 1
 #: What part of negative numbers has to lose its sign for that to be a rule.
 _MOSTLY = 0.75
+#: What part of results has to be another choice than the usual one for that to be the rule; one of two signs is half.
+_ALMOST = 0.75
 
 #: The question of each point in the table of open points, for one format of each kind; "" where that has none.
 _QUESTIONS = {
@@ -148,7 +150,8 @@ def by_rule(point: int, result: str, got: Codes, expected: Codes, magnitudes: Co
     known = chosen[chosen >= 0]
     if not known.size:
         return expected, chosen
-    rule = int(np.bincount(known).argmax())
+    usual = choose(point, result, expected, expected)
+    rule = _rule(known, usual)
     if point == rounding.NAN_ORDER:
         # Of sorts `rows` has found already whether rows are in the one order or the other.
         return (expected ^ bool(rule) if got.dtype == bool else got), chosen
@@ -158,12 +161,18 @@ def by_rule(point: int, result: str, got: Codes, expected: Codes, magnitudes: Co
         return (expected - rule).astype(expected.dtype), chosen
     fmt = FORMATS[result]
     code = (fmt.infinity_code, fmt.nan_code, fmt.max_code)[rule]
-    usual = choose(point, result, expected, expected)
     if code is None or (usual == rule).all():
         return expected, chosen
     lost = fmt.is_nan(expected) & (fmt.nan == "sign")
     sign = np.where(lost, got, expected) & np.array(fmt.sign_bit, expected.dtype)
     return np.where(usual == rule, expected, np.array(code, expected.dtype) | sign), chosen
+
+
+def _rule(known: np.ndarray, usual: np.ndarray) -> int:
+    """The choice that a backend makes: what is usual, unless it does otherwise almost always."""
+    counts = np.bincount(known)
+    most = int(counts.argmax())
+    return most if counts[most] > _ALMOST * known.size else int(np.bincount(usual[usual >= 0], minlength=1).argmax())
 
 
 def _unsigned(fmt: Format, got: Codes, expected: Codes, magnitudes: Codes, chosen: Codes) -> tuple[Codes, Codes]:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from . import orders, places
 from .cases import FORMS, SIZES
 from .elementwise import Part, of_positions
 from .exact import estimate, evaluate
 from .formats import FORMATS, Format
 from .judge import ELEMENT_VERDICTS, Judged
+from .repeats import Evidence
 from .result import ACCURACY, DIVERGENT, FAIL, PASS, CaseResult
 from .rounding import NEGATIVE, Exact, encode
 from .rows import RowPart
@@ -28,8 +30,11 @@ _SAMPLE = 4096
 _TAIL, _LONG = 16, 64
 
 
-def explain(part: Part, judged: Judged, got: np.ndarray) -> str:
-    """What the failing elements have in common; of a case without FAIL those of ACCURACY."""
+def explain(part: Part, judged: Judged, got: np.ndarray, evidence: Evidence | None = None) -> str:
+    """What the failing elements have in common; of a case without FAIL those of ACCURACY.
+
+    `evidence` is what further runs have shown: whether they fail for where they stand, or now and then.
+    """
     for verdict in (FAIL, ACCURACY):
         failing = np.flatnonzero(judged.verdicts == ELEMENT_VERDICTS.index(verdict))
         if failing.size:
@@ -38,9 +43,21 @@ def explain(part: Part, judged: Judged, got: np.ndarray) -> str:
         return ""
     if of_positions(part.form) and part.size == 1:
         return ""  # there are many ways to one wrong code
-    tail = _tail(part, failing)
-    if tail:
-        return tail
+    if evidence is None:
+        tail = _tail(part, failing)
+        if tail:
+            return tail
+    elif told := evidence.told():
+        always = evidence.always
+        if not evidence.is_intermittent or always is None or not always.any():
+            return told
+        of_operands = _of_operands(part, judged, got, np.flatnonzero(always))
+        return "; ".join(filter(None, (of_operands, f"some are {told}")))
+    return _of_operands(part, judged, got, failing)
+
+
+def _of_operands(part: Part, judged: Judged, got: np.ndarray, failing: np.ndarray) -> str:
+    """What the operands and results of failing elements have in common."""
     if part.form == "upcast" and (judged.distances[failing] == 0).all():
         return "the result is not rounded to the format before it is converted to f32"
     if part.form == "chain":
@@ -49,9 +66,7 @@ def explain(part: Part, judged: Judged, got: np.ndarray) -> str:
     spared = judged.verdicts == ELEMENT_VERDICTS.index(PASS)
     without_sign = (part.expected.left_open == NEGATIVE) & (judged.right != part.expected.codes)
     spared |= without_sign & (got == judged.right)  # a fault has to explain these too
-    rest = np.flatnonzero(spared & _alike(part, at))
-    rest = rest[np.linspace(0, len(rest) - 1, min(len(rest), _SAMPLE)).astype(np.intp)] if len(rest) else rest
-    found = _by_faults(part, got, at, rest)
+    found = _by_faults(part, judged, got, at, np.flatnonzero(spared & _alike(part, at)))
     if not found and of_positions(part.form) and 0 < part.size - len(failing) == failing[0]:
         return ""  # it may be their place at the end that is wrong, and not what they are
     return found or next(_common(part, judged, got, at), "")
@@ -76,11 +91,7 @@ def _tail(part: Part, failing: np.ndarray) -> str:
     n = part.size - int(failing[0])
     if not of_positions(part.form) or n > _TAIL or part.size < _LONG or len(failing) != n:
         return ""
-    return _of_tail(n)
-
-
-def _of_tail(n: int) -> str:
-    return f"only the last {n} elements of the array" if n > 1 else "only the last element of the array"
+    return places.of_tail(n)
 
 
 def _unrounded(part: Part, got: np.ndarray, failing: np.ndarray) -> str:
@@ -104,38 +115,68 @@ def _unrounded(part: Part, got: np.ndarray, failing: np.ndarray) -> str:
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
-def _by_faults(part: Part, got: np.ndarray, failing: np.ndarray, rest: np.ndarray) -> str:
-    """The faults that give the results of the failing elements: one, or some that do together."""
-    operands = tuple(x[failing] for x in part.operands)
-    others = tuple(x[rest] for x in part.operands)
-    left = np.ones(len(failing), bool)
-    told: list[tuple[int, str]] = []
-    found: list[tuple[Suspect, np.ndarray, float]] = []
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """A fault that gives the results of some failing elements, and of no element another result than the backend."""
+
+    suspect: Suspect
+    hit: np.ndarray
+
+
+def _by_faults(part: Part, judged: Judged, got: np.ndarray, failing: np.ndarray, rest: np.ndarray) -> str:
+    """The faults that give the results of the failing elements: one, or some that do together.
+
+    A fault has to give the backend's result wherever it gives another one than the right one, and the right one
+    wherever the backend does.
+    """
+    found: list[_Found] = []
+    left_open = part.expected.left_open
     with np.errstate(all="ignore"):
         for suspect in suspects(part.case, part.to_integers[0]):
-            given = suspect.compute(part.case, operands)
-            if given is None:
+            hit = _hits(suspect, part, judged, got, failing)
+            if hit is None or hit.sum() < suspect.least:
                 continue
-            hit = _same(part.case.result, given, got[failing])
-            if not hit.any():
+            if suspect.least > 1 and len(np.unique(got[failing][hit])) < 2:
                 continue
-            elsewhere = suspect.compute(part.case, others) if len(rest) else None
-            spared = 1.0 if elsewhere is None else float(_same(part.case.result, elsewhere, got[rest]).mean())
-            if spared > 0.99:  # a few may be wrong for another reason
-                found.append((suspect, hit, spared))
+            # What is left open about others is nothing that the fault has to do with.
+            points = np.unique(np.append(left_open[failing][hit], 0))
+            spared = rest[np.isin(left_open[rest], points)]
+            few = spared[np.linspace(0, len(spared) - 1, min(len(spared), _SAMPLE)).astype(np.intp)]
+            if _spares(suspect, part, got, few) and (len(few) == len(spared) or _spares(suspect, part, got, spared)):
+                found.append(_Found(suspect, hit))
+    left, told = np.ones(len(failing), bool), []
     while left.any() and found and len(told) < 3:
-        best = max(found, key=lambda f: (int((f[1] & left).sum()), f[2]))
-        count = int((best[1] & left).sum())
+        best = max(found, key=lambda f: int((f.hit & left).sum()))
+        count = int((best.hit & left).sum())
         if count < max(1, len(failing) // 50):
             break
-        told.append((count, best[0].sentence))
-        left &= ~best[1]
+        told.append((count, best.suspect.sentence))
+        left &= ~best.hit
     if not told or left.mean() > 0.5:
         return ""
     if len(told) == 1 and not left.any():
         return told[0][1]
     share = [f"{sentence} ({n:,} of {len(failing):,})" for n, sentence in told]
     return "; ".join([*share, *([f"something else ({int(left.sum()):,})"] if left.any() else [])])
+
+
+def _hits(suspect: Suspect, part: Part, judged: Judged, got: np.ndarray, failing: np.ndarray) -> np.ndarray | None:
+    """Which failing elements a fault explains; None where it gives a wrong result that is not the backend's."""
+    given = suspect.compute(part.case, tuple(x[failing] for x in part.operands))
+    if given is None:
+        return None
+    result = part.case.result
+    hit = _same(result, given, got[failing])
+    is_right = _same(result, given, judged.right[failing])
+    return hit if hit.any() and (hit | is_right).all() else None
+
+
+def _spares(suspect: Suspect, part: Part, got: np.ndarray, rest: np.ndarray) -> bool:
+    """Whether a fault leaves all elements alone that are right."""
+    if not len(rest):
+        return True
+    given = suspect.compute(part.case, tuple(x[rest] for x in part.operands))
+    return given is None or bool(_same(part.case.result, given, got[rest]).all())
 
 
 def _same(result: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -200,7 +241,7 @@ def _common(part: Part, judged: Judged, got: np.ndarray, at: np.ndarray) -> Iter
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def explain_rows(part: RowPart, judged: Judged) -> str:
+def explain_rows(part: RowPart, judged: Judged, got: np.ndarray) -> str:
     """What the rows have in common whose extremes or orders are wrong."""
     fmt = FORMATS[part.case.operands[0]]
     is_sort = part.case.op == "sort"
@@ -209,6 +250,8 @@ def explain_rows(part: RowPart, judged: Judged) -> str:
     fails = verdicts.reshape(len(rows), -1).any(axis=1)
     if not fails.any():
         return ""
+    if is_sort and (told := orders.told(fmt, rows, got.reshape(rows.shape))):
+        return told
     zeros = fmt.decode(rows) == 0
     negative = (rows & np.array(fmt.sign_bit, rows.dtype)) != 0
     tests = [
@@ -260,27 +303,51 @@ def across_forms(cases: Sequence[CaseResult]) -> list[CaseResult]:
     return [_with_forms(case, by_signature[case.signature]) if case.verdict == FAIL else case for case in cases]
 
 
+#: What is said of the end of one array.
+_TAILS = frozenset(places.of_tail(n) for n in range(1, _TAIL + 1))
+
+
+def _of_sizes(alike: Sequence[CaseResult]) -> str:
+    """What arrays of several sizes say together of elements that fail for where they stand."""
+    # An array of all operands ends with NaN, in which a fault may not show.
+    sized = [c for c in alike if (c.form == "array" and c.is_of_places) or (c.form in SIZES and c.form != "unaligned")]
+    sized = [c for c in sized if c.verdict in (PASS, DIVERGENT, ACCURACY, FAIL)]
+    tails = [_tail_of(c) for c in sized]
+    if not any(c.is_of_places or c.diagnosis in _TAILS for c in sized) or None in tails:
+        return ""
+    return places.of_sizes({c.total: tail for c, tail in zip(sized, tails, strict=True) if tail is not None})
+
+
+def _tail_of(case: CaseResult) -> int | None:
+    """How many elements at the end of an array fail; None where others fail."""
+    wrong = case.counts.get(FAIL, 0)
+    first = next((f.index for f in case.failures if f.verdict == FAIL), -1)
+    if not wrong:
+        return 0
+    tail = case.total - first
+    return tail if wrong == tail or case.diagnosis in (places.of_start(first), places.of_tail(tail)) else None
+
+
 def _with_forms(case: CaseResult, alike: Sequence[CaseResult]) -> CaseResult:
     if case.form not in FORMS or case.diagnosis.startswith("only in the form") or len(alike) == 1:
         return case
     failing = [c.form for c in alike if c.verdict == FAIL]
     right = [c.form for c in alike if c.verdict in (PASS, DIVERGENT, ACCURACY)]
     words = ""
-    if not case.diagnosis and case.form.startswith("length"):  # rows so long that all of them have everything
-        return dataclasses.replace(case, diagnosis=next((c.diagnosis for c in alike if c.diagnosis), ""))
+    if case.diagnosis.startswith("intermittent"):
+        return case
     if (case.form == "chain" or case.total == 1) and not case.diagnosis and "array" in failing:
         of_array = next(c.diagnosis for c in alike if c.form == "array")
         return dataclasses.replace(case, diagnosis=of_array)
-    for n in range(1, _TAIL + 1):
-        longer = [c for c in alike if c.form in failing and SIZES.get(c.form, 0) >= _LONG]
-        elsewhere = [c for c in alike if c.form == "array" and c.counts.get(FAIL, 0) > n]
-        if elsewhere and case.diagnosis == _of_tail(n):  # what fails anywhere, by chance at the end
-            return dataclasses.replace(case, diagnosis=elsewhere[0].diagnosis)
-        is_tail = longer and not elsewhere and all(c.diagnosis == _of_tail(n) for c in longer)
-        # An array of all operands, or a short one, fails at its end too.
-        if is_tail and case.counts.get(FAIL, 0) <= n:
-            sizes = ", ".join(dict.fromkeys(str(SIZES[f]) for f in failing if SIZES.get(f, 0) > n))
-            return dataclasses.replace(case, diagnosis=f"{_of_tail(n)}s of {sizes}")
+    in_array = next((c for c in alike if c.form == "array" and c.verdict == FAIL and not c.is_of_places), None)
+    if in_array and case is not in_array and not case.is_of_places and case.diagnosis in _TAILS:
+        return dataclasses.replace(case, diagnosis=in_array.diagnosis)  # what fails anywhere, by chance at the end
+    placed = next((c.diagnosis for c in alike if c.is_of_places), "")
+    if placed and case.form in ("scalar", "broadcast"):  # whose arrays are short, and made of pieces
+        return dataclasses.replace(case, diagnosis=placed)
+    sentence = _of_sizes(alike)
+    if sentence and _tail_of(case):
+        return dataclasses.replace(case, diagnosis=sentence)
     if "array" in right:
         together = (words for of, words in _ONLY_TOGETHER if of[0] in failing and set(failing) <= set(of))
         if len(failing) == 1 and failing[0] in _ONLY:

@@ -204,6 +204,7 @@ def of_magnitude(compute: Compute) -> Compute:
         elif source in INTEGERS:
             width = INTEGERS[source][0]
             codes = np.where(integers(codes, source) < 0, (~codes + 1) & np.array((1 << width) - 1, codes.dtype), codes)
+            return compute(dataclasses.replace(case, operands=(f"ui{width}",)), (codes,))
         return compute(case, (codes,))
 
     return found
@@ -257,13 +258,25 @@ def integral_by_addition(case: Case, operands: Operands) -> Codes | None:
     return encode(fmt, Exact.of(np.where(unchanged, x, np.copysign(size, x))))[0]
 
 
-def saturated(case: Case, operands: Operands) -> Codes | None:
+def saturated(*signs: int) -> Compute:
+    """What is beyond the largest number becomes that, of numbers of these signs."""
+
+    def compute(case: Case, operands: Operands) -> Codes | None:
+        found, numbers = computed(case, operands), in_f64(case, operands)
+        if found is None or numbers is None or case.result not in FORMATS:
+            return None
+        fmt = FORMATS[case.result]
+        largest = np.where(np.signbit(numbers), np.uint64(fmt.max_code | fmt.sign_bit), np.uint64(fmt.max_code))
+        beyond = (np.abs(numbers) > fmt.max) & np.isin(np.sign(numbers), signs)
+        return np.where(beyond, largest.astype(found.dtype), found)
+
+    return compute
+
+
+def unsigned_zeros(case: Case, operands: Operands) -> Codes | None:
+    """Results that are zero are +0."""
     found = computed(case, operands)
-    if found is None or case.result not in FORMATS:
+    if found is None or case.result not in FORMATS or not FORMATS[case.result].has_zero:
         return None
-    fmt, numbers = FORMATS[case.result], in_f64(case, operands)
-    if numbers is None:
-        return None
-    largest = np.where(np.signbit(numbers), np.uint64(fmt.max_code | fmt.sign_bit), np.uint64(fmt.max_code))
-    largest = largest.astype(found.dtype)
-    return np.where(np.abs(numbers) > fmt.max, largest, found)
+    fmt = FORMATS[case.result]
+    return np.where(fmt.decode(found) == 0, np.array(0, found.dtype), found)

@@ -97,7 +97,9 @@ def _is_needed(field: dataclasses.Field[Any]) -> bool:
 
 
 def _as(kind: type, data: Any, where: str) -> Any:
-    if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
+    if kind is int and isinstance(data, bool):  # a code of i1
+        return int(data)
+    if not isinstance(data, kind):
         raise ValueError(f"{where}: expected {_name(kind)}, got {_shown(data)}")
     return data
 

@@ -119,7 +119,7 @@ def told_rows(part: RowPart, got: np.ndarray, settings: Settings, zeros_are_open
     if part.case.op == "sort" or part.body in ("maximum", "minimum"):
         expected, model = part.with_nan_first(got) if part.case.op == "sort" else part.expected, ""
         judged = judge(part.case.result, got, expected, 0, zeros_are_open)
-        sentence = diagnosis.explain_rows(part, judged)
+        sentence = diagnosis.explain_rows(part, judged, got)
     else:
         sentence = ""
         codes, left_open = exact(part.problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,11 +13,9 @@ from . import choices, diagnosis, outcome
 from .elementwise import Part, of_positions
 from .judge import ELEMENT_VERDICTS, Judged
 from .outcome import Settings
+from .repeats import AnyPart, Evidence, Results, Runner
 from .result import ACCURACY, CaseResult
-from .rows import RowPart
 
-AnyPart = Part | RowPart
-Results = list[np.ndarray | BackendError]
 #: A part with FAIL or ACCURACY: its place, its verdicts, and the codes that came back.
 Failing = tuple[int, Part, Judged, np.ndarray]
 
@@ -30,27 +28,34 @@ _VECTOR = 64
 MOST_CASES, MOST_ELEMENTS = 48, 1 << 22
 
 
-class Prober(Protocol):
-    """What can run parts again."""
-
-    settings: Settings
-    kind: str
-
-    def results(self, parts: Sequence[AnyPart]) -> Results: ...
+class Prober(Runner, Protocol):
+    """What can run parts again, and some in one program."""
 
     def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results: ...
 
 
 def explained(
-    tester: Prober, parts: Sequence[AnyPart], failing: Sequence[Failing], found: Sequence[CaseResult | None]
+    tester: Prober,
+    parts: Sequence[AnyPart],
+    failing: Sequence[Failing],
+    found: Sequence[CaseResult | None],
+    evidence: Mapping[int, Evidence],
 ) -> Iterator[tuple[int, CaseResult]]:
-    """Adds to failing cases what they have in common, and a command that is known to reproduce the first."""
+    """Adds to failing cases what they have in common, and a command that is known to reproduce the first.
+
+    `evidence` is what runs of some of them have shown, by their places among the parts.
+    """
     firsts = [_told(found[i]).failures[0].index for i, *_ in failing]
     chosen = [_places(part, judged, at) for at, (_, part, judged, _) in zip(firsts, failing, strict=True)]
     few = [part.restricted(places) for places, (_, part, _, _) in zip(chosen, failing, strict=True)]
     results = tester.results(few) if not tester.settings.operands else [None] * len(few)
     for (i, part, judged, got), places, some, repeated in zip(failing, chosen, few, results, strict=True):
-        sentence = diagnosis.explain(part, judged, got)
+        shown = evidence.get(i)
+        sentence = diagnosis.explain(part, judged, got, shown)
+        if shown is not None and shown.told():
+            again = _again(tester.settings, part)
+            yield i, dataclasses.replace(_told(found[i]), diagnosis=sentence, is_of_places=shown.is_of_places, **again)
+            continue
         how, again = _reproduced(tester, part, parts, places, got, some, repeated)
         yield i, dataclasses.replace(_told(found[i]), diagnosis="; ".join(filter(None, (sentence, how))), **again)
 

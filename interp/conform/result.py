@@ -131,6 +131,7 @@ class CaseResult:
     histogram: dict[str, int] = dataclasses.field(default_factory=dict)  #: how many elements are so many ULP off
     #: What the failing elements have in common, in one sentence: "all failing operands are subnormal".
     diagnosis: str = ""
+    is_of_places: bool = False  #: which elements fail depends on where they stand, not on their operands
     choices: list[str] = dataclasses.field(default_factory=list)  #: what is open, and what the backend does
     model: str = ""  #: of a sum: what explains the results: "rounded once from f32"
     message: str = ""  #: why there is no result

@@ -47,6 +47,7 @@ ABOVE = 13  #: it is above the largest number and rounds to it, in a format of o
 
 #: How numbers are rounded; "even" is the rule, the others are what a wrong one may do.
 EVEN, AWAY, TOWARD_ZERO, UP, DOWN = "even", "away", "toward zero", "up", "down"
+TIES_TO_ODD, TIES_TOWARD_ZERO = "ties to odd", "ties toward zero"
 
 
 def encode(fmt: Format, exact: Exact, rounding: str = EVEN) -> tuple[np.ndarray, np.ndarray]:
@@ -101,8 +102,9 @@ def _round(fmt: Format, size: np.ndarray, outward: np.ndarray, negative: np.ndar
     whole = np.floor(steps)
     rest = steps - whole
     count = whole.astype(np.int64)
-    if rounding in (EVEN, AWAY):
-        at_tie = count & 1 == 1 if rounding == EVEN else True
+    ties = {EVEN: count & 1 == 1, AWAY: True, TIES_TO_ODD: count & 1 == 0, TIES_TOWARD_ZERO: False}
+    if rounding in ties:
+        at_tie = ties[rounding]
         count += (rest > 0.5) | ((rest == 0.5) & ((outward > 0) | ((outward == 0) & at_tie)))
     else:
         is_inexact = (rest > 0) | (outward != 0)

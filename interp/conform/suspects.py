@@ -11,15 +11,23 @@ from . import chains, faults, format_faults, integer_faults
 from .cases import Case
 from .exact import FUNCTIONS
 from .formats import FORMATS
-from .rounding import AWAY, DOWN, TOWARD_ZERO, UP
+from .rounding import AWAY, DOWN, TIES_TO_ODD, TIES_TOWARD_ZERO, TOWARD_ZERO, UP
 
 
 @dataclasses.dataclass(frozen=True)
 class Suspect:
-    """A fault: a sentence on what the backend does, and what comes of it, None where it cannot be it."""
+    """A fault: a sentence on what the backend does, and what comes of it, None where it cannot be it.
+
+    Faults of which there are many, that many an op hides but for a few elements, have to explain `least` failures.
+    """
 
     sentence: str
     compute: faults.Compute
+    least: int = 1
+
+
+#: Other formats and biases: some twenty guesses, each of which gives a wrong zero or NaN somewhere.
+_MANY = 4
 
 
 def suspects(case: Case, to_integers: str = "toward zero") -> Iterator[Suspect]:
@@ -43,7 +51,7 @@ def suspects(case: Case, to_integers: str = "toward zero") -> Iterator[Suspect]:
             (False, True, " where it is written"),
         ):
             sentence = f"the format's exponent bias is taken for one {what} than it is{where}: a factor of two"
-            yield Suspect(sentence, faults.biased(by, reads, writes))
+            yield Suspect(sentence, faults.biased(by, reads, writes), _MANY)
     if fnuz:
         yield Suspect("0x80, which is NaN, is read as -0", lambda c, x: faults.computed(c, x, faults.nan_as(-0.0)))
     yield Suspect("NaN is read as infinity", lambda c, x: faults.computed(c, x, faults.nan_as(np.inf)))
@@ -62,12 +70,17 @@ def suspects(case: Case, to_integers: str = "toward zero") -> Iterator[Suspect]:
     for rounding, words in (
         (TOWARD_ZERO, "toward zero"),
         (AWAY, "with ties away from zero"),
+        (TIES_TOWARD_ZERO, "with ties toward zero"),
+        (TIES_TO_ODD, "with ties to odd"),
         (UP, "up"),
         (DOWN, "down"),
     ):
         sentence = f"results are rounded {words}, and not to nearest even"
         yield Suspect(sentence, lambda c, x, rounding=rounding: faults.computed(c, x, rounding=rounding))
-    yield Suspect("what is beyond the largest number becomes the largest number", faults.saturated)
+    yield Suspect("what is beyond the largest number becomes the largest number", faults.saturated(-1, 1))
+    yield Suspect("what is below the lowest number becomes the lowest number", faults.saturated(-1))
+    yield Suspect("what is above the largest number becomes the largest number", faults.saturated(1))
+    yield Suspect("the sign of results that are zero is lost", faults.unsigned_zeros)
     yield Suspect(
         "TOTALORDER is ignored: compared as FLOAT, by which NaN is unordered and -0 equals +0", faults.as_float
     )
@@ -99,7 +112,7 @@ def suspects(case: Case, to_integers: str = "toward zero") -> Iterator[Suspect]:
     added = "rounded by adding 2^(mantissa bits) and taking it away, which the format cannot hold"
     yield Suspect(added, faults.integral_by_addition)
     for sentence, compute in format_faults.mistaken(case):
-        yield Suspect(sentence, compute)
+        yield Suspect(sentence, compute, _MANY)
     yield Suspect("the first operand is the result", faults.operand(0))
     yield Suspect("the second operand is the result", faults.operand(1))
     yield Suspect("the operands are swapped", faults.swapped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import BackendError
-from . import data, outcome, tests
+from . import data, outcome, repeats, tests
 from .backend import Operation, takes, to_integers
 from .cases import ROW_OPS, Case
 from .elementwise import Part, of_positions
@@ -18,13 +19,18 @@ from .formats import FORMATS, all_codes, bits, code_dtype
 from .layouts import LAYOUTS
 from .outcome import Settings
 from .programs import Builder
-from .reproduction import AnyPart, Failing, Results, batches, explained
+from .repeats import AnyPart, Results
+from .reproduction import Failing, batches, explained
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult
 from .row_data import arrays
 from .rows import RowPart
 
 #: How often a crash is tried again on fewer operands.
 _TRIES = 24
+#: So many parts of a type have to die, and none may give a result, before the rest of them is left untried.
+_DEATHS = 4
+#: Of so many parts of a program one runs a second time, if it has no more elements.
+_SAMPLED, _SAMPLED_ELEMENTS = 4, 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +58,8 @@ class Tester:
     def __init__(self, backend: Any, settings: Settings) -> None:
         self.backend, self.settings = backend, settings
         self.kind = takes(backend)
-        self._lacks: dict[str, BackendError | None] = {}
+        self._lacks: dict[str, BackendError | None] = {}  #: why nothing of a type is tried, None where it is
+        self._doubts: dict[str, tuple[BackendError, int]] = {}  #: types whose probe died, and how many parts since
         self._longest = 0.0
 
     def run(self, specs: Sequence[Spec], beside: Sequence[Spec] = ()) -> list[CaseResult]:
@@ -62,7 +69,9 @@ class Tester:
         parts = [self._part(s) for s in (*specs, *beside)]
         found: list[CaseResult | None] = [None] * len(parts)
         failing: list[Failing] = []
-        for i, (part, got) in enumerate(zip(parts, self.results(parts), strict=True)):
+        results = self.results(parts)
+        others = {} if self.settings.operands else self._try_some_again(parts[: len(specs)], results)
+        for i, (part, got) in enumerate(zip(parts, results, strict=True)):
             if isinstance(got, BackendError):
                 found[i] = self._without(part, got)
                 continue
@@ -78,9 +87,52 @@ class Tester:
             found[i] = result = outcome.told(part, judged, codes, self.settings, seconds)
             if result.verdict in (FAIL, ACCURACY):
                 failing.append((i, part, judged, codes))
-        for i, result in explained(self, parts, failing, found):
+        evidence = self._evidence(parts, results, found, others)
+        for i, result in explained(self, parts, failing, found, evidence):
             found[i] = result
         return [r for r in found[: len(specs)] if r is not None]
+
+    def _try_some_again(self, parts: Sequence[AnyPart], results: Results) -> dict[int, np.ndarray]:
+        """Run a sample of parts a second time. Where that goes worse it is the result; returns what went better."""
+        others: dict[int, np.ndarray] = {}
+        some = [i for i in range(0, len(parts), _SAMPLED) if parts[i].size <= _SAMPLED_ELEMENTS]
+        some = [i for i in some if not isinstance(results[i], BackendError)]
+        for i, second in zip(some, self.results([parts[i] for i in some]), strict=True):
+            first = results[i]
+            assert not isinstance(first, BackendError)
+            if isinstance(second, BackendError):
+                results[i] = BackendError(second.how, f"in one of two runs: {second}")
+            elif not repeats.same(parts[i].result_type, first, second):
+                others[i], results[i] = sorted((first, second), key=lambda r, p=parts[i]: self._wrong(p, r))
+        return others
+
+    def _wrong(self, part: AnyPart, got: np.ndarray) -> int:
+        """How many results are wrong."""
+        zeros_are_open = self.kind == "operations"
+        if isinstance(part, RowPart):
+            return outcome.told_rows(part, got, self.settings, zeros_are_open, 0.0).counts.get(FAIL, 0)
+        return int(repeats.failing(part.judge(got, self.settings.ulp, zeros_are_open)[0]).sum())
+
+    def _evidence(
+        self,
+        parts: Sequence[AnyPart],
+        results: Results,
+        found: list[CaseResult | None],
+        others: dict[int, np.ndarray],
+    ) -> dict[int, repeats.Evidence]:
+        """What further runs show of the parts that fail; of rows it is added to what was found."""
+        wrong = [i for i, r in enumerate(found) if r is not None and r.verdict == FAIL]
+        if not wrong or self.settings.operands:
+            return {}
+        runs = repeats.runs_of(self, parts, results, wrong, others)
+        for i in wrong:
+            part, result = parts[i], found[i]
+            if isinstance(part, RowPart) and len(runs[i]) > 1:
+                told = repeats.intermittent([self._wrong(part, np.asarray(r)) for r in runs[i]], part.size)
+                found[i] = dataclasses.replace(result, diagnosis=told, model="")  # pyright: ignore[reportArgumentType]
+        elementwise = [(i, p) for i in wrong if isinstance(p := parts[i], Part)]
+        shown = repeats.evidence(self, [p for _, p in elementwise], [runs[i] for i, _ in elementwise])
+        return dict(zip((i for i, _ in elementwise), shown, strict=True))
 
     def _test(self, case: Case) -> CaseResult:
         lacks = self._lacks_of((case.result,))
@@ -114,9 +166,43 @@ class Tester:
         left = [p for p, lacks in zip(parts, lacking, strict=True) if lacks is None]
         there: Results = []
         for batch in batches(left):
-            there += self.batch(batch, self.settings.timeout)
+            is_doubtful = any(t in self._doubts for p in batch for t in (*p.case.operands, p.case.result))
+            there += self._doubtful(batch) if is_doubtful else self.batch(batch, self.settings.timeout)
         following = iter(there)
         return [next(following) if lacks is None else lacks for lacks in lacking]
+
+    def _doubtful(self, parts: Sequence[AnyPart]) -> Results:
+        """Results of parts of a type of which the backend died when it was probed: some are tried before it is left."""
+        batch = list(parts)
+        with contextlib.suppress(BackendError):
+            return self._evaluated(batch, self.settings.timeout)
+        found: Results = []
+        for part in batch:
+            lacks = self._lacking(part)
+            result = lacks if lacks is not None else self.batch([part], self.settings.timeout)[0]
+            found.append(result)
+            if lacks is None:
+                self._count(part, isinstance(result, BackendError) and result.how != "refused")
+        # As long as nothing of a type gives a result it is the type that is at fault, and not its ops.
+        return [self._blamed(p, r) if isinstance(r, BackendError) else r for p, r in zip(batch, found, strict=True)]
+
+    def _blamed(self, part: AnyPart, error: BackendError) -> BackendError:
+        doubts = [self._doubts[t][0] for t in (*part.case.operands, part.case.result) if t in self._doubts]
+        if part.case.op == "type" or error.how == "refused" or not doubts:
+            return self._lacking(part) or error
+        return BackendError("refused", str(doubts[0]))
+
+    def _count(self, part: AnyPart, died: bool) -> None:
+        """Give a type up of which the backend has died often, and take it as any other once it gives a result."""
+        for element in {t for t in (*part.case.operands, part.case.result) if t in self._doubts}:
+            error, deaths = self._doubts[element]
+            if not died:
+                del self._doubts[element]
+            elif deaths + 1 >= _DEATHS:
+                del self._doubts[element]
+                self._lacks[element] = error
+            else:
+                self._doubts[element] = error, deaths + 1
 
     def _lacking(self, part: AnyPart) -> BackendError | None:
         """Why a part is not run at all: the backend does not take one of its types."""
@@ -129,14 +215,22 @@ class Tester:
         elements = [t for t in types if t in FORMATS]
         for element in elements:
             if element not in self._lacks:
-                self._lacks[element] = self._probe(element)
+                self._lacks[element] = error = self._probed(element)
+                if error is not None and error.how != "refused":
+                    self._lacks[element], self._doubts[element] = None, (error, 0)
         return next((r for t in elements if (r := self._lacks[t]) is not None), None)
 
     def _shows_death(self, part: AnyPart) -> str:
         """The command that shows how the backend dies of one of a part's types; nothing where it does not."""
         types = [t for t in (*part.case.operands, part.case.result) if t in FORMATS]
-        died = [t for t in types if (lacks := self._lacks.get(t)) is not None and lacks.how != "refused"]
+        dead = {t for t, lacks in self._lacks.items() if lacks is not None and lacks.how != "refused"}
+        died = [t for t in types if t in dead or t in self._doubts]
         return outcome.command(Case("type", (died[0],), died[0]), "array", self.settings) if died else ""
+
+    def _probed(self, element: str) -> BackendError | None:
+        """Whether the backend fails on a type, and does so again: a process may die of something else."""
+        error = self._probe(element)
+        return error if error is None or error.how == "refused" else self._probe(element)
 
     def _probe(self, element: str) -> BackendError | None:
         """Whether the backend fails on a program that takes a type and gives it back."""

@@ -1,0 +1,159 @@
+"""What a backend gives when it runs again: whether its results are the same, and whether errors move with operands."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ..backends import BackendError
+from . import places
+from .elementwise import Part
+from .formats import FORMATS
+from .judge import ELEMENT_VERDICTS, Judged
+from .layouts import LAYOUTS
+from .result import FAIL, PASS
+from .rows import RowPart
+
+if TYPE_CHECKING:
+    from .outcome import Settings
+
+AnyPart = Part | RowPart
+Results = list[np.ndarray | BackendError]
+
+#: How many runs tell what share of the results is wrong.
+RUNS = 4
+_FAIL, _PASS = ELEMENT_VERDICTS.index(FAIL), ELEMENT_VERDICTS.index(PASS)
+#: Of elements that fail in every run there are more than this share of all that ever fail, unless it is chance.
+_ALWAYS = 0.9
+
+
+class Runner(Protocol):
+    """What can run parts again."""
+
+    settings: Settings
+    kind: str
+
+    def results(self, parts: Sequence[AnyPart]) -> Results: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """What runs of a failing part have shown."""
+
+    #: Which elements are wrong, in each of some runs; one where every run gives the same.
+    runs: tuple[np.ndarray, ...]
+    #: Which are right in the first run; the others are left open.
+    right: np.ndarray
+    #: Another order of the elements, and which are wrong then; None where that says nothing.
+    order: np.ndarray | None = None
+    moved: np.ndarray | None = None
+
+    @property
+    def is_intermittent(self) -> bool:
+        return len(self.runs) > 1
+
+    @property
+    def is_of_places(self) -> bool:
+        """Whether elements fail for where they stand, whatever the operands are."""
+        if self.is_intermittent or self.order is None or self.moved is None or not self.moved.any():
+            return False
+        return places.is_of_places(self.runs[0], self.moved, self.order)
+
+    @property
+    def always(self) -> np.ndarray | None:
+        """The elements that fail in every run, if that is most of those that fail at all."""
+        every = np.logical_and.reduce(self.runs)
+        ever = np.logical_or.reduce(self.runs)
+        return every if every.sum() > _ALWAYS * max(1, ever.sum()) else None
+
+    def told(self) -> str:
+        """What is intermittent, or of which places; nothing of what stands with operands."""
+        if self.is_intermittent:
+            return intermittent([int(r.sum()) for r in self.runs], self.runs[0].size)
+        if self.is_of_places and self.moved is not None:
+            return (
+                places.told(self.runs[0] | self.moved, self.right & ~self.moved)
+                or "which elements fail depends on where they stand"
+            )
+        return ""
+
+
+def intermittent(wrong: Sequence[int], size: int) -> str:
+    """How many results of so many are wrong in runs that should be alike."""
+    count, runs = sum(n > 0 for n in wrong), len(wrong)
+    share = f"{sum(wrong) / (size * count):.1%} of the results"
+    if count == runs:
+        return f"intermittent: in {runs} runs {share} are wrong, not always the same ones"
+    return f"intermittent: in {count} of {runs} runs {share} are wrong"
+
+
+def failing(judged: Judged) -> np.ndarray:
+    """Which elements are wrong."""
+    return judged.verdicts == _FAIL
+
+
+def same(result: str, a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two runs give the same codes, or both NaN."""
+    equal = a == b
+    if result in FORMATS:
+        equal = equal | (FORMATS[result].is_nan(a) & FORMATS[result].is_nan(b))
+    return bool(equal.all())
+
+
+def runs_of(
+    tester: Runner, parts: Sequence[AnyPart], first: Results, wanted: Sequence[int], others: Mapping[int, np.ndarray]
+) -> dict[int, Results]:
+    """The results of some parts in runs of the same programs: one where the second gives the same, else RUNS.
+
+    `others` are results of some parts that are known to be others than the first.
+    """
+    runs = [first]
+    alone = tester.results([parts[i] for i in wanted])
+    # What is otherwise without the other parts may be so in every run of all of them.
+    if others or any(not _alike(parts[i], first[i], r) for i, r in zip(wanted, alone, strict=True)):
+        runs.append(tester.results(parts))
+        if others or any(not _alike(parts[i], first[i], runs[1][i]) for i in wanted):
+            runs += [tester.results(parts) for _ in range(RUNS - 2)]
+    found: dict[int, Results] = {i: [r[i] for r in runs] for i in wanted}
+    return {
+        i: _unlike(parts[i], [rs[0], *([others[i]] if i in others else rs[1:2]), *rs[2:]]) for i, rs in found.items()
+    }
+
+
+def _unlike(part: AnyPart, runs: Results) -> Results:
+    there: Results = [r for r in runs if not isinstance(r, BackendError)]
+    return there if any(not _alike(part, there[0], r) for r in there) else there[:1]
+
+
+def _alike(part: AnyPart, a: np.ndarray | BackendError, b: np.ndarray | BackendError) -> bool:
+    if isinstance(a, BackendError) or isinstance(b, BackendError):
+        return isinstance(a, BackendError) and isinstance(b, BackendError)
+    return same(part.result_type, a, b)
+
+
+def evidence(tester: Runner, parts: Sequence[Part], runs: Sequence[Results]) -> list[Evidence]:
+    """What runs of parts show, and one with their elements in another order."""
+    random = np.random.default_rng(0)
+    has_order = [p.form not in ("scalar", "broadcast", *LAYOUTS) and p.size > 1 for p in parts]
+    orders = [random.permutation(p.size) if has else None for p, has in zip(parts, has_order, strict=True)]
+    tried = zip(parts, orders, runs, strict=True)
+    moving = [(p.restricted(o), o) for p, o, results in tried if o is not None and len(results) == 1]
+    moved = iter(tester.results([p for p, _ in moving]) if moving else [])
+    found = []
+    for part, order, results in zip(parts, orders, runs, strict=True):
+        judged = [_judged(tester, part, r) for r in results]
+        wrong = tuple(map(failing, judged))
+        elsewhere = None
+        if order is not None and len(results) == 1:
+            result = next(moved)
+            if not isinstance(result, BackendError):
+                elsewhere = failing(_judged(tester, part.restricted(order), result))
+        found.append(Evidence(wrong, judged[0].verdicts == _PASS, order, elsewhere))
+    return found
+
+
+def _judged(tester: Runner, part: Part, result: Any) -> Judged:
+    return part.judge(result, tester.settings.ulp, tester.kind == "operations")[0]

@@ -1,0 +1,394 @@
+"""Planted faults: each is found, and what is said of it is right, or nothing is."""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from minihlo.interp.conform.formats import FORMATS, integers
+from minihlo.interp.conform.result import FAIL, PASS
+
+from .conform_planted import Fault, results
+
+FN, E5M2, FNUZ = FORMATS["f8E4M3FN"], FORMATS["f8E5M2"], FORMATS["f8E4M3FNUZ"]
+
+
+def numbers(operation, arrays) -> list[np.ndarray]:
+    return [FORMATS[t].decode(np.asarray(x)) for t, x in zip(operation.operands, arrays, strict=True)]
+
+
+Ties = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def nearest(element: str, exact: np.ndarray, ties: Ties) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of numbers by looking for the neighbours among all; `ties` chooses of the two, as codes' sizes.
+
+    The second result says which numbers are before the number that would come after the largest; only these count.
+    """
+    fmt = FORMATS[element]
+    table = fmt.decode(np.arange(fmt.max_code + 1).astype(fmt.code_dtype))
+    table = np.append(table, 2 * table[-1] - table[-2])
+    inside = np.abs(exact) <= table[-1]
+    size = np.where(inside, np.abs(exact), 0)
+    above = np.clip(np.searchsorted(table, size), 1, len(table) - 1)
+    low, high = size - table[above - 1], table[above] - size
+    found = np.where(low < high, above - 1, np.where(high < low, above, ties(above - 1, above)))
+    found = np.where(table[above] == size, above, np.where(size == 0, 0, found))
+    found = np.where((found > fmt.max_code) & (not fmt.has_infinity), fmt.nan_code, found)
+    return (found | np.where(np.signbit(exact), fmt.sign_bit, 0)).astype(np.uint8), inside
+
+
+def rounding(ties: Ties, op: Callable[..., np.ndarray]) -> Fault:
+    def fault(operation, arrays, codes):
+        with np.errstate(all="ignore"):
+            found, inside = nearest(operation.result, op(*numbers(operation, arrays)), ties)
+        return np.where(inside, found, codes)
+
+    return fault
+
+
+def toward_zero(operation, arrays, codes):
+    (x,) = numbers(operation, arrays)
+    fmt = FORMATS[operation.result]
+    value = fmt.decode(codes)
+    return np.where(np.isfinite(value) & (np.abs(value) > np.abs(x)), codes - 1, codes).astype(np.uint8)
+
+
+def flush_results(operation, _arrays, codes):
+    fmt = FORMATS[operation.result]
+    return np.where(fmt.is_subnormal(codes), codes & fmt.sign_bit, codes).astype(np.uint8)
+
+
+def flush_operands(operation, arrays, codes):
+    x, y = numbers(operation, arrays)
+    fmt = FORMATS[operation.result]
+    x, y = (np.where(np.abs(v) < 2.0**fmt.min_exponent, np.copysign(0, v), v) for v in (x, y))
+    involved = ((x == 0) | (y == 0)) & ~np.isnan(x) & ~np.isnan(y)
+    zero = np.where(np.signbit(x) != np.signbit(y), fmt.sign_bit, 0)
+    return np.where(involved, np.where(np.isinf(x) | np.isinf(y), fmt.nan_code, zero), codes).astype(np.uint8)
+
+
+def saturated(sign: int, largest: int) -> Fault:
+    def fault(operation, arrays, codes):
+        x, y = numbers(operation, arrays)
+        with np.errstate(all="ignore"):
+            product = x * y
+        fmt = FORMATS[operation.result]
+        overflows = ~np.isfinite(fmt.decode(codes)) & ~np.isnan(product) & (np.sign(product) == sign)
+        return np.where(overflows, largest, codes).astype(np.uint8)
+
+    return fault
+
+
+def as_format(other: str) -> Fault:
+    """Operands and results are read and written as of another format, by f64 (the products are exact there)."""
+
+    def fault(_operation, arrays, _codes):
+        (x,) = arrays
+        return FORMATS[other].decode(x).astype(np.float32).view(np.uint32)
+
+    return fault
+
+
+def at(where: Callable[[int], object], change: Callable[[np.ndarray], np.ndarray] = lambda c: c ^ 4) -> Fault:
+    """Results at some places are changed."""
+
+    def fault(_operation, _arrays, codes):
+        codes = codes.copy()
+        flat = codes.reshape(-1)
+        places = where(flat.size)
+        flat[places] = change(flat[places])
+        return codes
+
+    return fault
+
+
+def of_codes(change: Callable[[np.ndarray], np.ndarray]) -> Fault:
+    return lambda _operation, _arrays, codes: np.asarray(change(codes.astype(np.int64))).astype(codes.dtype)
+
+
+def where_operand(code: int, result: int) -> Fault:
+    return lambda _operation, arrays, codes: np.where(arrays[0] == code, result, codes).astype(codes.dtype)
+
+
+def flips(share: float) -> Fault:
+    random = np.random.default_rng(7)
+    return lambda _operation, _arrays, codes: np.where(random.random(codes.shape) < share, codes ^ 1, codes)
+
+
+def one_call_in(n: int) -> Fault:
+    """Now and then all results of a call are wrong."""
+    calls = []
+
+    def fault(_operation, _arrays, codes):
+        calls.append(1)
+        return codes ^ 1 if len(calls) % n == 1 else codes
+
+    return fault
+
+
+def wrapped_integers(operation, arrays, codes):
+    """f8 to i8 by way of i4."""
+    (x,) = numbers(operation, arrays)
+    low = np.abs(x) < 128
+    whole = np.trunc(np.where(low, x, 0)).astype(np.int64)
+    return np.where(low, ((whole + 8) % 16 - 8) & 0xFF, codes).astype(np.uint8)
+
+
+def rounded_to_integers(operation, arrays, codes):
+    (x,) = numbers(operation, arrays)
+    low = np.abs(x) < 127
+    return np.where(low, np.rint(np.where(low, x, 0)).astype(np.int64) & 0xFF, codes).astype(np.uint8)
+
+
+def through_f16(operation, arrays, codes):
+    """i32 to f8E5M2 by way of f16, whose rounding makes ties."""
+    x = integers(arrays[0], operation.operands[0])
+    with np.errstate(over="ignore"):
+        half = x.astype(np.float64).astype(np.float16).astype(np.float64)
+    even, inside = nearest("f8E5M2", half, lambda low, high: np.where(low % 2, high, low))
+    return np.where(inside, even, codes)
+
+
+def without_a_product(operation, arrays, _codes):
+    """The last term of each sum is left out."""
+    x, y = arrays
+    return right_of(operation, [x[:, :-1], y[:-1]])
+
+
+def right_of(operation, arrays):
+    from .conform_planted import right
+
+    return right(operation, arrays)
+
+
+EVEN = "and not to nearest even"
+LANE = "only in lane 15 of 16: at places i with i mod 16 = 15"
+SHARE_1, SHARE_50 = (rf"intermittent: in 4 runs {p}\.\d% of the results are wrong.*" for p in ("(0|1)", "(49|50)"))
+
+#: A name, the case, the fault, the forms that are tried, and all that may be said: a pattern, or nothing.
+FAULTS: list[tuple[str, str, Fault, tuple[str, ...], str]] = [
+    ("flush out", "multiply.f8E4M3FN", flush_results, ("array",), "results that are subnormal are flushed to zero"),
+    ("flush in", "multiply.f8E5M2", flush_operands, ("array",), "operands that are subnormal are flushed to zero"),
+    (
+        "flush out of f32",
+        "convert.f32.f8E5M2",
+        flush_results,
+        ("array",),
+        "results that are subnormal are flushed to zero",
+    ),
+    ("toward zero", "convert.f32.f8E4M3FN", toward_zero, ("array",), f"results are rounded toward zero, {EVEN}"),
+    (
+        "ties away",
+        "convert.f16.f8E4M3FN",
+        rounding(lambda low, high: high, lambda x: x),
+        ("array",),
+        f"results are rounded with ties away from zero, {EVEN}",
+    ),
+    (
+        "ties to odd",
+        "add.f8E4M3FN",
+        rounding(lambda low, high: np.where(low % 2, low, high), lambda x, y: x + y),
+        ("array",),
+        f"results are rounded with ties to odd, {EVEN}",
+    ),
+    (
+        "ties toward zero",
+        "multiply.f8E5M2",
+        rounding(lambda low, high: low, lambda x, y: x * y),
+        ("array",),
+        f"results are rounded with ties toward zero, {EVEN}",
+    ),
+    (
+        "negatives saturate",
+        "multiply.f8E4M3FN",
+        saturated(-1, 0xFE),
+        ("array",),
+        "what is below the lowest number becomes the lowest number",
+    ),
+    (
+        "positives saturate",
+        "multiply.f8E5M2",
+        saturated(1, 0x7B),
+        ("array",),
+        "what is above the largest number becomes the largest number",
+    ),
+    ("FNUZ for FN", "convert.f8E4M3FN.f32", as_format("f8E4M3FNUZ"), ("array",), "f8E4M3FN is taken for f8E4M3FNUZ"),
+    (
+        "FN for FNUZ",
+        "convert.f8E4M3FNUZ.f32",
+        as_format("f8E4M3FN"),
+        ("array",),
+        "f8E4M3FNUZ is taken for f8E4M3FN|the format's exponent bias is taken for one smaller.*",
+    ),
+    (
+        "one code too large",
+        "add.f8E4M3FN",
+        of_codes(lambda c: np.where((c & 0x7F) < 0x7E, c + 1, c)),
+        ("array",),
+        "each is one ULP too large",
+    ),
+    ("one code", "negate.f8E4M3FN", where_operand(0x25, 0xA6), ("array",), r"only where the operand is 0x25 \(.*\)"),
+    ("-0 stays", "abs.f8E4M3FN", where_operand(0x80, 0x80), ("array",), r"only where the operand is 0x80 \(-0\)"),
+    (
+        "-0 is lost",
+        "negate.f8E5M2",
+        where_operand(0x00, 0x00),
+        ("array",),
+        r"only where the operand is 0x00 \(0\)|the sign of results that are zero is lost",
+    ),
+    (
+        "-0 is lost in products",
+        "multiply.f8E5M2",
+        of_codes(lambda c: np.where(c == 0x80, 0, c)),
+        ("array",),
+        "the sign of results that are zero is lost",
+    ),
+    (
+        "NaN is the largest number",
+        "add.f8E4M3FN",
+        of_codes(lambda c: np.where((c & 0x7F) == 0x7F, c - 1, c)),
+        ("array",),
+        "in all failures an operand is NaN",
+    ),
+    (
+        "NaN code of the other",
+        "add.f8E4M3FNUZ",
+        of_codes(lambda c: np.where(c == 0x80, 0x7F, c)),
+        ("array",),
+        "in all failures an operand is NaN",
+    ),
+    (
+        "zero is NaN",
+        "subtract.f8E4M3FNUZ",
+        of_codes(lambda c: np.where(c == 0, 0x80, c)),
+        ("array",),
+        "all wrong results (are NaN|should be zero)",
+    ),
+    ("a lane", "add.f8E4M3FN", at(lambda n: slice(15, None, 16)), ("array", "size-64", "size-1000"), LANE),
+    (
+        "a lane of a function",
+        "tanh.f8E5M2",
+        at(lambda n: slice(15, None, 16), lambda c: c ^ 4),
+        ("size-64", "size-1000"),
+        LANE,
+    ),
+    ("a lane of conversions", "convert.f32.f8E4M3FN", at(lambda n: slice(15, None, 16)), ("array", "size-1000"), LANE),
+    (
+        "the last partial vector",
+        "add.f8E4M3FN",
+        at(lambda n: slice(n - n % 16, n)),
+        ("array", "size-7", "size-64", "size-1000"),
+        "only the last partial vector, if vectors have 16 or 32 elements",
+    ),
+    (
+        "the last element",
+        "multiply.f8E5M2",
+        at(lambda n: slice(n - 1, n)),
+        ("size-1", "size-7", "size-64", "size-1000"),
+        "only the last element of the arrays of 7, 64, 1000",
+    ),
+    (
+        "from 512 on",
+        "add.f8E4M3FN",
+        at(lambda n: slice(512, n)),
+        ("array", "size-64", "size-1000"),
+        "only from element 512 on",
+    ),
+    ("1 % now and then", "add.f8E4M3FN", flips(0.01), ("array",), SHARE_1),
+    ("50 % now and then", "convert.f32.f8E5M2", flips(0.5), ("array",), SHARE_50),
+    (
+        "whole calls now and then",
+        "multiply.f8E4M3FN",
+        one_call_in(3),
+        ("array",),
+        r"intermittent: in [12] of 4 runs \d+\.\d% of the results are wrong",
+    ),
+    ("truncation of the wrong width", "convert.f8E4M3FN.i8", wrapped_integers, ("array",), ""),
+    (
+        "rounded to integers",
+        "convert.f8E5M2.i8",
+        rounded_to_integers,
+        ("array",),
+        "rounded to the nearest integer, ties to even, and not toward zero",
+    ),
+    ("rounded twice", "convert.i32.f8E5M2", through_f16, ("array",), "the result is rounded twice, to f16 first"),
+    (
+        "operands swapped",
+        "subtract.f8E4M3FN",
+        lambda o, a, c: right_of(o, np.broadcast_arrays(*a)[::-1]),
+        ("array",),
+        "the operands are swapped|only the sign is wrong",
+    ),
+    (
+        "compared as codes",
+        "compare_LT.f8E4M3FN",
+        lambda o, a, c: np.asarray(a[0] < a[1]),
+        ("array",),
+        "in all failures an operand is negative|",
+    ),
+    ("products without a term", "dot_general.f8E4M3FN.f32", without_a_product, ("length-64",), ""),
+    ("products are zero", "dot_general.f8E5M2", lambda o, a, c: np.zeros_like(c), ("length-64",), ""),
+    ("a column off", "dot_general.f8E4M3FN", at(lambda n: slice(3, None, 8)), ("length-64",), ""),
+    ("convolutions off by one place", "convolution.f8E4M3FN.f32", lambda o, a, c: np.roll(c, 1, 1), ("length-8",), ""),
+    ("convolutions of zero", "convolution.f8E4M3FN", lambda o, a, c: np.zeros_like(c), ("length-8",), ""),
+    (
+        "sums that start from one",
+        "reduce_add.f8E5M2",
+        lambda o, a, c: right_of(o, [np.append(a[0], np.full((len(a[0]), 1), 0x3C, np.uint8), 1)]),
+        ("length-3", "length-8"),
+        "",
+    ),
+    (
+        "the smallest of a few",
+        "reduce_minimum.f8E4M3FN",
+        lambda o, a, c: right_of(o, [a[0][:, :-1]]),
+        ("length-3", "length-8"),
+        "",
+    ),
+    ("sums now and then", "reduce_add.f8E4M3FN", flips(0.5), ("length-64",), "intermittent: .*"),
+    ("products of the other sign", "reduce_multiply.f8E5M2", of_codes(lambda c: c ^ 0x80), ("length-8",), ""),
+    (
+        "subnormal numbers are equal",
+        "sort.f8E5M2",
+        lambda o, a, c: _sorted(a[0], 2.0**-14),
+        ("length-64",),
+        "numbers of one sign and of sizes from .* count as equal|numbers from .* count as equal",
+    ),
+    ("descending", "sort.f8E4M3FN", lambda o, a, c: c[:, ::-1], ("length-8",), "in descending order"),
+    (
+        "by codes",
+        "sort.f8E4M3FN",
+        lambda o, a, c: np.sort(a[0], axis=1),
+        ("length-64",),
+        "the codes are sorted as unsigned integers",
+    ),
+]
+
+
+def _sorted(rows: np.ndarray, least: float) -> np.ndarray:
+    """By numbers, of which those below a size are zero; NaN by its sign at the ends."""
+    value = E5M2.decode(rows)
+    key = np.where(np.abs(value) < least, 0.0, value)
+    key = np.where(np.isnan(value), np.where(np.signbit(value), -np.inf, np.inf), key)
+    ends = np.where(np.isnan(value), np.where(np.signbit(value), -1, 1), 0)
+    return np.take_along_axis(rows, np.lexsort((key, ends), axis=1), axis=1)
+
+
+@pytest.mark.parametrize(("case", "fault", "forms", "said"), [f[1:] for f in FAULTS], ids=[f[0] for f in FAULTS])
+def test_a_planted_fault(case: str, fault: Fault, forms: tuple[str, ...], said: str) -> None:
+    found = results(case, fault, only=forms)
+    failing = [r for r in found if r.verdict == FAIL]
+    assert failing, [(r.form, r.verdict, r.counts) for r in found]
+    for result in failing:
+        told = result.diagnosis.removesuffix("; only in the whole array")
+        assert not told or re.fullmatch(said, told), (result.form, told)
+    if said and not said.endswith("|"):
+        assert any(r.diagnosis for r in failing)
+
+
+def test_without_a_fault_nothing_is_said() -> None:
+    for case in {f[1] for f in FAULTS}:
+        found = results(case, lambda _operation, _arrays, codes: codes, only=("array", "size-64", "length-64"))
+        assert {r.verdict for r in found} <= {PASS}, case
