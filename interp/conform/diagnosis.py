@@ -43,11 +43,10 @@ def explain(part: Part, judged: Judged, got: np.ndarray, evidence: Evidence | No
         return ""
     if of_positions(part.form) and part.size == 1:
         return ""  # there are many ways to one wrong code
-    if evidence is None:
-        tail = _tail(part, failing)
-        if tail:
-            return tail
-    elif told := evidence.told():
+    in_doubt = evidence is None or (evidence.moved is None and not evidence.is_intermittent)
+    if in_doubt and (tail := _tail(part, failing)):
+        return tail
+    if evidence is not None and (told := evidence.told()):
         always = evidence.always
         if not evidence.is_intermittent or always is None or not always.any():
             return told
@@ -346,7 +345,7 @@ def _with_forms(case: CaseResult, alike: Sequence[CaseResult]) -> CaseResult:
     if placed and case.form in ("scalar", "broadcast"):  # whose arrays are short, and made of pieces
         return dataclasses.replace(case, diagnosis=placed)
     sentence = _of_sizes(alike)
-    if sentence and _tail_of(case):
+    if sentence and (case.form in SIZES or case.is_of_places) and _tail_of(case):
         return dataclasses.replace(case, diagnosis=sentence)
     if "array" in right:
         together = (words for of, words in _ONLY_TOGETHER if of[0] in failing and set(failing) <= set(of))
