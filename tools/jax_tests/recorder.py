@@ -1,8 +1,8 @@
 """A plugin of pytest for the processes that run JAX's tests: it notes when a test starts, and how it ended.
 
 A line of JSON each, written at once, so that what a process did is known when it dies. The file is `RECORD`; tests that
-are listed in the file `DONE` are left out. What JAX's tests do by the name of the platform they do as on its CPU: they
-would skip whole files on a platform that they do not know.
+are listed in the file `DONE` are left out. Where `AS_CPU` is set, what JAX's tests do by the name of the platform they
+do as on its CPU: they would skip whole files on a platform that they do not know.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-RECORD, DONE = "MINIHLO_TESTS_RECORD", "MINIHLO_TESTS_DONE"
+RECORD, DONE, AS_CPU = "MINIHLO_TESTS_RECORD", "MINIHLO_TESTS_DONE", "MINIHLO_TESTS_AS_CPU"
 _LONGEST = 300
 
 
@@ -26,7 +26,9 @@ def _write(**fields: Any) -> None:
         file.write(json.dumps(fields) + "\n")
 
 
-def pytest_configure() -> None:
+def pytest_collection() -> None:
+    if not os.environ[AS_CPU]:
+        return
     with contextlib.suppress(ImportError):  # the tool's own test needs no JAX
         from jax._src import test_util
 
