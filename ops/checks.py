@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .compare import value_keys
+from .keys import value_keys
 from .registry import Call, CheckError, OpError, Run, op
 from .types import type_of_dtype
 

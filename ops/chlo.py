@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .compare import value_keys
 from .elementwise import elementwise
+from .keys import value_keys
 from .lift import Function, lift
 from .minifloat import arithmetic, functions, hyperbolic
 from .minifloat.cast import array_of, cast, codes_of, wrap

@@ -16,7 +16,7 @@ import functools
 
 import numpy as np
 
-from .compare import total_keys
+from .keys import total_keys
 from .lookup import Table, all_of
 from .minifloat.codec import decode
 from .types import ElementType

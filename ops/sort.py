@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from .amortised import Amortised
-from .compare import total_keys, value_keys
 from .kernel import PURE
+from .keys import total_keys, value_keys
 from .lookup import Table, all_of
 from .registry import BY_BODY, Call, OpError, Run, op
 from .types import ElementType, Kind, TensorType

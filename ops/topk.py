@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .compare import total_keys
+from .keys import total_keys
 from .registry import Call, OpError, Run, op
 from .types import ElementType, TensorType
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.checks import Condition, check
-from ...ops.compare import value_keys
+from ...ops.keys import value_keys
 from ...ops.minifloat.cast import codes_of
 from ...ops.registry import CheckError
 from ...ops.types import TensorType, Type, type_of_dtype

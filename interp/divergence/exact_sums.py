@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ops.compare import value_keys
+from ...ops.keys import value_keys
 from ...ops.minifloat.cast import cast
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from ...ops.compare import value_keys
+from ...ops.keys import value_keys
 from ...ops.minifloat.cast import codes_of
 from ...ops.types import type_of_dtype
 from ..conform.result import ACCURACY, DIVERGENT, FAIL, PASS
