@@ -12,6 +12,7 @@ from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.expected import as_exact, expected
 from minihlo.interp.conform.formats import FORMATS, INTEGERS, code_dtype, integers
 from minihlo.interp.conform.judge import ELEMENT_VERDICTS, judge
+from minihlo.interp.conform.pictured import pictured
 from minihlo.interp.conform.result import DIVERGENT, FAIL, PASS
 from minihlo.interp.conform.rounding import Exact, encode
 
@@ -164,3 +165,10 @@ def test_what_is_one_step_off_in_f64_is_wrong_by_one_step() -> None:
     assert judged.distances.tolist() == [1, 1, 1]
     assert judged.errors.tolist() == [1, -1, -1]
     assert code_dtype("f64") == np.uint64
+
+
+def test_a_curve_of_booleans_is_of_integers() -> None:
+    """So that its report can be read again."""
+    part = Part(convert("i1", "f16"), "array", (np.array([False, True]),))
+    judged, _ = part.judge(np.array([0x3C00, 0x3C00], np.uint16), 0, False)
+    assert [type(c) for c in pictured(part, judged)["curve"].codes] == [int, int]

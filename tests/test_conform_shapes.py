@@ -349,6 +349,7 @@ FAULTS: dict[str, Planted] = {
         "sort.f8E4M3FN",
         {"transposed"},
         {"length-17", "rank-3"},
+        "in descending order",
     ),
 }
 

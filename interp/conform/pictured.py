@@ -43,6 +43,7 @@ def _map(part: Part, errors: np.ndarray) -> ErrorMap:
 
 def _by_value(part: Part, errors: np.ndarray) -> ErrorCurve:
     codes = part.operands[0]
+    codes = codes.view(np.uint8) if codes.dtype == bool else codes  # a JSON's codes are integers
     values = numbers(codes, part.case.operands[0]).astype(np.float64)
     places = _chosen(errors)
     places = places[np.argsort(values[places], kind="stable")]
