@@ -6,7 +6,9 @@ another rounding, and arithmetic on f32 and f64, which is the host's, would give
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 
 #: The smallest number, and a power of two of which two bring it to 1. Not literals below: Python would fold those.
 _LEAST, _UP = 5e-324, 2.0**537
@@ -28,3 +30,20 @@ def make_default() -> None:
         ctypes.CDLL("libm.so.6").fesetenv(default)
     except (OSError, AttributeError):
         pass
+
+
+@contextlib.contextmanager
+def default() -> Iterator[None]:
+    """Within it this thread has the default environment; then again what it had. Only on Linux can it be changed."""
+    if sys.platform != "linux":
+        yield
+        return
+    import ctypes
+
+    libm, kept = ctypes.CDLL("libm.so.6"), ctypes.create_string_buffer(64)  # fenv_t has 28 to 32 bytes
+    libm.fegetenv(kept)
+    libm.fesetenv(ctypes.c_void_p(-1))
+    try:
+        yield
+    finally:
+        libm.fesetenv(kept)

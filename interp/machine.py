@@ -16,7 +16,7 @@ from ..ops.exchange import DeadlockError
 from ..ops.interpreter import with_streams
 from ..ops.owned import detached
 from ..ops.registry import CheckError, OpError
-from . import depth
+from . import depth, host_floats
 from .errors import CheckFailure, Error, ExecutionError, LimitError, ResourceError
 from .planner import Plan
 from .program import Operation
@@ -57,6 +57,13 @@ def run_grid(
 
 def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None = None) -> Any:
     """What `action` gives, with the errors of ops made ours. It starts as a process by itself."""
+    if not host_floats.are_default():  # the caller, or a library of theirs, rounds otherwise
+        with host_floats.default():
+            return _run_here(plan, action, process)
+    return _run_here(plan, action, process)
+
+
+def _run_here(plan: Plan, action: Callable[[], Any], process: parallel.Process | None) -> Any:
     plan.random.restart(plan.policy.seed)
     if plan.steps is not None:
         plan.steps.restart()
