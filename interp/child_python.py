@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from typing import IO
 
 #: Options of Python that keep modules out, by the flag that says whether this process has them.
 _STRICTNESS = {"isolated": "-I", "ignore_environment": "-E", "no_user_site": "-s"}
@@ -24,6 +25,16 @@ def python(*arguments: str) -> list[str]:
         raise RuntimeError("sys.executable is empty, and a child process needs the path of Python")
     strict = [option for flag, option in _STRICTNESS.items() if getattr(sys.flags, flag)]
     return [sys.executable, "-P", *strict, *arguments]
+
+
+def log_file() -> IO[bytes]:
+    """A file for what a child says on standard error; one that forgets, where there is no temporary directory."""
+    import tempfile  # not before a command's own process starts, which is to be quick
+
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return open(os.devnull, "r+b")
 
 
 def without_core_file() -> None:

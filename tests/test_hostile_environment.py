@@ -81,7 +81,8 @@ ENVIRONMENTS: dict[str, tuple[Mapping[str, str | None], str]] = {
     "one thread": ({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}, ""),
     "no path": ({"PATH": ""}, ""),
 }
-QUICK = ("run",)
+#: The others are tried by `make exhaustive`.
+QUICK = [*((name, "run") for name in ENVIRONMENTS), ("no files of any size", "diff")]
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def ran(command: str, folder: Path, variables: Mapping[str, str | None], before:
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        pytest.param(name, command, marks=[pytest.mark.exhaustive] * (command not in QUICK))
+        pytest.param(name, command, marks=[pytest.mark.exhaustive] * ((name, command) not in QUICK))
         for name in ENVIRONMENTS
         for command in COMMANDS
     ],
@@ -132,9 +133,7 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-@pytest.mark.parametrize(
-    "command", [pytest.param(c, marks=[pytest.mark.exhaustive] * (c not in QUICK)) for c in COMMANDS]
-)
+@pytest.mark.parametrize("command", [pytest.param(c, marks=[pytest.mark.exhaustive] * (c != "run")) for c in COMMANDS])
 def test_without_jax(command: str, folder: Path) -> None:
     """Only jaxlib, numpy, ml_dtypes and rich are needed."""
     (folder / "site").mkdir()

@@ -10,13 +10,12 @@ import select
 import signal
 import struct
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..child_python import python
+from ..child_python import log_file, python
 from .base import PROGRAMS, BackendError
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ class ChildBackend:
         return self._child
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the child
+        self._log = log_file()
         return subprocess.Popen(
             python("-m", f"{__package__}.worker", self.name),
             stdin=subprocess.PIPE,

@@ -11,7 +11,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
@@ -19,7 +18,7 @@ from typing import IO, Any
 from .. import host_floats
 from ..backends import BackendError, backend
 from ..backends.child import death, last_words, read_frame, write_frame
-from ..child_python import end_with_parent, python
+from ..child_python import end_with_parent, log_file, python
 from ..errors import InputError
 from ..pool import share
 from . import outcome
@@ -62,7 +61,7 @@ class _Process:
 
     def _ask(self, task: Task) -> list[CaseResult]:
         if self._process is None:
-            self._log = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
+            self._log = log_file()
             self._process = subprocess.Popen(
                 python("-m", __name__),
                 stdin=subprocess.PIPE,
