@@ -159,7 +159,8 @@ def manual_computation(call: Call) -> Run:
     """The body applied to each device's part of the operands; the parts of the results are joined.
 
     Parts are cut along the manual axes only, which are those that in_shardings and out_shardings may name first. An
-    unreduced operand or result is given as its addends, each of them an operand or a result.
+    unreduced operand or result is given as its addends, each of them an operand or a result; one that takes_parts or
+    gives_parts names, as the part of each device.
     """
     takes, gives = (_shardings(call, name) for name in ("in_shardings", "out_shardings"))
     names = frozenset(call.attribute("manual_axes"))
@@ -168,14 +169,24 @@ def manual_computation(call: Call) -> Run:
     if not takes and not gives:
         return lambda regions, *_: regions[0]()
     body, mesh = call.bodies[0], (*takes, *gives)[0].mesh
-    firsts, _ = _check_parts(takes, names, call.operands, body.arguments)
-    _, shapes = _check_parts(gives, names, call.results, body.results)
+    takes_parts, gives_parts = (
+        call.attributes.get(name) or (False,) * len(each)
+        for name, each in (("takes_parts", takes), ("gives_parts", gives))
+    )
+    firsts, _ = _check_parts(takes, takes_parts, names, call.operands, body.arguments)
+    _, shapes = _check_parts(gives, gives_parts, names, call.results, body.results)
     if any(None in shape for shape in shapes):
         raise OpError(f"results of type {', '.join(map(str, call.results))} (expected tensors of known sizes)")
 
+    #: Bits that are drawn at random are not the same on each device.
+    may_differ = call.policy.rounding == "stochastic"
+
     def own(values: tuple[Any, ...], device: int) -> list[Any]:
         found = []
-        for first, s in zip(firsts, takes, strict=True):
+        for first, s, is_part in zip(firsts, takes, takes_parts, strict=True):
+            if is_part:
+                found.append(values[first + device])
+                continue
             value = values[first + s.addend(device)]
             found.append(value[cut(np.shape(value), s.parts(names), s.part(device, names))] if s.dims else value)
         return found
@@ -183,10 +194,13 @@ def manual_computation(call: Call) -> Run:
     def joined(results: list[tuple[Any, ...]], devices: list[int]) -> tuple[Any, ...]:
         found = []
         for i, (s, shape) in enumerate(zip(gives, shapes, strict=True)):
+            if gives_parts[i]:
+                found += [results[n][i] for n in np.argsort(devices)]
+                continue
             for number in range(s.addends):
                 chosen = [n for n, d in enumerate(devices) if s.addend(d) == number]
                 values = [results[n][i] for n in chosen]
-                found.append(_joined(values, [devices[n] for n in chosen], s, names, shape))
+                found.append(_joined(values, [devices[n] for n in chosen], s, names, shape, may_differ))
         return tuple(found)
 
     def kernel(regions: tuple[Callable[..., tuple[Any, ...]]], *values: Any) -> Any:
@@ -224,19 +238,37 @@ def _within(
 
 
 def _joined(
-    parts: list[Any], devices: list[int], sharding: Sharding, names: frozenset[str], shape: tuple[Any, ...]
+    parts: list[Any],
+    devices: list[int],
+    sharding: Sharding,
+    names: frozenset[str],
+    shape: tuple[Any, ...],
+    may_differ: bool,
 ) -> Any:
+    """The whole of the parts. Raises OpError where devices that are to have the same part have not, unless they may."""
     counts = sharding.parts(names)
+    first: dict[tuple[int, ...], tuple[int, Any]] = {}
+    for value, device in zip(parts, devices, strict=True):
+        other, known = first.setdefault(sharding.part(device, names), (device, value))
+        if not may_differ and not _is_same(known, value):
+            raise OpError(
+                f"devices {other} and {device} have different values of a result that is to be the same on both "
+                "(expected a result that out_shardings cut, or that is summed, or gathered, over the devices)"
+            )
     if math.prod(counts) == 1:
         return parts[0]
     whole = np.empty(shape, parts[0].dtype)
-    done = set()
-    for value, device in zip(parts, devices, strict=True):
-        part = sharding.part(device, names)
-        if part not in done:
-            whole[cut(shape, counts, part)] = value
-            done.add(part)
+    for part, (_, value) in first.items():
+        whole[cut(shape, counts, part)] = value
     return whole
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two values have the same bits."""
+    if a is b:
+        return True
+    a, b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b))
+    return np.array_equal(a, b)
 
 
 def _shardings(call: Call, name: str) -> tuple[Sharding, ...]:
@@ -247,21 +279,28 @@ def _shardings(call: Call, name: str) -> tuple[Sharding, ...]:
 
 
 def _check_parts(
-    shardings: tuple[Sharding, ...], names: frozenset[str], wholes: tuple[Any, ...], parts: tuple[Any, ...]
+    shardings: tuple[Sharding, ...],
+    are_parts: tuple[bool, ...],
+    names: frozenset[str],
+    wholes: tuple[Any, ...],
+    parts: tuple[Any, ...],
 ) -> tuple[list[int], list[tuple[int | None, ...]]]:
     """For each sharding the number of its first operand or result, and the shape of that.
 
     Raises OpError where they do not fit what the body takes or gives.
     """
-    if len(parts) != len(shardings) or len(wholes) != sum(s.addends for s in shardings):
+    if len(parts) != len(shardings) or len(are_parts) != len(shardings):
+        raise OpError("it needs a sharding for each operand and result")
+    counts = [s.mesh.size if is_part else s.addends for s, is_part in zip(shardings, are_parts, strict=True)]
+    if len(wholes) != sum(counts):
         raise OpError("it needs a sharding for each operand and result")
     firsts, shapes, number = [], [], 0
-    for sharding, part in zip(shardings, parts, strict=True):
+    for sharding, part, is_part, count in zip(shardings, parts, are_parts, counts, strict=True):
         if not names.issuperset(sharding.unreduced):
             raise OpError(f"unreduced axes {list(sharding.unreduced)} (expected manual axes, {sorted(names)})")
         firsts.append(number)
-        shapes.append(_checked_shape(sharding, names, wholes[number], part))
-        number += sharding.addends
+        shapes.append(_checked_shape(sharding, frozenset() if is_part else names, wholes[number], part))
+        number += count
     return firsts, shapes
 
 

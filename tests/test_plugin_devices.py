@@ -115,3 +115,35 @@ def test_too_few_devices() -> None:
     run_jax("""
         fails(lambda: jax.pmap(lambda a: a)(np.ones((4, 2))), "ValueError", "4")
     """)
+
+
+def test_devices_keep_what_differs_between_them() -> None:
+    """Where a program says without a check that they have the same."""
+    run_jax(
+        _MESH
+        + """
+        held = lambda a: [np.asarray(s.data).tolist() for s in a.addressable_shards]
+        copies, rows = jax.pmap(lambda a, b: (a, b), in_axes=(0, None), out_axes=(None, 0))(x[:, :2], x[0])
+        assert held(copies) == x[:, :2].tolist(), held(copies)
+        same(rows, np.tile(x[0], (8, 1)))
+        options = {"mesh": mesh, "check_vma": False}
+        hide = jax.shard_map(lambda a: a, in_specs=P("x", "y"), out_specs=P(), **options)
+        hidden = jax.jit(hide)(jax.device_put(x, sharded("x", "y")))
+        parts = [x[i : i + 4, j : j + 2] for i in (0, 4) for j in (0, 2, 4, 6)]
+        assert held(hidden) == [p.tolist() for p in parts]
+        show = jax.shard_map(lambda a: jax.lax.psum(a, ("x", "y")), in_specs=P(), out_specs=P(), **options)
+        same(jax.jit(show)(hidden), sum(parts))
+        same(jax.jit(lambda a: show(hide(a)))(x), sum(parts))
+        fails(lambda: jax.jit(lambda a: hide(a) + 1)(x), "devices 0 and 1 have different values")
+        # An argument that is used elsewhere too is whole; so is a result that is.
+        double = jax.shard_map(lambda c: 2 * c, in_specs=P("x"), out_specs=P("x"), **options)
+        twice, thrice = jax.jit(lambda a: (double(a), double(a) + a))(jax.device_put(x, sharded("x")))
+        same(twice, 2 * x)
+        same(thrice, 3 * x)
+        given = jax.device_put(x, sharded("x", "y"))
+        passed = jax.jit(jax.shard_map(lambda a: a, in_specs=P("x", "y"), out_specs=P("x", "y"), **options))(given)
+        for s, t in zip(given.addressable_shards, passed.addressable_shards):
+            assert s.data.unsafe_buffer_pointer() != t.data.unsafe_buffer_pointer()
+        """,
+        devices=8,
+    )

@@ -25,7 +25,7 @@ from ..attributes import Opaque
 from ..errors import ProgramError
 from ..planner import Plan
 from ..program import Function, Program
-from . import layouts, protobuf, unreduced
+from . import layouts, parts, protobuf, unreduced
 from .layouts import Place
 from .propagation import propagate, refined
 from .running import run
@@ -43,6 +43,13 @@ class Tiling:
     #: Of how many addends it is the sum, and which one each device has a part of.
     addends: int = 1
     numbers: tuple[int, ...] = ()
+    #: Whether the program takes or gives the parts themselves.
+    is_direct: bool = False
+
+    @property
+    def count(self) -> int:
+        """Of how many values of the program it is made."""
+        return len(self.places) if self.is_direct else self.addends
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -59,7 +66,9 @@ class Tiling:
         return {place: cut(self.whole, self.parts, place) for place in self.places}
 
     def join(self, parts: Sequence[Any]) -> list[Any]:
-        """The whole tensor, as its addends."""
+        """The values that the program takes: the whole tensor, as its addends, or the parts."""
+        if self.is_direct:
+            return list(parts)
         if self.addends == 1:
             return [self._joined(parts, self.places)]
         found = []
@@ -77,7 +86,9 @@ class Tiling:
         return whole
 
     def divide(self, wholes: Sequence[Any]) -> list[Any]:
-        """Each device's part of the addends; what several devices have is one array."""
+        """Each device's part of the values that the program gives; what several devices have is one array."""
+        if self.is_direct:
+            return list(wholes)
         numbers = self.numbers or (0,) * len(self.places)
         if not self.is_cut:
             return [wholes[n] for n in numbers]
@@ -135,7 +146,34 @@ class Partition:
             takes, gives = ([s if isinstance(s, Sharding) else None for s in each] for each in said)
             self.program, self.function = unreduced.expanded(program, function, takes, gives)
         self.results = [_tiling(t, s, devices) for t, s in zip(function.result_types, said[1], strict=True)]
+        if devices > 1:
+            self._take_parts(*said)
         self._devices = devices
+
+    def _take_parts(self, takes: list[Any], gives: list[Any]) -> None:
+        """Let the program take and give parts where it can. Addends are whole."""
+        lists = (self.arguments, takes), (self.results, gives)
+        flat = [
+            [
+                s if t.count == 1 and isinstance(s, Sharding) else None
+                for t, s in zip(*pair, strict=True)
+                for _ in range(t.count)
+            ]
+            for pair in lists
+        ]
+        found = parts.with_parts(self.program, self.function, *flat)
+        if found.function is self.function:
+            return
+        self.function = found.function
+        self.program = dataclasses.replace(
+            self.program, functions={**self.program.functions, self.function.name: self.function}
+        )
+        for tilings, numbers in ((self.arguments, found.takes), (self.results, found.gives)):
+            first = 0
+            for i, tiling in enumerate(tilings):
+                if first in numbers:
+                    tilings[i] = dataclasses.replace(tiling, is_direct=True)
+                first += tiling.count
 
     def run(
         self,
@@ -157,10 +195,13 @@ class Partition:
         results = (
             machine.run_grid(plan, replicas, 1, wholes, process) if replicas > 1 else [run(plan, wholes[0], process)]
         )
+        if any(tiling.is_direct for tiling in self.results):  # a part that is an argument must not be its array
+            given = {id(v) for row in arguments for v in row if v is not None}
+            results = [[v.copy() if id(v) in given else v for v in whole] for whole in results]
         rows: list[Values] = []
         for whole in results:
             values = iter(whole)
-            divided = [tiling.divide(list(itertools.islice(values, tiling.addends))) for tiling in self.results]
+            divided = [tiling.divide(list(itertools.islice(values, tiling.count))) for tiling in self.results]
             rows.extend([d[i] for d in divided] for i in range(n))
         return rows
 
