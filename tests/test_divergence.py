@@ -379,10 +379,10 @@ def test_faults_of_xla_are_named_with_their_lines() -> None:
         "rounded twice",
     ]
     assert [o.notes for o in failures] == [
-        [],
-        ["every wrong result has a subnormal operand"],
-        ["subnormal results are flushed to zero"],
-        ["the exact results rounded to f32 first, and then once more"],
+        ["the limits of the integer type are rounded to the format before the number is held to them"],
+        ["operands that are subnormal are flushed to zero"],
+        ["results that are subnormal are flushed to zero"],
+        ["the result is rounded twice, to f32 first"],
     ]
     assert {o.verdict for o in report.ops} <= {PASS, ACCURACY, FAIL}
 
@@ -450,6 +450,48 @@ def test_programs_of_text_and_of_any_sizes(tmp_path: Path) -> None:
     failure = sole_failure(report)
     assert str(failure.location) == f"{path}:12:12"
     assert failure.executions == 2
+
+
+def test_a_diagnosis_explains_all_results_or_is_none() -> None:
+    x = np.arange(256, dtype=np.uint8).view(F8)
+    y = np.full(256, 4, np.float32).astype(F8)
+
+    def faulty(change: Callable[[np.ndarray], Any]) -> list[str]:
+        backend = Faulty("stablehlo.multiply", lambda r: [np.asarray(change(r[0]), np.uint8)])
+        return sole_failure(interp.compare(jnp.multiply, x, y, backend=backend)).notes
+
+    exact = x.astype(np.float32) * 4
+    largest = np.where(np.signbit(exact), 0xFE, 0x7E)
+    beyond = np.abs(exact) > 464
+    assert faulty(lambda r: np.where(beyond, largest, r)) == [
+        "what is beyond the largest number becomes the largest number"
+    ]
+    assert faulty(lambda r: np.where(beyond & (exact < 0), largest, r)) == []  # of negative numbers alone
+    small = (np.abs(exact) < 2.0**-6) & (exact != 0)
+    flushed = ["results that are subnormal are flushed to zero"]
+    assert faulty(lambda r: np.where(small, r & 0x80, r)) == flushed
+    first = int(np.flatnonzero(small)[0])
+    for change in (lambda r: np.where(np.arange(256) == first, r & 0x80, r), lambda r: np.where(r == 0x3A, 0x3B, r)):
+        assert flushed != faulty(change) == []
+    assert faulty(lambda r: np.where(np.arange(256) % 16 == 15, 1, r)) == [
+        "all wrong results are at indices of dimension 0 that are 15 modulo 16"
+    ]
+
+
+def test_ops_that_are_wrong_in_the_same_way_are_told_together() -> None:
+    def f(x: Any) -> Any:
+        for _ in range(20):
+            x = x * x  # again
+        return x + x
+
+    x = np.ones(8, np.float32)
+    report = interp.compare(f, x, backend=Faulty("stablehlo.multiply", lambda r: [r[0] + np.uint32(64)]))
+    assert len(report.failures) == 20
+    text = str(report)
+    assert text.count("to reproduce it") == 1
+    assert "the same in 19 more ops:" in text
+    assert text.count("8 of 8 elements differ: 8 by 64 ULP") == 20
+    assert len(report.data()["ops"]) == 21
 
 
 def test_static_arguments_and_jitted_functions() -> None:

@@ -137,7 +137,7 @@ class Examiner:
             report.verdict = worst([report.verdict, graded.verdict])
             notes = graded.notes
             if graded.verdict == FAIL and not notes and i == 0:
-                notes = unrounded(operation, operands, theirs[0], graded.grades == WRONG, self.makers, self.values)
+                notes = unrounded(operation, operands, theirs[0], self.makers, self.values)
             report.notes += [n for n in notes if n not in report.notes]
             self._count(report, graded, theirs[i], ours[i])
             examples = self._examples(operation, operands, theirs[i], ours[i], graded)

@@ -50,7 +50,7 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
             g.set(g.grades == WRONG, OPEN, "what it gives is left to the implementation")
         _in_another_order(operation, theirs[i], ours[i], g)
         if kind is not Kind.SUM:
-            g.notes += diagnose(operation, operands, theirs[i], ours[i], g.grades == WRONG)
+            g.notes += diagnose(operation, operands, theirs[i], g)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import linecache
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ class OpReport:
         line = f": {self.source}" if self.source else ""
         lines = [f"{self.verdict}  {self.location}{line}", f"  {self.op} {self.types}"]
         if self.differing:
-            lines.append(f"  {self._counted()}")
+            lines.append(f"  {self.counted()}")
         lines += [f"  {note}" for note in self.notes]
         lines += [f"    {example}{self._apart(example)}" for example in self.worst]
         if self.program and self.failed:
@@ -116,7 +117,8 @@ class OpReport:
             return ""
         return f" ({example.ulp:.0f} ULP)" if example.ulp else " (the sign of zero)"
 
-    def _counted(self) -> str:
+    def counted(self) -> str:
+        """How many elements differ, and how far."""
         times = f" in {self.executions} executions" if self.executions > 1 else ""
         one = self.differing == 1
         total = f"{self.differing} of {self.elements} element{'s' * (self.elements != 1)}{times} differ{'s' * one}"
@@ -128,6 +130,18 @@ class OpReport:
             how = _distance(distance, many)
             parts[how] = parts.get(how, 0) + count
         return f"{total}{' ' if one else ': '}{', '.join(how if one else f'{n} {how}' for how, n in parts.items())}"
+
+
+#: The sizes in `tensor<2x3xf32>`.
+_SIZES = re.compile(r"(?<=<)(?:\d+x)+")
+
+
+def _alike(ops: list[OpReport]) -> list[list[OpReport]]:
+    """Ops of one name, on the same element types, of which the same is said, together."""
+    found: dict[tuple[Any, ...], list[OpReport]] = {}
+    for o in ops:
+        found.setdefault((o.verdict, o.op, _SIZES.sub("", o.types), *o.notes), []).append(o)
+    return list(found.values())
 
 
 def _distance(ulp: float | None, rounded: bool) -> str:
@@ -172,7 +186,16 @@ class Report:
         head = f"{self.backend}, {HOWS[self.how]}\n{len(self.ops)} op{'s' * (len(self.ops) != 1)}: {told or 'none'}"
         order = [*reversed(VERDICTS)]
         shown = sorted((o for o in self.ops if o.verdict != PASS), key=lambda o: order.index(o.verdict))
-        return "\n\n".join([head, *(o.told(self.backend, self.how) for o in shown)])
+        return "\n\n".join([head, *(self._told(alike) for alike in _alike(shown))])
+
+    def _told(self, alike: list[OpReport]) -> str:
+        """Ops that are wrong in the same way: the first, and where the others are."""
+        first, *others = alike
+        lines = [first.told(self.backend, self.how)]
+        if others:
+            lines.append(f"  the same in {len(others)} more op{'s' * (len(others) != 1)}:")
+            lines += [f"    {o.location}: {o.types}{f', {o.counted()}' if o.differing else ''}" for o in others]
+        return "\n".join(lines)
 
     def data(self) -> dict[str, Any]:
         """The report as a dictionary that `json.dump` takes."""
