@@ -19,7 +19,7 @@ _ONE, _TRIFLE = 1.0, 2.0**-60
 
 
 def rounds_to_nearest() -> bool:
-    """Whether ties are rounded to even: 0.1 µs, where `are_default` takes as much for each subnormal as the CPU does."""
+    """Whether sums are rounded to nearest; a tenth of what `are_default` takes, as CPUs are slow on subnormals."""
     return _ONE + _TRIFLE == _ONE == _ONE - _TRIFLE
 
 
