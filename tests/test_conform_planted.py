@@ -169,6 +169,13 @@ SHARE_1, SHARE_50 = (rf"intermittent: in 4 runs {p}\.\d% of the results are wron
 
 #: A name, the case, the fault, the forms that are tried, and all that may be said: a pattern, or nothing.
 FAULTS: list[tuple[str, str, Fault, tuple[str, ...], str]] = [
+    (
+        "nothing is finite",
+        "is_finite.f8E4M3FN",
+        lambda o, a, c: np.zeros_like(c),
+        ("array",),
+        "every result is false, whatever the operands",
+    ),
     ("flush out", "multiply.f8E4M3FN", flush_results, ("array",), "results that are subnormal are flushed to zero"),
     ("flush in", "multiply.f8E5M2", flush_operands, ("array",), "operands that are subnormal are flushed to zero"),
     (

@@ -214,6 +214,8 @@ def _common(part: Part, judged: Judged, got: np.ndarray, at: np.ndarray) -> Iter
             yield f"all failing operands are {words}"
         if hits and np.logical_or.reduce(hits).all():
             yield f"in all failures an operand is {words}"
+    if len(got) > 1 and (got == got[0]).all():
+        yield f"every result is {code_text(int(got[0]), case.result)}, whatever the operands"
     if case.result not in FORMATS:
         return
     fmt, right = FORMATS[case.result], judged.right[at]
