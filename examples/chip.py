@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
-from minihlo.interp.conform.backend import Operation
+from minihlo.interp.backends.operation import Operation
 
 F8 = ml_dtypes.float8_e5m2
 

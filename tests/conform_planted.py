@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from minihlo.interp.backends import Minihlo
-from minihlo.interp.conform.backend import Operation
+from minihlo.interp.backends.operation import Operation
 from minihlo.interp.conform.cases import ROW_OPS, Case, cases, forms
 from minihlo.interp.conform.diagnosis import across_forms
 from minihlo.interp.conform.elementwise import Part

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from minihlo.interp.backends import OPERATIONS, PROGRAMS, BackendError, ChildBackend, backend
-from minihlo.interp.conform.backend import Operation
+from minihlo.interp.backends.operation import Operation
 from minihlo.interp.errors import InputError
 
 from .processes import started

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from minihlo.interp.backends import ml_dtypes
+from minihlo.interp.backends.operation import Operation
 from minihlo.interp.conform import html, tester
-from minihlo.interp.conform.backend import Operation
 from minihlo.interp.conform.cases import Case
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.judge import Judged

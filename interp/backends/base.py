@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import Error, printable
 
 if TYPE_CHECKING:
-    from ..conform.backend import Operation
+    from .operation import Operation
 
 #: Runs a program: its text and arrays in, arrays out.
 Evaluate = Callable[[str, Sequence[np.ndarray]], Sequence[np.ndarray]]
@@ -46,7 +46,7 @@ class BackendError(Error):
 
 
 class Backend(Protocol):
-    """Runs programs given as text. (`conform.backend.OperationBackend` is the kind that takes no programs.)"""
+    """Runs programs given as text. (`operation.OperationBackend` is the kind that takes no programs.)"""
 
     @property
     def name(self) -> str: ...

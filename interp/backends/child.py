@@ -19,7 +19,7 @@ from ..child_python import log_file, python
 from .base import PROGRAMS, BackendError
 
 if TYPE_CHECKING:
-    from ..conform.backend import Operation
+    from .operation import Operation
 
 #: How long a backend may take for one program, and to start.
 SECONDS = 300.0

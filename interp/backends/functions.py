@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .base import BackendError
 
 if TYPE_CHECKING:
-    from ..conform.backend import Operation
+    from .operation import Operation
 
 #: An op, with its attributes if it has some, to a name of numpy's. Not here is what numpy has no function for, or one
 #: of another meaning: its sort knows no total order, its round does not round away from zero.

@@ -14,7 +14,7 @@ from .codes import codes, typed
 from .functions import NUMPY, function
 
 if TYPE_CHECKING:
-    from ..conform.backend import Operation
+    from .operation import Operation
 
 KIND = Kind("ml_dtypes", packages=("ml_dtypes", "numpy"), takes=OPERATIONS)
 

@@ -19,7 +19,7 @@ from .codes import codes, typed
 from .onnx_models import CONVERSIONS, OPTIONS, model
 
 if TYPE_CHECKING:
-    from ..conform.backend import Operation
+    from .operation import Operation
 
 KIND = Kind(
     "onnx[:saturate|quantize]",

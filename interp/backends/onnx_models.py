@@ -10,7 +10,7 @@ from ...ops.types import ELEMENT_TYPES
 from .base import BackendError, Conversion
 
 if TYPE_CHECKING:
-    from ..conform.backend import Operation
+    from .operation import Operation
 
 #: A regular expression of what follows the colon of either backend's name.
 OPTIONS = "(saturate|quantize|saturate[+]quantize)?"

@@ -14,7 +14,7 @@ from .codes import code_dtype
 from .onnx_models import CONVERSIONS, OPTIONS, model, newest, tensor_type
 
 if TYPE_CHECKING:
-    from ..conform.backend import Operation
+    from .operation import Operation
 
 KIND = Kind(
     "onnxruntime[:saturate|quantize]",

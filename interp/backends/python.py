@@ -1,7 +1,7 @@
 """Any Python object by `module:attr`; the module is looked for in the current folder first.
 
 The object is a function `(text, arrays) -> arrays`, or has a method `evaluate` of that kind, or a method
-`operate(operation, codes) -> codes` (see `minihlo.interp.conform.backend`); a class is called first, without
+`operate(operation, codes) -> codes` (see `minihlo.interp.backends.operation`); a class is called first, without
 arguments. NotImplementedError says that the backend does not have what it is asked for. Any other exception is a fault.
 """
 

@@ -13,7 +13,7 @@ from .base import OPERATIONS, BackendError, Kind, Operate
 from .functions import NUMPY, function
 
 if TYPE_CHECKING:
-    from ..conform.backend import Operation
+    from .operation import Operation
 
 _DEVICES = r"(cpu|cuda|mps|xpu)(:\d+)?"
 KIND = Kind("torch:cpu|cuda", _DEVICES, modules=("torch",), extra="torch", packages=("torch",), takes=OPERATIONS)

@@ -1,70 +1,11 @@
-"""What the tester asks of a backend: one of two methods.
-
-A backend that takes StableHLO has `evaluate` (`minihlo.interp.backends.Backend`) and needs nothing from here. One that
-does not (a library of numpy functions, torch, ONNX) is an `OperationBackend`: it says `takes = "operations"` and is
-asked for one operation at a time. Both raise BackendError where they give no result: `refused` for what they do not
-have, `died` and `slow` where a child process did so.
-"""
+"""What the tester knows of a backend by its name: what it takes, and its own specification of conversions."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from ..backends import kind_of
 from ..errors import InputError
-
-
-@dataclasses.dataclass(frozen=True)
-class Operation:
-    """One operation, by StableHLO's names. It can be pickled.
-
-    Operands and results are arrays of *codes*: bool for `i1`, else the unsigned integer of the width that stores the
-    type (uint8 for all of 8 bits and less, uint16 …). A code is the bit pattern: -1 of `i4` is 0x0F, 1.0 of `f32`
-    0x3F800000.
-
-    Arrays of elementwise ops have up to three dimensions, and may be views of others: transposed, reversed (with
-    negative strides), broadcast (with strides of zero), slices. The result has the shape of the operands.
-
-    | op | attributes | arrays |
-    | --- | --- | --- |
-    | elementwise ops on 1, 2 and 3 operands, `convert` | none | of one shape; an operand may have rank 0: a scalar |
-    | `compare` | `comparison_direction`: EQ …; `compare_type`: FLOAT, TOTALORDER | two of one shape; gives bool |
-    | `select`, `clamp` | none | three; select's first is bool |
-    | `reduce` | `body`: add, multiply, maximum, minimum | [rows, k], along the last dimension, from 0, 1, -inf or inf |
-    | `cumulative` | `body`: the same | [rows, k], along the last dimension: as many results as operands |
-    | `dot_general` | none | [rows, k] and [k, columns] |
-    | `convolution` | none | [batch, width, features] and [window, features, outputs]; stride 1, no padding |
-    | `sort` | none | [rows, k], ascending along the last dimension, in the total order |
-    """
-
-    op: str
-    operands: tuple[str, ...]  #: element types, by MLIR's names
-    result: str
-    attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-class OperationBackend(Protocol):
-    """A backend without StableHLO."""
-
-    #: How `takes` tells the two kinds apart; where a backend lacks it, it takes "programs".
-    takes: str  #: "operations"
-    #: How long one call may take; the tester sets it. A backend in this process may ignore it.
-    seconds: float
-
-    @property
-    def name(self) -> str: ...
-
-    def operate(self, operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """The result's codes. Raises BackendError("refused", why) for what the backend does not have."""
-        ...
-
-    def close(self) -> None:
-        """Give back what it holds; it can be used again."""
-        ...
 
 
 def to_integers(name: str, target: str) -> tuple[str, ...]:

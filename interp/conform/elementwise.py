@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ..backends.operation import Operation
 from . import chains
-from .backend import Operation
 from .cases import SIZES, Case
 from .data import Operands
 from .exact import evaluate

@@ -7,8 +7,8 @@ import functools
 
 import numpy as np
 
+from ..backends.operation import Operation
 from . import row_programs
-from .backend import Operation
 from .cases import Case
 from .elementwise import Call
 from .exact import evaluate, total_order

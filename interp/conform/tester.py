@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..backends import BackendError
+from ..backends.operation import Operation
 from . import data, outcome, repeats, tests
-from .backend import Operation, takes, to_integers
+from .backend import takes, to_integers
 from .cases import ROW_OPS, Case
 from .elementwise import Part, of_positions
 from .formats import FORMATS, all_codes, bits, code_dtype

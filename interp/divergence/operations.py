@@ -1,4 +1,4 @@
-"""Ops asked of a backend that takes no programs but single operations (`conform.backend`)."""
+"""Ops asked of a backend that takes no programs but single operations (`backends.operation`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from ...ops.registry import lookup
 from ...ops.types import QuantizedType, TensorType
 from ..backends import BackendError
+from ..backends import operation as conform
 from ..backends.codes import codes, typed
-from ..conform import backend as conform
 from ..program import Operation
 
 _ATTRIBUTES = ("comparison_direction", "compare_type")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from minihlo.interp.backends import Backend, BackendError, ChildBackend, backend, ml_dtypes
-from minihlo.interp.conform.backend import Operation
+from minihlo.interp.backends.operation import Operation
 
 from .cases import Case, decoded, encoded, program
 
