@@ -410,9 +410,9 @@ const void *GetPjrtApi(void) {
   PyGILState_STATE state = PyGILState_Ensure();
   PyRun_SimpleString(
       "import ctypes\n"
-      "from minihlo.interp.plugin import client, devices, runtime\n"
+      "from minihlo.interp.plugin import client, devices, loading, runtime\n"
       "runtime.fill_api()\n"
-      "client.load()\n"
+      "loading.load()\n"
       "_minihlo_api = ctypes.addressof(runtime.api)\n");
   PyObject *main = PyImport_AddModule("__main__");
   PyObject *address = PyObject_GetAttrString(main, "_minihlo_api");

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from .. import memory
 from ..errors import InputError
-from . import shutdown
 from .devices import devices
 from .errors import INVALID_ARGUMENT, PluginError
 from .runtime import (
@@ -17,7 +16,6 @@ from .runtime import (
     NamedValues,
     Text,
     fallible,
-    fill_api,
     getter,
     listing,
     objects,
@@ -121,41 +119,3 @@ def _default_assignment(a: Any) -> None:
     if count > len(objects[a.client].devices):
         raise PluginError(INVALID_ARGUMENT, f"{count} devices are asked for; {NUM_DEVICES} says how many there are")
     (ctypes.c_int * count).from_address(a.assignment)[:] = range(count)
-
-
-# -- the rest of the plugin, loaded when it is used --------------------------------------------------------------------
-
-
-def load() -> None:
-    """Load what computes, and put the functions declared there into the table."""
-    from . import executable_facts, execution, host_callbacks, native, serialization, transfers, work
-
-    _ = executable_facts, execution, host_callbacks, serialization, transfers
-    shutdown.install()
-    work.start_worker()
-    fill_api()
-    native.install()
-
-
-@fallible("Client_BufferFromHostBuffer")
-def _first_buffer(a: Any) -> None:
-    load()
-    from . import transfers
-
-    transfers.from_host(a)
-
-
-@fallible("Client_Compile")
-def _first_compile(a: Any) -> None:
-    load()
-    from . import executable
-
-    executable.compile_(a)
-
-
-@fallible("Executable_DeserializeAndLoad")
-def _first_deserialize(a: Any) -> None:
-    load()
-    from . import serialization
-
-    serialization.deserialize(a)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
-from typing import Any
 
 from .handles import FACTS
 from .runtime import (
@@ -13,7 +11,6 @@ from .runtime import (
     NamedValues,
     Text,
     fact,
-    fallible,
     forever,
     getter,
     listing,
@@ -117,16 +114,3 @@ def _is_addressable(p: int) -> None:
 @getter("Device_DefaultMemory")
 def _default_memory(p: int) -> None:
     words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].memories[0].handle
-
-
-@fallible("Device_MemoryStats")
-def _memory_stats(a: Any) -> None:
-    for name, kind in a._fields_:
-        if kind in (ctypes.c_int64, ctypes.c_bool):
-            setattr(a, name, 0)
-    from .. import memory
-    from .buffers import total
-
-    a.bytes_in_use = total(objects[a.device])
-    used = total()
-    a.bytes_limit, a.bytes_limit_is_set = memory.ceiling() or used + memory.limit(used), True

@@ -17,12 +17,12 @@ from . import runtime
 @functools.cache
 def register(priority: int) -> None:
     """Make the platform known to this process's JAX, once."""
-    from . import client, devices  # which declare functions
+    from . import client, devices, loading  # which declare functions
 
     _ = client, devices
     runtime.fill_api()
     if f"{__package__}.executable" in sys.modules:  # somebody was before us
-        client.load()
+        loading.load()
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     name = runtime.forever(ctypes.create_string_buffer(b"pjrt_c_api"))
