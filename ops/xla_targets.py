@@ -200,6 +200,53 @@ def tridiagonal(a: np.ndarray, lower: bool = True) -> Arrays:
     return c.astype(a.dtype), d.astype(real), e.astype(real), tau.astype(a.dtype)
 
 
+@target("minihlo.tridiagonal_solve")
+def tridiagonal_solve(
+    below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray, perturb_singular: bool = False
+) -> np.ndarray:
+    """Solutions of tridiagonal systems, by elimination with pivots from the row itself or the next one.
+
+    The diagonals have shape `(..., n)`, `b` and the result `(..., n, k)`. The first element of `below` and the last of
+    `above` are not read. The solution of a singular system is NaN throughout; with `perturb_singular` it is that of a
+    system whose small pivots are as large as the type's machine precision, relative to the largest element.
+    """
+    dtype, size = b.dtype, diagonal.shape[-1]
+    if not b.size:
+        return b
+    below, diagonal, above = (np.moveaxis(wide(x), -1, 0) for x in (below, diagonal, above))
+    x = np.moveaxis(wide(b), -2, 0).copy()
+    # The upper triangle has two diagonals beside the pivots, since a row may have come from below.
+    pivots, first, second = (np.zeros_like(diagonal) for _ in range(3))
+    here, right = diagonal[0], above[0]
+    for i in range(size - 1):
+        swapped = np.abs(below[i + 1]) > np.abs(here)
+        beyond = above[i + 1] if i + 2 < size else np.zeros_like(here)
+        row, other = (here, right, np.zeros_like(here)), (below[i + 1], diagonal[i + 1], beyond)
+        top = [np.where(swapped, n, m) for m, n in zip(row, other, strict=True)]
+        low = [np.where(swapped, m, n) for m, n in zip(row, other, strict=True)]
+        x[i], x[i + 1] = (np.where(swapped[..., None], *pair) for pair in ((x[i + 1], x[i]), (x[i], x[i + 1])))
+        pivots[i], first[i], second[i] = top
+        factor = low[0] / np.where(top[0] == 0, 1, top[0])
+        here, right = (n - factor * m for m, n in zip(top[1:], low[1:], strict=True))
+        x[i + 1] -= factor[..., None] * x[i]
+    pivots[-1] = here
+    singular = (pivots == 0).any(0)
+    if perturb_singular:
+        largest = np.abs([pivots, first, second]).max((0, 1))
+        least = float(np.spacing(real_type(dtype).type(1))) * np.where(largest == 0, 1, largest)
+        pivots = np.where(np.abs(pivots) < least, np.where(np.real(pivots) < 0, -least, least), pivots)
+    else:
+        pivots = np.where(pivots == 0, np.nan, pivots)
+    for i in reversed(range(size)):
+        for diagonal_of, at in ((first, i + 1), (second, i + 2)):
+            if at < size:
+                x[i] -= diagonal_of[i][..., None] * x[at]
+        x[i] /= pivots[i][..., None]
+    if not perturb_singular:
+        x[:, singular] = np.nan
+    return np.moveaxis(x, 0, -2).astype(dtype)
+
+
 def _lapack(name: str, a: np.ndarray, **options: Any) -> Any:
     return _routine(name, a.dtype.kind)(a, **options)
 

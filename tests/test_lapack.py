@@ -13,6 +13,7 @@ from jax import export, lax
 from jax.scipy import linalg
 
 from minihlo.interp import ExecutionError, load
+from minihlo.ops import xla_targets
 
 linear = lax.linalg
 
@@ -221,3 +222,46 @@ def test_random_bits_of_a_symbolic_shape() -> None:
     told = load(jax.jit(lambda k: lax.rng_bit_generator(k, (3, 10), dtype=np.uint32)).lower(key).as_text())(state)
     found = load(exported.mlir_module_serialized)(state, x)
     assert [r.tolist() for r in found] == [r.tolist() for r in told]
+
+
+# Tridiagonal systems whose elements and solutions are small integers, so that those are exact: the first needs rows to
+# be exchanged (its second pivot would be 0), the second in its last rows.
+_SYSTEMS = (
+    ((0, 2, -2, 3), (1, 4, 1, -1), (2, -1, 1, 0), (8, -3, 5, 1)),
+    ((0, 1, -6, 1), (1, -1, 2, 1), (2, 1, -1, 0), (5, -2, -5, 3)),
+    ((7, 2, 4, 9), (0, 5, 1, 0), (3, 2, 6, 7), (1, 2, -1, 4)),
+)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("perturb", [False, True])
+def test_tridiagonal_systems_are_solved_with_pivots(dtype: str, perturb: bool) -> None:
+    """Integers have one solution, which is exact; elements outside of the matrix are not read."""
+    below, diagonal, above, x = (np.array(v).astype(jnp.dtype(dtype)) for v in zip(*_SYSTEMS, strict=True))
+    # The sum of three products of small integers.
+    b = diagonal * x
+    b[:, 1:] += below[:, 1:] * x[:, :-1]
+    b[:, :-1] += above[:, :-1] * x[:, 1:]
+    both = np.stack([b, -b], -1)
+    found = xla_targets.tridiagonal_solve(below, diagonal, above, both, perturb)
+    assert found.dtype == jnp.dtype(dtype)
+    np.testing.assert_allclose(found.astype("complex128"), np.stack([x, -x], -1).astype("complex128"), 1e-14, 1e-14)
+    below[:, 0] = above[:, -1] = np.nan
+    np.testing.assert_array_equal(xla_targets.tridiagonal_solve(below, diagonal, above, both, perturb), found)
+
+
+def test_singular_tridiagonal_systems() -> None:
+    """The one that is singular is NaN, or large where pivots are to be perturbed; the others are what they are."""
+    zero = np.zeros(3, np.float32)
+    below, diagonal, above = np.stack([zero, [0, 1, 0], zero]), np.stack([zero, [1, 3, 1], zero + 2]), zero
+    diagonal, below, above = (v.astype(np.float32) for v in (diagonal, below, np.stack([zero, [3, 0, 0], zero])))
+    b = np.array([[1, 1, 1], [1, 4, 1], [2, 4, 6]], np.float32)[..., None]
+    found = xla_targets.tridiagonal_solve(below, diagonal, above, b)[..., 0]
+    assert np.isnan(found[:2]).all()
+    assert found[2].tolist() == [1, 2, 3]
+    found = xla_targets.tridiagonal_solve(below, diagonal, above, b, True)[..., 0]
+    assert (abs(found[0]) > 1e6).all()
+    assert (abs(found[1, :2]) > 1e6).all()
+    assert np.isfinite(found).all()
+    assert found[2].tolist() == [1, 2, 3]
+    assert xla_targets.tridiagonal_solve(zero[None, :0], zero[None, :0], zero[None, :0], b[:1, :0]).shape == (1, 0, 1)

@@ -56,6 +56,7 @@ _LINEAR_ALGEBRA: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("hessenberg_p", "minihlo.hessenberg", {}),
     ("schur_p", "minihlo.schur", {"compute_schur_vectors": "compute_schur_vectors"}),
     ("tridiagonal_p", "minihlo.tridiagonal", {"lower": "lower"}),
+    ("tridiagonal_solve_p", "minihlo.tridiagonal_solve", {"perturb_singular": "perturb_singular"}),
 )
 
 
