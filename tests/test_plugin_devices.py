@@ -34,6 +34,11 @@ def test_jit_with_shardings() -> None:
         same(inner, x + 1)
         same(inner.addressable_shards[3].data, x[:, 3:4] + 1)
         assert inner.sharding.is_equivalent_to(sharded(None, ("x", "y")), 2)
+        product = jax.jit(lambda v, w: (v @ w, v[0]), donate_argnums=(0, 1))
+        long, wide = (jax.device_put(np.ones(shape), sharded("x")) for shape in ((4, 2), (2, 8)))
+        product(long, wide)  # (4, 8) and (2,): no result takes as many bytes as the first argument
+        assert not long.is_deleted()
+        assert not wide.is_deleted()
         jax.jit(lambda a: a + 1, donate_argnums=0)(a)
         assert a.is_deleted()
         moved = jax.device_put(jnp.ones(3), jax.devices()[6])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import functools
 import hashlib
@@ -32,7 +33,7 @@ from .runtime import Addresses, NamedValues, Text, fallible, objects, pool, word
 _PLANS = 8
 #: So many comparisons take as long as making a set.
 _FEW = 8
-_DONATED = ("jax.buffer_donor", "tf.aliasing_output")
+_DONOR, _ALIAS = "jax.buffer_donor", "tf.aliasing_output"
 
 Values = Sequence[Any]
 
@@ -61,7 +62,6 @@ class Executable:
             )
         self.devices = [client.by_id[i] for row in rows for i in row]
 
-        self.donated = _donated(self.function)
         self.tokens = [i for i, t in enumerate(self.function.argument_types) if isinstance(t, TokenType)]
         self.is_single = len(self.devices) == 1
         #: Whether a result can be an argument, unchanged.
@@ -69,6 +69,7 @@ class Executable:
         types = [_tensor(t) for t in self.function.result_types]
         shapes = [tiling.shape for tiling in self.partition.results]
         codes = [CODES[t.element.dtype] if t else abi.TOKEN for t in types]
+        self.donated = _donated(self.function, [t.shape for t in self.partition.arguments], types, shapes)
         #: Of each result on a device: the number of its type, and its shape.
         self.results = list(zip(codes, shapes, strict=True))
         #: The bytes of the results, on all devices.
@@ -185,9 +186,35 @@ def _default_devices(client: Client, options: CompileOptions) -> tuple[tuple[int
     return tuple(tuple(range(r * options.partitions, (r + 1) * options.partitions)) for r in range(options.replicas))
 
 
-def _donated(function: Function) -> tuple[int, ...]:
+def _donated(
+    function: Function,
+    takes: Sequence[tuple[int, ...]],
+    results: Sequence[TensorType | None],
+    gives: Sequence[tuple[int, ...]],
+) -> tuple[int, ...]:
+    """The arguments that are gone after a run, by the shapes of arguments and results on a device.
+
+    What is offered without a result to take its place is donated where it has as many bytes as one, as in XLA.
+    """
     attributes = function.attributes.get("arg_attrs") or ()
-    return tuple(i for i, a in enumerate(attributes) if a and any(name in a for name in _DONATED))
+    replaced = {i for i, a in enumerate(attributes) if a and _ALIAS in a}
+    taken = {int(attributes[i][_ALIAS]) for i in replaced}
+    free = collections.Counter(
+        _bytes(t, shape) for i, (t, shape) in enumerate(zip(results, gives, strict=True)) if t and i not in taken
+    )
+    found = set(replaced)
+    for i, a in enumerate(attributes):
+        t = function.argument_types[i]
+        if a and _DONOR in a and i not in replaced and isinstance(t, TensorType):
+            size = _bytes(t, takes[i])
+            if free[size]:
+                free[size] -= 1
+                found.add(i)
+    return tuple(sorted(found))
+
+
+def _bytes(t: TensorType, shape: tuple[int, ...]) -> int:
+    return TensorType(shape, t.element).nbytes
 
 
 @functools.lru_cache(256)
