@@ -84,6 +84,31 @@ def test_callbacks_of_several_devices() -> None:
     )
 
 
+def test_callbacks_say_on_which_device_they_run() -> None:
+    """The program says so as JAX's does for its CPU, also of the token of an ordered call."""
+    run_jax(
+        _START
+        + """
+        mesh = Mesh(np.array(jax.devices()), ("x",))
+        a = jax.device_put(jnp.arange(4.0), NamedSharding(mesh, P("x")))
+        where = jax.sharding.SingleDeviceSharding(jax.devices()[2])
+        add = lambda v: np.asarray(v) + 1
+        for program, values in (
+            (lambda v: jax.pure_callback(add, v, v, sharding=where), "<@maximal_mesh_2, []>"),
+            (lambda v: io_callback(add, v, v, sharding=where), "<@maximal_mesh_2, []>"),
+            (lambda v: io_callback(add, v, v, sharding=where, ordered=True), ", ".join(["<@maximal_mesh_2, []>"] * 2)),
+            (lambda v: io_callback(lambda v: None, None, v, sharding=where, ordered=True), "<@maximal_mesh_2, []>"),
+        ):
+            f = jax.jit(program)
+            text = f.lower(a).as_text()
+            assert f"sdy.sharding = #sdy.sharding_per_value<[{values}]>" in text, text
+            y = f(a)
+            assert y is None or y.tolist() == [1, 2, 3, 4]
+        """,
+        devices=4,
+    )
+
+
 def test_a_buffer_is_donated_once() -> None:
     run_jax(
         _START

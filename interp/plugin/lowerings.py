@@ -6,6 +6,7 @@ version of JAX does not have is left out.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -96,7 +97,8 @@ def _emit_callback(
 ) -> Any:
     """In the place of JAX's function of this name: emits the call of a Python function.
 
-    Where it is to run needs no saying: outside of manual computations a program runs once, whatever its devices.
+    Where it is to run is written down as on JAX's CPU. It changes nothing: outside of manual computations a program
+    runs once, whatever its devices.
     """
     if tuple(ctx.module_context.platforms) != (PLATFORM,):
         return otherwise(ctx, callback, token, operands, operand_avals, result_avals, *arguments, **options)
@@ -117,5 +119,19 @@ def _emit_callback(
         has_side_effect=bool(options.get("has_side_effect", True)),
         api_version=4,
     )
+    sharding = options.get("sharding")
+    if sharding is not None:
+        mlir.set_sharding(ctx.module_context, result, _with_token(sharding) if tokens and types else sharding)
     results = list(result.results)
     return results[len(tokens) :], (results[0] if tokens else None), holder
+
+
+def _with_token(sharding: Any) -> Any:
+    """The sharding of the results of a call whose first result is a token, which lies as the next one does.
+
+    A call without other results has one sharding all the same, so that its token needs none of its own.
+    """
+    values = getattr(sharding, "shardings", None)
+    if not values:
+        return sharding
+    return type(sharding)((dataclasses.replace(values[0], mesh_shape=(), dim_shardings=()), *values))
