@@ -14,6 +14,7 @@ from .blocks import blocks, for_each
 from .kernel import PURE
 from .lookup import Table
 from .minifloat.cast import cast
+from .padded_windows import PaddedWindows
 from .put import putter
 from .ranks import minifloat_ranks
 from .reduce import body_elements, combining_of, fold_of
@@ -179,6 +180,11 @@ def reduce_window(call: Call) -> Run:
                 return found
             if step is not None:
                 found = _place_by_place(step, values[:count], values[count:], axes)
+                return found[0] if count == 1 else found
+        if step is not None:
+            padded = PaddedWindows(lambda totals, rows: fold(regions[0], totals, rows), values[count:], axes)
+            found = padded.results(values[:count])
+            if found is not None:
                 return found[0] if count == 1 else found
         views = [windows(x, init, axes) for x, init in zip(values[:count], values[count:], strict=True)]
         window, shape = views[0].shape[: len(axes)], views[0].shape[len(axes) :]

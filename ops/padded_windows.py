@@ -1,0 +1,249 @@
+"""Windows that are almost all padding: the fold takes the elements, and cycles of the padding are not walked through.
+
+A window of 10^9 places over 10^5 elements has 10^5 elements and padding for the rest, and windows that hold the same
+elements differ in where these lie only. All padding is the initial value, so that folding it is a step from one state
+of the accumulators to the next: a sum with a zero stays where it is, a maximum after one step, and a sum of bytes
+comes round after 256. From a state that was there before on, the steps are all known, and the results are those of
+the whole fold, bit for bit. A fold of padding that does not come round is walked to its end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+#: The accumulators, or the initial values: arrays with a single element each.
+Values = tuple[np.ndarray, ...]
+#: Folds arrays of (steps, 1) into accumulators.
+Fold = Callable[[Values, Sequence[np.ndarray]], Values]
+
+#: Windows are looked at so from that many places on, of which more than this share must be padding. Smaller ones are
+#: folded side by side; one so large takes a millisecond or more by itself, and a tenth of that here.
+_LARGE, _LESS = 1 << 20, 4
+#: Steps to look for a cycle in. A byte comes round in 256; powers of a float run into zero or infinity in 2,100.
+_STEPS = 1 << 12
+#: Steps of padding, and elements, that are folded at a time; and gaps that are filled with padding instead.
+_PART, _GAP = 1 << 16, 16
+
+
+@dataclasses.dataclass(frozen=True)
+class _Line:
+    """What windows hold along one dimension, an entry of the arrays for each window."""
+
+    first: np.ndarray  #: the first element
+    count: np.ndarray  #: how many elements
+    place: np.ndarray  #: the place of the first within the window
+    step: int  #: from one element to the next
+    places: int  #: from the place of one to that of the next
+    window: int  #: places of the window
+
+
+def _line(size: int, window: int, stride: int, low: int, base: int, dilation: int, count: int) -> _Line:
+    common = math.gcd(base, dilation)
+    step, places = dilation // common, base // common
+    # Place p of window w is element e where e * base = w * stride + p * dilation - low, if there is such an e.
+    start = np.arange(count) * stride - low
+    fits = start % common == 0
+    inverse = pow(places, -1, step) if step > 1 else 0
+    least = np.maximum(-(-start // base), 0)
+    first = least + (start // common * inverse - least) % step
+    place = (first * base - start) // dilation
+    in_window = (window - 1 - place) // places + 1
+    in_operand = (size - 1 - first) // step + 1
+    found = np.where(fits, np.maximum(np.minimum(in_window, in_operand), 0), 0)
+    return _Line(np.where(found, first, 0), found, np.where(found, place, 0), step, places, window)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Padding:
+    """The accumulators after each number of steps of padding, up to where they come round, if they do."""
+
+    states: list[Values]
+    cycle: int | None  #: how many states there are in the cycle that the last one is in
+
+    def after(self, counts: np.ndarray) -> np.ndarray:
+        """Which of the states it is after so many steps. There must be a cycle, or so many states."""
+        number = len(self.states)
+        begin = number - (self.cycle or 0)
+        return np.where(counts < number, counts, begin + (counts - begin) % (self.cycle or 1)).astype(np.intp)
+
+
+class PaddedWindows:
+    """The fold of a body over windows with much padding. `fold` must give the same for the same values each time."""
+
+    def __init__(self, fold: Fold, inits: Sequence[np.ndarray], axes: Sequence[Any]) -> None:
+        self._fold, self._axes = fold, axes
+        self._inits: Values = tuple(np.ascontiguousarray(init).reshape(1) for init in inits)
+        self._size = math.prod(a.window for a in axes)
+
+    def results(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
+        """The result of each window; None where that is not the way to find it."""
+        counts = [a.count for a in self._axes]
+        if 0 in counts or self._size < _LARGE or max(a.low + a.high for a in self._axes) >= 1 << 60:
+            return None
+        held = math.prod(min(a.window, a.size) for a in self._axes)  # at most, by each window
+        if held * _LESS > self._size:
+            return None
+        lines = [
+            _line(a.size, a.window, a.stride, a.low, a.base_dilation, a.window_dilation, a.count) for a in self._axes
+        ]
+        lead = self._padded(self._inits, self._size)
+        if lead.cycle is None:
+            return None
+        found = tuple(np.empty(counts, init.dtype) for init in self._inits)
+        for windows, chosen in _groups(lines):
+            self._group(arrays, lines, lead, windows, chosen, found)
+        return found
+
+    def _group(
+        self,
+        arrays: Sequence[np.ndarray],
+        lines: Sequence[_Line],
+        lead: _Padding,
+        windows: Sequence[np.ndarray],
+        chosen: tuple[slice, ...] | None,
+        found: tuple[np.ndarray, ...],
+    ) -> None:
+        """The results of windows with the same elements, of which they differ in the place."""
+        at, shape = np.ix_(*windows), tuple(map(len, windows))
+        kind = object if self._size >= 1 << 62 else np.int64
+        if chosen is None:
+            states = lead.after(np.array([self._size], kind))
+            for result, value in zip(found, lead.states[states[0]], strict=True):
+                result[at] = value[0]
+            return
+        before, span, stride = np.zeros(shape, kind), 0, 1
+        for d in reversed(range(len(lines))):
+            line = lines[d]
+            place = line.place[windows[d]].astype(kind) * stride
+            before = before + place.reshape([-1 if i == d else 1 for i in range(len(lines))])
+            span += (int(line.count[windows[d][0]]) - 1) * line.places * stride
+            stride *= line.window
+        starts, of_start = np.unique(lead.after(before.reshape(-1)), return_inverse=True)
+        rest = (self._size - 1 - span) - before.reshape(-1)
+        for i, start in enumerate(starts):
+            those = np.flatnonzero(of_start.reshape(-1) == i)
+            totals = self._elements(arrays, lines, windows, chosen, lead.states[start])
+            places = np.unravel_index(those, shape)
+            places = tuple(w[p] for w, p in zip(windows, places, strict=True))
+            for result, value in zip(found, self._ends(totals, rest[those]), strict=True):
+                result[places] = value
+
+    def _elements(
+        self,
+        arrays: Sequence[np.ndarray],
+        lines: Sequence[_Line],
+        windows: Sequence[np.ndarray],
+        chosen: tuple[slice, ...],
+        totals: Values,
+    ) -> Values:
+        """The accumulators after the last element, from those before the first."""
+        lengths = [int(line.count[w[0]]) for line, w in zip(lines, windows, strict=True)]
+        run = lengths[-1]  # elements along the last dimension
+        inner = lines[-1].places - 1
+        held = [x[chosen].reshape(-1, run) for x in arrays]
+        strides = [math.prod(line.window for line in lines[d + 1 :]) for d in range(len(lines))]
+        steps = [line.places * stride for line, stride in zip(lines, strides, strict=True)]
+        last = (run - 1) * steps[-1]
+        previous: int | None = None
+        rows: list[list[np.ndarray]] = [[] for _ in arrays]
+        waiting = 0
+        for number, index in enumerate(itertools.product(*(range(n) for n in lengths[:-1]))):
+            place = sum(i * s for i, s in zip(index, steps, strict=False))
+            gap = 0 if previous is None else place - previous - 1
+            previous = place + last
+            if gap > _GAP:
+                totals, rows, waiting = self._folded(totals, rows), [[] for _ in arrays], 0
+                totals = self._skip(totals, gap)
+            elif gap:
+                for row, init in zip(rows, self._inits, strict=True):
+                    row.append(np.repeat(init, gap))
+            for first in range(0, run, 1 if inner > _GAP else _PART // (inner + 1)):
+                part = slice(first, first + (1 if inner > _GAP else _PART // (inner + 1)))
+                if first and inner > _GAP:
+                    totals, rows = self._folded(totals, rows), [[] for _ in arrays]
+                    totals = self._skip(totals, inner)
+                for row, x, init in zip(rows, held, self._inits, strict=True):
+                    here = x[number, part]
+                    if 0 < inner <= _GAP:
+                        spread = np.repeat(init, len(here) * (inner + 1))
+                        spread[inner if first else 0 :: inner + 1] = here
+                        here = spread if first else spread[: len(spread) - inner]
+                    row.append(here)
+                waiting += len(rows[0][-1])
+                if waiting >= _PART:
+                    totals, rows, waiting = self._folded(totals, rows), [[] for _ in arrays], 0
+        return self._folded(totals, rows)
+
+    def _folded(self, totals: Values, rows: Sequence[Sequence[np.ndarray]]) -> Values:
+        if not rows[0]:
+            return totals
+        found = self._fold(totals, [np.concatenate(row).reshape(-1, 1) for row in rows])
+        return tuple(np.ascontiguousarray(t).reshape(1) for t in found)
+
+    def _padded(self, totals: Values, most: int) -> _Padding:
+        """The accumulators with padding folded in, up to so many steps."""
+        states, seen = [totals], {_bits(totals): 0}
+        row = [init.reshape(1, 1) for init in self._inits]
+        while len(states) <= min(most, _STEPS):
+            totals = tuple(np.ascontiguousarray(t).reshape(1) for t in self._fold(totals, row))
+            if (bits := _bits(totals)) in seen:
+                return _Padding(states, len(states) - seen[bits])
+            seen[bits] = len(states)
+            states.append(totals)
+        return _Padding(states, None)
+
+    def _skip(self, totals: Values, count: int) -> Values:
+        """The accumulators with so much padding folded in."""
+        padding = self._padded(totals, count)
+        if padding.cycle is None:
+            return self._walked(padding.states[-1], count - len(padding.states) + 1)
+        return padding.states[padding.after(np.array(count))]
+
+    def _walked(self, totals: Values, count: int) -> Values:
+        """The same step by step."""
+        for first in range(0, count, _PART):
+            length = min(_PART, count - first)
+            found = self._fold(totals, [np.repeat(init, length).reshape(-1, 1) for init in self._inits])
+            totals = tuple(np.ascontiguousarray(t).reshape(1) for t in found)
+        return totals
+
+    def _ends(self, totals: Values, counts: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The accumulators with each of these numbers of steps of padding folded in."""
+        distinct, which = np.unique(counts, return_inverse=True)
+        padding = self._padded(totals, distinct[-1])
+        if padding.cycle is not None or distinct[-1] < len(padding.states):
+            ends = [padding.states[i] for i in padding.after(distinct)]
+        else:
+            ends, now, done = [], totals, 0
+            for count in distinct:
+                now, done = self._walked(now, int(count) - done), int(count)
+                ends.append(now)
+        return tuple(np.concatenate(values)[which.reshape(-1)] for values in zip(*ends, strict=True))
+
+
+def _groups(lines: Sequence[_Line]) -> Iterator[tuple[list[np.ndarray], tuple[slice, ...] | None]]:
+    """The windows with the same elements, along each dimension, and where these are; None where there are none."""
+    each = []
+    for line in lines:
+        pairs, which = np.unique(np.stack([line.first, line.count]), axis=1, return_inverse=True)
+        order = np.argsort(which.reshape(-1), kind="stable")
+        ends = np.searchsorted(which.reshape(-1)[order], np.arange(pairs.shape[1] + 1))
+        each.append(
+            [
+                (order[a:b], slice(int(first), int(first + (count - 1) * line.step + 1), line.step) if count else None)
+                for (a, b), (first, count) in zip(itertools.pairwise(ends), pairs.T, strict=True)
+            ]
+        )
+    for group in itertools.product(*each):
+        chosen = tuple(part for _, part in group)
+        yield [windows for windows, _ in group], None if None in chosen else chosen  # pyright: ignore[reportReturnType]
+
+
+def _bits(values: Values) -> bytes:
+    return b"".join(v.tobytes() for v in values)
