@@ -109,6 +109,73 @@ def test_callbacks_say_on_which_device_they_run() -> None:
     )
 
 
+def test_callbacks_of_parts() -> None:
+    """A partitioned callback is called for each device with its part, whatever its size; the others with the whole."""
+    run_jax(
+        _START
+        + """
+        from jax._src import debugging
+        mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("x", "y"))
+        put = lambda v, *spec: jax.device_put(v, NamedSharding(mesh, P(*spec)))
+        seen = []
+        def see(*values):
+            seen.append([np.asarray(v).tolist() for v in values])
+        def calls(program, *values):
+            seen.clear()
+            with jax.set_mesh(mesh):
+                jax.jit(program)(*values)
+            jax.effects_barrier()
+            return sorted(seen)
+        each = lambda *v: debugging.debug_callback(see, *v, partitioned=True)
+        a, b = put(jnp.arange(4), "x"), put(jnp.arange(8).reshape(2, 4), "y", "x")
+        assert calls(lambda a: jax.debug.callback(see, a), a) == [[[0, 1, 2, 3]]]
+        assert calls(each, a) == [[[0, 1]], [[0, 1]], [[2, 3]], [[2, 3]]]
+        assert calls(lambda b: each(b.T + 1), b) == [[[[1], [2]]], [[[3], [4]]], [[[5], [6]]], [[[7], [8]]]]
+        assert calls(lambda a, b: each(b, a, a.sum()), a, b) == [
+            [[[0, 1]], [0, 1], 6], [[[2, 3]], [2, 3], 6], [[[4, 5]], [0, 1], 6], [[[6, 7]], [2, 3], 6]]
+        local = jax.shard_map(each, mesh=mesh, in_specs=P("x", "y"), out_specs=P())
+        assert calls(local, put(jnp.arange(4).reshape(2, 2), "x", "y")) == [[[[0]]], [[[1]]], [[[2]]], [[[3]]]]
+        """,
+        devices=4,
+    )
+
+
+def test_shardings_can_be_inspected() -> None:
+    """They are told once at compilation, of values anywhere in the program; in a manual computation there is none."""
+    run_jax(
+        _START
+        + """
+        mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("x", "y"))
+        sharded = lambda *spec: NamedSharding(mesh, P(*spec))
+        a = jax.device_put(jnp.arange(16.0).reshape(4, 4), sharded("x", "y"))
+        seen = []
+        inspect = lambda v: jax.debug.inspect_array_sharding(v, callback=seen.append)
+        def inner(v):
+            inspect(v.T)
+            return v
+        def branch(v):
+            inspect(v.sum(1))
+            return v
+        def program(v):
+            inspect(v)
+            v = jax.lax.cond(v[0, 0] > 0, inner, branch, v)
+            v = jax.lax.fori_loop(0, 3, lambda _, v: inner(v), v)
+            v = jax.shard_map(inner, mesh=mesh, in_specs=P("x", "y"), out_specs=P("x", "y"))(v)
+            inspect(jnp.ones(3))
+            return v + 1
+        f = jax.jit(program)
+        assert (np.asarray(f(a)) == np.arange(16.0).reshape(4, 4) + 1).all()
+        assert all(s.mesh == mesh for s in seen)
+        expected = [("x", "y"), ("x",), ("y", "x"), ("y", "x"), (), ()]
+        specs = [s.spec for s in seen]
+        assert sorted(map(str, specs)) == sorted(str(P(*e)) for e in expected), specs
+        f(a)
+        assert len(seen) == 6
+        """,
+        devices=4,
+    )
+
+
 def test_a_buffer_is_donated_once() -> None:
     run_jax(
         _START

@@ -6,8 +6,8 @@ import itertools
 import os
 import weakref
 from collections.abc import Callable as Function
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,25 +15,58 @@ from ...ops.custom_call import bound_target
 from ...ops.registry import Call, OpError, Run
 from ...ops.types import TensorType
 
-TARGET = "minihlo.python_callback"
+TARGET, INSPECT = "minihlo.python_callback", "minihlo.inspect_sharding"
 
 #: Numbers differ from process to process, so that a program which is kept in a cache never calls another's function.
 _numbers = itertools.count(int.from_bytes(os.urandom(5)))
+
+
+class Divided(Protocol):
+    """How a tensor lies on devices."""
+
+    def divide(self, wholes: Sequence[Any]) -> list[Any]:
+        """Each device's part."""
+        ...
+
+    def message(self) -> bytes:
+        """An OpSharding."""
+        ...
 
 
 class Callback:
     """A function that a program calls by a number. It lives as long as what JAX has lowered, or a plan of it."""
 
     def __init__(
-        self, function: Function[..., Sequence[Any]], results: tuple[Any, ...], canonicalize: Function[[Any], Any]
+        self,
+        function: Function[..., Sequence[Any]],
+        results: tuple[Any, ...],
+        canonicalize: Function[[Any], Any],
+        is_partitioned: bool = False,
     ) -> None:
-        """`results` have the shapes and dtypes that the function is to give, once they are `canonicalize`d."""
+        """`results` have the shapes and dtypes that the function is to give, once they are `canonicalize`d.
+
+        A function that is partitioned is called for each device, with its parts of the operands.
+        """
         self.number = next(_numbers)
         self._function, self._results, self._canonicalize = function, results, canonicalize
+        self._is_partitioned, self._divided = is_partitioned, ()
         _callbacks[self.number] = self
+
+    def placed(self, operands: Sequence[Divided]) -> None:
+        """Learn how the operands lie on several devices."""
+        if self._is_partitioned:
+            self._divided = tuple(operands)
 
     def __call__(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         """What the function gives. Raises OpError where that does not fit; CallbackError for an exception of it."""
+        if not self._divided:
+            return self._called(*arrays)
+        found: tuple[np.ndarray, ...] = ()
+        for parts in zip(*[d.divide([x]) for d, x in zip(self._divided, arrays, strict=True)], strict=True):
+            found = self._called(*parts)
+        return found
+
+    def _called(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         try:
             found = tuple(np.asarray(self._canonicalize(np.asarray(r))) for r in self._function(*arrays))
         except Exception as error:
@@ -52,18 +85,50 @@ class Callback:
         return found
 
 
+class Inspector:
+    """A function that learns, when a program is compiled, how a value of it lies on several devices."""
+
+    def __init__(self, function: Function[[bytes], Any]) -> None:
+        """The function takes an OpSharding."""
+        self.number = next(_numbers)
+        self._function = function
+        _callbacks[self.number] = self
+
+    def placed(self, operands: Sequence[Divided]) -> None:
+        """Learn how the operand lies."""
+        self._function(operands[0].message())
+
+
 class CallbackError(RuntimeError):
     """An exception of a Python function that a program calls."""
 
 
-_callbacks: weakref.WeakValueDictionary[int, Callback] = weakref.WeakValueDictionary()
+_callbacks: weakref.WeakValueDictionary[int, Callback | Inspector] = weakref.WeakValueDictionary()
+
+
+def placed(attributes: Mapping[str, Any], operands: Function[[], Sequence[Divided]]) -> None:
+    """Let the function that a custom call with these attributes calls, if any, learn how its operands lie."""
+    if attributes.get("call_target_name") in (TARGET, INSPECT):
+        callback = _called_by(attributes)
+        if callback is not None:
+            callback.placed(operands())
+
+
+def _called_by(attributes: Mapping[str, Any]) -> Callback | Inspector | None:
+    config = attributes.get("backend_config") or attributes.get("mhlo.backend_config") or {}
+    return _callbacks.get(int(config.get("number", 0)))
+
+
+@bound_target(INSPECT)
+def _inspect(_: Call) -> Run:
+    """Does nothing: the function has been called when the program was compiled."""
+    return lambda _: ()
 
 
 @bound_target(TARGET)
 def _bind(call: Call) -> Run:
-    config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config") or {}
-    callback = _callbacks.get(int(config.get("number", 0)))
-    if callback is None:
+    callback = _called_by(call.attributes)
+    if not isinstance(callback, Callback):
         raise OpError("the Python function that it calls no longer exists")
     count = len(call.results)
     tensors = [i for i, t in enumerate(call.operands) if isinstance(t, TensorType)]

@@ -12,11 +12,14 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from jax._src import callback as jax_callback
-from jax._src import debugging, dtypes
+from jax._src import debugging, dtypes, sharding_impls
+from jax._src import mesh as mesh_lib
 from jax._src.export import _export as jax_export
 from jax._src.interpreters import mlir
 from jax._src.lax import linalg
+from jax.sharding import NamedSharding, PartitionSpec
 
 from .runtime import PLATFORM
 
@@ -37,6 +40,9 @@ def register() -> None:
     ):
         if hasattr(module, name) and hasattr(module, rule):
             mlir.register_lowering(getattr(module, name), getattr(module, rule), platform=PLATFORM, cacheable=False)
+    inspect_p, rule = (getattr(debugging, n, None) for n in ("inspect_sharding_p", "_inspect_sharding_lowering_rule"))
+    if inspect_p is not None and rule is not None:
+        mlir.register_lowering(inspect_p, functools.partial(_inspect_sharding, rule), platform=PLATFORM)
     donating = getattr(mlir, "_platforms_with_donation", None)
     if isinstance(donating, list) and PLATFORM not in donating:
         donating.append(PLATFORM)
@@ -102,12 +108,11 @@ def _emit_callback(
     """
     if tuple(ctx.module_context.platforms) != (PLATFORM,):
         return otherwise(ctx, callback, token, operands, operand_avals, result_avals, *arguments, **options)
-    from jaxlib.mlir import ir
 
     from . import host_callbacks
 
     canonicalize = getattr(dtypes, "canonicalize_value", lambda x: x)
-    holder = host_callbacks.Callback(callback, tuple(result_avals), canonicalize)
+    holder = host_callbacks.Callback(callback, tuple(result_avals), canonicalize, bool(options.get("partitioned")))
     ctx.module_context.add_keepalive(holder)
     types = _types(ctx, result_avals)
     tokens = [token] if token else []
@@ -115,7 +120,7 @@ def _emit_callback(
         host_callbacks.TARGET,
         result_types=[t.type for t in tokens] + types,
         operands=[*tokens, *operands],
-        backend_config={"number": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), holder.number)},
+        backend_config=_numbered(holder.number),
         has_side_effect=bool(options.get("has_side_effect", True)),
         api_version=4,
     )
@@ -135,3 +140,50 @@ def _with_token(sharding: Any) -> Any:
     if not values:
         return sharding
     return type(sharding)((dataclasses.replace(values[0], mesh_shape=(), dim_shardings=()), *values))
+
+
+def _numbered(number: int) -> dict[str, Any]:
+    from jaxlib.mlir import ir
+
+    return {"number": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)}
+
+
+def _inspect_sharding(otherwise: Callable[..., Any], ctx: Any, value: Any, *, callback: Callable[..., Any]) -> Any:
+    """`jax.debug.inspect_array_sharding` where there are several devices: the callback is called at compilation."""
+    context = ctx.module_context.axis_context
+    devices: Any = None
+    mesh: Any = None
+    if isinstance(context, sharding_impls.ShardingContext):
+        devices, axes = context.device_assignment, context.abstract_mesh
+        current = mesh_lib.thread_resources.env.physical_mesh
+        mesh = current if axes is None else mesh_lib.Mesh(np.reshape(devices, axes.axis_sizes), axes.axis_names)
+    elif isinstance(context, sharding_impls.SPMDAxisContext):
+        mesh = context.mesh
+        devices = tuple(mesh.devices.flat)
+    if devices is None or len(devices) == 1:
+        return otherwise(ctx, value, callback=callback)
+    from jaxlib import xla_client
+
+    from . import host_callbacks
+
+    def said(message: bytes) -> None:
+        proto = xla_client.OpSharding()
+        proto.ParseFromString(message)
+        lies = xla_client.HloSharding.from_proto(proto)
+        if mesh.empty:
+            return callback(sharding_impls.GSPMDSharding(devices, lies))
+        spec = PartitionSpec() if lies.is_manual() else sharding_impls.parse_flatten_op_sharding(lies, mesh)[0]
+        return callback(NamedSharding(mesh, spec))
+
+    holder = host_callbacks.Inspector(said)
+    ctx.module_context.add_keepalive(holder)
+    config = _numbered(holder.number)
+    mlir.custom_call(
+        host_callbacks.INSPECT,
+        result_types=[],
+        operands=[value],
+        backend_config=config,
+        has_side_effect=True,
+        api_version=4,
+    )
+    return []

@@ -24,10 +24,10 @@ from .. import machine, sharding
 from ..attributes import Opaque
 from ..errors import ProgramError
 from ..planner import Plan
-from ..program import Function, Program
-from . import layouts, parts, protobuf, unreduced
+from ..program import Function, Operation, Program
+from . import host_callbacks, layouts, parts, protobuf, unreduced
 from .layouts import Place
-from .propagation import propagate, refined
+from .propagation import fitting, propagate, refined
 from .running import run
 
 Values = Sequence[Any]
@@ -45,6 +45,8 @@ class Tiling:
     numbers: tuple[int, ...] = ()
     #: Whether the program takes or gives the parts themselves.
     is_direct: bool = False
+    #: Whether it is a device's own part in a manual computation, and no more is said.
+    is_manual: bool = False
 
     @property
     def count(self) -> int:
@@ -101,6 +103,8 @@ class Tiling:
 
     def message(self) -> bytes:
         """An OpSharding."""
+        if self.is_manual:
+            return protobuf.message((1, _MANUAL))
         if self.addends == len(self.places) > 1:
             return protobuf.message((1, _UNREDUCED))
         if not self.is_cut and self.addends == 1:
@@ -122,7 +126,7 @@ class Tiling:
 
 
 #: Types of an OpSharding.
-_REPLICATED, _OTHER, _UNREDUCED = 0, 3, 6
+_REPLICATED, _OTHER, _MANUAL, _UNREDUCED = 0, 3, 4, 6
 
 
 class Partition:
@@ -138,7 +142,7 @@ class Partition:
         #: The program and the function of it that is to be run.
         self.program, self.function = program, function
         if devices > 1:
-            chosen = propagate(program, function)
+            chosen = propagate(program, function, functools.partial(_observed, devices))
             said[1] = [
                 refined(s, c, t) if s is None or isinstance(s, Sharding) else s
                 for s, c, t in zip(said[1], chosen, function.result_types, strict=True)
@@ -214,6 +218,19 @@ def _attribute(attributes: Any, program: Program) -> Sharding | str | None:
             text = found.text if isinstance(found, Opaque) else str(found)
             return sharding.shardings(text, program)[0] if "#sdy" in text else text
     return None
+
+
+def _observed(devices: int, operation: Operation, shardings: list[Sharding | None] | None) -> None:
+    """Let a Python function that is called learn how the operands lie."""
+
+    def operands() -> list[Tiling]:
+        tensors = [(v.type, i) for i, v in enumerate(operation.operands) if isinstance(v.type, TensorType)]
+        if shardings is None:
+            return [Tiling((), (), ((),), is_manual=True) for _ in tensors]
+        whole = [s and dataclasses.replace(s, unreduced=()) for s in shardings]
+        return [_tiling(t, fitting(whole[i], t), devices) for t, i in tensors]
+
+    host_callbacks.placed(operation.attributes, operands)
 
 
 def _tiling(t: Type, said: Sharding | str | None, devices: int) -> Tiling:

@@ -7,7 +7,7 @@ what the program says on the way, as long as dimensions keep their sizes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...ops.registry import lookup
@@ -26,8 +26,12 @@ Known = dict[Value, Sharding | None]
 _Dims = tuple[tuple[Axis, ...], ...]
 
 
-def propagate(program: Program, function: Function) -> list[Sharding | None]:
-    """The sharding of each result; None where nothing is known of it."""
+#: Takes an op and the shardings of its operands; None for a value inside of a manual computation.
+Observer = Callable[[Operation, list[Sharding | None] | None], None]
+
+
+def propagate(program: Program, function: Function, observe: Observer | None = None) -> list[Sharding | None]:
+    """The sharding of each result; None where nothing is known of it. `observe` gets each custom call on the way."""
     said = function.attributes.get("arg_attrs") or ({},) * len(function.argument_types)
     shardings = [
         next(iter(sharding.shardings(a["sdy.sharding"].text, program)), None)
@@ -35,7 +39,7 @@ def propagate(program: Program, function: Function) -> list[Sharding | None]:
         else None
         for a in said
     ]
-    found = Walk(program).function(function, shardings)
+    found = Walk(program, observe).function(function, shardings)
     return [fitting(s, t) for s, t in zip(found, function.result_types, strict=True)]
 
 
@@ -69,9 +73,9 @@ def fitting(known: Sharding | None, t: Type) -> Sharding | None:
 class Walk:
     """Follows shardings through a program."""
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self._depth = 0
+    def __init__(self, program: Program, observe: Observer | None = None) -> None:
+        self._program, self._observe = program, observe
+        self._depth = self._manual_depth = 0
 
     def function(self, function: Function, arguments: Iterable[Sharding | None]) -> list[Sharding | None]:
         if function.body is None or self._depth > 8:
@@ -106,7 +110,10 @@ class Walk:
             after = self._region(body, {**known, **dict(zip(body.arguments, operands, strict=False))})
             return [a or b for a, b in zip(operands, after, strict=True)]
         if name == "stablehlo.case" and operation.regions:
-            return self._region(operation.regions[0], dict(known))
+            results, *_ = [self._region(region, dict(known)) for region in operation.regions]
+            return results
+        if name == "stablehlo.custom_call" and self._observe is not None:
+            self._observe(operation, None if self._manual_depth else operands)
         if not any(s is not None and s.mesh.axes for s in operands):
             return []
         return [self._result(operation, v.type, operands) for v in operation.results]
@@ -119,7 +126,9 @@ class Walk:
             Sharding(s.mesh, tuple(tuple(a for a in dim if a.name not in manual) for dim in s.dims)) if s else None
             for s in operands
         ]
+        self._manual_depth += 1
         returned = self._region(body, dict(zip(body.arguments, inner, strict=True)))
+        self._manual_depth -= 1
         return [
             dataclasses.replace(out, dims=tuple(a + b for a, b in zip(out.dims, found.dims, strict=True)))
             if found is not None and found.mesh.axes == out.mesh.axes

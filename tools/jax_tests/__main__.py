@@ -26,7 +26,6 @@ def listed() -> list[run.File]:
             f["name"],
             f.get("devices", 1),
             f.get("cases", table["cases"]),
-            f.get("as_cpu", True),
             tuple(f.get("left_out", {}).items()),
         )
         for f in table["file"]

@@ -1,8 +1,8 @@
 """A plugin of pytest for the processes that run JAX's tests: it notes when a test starts, and how it ended.
 
 A line of JSON each, written at once, so that what a process did is known when it dies. The file is `RECORD`; tests that
-are listed in the file `DONE` are left out. Where `AS_CPU` is set, what JAX's tests do by the name of the platform they
-do as on its CPU: they would skip whole files on a platform that they do not know.
+are listed in the file `DONE` are left out. What JAX's tests do by the name of the platform they do as on its CPU: they
+would skip whole files on a platform that they do not know.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-RECORD, DONE, AS_CPU = "MINIHLO_TESTS_RECORD", "MINIHLO_TESTS_DONE", "MINIHLO_TESTS_AS_CPU"
+import pytest
+
+RECORD, DONE = "MINIHLO_TESTS_RECORD", "MINIHLO_TESTS_DONE"
 _LONGEST = 300
 
 
@@ -26,13 +29,15 @@ def _write(**fields: Any) -> None:
         file.write(json.dumps(fields) + "\n")
 
 
-def pytest_collection() -> None:
-    if not os.environ[AS_CPU]:
-        return
-    with contextlib.suppress(ImportError):  # the tool's own test needs no JAX
-        from jax._src import test_util
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_make_collect_report(collector: Any) -> Generator[None, Any, Any]:
+    """Just before a file is imported: JAX's module of tools keeps the `sys.stdout` that it is imported with."""
+    if isinstance(collector, pytest.File):
+        with contextlib.suppress(ImportError):  # the tool's own test needs no JAX
+            from jax._src import test_util
 
-        getattr(test_util, "_TEST_DUT")._set("cpu")  # noqa: B009 (private)
+            getattr(test_util, "_TEST_DUT")._set("cpu")  # noqa: B009 (private)
+    return (yield)
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:

@@ -30,8 +30,6 @@ class File:
     name: str
     devices: int = 1
     cases: int = 10
-    #: Whether what the tests do by the name of the platform they do as on JAX's CPU.
-    as_cpu: bool = True
     #: Tests that are not run, with the reason.
     left_out: tuple[tuple[str, str], ...] = ()
 
@@ -131,7 +129,6 @@ def _environment(file: File, platform: str, record: Path, done: Path) -> dict[st
         "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")])),
         recorder.RECORD: str(record),
         recorder.DONE: str(done),
-        recorder.AS_CPU: "1" if file.as_cpu else "",
     }
 
 
