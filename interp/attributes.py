@@ -319,7 +319,8 @@ def _array(self: Converter, a: Any) -> Any:
 
 def _dict(self: Converter, a: Any) -> Any:
     try:
-        return {name: self.attribute(a[name]) for name in (a[i].name for i in range(len(a)))}
+        # By number: a name with a zero byte is not found again.
+        return {entry.name: self.attribute(entry.attr) for entry in (a[i] for i in range(len(a)))}
     except TypeError:
         return Opaque(str(a))
 

@@ -24,7 +24,7 @@ import numpy as np
 from ..ops.minifloat.cast import array_of, wrap
 from ..ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType, type_of_dtype
 from . import memory
-from .errors import InputError, OutputError, ResourceError
+from .errors import InputError, OutputError, ResourceError, shown
 
 _MAGIC = b"\x93NUMPY"
 
@@ -153,15 +153,16 @@ def _read(path: str) -> np.ndarray:
         raise
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, TypeError, OverflowError, EOFError, SyntaxError, RecursionError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    except MemoryError:
+        raise ResourceError(f"{path}: out of memory") from None
+    except Exception as error:  # a header is read by Python's parser and tokenizer, each with errors of its own
+        first = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
+        reason = first.splitlines()[0] if first else type(error).__name__
         if "greater than file" in reason:
             reason = "the file is truncated"
         elif "Python object" in reason or "dtype('O')" in reason:
             reason = "arrays of Python objects are not supported"
-        raise InputError(f"{path}: not a readable .npy file: {reason[:200]}") from None
-    except MemoryError:
-        raise ResourceError(f"{path}: out of memory") from None
+        raise InputError(f"{path}: not a readable .npy file: {shown(reason[:200])}") from None
 
 
 def _holds(array: np.ndarray) -> str:
