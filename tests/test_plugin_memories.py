@@ -62,3 +62,24 @@ def test_layouts_change_no_value() -> None:
         tiled = Format(Layout(major_to_minor=(0, 1, 2), tiling=((8, 128),)), format.sharding)
         fails(lambda: jax.device_put(x, tiled), "UNIMPLEMENTED: expected a layout without tiles, such as {1,0}, got {")
     """)
+
+
+def test_a_layout_that_is_left_open_moves_nothing() -> None:
+    """The result of a transposition lies as the argument does; each expected order is NumPy's, of the strides."""
+    run_jax("""
+        from jax.experimental.layout import Format, Layout
+        auto, x = Format(Layout.AUTO), np.arange(24.0).reshape(2, 3, 4)
+        def order(a):  # from major to minor
+            return tuple(int(d) for d in np.argsort(a.strides)[::-1])
+        for given in ((0, 1, 2), (2, 0, 1)):
+            lies = np.ascontiguousarray(x.transpose(given)).transpose(np.argsort(given))
+            assert order(lies) == given
+            place = Format(Layout(major_to_minor=given), jax.sharding.SingleDeviceSharding(jax.devices()[0]))
+            for f in (lambda a: a.T, lambda a: a.transpose(1, 2, 0), lambda a: a.transpose(1, 2, 0).transpose(1, 0, 2)):
+                y = jax.jit(f, in_shardings=place, out_shardings=auto)(jax.device_put(x, place))
+                assert np.array_equal(y, f(x)) and y.format.layout.major_to_minor == order(f(lies)), y.format
+                z = jax.jit(f, in_shardings=place)(jax.device_put(x, place))
+                assert np.array_equal(z, f(x)) and z.format.layout.major_to_minor == (0, 1, 2)
+            y = jax.jit(lambda a: a + 1, in_shardings=place, out_shardings=auto)(jax.device_put(x, place))
+            assert np.array_equal(y, x + 1) and y.format.layout.major_to_minor == (0, 1, 2)
+    """)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...ops.types import TensorType, Type
 from ..program import Function
 from .devices import MEMORY_KINDS
 from .errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
+from .propagation import CONSTRAINTS
 
 _MEMORY, _LAYOUT = "mhlo.memory_kind", "mhlo.layout_mode"
 _ORDER = re.compile(r"\{([\d,]*)\}")
 #: What leaves the layout to the compiler.
-_OPEN = ("default", "auto")
+_CHOSEN = "auto"
+_OPEN = ("default", _CHOSEN)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +34,35 @@ def places(function: Function) -> tuple[list[Place], list[Place]]:
     for name, types in (("arg_attrs", function.argument_types), ("res_attrs", function.result_types)):
         attributes = function.attributes.get(name) or ({},) * len(types)
         found.append([place_of(a, t) for a, t in zip(attributes, types, strict=True)])
-    return found[0], found[1]
+    takes, gives = found
+    for i, attributes in enumerate(function.attributes.get("res_attrs") or ()):
+        if (attributes or {}).get(_LAYOUT) == _CHOSEN:
+            gives[i] = dataclasses.replace(gives[i], order=_unmoved(function, i, takes))
+    return takes, gives
+
+
+def _unmoved(function: Function, number: int, takes: Sequence[Place]) -> tuple[int, ...] | None:
+    """The order of dimensions of a result with which the argument that it is a transposition of need not be moved.
+
+    None, the usual order, for other results.
+    """
+    body = function.body
+    if body is None:
+        return None
+    made = {v: o for o in body.operations for v in o.results}
+    value, permutations = body.returns[number], []
+    while value in made and made[value].name in ("stablehlo.transpose", *CONSTRAINTS):
+        operation = made[value]
+        if operation.name == "stablehlo.transpose":
+            permutations.append([int(d) for d in operation.attributes["permutation"]])
+        value = operation.operands[0]
+    if value not in body.arguments or not permutations:
+        return None
+    usual = tuple(range(len(permutations[0])))[::-1]
+    order = takes[body.arguments.index(value)].order or usual
+    for permutation in reversed(permutations):
+        order = tuple(permutation.index(d) for d in order)
+    return None if order == usual else order
 
 
 def place_of(attributes: Mapping[str, Any] | None, of: Type) -> Place:
