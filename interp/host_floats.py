@@ -7,25 +7,24 @@ another rounding, and arithmetic on f32 and f64, which is the host's, would give
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import ParamSpec, TypeVar
 
-#: The smallest number, and a power of two of which two bring it to 1. Not literals below: Python would fold those.
-_LEAST, _UP = 5e-324, 2.0**537
+_P, _R = ParamSpec("_P"), TypeVar("_R")
 
-
-#: What is lost beside 1 where that rounds to nearest; not literals below either.
-_ONE, _TRIFLE = 1.0, 2.0**-60
-
-
-def rounds_to_nearest() -> bool:
-    """Whether sums are rounded to nearest; a tenth of what `are_default` takes, as CPUs are slow on subnormals."""
-    return _ONE + _TRIFLE == _ONE == _ONE - _TRIFLE
+#: What is lost beside 1 where that rounds to nearest, and two numbers whose difference is subnormal. They are not
+#: literals where they are used, which Python would fold.
+_ONE, _TRIFLE, _ABOVE, _LEAST_NORMAL = 1.0, 2.0**-60, 1.5 * 2.0**-1022, 2.0**-1022
 
 
 def are_default() -> bool:
-    """Whether subnormals are read and written as they are, and ties are rounded to even."""
-    return _LEAST * 1.5 * _UP * _UP == 2.0 and -_LEAST * 1.5 * _UP * _UP == -2.0
+    """Whether sums are rounded to nearest, and subnormals are read and written as they are.
+
+    Asked before each run: sums and comparisons are as quick with subnormals as without on today's CPUs, products not.
+    """
+    return _ONE + _TRIFLE == _ONE == _ONE - _TRIFLE and _ABOVE - _LEAST_NORMAL != 0.0
 
 
 def make_default() -> None:
@@ -56,3 +55,16 @@ def default() -> Iterator[None]:
         yield
     finally:
         libm.fesetenv(kept)
+
+
+def in_default(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The function in the default environment, whatever the caller has."""
+
+    @functools.wraps(function)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if are_default():
+            return function(*args, **kwargs)
+        with default():
+            return function(*args, **kwargs)
+
+    return run

@@ -57,7 +57,7 @@ def run_grid(
 
 def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None = None) -> Any:
     """What `action` gives, with the errors of ops made ours. It starts as a process by itself."""
-    if not host_floats.rounds_to_nearest():  # the caller, or a library of theirs, has it otherwise
+    if not host_floats.are_default():  # the caller, or a library of theirs, has it otherwise
         with host_floats.default():
             return _run_here(plan, action, process)
     return _run_here(plan, action, process)

@@ -12,11 +12,12 @@ from ..ops.minifloat.cast import cast as cast_array
 from ..ops.minifloat.codec import decode, to_fraction
 from ..ops.policy import Policy
 from ..ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType, element_type, named_type, type_of_dtype
-from . import memory, npy
+from . import host_floats, memory, npy
 from .errors import InputError
 from .values import refuse_mask
 
 
+@host_floats.in_default
 def cast(x: Any, format: str, *, overflow: str = "ieee", rounding: str = "nearest_even", seed: int = 0) -> np.ndarray:
     """Convert an array to another element type. Each element is rounded once, from its exact value.
 
@@ -68,6 +69,7 @@ def integer_ends(element: ElementType) -> tuple[int, int]:
     return low, low + (1 << element.bits) - 1
 
 
+@host_floats.in_default
 def scale(x: Any, format: str, *, power_of_two: bool = False) -> float:
     """Compute the factor that brings the largest magnitude of an array to the largest number of a format.
 

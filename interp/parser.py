@@ -16,7 +16,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
 
 from ..ops.types import TensorType, type_of_dtype
-from . import depth, syntax
+from . import depth, host_floats, syntax
 from .errors import ProgramError
 from .isolate import quiet_native_stderr
 from .program import Program
@@ -28,6 +28,7 @@ READABLE = "MLIR text, MLIR bytecode or a StableHLO portable artifact"
 _PORTABLE = re.compile(rb"ML\xefR[\x00-\xff]StableHLO_v")
 
 
+@host_floats.in_default  # numbers are read
 def parse(source: str | bytes, file: str = "<string>", first_line: int = 1) -> Program:
     """Reads a program; `first_line` is the number in `file` of the first line of `source`."""
     places = Places(file, first_line - 1)
@@ -41,6 +42,7 @@ def module(source: str | bytes, file: str = "<string>", first_line: int = 1) -> 
         return _module(source, Places(file, first_line - 1), file, first_line)
 
 
+@host_floats.in_default
 def from_module(module: ir.Module, file: str = "<module>") -> Program:
     """Reads a module that jaxlib or JAX has built, in whichever context."""
     return _program(module, Places(file), file)
@@ -55,6 +57,7 @@ def split(text: str) -> list[tuple[str, int]]:
     return parts
 
 
+@host_floats.in_default
 def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
     """Reads a list such as `[dense<1.0> : tensor<2xf8E4M3FN>, dense<[1, 2]> : tensor<2xi32>]`."""
     file = "<arguments>"

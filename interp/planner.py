@@ -21,7 +21,7 @@ from ..ops.random_stream import RandomStream
 from ..ops.registry import Body, Call, Callee, OpError, lookup
 from ..ops.speed import DEFAULT, NONE, VARIABLE, Speed
 from ..ops.types import TensorType, Type
-from . import depth, flow, heap, indexing, late, memory, scalars
+from . import depth, flow, heap, host_floats, indexing, late, memory, scalars
 from .errors import InputError, ProgramError, ResourceError, shown
 from .expand import expansion
 from .fusion import Fusion
@@ -94,6 +94,7 @@ def _start(program: Program) -> str:
     return str(next((f.location for f in program.functions.values()), program.file))
 
 
+@host_floats.in_default  # constants are folded
 def plan(
     program: Program,
     function: str | None = None,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy import ndarray
 
 from ...ops import speed as speeds
-from .. import policies
+from .. import host_floats, policies
 from ..planner import Plan
 from . import abi, cost, room, running
 from .buffers import DTYPES, HERE, Buffer, Kind, add, kind_of
@@ -92,6 +92,7 @@ def runner(executable: Executable, plan: Plan) -> Runner | None:
         "run_in_context": running.quiet_context(plan.speed).run,
         "entry": plan.entry,
         "is_chosen": policies.is_chosen,
+        "are_default": host_floats.are_default,
         "objects": objects,
         "words": words,
         "room": room,
@@ -114,7 +115,7 @@ def _text(count: int, ranks: Sequence[int], nbytes: int) -> str:
     arguments, results = "".join(f"{x}, " for x in xs), "".join(f"{y}, " for y in ys)
     lines = [
         "def run(lists, outputs, complete):",
-        f"    if room.left < {nbytes} or is_chosen():",
+        f"    if room.left < {nbytes} or is_chosen() or not are_default():",
         "        return False",
     ]
     if xs:

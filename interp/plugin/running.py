@@ -10,7 +10,7 @@ import numpy as np
 
 from ...ops import parallel
 from ...ops import speed as speeds
-from .. import depth, machine
+from .. import depth, host_floats, machine
 from ..planner import Plan
 from . import interrupts
 
@@ -33,6 +33,13 @@ def run(plan: Plan, values: Sequence[Any], process: parallel.Process | None = No
 
     It is a process by itself, or the one given: stopping its grid breaks off the run.
     """
+    if not host_floats.are_default():  # a library of the user's, in this thread or in the one that started it
+        with host_floats.default():
+            return _run(plan, values, process)
+    return _run(plan, values, process)
+
+
+def _run(plan: Plan, values: Sequence[Any], process: parallel.Process | None) -> tuple[Any, ...]:
     plan.random.restart(plan.policy.seed)
     before = parallel.enter(process)
     is_usual = plan.speed is speeds.DEFAULT
