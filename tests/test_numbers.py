@@ -156,7 +156,7 @@ def test_a_power_of_two_is_the_largest_that_does_not_overflow() -> None:
 
 
 def test_scaling_is_for_floats() -> None:
-    with pytest.raises(interp.InputError, match="not a float type"):
+    with pytest.raises(interp.InputError, match="expected a floating-point type"):
         interp.scale([1.0], "i8")
 
 
