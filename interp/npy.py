@@ -174,7 +174,7 @@ def _holds(array: np.ndarray) -> str:
     try:
         return f"holds {type_of_dtype(array.dtype.newbyteorder('='))}"
     except ValueError:
-        return f"holds numpy's {array.dtype}"
+        return "holds Python objects" if array.dtype == object else f"has dtype {array.dtype}"
 
 
 def _hint(array: np.ndarray, element: ElementType) -> str:

@@ -193,10 +193,21 @@ def _real_array(x: Any) -> tuple[np.ndarray, ElementType]:
         try:
             element = type_of_dtype(array.dtype.newbyteorder("="))
         except ValueError:
-            raise InputError(f"arrays of numpy's {array.dtype} are not supported") from None
+            raise InputError(f"expected an array of real numbers, got {_other(array)}") from None
     if element.is_complex:
         raise InputError(f"{element} is not a real type (cast the real and imaginary parts)")
     return npy.as_element(array, element, "the array"), element
+
+
+def _other(array: np.ndarray) -> str:
+    """What an array holds that is of no element type."""
+    if array.dtype != object:
+        return f"dtype {array.dtype}"
+    values = array.reshape(-1).tolist()
+    if any(isinstance(v, int) and not -(1 << 63) <= v < 1 << 64 for v in values):
+        return "an integer beyond 64 bits (from -2^63 to 2^64-1)"
+    others = [type(v).__name__ for v in values if not isinstance(v, int | float)]
+    return f"an element of type {others[0]}" if others else "Python objects (give the array a dtype)"
 
 
 def _largest_magnitude(array: np.ndarray, element: ElementType) -> Fraction:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -109,9 +110,9 @@ def test_cast_takes_what_np_load_gives_of_our_files() -> None:
         ((1, "f9"), {}, "'f9' is not an element type"),
         ((1, "complex<f32>"), {}, "not a real type"),
         ((1j, "f32"), {}, "not a real type"),
-        (("a", "f32"), {}, "not supported"),
+        (("a", "f32"), {}, "expected an array of real numbers, got dtype <U1"),
         (([1, [2]], "f32"), {}, "not an array"),
-        ((2**70, "f32"), {}, "object are not supported"),
+        ((2**70, "f32"), {}, "an integer beyond 64 bits"),
         ((1, "f8E5M2"), {"rounding": "x"}, "rounding: expected .*, got 'x'"),
         ((1, "f8E5M2"), {"overflow": "x"}, "overflow: expected .*, got 'x'"),
         ((1, "f8E5M2"), {"seed": -1}, "seed: expected an integer of at least 0, got -1"),
@@ -224,3 +225,22 @@ def test_bad_packing_is_told() -> None:
         interp.unpack(b"", "f4E2M1FN", (0, 2**70))
     with pytest.raises(interp.InputError, match="expected packed bytes, got"):
         interp.unpack("1", "f4E2M1FN", 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("values", "got"),
+    [
+        (2**70, "an integer beyond 64 bits"),
+        ([1, -(2**63) - 1], "an integer beyond 64 bits"),
+        (10**5000, "an integer beyond 64 bits"),
+        (["a", "b"], "dtype <U1"),
+        (np.array([1, None]), "an element of type NoneType"),
+        (np.array([1, 2], object), "Python objects"),
+        (np.array("2020-01-01", "M8[D]"), r"dtype datetime64\[D\]"),
+    ],
+    ids=["2^70", "below", "5001 digits", "text", "None", "objects", "dates"],
+)
+@pytest.mark.parametrize("function", [interp.cast, interp.scale])
+def test_what_is_no_array_of_numbers(function: Any, values: Any, got: str) -> None:
+    with pytest.raises(interp.InputError, match=f"^expected an array of real numbers, got {got}"):
+        function(values, "f8E4M3FN")

@@ -232,7 +232,7 @@ def test_python_numbers_are_taken_where_they_fit(value, shape, name, expected) -
         (np.zeros((2, 3), np.float32), (3, 2), "f32", "has shape [2, 3], not [3, 2]"),
         (np.zeros(2, np.float32), (2,), "f8E4M3FN", "holds f32, not f8E4M3FN (to convert: minihlo.interp.cast)"),
         (np.zeros(2, np.uint8), (2,), "f8E4M3FN", ".view(ml_dtypes.float8_e4m3fn)"),
-        (np.zeros(2, object), (2,), "f32", "holds numpy's object"),
+        (np.zeros(2, object), (2,), "f32", "holds Python objects"),
         (np.array([0xFF], np.uint8).view(ml_dtypes.float4_e2m1fn), (1,), "f4E2M1FN", "codes above 0x0F"),
     ],
 )
@@ -323,7 +323,7 @@ def test_bad_files_are_told(tmp_path) -> None:
     np.save(path, np.array([{}], object), allow_pickle=True)
     refused(f"@{path}", "not a readable .npy file")
     np.save(path, np.zeros(2, np.longdouble))
-    refused(f"@{path}", "holds numpy's|raw bytes")
+    refused(f"@{path}", "has dtype|raw bytes")
     np.save(path, np.array([16], np.uint8))
     refused(f"1xf4E2M1FN=@{path}", "codes above 0x0F")
     refused(f"1xi4=@{path}", "out of range for i4, such as 16")
