@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
+import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,33 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def commands_of(limit: float = 300) -> Iterator[Callable[..., tuple[Any, str, str]]]:
+    """A function that runs command lines of minihlo and gives exit status, output and errors; warnings are errors.
+
+    They run in one process, not this one: a command forks, which a process with the threads of JAX must not.
+    """
+    driver = [sys.executable, "-W", "error", "-m", "tests.command_driver"]
+    pipe, root = subprocess.PIPE, Path(__file__).parent.parent
+    with started(driver, stdin=pipe, stderr=None, text=True, cwd=root) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
+        watch = threading.Timer(limit, process.kill)  # what hangs ends as a failure
+        watch.start()
+
+        def run(*arguments: str) -> tuple[Any, str, str]:
+            stdin.write(json.dumps(arguments) + "\n")
+            stdin.flush()
+            status, out, err = json.loads(stdout.readline())
+            return status, out, err
+
+        try:
+            yield run
+        finally:
+            watch.cancel()
 
 
 def marked(mark: str) -> dict[int, str]:

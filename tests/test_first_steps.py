@@ -3,15 +3,18 @@
 import os
 import subprocess
 import sys
-import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp import cli, load
+from minihlo.interp import load
 from minihlo.interp.errors import InputError, ProgramError, shown
+
+from .processes import commands_of
 
 ADD = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = stablehlo.add %x, %x : tensor<2xf32>
@@ -20,22 +23,31 @@ ADD = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
 """
 
 
-def refused(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+Run = Callable[..., tuple[Any, str, str]]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Runs a command line: exit status, output and errors."""
+    with commands_of() as commands:
+        yield commands
+
+
+def refused(run: Run, *arguments: str) -> str:
     """The line that a command is refused with; nothing but one line is printed, of what a terminal shows."""
-    assert cli.main(list(arguments)) == 2
-    out, err = capfd.readouterr()
-    assert out == ""
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
     assert err.count("\n") == 1
     assert err[:-1].isprintable()
     return err.strip()
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"  \n\t\n", b"\xef\xbb\xbf"])
-def test_an_empty_program(capfd: pytest.CaptureFixture[str], tmp_path: Path, content: bytes) -> None:
+def test_an_empty_program(run: Run, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "empty.mlir"
     path.write_bytes(content)
     if content != b"\xef\xbb\xbf":
-        assert refused(capfd, "run", str(path)) == f"{path}: expected a program, got nothing but white space"
+        assert refused(run, "run", str(path)) == f"{path}: expected a program, got nothing but white space"
         for source in (path, str(path), content, *([content.decode()] if b"\n" in content else [])):
             with pytest.raises(ProgramError, match="expected a program, got nothing but white space"):
                 load(source)
@@ -43,11 +55,12 @@ def test_an_empty_program(capfd: pytest.CaptureFixture[str], tmp_path: Path, con
         load("")
 
 
-def test_a_byte_order_mark_is_skipped(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_skipped(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "bom.mlir"
     path.write_bytes(b"\xef\xbb\xbf" + ADD.encode())
-    assert cli.main(["run", str(path), "--input", "2xf32=1,2"]) == 0
-    assert "2.000000e+00, 4.000000e+00" in capfd.readouterr().out
+    status, out, _ = run("run", str(path), "--input", "2xf32=1,2")
+    assert status == 0
+    assert "2.000000e+00, 4.000000e+00" in out
     for source in (path, "\ufeff" + ADD, path.read_bytes()):
         assert load(source)(np.array([1, 2], np.float32))[0].tolist() == [2, 4]
     (tmp_path / "bad.mlir").write_bytes(b"\xef\xbb\xbf ?" + ADD.encode())
@@ -95,11 +108,11 @@ def test_a_shape_beyond_its_bound_tells_the_bound() -> None:
     assert program(np.ones((4, 2), np.float32))[0].shape == (4, 2)
 
 
-def test_no_main_has_a_place(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_no_main_has_a_place(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "two.mlir"
     path.write_text("\nfunc.func @a() { return }\nfunc.func @b() { return }\n")
-    assert refused(capfd, "run", str(path)).startswith(f"{path}:2:1: no function @main")
-    assert refused(capfd, "run", str(path), "--function", "c").startswith(f"{path}:2:1: no function @c")
+    assert refused(run, "run", str(path)).startswith(f"{path}:2:1: no function @main")
+    assert refused(run, "run", str(path), "--function", "c").startswith(f"{path}:2:1: no function @c")
 
 
 NAMES = {
@@ -114,21 +127,19 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_names_cannot_leave_their_line(capfd: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
+def test_names_cannot_leave_their_line(run: Run, tmp_path: Path, name: str) -> None:
     path = tmp_path / "name.mlir"
     path.write_text(
         f'func.func @"{name}"() -> tensor<f32> {{\n  %0 = stablehlo.constant dense<1.0> : tensor<f32>\n'
         f"  return %0 : tensor<f32>\n}}\n"
     )
-    assert cli.main(["run", str(path)]) == 0
-    capfd.readouterr()
-    assert cli.main(["run", "--print-plan", str(path)]) == 0
-    out, err = capfd.readouterr()
-    assert err == ""
+    assert run("run", str(path))[0] == 0
+    status, out, err = run("run", "--print-plan", str(path))
+    assert (status, err) == (0, "")
     assert all(line.isprintable() for line in out.split("\n"))
     assert sum(line.startswith("# ") for line in out.split("\n")) == 1  # the name, all of it in one comment
-    refused(capfd, "run", str(path), "--function", "x")
-    refused(capfd, "run", str(path), "--input", "f32=1")
+    refused(run, "run", str(path), "--function", "x")
+    refused(run, "run", str(path), "--input", "f32=1")
 
 
 def test_what_is_shown_of_a_name() -> None:
@@ -143,28 +154,26 @@ def test_what_is_shown_of_a_name() -> None:
         ("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9223372036854775807), }", b""),
     ],
 )
-def test_headers_of_npy_files(capfd: pytest.CaptureFixture[str], tmp_path: Path, header: str, body: bytes) -> None:
+def test_headers_of_npy_files(run: Run, tmp_path: Path, header: str, body: bytes) -> None:
     program, path = tmp_path / "add.mlir", tmp_path / "x.npy"
     program.write_text(ADD)
     text = header.encode() + b"\n"
     path.write_bytes(b"\x93NUMPY\x02\x00" + len(text).to_bytes(4, "little") + text + body)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert "not a readable .npy file" in refused(capfd, "run", str(program), "--input", f"@{path}")
+    assert "not a readable .npy file" in refused(run, "run", str(program), "--input", f"@{path}")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
-def test_a_pipe_as_an_input_does_not_hang(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_pipe_as_an_input_does_not_hang(run: Run, tmp_path: Path) -> None:
     (tmp_path / "add.mlir").write_text(ADD)
     os.mkfifo(tmp_path / "pipe")
     for value in (f"@{tmp_path / 'pipe'}", f"2xf32=@{tmp_path / 'pipe'}"):
-        assert "not a regular file" in refused(capfd, "run", str(tmp_path / "add.mlir"), "--input", value)
+        assert "not a regular file" in refused(run, "run", str(tmp_path / "add.mlir"), "--input", value)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no such devices")
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom", "/dev/full"])
-def test_a_device_without_an_end_is_no_program(capfd: pytest.CaptureFixture[str], device: str) -> None:
-    assert f"{device}: a zero byte in the text" in refused(capfd, "run", device)
+def test_a_device_without_an_end_is_no_program(run: Run, device: str) -> None:
+    assert f"{device}: a zero byte in the text" in refused(run, "run", device)
     with pytest.raises(ProgramError, match="a zero byte"):
         load(device)
 

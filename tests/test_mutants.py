@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections import Counter
@@ -15,6 +14,7 @@ from minihlo.interp import load, npy
 from minihlo.interp.errors import InputError
 
 from .mutants import FORMS, commands
+from .processes import commands_of
 
 SEED = 20250117
 #: No mutant runs for long, however quick the machine is: those that would never end stop after so many steps.
@@ -36,14 +36,9 @@ def wrong(seen: tuple[object, str, str]) -> bool:
 )
 def test_one_line_and_the_right_status(count: int, seed: int, tmp_path: Path) -> None:
     lines = {name: [*line, *LIMITS] for name, line in commands(count, seed, tmp_path).items()}
-    driver = [sys.executable, "-m", "tests.mutant_driver"]
-    root = Path(__file__).parent.parent
-    done = subprocess.run(
-        driver, input=json.dumps(lines), capture_output=True, text=True, timeout=60 + 3 * count, check=True, cwd=root
-    )
-    found = json.loads(done.stdout)
+    with commands_of(limit=60 + 3 * count) as run:
+        found = {name: run(*line) for name, line in lines.items()}
     assert {name: seen for name, seen in found.items() if wrong(seen)} == {}
-    assert found.keys() == lines.keys()
     statuses = Counter((name.rstrip("0123456789"), seen[0]) for name, seen in found.items())
     assert all(statuses[form, 2] for form in FORMS), statuses  # they are damaged
     assert sum(n for (_, status), n in statuses.items() if status == 0) > count / 20  # and not all beyond reading

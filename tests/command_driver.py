@@ -1,6 +1,7 @@
-"""Runs command lines, read as JSON from standard input, by `main` and prints as JSON what their users would have seen.
+"""Runs each command line, a list in JSON on a line of standard input, by `main` and prints what a user would have seen.
 
-A script of its own: one process for all, so that jaxlib is imported once and commands can start children.
+A script of its own: one process for all, so that jaxlib is imported once, and one without the threads of JAX, so that
+commands can start children by `fork`.
 """
 
 import json
@@ -15,13 +16,13 @@ from minihlo.interp import api, cli  # noqa: F401
 
 
 def main() -> None:
-    results, streams = {}, [os.dup(1), os.dup(2)]
-    for name, arguments in json.load(sys.stdin).items():
+    streams = [os.dup(1), os.dup(2)]
+    for line in sys.stdin:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             os.dup2(out.fileno(), 1)
             os.dup2(err.fileno(), 2)
             try:
-                status: object = cli.main(arguments)
+                status: object = cli.main(json.loads(line))
             except BaseException as error:
                 status = repr(error)
             sys.stdout.flush()
@@ -31,9 +32,8 @@ def main() -> None:
             seen = []
             for stream in (out, err):
                 stream.seek(0)
-                seen.append(stream.read(100_000).decode(errors="replace"))
-        results[name] = (status, *seen)
-    print(json.dumps(results))
+                seen.append(stream.read(1_000_000).decode(errors="replace"))
+        print(json.dumps([status, *seen]), flush=True)
 
 
 main()
