@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
-_P, _R = ParamSpec("_P"), TypeVar("_R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 #: What is lost beside 1 where that rounds to nearest, and two numbers whose difference is subnormal. They are not
 #: literals where they are used, which Python would fold.
