@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from minihlo.interp import npy
+from minihlo.interp.values import npy
 from minihlo.ops.types import element_type
 
 F8 = jnp.float8_e4m3fnuz

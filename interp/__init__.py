@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     __version__: str
     from .api import load
-    from .divergence.compare import compare
+    from .diff.compare import compare
     from .errors import CheckFailure, Error, ExecutionError, InputError, OutputError, ProgramError, ResourceError
     from .loaded import LoadedProgram
-    from .numbers import cast, pack, scale, unpack
     from .policies import policy
     from .transform.function import jit
+    from .values.numbers import cast, pack, scale, unpack
 
 _HOME = {
     "Policy": "..ops.policy",
@@ -28,8 +28,8 @@ _HOME = {
         ("CheckFailure", "Error", "ExecutionError", "InputError", "OutputError", "ProgramError", "ResourceError"),
         ".errors",
     ),
-    **dict.fromkeys(("cast", "pack", "scale", "unpack"), ".numbers"),
-    "compare": ".divergence.compare",
+    **dict.fromkeys(("cast", "pack", "scale", "unpack"), ".values.numbers"),
+    "compare": ".diff.compare",
     "jit": ".transform.function",
     "policy": ".policies",
 }

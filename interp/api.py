@@ -6,13 +6,13 @@ import os
 import stat
 from typing import IO, Any
 
-from . import parser
-from .child_python import python
+from .compile.planner import speed_without
 from .errors import InputError, ProgramError
-from .isolate import death_in_child
 from .loaded import LoadedProgram
 from .lowered import of_jax
-from .planner import speed_without
+from .parse import parser
+from .system.child_python import python
+from .system.isolate import death_in_child
 
 #: A pipe or device that gives more has no end, most likely. Files may be larger.
 MOST_STREAMED = 1 << 30

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..ops.policy import ACCUMULATIONS, OVERFLOWS, ROUNDINGS, Policy
-from . import host_floats, streams
 from .errors import CheckFailure, Error, LimitError, OutputError
-from .isolate import TIMED_OUT, report, run_isolated
+from .system import host_floats, streams
+from .system.isolate import TIMED_OUT, report, run_isolated
 
 FORMS = ("dense", "codes", "json")
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ..ops.engine.speed import Speed
 from ..ops.policy import Policy
-from ..ops.speed import Speed
 from . import machine
+from .compile.planner import Listener, Plan, find_function, plan
 from .errors import InputError
-from .planner import Listener, Plan, find_function, plan
 from .program import Program
-from .values import check_input
+from .values.values import check_input
 
 #: How many plans a program keeps: one for each function and policy in use.
 _PLANS = 16

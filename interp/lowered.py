@@ -10,10 +10,10 @@ import numpy as np
 
 from ..ops.policy import Policy
 from ..ops.types import TensorType, TokenType
-from . import parser
+from .compile.planner import find_function
 from .errors import InputError
 from .loaded import LoadedProgram
-from .planner import find_function
+from .parse import parser
 from .program import Program
 
 #: What JAX makes of arrays of these types where 64 bits are not enabled.

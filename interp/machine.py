@@ -11,17 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ..ops import parallel, speed
-from ..ops.exchange import DeadlockError
-from ..ops.interpreter import with_streams
-from ..ops.owned import detached
+from ..ops.engine import speed
+from ..ops.engine.owned import detached
+from ..ops.grid import parallel
+from ..ops.grid.exchange import DeadlockError
+from ..ops.programs.interpreter import with_streams
 from ..ops.registry import CheckError, OpError
-from . import depth, host_floats
+from .compile.planner import Plan
+from .compile.writer import label
 from .errors import CheckFailure, Error, ExecutionError, LimitError, ResourceError
-from .planner import Plan
 from .program import Operation
 from .steps import StepsError
-from .writer import label
+from .system import depth, host_floats
 
 
 def run(plan: Plan, values: Sequence[Any]) -> list[Any]:

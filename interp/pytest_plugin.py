@@ -17,7 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from .backends import Backend
-    from .chunks import Chunk
+    from .parse.chunks import Chunk
 
 _BACKEND = pytest.StashKey["Backend"]()
 
@@ -66,8 +66,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             passed.setdefault(config.rootpath / file, set()).add(name)
     if not passed:
         return
-    from .chunks import chunks
-    from .covered import told
+    from .parse.chunks import chunks
+    from .testing.covered import told
 
     texts = []
     for path, names in passed.items():
@@ -78,7 +78,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _is_test(path: Path) -> bool:
-    from .chunks import chunks, has_checks
+    from .parse.chunks import chunks, has_checks
 
     try:
         return has_checks(path.read_text(encoding="utf-8")) and bool(chunks(path))
@@ -90,7 +90,7 @@ class MlirFile(pytest.File):
     """An .mlir file."""
 
     def collect(self) -> Iterable[pytest.Item]:
-        from .chunks import chunks
+        from .parse.chunks import chunks
 
         try:
             found = chunks(self.path)
@@ -124,8 +124,8 @@ class MlirItem(pytest.Item):
 
     def runtest(self) -> None:
         from .backends import BackendError
-        from .checked import run
         from .errors import Error
+        from .testing.checked import run
 
         backend = _backend(self.config)
         try:
@@ -143,8 +143,8 @@ class MlirItem(pytest.Item):
     def _told(self, mismatches: list[Any], backend: Backend) -> Iterator[str]:
         from .backends import Minihlo
         from .backends import backend as backend_of
-        from .checked import values_of
-        from .told import told
+        from .testing.checked import values_of
+        from .testing.told import told
 
         ours = backend if isinstance(backend, Minihlo) else backend_of("minihlo")
         assert isinstance(ours, Minihlo)

@@ -52,8 +52,8 @@ class Facts:
     """What is known of every use of an op, so that programs can be rearranged around it. Nothing by default.
 
     combining, scalar: see these.
-    compiled: the op of the compiled machine that does the same on f32 (`ops/fast/opcodes.py`), and on bf16 if it is
-        rounded after; of a logical op, on words of ones and zeros.
+    compiled: the op of the compiled machine that does the same on f32 (`ops/engine/fast/opcodes.py`), and on bf16 if
+        it is rounded after; of a logical op, on words of ones and zeros.
     compiled_fold: the machine's op that folds f32 by this op.
     gives_operand: the result is one of the operands as it is, whichever.
     by_order: the result is one of the operands, or that with another sign; which one hangs on signs and on how the

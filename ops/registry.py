@@ -250,6 +250,8 @@ def describe(types: frozenset[ElementType]) -> str:
     return ", ".join(parts + sorted(t.name for t in left))
 
 
+#: The packages beside this file in which no op is declared.
+_NO_FAMILIES = ("engine", "minifloat")
 _OPS: dict[str, Op] = {}
 #: How any op is bound to quantized types; see `for_quantized`.
 _QUANTIZED: list[Callable[[Op, Call], Run]] = []
@@ -310,8 +312,11 @@ def _quantized() -> Callable[[Op, Call], Run]:
 @functools.cache
 def _load_all() -> None:
     package = re.sub(r"\.registry$", "", __name__)
-    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        importlib.import_module(f"{package}.{module.name}")
+    for family in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        if family.ispkg and family.name not in _NO_FAMILIES:
+            name = f"{package}.{family.name}"
+            for module in pkgutil.iter_modules(importlib.import_module(name).__path__):
+                importlib.import_module(f"{name}.{module.name}")
 
 
 def ops() -> Mapping[str, Op]:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minihlo.interp import api, parser  # noqa: F401  while the backend starts, and not within the time of a program
 from minihlo.interp.backends import Minihlo
+from minihlo.interp.parse import parser  # noqa: F401  while the backend starts, and not within the time of a program
 from minihlo.ops.minifloat import codec, formats, number
 from minihlo.ops.policy import Policy
 from minihlo.ops.registry import ops

@@ -6,14 +6,14 @@ import numpy as np
 
 from minihlo.interp.backends import Minihlo
 from minihlo.interp.backends.operation import Operation
-from minihlo.interp.conform.cases import ROW_OPS, Case, cases, forms
-from minihlo.interp.conform.diagnosis import across_forms
+from minihlo.interp.conform.cases.cases import ROW_OPS, Case, cases, forms
+from minihlo.interp.conform.cases.programs import Builder, decoded
 from minihlo.interp.conform.elementwise import Part
-from minihlo.interp.conform.outcome import Settings
-from minihlo.interp.conform.programs import Builder, decoded
 from minihlo.interp.conform.result import CaseResult
 from minihlo.interp.conform.rows import RowPart
 from minihlo.interp.conform.tester import Spec, Tester
+from minihlo.interp.conform.verdicts.diagnosis import across_forms
+from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.ops.policy import Policy
 
 Arrays = Sequence[np.ndarray]

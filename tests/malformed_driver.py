@@ -9,8 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from minihlo.interp import isolate, parser
 from minihlo.interp.errors import ProgramError
+from minihlo.interp.parse import parser
+from minihlo.interp.system import isolate
 
 
 def read(path: Path) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from minihlo.interp import parser
 from minihlo.interp.loaded import LoadedProgram
+from minihlo.interp.parse import parser
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES, QuantizedType, TensorType, element_type
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from minihlo.ops import amortised
-from minihlo.ops.amortised import Amortised, Latest
+from minihlo.ops.engine import amortised
+from minihlo.ops.engine.amortised import Amortised, Latest
 
 
 def test_it_is_made_once_the_work_without_it_has_cost_as_much() -> None:

@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minihlo.interp.attributes import Opaque
 from minihlo.interp.errors import ProgramError
-from minihlo.interp.parser import parse
+from minihlo.interp.parse.attributes import Opaque
+from minihlo.interp.parse.parser import parse
 from minihlo.ops.types import ELEMENT_TYPES, TensorType, TokenType, TupleType
 
 

@@ -410,7 +410,7 @@ const void *GetPjrtApi(void) {
   PyGILState_STATE state = PyGILState_Ensure();
   PyRun_SimpleString(
       "import ctypes\n"
-      "from minihlo.interp.plugin import client, devices, loading, runtime\n"
+      "from minihlo.interp.plugin import client, devices, loading; from minihlo.interp.plugin.pjrt import runtime\n"
       "runtime.fill_api()\n"
       "loading.load()\n"
       "_minihlo_api = ctypes.addressof(runtime.api)\n");

@@ -304,7 +304,8 @@ def test_running_imports_nothing_slow(folder: Path) -> None:
     script = (
         "import sys; from minihlo.interp import cli\n"
         "assert not {'numpy', 'jaxlib', 'jax', 'rich'} & set(sys.modules), 'before the fork'\n"
-        "import minihlo.interp.isolate as i, minihlo.interp.cli as c; c.run_isolated = lambda main, subject: main()\n"
+        "import minihlo.interp.system.isolate as i, minihlo.interp.cli as c\n"
+        "c.run_isolated = lambda main, subject: main()\n"
         f"assert cli.main(['run', 'add.mlir', *{INPUTS}]) == 0\n"
         "slow = {'jax', 'rich', 'scipy', 'mpmath', 'asyncio', 'multiprocessing', 'importlib.metadata'}\n"
         "print(sorted(slow & set(sys.modules)), file=sys.stderr)\n"

@@ -8,7 +8,7 @@ import operator
 import numpy as np
 import pytest
 
-from minihlo.ops.keys import total_keys, value_keys
+from minihlo.ops.engine.keys import total_keys, value_keys
 from minihlo.ops.policy import Policy
 from minihlo.ops.registry import OpError
 from minihlo.ops.types import ELEMENT_TYPES, ElementType

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp import machine, planner
-from minihlo.ops import compiled, lookup, speed
-from minihlo.ops.minifloat.cast import cast
+from minihlo.interp import machine
+from minihlo.interp.compile import planner
+from minihlo.ops.engine import compiled, lookup, speed
+from minihlo.ops.engine.cast import cast
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minihlo.ops import compiled, compiled_cache
+from minihlo.ops.engine import compiled, compiled_cache
 
 pytestmark = pytest.mark.skipif(not compiled.is_available(), reason="numba is not installed")
 

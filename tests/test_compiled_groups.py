@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp import fusion, machine, planner
-from minihlo.interp.grouped import columns, fast, rows
-from minihlo.interp.grouped import tables as group_tables
-from minihlo.ops import compiled
-from minihlo.ops.amortised import Latest
-from minihlo.ops.fast import opcodes, run
-from minihlo.ops.fast.encoding import encoding
+from minihlo.interp import machine
+from minihlo.interp.compile import fusion, planner
+from minihlo.interp.compile.grouped import columns, fast, rows
+from minihlo.interp.compile.grouped import tables as group_tables
+from minihlo.ops.engine import compiled
+from minihlo.ops.engine.amortised import Latest
+from minihlo.ops.engine.fast import opcodes, run
+from minihlo.ops.engine.fast.encoding import encoding
+from minihlo.ops.engine.speed import NONE, Speed
 from minihlo.ops.policy import Policy
-from minihlo.ops.speed import NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES, ElementType, type_of_dtype
 
 from . import fusible_programs

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from minihlo.interp.cli import main
-from minihlo.interp.conform import cases
+from minihlo.interp.conform.cases import cases
 from minihlo.interp.conform.result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED
 
 from .conform_results import failing, found

@@ -13,9 +13,11 @@ from rich.console import Console
 
 from minihlo.interp.backends import backend
 from minihlo.interp.cli import main
-from minihlo.interp.conform import cases, files, run, terminal
-from minihlo.interp.conform.outcome import Settings
+from minihlo.interp.conform import files, run
+from minihlo.interp.conform.cases import cases
+from minihlo.interp.conform.report import terminal
 from minihlo.interp.conform.result import FAIL, load
+from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.interp.errors import OutputError
 
 from .conform_results import failing, found
@@ -233,7 +235,7 @@ def test_what_a_backend_says_is_printed_without_control_characters(
     ("words", "told"),
     [
         (["--ops", "addd,negate"], "--ops addd: no match (did you mean add?)"),
-        (["--formats", "f8E5M2", "--formats", "f9"], "--formats f9: there is none"),
+        (["--formats", "f8E5M2", "--formats", "f9"], "--formats f9: no match"),
         (["--case", "add.f8E5M"], "--case add.f8E5M: no match (did you mean add.f8E5M2?)"),
         (["--form", "arrays"], "--form arrays: no match (did you mean array?)"),
         (["--ops", "add", "--case", "negate.f8E5M2"], "there is no such case"),
@@ -312,7 +314,8 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     assert 0 < len(kept.cases) < session.total
     again = run.Session(run.described(settings, choice, made), settings, tasks, path)
     assert again.resume() == len(kept.cases)
-    assert len(again.run(run.in_this_process(made)).cases) == again.total
+    wanted = {(s.case.signature, s.form) for task in tasks for s in task.specs}
+    assert {c.key for c in again.run(run.in_this_process(made)).cases} == wanted
 
 
 def test_processes_find_the_same(tmp_path: Path) -> None:
@@ -342,7 +345,7 @@ def test_diff_tells_better_and_worse(tmp_path: Path, capsys: pytest.CaptureFixtu
     ("words", "told"),
     [
         (["nonsense"], "there is no backend 'nonsense'"),
-        (["minihlo", "--ops", "nonsense"], "there is none"),
+        (["minihlo", "--ops", "nonsense"], "--ops nonsense: no match"),
         (["minihlo", "--case", "add.f8E5M2", "--operands", "0x00"], "takes 2 operands"),
         (["minihlo", "--case", "add.f8E5M2", "--operands", "0x00,0x100"], "not a code of f8E5M2"),
         (["minihlo", "--case", "add.*", "--operands", "0x00,0x00"], "goes with one --case"),

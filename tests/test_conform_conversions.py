@@ -6,15 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from minihlo.interp.conform import cases, data
-from minihlo.interp.conform.cases import Case
+from minihlo.interp.conform.cases import cases, data
+from minihlo.interp.conform.cases.cases import Case
+from minihlo.interp.conform.cases.expected import as_exact, expected
+from minihlo.interp.conform.cases.formats import FORMATS, INTEGERS, code_dtype, integers
+from minihlo.interp.conform.cases.rounding import Exact, encode
 from minihlo.interp.conform.elementwise import Part
-from minihlo.interp.conform.expected import as_exact, expected
-from minihlo.interp.conform.formats import FORMATS, INTEGERS, code_dtype, integers
-from minihlo.interp.conform.judge import ELEMENT_VERDICTS, judge
 from minihlo.interp.conform.pictured import pictured
 from minihlo.interp.conform.result import DIVERGENT, FAIL, PASS
-from minihlo.interp.conform.rounding import Exact, encode
+from minihlo.interp.conform.verdicts.judge import ELEMENT_VERDICTS, judge
 
 from . import oracle
 

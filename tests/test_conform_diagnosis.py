@@ -5,12 +5,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from minihlo.interp.conform import data, diagnosis
-from minihlo.interp.conform.cases import SIZES, Case
+from minihlo.interp.conform.cases import data
+from minihlo.interp.conform.cases.cases import SIZES, Case
+from minihlo.interp.conform.cases.formats import FORMATS
 from minihlo.interp.conform.elementwise import Part
-from minihlo.interp.conform.formats import FORMATS
-from minihlo.interp.conform.judge import Judged
 from minihlo.interp.conform.result import FAIL, CaseResult
+from minihlo.interp.conform.verdicts import diagnosis
+from minihlo.interp.conform.verdicts.judge import Judged
 
 
 def test_what_fails_anywhere_may_stand_at_the_end_by_chance() -> None:

@@ -6,9 +6,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from minihlo.interp.conform import faithful
-from minihlo.interp.conform.exact import evaluate
-from minihlo.interp.conform.formats import FORMATS
+from minihlo.interp.conform.cases import faithful
+from minihlo.interp.conform.cases.exact import evaluate
+from minihlo.interp.conform.cases.formats import FORMATS
 from minihlo.interp.conform.result import ACCURACY, FAIL, PASS
 
 from .conform_planted import results

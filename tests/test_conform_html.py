@@ -14,13 +14,12 @@ import pytest
 
 from minihlo.interp.backends import ml_dtypes
 from minihlo.interp.backends.operation import Operation
-from minihlo.interp.conform import html, tester
-from minihlo.interp.conform.cases import Case
+from minihlo.interp.conform import tester
+from minihlo.interp.conform.cases.cases import Case
 from minihlo.interp.conform.elementwise import Part
-from minihlo.interp.conform.judge import Judged
-from minihlo.interp.conform.markup import element
-from minihlo.interp.conform.outcome import Settings
 from minihlo.interp.conform.pictured import pictured
+from minihlo.interp.conform.report import html
+from minihlo.interp.conform.report.markup import element
 from minihlo.interp.conform.result import (
     ACCURACY,
     CRASH,
@@ -38,6 +37,8 @@ from minihlo.interp.conform.result import (
     Report,
     Run,
 )
+from minihlo.interp.conform.verdicts.judge import Judged
+from minihlo.interp.conform.verdicts.outcome import Settings
 
 VOID = {"meta", "br", "img", "line", "rect", "circle", "image", "path"}
 

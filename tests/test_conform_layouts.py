@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from minihlo.interp.backends.child import Strided
-from minihlo.interp.conform import data
-from minihlo.interp.conform.cases import LAYOUTS, Case
+from minihlo.interp.conform.cases import data
+from minihlo.interp.conform.cases.cases import LAYOUTS, Case
+from minihlo.interp.conform.cases.layouts import arranged, stored, view
+from minihlo.interp.conform.cases.row_data import arrays
 from minihlo.interp.conform.elementwise import Part
-from minihlo.interp.conform.layouts import arranged, stored, view
-from minihlo.interp.conform.row_data import arrays
 from minihlo.interp.conform.rows import RowPart
 
 CODES = np.arange(255, dtype=np.uint8)

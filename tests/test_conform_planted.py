@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from minihlo.interp.conform.formats import FORMATS, integers
+from minihlo.interp.conform.cases.formats import FORMATS, integers
 from minihlo.interp.conform.result import FAIL, PASS
 
 from .conform_planted import Fault, results

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from minihlo.interp.backends import BackendError
-from minihlo.interp.conform import places, tester
-from minihlo.interp.conform.cases import cases
-from minihlo.interp.conform.outcome import Settings
+from minihlo.interp.conform import tester
+from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.result import CRASH, FAIL, PASS, UNSUPPORTED
+from minihlo.interp.conform.verdicts import places
+from minihlo.interp.conform.verdicts.outcome import Settings
 
 from .conform_planted import _OURS
 

@@ -14,8 +14,8 @@ import pytest
 
 from minihlo.interp import load
 from minihlo.interp.errors import ExecutionError
-from minihlo.ops import convolution as module
 from minihlo.ops.policy import Policy
+from minihlo.ops.products import convolution as module
 from minihlo.ops.registry import OpError
 from minihlo.ops.types import ELEMENT_TYPES
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minihlo.interp import cli, depth, load
+from minihlo.interp import cli, load
+from minihlo.interp.compile.planner import plan
 from minihlo.interp.errors import ExecutionError, ProgramError
-from minihlo.interp.planner import plan
-from minihlo.ops.speed import NONE
+from minihlo.interp.system import depth
+from minihlo.ops.engine.speed import NONE
 
 T = "tensor<2xi32>"
 

@@ -14,7 +14,7 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp.conform.result import ACCURACY, FAIL, PASS
-from minihlo.interp.divergence.report import OpReport
+from minihlo.interp.diff.report import OpReport
 from tests.divergence_faults import Planted, convolved, numbers, rounded, subnormal
 
 FN, FNUZ, E5M2, F4 = jnp.float8_e4m3fn, jnp.float8_e4m3fnuz, jnp.float8_e5m2, jnp.float4_e2m1fn

@@ -15,7 +15,7 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp.cli import main
-from minihlo.interp.divergence.report import Report
+from minihlo.interp.diff.report import Report
 from minihlo.interp.lowered import JaxProgram
 from tools import check_site
 

@@ -10,9 +10,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minihlo.ops import exact_matmul
-from minihlo.ops.gemm import exact_product
+from minihlo.ops.engine.gemm import exact_product
 from minihlo.ops.policy import OVERFLOWS, Policy
+from minihlo.ops.products import exact_matmul
 
 from . import oracle
 from .run_op import codes, from_codes, run, tensor

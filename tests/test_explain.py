@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp import explain
-from minihlo.ops.speed import Speed
+from minihlo.interp.compile import explain
+from minihlo.ops.engine.speed import Speed
 
 TEXT = """func.func @main(%x: tensor<8xf8E4M3FN>, %y: tensor<8xf32>) -> (tensor<8xf8E4M3FN>, tensor<8xf32>) {
   %a = stablehlo.exponential %x : tensor<8xf8E4M3FN>

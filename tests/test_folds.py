@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp import fusion
-from minihlo.ops import blocks
+from minihlo.interp.compile import fusion
+from minihlo.ops.engine import blocks
 
 
 @pytest.mark.parametrize("block", [1, 300, 1 << 16])

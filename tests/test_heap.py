@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from minihlo import interp
-from minihlo.interp import heap, planner
-from minihlo.ops.speed import Speed
+from minihlo.interp.compile import planner
+from minihlo.interp.system import heap
+from minihlo.ops.engine.speed import Speed
 
 _TEXT = """func.func @main(%x: tensor<{0}xf32>) -> tensor<{0}xf32> {{
   %y = stablehlo.negate %x : tensor<{0}xf32>

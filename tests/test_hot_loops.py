@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp import hot, machine, planner
-from minihlo.ops import compiled, speed
+from minihlo.interp import machine
+from minihlo.interp.compile import hot, planner
+from minihlo.ops.engine import compiled, speed
 from minihlo.ops.types import ELEMENT_TYPES
 
 TYPES = ("i32", "ui32", "i8", "ui8", "i16", "i4", "ui4", "i2", "i1")

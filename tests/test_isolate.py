@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="without fork no
 
 SCRIPT = """
 import os, signal, sys, time
-from minihlo.interp.isolate import quiet_native_stderr, run_isolated
+from minihlo.interp.system.isolate import quiet_native_stderr, run_isolated
 def main():
 {body}
 sys.exit(run_isolated(main, "x.mlir"))
@@ -107,7 +107,7 @@ def test_stderr_comes_back_after_parsing() -> None:
 
 
 def test_outside_a_child_stderr_is_left_alone(capfd: pytest.CaptureFixture[str]) -> None:
-    from minihlo.interp.isolate import quiet_native_stderr
+    from minihlo.interp.system.isolate import quiet_native_stderr
 
     with quiet_native_stderr():
         os.write(2, b"of another thread")
@@ -174,7 +174,7 @@ def test_a_reader_that_has_gone_away_is_no_traceback() -> None:
 
 
 def test_without_fork_the_command_runs_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    from minihlo.interp.isolate import run_isolated
+    from minihlo.interp.system.isolate import run_isolated
 
     monkeypatch.delattr(os, "fork")
     process = []
@@ -183,7 +183,8 @@ def test_without_fork_the_command_runs_in_this_process(monkeypatch: pytest.Monke
 
 
 def test_nothing_heavy_is_imported_before_the_fork() -> None:
-    code = "import sys, minihlo.interp.isolate; print([m for m in ('numpy', 'jaxlib', 'ctypes') if m in sys.modules])"
+    heavy = "numpy", "jaxlib", "ctypes"
+    code = f"import sys, minihlo.interp.system.isolate; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
 
 

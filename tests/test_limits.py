@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from minihlo.interp import cli, load, syntax
+from minihlo.interp import cli, load
+from minihlo.interp.compile.planner import plan
 from minihlo.interp.errors import LimitError, ProgramError
-from minihlo.interp.planner import plan
-from minihlo.interp.syntax import MAX_DIGITS
+from minihlo.interp.parse import syntax
+from minihlo.interp.parse.syntax import MAX_DIGITS
 
 ENDLESS = """func.func @main() -> tensor<i32> {
   %t = stablehlo.constant dense<true> : tensor<i1>

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp.grouped import columns, rows, tables
-from minihlo.ops import blocks
-from minihlo.ops.speed import NONE, Speed
+from minihlo.interp.compile.grouped import columns, rows
+from minihlo.ops.engine import amortised, blocks
+from minihlo.ops.engine.speed import NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES
 
 from .test_speed import POLICIES, results
@@ -67,9 +67,11 @@ def test_tables_are_made_anew_for_other_operands(lines: str, monkeypatch: pytest
     program, rng = interp.load(text), np.random.default_rng(6)
     x = rng.integers(0, 0x7B, (30, 7), np.uint8).view(ELEMENT_TYPES["f8E5M2"].dtype)
     made = []
-    real = tables.Latest.at
+    real = amortised.Latest.at
     monkeypatch.setattr(
-        tables.Latest, "at", lambda self, operands, make, n: real(self, operands, lambda: made.append(1) or make(), n)
+        amortised.Latest,
+        "at",
+        lambda self, operands, make, n: real(self, operands, lambda: made.append(1) or make(), n),
     )
     scales = [rng.standard_normal(7 if lines == "columns" else ()).astype(np.float32) for _ in range(2)]
     for scale, count in ((scales[0], 1), (scales[0].copy(), 1), (scales[1], 2), (-scales[1], 3), (scales[1], 4)):
@@ -77,9 +79,9 @@ def test_tables_are_made_anew_for_other_operands(lines: str, monkeypatch: pytest
         assert found.tobytes() == (x.astype(np.float32) * scale).tobytes()
         assert len(made) == count
     # What takes too much memory with others is forgotten.
-    monkeypatch.setattr(tables, "_MOST_BYTES", 0)
+    monkeypatch.setattr(amortised, "MOST_BYTES", 0)
     for operands in ([scales[0]], [scales[1]]):
-        tables.Latest().at(operands, lambda: (), 1)
+        amortised.Latest().at(operands, lambda: (), 1)
     (found,) = program(x, scales[1])
     assert found.tobytes() == (x.astype(np.float32) * scales[1]).tobytes()
     assert len(made) == 7

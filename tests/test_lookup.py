@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minihlo.ops import lookup
+from minihlo.ops.engine import lookup
 
 EVERY = np.arange(256, dtype=np.uint8)
 

@@ -12,7 +12,7 @@ import pytest
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from minihlo.interp import parser
+from minihlo.interp.parse import parser
 
 ADD = """\
 module @small attributes {mhlo.num_partitions = 1 : i32} {

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from minihlo.interp import memory
 from minihlo.interp.errors import InputError, ResourceError
+from minihlo.interp.system import memory
 from minihlo.ops.types import TensorType, element_type
 
 

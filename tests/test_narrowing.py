@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp import narrowing
-from minihlo.ops.speed import NONE, Speed
+from minihlo.interp.compile import narrowing
+from minihlo.ops.engine.speed import NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES
 
 from .test_speed import POLICIES, results

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp import npy
+from minihlo.interp.values import npy
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS
 from minihlo.ops.types import element_type
 
@@ -157,7 +157,7 @@ def test_a_power_of_two_is_the_largest_that_does_not_overflow() -> None:
 
 
 def test_scaling_is_for_floats() -> None:
-    with pytest.raises(interp.InputError, match="expected a floating-point type"):
+    with pytest.raises(interp.InputError, match="expected a floating-point type, got i8"):
         interp.scale([1.0], "i8")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.ops.owned import detached, own, own_here
+from minihlo.ops.engine.owned import detached, own, own_here
 
 KEPT: list[Any] = []
 

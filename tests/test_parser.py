@@ -10,9 +10,9 @@ import pytest
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from minihlo.interp import parser, syntax
 from minihlo.interp.errors import ProgramError
-from minihlo.interp.parser import from_module, parse, parse_attributes, split
+from minihlo.interp.parse import parser, syntax
+from minihlo.interp.parse.parser import from_module, parse, parse_attributes, split
 from minihlo.interp.program import Operation, Program, Region
 from minihlo.ops.types import ELEMENT_TYPES, FutureType, TensorType, element_type
 
@@ -343,7 +343,7 @@ def test_an_empty_program_has_no_functions() -> None:
 
 def test_it_is_imported_without_jax() -> None:
     code = (
-        "import sys; from minihlo.interp.parser import parse\n"
+        "import sys; from minihlo.interp.parse.parser import parse\n"
         "parse('func.func @f() { return }'); print('jax' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == f"False{os.linesep}"

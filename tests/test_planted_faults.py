@@ -24,8 +24,8 @@ for text in re.split(r"^// -----$", Path(sys.argv[1]).read_text(), flags=re.MULT
 _START = """
 import dataclasses, sys
 import numpy as np
-from minihlo.ops import lift, policy, registry
-from minihlo.ops.minifloat import arithmetic, cast, codec, formats
+from minihlo.ops.elementwise import lift; from minihlo.ops import policy, registry
+from minihlo.ops.minifloat import arithmetic, codec, formats; from minihlo.ops.engine import cast
 registry.ops()
 
 def replace(old, new):

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minihlo.interp.plugin import handles, protobuf
 from minihlo.interp.plugin.options import CompileOptions, read_compile_options, write_assignment
+from minihlo.interp.plugin.pjrt import handles, protobuf
 
 from .jax_child import run_jax
 
@@ -256,7 +256,7 @@ def test_users_of_other_platforms_notice_nothing() -> None:
         assert jax.default_backend() == "cpu" and {d.platform for d in jax.devices()} == {"cpu"}
         assert (jnp.ones(2) + 1).device.platform == "cpu"
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        assert "minihlo.interp.planner" not in sys.modules
+        assert "minihlo.interp.compile.planner" not in sys.modules
         y = jax.device_put(jnp.ones(2), jax.devices("minihlo")[0]) + 1
         assert y.device.platform == "minihlo" and y.tolist() == [2, 2]
         """,
@@ -278,7 +278,7 @@ def test_handles_know_what_they_cannot_work_with(monkeypatch: pytest.MonkeyPatch
 def test_plugin_stays_out_with_one_line() -> None:
     run_jax("""
         import logging
-        from minihlo.interp.plugin import handles
+        from minihlo.interp.plugin.pjrt import handles
         handles.defect = lambda: "of the weather"
         lines = []
         logging.getLogger("minihlo.interp.plugin").addHandler(type("H", (logging.Handler,), {

@@ -15,7 +15,7 @@ _START = """
         x = jnp.arange(4.0)
         slow(x, 1).block_until_ready(), add(x, x)
         # A program that runs until it is let go.
-        from minihlo.ops import custom_call
+        from minihlo.ops.programs import custom_call
         entered, let_go = threading.Event(), threading.Event()
         @custom_call.target("minihlo.wait")
         def wait(a):
@@ -196,7 +196,7 @@ def test_memory_stays_bounded_however_far_ahead_the_caller_is() -> None:
         _START
         + """
         import resource
-        from minihlo.interp.plugin import runtime
+        from minihlo.interp.plugin.pjrt import runtime
         steps = jax.jit(lambda x, n: jax.lax.while_loop(lambda s: s[1] < n, lambda s: (s[0] + 1, s[1] + 1), (x, 0))[0])
         a = jnp.zeros(1 << 20)  # 8 MiB
         def run(n):

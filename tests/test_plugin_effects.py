@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from minihlo.interp.plugin import protobuf
 from minihlo.interp.plugin.options import read_compile_options
+from minihlo.interp.plugin.pjrt import protobuf
 
 from .jax_child import run_jax
 

@@ -6,7 +6,8 @@ from .jax_child import run_jax
 def test_machine_code_answers_as_the_python_functions() -> None:
     run_jax("""
         import ctypes, platform
-        from minihlo.interp.plugin import buffers, devices, executable, native, runtime, work
+        from minihlo.interp.plugin import buffers, devices, executable, work
+        from minihlo.interp.plugin.pjrt import native, runtime
         python, install = {}, native.install
         def spied():
             python.update({name: getattr(runtime.api, name) for name in native._functions()})
@@ -59,7 +60,7 @@ def test_machine_code_answers_as_the_python_functions() -> None:
 def test_small_programs_give_what_they_should_again_and_again() -> None:
     run_jax("""
         import gc
-        from minihlo.interp.plugin import executable, runtime
+        from minihlo.interp.plugin import executable; from minihlo.interp.plugin.pjrt import runtime
         f32 = np.float32
         def quick():
             return {e.name for e in runtime.objects.values() if type(e) is executable.Executable and e.quick}
@@ -96,7 +97,7 @@ def test_small_programs_give_what_they_should_again_and_again() -> None:
 def test_small_programs_see_what_is_unusual() -> None:
     run_jax("""
         from minihlo import interp
-        from minihlo.interp.plugin import executable, runtime
+        from minihlo.interp.plugin import executable; from minihlo.interp.plugin.pjrt import runtime
         def small(a, b): return a + b
         add = jax.jit(small)
         one, tiny = (jnp.asarray(x, jnp.float8_e4m3fn) for x in (1, 0.05))
@@ -120,7 +121,7 @@ def test_small_programs_see_what_is_unusual() -> None:
 def test_threads_share_a_small_program() -> None:
     run_jax("""
         import threading
-        from minihlo.interp.plugin import runtime
+        from minihlo.interp.plugin.pjrt import runtime
         sys.setswitchinterval(1e-5)
         add = jax.jit(lambda a, b: a + b)
         wrong = []

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from minihlo.interp.plugin import serialization
-from minihlo.interp.plugin.errors import PluginError
+from minihlo.interp.plugin.pjrt.errors import PluginError
 
 from .jax_child import run_jax
 

@@ -5,8 +5,8 @@ from .jax_child import run_jax
 
 def test_kernels_see_the_settings_of_their_program() -> None:
     run_jax("""
-        from minihlo.ops import speed
-        from minihlo.ops.custom_call import target
+        from minihlo.ops.engine import speed
+        from minihlo.ops.programs.custom_call import target
         seen = []
         @target("spy")
         def spy(array, **_):

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.stress
 _START = """
         import gc, signal, threading, time, random, logging, warnings
         logging.disable(logging.CRITICAL)
-        from minihlo.interp.plugin import runtime
+        from minihlo.interp.plugin.pjrt import runtime
         f = jax.jit(lambda a, b: a + b)
         x = jnp.arange(16.0)
         def bad(v):

@@ -164,8 +164,8 @@ def test_an_op_that_is_not_linear_takes_the_sum() -> None:
             return %1 : tensor<4xf32>
           }
         }'''
-        from minihlo.interp import parser, planner
-        from minihlo.interp.plugin.partition import Partition
+        from minihlo.interp.parse import parser; from minihlo.interp.compile import planner
+        from minihlo.interp.plugin.sharding.partition import Partition
         program = parser.parse(text)
         partition = Partition(program.functions["main"], program, 2)
         from minihlo.ops.policy import Policy
@@ -191,10 +191,10 @@ def test_an_op_that_is_not_linear_takes_the_sum() -> None:
     ],
 )
 def test_a_sharding_that_is_not_understood_is_an_error(text: str) -> None:
-    from minihlo.interp import parser
-    from minihlo.interp.attributes import Opaque
     from minihlo.interp.errors import ProgramError
-    from minihlo.interp.plugin.partition import Partition
+    from minihlo.interp.parse import parser
+    from minihlo.interp.parse.attributes import Opaque
+    from minihlo.interp.plugin.sharding.partition import Partition
 
     program = parser.parse("""
         sdy.mesh @mesh = <["x"=2, "y"=4]>

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from jaxlib.mlir import ir
 
-from minihlo.interp.printing import MOST_ELEMENTS, format_value, number_text
-from minihlo.interp.values import parse_value
+from minihlo.interp.values.printing import MOST_ELEMENTS, format_value, number_text
+from minihlo.interp.values.values import parse_value
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS
 from minihlo.ops.types import ELEMENT_TYPES, TensorType, TokenType, TupleType, element_type
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minihlo.interp.api import load
-from minihlo.ops.process_groups import Groups, expand
+from minihlo.ops.processes.process_groups import Groups, expand
 from minihlo.ops.registry import Call, OpError
 
 from .grids import ADD_I64, CHANNEL, groups, program, run

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from minihlo.interp import covered
-from minihlo.interp.chunks import chunks, has_checks
+from minihlo.interp.parse.chunks import chunks, has_checks
+from minihlo.interp.testing import covered
 
 CHECKED = """// @not_a_function is in a comment, as is func.func @neither()
 func.func @first_f8E4M3FN() {

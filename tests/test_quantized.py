@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from jaxlib.mlir import ir
 
-from minihlo.interp import parser
 from minihlo.interp.errors import ExecutionError, ProgramError
-from minihlo.interp.printing import format_value
-from minihlo.interp.values import parse_value
+from minihlo.interp.parse import parser
+from minihlo.interp.values.printing import format_value
+from minihlo.interp.values.values import parse_value
 from minihlo.ops.policy import Policy
 from minihlo.ops.registry import OpError
 from minihlo.ops.types import ELEMENT_TYPES, QuantizedType, TensorType, element_type, quantized_type

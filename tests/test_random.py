@@ -7,7 +7,7 @@ import pytest
 from minihlo import interp
 from minihlo.interp.errors import ExecutionError, ProgramError
 from minihlo.ops.policy import Policy
-from minihlo.ops.random import philox4x32, threefry2x32
+from minihlo.ops.programs.random import philox4x32, threefry2x32
 from minihlo.ops.types import element_type
 
 from .run_op import FLOATS, codes, from_codes

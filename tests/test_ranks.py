@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minihlo.ops.ranks import minifloat_ranks
+from minihlo.ops.engine.ranks import minifloat_ranks
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
 from . import oracle

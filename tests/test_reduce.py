@@ -14,7 +14,7 @@ import pytest
 
 from minihlo.interp.api import load
 from minihlo.interp.errors import ProgramError
-from minihlo.ops.blocks import apart
+from minihlo.ops.engine.blocks import apart
 from minihlo.ops.policy import Policy
 from minihlo.ops.registry import Body, Call, OpError, lookup
 from minihlo.ops.types import ELEMENT_TYPES, ElementType

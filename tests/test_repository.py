@@ -12,10 +12,6 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted([*ROOT.glob("ops/**/*.py"), *ROOT.glob("interp/**/*.py")])
-#: Each layer may import from itself and from those after it.
-LAYERS = ["cli", "commands", "api", "numbers", "values", "machine", "planner"]
-LAYERS += ["inline", "flow", "scan_reader", "scan", "fusion", "group", "lines", "narrowing", "fusible", "grouped"]
-LAYERS += ["writer", "parser", "program"]
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -35,16 +31,6 @@ def imported(path: Path) -> Iterator[str]:
 def test_ops_know_nothing_of_mlir_jax_and_the_interpreter(path: Path) -> None:
     forbidden = ("interp", "minihlo.interp", "jax", "jaxlib")
     assert not [name for name in imported(path) if name.split(".")[0] in forbidden or name.startswith("minihlo.interp")]
-
-
-@pytest.mark.parametrize("path", [p for p in SOURCES if "interp" in p.relative_to(ROOT).parts], ids=lambda p: p.name)
-def test_imports_run_downward(path: Path) -> None:
-    assert all(list((ROOT / "interp").glob(f"{layer}*")) for layer in LAYERS)
-    home = path.relative_to(ROOT / "interp").with_suffix("").parts[0]
-    if home not in LAYERS:
-        return
-    above = {f"interp.{layer}" for layer in LAYERS[: LAYERS.index(home)]}
-    assert not [name for name in imported(path) if ".".join(name.split(".")[:2]) in above]
 
 
 def test_every_package_is_distributed() -> None:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp import machine, planner
-from minihlo.interp.scan import Scan
-from minihlo.ops import compiled, walk
+from minihlo.interp import machine
+from minihlo.interp.compile import planner
+from minihlo.interp.compile.scan import Scan
+from minihlo.ops.engine import compiled, walk
+from minihlo.ops.engine.speed import NONE, Speed
 from minihlo.ops.policy import Policy
-from minihlo.ops.speed import NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES
 
 N, WIDTH = 9, 5

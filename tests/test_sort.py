@@ -12,7 +12,7 @@ import pytest
 
 from minihlo.interp.api import load
 from minihlo.interp.errors import ProgramError
-from minihlo.ops import sort as sort_module
+from minihlo.ops.movement import sort as sort_module
 from minihlo.ops.registry import Body, Call, OpError, lookup
 from minihlo.ops.types import ELEMENT_TYPES
 

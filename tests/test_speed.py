@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp import fusion, machine, planner
-from minihlo.interp.grouped import folds, rows
-from minihlo.interp.grouped import tables as group_tables
-from minihlo.ops import amortised, blocks, compiled, lookup, registry
-from minihlo.ops.amortised import Amortised
-from minihlo.ops.minifloat import cast
+from minihlo.interp import machine
+from minihlo.interp.compile import fusion, planner
+from minihlo.interp.compile.grouped import folds, rows
+from minihlo.interp.compile.grouped import tables as group_tables
+from minihlo.ops import registry
+from minihlo.ops.engine import amortised, blocks, cast, compiled, lookup
+from minihlo.ops.engine.amortised import Amortised
+from minihlo.ops.engine.speed import NAMES, NONE, Speed
 from minihlo.ops.policy import Policy
-from minihlo.ops.speed import NAMES, NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES, type_of_dtype
 
 from . import fusible_programs, loop_programs

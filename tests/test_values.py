@@ -9,9 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minihlo.interp import memory, npy
 from minihlo.interp.errors import InputError, OutputError, ResourceError
-from minihlo.interp.values import check_input, parse_value
+from minihlo.interp.system import memory
+from minihlo.interp.values import npy
+from minihlo.interp.values.values import check_input, parse_value
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS
 from minihlo.ops.types import ELEMENT_TYPES, TensorType, TokenType, TupleType, element_type
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minihlo.ops.minifloat import cast
+from minihlo.ops.engine import cast
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from minihlo.interp import load
-from minihlo.ops import window as window_module
 from minihlo.ops.policy import Policy
+from minihlo.ops.reductions import window as window_module
+from minihlo.ops.reductions.window import Axis, blocks, windows
 from minihlo.ops.registry import OpError
-from minihlo.ops.window import Axis, blocks, windows
 
 from . import reference
 from .run_op import TYPES, from_codes, tensor

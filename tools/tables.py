@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from minihlo.interp import backends, cli
-from minihlo.ops import speed
+from minihlo.ops.engine import speed
 from minihlo.ops.minifloat.codec import decode, to_fraction
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS, Nan
 from minihlo.ops.minifloat.open_points import ML_DTYPES, ONNX, OPEN_POINTS, XLA

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..child_python import log_file, python
+from ..system.child_python import log_file, python
 from .base import PROGRAMS, BackendError
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ def start(platform: str) -> Evaluate:
     from jax.extend.mlir import ir
     from jaxlib import xla_client
 
-    from ..parser import make_context
+    from ..parse.parser import make_context
 
     device = jax.devices(platform)[0]
     client: Any = device.client

@@ -22,7 +22,7 @@ class Minihlo:
 
     def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
         from ..loaded import LoadedProgram
-        from ..parser import parse
+        from ..parse.parser import parse
 
         return LoadedProgram(parse(text))(*arrays, policy=self.policy)
 

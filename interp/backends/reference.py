@@ -16,7 +16,7 @@ def start(_: str) -> Evaluate:
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
 
-    from ..parser import make_context
+    from ..parse.parser import make_context
 
     dense: Any = ir.DenseElementsAttr  # whose type stubs do not know numpy's arrays
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..child_python import end_with_parent, without_core_file
+from ..system.child_python import end_with_parent, without_core_file
 from . import kind_of, python
 from .base import call
 from .child import Strided, read_frame, write_frame

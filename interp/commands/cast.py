@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.minifloat.cast import codes_of
+from ...ops.engine.cast import codes_of
 from ...ops.minifloat.codec import decode, round_number, to_fraction
 from ...ops.minifloat.formats import Format
 from ...ops.minifloat.number import FINITE, NAN, Number
 from ...ops.policy import Policy
 from ...ops.types import ElementType, named_type
 from ..errors import InputError
-from ..literals import array_of_literals, fraction, is_code, real
-from ..numbers import convert, integer_ends
-from ..printing import code_text, number_text
-from ..values import parse_value
+from ..parse.literals import array_of_literals, fraction, is_code, real
+from ..values.numbers import convert, integer_ends
+from ..values.printing import code_text, number_text
+from ..values.values import parse_value
 
 
 def main(options: argparse.Namespace) -> int:

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ..backends import Backend, backend, spellings
-from ..conform import data, files, known, outcome, run, tests
-from ..conform.cases import FORMS, Case, cases
+from ..conform import files, run, tests
+from ..conform.cases import data
+from ..conform.cases.cases import FORMS, Case, cases
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, load
+from ..conform.verdicts import known, outcome
 from ..errors import InputError, OutputError
 
 
@@ -112,7 +114,7 @@ def _workers(options: argparse.Namespace, made: Backend, tasks: int) -> run.Work
 
 def _write(report: Report, options: argparse.Namespace) -> None:
     """Everything that was asked for, from the one report. Raises OutputError where a part cannot be written."""
-    from ..conform import html, junit, terminal
+    from ..conform.report import html, junit, terminal
 
     failures: list[OutputError] = []
     for path, write in ((options.json, Report.save), (options.junit, junit.write), (options.html, html.write)):
@@ -198,7 +200,7 @@ def _dead(report: Report, expected: Sequence[known.Known]) -> list[str]:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from ..conform.cases import forms
+    from ..conform.cases.cases import forms
 
     choice = _choice(options)
     _check(choice, options.level)
@@ -212,7 +214,7 @@ def _list(options: argparse.Namespace) -> int:
 def _diff(a: str, b: str) -> int:
     from collections import Counter
 
-    from ..conform.differences import differences
+    from ..conform.verdicts.differences import differences
 
     try:
         found = list(differences(load(a), load(b)))

@@ -13,12 +13,12 @@ import numpy as np
 from ...ops.types import TensorType
 from .. import backends
 from ..backends import Backend
-from ..divergence.compare import examine
-from ..divergence.report import Report
-from ..divergence.samples import RUNS, sample
-from ..divergence.source import Source
+from ..diff.compare import examine
+from ..diff.report import Report
+from ..diff.samples import RUNS, sample
+from ..diff.source import Source
 from ..errors import InputError, OutputError
-from ..parser import BYTECODE, split
+from ..parse.parser import BYTECODE, split
 from .run import read_inputs, read_source
 
 

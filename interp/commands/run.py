@@ -12,21 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.checks import Condition, check
-from ...ops.keys import value_keys
-from ...ops.minifloat.cast import codes_of
+from ...ops.engine.cast import codes_of
+from ...ops.engine.keys import value_keys
+from ...ops.programs.checks import Condition, check
 from ...ops.registry import CheckError
 from ...ops.types import TensorType, Type, type_of_dtype
-from .. import npy
 from ..api import read, read_stream
+from ..compile.explain import groups, listing
+from ..compile.planner import Listener, Plan, plan, speed_without
 from ..errors import CheckFailure, InputError, OutputError, ProgramError
-from ..explain import groups, listing
 from ..machine import run as run_plan
-from ..parser import BYTECODE, parse, parse_attributes, split
-from ..planner import Listener, Plan, plan, speed_without
-from ..printing import format_value, json_value
+from ..parse.parser import BYTECODE, parse, parse_attributes, split
 from ..program import Operation, Program
-from ..values import check_input, read_values
+from ..values import npy
+from ..values.printing import format_value, json_value
+from ..values.values import check_input, read_values
 
 
 def main(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from ...ops.registry import EXACT, Op, describe, full_name
 from ...ops.registry import ops as all_ops
 from ...ops.types import ELEMENT_TYPES, guess
 from ..errors import InputError
-from ..printing import code_text, number_text, number_texts
+from ..values.printing import code_text, number_text, number_texts
 
 #: Wider formats have too many codes to list.
 _MOST_CODE_BITS = 16

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..child_python import python
 from ..errors import InputError
-from ..isolate import STOPPED
-from ..pool import share
+from ..system.child_python import python
+from ..system.isolate import STOPPED
+from ..system.pool import share
 
 
 @dataclasses.dataclass

@@ -15,8 +15,8 @@ import sys
 import traceback
 from typing import Any
 
-from .. import host_floats
-from ..child_python import end_with_parent, without_core_file
+from ..system import host_floats
+from ..system.child_python import end_with_parent, without_core_file
 
 
 def main() -> None:
@@ -51,11 +51,11 @@ def _arguments(text: str) -> str:
 def _results(path: str, skip: int, timeout: float | None, max_steps: int | None) -> Any:
     from ...ops.policy import Policy
     from ..api import read
+    from ..compile.planner import plan
     from ..errors import Error
     from ..machine import run
-    from ..parser import parse, parse_attributes, split
-    from ..planner import plan
-    from ..values import check_input
+    from ..parse.parser import parse, parse_attributes, split
+    from ..values.values import check_input
 
     try:
         programs: list[tuple[Any, int]] = list(split(read(path).decode()))

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ..backends.operation import Operation
-from . import chains
-from .cases import SIZES, Case
-from .data import Operands
-from .exact import evaluate
-from .expected import Expected, expected
-from .faithful import sides_of_function
-from .formats import FORMATS, code_dtype
-from .judge import Judged, judge
-from .layouts import LAYOUTS, emit, view
-from .programs import Builder, compare_attributes, tensor
+from .cases import chains
+from .cases.cases import SIZES, Case
+from .cases.data import Operands
+from .cases.exact import evaluate
+from .cases.expected import Expected, expected
+from .cases.faithful import sides_of_function
+from .cases.formats import FORMATS, code_dtype
+from .cases.layouts import LAYOUTS, emit, view
+from .cases.programs import Builder, compare_attributes, tensor
+from .cases.rounding import Exact, encode
 from .result import FAIL, PASS
-from .rounding import Exact, encode
+from .verdicts.judge import Judged, judge
 
 Call = Callable[[Operation, list[np.ndarray]], np.ndarray]
 

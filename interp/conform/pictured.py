@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .data import numbers
+from .cases.data import numbers
+from .cases.formats import MINIFLOATS, bits
 from .elementwise import Part, of_positions
-from .formats import MINIFLOATS, bits
-from .judge import Judged
 from .result import UNTRIED, ErrorCurve, ErrorMap
 from .rows import RowPart
+from .verdicts.judge import Judged
 from .words import number_text
 
 #: How many points of a curve there are at most of each sort, right and wrong.

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..backends import BackendError
-from . import places
+from .cases.formats import FORMATS
+from .cases.layouts import LAYOUTS
 from .elementwise import Part
-from .formats import FORMATS
-from .judge import ELEMENT_VERDICTS, Judged
-from .layouts import LAYOUTS
 from .result import FAIL, PASS
 from .rows import RowPart
+from .verdicts import places
+from .verdicts.judge import ELEMENT_VERDICTS, Judged
 
 if TYPE_CHECKING:
-    from .outcome import Settings
+    from .verdicts.outcome import Settings
 
 AnyPart = Part | RowPart
 Results = list[np.ndarray | BackendError]

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..backends import BackendError
-from . import choices, diagnosis, outcome
 from .elementwise import Part, of_positions
-from .judge import ELEMENT_VERDICTS, Judged
-from .outcome import Settings
 from .repeats import AnyPart, Evidence, Results, Runner
 from .result import ACCURACY, CaseResult
+from .verdicts import choices, diagnosis, outcome
+from .verdicts.judge import ELEMENT_VERDICTS, Judged
+from .verdicts.outcome import Settings
 
 #: A part with FAIL or ACCURACY: its place, its verdicts, and the codes that came back.
 Failing = tuple[int, Part, Judged, np.ndarray]

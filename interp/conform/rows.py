@@ -8,16 +8,16 @@ import functools
 import numpy as np
 
 from ..backends.operation import Operation
-from . import row_programs
-from .cases import Case
+from .cases import row_programs
+from .cases.cases import Case
+from .cases.exact import evaluate, total_order
+from .cases.expected import Expected
+from .cases.formats import FORMATS, Format
+from .cases.programs import Builder
+from .cases.rounding import NAN_ORDER, ZEROS
+from .cases.row_data import Arrays, start_code
 from .elementwise import Call
-from .exact import evaluate, total_order
-from .expected import Expected
-from .formats import FORMATS, Format
-from .programs import Builder
-from .rounding import NAN_ORDER, ZEROS
-from .row_data import Arrays, start_code
-from .sums import Problem
+from .verdicts.sums import Problem
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, OutputError
-from . import data, diagnosis, outcome, tests
+from . import tests
 from .backend import takes
-from .cases import FORMS, Case, cases, chosen, forms
-from .outcome import Settings
+from .cases import data
+from .cases.cases import FORMS, Case, cases, chosen, forms
 from .reproduction import MOST_CASES
 from .result import CaseResult, Report, Run, load
 from .tester import Spec, Tester
+from .verdicts import diagnosis, outcome
+from .verdicts.outcome import Settings
 
 #: A finished task: its place among the tasks, and the results of its specs.
 Done = tuple[int, list[CaseResult]]

@@ -12,19 +12,21 @@ import numpy as np
 
 from ..backends import BackendError
 from ..backends.operation import Operation
-from . import data, outcome, repeats, tests
+from . import repeats, tests
 from .backend import takes, to_integers
-from .cases import ROW_OPS, Case
+from .cases import data
+from .cases.cases import ROW_OPS, Case
+from .cases.formats import FORMATS, all_codes, bits, code_dtype
+from .cases.layouts import LAYOUTS
+from .cases.programs import Builder
+from .cases.row_data import arrays
 from .elementwise import Part, of_positions
-from .formats import FORMATS, all_codes, bits, code_dtype
-from .layouts import LAYOUTS
-from .outcome import Settings
-from .programs import Builder
 from .repeats import AnyPart, Results
 from .reproduction import Failing, batches, explained
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult
-from .row_data import arrays
 from .rows import RowPart
+from .verdicts import outcome
+from .verdicts.outcome import Settings
 
 #: How often a crash is tried again on fewer operands.
 _TRIES = 24
@@ -330,7 +332,7 @@ class Tester:
 
 def _checked(found: np.ndarray, part: AnyPart) -> np.ndarray:
     """What came back, as codes."""
-    from .programs import decoded
+    from .cases.programs import decoded
 
     if found.shape != part.shape:
         shapes = f"expected shape {list(part.shape)}, got {list(found.shape)}"

@@ -17,16 +17,16 @@ import numpy as np
 
 from ...ops.registry import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, lookup
 from ..backends import BackendError
-from ..chunks import Chunk, chunks
 from ..errors import Error
-from . import outcome
-from .cases import ROW_OPS, Case
-from .exact import OPS
-from .expected import Expected
-from .formats import FORMATS, Format, bits
-from .judge import ELEMENT_VERDICTS, FAR, judge
-from .outcome import Settings
+from ..parse.chunks import Chunk, chunks
+from .cases.cases import ROW_OPS, Case
+from .cases.exact import OPS
+from .cases.expected import Expected
+from .cases.formats import FORMATS, Format, bits
 from .result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
+from .verdicts import outcome
+from .verdicts.judge import ELEMENT_VERDICTS, FAR, judge
+from .verdicts.outcome import Settings
 from .words import value_text
 
 FORM = "test"
@@ -79,7 +79,7 @@ def _case(test: _Test, where: Path) -> Case:
 
 def run(case: Case, backend: Any, settings: Settings) -> CaseResult:
     """Run a test on a backend that takes programs."""
-    from .. import checked
+    from ..testing import checked
 
     began = time.perf_counter()
     name, where = (value for _, value in case.attributes)

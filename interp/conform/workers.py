@@ -15,17 +15,17 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from .. import host_floats
 from ..backends import BackendError, backend
 from ..backends.child import death, last_words, read_frame, write_frame
-from ..child_python import end_with_parent, log_file, python
 from ..errors import InputError
-from ..pool import share
-from . import outcome
-from .outcome import Settings
+from ..system import host_floats
+from ..system.child_python import end_with_parent, log_file, python
+from ..system.pool import share
 from .result import CaseResult
 from .run import Done, Task, Workers
 from .tester import Tester
+from .verdicts import outcome
+from .verdicts.outcome import Settings
 
 
 def processes(jobs: int) -> Workers:

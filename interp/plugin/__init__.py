@@ -13,7 +13,7 @@ _PRIORITY = -100
 
 def initialize() -> None:
     """Make the platform known to JAX; where it cannot work, say so in one line."""
-    from . import handles
+    from .pjrt import handles
 
     defect = handles.defect()
     if defect:

@@ -13,12 +13,13 @@ import numpy as np
 from numpy import ndarray
 
 from ...ops.types import ELEMENT_TYPES
-from . import abi, events
+from . import events
 from .deferred import Deferred
 from .devices import Device, Memory
-from .errors import FAILED_PRECONDITION, ErrorObject, PluginError
-from .handles import ALIVE, FACTS, STATE
-from .runtime import Addresses, fact, getter, objects, pool, ready, too_deep, words
+from .pjrt import abi
+from .pjrt.errors import FAILED_PRECONDITION, ErrorObject, PluginError
+from .pjrt.handles import ALIVE, FACTS, STATE
+from .pjrt.runtime import Addresses, fact, getter, objects, pool, ready, too_deep, words
 
 #: The numpy type of each buffer type, by its number, and the other way round.
 DTYPES = {i: ELEMENT_TYPES[name].dtype for i, name in enumerate(abi.ELEMENTS) if name}

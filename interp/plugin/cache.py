@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .runtime import PLATFORM
+from .pjrt.runtime import PLATFORM
 
 
 @functools.cache

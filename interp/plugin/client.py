@@ -6,11 +6,11 @@ import ctypes
 import os
 from typing import TYPE_CHECKING, Any
 
-from .. import memory
 from ..errors import InputError
+from ..system import memory
 from .devices import devices
-from .errors import INVALID_ARGUMENT, PluginError
-from .runtime import (
+from .pjrt.errors import INVALID_ARGUMENT, PluginError
+from .pjrt.runtime import (
     PLATFORM,
     Addresses,
     NamedValues,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .handles import FACTS
-from .runtime import (
+from .pjrt.handles import FACTS
+from .pjrt.runtime import (
     PLATFORM,
     Addresses,
     NamedValues,

@@ -15,7 +15,7 @@ import numpy as np
 from jax._src import array as jax_array
 from jax._src import dlpack as jax_dlpack
 
-from .runtime import PLATFORM
+from .pjrt.runtime import PLATFORM
 
 _CPU: Any = getattr(jax_dlpack, "DLDeviceType")(1)  # noqa: B009
 #: DLPack's number of the kind of element, for types that numpy does not hand out.

@@ -8,9 +8,10 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from . import shutdown, work
-from .errors import ErrorObject
-from .runtime import failed, getter, objects, pool, ready, too_deep, words
+from . import work
+from .pjrt import shutdown
+from .pjrt.errors import ErrorObject
+from .pjrt.runtime import failed, getter, objects, pool, ready, too_deep, words
 
 
 def of(task: work.Task) -> int:

@@ -12,22 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from ...ops import parallel
-from ...ops.owned import detached
+from ...ops.engine.owned import detached
+from ...ops.grid import parallel
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType, Type
-from .. import parser, planner, policies
-from ..planner import Plan
+from .. import policies
+from ..compile import planner
+from ..compile.planner import Plan
+from ..parse import parser
 from ..program import Function, Program
-from . import abi, cost, interrupts, layouts, partition, quick, xla_options
+from . import cost, layouts, quick, xla_options
 from .buffers import CODES
 from .client import NUM_DEVICES, Client
 from .devices import MEMORY_KINDS
-from .errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
-from .handles import FACTS
 from .options import CompileOptions, read_compile_options, write_assignment
+from .pjrt import abi, interrupts
+from .pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
+from .pjrt.handles import FACTS
+from .pjrt.runtime import Addresses, NamedValues, Text, fallible, objects, pool, words
 from .running import run
-from .runtime import Addresses, NamedValues, Text, fallible, objects, pool, words
+from .sharding import partition
 
 #: An executable keeps plans for so many policies.
 _PLANS = 8

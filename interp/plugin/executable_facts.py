@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...ops.types import TensorType, Type
-from . import abi, analysis, partition
-from .errors import INVALID_ARGUMENT, PluginError
+from . import analysis
 from .executable import Executable, handle
-from .handles import destroyer
-from .runtime import Addresses, NamedValues, Text, fact, fallible, getter, listing, objects, words
+from .pjrt import abi
+from .pjrt.errors import INVALID_ARGUMENT, PluginError
+from .pjrt.handles import destroyer
+from .pjrt.runtime import Addresses, NamedValues, Text, fact, fallible, getter, listing, objects, words
+from .sharding import partition
 
 fact(0, 1, "Executable_NumReplicas")
 fact(1, 1, "Executable_NumPartitions")

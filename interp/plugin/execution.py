@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ...ops import parallel
+from ...ops.grid import parallel
 from .. import policies
-from . import abi, interrupts, quick, room, shutdown, work
+from . import quick, room, work
 from .buffers import CODES, Buffer, add, delete, kind_of
 from .cost import LONG
 from .deferred import Deferred
 from .devices import Device
-from .errors import (
+from .executable import Executable
+from .pjrt import abi, interrupts, shutdown
+from .pjrt.errors import (
     FAILED_PRECONDITION,
     INTERNAL,
     INVALID_ARGUMENT,
@@ -25,8 +27,7 @@ from .errors import (
     FailedError,
     PluginError,
 )
-from .executable import Executable
-from .runtime import failed, failure, getter, objects, pool, reader, ready, too_deep, words
+from .pjrt.runtime import failed, failure, getter, objects, pool, reader, ready, too_deep, words
 
 #: The values of each device.
 Rows = list[list[Any]]

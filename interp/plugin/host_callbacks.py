@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...ops.custom_call import bound_target
+from ...ops.programs.custom_call import bound_target
 from ...ops.registry import Call, OpError, Run
 from ...ops.types import TensorType
 

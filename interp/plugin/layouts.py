@@ -10,8 +10,8 @@ from typing import Any
 from ...ops.types import TensorType, Type
 from ..program import Function
 from .devices import MEMORY_KINDS
-from .errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
-from .propagation import CONSTRAINTS
+from .pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
+from .sharding.propagation import CONSTRAINTS
 
 _MEMORY, _LAYOUT = "mhlo.memory_kind", "mhlo.layout_mode"
 _ORDER = re.compile(r"\{([\d,]*)\}")

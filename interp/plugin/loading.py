@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from .. import memory
-from . import shutdown
-from .runtime import fallible, fill_api, objects
+from ..system import memory
+from .pjrt import shutdown
+from .pjrt.runtime import fallible, fill_api, objects
 
 
 def load() -> None:
     """Load what computes, and put the functions declared there into the table."""
-    from . import executable_facts, execution, host_callbacks, native, serialization, transfers, work
+    from . import executable_facts, execution, host_callbacks, serialization, transfers, work
+    from .pjrt import native
 
     _ = executable_facts, execution, host_callbacks, serialization, transfers
     shutdown.install()

@@ -21,7 +21,7 @@ from jax._src.interpreters import mlir
 from jax._src.lax import linalg
 from jax.sharding import NamedSharding, PartitionSpec
 
-from .runtime import PLATFORM
+from .pjrt.runtime import PLATFORM
 
 
 def register() -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import struct
 
-from . import protobuf
+from .pjrt import protobuf
 from .xla_options import Value
 
 

@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy import ndarray
 
-from ...ops import speed as speeds
-from .. import host_floats, policies
-from ..planner import Plan
-from . import abi, cost, room, running
+from ...ops.engine import speed as speeds
+from .. import policies
+from ..compile.planner import Plan
+from ..system import host_floats
+from . import cost, room, running
 from .buffers import DTYPES, HERE, Buffer, Kind, add, kind_of
-from .handles import ALIVE, DESTROYED, STATE
-from .runtime import objects, reader, ready, words
+from .pjrt import abi
+from .pjrt.handles import ALIVE, DESTROYED, STATE
+from .pjrt.runtime import objects, reader, ready, words
 
 if TYPE_CHECKING:
     from .executable import Executable

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jax._src import xla_bridge
 
-from . import runtime
+from .pjrt import runtime
 
 
 @functools.cache

@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Callable
 
-from .. import memory
-from . import buffers, shutdown
-from .runtime import pool
+from ..system import memory
+from . import buffers
+from .pjrt import shutdown
+from .pjrt.runtime import pool
 
 #: So many new bytes are taken without a look at what is left.
 _STEP = 1 << 26

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ...ops import parallel
-from ...ops import speed as speeds
-from .. import depth, host_floats, machine
-from ..planner import Plan
-from . import interrupts
+from ...ops.engine import speed as speeds
+from ...ops.grid import parallel
+from .. import machine
+from ..compile.planner import Plan
+from ..system import depth, host_floats
+from .pjrt import interrupts
 
 #: Contexts in which numpy does not warn, of the usual speed settings. Entering one takes a tenth of the time of
 #: `np.errstate`.

@@ -10,11 +10,11 @@ import ctypes
 import hashlib
 from typing import Any
 
-from . import protobuf
-from .errors import INVALID_ARGUMENT, PluginError
 from .executable import Executable, compiled, handle
-from .handles import destroyer
-from .runtime import PLATFORM, Addresses, Text, fallible, objects
+from .pjrt import protobuf
+from .pjrt.errors import INVALID_ARGUMENT, PluginError
+from .pjrt.handles import destroyer
+from .pjrt.runtime import PLATFORM, Addresses, Text, fallible, objects
 
 _MAGIC = f"{PLATFORM} executable\n".encode()
 #: The version of what follows the magic bytes and a digest: fields 1, this; 2, the program; 3, the options.

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from . import abi, interrupts, room
+from . import room
 from .buffers import DTYPES, Buffer, add, kind_of, live
 from .deferred import Deferred
 from .devices import Memory
-from .errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
-from .runtime import fallible, getter, objects, pool, ready, words
+from .pjrt import abi, interrupts
+from .pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
+from .pjrt.runtime import fallible, getter, objects, pool, ready, words
 
 #: All the memory there is, by bytes.
 _memory = words.cast("B")

@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...ops import parallel
-from ...ops.exchange import StoppedError
-from . import interrupts, shutdown
+from ...ops.grid import parallel
+from ...ops.grid.exchange import StoppedError
 from .deferred import Deferred
-from .errors import CANCELLED, ErrorObject, FailedError, PluginError
+from .pjrt import interrupts, shutdown
+from .pjrt.errors import CANCELLED, ErrorObject, FailedError, PluginError
 
 #: So many programs may be under way. Who starts more waits.
 _MOST = 32

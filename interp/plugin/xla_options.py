@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jaxlib
 
-from .errors import INVALID_ARGUMENT, PluginError
+from .pjrt.errors import INVALID_ARGUMENT, PluginError
 
 Value = str | bool | int | float
 

@@ -15,9 +15,10 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ...ops.policy import Policy
 from ...ops.types import TokenType
-from .. import machine, parser, plugin
+from .. import machine, plugin
 from ..errors import ProgramError
 from ..loaded import LoadedProgram
+from ..parse import parser
 
 #: The platform that programs are lowered for: nothing of them is made for a machine.
 PLATFORM = "minihlo"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minihlo.ops.compare import DIRECTIONS
+from minihlo.ops.elementwise.compare import DIRECTIONS
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS
 from minihlo.ops.registry import ops
 from minihlo.ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType

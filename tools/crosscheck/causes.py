@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from minihlo.ops.minifloat.cast import cast
+from minihlo.ops.engine.cast import cast
 from minihlo.ops.minifloat.codec import decode
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES, ElementType

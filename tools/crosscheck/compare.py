@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from minihlo.interp.backends import BackendError
-from minihlo.ops.checks import INFINITELY_FAR, ulp_distance
+from minihlo.ops.programs.checks import INFINITELY_FAR, ulp_distance
 from minihlo.ops.types import ElementType
 
 from . import causes_reference, causes_rounding, causes_xla  # noqa: F401  they declare the causes

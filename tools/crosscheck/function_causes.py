@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from minihlo.ops.checks import INFINITELY_FAR, ulp_distance
+from minihlo.ops.programs.checks import INFINITELY_FAR, ulp_distance
 
 from .causes import CAUSES, assign, is_nan
 from .functions import Checked

@@ -9,9 +9,9 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 from jaxlib.mlir.passmanager import PassManager
 
-from minihlo.interp.parser import make_context
-from minihlo.ops.checks import ulp_distance
+from minihlo.interp.parse.parser import make_context
 from minihlo.ops.policy import Policy
+from minihlo.ops.programs.checks import ulp_distance
 
 from .causes import E8M0
 from .function_causes import function_cause, name_of

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from minihlo.interp.backends import BackendError
-from minihlo.ops.checks import ulp_distance
+from minihlo.ops.programs.checks import ulp_distance
 
 from . import (
     causes_reference,  # noqa: F401  these declare causes

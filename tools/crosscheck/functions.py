@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from minihlo.interp import checked, told
 from minihlo.interp.backends import BackendError, Minihlo
-from minihlo.interp.checked import Exported
-from minihlo.interp.chunks import Chunk, chunks
+from minihlo.interp.parse.chunks import Chunk, chunks
 from minihlo.interp.program import Operation
+from minihlo.interp.testing import checked, told
+from minihlo.interp.testing.checked import Exported
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ElementType, TensorType
 from tools.mlir_tests import catalog

@@ -1,0 +1,1 @@
+"""A `Program` to a plan: ops are inlined, fused and bound, and become Python functions."""

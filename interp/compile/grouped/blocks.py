@@ -1,0 +1,69 @@
+"""Groups over wider types: as many elements at a time as fit the cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....ops.engine.blocks import block, blocks, for_each
+from ....ops.types import TensorType
+from .leaf import Compute, Leaf, Shape, cut, filled
+
+
+def by_blocks(compute: Compute, leaves: Sequence[Leaf], shape: Shape, results: Sequence[TensorType]) -> Any:
+    """The kernel that computes as many elements at a time as fit the cache."""
+    is_single, size = len(results) == 1, math.prod(shape)
+    if size <= block(size):
+        views = [leaf.view(shape) for leaf in leaves]
+
+        def whole(*values: np.ndarray) -> Any:
+            return filled(compute(*[v if lay is None else lay(v) for v, lay in zip(values, views, strict=True)]), shape)
+
+        return whole
+    merged = merged_dimensions(leaves, shape)
+    spreads = [in_merged(leaf.spread(len(shape)), merged) for leaf in leaves]
+    sizes = tuple(math.prod(shape[d] for d in dims) for dims in merged)
+    views = [leaf.view(shape) for leaf in leaves]
+    parts = [(part, cut(part, spreads)) for part in blocks(sizes, block(size))]
+    dtypes = [t.element.dtype for t in results]
+
+    def kernel(*values: np.ndarray) -> Any:
+        laid = [
+            (v if lay is None else lay(v)).reshape(spread)
+            for v, lay, spread in zip(values, views, spreads, strict=True)
+        ]
+        found = [np.empty(sizes, dtype) for dtype in dtypes]
+
+        def work(part: tuple[tuple[slice, ...], list[tuple[slice, ...]]]) -> None:
+            here, there = part
+            pieces = compute(*[v[p] for v, p in zip(laid, there, strict=True)])
+            for whole, piece in zip(found, pieces, strict=True):
+                whole[here] = piece
+
+        for_each(parts, work, size)
+        found = [r.reshape(shape) for r in found]
+        return found[0] if is_single else tuple(found)
+
+    return kernel
+
+
+def merged_dimensions(leaves: Sequence[Leaf], shape: Shape) -> list[list[int]]:
+    """The dimensions of a shape, those together that lie side by side in every leaf that has any of them."""
+    spreads = [leaf.spread(len(shape)) for leaf in leaves]
+    runs: list[list[int]] = []
+    before: list[bool] | None = None
+    for d, n in enumerate(shape):
+        pattern = [s[d] == n for s in spreads] if n != 1 else before
+        if runs and (before is None or pattern == before):
+            runs[-1].append(d)
+        else:
+            runs.append([d])
+        before = pattern
+    return runs
+
+
+def in_merged(spread: list[int], merged: list[list[int]]) -> list[int]:
+    return [math.prod(spread[d] for d in dims) for dims in merged]

@@ -1,0 +1,138 @@
+"""Reductions of what a group gives, of which no more than a block is ever held."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....ops.engine.blocks import apart, block, blocks, for_each
+from ....ops.engine.lookup import Table, all_of
+from ....ops.engine.ranks import Ranks, ranks
+from ....ops.reductions.reduce import Folding
+from ....ops.types import TensorType
+from .leaf import Compute, Leaf, Shape, cut
+
+#: How many sums and the like, a column of them, are formed at a time. Few columns of extremes are formed part by part.
+_COLUMNS, _FEW = 256, 8
+#: Sums that numpy forms in the order of their steps, of so many columns or more.
+_WIDE = 16
+
+#: Where the elements of a part are in each leaf, and their shape.
+_Part = tuple[Sequence[Any], Shape]
+
+
+def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Folding) -> Any:
+    """The kernel that reduces the only value of a group, of which it never holds more than a block.
+
+    It takes the leaves and the initial value.
+    """
+    folded = folding.dimensions
+    kept = [d for d in range(len(shape)) if d not in folded]
+    # The dimensions to fold come first, so that a step is a slice; unless steps have no order and lie together.
+    is_last = folding.largest is not None and [*kept, *folded] == list(range(len(shape)))
+    order = [*kept, *folded] if is_last else [*folded, *kept]
+    place = {d: i for i, d in enumerate(order)}
+    leaves = [Leaf(x.type, tuple(None if a is None else place[a] for a in x.axes)) for x in leaves]
+    outer, inner = tuple(shape[d] for d in folded), tuple(shape[d] for d in kept)
+    views, size = [leaf.view(tuple(shape[d] for d in order)) for leaf in leaves], math.prod(shape)
+    spreads = [leaf.spread(len(shape)) for leaf in leaves]
+    columns = list(blocks(inner, _COLUMNS))
+    fold, dtype = folding.fold, folding.element.dtype
+    combining = folding.facts.combining
+    in_order = combining is not None and combining.on_floats and dtype in (np.float32, np.float64)
+    ufunc = combining.ufunc if combining is not None and in_order else None
+    # For each column the parts of the leaves that make the slices to fold, block after block.
+    parts = [
+        [column + step if is_last else step + column for step in blocks(outer, _steps(column, size))]
+        for column in columns
+    ]
+    plans: list[list[_Part]] = [
+        [(cut(part, spreads), tuple(p.stop - p.start for p in part)) for part in some] for some in parts
+    ]
+    widths = [math.prod(c.stop - c.start for c in column) for column in columns]
+
+    def kernel(*values: np.ndarray) -> np.ndarray:
+        laid = [v if lay is None else lay(v) for v, lay in zip(values[:-1], views, strict=True)]
+        found = np.empty(inner, dtype)
+
+        def fold_in(total: np.ndarray, plan: _Part) -> np.ndarray:
+            places, whole = plan
+            pieces = [v[p] for v, p in zip(laid, places, strict=True)]
+            rows = compute(*(pieces if is_last else [np.ascontiguousarray(apart(p)) for p in pieces]))[0]
+            if rows.shape != whole:
+                rows = np.broadcast_to(rows, whole)
+            width = len(total)
+            flat = rows.reshape(width, -1).T if is_last else rows.reshape(-1, width)
+            if ufunc is not None and width >= _WIDE and rows.flags.owndata and rows.flags.c_contiguous:
+                # They are ours: the total is added to the first of them, so that nothing is brought together.
+                ufunc(total, flat[0], out=flat[0])
+                return ufunc.reduce(flat, axis=0)
+            return fold(no_step, (total,), [flat])[0]
+
+        def start(index: int) -> np.ndarray:
+            return np.broadcast_to(values[-1], widths[index])
+
+        def work(index: int) -> None:
+            total = functools.reduce(fold_in, plans[index], start(index))
+            found[columns[index]] = total.reshape(found[columns[index]].shape)
+
+        if folding.largest is None or len(columns) > _FEW:
+            for_each(range(len(columns)), work, size)
+            return found
+        # The parts of each column by themselves, and then what they gave in order: of several NaN the first is wanted.
+        extremes: list[list[Any]] = [[None] * len(some) for some in plans]
+
+        def work_on_part(place: tuple[int, int]) -> None:
+            i, j = place
+            extremes[i][j] = fold_in(start(i), plans[i][j])
+
+        for_each([(i, j) for i, some in enumerate(plans) for j in range(len(some))], work_on_part, size)
+        for column, (total, *others) in zip(columns, extremes, strict=True):
+            total = fold(no_step, (total,), [np.stack(others)])[0] if others else total
+            found[column] = total.reshape(found[column].shape)
+        return found
+
+    return kernel
+
+
+def _steps(column: tuple[slice, ...], size: int) -> int:
+    return max(block(size) // math.prod(c.stop - c.start for c in column), 1)
+
+
+def no_step(*_: Any) -> Any:
+    raise AssertionError("a fold of a single op asks for no step")
+
+
+class RankedReduction:
+    """The largest or smallest of values that hang on one leaf of 8 bits: as its rank, and what the rank stands for."""
+
+    def __init__(self, compute: Compute, leaf: TensorType, folding: Folding, init: np.ndarray) -> None:
+        self._compute, self._element, self._folding, self._init = compute, leaf.element, folding, init
+        shape: Shape = leaf.shape  # type: ignore[assignment]
+        folded = folding.dimensions
+        kept = [d for d in range(len(shape)) if d not in folded]
+        self._order = (*folded, *kept)
+        self._rows = math.prod(shape[d] for d in folded), math.prod(shape[d] for d in kept)
+        self._kept = tuple(shape[d] for d in kept)
+
+    @functools.cached_property
+    def _ranks(self) -> Ranks:
+        numbers = np.broadcast_to(self._compute(all_of(self._element, 8))[0], 256)
+        return ranks(np.ascontiguousarray(numbers), self._folding.element, bool(self._folding.largest))
+
+    @functools.cached_property
+    def _values(self) -> Table:
+        numbers = self._ranks.values
+        results = np.broadcast_to(self._folding.combine(self._init.reshape(1), numbers), numbers.shape)
+        return Table(np.concatenate([results, np.repeat(results[-1:], 256 - len(results))]))
+
+    def rank(self, x: np.ndarray) -> np.ndarray:
+        codes = x.view(np.uint8).transpose(self._order).reshape(self._rows)
+        return self._ranks.extreme(codes).reshape(self._kept)
+
+    def value(self, rank: np.ndarray) -> np.ndarray:
+        return self._values.at(rank)

@@ -1,0 +1,88 @@
+"""What a group of elementwise ops is computed from, and how it lies along the group's shape."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....ops.types import ElementType, Kind, TensorType
+
+Compute = Callable[..., tuple[np.ndarray, ...]]
+Shape = tuple[int, ...]
+
+#: The most bits of all leaves for which there are tables.
+MOST_BITS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """The type of a leaf, and for each of its dimensions which one of the group's it lies along, None if of size 1."""
+
+    type: TensorType
+    axes: tuple[int | None, ...]
+
+    def spread(self, rank: int) -> list[int]:
+        """Its shape among the group's dimensions, 1 where it has none."""
+        sizes = [1] * rank
+        for axis, n in zip(self.axes, self.type.shape, strict=True):
+            if axis is not None:
+                assert n is not None
+                sizes[axis] = n
+        return sizes
+
+    def view(self, shape: Shape) -> Callable[[np.ndarray], np.ndarray] | None:
+        """What lays a leaf along a shape; None where it does so already."""
+        sizes = self.spread(len(shape))
+        kept = [i for i, axis in enumerate(self.axes) if axis is not None]
+        ordered = sorted(kept, key=lambda i: self.axes[i] or 0)
+        if self.type.shape == shape and ordered == kept:
+            return None
+        if kept == ordered:
+            return lambda x: x.reshape(sizes)
+        order = [i for i, axis in enumerate(self.axes) if axis is None] + ordered
+        return lambda x: x.transpose(order).reshape(sizes)
+
+
+def laid(leaf: Leaf, shape: Shape) -> Callable[[np.ndarray], np.ndarray]:
+    """The kernel that lays a leaf along a shape, repeated where it is smaller."""
+    view, sizes = leaf.view(shape), leaf.spread(len(shape))
+    if tuple(sizes) == shape:
+        return view or (lambda x: x)
+    kept = [axis for axis in leaf.axes if axis is not None]
+    if kept == sorted(kept):
+        return lambda x: np.broadcast_to(x.reshape(sizes), shape)
+    assert view is not None
+    return lambda x: np.broadcast_to(view(x), shape)
+
+
+def width(element: ElementType) -> int | None:
+    """The bits that tell the elements of a type apart in a table; None where they are too many."""
+    if element.is_complex or element.bits > MOST_BITS:
+        return None
+    # Integers below eight bits may have any bits beside their own in the byte that stores them.
+    return element.bits if element.is_float or element.kind is Kind.BOOL else max(element.bits, 8)
+
+
+def cut(part: tuple[slice, ...], spreads: Sequence[list[int]]) -> list[tuple[slice, ...]]:
+    """A part of a shape in leaves that have size 1 where they are repeated."""
+    everything = slice(None)
+    return [tuple([everything if n == 1 else p for n, p in zip(s, part, strict=True)]) for s in spreads]
+
+
+def filled(found: Sequence[np.ndarray], shape: Shape) -> Any:
+    """The results of a kernel: what hangs on few leaves may have few elements, that are to be repeated."""
+    if len(found) == 1:
+        return found[0] if found[0].shape == shape else np.broadcast_to(found[0], shape)
+    return tuple([r if r.shape == shape else np.broadcast_to(r, shape) for r in found])
+
+
+def alone(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, list[tuple[int, ...]]] | None:
+    """The leaf of 8 bits that alone has all of a shape, and how the others are spread; None where there is none."""
+    spreads = [tuple(leaf.spread(len(shape))) for leaf in leaves]
+    full = [i for i, s in enumerate(spreads) if s == shape]
+    if len(full) != 1 or (width(leaves[full[0]].type.element) or 99) > 8:
+        return None
+    return full[0], [s for i, s in enumerate(spreads) if i != full[0]]

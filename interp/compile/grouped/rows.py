@@ -1,0 +1,84 @@
+"""Groups in which one leaf of 8 bits alone varies along a row: a table for each row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....ops.engine.amortised import Latest
+from ....ops.engine.blocks import block, for_each
+from ....ops.engine.compiled import kernels
+from ....ops.engine.lookup import Table, all_of
+from ....ops.types import TensorType
+from .leaf import Compute, Leaf, Shape, alone
+
+#: A table for each row pays if there are so many times more elements than entries.
+_ROWS_PAY = 3
+
+
+def leading_rows(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, int] | None:
+    """The leaf of 8 bits that alone varies along a row, and how many dimensions tell the row, if such tables pay."""
+    found = alone(leaves, shape)
+    if found is None:
+        return None
+    at, others = found
+    leading = max((d + 1 for s in others for d, n in enumerate(s) if n != 1), default=0)
+    return (at, leading) if math.prod(shape[leading:]) >= 256 * _ROWS_PAY else None
+
+
+def by_rows(
+    compute: Compute, leaves: Sequence[Leaf], shape: Shape, results: Sequence[TensorType], at: int, leading: int
+) -> Any:
+    """The kernel that makes a table of all codes of leaf `at` for each row, where the other leaves stay the same."""
+    views, is_single, size = [leaf.view(shape) for leaf in leaves], len(results) == 1, math.prod(shape)
+    every = all_of(leaves[at].type.element, 8)
+    rows, columns = math.prod(shape[:leading]), math.prod(shape[leading:])
+    others = [[*leaf.spread(len(shape))[:leading], 1] for leaf in leaves]
+    dtypes = [t.element.dtype for t in results]
+    # So few rows at a time that the number of a row fits the upper byte of an index.
+    step = min(max(block(size) // columns, 1), 256)
+    place = (np.arange(step, dtype=np.uint16) << 8)[:, None]
+
+    latest, nbytes = Latest(), sum((1 << 17) * dtype.itemsize for dtype in dtypes)  # with those of pairs
+
+    def tabulated(fixed: Sequence[np.ndarray]) -> list[Table]:
+        return [Table(np.broadcast_to(r, (1, 256)).reshape(-1).copy()) for r in compute(*fixed)]
+
+    def kernel(*values: np.ndarray) -> Any:
+        laid = [v if lay is None else lay(v) for v, lay in zip(values, views, strict=True)]
+        codes = laid[at].view(np.uint8).reshape(rows, columns)
+        fixed = [
+            every if i == at else np.broadcast_to(v.reshape(n), (*shape[:leading], 1)).reshape(rows, 1)
+            for i, (v, n) in enumerate(zip(laid, others, strict=True))
+        ]
+        if rows == 1:
+            operands = [v for i, v in enumerate(fixed) if i != at]
+            found = [table.at(codes) for table in latest.at(operands, lambda: tabulated(fixed), nbytes)]
+        else:
+            found = [np.empty((rows, columns), dtype) for dtype in dtypes]
+            bits = [r.view(f"u{r.itemsize}") for r in found]
+            compiled = kernels(size)
+
+            def work(first: int) -> None:
+                here = slice(first, min(first + step, rows))
+                entries = compute(*[v if i == at else v[here] for i, v in enumerate(fixed)])
+                if compiled is not None:
+                    for result, table in zip(bits, entries, strict=True):
+                        tables = np.ascontiguousarray(np.broadcast_to(table, (here.stop - first, 256)))
+                        compiled.look_up_lines(codes[here], tables.view(result.dtype), False, result[here])
+                    return
+                # Widened first: joining two types where one is repeated takes numpy twice as long.
+                index = codes[here].astype(np.uint16)
+                index |= place[: here.stop - first]
+                for result, table in zip(bits, entries, strict=True):
+                    table = np.broadcast_to(table, (here.stop - first, 256)).reshape(-1).view(result.dtype)
+                    table.take(index, None, result[here], "wrap")
+
+            for_each(range(0, rows, step), work, size)
+        found = [r.reshape(shape) for r in found]
+        return found[0] if is_single else tuple(found)
+
+    return kernel

@@ -1,0 +1,40 @@
+"""Which ops run by a table for each row or column, with those put off before them; see `grouped/rows.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..program import Value
+from .fusible import PutOff, Root, along, identity, shape_of
+from .grouped.columns import trailing_columns
+from .grouped.leaf import Leaf
+from .grouped.rows import leading_rows
+
+#: Tables for rows hang on so many tensors at most.
+_MOST = 16
+
+
+def has_lines(operands: Sequence[Value], fusion: PutOff) -> bool:
+    """Whether all that an op on these operands hangs on makes tables for rows or columns that pay."""
+    shape = max((shape_of(v) for v in operands), key=len)
+    found: dict[Root, None] = {}
+    seen: set[Root] = set()
+    stack = [(v, identity(v)) for v in operands]
+    while stack:
+        value, axes = root = stack.pop()
+        if root in seen or fusion.scalar(value) is not None:
+            continue
+        seen.add(root)
+        node = fusion.pending.get(value)
+        if node is None:
+            found[root] = None
+            if len(found) > _MOST:
+                return False
+        elif node.spread is not None:
+            stack.append((node.operation.operands[0], along(node.spread, axes)))
+        elif node.shape != shape:
+            return False
+        else:
+            stack += [(v, axes if shape_of(v) else ()) for v in node.operation.operands]
+    leaves = [Leaf(v.type, axes) for v, axes in found]  # type: ignore[arg-type]
+    return leading_rows(leaves, shape) is not None or trailing_columns(leaves, shape) is not None

@@ -1,0 +1,70 @@
+"""Several processes and the outside: what they print, who listens to them, and the meshes they lie on."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...ops.grid.parallel import current
+from ..parse import sharding
+from ..parse.attributes import Opaque
+from ..program import Operation, Program
+from ..values.printing import format_value
+
+#: Held while something is printed or listened to, so that what one process tells is in one piece.
+_telling = threading.RLock()
+
+_SDY_MESH = re.compile(r"#sdy\.mesh<\[(.*?)\](?:, device_ids=\[(.*?)\])?>")
+_SDY_AXIS = re.compile(r'"([^"]*)"=(\d+)')
+
+
+def printer(operation: Operation) -> Callable[..., None]:
+    """What `interpreter.print` does: print its operands, with the place and, of several processes, which it is."""
+
+    def show(*values: Any) -> None:
+        process = current()
+        where = f"{operation.location}" + (f" process {process.id}" if process.grid.shape != (1, 1) else "")
+        texts = [f"{where}: {format_value(v, o.type)}" for v, o in zip(values, operation.operands, strict=True)]
+        with _telling:
+            print("\n".join(texts), flush=True)
+
+    return show
+
+
+def one_at_a_time(function: Callable[..., None]) -> Callable[..., None]:
+    """A function that only one process is in."""
+
+    def run(*arguments: Any) -> None:
+        with _telling:
+            function(*arguments)
+
+    return run
+
+
+def with_mesh(attributes: dict[str, Any], program: Program) -> dict[str, Any]:
+    """The attributes of an op, with the mesh in the place of its name where `replica_groups` are axes of one.
+
+    Shardings are read too, which name their meshes in the same way.
+    """
+    if "in_shardings" in attributes:
+        return sharding.resolved(attributes, program)
+    groups = attributes.get("replica_groups")
+    if not isinstance(groups, Mapping) or not isinstance(groups.get("mesh"), str):
+        return attributes
+    name = groups["mesh"]
+    declared = (program.attributes.get(kind, {}).get(name) for kind in ("stablehlo.mesh", "sdy.mesh"))
+    found = next((d for d in declared if d is not None), {}).get("mesh")
+    mesh = _sdy_mesh(found.text) if isinstance(found, Opaque) else found
+    return attributes if mesh is None else {**attributes, "replica_groups": {**groups, "mesh": mesh}}
+
+
+def _sdy_mesh(text: str) -> dict[str, Any] | None:
+    """Shardy's form of a mesh as StableHLO's."""
+    found = _SDY_MESH.fullmatch(text)
+    if not found:
+        return None
+    axes = tuple({"name": name, "size": int(size)} for name, size in _SDY_AXIS.findall(found[1]))
+    ids = [int(n) for n in found[2].split(",")] if found[2] else None
+    return {"axes": axes, "device_ids": ids}

@@ -1,0 +1,292 @@
+"""Writes the Python function of a function or region: one line for each op, `results = kernel(regions, operands)`.
+
+A value of rank 0 can be written as a plain number instead of an array (see `scalars.py`); where a kernel needs the
+array it is made. Values are dropped after their last use. Names are ours alone: nothing of the program's text is in the
+source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import keyword
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ...ops.types import TensorType, Type
+from ..errors import shown
+from ..program import Operation, Value
+from . import scalars
+
+#: Values of at least this many bytes are dropped as soon as nothing needs them.
+_DROP_FROM = 1 << 16
+
+#: The name of a generated file -> its text, and the op of each line.
+Sources = dict[str, tuple[str, list[Operation | None]]]
+
+
+@dataclasses.dataclass(slots=True)
+class _Line:
+    text: str
+    operation: Operation | None
+    depth: int
+    defines: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()  #: which of the names it uses it may write its result over
+
+
+class Writer:
+    """Writes the text of one Python function and collects the objects it names."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, constants: dict[Value, Any]) -> None:
+        self.constants = constants
+        self._names: dict[Value, str] = {}  # of arrays
+        self._plain: dict[Value, str] = {}  # of plain numbers
+        self._lines: list[_Line] = []
+        self._large: set[str] = set()
+        self._globals: dict[str, Any] = {}
+        self._count = 0
+        self._blocks: list[tuple[int, int]] = []  # the lines of loops and branches
+        self.depth = 0
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    def fresh(self) -> str:
+        self._count += 1
+        return f"v{self._count - 1}"
+
+    def define(self, value: Value) -> str:
+        name = self._names[value] = self.fresh()
+        self._plain.pop(value, None)
+        if _is_large(value.type):
+            self._large.add(name)
+        return name
+
+    def define_plain(self, value: Value) -> str:
+        name = self._plain[value] = self.fresh()
+        self._names.pop(value, None)
+        return name
+
+    def let(self, value: Value, name: str, is_plain: bool) -> None:
+        """Give a value a name that there is."""
+        (self._plain if is_plain else self._names)[value] = name
+        (self._names if is_plain else self._plain).pop(value, None)
+        if not is_plain and _is_large(value.type):
+            self._large.add(name)
+
+    def is_plain(self, value: Value) -> bool:
+        """Whether a value is there as a plain number, and no constant."""
+        return value in self._plain and value not in self.constants
+
+    def use(self, value: Value) -> str:
+        """The name of the array of a value that is defined, or a constant."""
+        if value in self._names:
+            return self._names[value]
+        if value in self._plain and value not in self.constants:
+            form, name, plain = scalars.form(value.type), self.fresh(), self._plain[value]
+            assert form is not None
+            self.line(f"{name} = {form.boxed(plain, self.thing)}", None, (name,), (plain,))
+        else:
+            name = self.thing(self.constants[value])
+        self._names[value] = name
+        return name
+
+    def use_plain(self, value: Value) -> str:
+        """The name of the plain number of a value that is defined, or the number itself of a constant."""
+        if value in self._plain:
+            return self._plain[value]
+        form = scalars.form(value.type)
+        assert form is not None
+        if value in self.constants:
+            name = form.literal(self.constants[value], self.thing)
+        else:
+            name, array = self.fresh(), self._names[value]
+            self.line(f"{name} = {form.unboxed(array)}", None, (name,), (array,))
+        self._plain[value] = name
+        return name
+
+    def thing(self, thing: Any) -> str:
+        """The name of an object."""
+        name = f"k{len(self._globals)}"
+        self._globals[name] = thing
+        return name
+
+    # -- lines ---------------------------------------------------------------------------------------------------------
+
+    def line(
+        self,
+        text: str,
+        operation: Operation | None,
+        defines: Sequence[str] = (),
+        uses: Sequence[str] = (),
+        over: Sequence[str] = (),
+    ) -> None:
+        self._lines.append(_Line(text, operation, self.depth, tuple(defines), tuple(uses), tuple(over)))
+
+    @property
+    def count(self) -> int:
+        """How many lines there are."""
+        return len(self._lines)
+
+    def reserve(self, operation: Operation) -> int:
+        """The place of a line that is filled in later, or does nothing."""
+        self.line("pass", operation)
+        return len(self._lines) - 1
+
+    def fill(self, place: int, text: str, defines: Sequence[str], uses: Sequence[str]) -> None:
+        line = self._lines[place]
+        line.text, line.defines, line.uses = text, tuple(defines), (*defines, *uses)
+
+    def since(self, start: int) -> tuple[list[tuple[int, str]], set[str], set[str]]:
+        """The lines from one on, with their depths from there, and the names that they define and use."""
+        lines = self._lines[start:]
+        defined = {name for line in lines for name in line.defines}
+        # A constant's name is the number itself.
+        used = {name for line in lines for name in line.uses if name.isidentifier() and not keyword.iskeyword(name)}
+        return [(line.depth - self.depth, line.text) for line in lines], defined, used
+
+    def are_plain(self, names: Iterable[str]) -> bool:
+        """Whether all names are those of plain numbers."""
+        return set(names) <= set(self._plain.values())
+
+    def call(
+        self,
+        target: Callable[..., Any],
+        operation: Operation,
+        operands: Iterable[Value],
+        results: Sequence[Value],
+        *,
+        regions: Sequence[tuple[Callable[..., Any], tuple[Value, ...]]] = (),
+        always_tuple: bool = False,
+        takes_plain: bool = False,
+    ) -> None:
+        """`results = target(regions, operands)`; `operation` is told if it fails.
+
+        `takes_plain` says that scalars may be plain numbers.
+        """
+        arguments = [self._plain[v] if takes_plain and self.is_plain(v) else self.use(v) for v in operands]
+        uses = (*arguments, *(self.use(v) for _, captures in regions for v in captures))
+        if regions:
+            arguments.insert(0, f"({', '.join(self._region(f, captures) for f, captures in regions)},)")
+        text = f"{self.thing(target)}({', '.join(arguments)})"
+        names = tuple([self.define(r) for r in results])
+        if names:
+            comma = "," if always_tuple and len(names) == 1 else ""
+            text = f"{', '.join(names)}{comma} = {text}"
+        self.line(text, operation, names, uses)
+
+    def call_function(self, function: Any, operation: Operation) -> None:
+        """`results = function.target(operands)`, which is not there yet.
+
+        Python calls it without the C stack, that a call by way of `*values` takes: chains of thousands are possible.
+        """
+        arguments = [self.use(v) for v in operation.operands]
+        names = tuple([self.define(r) for r in operation.results])
+        left = f"{', '.join(names)}, = " if names else ""
+        text = f"{left}{self.thing(function)}.target({', '.join(arguments)})"
+        self.line(text, operation, names, arguments)
+
+    def apply(
+        self, target: Callable[..., Any], operation: Operation, operands: Sequence[str], over: Sequence[str] = ()
+    ) -> str:
+        """The name of `target(operands)`, which has one result.
+
+        It may be written over one of the operands `over` that nothing needs afterwards, if there is one: `target` takes
+        that as its last argument then.
+        """
+        name = self.fresh()
+        self._large.add(name)
+        self.line(f"{name} = {self.thing(target)}({', '.join(operands)})", operation, (name,), operands, over)
+        return name
+
+    def plain(self, expression: str, operation: Operation, uses: Sequence[str]) -> None:
+        """`result = expression`, a plain number."""
+        name = self.define_plain(operation.results[0])
+        self.line(f"{name} = {expression}", operation, (name,), uses)
+
+    def forget(self, names: Sequence[str], operation: Operation) -> None:
+        """Drop names for good, but those of objects."""
+        names = [name for name in names if name not in self._globals]
+        if names:
+            self._large.difference_update(names)
+            self.line(f"del {', '.join(names)}", operation)
+
+    @contextmanager
+    def block(self, header: str, operation: Operation, uses: Sequence[str] = ()) -> Iterator[None]:
+        """Lines within a loop or branch. What is defined there is not known after it."""
+        self.line(header, operation, (), uses)
+        names, plain = self._names.copy(), self._plain.copy()
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self._names, self._plain = names, plain
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """A loop, or a branch and its alternatives: nothing is dropped in it that was there before."""
+        start = len(self._lines)
+        yield
+        self._blocks.append((start, len(self._lines)))
+
+    # -- the function --------------------------------------------------------------------------------------------------
+
+    def function(
+        self, parameters: Sequence[str], returns: Sequence[str], label: str, sources: Sources, writes_over: bool = False
+    ) -> Callable[..., tuple[Any, ...]]:
+        """The function of these parameters that gives a tuple; `writes_over` is for what `apply` says."""
+        result = "".join(f"{name}, " for name in returns)
+        self.line(f"return ({result})", None, (), returns)
+        head = _Line(f"def run({', '.join(parameters)}):", None, -1, tuple(parameters))
+        lines = self._with_drops([head, *self._lines], writes_over)
+        text = "".join(f"{'    ' * (line.depth + 1)}{line.text}\n" for line in lines)
+        file = f"<minihlo plan {next(self._numbers)} {shown(label)}>"
+        sources[file] = text, [line.operation for line in lines]
+        exec(compile(text, file, "exec"), self._globals)
+        return self._globals["run"]
+
+    def _with_drops(self, lines: list[_Line], writes_over: bool) -> list[_Line]:
+        """The lines, and those that forget large values which nothing needs any more."""
+        if not self._large:
+            return lines
+        first: dict[str, int] = {}
+        last: dict[str, int] = {}
+        for index, line in enumerate(lines):
+            for name in (*line.defines, *line.uses):
+                if name in self._large:
+                    first.setdefault(name, index)
+                    last[name] = index
+        blocks = sorted((start + 1, end + 1) for start, end in self._blocks)  # the head is the first line
+        dropped: dict[int, list[tuple[int, str]]] = {}
+        for name, index in last.items():
+            # What was there before a loop is dropped after it.
+            around = next(((a, b) for a, b in blocks if a <= index < b and not a <= first[name] < b), None)
+            place, depth = (index, lines[index].depth) if around is None else (around[1] - 1, lines[around[0]].depth)
+            if place < len(lines) - 1 and not lines[place].text.endswith(":"):
+                dropped.setdefault(place, []).append((-depth, name))
+        result = []
+        for index, line in enumerate(lines):
+            over = next((name for name in line.over if last[name] == index), None) if writes_over else None
+            result.append(line if over is None else dataclasses.replace(line, text=f"{line.text[:-1]}, {over})"))
+            for depth, names in itertools.groupby(sorted(dropped.get(index, ())), key=lambda pair: pair[0]):
+                result.append(_Line(f"del {', '.join(name for _, name in names)}", line.operation, -depth))
+        return result
+
+    def _region(self, function: Callable[..., Any], captures: tuple[Value, ...]) -> str:
+        name = self.thing(function)
+        if not captures:
+            return name
+        self._globals["partial"] = functools.partial
+        return f"partial({', '.join([name, *map(self.use, captures)])})"
+
+
+def _is_large(t: Type) -> bool:
+    return isinstance(t, TensorType) and (not t.is_static or t.nbytes >= _DROP_FROM)
+
+
+def label(file: str) -> str:
+    """What a generated function is for, by the name of its file: `table` of `<minihlo plan 3 table>`."""
+    return file.removeprefix("<").removesuffix(">").split(" ", 3)[-1]

@@ -1,0 +1,1 @@
+"""What the tester asks: cases, their operands, and the exact results, which share no arithmetic with `ops`."""

@@ -1,0 +1,210 @@
+"""The report as one HTML file that needs nothing else: made from a Report, read without scripts."""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from .. import files
+from ..cases.formats import FORMATS
+from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Report, worst
+from ..words import count
+from .html_cases import BAD, SIGNS, accuracy, anchor, failures
+from .markup import Content, Markup, element, joined
+
+#: The verdicts, from what matters most, with what they mean.
+_MEANINGS = {
+    FAIL: "a result is wrong",
+    CRASH: "the backend died, or gave no answer in time",
+    ACCURACY: "not correctly rounded, where that is not required, but next to the exact value",
+    DIVERGENT: "the format or the specification leaves it open, and the choice is a known one",
+    PASS: "every result is right",
+    UNSUPPORTED: "the backend does not have it",
+}
+#: So many names are listed, more only when they are asked for.
+_FEW = 4
+_ULP = """ULP is how many steps from the correctly rounded result to the one given, where a step is from one number of
+the result's format to the next; both zeros are one number, and infinity is the step after the largest number (in a
+format without infinity, the NaN that overflow gives stands there). From NaN to a number is no distance."""
+
+
+def write(report: Report, path: str | Path) -> None:
+    """Write the page; whole or not at all. Raises OutputError where it cannot be written."""
+    files.write(path, page(report))
+
+
+def page(report: Report) -> str:
+    """The page."""
+    title = f"{report.run.backend}: conformance"
+    style = importlib.resources.files(__package__ or "").joinpath("report.css").read_text(encoding="utf-8")
+    bad = [c for c in report.cases if c.verdict in BAD]
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", Markup(style)),
+    )
+    body = element(
+        "body",
+        element("header", element("h1", report.run.backend, element("small", "conformance")), _run(report)),
+        element(
+            "main",
+            _summary(report),
+            _grid(report),
+            failures(bad),
+            accuracy([c for c in report.cases if c.verdict == ACCURACY], report.run.ulp),
+            _open(report),
+            _lacking(report),
+        ),
+        element("footer", element("p", _ULP), _about(report)),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+# -- what the whole is like --------------------------------------------------------------------------------------------
+
+
+def _run(report: Report) -> list[Content]:
+    run = report.run
+    facts = [f"level {run.level}", *(f"{name} {version}" for name, version in run.versions.items())]
+    facts += [x for x in (run.host, run.started) if x]
+    chosen = [f"{w} {', '.join(given)}" for w, given in (("ops", run.ops), ("formats", run.formats)) if given]
+    note = "This run was not finished: what is here is what had been done." if not run.complete else None
+    return [element("p", " · ".join([*facts, *chosen]), class_="facts"), note and element("p", note, class_="note")]
+
+
+def _summary(report: Report) -> Markup:
+    counts = report.counts
+    total = sum(counts.values()) or 1
+    order = [v for v in _MEANINGS if counts[v]]
+    bar = [element("span", class_=f"part {v}", style=f"flex-grow:{counts[v] / total:.4f}") for v in reversed(order)]
+    tiles = [
+        element(
+            "li",
+            element("span", SIGNS[v], class_=f"sign {v}"),
+            element("b", f"{counts[v]:,}"),
+            " ",
+            element("span", v, class_="word"),
+            element("span", _MEANINGS[v], class_="meaning"),
+        )
+        for v in order
+    ]
+    expected = sum(c.is_expected for c in report.cases if c.verdict in BAD)
+    elements = sum(c.total for c in report.cases)
+    told = f"{count(sum(counts.values()), 'case')}, {count(elements, 'result')} judged"
+    told += f"; {expected:,} of the failures are expected" if expected else ""
+    return element(
+        "section",
+        element("p", told, "."),
+        element("div", bar, class_="bar"),
+        element("ul", tiles, class_="tiles"),
+        id="summary",
+    )
+
+
+def _grid(report: Report) -> Content:
+    """Op × format, by the worst verdict of a cell; a cell leads to what is said of it."""
+    cells: dict[tuple[str, str], list[CaseResult]] = defaultdict(list)
+    for case in report.cases:
+        cells[case.row, case.column].append(case)
+    rows = list(dict.fromkeys(c.row for c in report.cases))
+    there = {c.column for c in report.cases}
+    columns = [*(f for f in FORMATS if f in there), *sorted(there - set(FORMATS))]  # whichever was finished first
+    head = [element("th", element("span", c), scope="col") for c in columns]
+    body = [element("tr", element("th", r, scope="row"), [_cell(cells.get((r, c), [])) for c in columns]) for r in rows]
+    table = element(
+        "table", element("thead", element("tr", element("td"), head)), element("tbody", body), class_="grid"
+    )
+    key = [element("li", element("span", SIGNS[v], class_=f"sign {v}"), f" {v}") for v in _MEANINGS]
+    return element(
+        "section",
+        element("h2", "Operations and formats"),
+        element("ul", key, class_="key"),
+        element("div", table, class_="scroll", tabindex="0", role="region", aria_label="the grid"),
+        id="grid",
+    )
+
+
+def _cell(cases: Sequence[CaseResult]) -> Markup:
+    if not cases:
+        return element("td", class_="none")
+    verdict = worst([c.verdict for c in cases])
+    like = [c for c in cases if c.verdict == verdict]
+    told = f"{verdict}: {len(like)} of {count(len(cases), 'case')}"
+    sign: Content = element("abbr", SIGNS[verdict], title=told)
+    if verdict in (*BAD, ACCURACY, DIVERGENT):
+        sign = element("a", SIGNS[verdict], href=f"#{anchor(like[0])}", title=told)
+    number = element("small", str(len(like))) if verdict in BAD and len(cases) > 1 else None
+    return element("td", sign, number, class_=verdict)
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+
+
+def _open(report: Report) -> Content:
+    """What formats leave open, by what the backend makes of it."""
+    found: dict[str, dict[str, CaseResult]] = defaultdict(dict)
+    for case in report.cases:
+        for choice in case.choices:
+            found[choice].setdefault(case.signature, case)
+    if not found:
+        return None
+    anchored: set[str] = set()
+
+    def name(case: CaseResult) -> Markup:
+        anchor = f"divergent-{case.signature}"
+        is_first = anchor not in anchored
+        anchored.add(anchor)
+        return element("code", case.signature, id=anchor if is_first else None)
+
+    rows = [
+        element(
+            "tr", element("td", choice), element("td", [joined([name(c), " "]) for c in cases.values()], class_="names")
+        )
+        for choice, cases in found.items()
+    ]
+    head = element(
+        "thead", element("tr", element("th", "what is open: what the backend gives"), element("th", "where"))
+    )
+    told = "Formats and specifications leave these results open; none of them is wrong."
+    table = element("table", head, element("tbody", rows), class_="list")
+    return element(
+        "section",
+        element("h2", "Left open"),
+        element("p", told),
+        element("div", table, class_="scroll"),
+        id="divergent",
+    )
+
+
+def _lacking(report: Report) -> Content:
+    """What the backend does not have, by what it says of it."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for case in report.cases:
+        if case.verdict == UNSUPPORTED:
+            message = re.sub(rf"{re.escape(report.run.backend)} refuses the (program|operation): ", "", case.message)
+            found[message].append(case.signature if case.form == "array" else f"{case.signature} ({case.form})")
+    if not found:
+        return None
+
+    def row(message: str, names: Sequence[str]) -> Markup:
+        listed: Content = ", ".join(names)
+        if len(names) > _FEW:
+            listed = element("details", element("summary", count(len(names), "case")), element("p", listed))
+        return element("tr", element("td", message or "it does not say why"), element("td", listed, class_="names"))
+
+    rows = [row(*item) for item in sorted(found.items(), key=lambda item: -len(item[1]))]
+    head = element("thead", element("tr", element("th", "the backend says"), element("th", "of")))
+    table = element("table", head, element("tbody", rows), class_="list")
+    return element("section", element("h2", "Not supported"), element("div", table, class_="scroll"), id="unsupported")
+
+
+def _about(report: Report) -> Markup:
+    again = f"minihlo conform {report.run.backend} --level {report.run.level}"
+    again += f" --seed {report.run.seed}" if report.run.seed else ""
+    return element("p", "Made by ", element("code", again), f" in {report.run.seconds:.0f} s.")

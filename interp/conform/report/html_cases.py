@@ -1,0 +1,180 @@
+"""The part of the HTML report that tells single cases: what fails, and what is less accurate."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from ..result import ACCURACY, CRASH, DIVERGENT, ERRORS, FAIL, PASS, UNSUPPORTED, CaseResult, Failure
+from ..words import code_text, count
+from .markup import Content, Markup, element
+from .pictures import pictures
+
+#: A sign for each verdict, so that nobody needs the colours.
+SIGNS = {PASS: "✓", DIVERGENT: "○", ACCURACY: "≈", FAIL: "✗", CRASH: "!", UNSUPPORTED: "–"}
+BAD = (FAIL, CRASH)
+
+
+def anchor(case: CaseResult) -> str:
+    """Where on the page a case is told."""
+    kind = "failures" if case.verdict in BAD else case.verdict.lower()
+    return f"{kind}-{re.sub(r'[^A-Za-z0-9_.-]', '-', case.signature)}"
+
+
+def failures(bad: Sequence[CaseResult]) -> Content:
+    """The cases that fail, those of one signature together."""
+    if not bad:
+        return None
+    found = _by_signature(bad)
+    return element(
+        "section",
+        element("h2", "Failures"),
+        element("p", f"{count(len(bad), 'case')} of {count(len(found), 'signature')}. "
+                "Operands and results are codes; a value stands behind each."),
+        [_signature(cases) for cases in found.values()],
+        id="failures",
+    )  # fmt: skip
+
+
+def _by_signature(cases: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
+    found: dict[str, list[CaseResult]] = defaultdict(list)
+    for case in cases:
+        found[case.signature].append(case)
+    return found
+
+
+def _signature(cases: Sequence[CaseResult]) -> Markup:
+    """All failing forms of one op on types; the first in full."""
+    first, *others = sorted(cases, key=lambda c: (c.is_expected, c.map is None and c.curve is None, c.verdict != CRASH))
+    more = None
+    if others:
+        told = ", ".join(f"{c.form} (expected)" if c.is_expected else c.form for c in others)
+        more = element("details", element("summary", f"fails too: {told}"), [_case(c) for c in others])
+    return element("article", element("h3", element("code", first.signature)), _case(first), more, id=anchor(first))
+
+
+def _case(case: CaseResult) -> Markup:
+    wrong = sum(n for v, n in case.counts.items() if v in BAD)
+    facts = [f"form {case.form}"]
+    facts += [f"{wrong:,} of {count(case.total, 'result')} wrong"] if case.total else []
+    facts += [f"worst {case.worst_ulp:,} ULP"] if case.worst_ulp is not None else []
+    facts += [f"{v} {n:,}" for v, n in case.counts.items() if v not in (FAIL, CRASH, PASS)]
+    head = element(
+        "p",
+        _badge(case.verdict),
+        case.is_expected and element("span", "expected", class_="badge expected"),
+        " · ".join(facts),
+        class_="facts",
+    )
+    told = [element("p", t, class_="diagnosis") for t in (case.diagnosis, case.message) if t]
+    told += [element("p", "What explains the results: ", case.model)] if case.model else []
+    return element(
+        "div",
+        head,
+        told,
+        pictures(case),
+        _table(case, [f for f in case.failures if f.verdict in BAD] or case.failures),
+        _histogram(case),
+        element("pre", element("code", case.command), class_="command") if case.command else None,
+        _program(case),
+        class_="case",
+    )
+
+
+def _badge(verdict: str) -> Markup:
+    return element("span", f"{SIGNS[verdict]} {verdict}", class_=f"badge {verdict}")
+
+
+def _table(case: CaseResult, failures: Sequence[Failure]) -> Content:
+    if not failures:
+        return None
+    names = ["operand"] if len(case.operands) == 1 else [f"operand {i + 1}" for i in range(len(case.operands))]
+    heads = [*names, "gives", "expected", "error"]
+
+    def row(f: Failure) -> Markup:
+        cells: list[Content] = [_numbers(*x) for x in zip(f.operands, f.values, case.operands, strict=False)]
+        also = f.also and element("small", f"also right: {f.also}")
+        cells += [_number(f.got, f.got_value, case.result), [_number(f.expected, f.expected_value, case.result), also]]
+        told = zip(heads, [*cells, _error(f)], strict=True)
+        return element(
+            "tr",
+            [element("td", element("span", c), data_is=h, class_="got" if h == "gives" else None) for h, c in told],
+        )
+
+    head = element("thead", element("tr", [element("th", h, scope="col") for h in heads]))
+    table = element("table", head, element("tbody", [row(f) for f in failures]), class_="examples")
+    return element("div", table, class_="scroll")
+
+
+def _error(failure: Failure) -> str:
+    if failure.error in ERRORS:
+        return ERRORS[failure.error]
+    if failure.ulp is None:
+        return "wrong"
+    return f"{'+' if failure.error > 0 else '−'}{failure.ulp:,} ULP"
+
+
+def _number(code: int | None, value: str, kind: str) -> Content:
+    if code is None:
+        return "none"
+    told = code_text(code, kind)
+    return [element("code", told), value != told and element("span", f" = {value}", class_="value")]
+
+
+#: Of a row of a sum so many codes are told.
+_TOLD = 24
+
+
+def _numbers(codes: Sequence[int], values: Sequence[str], kind: str) -> Content:
+    if len(codes) == 1:
+        return _number(codes[0], values[0], kind)
+    told = " ".join(code_text(c, kind) for c in codes[:_TOLD]) + (f" … ({len(codes)})" if len(codes) > _TOLD else "")
+    return element("code", told, class_="row")
+
+
+def _histogram(case: CaseResult) -> Content:
+    """How many results are how far off, as bars."""
+    if len(case.histogram) < 2:
+        return None
+    most = max(case.histogram.values())
+
+    def row(distance: str, n: int) -> Markup:
+        bar = element("span", style=f"width:{100 * n / most:.1f}%")
+        return element("tr", element("th", f"{distance} ULP", scope="row"), element("td", bar), element("td", f"{n:,}"))
+
+    return element("table", element("tbody", [row(*x) for x in case.histogram.items()]), class_="histogram")
+
+
+def _program(case: CaseResult) -> Content:
+    if not case.program:
+        return None
+    inputs = "\n".join(f"--input {i}" for i in case.inputs)
+    return element(
+        "details",
+        element("summary", "the first of them as a program"),
+        element("pre", element("code", case.program)),
+        inputs and element("pre", element("code", inputs)),
+    )
+
+
+def accuracy(cases: Sequence[CaseResult], limit: int) -> Content:
+    """Those that are not required to be correctly rounded, and are not."""
+    if not cases:
+        return None
+    told = (
+        "These are not required to be correctly rounded. A number next to the exact value counts as accuracy; "
+        f"in types of 16 bits and more up to {limit} ULP do."
+    )
+    parts = []
+    for name, found in _by_signature(cases).items():
+        first = max(found, key=lambda c: (c.form == "array", c.counts.get(ACCURACY, 0)))
+        worst_ulp = max((c.worst_ulp for c in found if c.worst_ulp is not None), default=0)
+        summary = [
+            element("code", name),
+            f" {first.counts.get(ACCURACY, 0):,} of {first.total:,}, worst {worst_ulp} ULP",
+        ]
+        forms = ", ".join(c.form for c in found)
+        detail = [element("p", f"forms: {forms}"), pictures(first), _histogram(first), _table(first, first.failures)]
+        parts.append(element("details", element("summary", summary), detail, id=anchor(first)))
+    return element("section", element("h2", "Accuracy"), element("p", told), parts, id="accuracy")

@@ -1,0 +1,71 @@
+"""The report as JUnit's XML, which CI systems read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from .. import files
+from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
+from ..words import code_text
+
+
+def write(report: Report, path: str | Path) -> None:
+    """Write the report: a test for each case, a class for each op. Raises OutputError where it cannot be written."""
+    counts = report.counts
+    bad = [c for c in report.cases if c.verdict in (FAIL, CRASH)]
+    expected = sum(c.is_expected for c in bad)
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"minihlo conform {report.run.backend}",
+        tests=str(len(report.cases)),
+        failures=str(sum(c.verdict == FAIL and not c.is_expected for c in bad)),
+        errors=str(sum(c.verdict == CRASH and not c.is_expected for c in bad)),
+        skipped=str(counts[UNSUPPORTED] + expected),
+        time=f"{report.run.seconds:.3f}",
+        timestamp=report.run.started.partition("+")[0],
+    )
+    for case in report.cases:
+        suite.append(_test(case))
+    root = ElementTree.Element("testsuites")
+    root.append(suite)
+    ElementTree.indent(root)
+    text = ElementTree.tostring(root, encoding="unicode")
+    files.write(path, f"<?xml version='1.0' encoding='utf-8'?>\n{text}\n")
+
+
+def _test(case: CaseResult) -> ElementTree.Element:
+    test = ElementTree.Element(
+        "testcase", classname=case.op, name=f"{case.signature} {case.form}", time=f"{case.seconds:.3f}"
+    )
+    if case.verdict == UNSUPPORTED:
+        ElementTree.SubElement(test, "skipped", message=_plain(case.message))
+    elif case.verdict in (FAIL, CRASH):
+        if case.is_expected:
+            ElementTree.SubElement(test, "skipped", message="expected to fail")
+        else:
+            found = ElementTree.SubElement(test, "failure" if case.verdict == FAIL else "error", message=_why(case))
+            found.text = "\n".join([*_lines(case), case.command])
+    elif case.choices or case.model or case.histogram:
+        told = ElementTree.SubElement(test, "system-out")
+        told.text = _plain("\n".join([case.verdict, *case.choices, case.model, str(case.histogram or "")]))
+    return test
+
+
+def _why(case: CaseResult) -> str:
+    counted = f"{case.counts.get(FAIL, 0)} of {case.total} wrong" if case.verdict == FAIL else "no result"
+    return _plain(": ".join(p for p in (counted, case.diagnosis, case.message, case.model) if p))
+
+
+def _lines(case: CaseResult) -> list[str]:
+    lines = []
+    for f in case.failures:
+        codes = [" ".join(code_text(c, t) for c in cs) for cs, t in zip(f.operands, case.operands, strict=True)]
+        got = "none" if f.got is None else code_text(f.got, case.result)
+        lines.append(_plain(f"{' '.join(codes)} => {got} expected {code_text(f.expected, case.result)}"))
+    return lines
+
+
+def _plain(text: str) -> str:
+    """Without what XML cannot hold."""
+    return "".join(c if c >= " " or c in "\n\t" else "?" for c in text)

@@ -1,0 +1,157 @@
+"""What colour an element of a picture has: by its error, or where it is right by where in the format the result lies.
+
+Colours are told apart by those who do not see red and green, and what is transparent takes the page's colour, so that
+one picture serves on light and dark pages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..cases.formats import FORMATS, Format
+from ..result import ABSENT, CUT, IS_INFINITE, IS_NAN, NOT_NAN, OPEN, UNTRIED, WRONG_ZERO, CaseResult
+from .markup import Markup, element
+
+
+@dataclasses.dataclass(frozen=True)
+class Shade:
+    """A kind of element: its colour (red, green, blue, opacity), and how it is called."""
+
+    colour: tuple[int, int, int, int]
+    words: str
+
+    @property
+    def css(self) -> str:
+        r, g, b, a = self.colour
+        return f"rgb({r} {g} {b} / {a / 255:.2f})"
+
+
+#: The kinds, in the order of the legend. First those of right results, by what is right.
+SHADES: dict[str, Shade] = {
+    "right": Shade((128, 128, 128, 20), "right"),
+    "subnormal": Shade((0, 158, 115, 80), "right, and subnormal"),
+    "overflow": Shade((128, 128, 128, 120), "right, and beyond the largest number"),
+    "nan": Shade((128, 128, 128, 190), "right, and NaN"),
+    "small-4": Shade((75, 70, 210, 255), "too small by more than 16 ULP"),
+    "small-3": Shade((0, 110, 190, 255), "too small by 5 to 16 ULP"),
+    "small-2": Shade((60, 160, 225, 255), "too small by 2 to 4 ULP"),
+    "small-1": Shade((140, 205, 245, 255), "too small by 1 ULP"),
+    "large-1": Shade((250, 200, 90, 255), "too large by 1 ULP"),
+    "large-2": Shade((240, 150, 20, 255), "too large by 2 to 4 ULP"),
+    "large-3": Shade((215, 90, 0, 255), "too large by 5 to 16 ULP"),
+    "large-4": Shade((185, 25, 20, 255), "too large by more than 16 ULP"),
+    "is-nan": Shade((215, 80, 160, 255), "NaN, and should be a number"),
+    "not-nan": Shade((150, 70, 180, 255), "a number, and should be NaN"),
+    "infinite": Shade((135, 95, 45, 255), "infinite, and should not be"),
+    "zero": Shade((190, 175, 0, 255), "a zero of the wrong sign"),
+    "open": Shade((86, 140, 170, 150), "left open"),
+    "absent": Shade((110, 90, 80, 255), "no result"),
+    "wrong": Shade((215, 90, 0, 255), "wrong"),
+    "untried": Shade((0, 0, 0, 0), "not tried"),
+}
+NAMES = list(SHADES)
+SPECIAL = {
+    WRONG_ZERO: "zero",
+    OPEN: "open",
+    NOT_NAN: "not-nan",
+    IS_NAN: "is-nan",
+    IS_INFINITE: "infinite",
+    ABSENT: "absent",
+}
+_STEPS = (1, 4, 16, CUT)  #: the largest distance of each strength of a colour
+RIGHT = 4  #: how many shades are of right results; they come first
+
+#: Of some ops the result in f64, which tells in which region of the format it lies. Elsewhere only NaN is known.
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "power": np.power,
+    "remainder": np.fmod,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "atan2": np.arctan2,
+    "convert": np.positive,
+    "negate": np.negative,
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "cbrt": np.cbrt,
+    "exponential": np.exp,
+    "exponential_minus_one": np.expm1,
+    "log": np.log,
+    "log_plus_one": np.log1p,
+    "tanh": np.tanh,
+    "tan": np.tan,
+    "sine": np.sin,
+    "cosine": np.cos,
+    "logistic": lambda x: 1 / (1 + np.exp(-x)),
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round_nearest_even": np.rint,
+}
+
+
+def shades(case: CaseResult, errors: np.ndarray, *operands: np.ndarray) -> np.ndarray:
+    """The place in SHADES of each element; `operands` are numbers, none where the elements are in their own order."""
+    found = regions(case, *operands) if operands else np.zeros(errors.shape, np.uint8)
+    for sign, word in ((-1, "small"), (1, "large")):
+        size = errors.astype(int) * sign
+        for i in range(4):
+            found[(size > (0, *_STEPS)[i]) & (size <= CUT)] = NAMES.index(f"{word}-{i + 1}")
+    for error, name in SPECIAL.items():
+        found[errors == error] = NAMES.index(name)
+    if case.result == "i1":
+        found[is_wrong(errors)] = NAMES.index("wrong")
+    found[errors == UNTRIED] = NAMES.index("untried")
+    return found
+
+
+def is_wrong(errors: np.ndarray) -> np.ndarray:
+    """Which elements are tried, and not right."""
+    return (errors != 0) & (errors != OPEN) & (errors != UNTRIED)
+
+
+def regions(case: CaseResult, *operands: np.ndarray) -> np.ndarray:
+    """In which part of the format the right result lies."""
+    shape = np.broadcast_shapes(*(x.shape for x in operands))
+    fmt, function = FORMATS.get(case.result), _FUNCTIONS.get(case.op)
+    found = np.zeros(shape, np.uint8)
+    if fmt is None or function is None or case.form == "chain":
+        return found
+    with np.errstate(all="ignore"):
+        result = np.broadcast_to(function(*operands), shape)
+    smallest_normal = 2.0**fmt.min_exponent if fmt.has_zero else 2.0 ** (fmt.min_exponent + 1)
+    found[(result != 0) & (np.abs(result) < smallest_normal)] = NAMES.index("subnormal")
+    found[np.abs(result) > _overflow(fmt)] = NAMES.index("overflow")
+    found[np.isnan(result) | ((result <= 0) & (not fmt.has_zero))] = NAMES.index("nan")
+    return found
+
+
+def _overflow(fmt: Format) -> float:
+    """From where on results are too large: halfway to where the next number would be."""
+    return fmt.max + math.ldexp(0.5, math.frexp(fmt.max)[1] - 1 - fmt.mantissa_bits)
+
+
+def legend(found: np.ndarray) -> Markup:
+    """The shades that occur, each with how often."""
+    counts = np.bincount(found.ravel(), minlength=len(NAMES))
+    items = [
+        element("li", element("span", class_="swatch", style=f"background:{s.css}"), f"{s.words}: {counts[i]:,}")
+        for i, s in enumerate(SHADES.values())
+        if counts[i]
+    ]
+    return element("ul", items, class_="legend")
+
+
+def runs(kinds: np.ndarray) -> list[tuple[int, int, int]]:
+    """Where elements that are alike begin and end, and what they are."""
+    edges = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
+    return [(a, b, int(kinds[a])) for a, b in itertools.pairwise(edges) if b > a]

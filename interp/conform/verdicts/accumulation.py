@@ -1,0 +1,195 @@
+"""How terms are accumulated: in which type, and in which order."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ..cases.exact import evaluate
+from ..cases.formats import FORMATS, Format, all_codes
+from ..cases.rounding import Exact, encode
+
+Values = np.ndarray  #: [outputs, terms]
+Combine = Callable[[Values, Values], Values]
+Order = Callable[[Values, Combine], Values]
+
+
+@dataclasses.dataclass(frozen=True)
+class Type:
+    """A type to accumulate in: how terms become values of it, how two are combined, and what they are as f64."""
+
+    name: str
+    load: Callable[[np.ndarray], Values]
+    combine: Combine
+    exact: Callable[[Values], np.ndarray]
+
+
+# -- types -------------------------------------------------------------------------------------------------------------
+
+
+def types(element: Format, body: str) -> list[Type]:
+    """What may be accumulated in: wide types first, then the element's own."""
+    names = [n for n in ("f32", "f64", "f16", "bf16") if holds(FORMATS[n], element) and n != element.name]
+    own = _narrow(element, body) if element.is_minifloat else _wide(element.name, body)
+    return [*(_wide(n, body) for n in names), own]
+
+
+@functools.cache
+def holds(wide: Format, narrow: Format) -> bool:
+    """Whether a format has every number of another."""
+    numbers = narrow.decode(all_codes(narrow.name))
+    back = wide.decode(encode(wide, Exact.of(numbers))[0])
+    return bool(((back == numbers) | np.isnan(numbers)).all())
+
+
+_HOST = {"f64": np.float64, "f32": np.float32, "f16": np.float16}
+_NUMPY = {"add": np.add, "multiply": np.multiply}
+
+
+def _wide(name: str, body: str) -> Type:
+    if name == "bf16":
+        return Type(name, _to_bf16, lambda x, y: _to_bf16(_NUMPY[body](x, y)), lambda x: x.astype(np.float64))
+    kind = _HOST[name]  # f16 in numpy is computed in f32, whose 24 bits suffice for one rounding of these two
+    return Type(name, lambda x: x.astype(kind), _NUMPY[body], lambda x: x.astype(np.float64))
+
+
+def _to_bf16(x: np.ndarray) -> np.ndarray:
+    """Rounds f64 or f32 to bf16, kept in f32; a sum of two bf16 in f32 has one rounding more, which 24 bits allow."""
+    fmt = FORMATS["bf16"]
+    if x.dtype == np.float64:
+        return fmt.decode(encode(fmt, Exact.of(x))[0]).astype(np.float32)
+    u = np.ascontiguousarray(x).view(np.uint32)
+    rounded = (u + np.uint32(0x7FFF) + ((u >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(x), x, rounded.view(np.float32))
+
+
+def _narrow(fmt: Format, body: str) -> Type:
+    table = _table(fmt.name, body)
+    shift = fmt.bits
+
+    def combine(x: Values, y: Values) -> Values:
+        return table[(x.astype(np.uint16) << shift) | y]
+
+    return Type(fmt.name, lambda x: encode(fmt, Exact.of(x))[0], combine, fmt.decode)
+
+
+@functools.lru_cache(32)
+def _table(element: str, body: str) -> np.ndarray:
+    fmt, codes = FORMATS[element], all_codes(element)
+    x, y = (fmt.decode(g.ravel()) for g in np.meshgrid(codes, codes, indexing="ij"))
+    return evaluate(body, fmt, x, y)[0]
+
+
+def fused(fmt: Format) -> Type:
+    """Products are kept exact and each sum is rounded once, as multiply-add units do; values are f64."""
+    smallest = fmt.min_exponent - fmt.mantissa_bits
+
+    def rounded(x: Values) -> Values:
+        unit = np.ldexp(1.0, np.maximum(np.frexp(x)[1] - 1 - fmt.mantissa_bits, smallest))
+        found = np.rint(x / unit) * unit
+        return np.where(np.abs(found) > fmt.max, np.copysign(np.inf if fmt.has_infinity else np.nan, found), found)
+
+    # The first operand is a sum so far, or the first product, which is added to zero.
+    return Type(fmt.name, lambda x: x, lambda x, y: rounded(rounded(x) + y), lambda x: x)
+
+
+# -- orders ------------------------------------------------------------------------------------------------------------
+
+
+def in_order(x: Values, combine: Combine) -> Values:
+    total = x[:, 0]
+    for i in range(1, x.shape[1]):
+        total = combine(total, x[:, i])
+    return total
+
+
+def _reverse(x: Values, combine: Combine) -> Values:
+    return in_order(x[:, ::-1], combine)
+
+
+def _pairwise(x: Values, combine: Combine) -> Values:
+    while x.shape[1] > 1:
+        odd = x[:, -1:] if x.shape[1] % 2 else x[:, :0]
+        n = x.shape[1] // 2 * 2
+        x = np.concatenate([combine(x[:, 0:n:2], x[:, 1:n:2]), odd], axis=1)
+    return x[:, 0]
+
+
+def _halves(x: Values, combine: Combine) -> Values:
+    """The first half with the second, over and over, as vectors are reduced."""
+    while x.shape[1] > 1:
+        half = 1 << (x.shape[1] - 1).bit_length() - 1
+        low, high = x[:, :half], x[:, half:]
+        x = np.concatenate([combine(low[:, : high.shape[1]], high), low[:, high.shape[1] :]], axis=1)
+    return x[:, 0]
+
+
+def _in_windows(x: Values, n: int, combine: Combine) -> Values:
+    """The sums of n terms at a time, each in order; the last may be of fewer."""
+    whole = x.shape[1] // n * n
+    sums = in_order(x[:, :whole].reshape(-1, n), combine).reshape(len(x), -1) if whole else x[:, :0]
+    if whole == x.shape[1]:
+        return sums
+    return np.concatenate([sums, in_order(x[:, whole:], combine)[:, None]], axis=1)
+
+
+def _windows(n: int) -> Order:
+    return lambda x, combine: in_order(_in_windows(x, n, combine), combine)
+
+
+def _centred(n: int) -> Order:
+    """Windows that begin before the first term by as much as the last goes beyond the end."""
+
+    def order(x: Values, combine: Combine) -> Values:
+        while x.shape[1] > n:
+            first = n - (-x.shape[1] % n) // 2
+            head = in_order(x[:, :first], combine)[:, None]
+            x = np.concatenate([head, _in_windows(x[:, first:], n, combine)], axis=1)
+        return in_order(x, combine)
+
+    return order
+
+
+def _lanes(n: int, join: Order) -> Order:
+    """A vector of n sums, joined, and then what remains one by one."""
+
+    def order(x: Values, combine: Combine) -> Values:
+        whole = x.shape[1] // n * n
+        if not whole:
+            return in_order(x, combine)
+        lanes = x[:, :n]
+        for i in range(n, whole, n):
+            lanes = combine(lanes, x[:, i : i + n])
+        total = join(lanes, combine)
+        for i in range(whole, x.shape[1]):
+            total = combine(total, x[:, i])
+        return total
+
+    return order
+
+
+def orders(n: int, most: int | None = None) -> Iterator[tuple[str, Order]]:
+    """The orders in which n terms are combined, of up to `most` steps; in order eight times as many."""
+
+    def is_short(steps: int) -> bool:
+        return most is None or steps <= most
+
+    if is_short(n // 8):
+        yield "in order", in_order
+    if n > 2:
+        if is_short(n):
+            yield "in reverse", _reverse
+        yield "pairwise", _pairwise
+        yield "in halves", _halves
+    for size in (2, 4, 8, 16, 32, 64, 128, 256, 512):
+        if size < n and is_short(size + n // size):
+            yield f"in windows of {size}", _windows(size)
+            if n % size:
+                yield f"in centred windows of {size}", _centred(size)
+    for size in (2, 4, 8, 16, 32, 64):
+        if size < n and is_short(n // size):
+            yield f"in {size} lanes", _lanes(size, _halves)
+            yield f"in {size} lanes, joined in order", _lanes(size, in_order)

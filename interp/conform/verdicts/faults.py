@@ -1,0 +1,282 @@
+"""Wrong ways to compute: how operands are read, what is done, how the result is written.
+
+Each takes a case and its operands and gives the codes that come of it, or None where it makes no sense for the case.
+`suspects` says in words what they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from ..cases.cases import Case
+from ..cases.data import Operands
+from ..cases.exact import COMPARISONS, OPS, compare, estimate, evaluate
+from ..cases.expected import as_exact, converted, logistic_by_steps
+from ..cases.formats import FORMATS, INTEGERS, Format, integers
+from ..cases.rounding import EVEN, Exact, encode
+
+Codes = np.ndarray
+Compute = Callable[[Case, Operands], "Codes | None"]
+Read = Callable[[Format, Codes], np.ndarray]
+Write = Callable[[Format, np.ndarray], Codes]
+
+
+def as_it_is(fmt: Format, codes: Codes) -> np.ndarray:
+    return fmt.decode(codes)
+
+
+def computed(
+    case: Case, operands: Operands, read: Read = as_it_is, rounding: str = EVEN, through: str = ""
+) -> Codes | None:
+    """The op on operands as they are read, rounded in some way, by way of another format."""
+    if case.op not in (*OPS, "convert", "compare", "is_finite"):
+        return None
+    if any(t not in FORMATS for t in case.operands):
+        return _converted(case, operands, rounding, through)
+    numbers = [read(FORMATS[t], x) for t, x in zip(case.operands, operands, strict=True)]
+    if case.op == "is_finite":
+        return np.isfinite(numbers[0])
+    if case.op == "compare":
+        direction, kind = (v for _, v in case.attributes)
+        return COMPARISONS[direction](*numbers) if kind == "FLOAT" else None
+    if case.result not in FORMATS:
+        return None
+    target = FORMATS[case.result]
+    if not through:
+        return evaluate(case.op, target, *numbers, rounding=rounding)[0]
+    wide = FORMATS[through]
+    codes = evaluate(case.op, wide, *numbers)[0]
+    return encode(target, Exact.of(wide.decode(codes)), rounding)[0]
+
+
+def _converted(case: Case, operands: Operands, rounding: str, through: str) -> Codes | None:
+    if case.op != "convert" or case.result not in FORMATS:
+        return None
+    if not through:
+        return converted(operands[0], case.operands[0], case.result, rounding).codes
+    wide = FORMATS[through]
+    codes = encode(wide, as_exact(operands[0], case.operands[0]))[0]
+    return encode(FORMATS[case.result], Exact.of(wide.decode(codes)), rounding)[0]
+
+
+def flush_read(fmt: Format, codes: Codes) -> np.ndarray:
+    numbers = fmt.decode(codes)
+    return np.where(fmt.is_subnormal(codes), np.copysign(0.0, numbers), numbers)
+
+
+def flush_read_unsigned(fmt: Format, codes: Codes) -> np.ndarray:
+    return np.where(fmt.is_subnormal(codes), 0.0, fmt.decode(codes))
+
+
+def flushed(fmt: Format, codes: Codes) -> Codes:
+    """Results that are subnormal as zero, with the sign they have."""
+    zero = encode(fmt, Exact.of(np.copysign(0.0, fmt.decode(codes))))[0]
+    return np.where(fmt.is_subnormal(codes), zero, codes)
+
+
+def flush(read: Read, results: bool, through: str = "") -> Compute:
+    def compute(case: Case, operands: Operands) -> Codes | None:
+        found = computed(case, operands, read, through=through)
+        if found is None or not results:
+            return found
+        return flushed(FORMATS[case.result], found) if case.result in FORMATS else None
+
+    return compute
+
+
+def flush_in_f32(case: Case, operands: Operands) -> Codes | None:
+    """Operands and results that are subnormal in f32, in which the op is computed."""
+
+    def read(fmt: Format, codes: Codes) -> np.ndarray:
+        numbers = fmt.decode(codes)
+        return np.where(np.abs(numbers) < 2.0**-126, np.copysign(0.0, numbers), numbers)
+
+    found = computed(case, operands, read)
+    numbers = in_f64(case, operands, read)
+    if found is None or numbers is None or case.result not in FORMATS:
+        return found
+    zeros = encode(FORMATS[case.result], Exact.of(np.copysign(0.0, numbers)))[0]
+    return np.where(np.abs(numbers) < 2.0**-126, zeros, found)
+
+
+def smallest_up(case: Case, operands: Operands) -> Codes | None:
+    """What lies between the two smallest numbers is rounded up."""
+    numbers, found = in_f64(case, operands), computed(case, operands)
+    if case.result not in FORMATS or numbers is None or found is None:
+        return None
+    first, second = FORMATS[case.result].decode(np.array([0, 1]))
+    return np.where((numbers > first) & (numbers < second), np.array(1, found.dtype), found)
+
+
+def beyond_the_largest(fmt: Format, codes: Codes) -> np.ndarray:
+    """A NaN whose sign is set, as the number that its code would be if there were no NaN."""
+    numbers = fmt.decode(codes)
+    step = fmt.max - fmt.decode(np.array([fmt.max_code - 1]))[0]
+    return np.where(fmt.is_nan(codes) & (codes & fmt.sign_bit != 0), -fmt.max - step, numbers)
+
+
+def lost_at_the_smallest_normal(case: Case, operands: Operands) -> Codes | None:
+    """What is rounded up from the subnormal numbers to the first that is not one becomes zero."""
+    numbers, found = in_f64(case, operands), computed(case, operands)
+    if case.result not in FORMATS or numbers is None or found is None:
+        return None
+    fmt = FORMATS[case.result]
+    up = ((found & fmt.ones) == 1 << fmt.mantissa_bits) & (np.abs(numbers) < 2.0**fmt.min_exponent)
+    return np.where(up, flushed(fmt, np.where(up, found & fmt.sign_bit | 1, found).astype(found.dtype)), found)
+
+
+def nan_as(number: float) -> Read:
+    def read(fmt: Format, codes: Codes) -> np.ndarray:
+        return np.where(fmt.is_nan(codes), number, fmt.decode(codes))
+
+    return read
+
+
+def biased(by: int, operands_too: bool, results_too: bool) -> Compute:
+    """With the bias of a format off by so much: of what is read, of what is written, or of both."""
+
+    def compute(case: Case, operands: Operands) -> Codes | None:
+        factor = 2.0**-by
+
+        def read(fmt: Format, codes: Codes) -> np.ndarray:
+            return fmt.decode(codes) * (factor if fmt.is_minifloat and operands_too else 1.0)
+
+        if case.result not in FORMATS or not FORMATS[case.result].is_minifloat or not results_too:
+            return computed(case, operands, read)
+        fmt = FORMATS[case.result]
+        shifted = dataclasses.replace(fmt, bias=fmt.bias + by)
+        if case.op not in (*OPS, "convert"):
+            return None
+        if case.operands[0] not in FORMATS:
+            return encode(shifted, as_exact(operands[0], case.operands[0]))[0]
+        numbers = [read(FORMATS[t], x) for t, x in zip(case.operands, operands, strict=True)]
+        return evaluate(case.op, shifted, *numbers)[0]
+
+    return compute
+
+
+def reciprocal(through: str, of_product: bool) -> Compute:
+    """x times the reciprocal of y, which is rounded, and so is the product."""
+
+    def compute(case: Case, operands: Operands) -> Codes | None:
+        if case.op != "divide":
+            return None
+        fmt = FORMATS[case.result]
+        x, y = (fmt.decode(c) for c in operands)
+        wide = FORMATS[through or case.result]
+        inverse = wide.decode(evaluate("divide", wide, np.ones_like(y), y)[0])
+        if not of_product:
+            return evaluate("multiply", fmt, x, inverse)[0]
+        product = wide.decode(evaluate("multiply", wide, x, inverse)[0])
+        return encode(fmt, Exact.of(product))[0]
+
+    return compute
+
+
+def as_float(case: Case, operands: Operands) -> Codes | None:
+    if case.op != "compare" or case.attributes[1][1] != "TOTALORDER":
+        return None
+    return compare(case.attributes[0][1], "FLOAT", case.operands[0], *operands)
+
+
+def operand(which: int) -> Compute:
+    return lambda case, x: x[which] if len(x) > which and case.operands[which] == case.result else None
+
+
+def swapped(case: Case, operands: Operands) -> Codes | None:
+    fits = len(operands) == 2 and case.op in ("subtract", "divide", "remainder", "power", "atan2", "compare")
+    return computed(case, operands[::-1]) if fits else None
+
+
+def of_magnitude(compute: Compute) -> Compute:
+    """A fault of conversions that drop the sign first, as the target has none."""
+
+    def found(case: Case, operands: Operands) -> Codes | None:
+        if case.op != "convert" or case.result not in FORMATS or FORMATS[case.result].is_signed:
+            return None
+        codes, source = operands[0], case.operands[0]
+        if source in FORMATS:
+            fmt = FORMATS[source]
+            codes = np.where(fmt.is_nan(codes), codes, codes & np.array(fmt.ones, codes.dtype))
+        elif source in INTEGERS:
+            width = INTEGERS[source][0]
+            codes = np.where(integers(codes, source) < 0, (~codes + 1) & np.array((1 << width) - 1, codes.dtype), codes)
+            return compute(dataclasses.replace(case, operands=(f"ui{width}",)), (codes,))
+        return compute(case, (codes,))
+
+    return found
+
+
+def without_sign(case: Case, operands: Operands) -> Codes | None:
+    if case.result not in FORMATS or FORMATS[case.result].is_signed:
+        return None
+    numbers = in_f64(case, operands)
+    return None if numbers is None else encode(FORMATS[case.result], Exact.of(np.abs(numbers)))[0]
+
+
+def sign_in_exponent(case: Case, operands: Operands) -> Codes | None:
+    found, numbers = without_sign(case, operands), in_f64(case, operands)
+    if found is None or numbers is None:
+        return None
+    return np.where(np.signbit(numbers), found | 0x80, found).astype(found.dtype)
+
+
+def in_f64(case: Case, operands: Operands, read: Read = as_it_is) -> np.ndarray | None:
+    if any(t not in FORMATS for t in case.operands):
+        return as_exact(operands[0], case.operands[0]).value if case.op == "convert" else None
+    if case.op not in OPS and case.op != "convert":
+        return None
+    return estimate(case.op, *(read(FORMATS[t], x) for t, x in zip(case.operands, operands, strict=True)))
+
+
+def logistic(through: str) -> Compute:
+    """1 / (1 + exp(-x)), each step rounded."""
+
+    def compute(case: Case, operands: Operands) -> Codes | None:
+        if case.op != "logistic":
+            return None
+        fmt = FORMATS[through or case.result]
+        found = logistic_by_steps(fmt, FORMATS[case.operands[0]].decode(operands[0]))
+        return encode(FORMATS[case.result], Exact.of(fmt.decode(found)))[0]
+
+    return compute
+
+
+def integral_by_addition(case: Case, operands: Operands) -> Codes | None:
+    """Roundings to integers that add 2 to the number of mantissa bits and take it away again."""
+    if case.op not in ("floor", "ceil", "round_nearest_even", "round_nearest_afz"):
+        return None
+    fmt = FORMATS[case.result]
+    x = fmt.decode(operands[0])
+    far = fmt.decode(encode(fmt, Exact.of(np.copysign(2.0**fmt.mantissa_bits, x)))[0])
+    total = fmt.decode(evaluate("add", fmt, x, far)[0])
+    size = np.abs(fmt.decode(evaluate("subtract", fmt, total, far)[0]))
+    unchanged = (x == 0) | ~np.isfinite(x)
+    return encode(fmt, Exact.of(np.where(unchanged, x, np.copysign(size, x))))[0]
+
+
+def saturated(*signs: int) -> Compute:
+    """What is beyond the largest number becomes that, of numbers of these signs."""
+
+    def compute(case: Case, operands: Operands) -> Codes | None:
+        found, numbers = computed(case, operands), in_f64(case, operands)
+        if found is None or numbers is None or case.result not in FORMATS:
+            return None
+        fmt = FORMATS[case.result]
+        largest = np.where(np.signbit(numbers), np.uint64(fmt.max_code | fmt.sign_bit), np.uint64(fmt.max_code))
+        beyond = (np.abs(numbers) > fmt.max) & np.isin(np.sign(numbers), signs)
+        return np.where(beyond, largest.astype(found.dtype), found)
+
+    return compute
+
+
+def unsigned_zeros(case: Case, operands: Operands) -> Codes | None:
+    """Results that are zero are +0."""
+    found = computed(case, operands)
+    if found is None or case.result not in FORMATS or not FORMATS[case.result].has_zero:
+        return None
+    fmt = FORMATS[case.result]
+    return np.where(fmt.decode(found) == 0, np.array(0, found.dtype), found)

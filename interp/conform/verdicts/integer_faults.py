@@ -1,0 +1,70 @@
+"""Wrong ways to convert to integers, as `faults` has them for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..cases.cases import Case
+from ..cases.data import Operands
+from ..cases.expected import converted
+from ..cases.formats import FORMATS, INTEGERS, code_dtype
+from ..cases.rounding import Exact, encode
+from .faults import Codes, Compute
+
+
+def _applies(case: Case) -> bool:
+    return case.op == "convert" and case.result in INTEGERS and case.operands[0] in FORMATS
+
+
+def _limits(element: str) -> tuple[int, int]:
+    width, is_signed = INTEGERS[element]
+    return (-1 << (width - 1), (1 << (width - 1)) - 1) if is_signed else (0, (1 << width) - 1)
+
+
+def rounded(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
+    """Conversions that round in some way, and do not truncate; what is then beyond the type loses its upper bits."""
+
+    def compute(case: Case, operands: Operands) -> Codes | None:
+        if not _applies(case):
+            return None
+        numbers = FORMATS[case.operands[0]].decode(operands[0])
+        low, high = _limits(case.result)
+        fits = (numbers > low - 1) & (numbers < high + 1.0)
+        mask = np.uint64((1 << INTEGERS[case.result][0]) - 1)
+        codes = np.where(fits, to_integer(numbers), 0.0).astype(np.int64).view(np.uint64) & mask
+        found = converted(operands[0], case.operands[0], case.result).codes
+        return np.where(fits, codes.astype(found.dtype), found)
+
+    return compute
+
+
+def wrapped(bits: int) -> Compute:
+    """Conversions to integers by way of one of so many bits."""
+
+    def compute(case: Case, operands: Operands) -> Codes | None:
+        if not _applies(case):
+            return None
+        whole = np.trunc(FORMATS[case.operands[0]].decode(operands[0]))
+        limit = 2.0 ** (bits - 1)
+        fits = np.abs(np.nan_to_num(whole, nan=np.inf)) < limit
+        number = np.where(fits, whole, -limit).astype(np.int64)
+        mask = (1 << INTEGERS[case.result][0]) - 1
+        return (number & mask if mask < 1 << 63 else number).astype(np.uint64).astype(code_dtype(case.result))
+
+    return compute
+
+
+def limits_in_format(case: Case, operands: Operands) -> Codes | None:
+    """An integer type's limits, rounded to the format and compared there with the number."""
+    if not _applies(case):
+        return None
+    fmt, width = FORMATS[case.operands[0]], INTEGERS[case.result][0]
+    low, high = _limits(case.result)
+    lowest, highest = fmt.decode(encode(fmt, Exact.of(np.array([float(low), float(high)])))[0])
+    x = fmt.decode(operands[0])
+    found = converted(operands[0], case.operands[0], case.result).codes
+    mask = (1 << width) - 1
+    found = np.where(x >= highest, np.array(high, found.dtype), found)
+    return np.where((x <= lowest) & (x < 0), np.array(low & mask, found.dtype), found)

@@ -1,0 +1,215 @@
+"""From judged results to a CaseResult: counts, the failures that are told, the map or curve, and the command."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...backends import BackendError
+from ...errors import printable
+from ..cases.cases import Case
+from ..cases.expected import Expected
+from ..cases.programs import Builder
+from ..elementwise import Part
+from ..pictured import pictured
+from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
+from ..rows import RowPart
+from ..words import code_text, input_text, value_text
+from . import choices, diagnosis
+from .judge import ELEMENT_VERDICTS, FAR, Judged, judge
+from .sums import Results, exact, explain
+
+_FAIL = ELEMENT_VERDICTS.index(FAIL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a run is asked for, as far as it matters to a case; it can be pickled."""
+
+    backend: str
+    level: int = 1
+    seed: int = 0
+    ulp: int = 4
+    errors: int = 5  #: how many failures of a case are told
+    timeout: float = 20.0
+    operands: tuple[str, ...] = ()  #: as given by --operands: these instead of the case's own
+
+
+def blank(case: Case, form: str, verdict: str, **fields: Any) -> CaseResult:
+    """The result of a case with what the case itself tells."""
+    types = list(case.operands)
+    return CaseResult(case.signature, form, case.name, types, case.result, case.row, case.column, verdict, **fields)
+
+
+def without_result(case: Case, form: str, how: str, text: str, settings: Settings) -> CaseResult:
+    """Of a case that the backend refused, or died of; some die of what they say they do not support."""
+    if BackendError(how, text).is_lack:
+        return blank(case, form, UNSUPPORTED, message=printable(text))
+    return blank(case, form, CRASH, message=printable(text), command=command(case, form, settings))
+
+
+def command(
+    case: Case,
+    form: str,
+    settings: Settings,
+    operands: Sequence[str] = (),
+    beside: Sequence[str] = (),
+) -> str:
+    """What runs a case again, on some operands alone (see `operands_text`) where they are given, beside others."""
+    words = ["minihlo", "conform", settings.backend, "--case", case.signature, "--form", form]
+    if operands:
+        words += [word for text in operands for word in ("--operands", text)]
+    elif settings.level != 1:
+        words += ["--level", str(settings.level)]
+    for other in beside:
+        words += ["--beside", other]
+    if settings.seed and not operands:
+        words += ["--seed", str(settings.seed)]
+    return shlex.join(words)
+
+
+def operands_text(part: Part, place: int, times: int = 1) -> str:
+    """The operands at a place as --operands takes them."""
+    codes = (int(x[place]) for x in part.operands)
+    words = [str(c) if t == "i1" else code_text(c, t) for c, t in zip(codes, part.case.operands, strict=True)]
+    return ",".join(words) + (f"*{times}" if times > 1 else "")
+
+
+def told(part: Part, judged: Judged, got: np.ndarray, settings: Settings, seconds: float) -> CaseResult:
+    """The result of an elementwise part; the diagnosis and the command are for the caller to add."""
+    found = _counted(part, judged, len(got), seconds)
+    found = dataclasses.replace(found, failures=_failures(part, judged, got, part.expected.codes, settings.errors))
+    return dataclasses.replace(found, **pictured(part, judged))
+
+
+def _counted(part: Part | RowPart, judged: Judged, total: int, seconds: float) -> CaseResult:
+    counts = {v: int(np.count_nonzero(judged.verdicts == i)) for i, v in enumerate(ELEMENT_VERDICTS)}
+    wrong = judged.verdicts >= ELEMENT_VERDICTS.index(ACCURACY)
+    distances = judged.distances[wrong & (judged.distances != FAR)]
+    return blank(
+        part.case,
+        part.form,
+        worst([v for v, n in counts.items() if n] or [PASS]),
+        total=total,
+        counts={v: n for v, n in counts.items() if n},
+        worst_ulp=int(distances.max()) if distances.size else None,
+        histogram=histogram(distances),
+        choices=[choices.told(p, part.case.result, dict(c)) for p, c in judged.choices.items()],
+        seconds=round(seconds, 3),
+    )
+
+
+def told_rows(part: RowPart, got: np.ndarray, settings: Settings, zeros_are_open: bool, seconds: float) -> CaseResult:
+    """The result of a case on rows."""
+    if part.case.op == "sort" or part.body in ("maximum", "minimum"):
+        expected, model = part.with_nan_first(got) if part.case.op == "sort" else part.expected, ""
+        judged = judge(part.case.result, got, expected, 0, zeros_are_open)
+        sentence = diagnosis.explain_rows(part, judged, got)
+    else:
+        sentence = ""
+        codes, left_open = exact(part.problem)
+        expected = Expected(codes, left_open)
+        judged, model = _by_model(part, got, expected)
+    found = _counted(part, judged, len(got), seconds)
+    return dataclasses.replace(
+        found,
+        model=model,
+        diagnosis=sentence,
+        failures=_failures(part, judged, got, expected.codes, settings.errors),
+        **pictured(part, judged),
+        command="" if found.verdict in (PASS, DIVERGENT) else command(part.case, part.form, settings),
+    )
+
+
+def _by_model(part: RowPart, got: np.ndarray, right: Expected) -> tuple[Judged, str]:
+    """Results are right that a model explains; the errors of the others are those from the exact result."""
+
+    def matches(found: np.ndarray, results: Results) -> np.ndarray:
+        judged = judge(part.case.result, found, Expected(*results), 0)
+        return judged.verdicts != _FAIL
+
+    explained = explain(part.problem, got, matches)
+    judged = judge(part.case.result, got, right, 0)
+    wrong = explained.unexplained
+    judged.verdicts[~wrong & (judged.verdicts == _FAIL)] = 0
+    judged.verdicts[wrong] = _FAIL
+    judged.errors[~wrong] = 0
+    return judged, explained.model
+
+
+def histogram(distances: np.ndarray) -> dict[str, int]:
+    """How many are so far off; from 10 ULP on in powers of two."""
+    binned = np.where(distances < 10, distances, 1 << np.int64(np.log2(np.maximum(distances, 1).astype(np.float64))))
+    return {str(d): n for d, n in sorted(Counter(binned.tolist()).items()) if d}
+
+
+def _failures(part: Part | RowPart, judged: Judged, got: np.ndarray, usual: np.ndarray, most: int) -> list[Failure]:
+    """The first of each verdict, FAIL before ACCURACY before DIVERGENT, which are held to what is right as a rule."""
+    found: list[Failure] = []
+    for verdict in (FAIL, ACCURACY, DIVERGENT):
+        at = np.flatnonzero(judged.verdicts == ELEMENT_VERDICTS.index(verdict))
+        for i in at[: most - len(found)]:
+            operands = _operands_of(part, int(i))
+            types = part.case.operands
+            distance = int(judged.distances[i])
+            right, given = int((usual if verdict == DIVERGENT else judged.right)[i]), int(got[i])
+            found.append(
+                Failure(
+                    verdict,
+                    int(i),
+                    len(got),
+                    operands,
+                    [[value_text(c, t) for c in codes] for codes, t in zip(operands, types, strict=True)],
+                    given,
+                    value_text(given, part.case.result),
+                    right,
+                    value_text(right, part.case.result),
+                    int(judged.errors[i]),
+                    None if distance == FAR else distance,
+                )
+            )
+    return found
+
+
+def _operands_of(part: Part | RowPart, i: int) -> list[list[int]]:
+    """The codes that go into a result."""
+    if isinstance(part, Part):
+        return [[int(x[i])] for x in part.operands]
+    if part.case.op == "sort":
+        return [part.arrays[0][i // part.arrays[0].shape[1]].tolist()]
+    if part.case.op == "cumulative":
+        rows = part.arrays[0]
+        return [rows[i // rows.shape[1], : i % rows.shape[1] + 1].tolist()]
+    return [t[i].tolist() for t in part.terms]
+
+
+def as_program(part: Part | RowPart) -> tuple[str, list[str]]:
+    """A part as a StableHLO program, and its inputs as `minihlo run --input` takes them."""
+    builder = Builder()
+    part.emit(builder)
+    inputs = [input_text(codes, element, codes.shape) for codes, element in builder.inputs]
+    return builder.text(), inputs
+
+
+def merged(a: CaseResult, b: CaseResult, errors: int) -> CaseResult:
+    """Two parts of one case as one."""
+    counts = Counter(a.counts) + Counter(b.counts)
+    steps = Counter(a.histogram) + Counter(b.histogram)
+    distances = [d for d in (a.worst_ulp, b.worst_ulp) if d is not None]
+    first = a if a.verdict == worst([a.verdict, b.verdict]) else b
+    order = (FAIL, CRASH, ACCURACY, DIVERGENT)
+    return dataclasses.replace(
+        first,
+        total=a.total + b.total,
+        counts=dict(counts),
+        histogram={d: steps[d] for d in sorted(steps, key=int)},
+        worst_ulp=max(distances, default=None),
+        choices=list(dict.fromkeys([*a.choices, *b.choices])),
+        failures=sorted([*a.failures, *b.failures], key=lambda f: order.index(f.verdict))[:errors],
+        seconds=round(a.seconds + b.seconds, 3),
+    )

@@ -1,0 +1,153 @@
+"""Sums have a set of right results: of each order and each type that is at least as wide as the operands'.
+
+`explain` tries models, in all a few hundred: a type to accumulate in and an order. One that gives every result of a
+case is the explanation. Where none does, a result is right if it is as near to the exact sum as some order in f32 is;
+and of results of 16 bits a few if they are as near as some order in their own type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from ..cases.formats import FORMATS
+from ..cases.rounding import Exact, encode
+from .accumulation import Type, fused, holds, orders, types
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Sums or products: for each output the exact terms, in f64, and what they come from."""
+
+    element: str  #: of the operands
+    result: str
+    body: str  #: add, multiply
+    terms: np.ndarray  #: f64 [outputs, terms]
+    is_dot: bool = False  #: the terms are products of two numbers of the element type
+    #: Outputs some order of whose terms may overflow: any model may explain each by itself.
+    is_wild: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
+
+
+Results = tuple[np.ndarray, np.ndarray]  #: codes, and what is left open about them
+
+
+def exact(problem: Problem) -> Results:
+    """The exact results, rounded once."""
+    return encode(FORMATS[problem.result], exact_sums(problem))
+
+
+def exact_sums(problem: Problem) -> Exact:
+    values, sides = [], []
+    for row in problem.terms.tolist():
+        value, side = (_exact_sum if problem.body == "add" else _exact_product)(row)
+        values.append(value)
+        sides.append(side)
+    return Exact(np.array(values), np.array(sides, np.int8))
+
+
+def _exact_sum(row: list[float]) -> tuple[float, int]:
+    if not all(map(math.isfinite, row)):
+        with np.errstate(all="ignore"):
+            return float(np.sum(np.array(row))), 0
+    total = math.fsum(row)
+    rest = math.fsum([*row, -total])
+    return total if total else math.fsum([0.0, *row]), (rest > 0) - (rest < 0)
+
+
+def _exact_product(row: list[float]) -> tuple[float, int]:
+    if not all(map(math.isfinite, row)) or 0.0 in row:
+        with np.errstate(all="ignore"):
+            return float(np.prod(np.array(row))), 0
+    product = math.prod(map(Fraction, row))
+    try:
+        nearest = float(product)
+    except OverflowError:
+        return math.copysign(math.inf, product), 0
+    rest = product - Fraction(nearest)
+    return nearest, (rest > 0) - (rest < 0)
+
+
+def models(problem: Problem) -> Iterator[tuple[str, Results]]:
+    """Each model's name and results, the likeliest first."""
+    yield "exact, rounded once", exact(problem)
+    result = FORMATS[problem.result]
+    for t, how in _accumulations(problem):
+        terms = t.load(problem.terms)
+        for order, combine in orders(problem.terms.shape[1]):
+            sums = t.exact(combine(terms, t.combine))
+            where = f"{how} in {t.name} {order}"
+            yield where, encode(result, Exact.of(sums))
+            for via in ("f16", problem.element):
+                # The sum is rounded to another type before it becomes the result's.
+                if via not in (t.name, problem.result):
+                    narrow = FORMATS[via]
+                    through = narrow.decode(encode(narrow, Exact.of(sums))[0])
+                    if holds(narrow, FORMATS[problem.element]):
+                        yield f"{where}, then rounded to {via}", encode(result, Exact.of(through))
+
+
+def _accumulations(problem: Problem) -> Iterator[tuple[Type, str]]:
+    """The types to accumulate in, in words; where they have no room for products these are rounded first, or not."""
+    for t in types(FORMATS[problem.element], problem.body):
+        values = t.exact(t.load(problem.terms))
+        is_cut = problem.is_dot and bool(((values != problem.terms) & np.isfinite(problem.terms)).any())
+        yield t, "products and sums rounded" if is_cut else "accumulated"
+        if is_cut and problem.element != "f8E8M0FNU":
+            yield fused(FORMATS[t.name]), "exact products accumulated"
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """The model that explains most, what it gives, and which results nothing explains."""
+
+    model: str
+    unexplained: np.ndarray
+
+
+def explain(problem: Problem, got: np.ndarray, matches: Callable[[np.ndarray, Results], np.ndarray]) -> Explanation:
+    """The model of a backend's results. `matches(got, results)` says which are what a model gives."""
+    best, most = "", -1
+    tame = np.ones(len(got), bool) if not problem.is_wild.size else ~problem.is_wild
+    any_model = np.zeros(len(got), bool)
+    left = np.ones(len(got), bool)
+    with np.errstate(all="ignore"):
+        is_exact = matches(got, exact(problem))  # of which nobody can say that it is wrong, whatever the others are
+        for name, results in models(problem):
+            hit = matches(got, results)
+            any_model |= hit
+            count = int((hit & tame).sum())
+            if count > most:
+                best, most, left = name, count, ~hit & tame
+            if hit[tame].all() and any_model.all():
+                return Explanation(name, ~hit & tame)
+        bounded = _within("f32", problem, got)
+        unexplained = (left | (~tame & ~any_model)) & ~bounded & ~(~tame & any_model) & ~is_exact
+        if not unexplained.any() and left.any():
+            best = "accumulated in f32, in an order of its own"
+        elif unexplained.mean() <= _FEW and FORMATS[problem.result].bits == 16:
+            # Units that sum small blocks in a wider type, and the blocks in the result's, are like that.
+            unexplained &= ~_within(problem.result, problem, got)
+            best += f", and a few accumulated in {problem.result} in another order"
+    return Explanation(best if not unexplained.any() else f"none ({best} explains most)", unexplained)
+
+
+#: What part of results may be explained by the bound of the result's own type alone.
+_FEW = 0.1
+
+
+def _within(name: str, problem: Problem, got: np.ndarray) -> np.ndarray:
+    """Which results some order of sums in a type may have."""
+    k, error = problem.terms.shape[1], 2.0 ** -(FORMATS[name].mantissa_bits + 1)
+    if problem.body != "add" or not holds(FORMATS[name], FORMATS[problem.element]):
+        return np.zeros(len(got), bool)
+    sums = exact_sums(problem).value
+    relative = k * error / (1 - k * error) if k * error < 0.5 else 1.0
+    slack = relative * np.abs(problem.terms).sum(axis=1)
+    fmt = FORMATS[problem.result]
+    low, high = (encode(fmt, Exact.of(s))[0] for s in (sums - slack, sums + slack))
+    rank, nan = fmt.rank, fmt.is_nan(got) | fmt.is_nan(low) | fmt.is_nan(high)
+    return ~nan & ~fmt.is_none(got) & (rank(low) <= rank(got)) & (rank(got) <= rank(high))

@@ -1,0 +1,135 @@
+"""`interp.compare`: a function or program on a backend, op by op, against the exact results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...ops.policy import Policy
+from ...ops.types import TensorType
+from ..api import contents
+from ..backends import PROGRAMS, Backend
+from ..errors import InputError
+from ..loaded import LoadedProgram
+from ..parse.reader import Places
+from ..values.values import check_input
+from . import whole
+from .examiner import Examiner
+from .report import HOWS, Report
+from .source import Source
+from .subjects import subject
+from .traced import traced
+from .walk import Walk
+
+#: How many turns of a loop are examined.
+TURNS = 100
+
+
+def compare(
+    function: Any,
+    /,
+    *args: Any,
+    backend: Any = "cpu",
+    how: str = "op",
+    policy: Policy | None = None,
+    turns: int = TURNS,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    **kwargs: Any,
+) -> Report:
+    """Compare a function or program on a backend with the exact results, operation by operation.
+
+    Each operation gets the operands that the backend has computed, and its result is compared with the exact result of
+    the same operands. So an error is reported where it arises, and its consequences are not.
+
+    Args:
+        function: A function that JAX can trace (also one of `jax.jit` or `interp.jit`), or a program as `interp.load`
+            takes it: a path, MLIR text, bytes or an `ir.Module`.
+        *args: The arguments of the function, or one array for each argument of the program.
+        backend: A platform of JAX, such as `"cpu"`, which runs in this process; a name that `minihlo conform` takes,
+            such as `"reference"`, which runs in a child process; or an object with a method
+            `evaluate(text, arrays) -> arrays`.
+        how: `"op"` runs each operation alone, so that an error is the operation's own. `"program"` runs the program as
+            the backend compiles it and returns every value: this shows the effects of compiling operations together.
+        policy: The policy of the exact results. The default is `Policy()`.
+        turns: How many turns of each loop are compared.
+        static_argnums: Static arguments by position, as of `jax.jit`.
+        static_argnames: Static arguments by name, as of `jax.jit`.
+        **kwargs: Keyword arguments of the function.
+
+    Returns:
+        A Report. `print` shows it; `ops` has one entry for each operation, with a verdict. FAIL is a wrong result.
+        ACCURACY is off by no more than functions and sums are allowed. DIVERGENT is what the format or the operation
+        leaves open.
+
+    Raises:
+        InputError: The arguments are not those of the function, or there is no such backend.
+        ProgramError: The program cannot be read or is not supported.
+    """
+    if how not in HOWS:
+        raise InputError(f"how: expected one of {', '.join(HOWS)}, got {how!r}")
+    if turns < 1:
+        raise InputError(f"turns: expected at least 1, got {turns}")
+    chosen = subject(backend)
+    try:
+        if _is_program(function):
+            if kwargs or static_argnums is not None or static_argnames is not None:
+                raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
+            source, arrays = source_of(function), list(args)
+        elif callable(function):
+            platform = getattr(chosen, "platform", "cpu")
+            source, arrays = traced(function, args, kwargs, static_argnums, static_argnames, platform)
+        else:
+            raise InputError(f"expected a function or a program, got {type(function).__name__}")
+        return examine(source, arrays, chosen, how, policy, turns)
+    finally:
+        chosen.close()
+
+
+def examine(
+    source: Source,
+    arrays: Sequence[Any],
+    backend: Backend,
+    how: str = "op",
+    policy: Policy | None = None,
+    turns: int = TURNS,
+) -> Report:
+    """The report of a program whose arguments are `arrays`."""
+    function = source.function
+    types = function.argument_types
+    if len(arrays) != len(types):
+        takes = ", ".join(map(str, types)) or "none"
+        raise InputError(f"{source.file}: @{function.name} takes {len(types)} inputs ({takes}), got {len(arrays)}")
+    for name in ("mhlo.num_partitions", "mhlo.num_replicas"):
+        if int(source.program.attributes.get(name, 1)) > 1:
+            raise InputError(f"{source.file}: a program for several devices cannot be compared op by op")
+    values = [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(arrays, types, strict=True))]
+    known = [
+        TensorType(v.shape, t.element) if isinstance(t, TensorType) else t for v, t in zip(values, types, strict=True)
+    ]
+    source = source.refined(known)
+    if how == "program" and backend.takes != PROGRAMS:
+        raise InputError(f"{backend.name} takes single operations, no programs (how='op')")
+    if how == "program":
+        examiner = Examiner(source.inlined(), backend, policy or Policy())
+        results = whole.run(examiner, values)
+    else:
+        examiner = Examiner(source, backend, policy or Policy())
+        results = Walk(examiner, turns).run(source.function, values)
+    return Report(backend.name, how, list(examiner.reports.values()), results)
+
+
+def source_of(program: Any) -> Source:
+    """A program with its MLIR: of text, a path, bytes or an ir.Module. Raises InputError, ProgramError."""
+    if isinstance(program, bytes):
+        return Source.of_text(program, "<bytes>")
+    if isinstance(program, LoadedProgram):
+        raise InputError("a loaded program cannot be compared: its MLIR is not kept (pass what it was loaded from)")
+    if hasattr(program, "operation"):
+        return Source(program, Places("<module>"), "<module>")
+    return Source.of_text(*contents(program))
+
+
+def _is_program(thing: Any) -> bool:
+    return isinstance(thing, str | bytes | os.PathLike | LoadedProgram) or hasattr(thing, "operation")

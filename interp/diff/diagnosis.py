@@ -1,0 +1,110 @@
+"""What the results of an op have in common with those of a fault that is often made, in a sentence.
+
+A fault is named only if it gives the very results of the backend, right and wrong ones. No diagnosis beats a wrong one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...ops.engine.cast import cast
+from ...ops.policy import Policy
+from ...ops.registry import lookup
+from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
+from ..backends.codes import codes
+from ..conform.cases.cases import Case
+from ..conform.cases.formats import FORMATS, INTEGERS
+from ..conform.verdicts.suspects import suspects
+from ..program import Operation, Value
+from .exact_sums import spread
+from .grades import SAME, WRONG, Graded, same
+from .sum_faults import place
+from .wide import in_f64
+
+_F64 = ELEMENT_TYPES["f64"]
+_PLAIN = Policy()
+#: So many wrong elements are looked at, and so many right ones.
+_SAMPLE = 2048
+_NAMES = ("comparison_direction", "compare_type")
+
+
+def diagnose(operation: Operation, operands: Sequence[np.ndarray], theirs: np.ndarray, graded: Graded) -> list[str]:
+    """The first of the faults (`conform.suspects`) that gives all results of an elementwise op, or none.
+
+    Of what is not exact but near enough, or left open, a fault need not give the results.
+    """
+    case = _case(operation)
+    wrong = graded.grades == WRONG
+    if case is None or not wrong.any() or any(x.shape not in ((), theirs.shape) for x in operands):
+        return []
+    at = [spread(np.flatnonzero(where), _SAMPLE) for where in (wrong, graded.grades == SAME)]
+    flat = np.concatenate(at)
+    given = tuple(
+        codes(np.broadcast_to(x, theirs.shape).reshape(-1)[flat], name)
+        for x, name in zip(operands, case.operands, strict=True)
+    )
+    got = codes(theirs.reshape(-1)[flat], case.result)
+    with np.errstate(all="ignore"):
+        for suspect in suspects(case):
+            found = suspect.compute(case, given)
+            if found is not None and _agree(case.result, found, got):
+                return [suspect.sentence]
+    return [where] if (where := place(wrong)) else []
+
+
+def _agree(result: str, found: np.ndarray, got: np.ndarray) -> bool:
+    equal = found == got
+    if result in FORMATS:
+        equal |= FORMATS[result].is_nan(found) & FORMATS[result].is_nan(got)
+    return bool(equal.all())
+
+
+def _case(operation: Operation) -> Case | None:
+    """The op as the conformance tester asks it, None where it does not."""
+    record = lookup(operation.name)
+    types = [v.type for v in (*operation.operands, *operation.results)]
+    if record is None or not record.is_elementwise or not operation.name.startswith("stablehlo."):
+        return None
+    names = [t.element.name for t in types if isinstance(t, TensorType)]
+    if len(names) != len(types) or not all(n in FORMATS or n in INTEGERS or n == "i1" for n in names):
+        return None
+    name = operation.name.removeprefix("stablehlo.")
+    attributes = ()
+    if name == "compare":
+        given = [str(operation.attributes.get(n, "")) for n in _NAMES]
+        attributes = tuple(zip(_NAMES, (given[0], given[1] if given[1] == "TOTALORDER" else "FLOAT"), strict=True))
+    is_wide = any(n in FORMATS and FORMATS[n].bits > 32 for n in names)  # whose results f64 does not tell
+    if name != "convert" and (is_wide or not all(n in FORMATS for n in names[:-1])):
+        return None
+    return Case(name, tuple(names[:-1]), names[-1], attributes)
+
+
+def unrounded(
+    operation: Operation,
+    operands: Sequence[np.ndarray],
+    theirs: np.ndarray,
+    makers: Mapping[Value, Operation],
+    values: Mapping[Value, np.ndarray],
+) -> list[str]:
+    """Whether an operand was taken as it was before it was rounded: of a program whose ops are compiled together."""
+    element = type_of_dtype(theirs.dtype)
+    if not element.is_float:
+        return []
+    for i, value in enumerate(operation.operands):
+        maker = makers.get(value)
+        record = lookup(maker.name) if maker is not None else None
+        if maker is None or record is None or not record.is_elementwise:
+            continue
+        exact = in_f64(maker, [values[v] for v in maker.operands])
+        for through in ("f64", "f32", "f16"):
+            if exact is None or exact[0].dtype != np.float64:
+                break
+            held = cast(cast(exact[0], _F64, ELEMENT_TYPES[through], _PLAIN), ELEMENT_TYPES[through], _F64, _PLAIN)
+            found = in_f64(operation, [held if j == i else x for j, x in enumerate(operands)])
+            if found is None or found[0].shape != theirs.shape:
+                continue
+            if same(theirs, cast(found[0], _F64, element, _PLAIN)).all():
+                return [f"as if the result of {maker.name} ({maker.location}) had not been rounded before"]
+    return []

@@ -1,0 +1,265 @@
+"""One op at a time: on a backend, here, and the one held against the other; and what was found so far."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.policy import Policy
+from ...ops.registry import lookup
+from ...ops.types import TensorType, Type, type_of_dtype
+from .. import machine
+from ..backends import OPERATIONS, Backend, BackendError
+from ..compile.planner import Plan
+from ..conform.result import CRASH, FAIL, UNSUPPORTED, worst
+from ..errors import Error
+from ..program import Location, Operation, Value
+from ..testing.told import shown
+from ..values import transport
+from .diagnosis import unrounded
+from .grades import SAME, VERDICTS, WRONG, Graded, ulps
+from .judge import Kind, judge, kind_of
+from .operations import operate
+from .report import Example, OpReport
+from .source import Source, inputs, is_movable
+
+Arrays = Sequence[np.ndarray]
+
+#: How many elements of an op are told, and of how many elements an operand is told whole.
+_EXAMPLES, _WHOLE = 4, 8
+#: The longest note of what others say.
+_NOTE = 240
+#: `tensor<2x3xf32>` but not `tensor<f32>`.
+_SHAPE = re.compile(r"tensor<(?:\d+x)+")
+
+
+class Examiner:
+    """Examines ops of a program on a backend."""
+
+    def __init__(self, source: Source, backend: Backend, policy: Policy) -> None:
+        self.source, self.backend, self._policy = source, backend, policy
+        self.reports: dict[Operation, OpReport] = {}  #: in the order of their first execution
+        #: Where values are known that ops of the program have made: which op made each, and what they all are.
+        self.makers: dict[Value, Operation] = {}
+        self.values: dict[Value, Any] = {}
+        self.calls: list[Location] = []  #: where the functions are called that are being run
+        self._plans: dict[Operation, Plan] = {}
+        self._texts: dict[Operation, str] = {}
+        self._refused: dict[Operation, BackendError] = {}
+
+    def report(self, operation: Operation) -> OpReport:
+        """The report of an op, which is a new one at first."""
+        if operation not in self.reports:
+            takes, gives = (", ".join(str(v.type) for v in vs) for vs in (operation.operands, operation.results))
+            types = f"({takes}) -> {gives if len(operation.results) == 1 else f'({gives})'}"
+            # What JAX makes a function of for itself has no place of its own, but that of its call.
+            places = [p for p in (operation.location, *reversed(self.calls)) if p.line]
+            made = OpReport(operation.name, next(iter(places), operation.location), types)
+            made.is_float = any(_is_float(v.type) for v in operation.results[:1])
+            self.reports[operation] = made
+        return self.reports[operation]
+
+    # -- computing -----------------------------------------------------------------------------------------------------
+
+    def here(self, operation: Operation, values: Arrays) -> list[np.ndarray]:
+        """Our results of an op, given its `inputs`."""
+        if operation not in self._plans:
+            self._plans[operation] = self.source.plan(operation, self._policy)
+        return machine.run(self._plans[operation], values)
+
+    def there(self, operation: Operation, values: Arrays) -> list[np.ndarray]:
+        """The backend's results of the op alone. Raises BackendError."""
+        if operation in self._refused:
+            raise self._refused[operation]
+        if operation not in self._texts:
+            self._texts[operation] = self.source.text(operation, packed=True)
+        try:
+            if self.backend.takes == OPERATIONS:
+                return operate(self.backend, operation, _operands(operation, values))
+            return self._evaluated(self._texts[operation], operation, values)
+        except BackendError as error:
+            self._refused[operation] = error
+            raise
+
+    def _evaluated(self, text: str, operation: Operation, values: Arrays) -> list[np.ndarray]:
+        arrays = [a for x in values for a in transport.packed(x, type_of_dtype(x.dtype))]
+        return received(self.backend.evaluate(text, arrays), [v.type for v in operation.results], self.backend.name)
+
+    def run(self, operation: Operation, values: Arrays) -> list[np.ndarray]:
+        """The backend's results of an op that it runs alone, examined; ours where it gives none.
+
+        Raises what we raise where there are none of ours either.
+        """
+        try:
+            theirs = self.there(operation, values)
+        except BackendError as error:
+            if error.how == "absent":
+                raise
+            self._absent(operation, UNSUPPORTED if error.how == "refused" else CRASH, str(error), values)
+            return self.here(operation, values)
+        try:
+            ours = self.here(operation, values)
+        except Error as error:
+            self._absent(operation, UNSUPPORTED, f"minihlo gives no result: {error}", values)
+            return theirs
+        self.compare(operation, values, theirs, ours)
+        return theirs
+
+    def _absent(self, operation: Operation, verdict: str, note: str, values: Arrays) -> None:
+        report = self.report(operation)
+        report.executions += 1
+        if verdict not in report.verdict or not report.notes:
+            report.verdict = verdict
+            report.notes.append(textwrap.shorten(note, _NOTE, placeholder=" …"))
+            self._keep(operation, values, report)
+
+    # -- comparing -----------------------------------------------------------------------------------------------------
+
+    @np.errstate(all="ignore")
+    def compare(self, operation: Operation, values: Arrays, theirs: Arrays, ours: Arrays) -> None:
+        """Hold results of an op against ours, and add what is found to its report."""
+        report = self.report(operation)
+        report.executions += 1
+        if wrong := mistaken(theirs, ours):
+            report.verdict = FAIL
+            report.notes.append(wrong)
+            return self._keep(operation, values, report)
+        operands = _operands(operation, values)
+        found = judge(operation, operands, theirs, ours)
+        before = report.verdict
+        for i, graded in enumerate(found):
+            report.elements += graded.grades.size
+            if graded.grades.max(initial=SAME) == SAME:
+                continue
+            report.verdict = worst([report.verdict, graded.verdict])
+            notes = graded.notes
+            if graded.verdict == FAIL and not notes and i == 0:
+                notes = unrounded(operation, operands, theirs[0], self.makers, self.values)
+            report.notes += [n for n in notes if n not in report.notes]
+            self._count(report, graded, theirs[i], ours[i])
+            examples = self._examples(operation, operands, theirs[i], ours[i], graded)
+            if report.verdict != before:  # what is worse is told first
+                report.worst, before = [], report.verdict
+                self._keep(operation, values, report)
+                self._shrink(operation, values, graded, report)
+            report.worst = sorted([*report.worst, *examples], key=_gravity)[:_EXAMPLES]
+        return None
+
+    @staticmethod
+    def _count(report: OpReport, graded: Graded, theirs: np.ndarray, ours: np.ndarray) -> None:
+        differs = graded.grades != SAME
+        for grade, count in zip(*np.unique(graded.grades[differs], return_counts=True), strict=True):
+            report.verdicts[VERDICTS[int(grade)]] += int(count)
+        distances = ulps(theirs[differs], ours[differs])
+        report.histogram[None] += int(np.isnan(distances).sum())
+        for distance, count in zip(*np.unique(distances[~np.isnan(distances)], return_counts=True), strict=True):
+            report.histogram[float(distance)] += int(count)
+        report.histogram += type(report.histogram)()  # without zeros
+
+    def _examples(
+        self, operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: Graded
+    ) -> list[Example]:
+        distances = ulps(theirs, ours).reshape(theirs.shape)
+        order = np.lexsort((-np.nan_to_num(distances, nan=np.inf).ravel(), -graded.grades.ravel().astype(int)))[
+            :_EXAMPLES
+        ]
+        element = type_of_dtype(theirs.dtype)
+        found = []
+        for flat in order:
+            at = tuple(int(i) for i in np.unravel_index(flat, theirs.shape))
+            grade = int(graded.grades[at])
+            if grade == SAME:
+                break
+            told = [_operand(x, at, theirs.shape, is_elementwise(operation)) for x in operands]
+            ulp = None if np.isnan(distances[at]) else float(distances[at])
+            texts = shown(theirs[at], element), shown(ours[at], element).partition(" : ")[0]
+            is_exact = kind_of(operation) is Kind.EXACT or (not operation.regions and is_elementwise(operation))
+            shorter = texts[0].partition(" : ")[0], texts[1]
+            found.append(Example(VERDICTS[grade], at, tuple(t for t in told if t), *shorter, ulp, is_exact))
+        return found
+
+    # -- what reproduces it --------------------------------------------------------------------------------------------
+
+    def _keep(self, operation: Operation, values: Arrays, report: OpReport) -> None:
+        if is_movable(operation):
+            report.program = self.source.text(operation, packed=False)
+            self._give(report, values)
+
+    @staticmethod
+    def _give(report: OpReport, values: Arrays) -> None:
+        report.inputs = [np.array(x) for x in values]
+        report.input_types = [TensorType(x.shape, type_of_dtype(x.dtype)) for x in values]
+
+    def _shrink(self, operation: Operation, values: Arrays, graded: Graded, report: OpReport) -> None:
+        """A wrong elementwise op on its wrong elements alone, where these are wrong there too."""
+        places = np.argwhere(graded.grades == WRONG)[:_EXAMPLES]
+        if not is_elementwise(operation) or not len(places) or graded.grades.ndim == 0 or operation not in self._texts:
+            return
+        at, shape = tuple(places.T), f"tensor<{len(places)}x"
+        few = [x[at] if x.shape == graded.grades.shape else x for x in values]
+        text = _SHAPE.sub(shape, self.source.text(operation, packed=False))
+        small = Source.of_text(text, "op.mlir")
+        assert small.function.body is not None
+        (made,) = small.function.body.operations
+        try:
+            if self.backend.takes == OPERATIONS:
+                theirs = operate(self.backend, made, _operands(made, few))
+            else:
+                theirs = self._evaluated(_SHAPE.sub(shape, self._texts[operation]), made, few)
+            ours = machine.run(small.plan(made, self._policy), few)
+        except Error:
+            return
+        if not mistaken(theirs, ours) and judge(made, _operands(made, few), theirs, ours)[0].verdict == FAIL:
+            report.program = text
+            self._give(report, few)
+
+
+def _operands(operation: Operation, values: Arrays) -> list[np.ndarray]:
+    """The operands of an op, of the values of its `inputs`."""
+    known = dict(zip(inputs(operation), values, strict=True))
+    return [known[v] for v in operation.operands]
+
+
+def received(arrays: Iterable[np.ndarray], types: Iterable[object], backend: str) -> list[np.ndarray]:
+    """What has travelled from a backend, as values of these types. Raises BackendError where there are too few."""
+    left = iter(arrays)
+    try:
+        return [transport.unpacked(left, t.element) for t in types if isinstance(t, TensorType)]
+    except (StopIteration, RuntimeError, TypeError, ValueError) as error:
+        raise BackendError("died", f"{backend} gave results of other types or fewer than asked for: {error}") from None
+
+
+def mistaken(theirs: Arrays, ours: Arrays) -> str:
+    """What is wrong with the results' types or number, empty where nothing is."""
+    told = [[f"{type_of_dtype(np.asarray(x).dtype)}{list(x.shape)}" for x in xs] for xs in (theirs, ours)]
+    return "" if told[0] == told[1] else f"gives {', '.join(told[0])} where {', '.join(told[1])} is right"
+
+
+def is_elementwise(operation: Operation) -> bool:
+    """Whether each element of a result depends on the same element of the operands."""
+    record = lookup(operation.name)
+    return record is not None and record.is_elementwise
+
+
+def _is_float(t: Type) -> bool:
+    return isinstance(t, TensorType) and (t.element.is_float or t.element.is_complex)
+
+
+def _operand(x: np.ndarray, at: tuple[int, ...], shape: tuple[int, ...], elementwise: bool) -> str:
+    """The part of an operand that an element of a result is made of, as far as that is short."""
+    element = type_of_dtype(x.dtype)
+    if elementwise and x.shape == shape:
+        return shown(x[at], element)
+    if x.size > _WHOLE:
+        return ""
+    if not x.shape:
+        return shown(x[()], element)
+    return f"[{', '.join(shown(e, element).partition(' : ')[0] for e in x.ravel())}] : {TensorType(x.shape, element)}"
+
+
+def _gravity(example: Example) -> tuple[int, float]:
+    return -VERDICTS.index(example.verdict), -(np.inf if example.ulp is None else example.ulp)

@@ -1,0 +1,95 @@
+"""Functions, which no standard asks to be correctly rounded: how near to the exact result theirs have to be.
+
+Those of minifloats are faithful, as the conformance tester has it, and computed in f16 at least. Those of f16 and bf16
+are some ULP off at most, and exact where the exact result is a number of the format. Those of f32 and f64 are as good
+as mathematical libraries, and exact at 0, 1 and -1, if the result there is one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...ops.engine.cast import codes_of
+from ...ops.types import type_of_dtype
+from ..conform.cases.exact import FUNCTIONS
+from ..conform.cases.faithful import is_faithful, sides, sides_of_function
+from ..conform.cases.formats import FORMATS
+from ..conform.cases.rounding import Exact
+from ..program import Operation
+from .exact_sums import between
+from .grades import NEAR, OPEN, Graded, is_subnormal, ulps
+from .wide import in_f64
+
+#: How far from the correctly rounded result a function may be.
+ULPS = {"f16": 4, "bf16": 4, "f32": 32, "f64": 64}
+#: Of minifloats: as far as rounding to f16 first leads, where the number of f16 may be off by so many of its ULP; these
+#: are such a share of a number, or where it is subnormal so much.
+_OF_F16, _SHARE, _LEAST = 4, 2.0**-11, 2.0**-25
+#: A function that f64 has so near to a number of a narrow format gives that number.
+_DOUBT = 2.0**-44
+#: Of more results than this the side is not decided one by one.
+_DECIDED = 1 << 14
+
+Arrays = Sequence[np.ndarray]
+
+
+def near(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
+    """Grade those results of a function that are near enough to the exact ones."""
+    element = type_of_dtype(theirs.dtype)
+    if element.is_complex:
+        part = element.part.format
+        error = np.abs(theirs - ours) <= ULPS[element.part.name] * 2.0**-part.precision * np.abs(ours)
+        found.set(error, NEAR, f"within {ULPS[element.part.name]} ULP of the number's length")
+        found.set(~np.isfinite(theirs) & ~np.isfinite(ours), OPEN, "in which way a complex number is not finite")
+    elif element.is_minifloat:
+        apart = ulps(theirs, ours)
+        close = np.isnan(apart) | (apart <= 2)  # NaN may stand for what is beyond the largest
+        side = _sides(operation, operands, ours, close & (found.grades > OPEN))
+        if side is None:
+            return found.set(apart <= 1, NEAR, "within 1 ULP")
+        got, right = (codes_of(np.asarray(x, order="C"), element.format) for x in (theirs, ours))
+        close &= is_faithful(element.name, got, right, side)
+        exact = in_f64(operation, operands)
+        if exact is not None and exact[0].shape == theirs.shape:
+            close &= between(theirs, exact[0], np.abs(exact[0]) * _OF_F16 * _SHARE + _OF_F16 * _LEAST)
+        found.set(close, NEAR, "one of the numbers next to the exact one, as if it was rounded to f16 first")
+    elif element.is_float:
+        limit = ULPS[element.name]
+        near = (ulps(theirs, ours) <= limit) & ~_is_exact(operation, operands, ours, found)
+        found.set(near, NEAR, f"within {limit} ULP, and no standard asks for more")
+        found.set((theirs == 0) & is_subnormal(ours), NEAR, "a subnormal result is flushed to zero")
+    return None
+
+
+def _is_exact(operation: Operation, operands: Arrays, ours: np.ndarray, found: Graded) -> np.ndarray:
+    """Where a result has to be ours, as the exact one is a number of the format."""
+    element = type_of_dtype(ours.dtype)
+    if element.bits == 16:
+        side = _sides(operation, operands, ours, found.grades > OPEN)
+        return np.zeros(ours.shape, bool) if side is None else np.asarray(side == 0) & np.isfinite(ours)
+    simple = [(x == 0) | (np.abs(x) == 1) for x in operands if type_of_dtype(x.dtype).is_float]
+    whole = (ours == 0) | (np.abs(ours) == 1)
+    return np.logical_and.reduce([np.broadcast_to(s, ours.shape) for s in simple]) & whole
+
+
+def _sides(operation: Operation, operands: Arrays, ours: np.ndarray, where: np.ndarray) -> np.ndarray | None:
+    """On which side of our results the exact ones lie (`conform.faithful.sides`), where asked; None if unknown."""
+    element = type_of_dtype(ours.dtype)
+    name = operation.name.rpartition(".")[2]
+    found, flat = np.zeros(ours.shape, np.int8), np.flatnonzero(where)
+    codes = codes_of(np.asarray(ours, order="C"), element.format).reshape(-1)
+    alike = all(x.dtype == ours.dtype and x.shape == ours.shape for x in operands)
+    if name in FUNCTIONS and alike and len(flat) <= _DECIDED:
+        given = tuple(codes_of(np.asarray(x, order="C"), element.format).reshape(-1)[flat] for x in operands)
+        found.reshape(-1)[flat] = sides_of_function(name, element.name, given, codes[flat])
+        return found
+    exact = in_f64(operation, operands)
+    if exact is None or exact[0].shape != ours.shape:
+        return None
+    side = sides(element.name, codes, Exact.of(exact[0].reshape(-1)))
+    number = FORMATS[element.name].decode(codes)
+    with np.errstate(all="ignore"):
+        is_number = np.abs(exact[0].reshape(-1) - number) <= _DOUBT * np.abs(number)
+    return np.where(is_number, 0, side).reshape(ours.shape)

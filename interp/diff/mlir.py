@@ -1,0 +1,79 @@
+"""Changes of MLIR that no pass of jaxlib's makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from ..errors import ProgramError
+from ..parse.reader import Places
+
+#: So many calls are put in place; more, and the functions call each other without end.
+_MOST = 10_000
+
+
+def walked(root: ir.Operation) -> list[ir.Operation]:
+    """All ops of one, itself first. (`walk` hands out plain operations; see `reader.Reader`.)"""
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    root.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def name_of(function: ir.Operation) -> str:
+    name: Any = function.attributes["sym_name"]
+    return name.value
+
+
+def replace_operands(op: ir.Operation, given: Mapping[ir.Value, ir.Value]) -> None:
+    """Put other values in the place of operands, in its regions too."""
+    for inner in walked(op):
+        for i, operand in enumerate(inner.operands):
+            if operand in given:
+                inner.operands[i] = given[operand]
+
+
+def inline_calls(module: ir.Module, function: str, places: Places) -> None:
+    """Put the functions that one calls at its top level in the place of the calls.
+
+    MLIR's own pass knows no dialect of JAX's programs. What has no place of its own gets that of the call.
+    """
+    functions = {name_of(op): op for op in walked(module.operation) if op.name == "func.func"}
+    bodies = {name: _operations(op) for name, op in functions.items()}
+    waiting = [op for op in bodies[function] if op.name == "func.call"]
+    done = 0
+    while waiting:
+        call = waiting.pop()
+        callee: Any = call.attributes["callee"]
+        body = bodies.get(callee.value)
+        done += 1
+        if not body or callee.value == function or done > _MOST:
+            raise ProgramError(f"{places(call.location)}: the call of @{callee.value} cannot be put in place")
+        block = functions[callee.value].regions[0].blocks[0]
+        values = dict(zip(block.arguments, call.operands, strict=True))
+        with ir.InsertionPoint(call):
+            for op in body[:-1]:
+                clone: Any = op.clone()
+                replace_operands(clone, values)
+                values.update(zip(op.results, clone.results, strict=True))
+                if not places(op.location).line:
+                    clone.location = call.location
+                if op.name == "func.call":
+                    waiting.append(clone)
+        for result, returned in zip(call.results, body[-1].operands, strict=True):
+            result.replace_all_uses_with(values.get(returned, returned))
+        call.erase()
+
+
+def _operations(function: ir.Operation) -> list[ir.Operation]:
+    """The ops of a function's body, its terminator last."""
+    if not function.regions[0].blocks:
+        return []
+    block = function.regions[0].blocks[0]
+    return [op for op in walked(function) if op != function and op.block == block]

@@ -1,0 +1,209 @@
+"""The report of a comparison, op by op, and its text."""
+
+from __future__ import annotations
+
+import dataclasses
+import linecache
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...ops.types import TensorType
+from ..conform.result import CRASH, FAIL, PASS, VERDICTS, worst
+from ..program import Location
+from ..values import npy
+from ..values.printing import format_value
+
+#: Operands of up to so many elements in all are written into a snippet's command line.
+_FEW = 64
+#: More distances than so many are told in ranges.
+_STEPS = 8
+
+HOWS = {
+    "op": "each op by itself, on the operands that the backend has computed",
+    "program": "each op in the whole program as the backend compiles it",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """One element of a result that differs."""
+
+    verdict: str
+    index: tuple[int, ...]  #: in the result
+    operands: tuple[str, ...]  #: what it was computed from: codes and values
+    got: str
+    expected: str
+    ulp: float | None  #: how far apart they are, as `conform.result` says; None where there is no distance
+    is_exact: bool = True  #: there is one right result, and `expected` is it
+
+    def __str__(self) -> str:
+        where = f"[{', '.join(map(str, self.index))}] " if self.index else ""
+        of = f"({', '.join(self.operands)}) " if self.operands else ""
+        return f"{where}{of}gives {self.got}, {'exact' if self.is_exact else 'minihlo'} {self.expected}"
+
+
+@dataclasses.dataclass
+class OpReport:
+    """The comparison of one op of a program, over all of its executions."""
+
+    op: str  #: with its dialect
+    location: Location  #: in the user's Python, or in the file of the program
+    types: str
+    verdict: str = PASS  #: one of conform.result.VERDICTS
+    executions: int = 0
+    elements: int = 0
+    verdicts: Counter[str] = dataclasses.field(default_factory=Counter)  #: elements that differ, by verdict
+    histogram: Counter[float | None] = dataclasses.field(default_factory=Counter)  #: how many are so many ULP off
+    worst: list[Example] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    program: str = ""  #: the op alone, whose operands are `inputs`: those of the worst result
+    is_float: bool = True  #: the first result is of floats, or complex numbers
+    inputs: list[np.ndarray] = dataclasses.field(default_factory=list)
+    input_types: list[TensorType] = dataclasses.field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a result is wrong, or the backend crashed."""
+        return self.verdict in (FAIL, CRASH)
+
+    @property
+    def differing(self) -> int:
+        """The number of elements that differ."""
+        return sum(self.verdicts.values())
+
+    @property
+    def source(self) -> str:
+        """The line of source code, empty if it is not known."""
+        return linecache.getline(self.location.file, self.location.line).strip()
+
+    @property
+    def input_values(self) -> list[str]:
+        """The operands of the worst result as `minihlo run --input` takes them, or the names of files of `save`."""
+        if sum(x.size for x in self.inputs) <= _FEW:
+            return [format_value(x, t, "codes") for x, t in zip(self.inputs, self.input_types, strict=True)]
+        return [f"@input{i}.npy" for i in range(len(self.inputs))]
+
+    def command(self, backend: str, file: str = "op.mlir") -> str:
+        """The command that reproduces the result, with the op in `file`."""
+        return " ".join([f"minihlo diff {file} {backend}", *(f"--input '{v}'" for v in self.input_values)])
+
+    def save(self, folder: str | Path) -> None:
+        """Write the op as `op.mlir` and its operands as `input0.npy` and so on to a folder, which is made."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "op.mlir").write_text(self.program, encoding="utf-8")
+        for i, (x, t) in enumerate(zip(self.inputs, self.input_types, strict=True)):
+            npy.save(str(folder / f"input{i}.npy"), x, t.element)
+
+    def told(self, backend: str, how: str = "op") -> str:
+        """The comparison as text."""
+        line = f": {self.source}" if self.source else ""
+        lines = [f"{self.verdict}  {self.location}{line}", f"  {self.op} {self.types}"]
+        if self.differing:
+            lines.append(f"  {self.counted()}")
+        lines += [f"  {note}" for note in self.notes]
+        lines += [f"    {example}{self._apart(example)}" for example in self.worst]
+        if self.program and self.failed:
+            what = "to reproduce it" if how == "op" else "the op alone, which may be right by itself"
+            lines += [f"  {what}: {self.command(backend)}", *(f"    {x}" for x in self.program.splitlines())]
+        return "\n".join(lines)
+
+    def _apart(self, example: Example) -> str:
+        if example.ulp is None or not self.is_float:
+            return ""
+        return f" ({example.ulp:.0f} ULP)" if example.ulp else " (the sign of zero)"
+
+    def counted(self) -> str:
+        """How many elements differ, and how far."""
+        times = f" in {self.executions} executions" if self.executions > 1 else ""
+        one = self.differing == 1
+        total = f"{self.differing} of {self.elements} element{'s' * (self.elements != 1)}{times} differ{'s' * one}"
+        if not self.is_float:
+            return total
+        parts: dict[str, int] = {}
+        many = len(self.histogram) > _STEPS
+        for distance, count in sorted(self.histogram.items(), key=lambda item: (item[0] is None, item[0] or 0)):
+            how = _distance(distance, many)
+            parts[how] = parts.get(how, 0) + count
+        return f"{total}{' ' if one else ': '}{', '.join(how if one else f'{n} {how}' for how, n in parts.items())}"
+
+
+#: The sizes in `tensor<2x3xf32>`.
+_SIZES = re.compile(r"(?<=<)(?:\d+x)+")
+
+
+def _alike(ops: list[OpReport]) -> list[list[OpReport]]:
+    """Ops of one name, on the same element types, of which the same is said, together."""
+    found: dict[tuple[Any, ...], list[OpReport]] = {}
+    for o in ops:
+        found.setdefault((o.verdict, o.op, _SIZES.sub("", o.types), *o.notes), []).append(o)
+    return list(found.values())
+
+
+def _distance(ulp: float | None, rounded: bool) -> str:
+    """A distance in words; `rounded`, between powers of two."""
+    if ulp is None:
+        return "by no number of ULP"
+    if ulp < 3 or not rounded:
+        return f"by {ulp:.0f} ULP" if ulp else "in the sign of zero"
+    top = 1 << (int(ulp) - 1).bit_length()
+    return f"by {top // 2 + 1} to {top} ULP"
+
+
+@dataclasses.dataclass
+class Report:
+    """The comparison of a program on a backend with the exact results. `print` shows it.
+
+    Attributes:
+        backend: The name of the backend.
+        how: How the backend ran the operations: `"op"` or `"program"`.
+        ops: One OpReport for each operation.
+        results: The backend's results of the whole program.
+    """
+
+    backend: str
+    how: str
+    ops: list[OpReport]
+    results: list[Any]  #: the backend's own, of the whole program
+
+    @property
+    def failures(self) -> list[OpReport]:
+        """The ops with wrong results, and those on which the backend crashed."""
+        return [o for o in self.ops if o.failed]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict of the worst op."""
+        return worst([o.verdict for o in self.ops] or [PASS])
+
+    def __str__(self) -> str:
+        count = Counter(o.verdict for o in self.ops)
+        told = ", ".join(f"{count[v]} {v}" for v in (PASS, *(v for v in VERDICTS if v != PASS)) if count[v])
+        head = f"{self.backend}, {HOWS[self.how]}\n{len(self.ops)} op{'s' * (len(self.ops) != 1)}: {told or 'none'}"
+        order = [*reversed(VERDICTS)]
+        shown = sorted((o for o in self.ops if o.verdict != PASS), key=lambda o: order.index(o.verdict))
+        return "\n\n".join([head, *(self._told(alike) for alike in _alike(shown))])
+
+    def _told(self, alike: list[OpReport]) -> str:
+        """Ops that are wrong in the same way: the first, and where the others are."""
+        first, *others = alike
+        lines = [first.told(self.backend, self.how)]
+        if others:
+            lines.append(f"  the same in {len(others)} more op{'s' * (len(others) != 1)}:")
+            lines += [f"    {o.location}: {o.types}{f', {o.counted()}' if o.differing else ''}" for o in others]
+        return "\n".join(lines)
+
+    def data(self) -> dict[str, Any]:
+        """The report as a dictionary that `json.dump` takes."""
+        ops = []
+        for o in self.ops:
+            told = {f.name: getattr(o, f.name) for f in dataclasses.fields(o)} | {"location": str(o.location)}
+            told |= {"source": o.source, "inputs": o.input_values, "worst": [dataclasses.asdict(e) for e in o.worst]}
+            told["histogram"] = {"none" if k is None else f"{k:.0f}": v for k, v in o.histogram.items()}
+            told.pop("input_types")
+            ops.append(told)
+        return {"backend": self.backend, "how": self.how, "verdict": self.verdict, "ops": ops}

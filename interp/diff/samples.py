@@ -1,0 +1,67 @@
+"""Inputs for a program that nobody has given any: seeded, and such that they find something.
+
+The first run has ordinary numbers, of which results stay within range, with zeros and subnormals among them; the second
+has codes of every kind, NaN and infinities too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...ops.engine.cast import array_of, cast, wrap
+from ...ops.policy import Policy
+from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
+
+RUNS = ("ordinary numbers", "codes of every kind")
+_F64 = ELEMENT_TYPES["f64"]
+#: How many of the ordinary numbers are very small.
+_SHARE = 1 / 8
+
+
+def sample(t: TensorType, run: int, rng: np.random.Generator) -> np.ndarray:
+    """A value of type `t` for one of RUNS."""
+    shape = tuple(int(d or 0) for d in t.shape)
+    return _ordinary(t.element, shape, rng) if run == 0 else _any(t.element, shape, rng)
+
+
+def _ordinary(e: ElementType, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    if e.kind is Kind.BOOL:
+        return rng.integers(0, 2, shape).astype(bool)
+    if e.is_complex:
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(e.dtype)
+    if e.is_float:
+        numbers = rng.normal(size=shape)
+        found = cast(np.asarray(numbers if e.format.is_signed else np.exp2(numbers * 8)), _F64, e, Policy())
+        small = array_of(rng.choice(_small(e), size=shape).astype(e.format.code_dtype), e.format)
+        return np.where(rng.random(shape) < _SHARE, small, found)
+    most = min(8, 1 << (e.bits - (e.kind is Kind.SIGNED)))  # small, as they may be indices
+    return wrap(np.asarray(rng.integers(0, most, shape)), e)
+
+
+def _small(e: ElementType) -> list[int]:
+    """Codes of zeros, of the smallest and the largest subnormal and the smallest normal number."""
+    fmt = e.format
+    normal = 1 << fmt.mantissa_bits
+    zeros = [0, fmt.sign_bit] if fmt.has_negative_zero else [0]
+    return [*zeros, 1, normal - 1, normal, fmt.sign_bit | 1]
+
+
+def _any(e: ElementType, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    if e.kind is Kind.BOOL or not (e.is_float or e.is_complex):
+        return _ordinary(e, shape, rng) if e.kind is Kind.BOOL else wrap(_bits(e, shape, rng), e)
+    if e.is_complex:
+        found = np.empty(shape, e.dtype)
+        found.real, found.imag = _any(e.part, shape, rng), _any(e.part, shape, rng)
+        return found
+    return array_of(_bits(e, shape, rng), e.format)
+
+
+def _bits(e: ElementType, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Random codes."""
+    dtype = np.dtype(f"u{e.dtype.itemsize}")
+    codes = (
+        rng.integers(0, 1 << e.bits, shape, dtype=np.uint64, endpoint=False)
+        if e.bits < 64
+        else rng.integers(0, np.iinfo(np.uint64).max, shape, dtype=np.uint64, endpoint=True)
+    )
+    return np.asarray(codes).astype(dtype)

@@ -1,0 +1,230 @@
+"""A program together with the MLIR it was read from, of which single ops are cut out as programs of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from jaxlib.mlir import ir
+from jaxlib.mlir._mlir_libs import _stablehlo
+from jaxlib.mlir.passmanager import PassManager
+
+from ...ops.policy import Policy
+from ...ops.types import QuantizedType, TensorType, Type
+from ..compile.planner import Plan, find_function, plan
+from ..errors import ProgramError
+from ..parse import parser
+from ..parse.reader import Places, Reader
+from ..parse.syntax import NEWER
+from ..program import Function, Operation, Region, Value
+from ..values import transport
+from .mlir import inline_calls, name_of, replace_operands, walked
+
+_MAIN, _ALONE = "main", "one op"
+
+
+class _Recorder(Reader):
+    """A reader that remembers what each op and each value was read from."""
+
+    def __init__(self, module: ir.Module, places: Places) -> None:
+        super().__init__(module, places)
+        self.operations: dict[Operation, ir.Operation] = {}
+        self.values: dict[Value, ir.Value] = {}
+
+    def _operation(self, op: ir.Operation) -> Operation:
+        made = super()._operation(op)
+        self.operations[made] = op
+        return made
+
+    def _define(self, op: ir.Operation, value: ir.Value) -> Value:
+        made = super()._define(op, value)
+        self.values[made] = value
+        return made
+
+
+class Source:
+    """A program and its MLIR."""
+
+    def __init__(self, module: ir.Module, places: Places, file: str, function: str | None = None) -> None:
+        """`function` is the one to run, as `planner.find_function` finds it. Raises ProgramError."""
+        self._places = places
+        self.module, self.file = module, file
+        self._reader = _Recorder(module, places)
+        self.program = self._reader.program(file)
+        self.function = find_function(self.program, function)
+        if self.function.body is None:
+            raise ProgramError(f"{self.function.location}: @{self.function.name} has no body")
+
+    @classmethod
+    def of_text(cls, text: str | bytes, file: str, first_line: int = 1, function: str | None = None) -> Source:
+        return cls(parser.module(text, file, first_line), Places(file, first_line - 1), file, function)
+
+    def refined(self, types: Sequence[Type]) -> Source:
+        """The program for arguments of these types, where its own leave sizes open. Raises ProgramError."""
+        if all(t.is_static for t in self.function.argument_types if isinstance(t, TensorType)):
+            return self
+        _stablehlo.register_stablehlo_passes()
+        passes = (
+            f"stablehlo-refine-arguments{{types={','.join(map(str, types))}}}",
+            "stablehlo-refine-shapes",
+            "func.func(stablehlo-canonicalize-dynamism)",
+        )
+        return self._changed(lambda m: PassManager.parse(f"builtin.module({','.join(passes)})").run(m.operation))
+
+    def inlined(self) -> Source:
+        """The program with the functions that it calls at its top level put in the place of the calls."""
+        return self._changed(lambda m: inline_calls(m, self.function.name, self._places))
+
+    def _changed(self, change: Callable[[ir.Module], None]) -> Source:
+        """A changed copy; the places of its ops are the same."""
+        with self.module.context, ir.Location.unknown():
+            text: Any = self.module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+            module = ir.Module.parse(text)
+            try:
+                change(module)
+            except ir.MLIRError as error:
+                raise self._places.error(error.error_diagnostics, "the program cannot be prepared") from None
+        return Source(module, self._places, self.file, self.function.name)
+
+    # -- one op as a program -----------------------------------------------------------------------------------------
+
+    def plan(self, operation: Operation, policy: Policy) -> Plan:
+        """How we compute an op alone, given its `inputs`. Raises ProgramError where we do not."""
+        arguments = inputs(operation)
+        body = Region(arguments, [operation], operation.results)
+        takes, gives = (tuple(v.type for v in values) for values in (arguments, operation.results))
+        function = Function(_ALONE, True, takes, gives, body, operation.location)
+        return plan(
+            dataclasses.replace(self.program, functions=self.program.functions | {_ALONE: function}), _ALONE, policy
+        )
+
+    def text(self, operation: Operation, *, packed: bool) -> str:
+        """An op alone as a program for a backend, given its `inputs`; packed, these and the results travel.
+
+        All types are those of tensors (see `is_movable`).
+        """
+        with self.module.context, ir.Location.unknown():
+            module = ir.Module.create()
+            with ir.InsertionPoint(module.body):
+                function = ir.Operation.create("func.func", regions=1, attributes=_signature([], []))
+            block = function.regions[0].blocks.append()
+            with ir.InsertionPoint(block):
+                given = {self._reader.values[v]: _argument(block, v.type, packed) for v in inputs(operation)}
+                clone: Any = self._reader.operations[operation].clone()
+                replace_operands(clone, given)
+                results: list[ir.Value] = []
+                for value, of in zip(clone.results, operation.results, strict=True):
+                    results += transport.sent(value, _tensor(of.type)) if packed else [value]
+                ir.Operation.create("func.return", operands=results)
+            attributes = _signature([a.type for a in block.arguments], [r.type for r in results])
+            function.attributes["function_type"] = attributes["function_type"]
+            if "@" in str(clone):
+                self._add_functions(module)
+            text: Any = module.operation.get_asm(enable_debug_info=False)
+        if text.startswith("module {\n"):
+            text = textwrap.dedent(text.partition("\n")[2].rpartition("}")[0])
+        return text.replace(f'"{NEWER}', '"')
+
+    def instrumented(self, wanted: Sequence[Value]) -> str:
+        """The whole program for a backend: arguments travel, and so do its results, values at its top level."""
+        assert self.function.body is not None
+        places = {v: (i, j) for i, o in enumerate(self.function.body.operations) for j, v in enumerate(o.results)}
+        with self.module.context, ir.Location.unknown():
+            module: Any = self.module.operation.clone()
+            functions = {name_of(op): op for op in walked(module) if op.name == "func.func"}
+            for name, op in functions.items():
+                visibility = "public" if name == self.function.name else "private"
+                op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
+            function = functions[self.function.name]
+            block = function.regions[0].blocks[0]
+            operations = [op for op in walked(function) if op != function and op.block == block]
+            count = len(block.arguments)
+            with ir.InsertionPoint.at_block_begin(block):
+                for old, t in zip(list(block.arguments), self.function.argument_types, strict=True):
+                    old.replace_all_uses_with(_argument(block, t, True))
+            for _ in range(count):
+                block.erase_argument(0)
+            with ir.InsertionPoint(operations[-1]):
+                results: list[ir.Value] = []
+                for v in wanted:
+                    i, j = places[v]
+                    results += transport.sent(operations[i].results[j], _tensor(v.type))
+                ir.Operation.create("func.return", operands=results)
+            operations[-1].erase()
+            for attribute in ("arg_attrs", "res_attrs"):
+                if attribute in function.attributes:
+                    del function.attributes[attribute]
+            signature = _signature([a.type for a in block.arguments], [r.type for r in results])
+            for name, attribute in signature.items():
+                function.attributes[name] = attribute
+            _drop_unused_functions(module)
+            text: Any = module.get_asm(enable_debug_info=False)
+        return text.replace(f'"{NEWER}', '"')
+
+    def _add_functions(self, module: ir.Module) -> None:
+        """The functions that the op calls."""
+        with ir.InsertionPoint(module.body):
+            for op in self.module.body.operations:
+                name: Any = op.attributes.get("sym_name", None)
+                if name is not None and name.value != _MAIN:
+                    clone: Any = op.operation.clone()
+                    if op.operation.name == "func.func":
+                        clone.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        _drop_unused_functions(module.operation)
+
+
+def is_movable(operation: Operation) -> bool:
+    """Whether the values an op uses and gives can be given to a backend: tensors of known sizes, not quantized."""
+    types = [v.type for v in (*inputs(operation), *operation.results)]
+    return bool(operation.results) and all(
+        isinstance(t, TensorType) and t.is_static and not isinstance(t.element, QuantizedType) for t in types
+    )
+
+
+def _drop_unused_functions(module: ir.Operation) -> None:
+    with contextlib.suppress(ir.MLIRError):  # ops that MLIR does not know may use any of them
+        PassManager.parse("builtin.module(symbol-dce)").run(module)
+
+
+def _tensor(t: Type) -> TensorType:
+    assert isinstance(t, TensorType)
+    return t
+
+
+def _argument(block: ir.Block, t: Type, packed: bool) -> ir.Value:
+    """A value of type `t` that is, or is made of, new arguments of a block."""
+    unknown = ir.Location.unknown()
+    if not packed:
+        return block.add_argument(transport.tensor(_tensor(t), _tensor(t).element), unknown)
+    arguments = [block.add_argument(p, unknown) for p in transport.parameter_types(_tensor(t))]
+    return transport.received(arguments, _tensor(t))
+
+
+def _signature(arguments: list[ir.Type], results: list[ir.Type]) -> dict[str, ir.Attribute]:
+    kind = ir.FunctionType.get(arguments, results)
+    return {"sym_name": ir.StringAttr.get(_MAIN), "function_type": ir.TypeAttr.get(kind)}
+
+
+def inputs(operation: Operation) -> tuple[Value, ...]:
+    """The values that an op and its regions use, each once: its operands first."""
+    return tuple(dict.fromkeys((*operation.operands, *captures(operation))))
+
+
+def captures(operation: Operation) -> Iterator[Value]:
+    """The values that the regions of an op use from outside."""
+    defined: set[Value] = set()
+
+    def visit(region: Region) -> Iterator[Value]:
+        defined.update(region.arguments)
+        for inner in region.operations:
+            yield from inner.operands
+            for r in inner.regions:
+                yield from visit(r)
+            defined.update(inner.results)
+        yield from region.returns
+
+    for region in operation.regions:
+        yield from (v for v in visit(region) if v not in defined)

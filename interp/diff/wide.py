@@ -1,0 +1,96 @@
+"""An op once more with f64 in the place of its float types: the number that a result is rounded from.
+
+Minifloats, f16, bf16 and f32 are numbers of f64, so that rational ops lose next to nothing there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...ops.engine.cast import cast
+from ...ops.policy import Policy
+from ...ops.types import ELEMENT_TYPES, TensorType, Type
+from .. import machine
+from ..compile.planner import plan
+from ..errors import Error
+from ..program import Function, Operation, Program, Region, Value
+
+_F64 = ELEMENT_TYPES["f64"]
+_PLAIN = Policy()
+#: The bodies of folds.
+_BODIES = ("stablehlo.add", "stablehlo.multiply")
+#: What attributes say of types and accuracy, which f64 does without.
+_LEFT_OUT = ("algorithm", "precision_config", "result_accuracy")
+
+
+def widened(x: np.ndarray, t: Type) -> np.ndarray:
+    """An operand in f64 if it is of a float type; it may be that already."""
+    if not isinstance(t, TensorType) or not t.element.is_float or x.dtype == _F64.dtype:
+        return x
+    return cast(x, t.element, _F64, _PLAIN)
+
+
+def in_f64(
+    operation: Operation, operands: Sequence[np.ndarray], of: Callable[[np.ndarray], np.ndarray] | None = None
+) -> list[np.ndarray] | None:
+    """The results of an op on `operands`, those that are floats in f64; None where it cannot be had.
+
+    With `of` it is computed of that function of the operands that are numbers, real numbers even of complex ones. A
+    region has to be a sole add or multiply. What a conversion gives is its operand.
+    """
+    values = [widened(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
+    if operation.name == "stablehlo.convert":
+        return [values[0].astype(np.float64)]
+    changed = functools.partial(_wide, real=of is not None)
+    if of is not None:
+        values = [
+            of(x) if changed(v.type) != v.type or _is_f64(v.type) else x
+            for x, v in zip(values, operation.operands, strict=True)
+        ]
+    bodies = [sole(r) for r in operation.regions]
+    if any(b not in _BODIES for b in bodies):
+        return None
+    arguments = tuple(Value(changed(v.type)) for v in operation.operands)
+    results = tuple(Value(changed(v.type)) for v in operation.results)
+    attributes = {k: v for k, v in operation.attributes.items() if k not in _LEFT_OUT}
+    regions = tuple(_body(str(b), results[0].type, operation) for b in bodies)
+    made = dataclasses.replace(operation, operands=arguments, results=results, attributes=attributes, regions=regions)
+    takes, gives = (tuple(v.type for v in vs) for vs in (arguments, results))
+    function = Function("main", True, takes, gives, Region(arguments, [made], results), operation.location)
+    try:
+        return machine.run(plan(Program({"main": function})), values)
+    except Error:
+        return None
+
+
+def with_body(operation: Operation, name: str) -> Operation:
+    """A fold with another op as its body."""
+    return dataclasses.replace(operation, regions=(_body(name, operation.results[0].type, operation),))
+
+
+def _body(name: str, t: Type, operation: Operation) -> Region:
+    assert isinstance(t, TensorType)
+    first, second, result = (Value(TensorType((), t.element)) for _ in range(3))
+    return Region((first, second), [Operation(name, (first, second), (result,), {}, (), operation.location)], (result,))
+
+
+def sole(region: Region) -> str | None:
+    """The name of the only op of a region, if that takes its first two arguments and its result is returned."""
+    if len(region.operations) != 1 or len(region.arguments) < 2:
+        return None
+    (operation,) = region.operations
+    fits = set(operation.operands) == set(region.arguments[:2]) and region.returns == operation.results
+    return operation.name if fits and not operation.regions else None
+
+
+def _wide(t: Type, real: bool) -> Type:
+    is_number = isinstance(t, TensorType) and (t.element.is_float or (real and t.element.is_complex))
+    return TensorType(t.shape, _F64) if is_number else t  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _is_f64(t: Type) -> bool:
+    return isinstance(t, TensorType) and t.element == _F64

@@ -1,0 +1,347 @@
+"""MLIR types and attributes -> plain Python values. This is the one place that decides what each kind becomes.
+
+| attribute | value |
+|---|---|
+| integer, bool, float, string, `@symbol` | int, bool, float, str, str (without the @) |
+| array, `array<i64: …>` | tuple |
+| dictionary, unit | dict, True |
+| type | a `Type`, or an `ElementType` |
+| dense elements | a read-only numpy array in the storage type of its element type |
+| `#stablehlo<comparison_direction LT>` and other enumerations | str, here `'LT'` |
+| `#stablehlo.dot<…>` and other structures | dict by the names of the fields; fields left out have their defaults |
+| anything else | `Opaque` |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+
+# The extensions themselves: `jaxlib.mlir.dialects.…` would import a class for each op, which we do not use.
+from jaxlib.mlir._mlir_libs import _chlo, _stablehlo
+
+from ...ops.types import ElementType, FutureType, TensorType, TokenType, TupleType, Type, element_type
+from .dense import array_of_bytes, array_of_text, holds
+from .syntax import NEWER, split_list
+
+#: Types that computations of shapes use. All that is ever asked of them is in these tensors.
+_OF_SHAPES = {
+    "index": TensorType((), element_type("i64")),
+    "!shape.size": TensorType((), element_type("i64")),
+    "!shape.shape": TensorType((None,), element_type("i64")),
+    "!shape.witness": TensorType((), element_type("i1")),
+}
+
+
+class UnsupportedError(ValueError):
+    """A type or attribute that cannot be told as a plain value. The parser adds the place to the message."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Opaque:
+    """An attribute kept as its text."""
+
+    text: str
+
+
+#: The structures, by the name they are printed under: the class that reads one, and its fields. A field is
+#: (our name, name in the class) where the two differ.
+_STRUCTURES: dict[str, tuple[Any, tuple[str | tuple[str, str], ...]]] = {
+    "stablehlo.dot": (
+        _stablehlo.DotDimensionNumbers,
+        (
+            "lhs_batching_dimensions",
+            "rhs_batching_dimensions",
+            "lhs_contracting_dimensions",
+            "rhs_contracting_dimensions",
+        ),
+    ),
+    "stablehlo.conv": (
+        _stablehlo.ConvDimensionNumbers,
+        (
+            "input_batch_dimension",
+            "input_feature_dimension",
+            "input_spatial_dimensions",
+            "kernel_input_feature_dimension",
+            "kernel_output_feature_dimension",
+            "kernel_spatial_dimensions",
+            "output_batch_dimension",
+            "output_feature_dimension",
+            "output_spatial_dimensions",
+        ),
+    ),
+    "stablehlo.gather": (
+        _stablehlo.GatherDimensionNumbers,
+        (
+            "offset_dims",
+            "collapsed_slice_dims",
+            "operand_batching_dims",
+            "start_indices_batching_dims",
+            "start_index_map",
+            "index_vector_dim",
+        ),
+    ),
+    "stablehlo.scatter": (
+        _stablehlo.ScatterDimensionNumbers,
+        (
+            "update_window_dims",
+            "inserted_window_dims",
+            "input_batching_dims",
+            "scatter_indices_batching_dims",
+            ("scatter_dims_to_operand_dims", "scattered_dims_to_operand_dims"),
+            "index_vector_dim",
+        ),
+    ),
+    "stablehlo.dot_algorithm": (
+        _stablehlo.DotAlgorithm,
+        (
+            "lhs_precision_type",
+            "rhs_precision_type",
+            "accumulation_type",
+            "lhs_component_count",
+            "rhs_component_count",
+            "num_primitive_operations",
+            "allow_imprecise_accumulation",
+        ),
+    ),
+    "stablehlo.channel_handle": (_stablehlo.ChannelHandle, ("handle", ("type", "channel_type"))),
+    "stablehlo.output_operand_alias": (
+        _stablehlo.OutputOperandAlias,
+        ("output_tuple_indices", "operand_index", "operand_tuple_indices"),
+    ),
+    "stablehlo.result_accuracy": (_stablehlo.ResultAccuracyAttr, ("atol", "rtol", "ulps", "mode")),
+    "stablehlo.bounds": (_stablehlo.TypeExtensions, ("bounds",)),
+    # Meshes are newer than the oldest jaxlib that the JAX platform works with.
+    "stablehlo.replica_group_mesh_axes": (getattr(_stablehlo, "ReplicaGroupMeshAxesAttr", None), ("mesh", "axes")),
+    "stablehlo.axis_ref": (getattr(_stablehlo, "AxisRefAttr", None), ("name", "sub_axis_info")),
+    "stablehlo.sub_axis_info": (getattr(_stablehlo, "SubAxisInfoAttr", None), ("pre_size", "size")),
+    "stablehlo.mesh": (getattr(_stablehlo, "MeshAttr", None), ("axes", "device_ids")),
+    "stablehlo.mesh_axis": (getattr(_stablehlo, "MeshAxisAttr", None), ("name", "size")),
+    "chlo.ragged_dot": (
+        _chlo.RaggedDotDimensionNumbers,
+        (
+            "lhs_batching_dimensions",
+            "rhs_batching_dimensions",
+            "lhs_contracting_dimensions",
+            "rhs_contracting_dimensions",
+            "lhs_ragged_dimensions",
+            "rhs_group_dimensions",
+        ),
+    ),
+}
+
+#: `#stablehlo<comparison_direction LT>` or `#stablehlo.result_accuracy_mode<DEFAULT>`: an enumeration's value.
+_ENUMERATION = re.compile(r"#(?:stablehlo|chlo|mhlo)(?:<\w+ |\.\w+<)(\w+)>")
+#: `#stablehlo.dot<…>` or `#stablehlo<sub_axis_info(1)2>`.
+_STRUCTURE = re.compile(r"#(\w+)[.<](\w+)[<(]")
+
+#: `dense_resource<key>` or `dense_resource<"a key">`.
+_RESOURCE = re.compile(r'dense_resource<(?:"([^"\\]*(?:\\.[^"\\]*)*)"|([^">]+))>')
+
+
+class Converter:
+    """Converts the types and attributes of one module; each distinct one once."""
+
+    def __init__(self, resource: Callable[[str], bytes | None] = lambda _: None) -> None:
+        """`resource` finds the bytes of a `dense_resource` by its key."""
+        self._types: dict[ir.Type, Type | ElementType] = {}
+        self._attributes: dict[ir.Attribute, Any] = {}
+        self._resource = resource
+
+    def type(self, t: ir.Type) -> Type:
+        """The type of a value. A plain number is a tensor of rank 0."""
+        found = self.any_type(t)
+        return TensorType((), found) if isinstance(found, ElementType) else found
+
+    def any_type(self, t: ir.Type) -> Type | ElementType:
+        """A type that is named in an attribute."""
+        found = self._types.get(t)
+        if found is None:
+            found = self._types[t] = self._type(t)
+        return found
+
+    def _type(self, t: ir.Type) -> Type | ElementType:
+        text = str(t)
+        if text.startswith(f"!{NEWER}"):
+            text = text.replace(NEWER, "", 1)
+        if isinstance(t, ir.RankedTensorType):
+            return self._tensor(t, text)
+        if isinstance(t, ir.TupleType):
+            return TupleType(tuple(self.type(t.get_type(i)) for i in range(t.num_types)))
+        if text == "!stablehlo.token":
+            return TokenType()
+        if text in _OF_SHAPES:
+            return _OF_SHAPES[text]
+        if text.startswith("!stablehlo.future<"):
+            parts = split_list(text.removeprefix("!stablehlo.future<")[:-1])
+            return FutureType(tuple(self.type(ir.Type.parse(p, t.context)) for p in parts))
+        try:
+            return element_type(text)
+        except ValueError:
+            raise UnsupportedError(f"type {text} is not supported (a tensor, a token or a tuple of those is)") from None
+
+    def _tensor(self, t: ir.RankedTensorType, text: str) -> TensorType:
+        shape = tuple(None if t.is_dynamic_dim(i) else n for i, n in enumerate(t.shape))
+        name, bounds = element_name(text), self._bounds(t, text)
+        if bounds:
+            name = name.partition(", #stablehlo.bounds<")[0]
+        if name == "index":
+            name = "i64"
+        if name.startswith("!quant."):
+            try:
+                return TensorType(shape, element_type(name), bounds)
+            except ValueError as error:
+                raise UnsupportedError(f"type {error}") from None
+        try:
+            return TensorType(shape, element_type(name), bounds)
+        except ValueError:
+            raise UnsupportedError(f"type {text} is not supported: {name} is not an element type") from None
+
+    def _bounds(self, t: ir.RankedTensorType, text: str) -> tuple[int | None, ...]:
+        """What the encoding of a type says of its sizes."""
+        if t.encoding is None:
+            return ()
+        encoding = self.attribute(t.encoding)
+        if not isinstance(encoding, dict) or "bounds" not in encoding:
+            raise UnsupportedError(f"type {text} is not supported: its encoding {t.encoding} is not known")
+        return tuple(None if n == ir.ShapedType.get_dynamic_size() else n for n in encoding["bounds"])
+
+    def attribute(self, a: ir.Attribute) -> Any:
+        """The plain value of an attribute."""
+        try:
+            return self._attributes[a]
+        except KeyError:
+            value = self._attributes[a] = self._attribute(a)
+            return value
+
+    def _attribute(self, a: ir.Attribute) -> Any:
+        convert = _KINDS.get(type(a))
+        return convert(self, a) if convert else self.dialect_attribute(a)
+
+    def dialect_attribute(self, a: ir.Attribute) -> Any:
+        """An attribute that has no Python class of its own: an enumeration, a structure, or kept as its text."""
+        text = str(a)
+        if _RESOURCE.match(text):
+            return self._dense_resource(a, text)
+        name = _STRUCTURE.match(text)
+        cls, fields = _STRUCTURES.get(f"{name[1]}.{name[2]}", (None, ())) if name else (None, ())
+        if cls is None:
+            found = _ENUMERATION.fullmatch(text)
+            return found[1] if found else Opaque(text)
+        pairs = ((f, f) if isinstance(f, str) else f for f in fields)
+        reader = cls(a)
+        return {ours: self._field(getattr(reader, theirs)) for ours, theirs in pairs}
+
+    def _field(self, value: Any) -> Any:
+        if isinstance(value, ir.Attribute):
+            return self.attribute(value)
+        if isinstance(value, ir.Type):  # only dot_algorithm has types; `tf32` is one no value can have
+            return str(value)
+        return tuple(value) if isinstance(value, list) else value
+
+    def text_attribute(self, text: str) -> Any:
+        """The value of an attribute that jaxlib prints but cannot hand to Python (see `parser.py`)."""
+        found = re.fullmatch(r"dense<(.*)> : (tensor<([\dx]*?)(complex<f(?:32|64)>)>)", text, re.DOTALL)
+        if found:
+            shape = tuple(int(n) for n in found[3].split("x") if n)
+            return self.dense_text(found[1], TensorType(shape, element_type(found[4])))
+        return Opaque(text)
+
+    def dense_text(self, body: str, t: TensorType) -> np.ndarray:
+        """The array of a dense attribute printed as `dense<body> : t`."""
+        try:
+            return array_of_text(body, t)
+        except ValueError as e:
+            raise UnsupportedError(f"constant of type {t}: {e}") from None
+
+    def dense(self, a: ir.DenseElementsAttr) -> np.ndarray | Opaque:
+        """The array of a dense attribute; a splat is a view of one element, so its size costs nothing."""
+        if not isinstance(a.type, ir.RankedTensorType):
+            return Opaque(str(a))
+        t = self.type(a.type)
+        assert isinstance(t, TensorType)
+        if a.is_splat or not holds(t.element):
+            return self.dense_text(str(a).removeprefix("dense<").removesuffix(f"> : {a.type}"), t)
+        # A view, because the buffer calls int64 `long long`, which is equal to numpy's int64 and yet not the same.
+        array = np.array(a)
+        # A byte of a boolean may be anything but zero for true.
+        array = array.view(np.uint8) != 0 if array.dtype == bool else array.view(t.element.dtype)
+        array.flags.writeable = False
+        return array
+
+    def _dense_resource(self, a: ir.Attribute, text: str) -> np.ndarray:
+        found = _RESOURCE.match(text)
+        key = (found[1] or found[2]) if found else ""
+        t = self.type(a.type)
+        data = self._resource(key)
+        if data is None or not isinstance(t, TensorType):
+            raise UnsupportedError(f"dense_resource<{key}>: the program does not hold its data")
+        try:
+            return array_of_bytes(data, t, f"dense_resource<{key}>")
+        except ValueError as e:
+            raise UnsupportedError(str(e)) from None
+
+
+def element_name(tensor: str) -> str:
+    """What stands after the dimensions in the text of a tensor type: its element type, and its encoding if any."""
+    return re.sub(r"^tensor<(?:(?:\d+|\?)x)*", "", tensor)[:-1]
+
+
+def _string(_: Converter, a: Any) -> str:
+    try:
+        return a.value
+    except (UnicodeDecodeError, RuntimeError):  # strings are bytes to MLIR
+        return a.value_bytes.decode(errors="backslashreplace")
+
+
+def _type_attribute(self: Converter, a: ir.TypeAttr) -> Any:
+    try:
+        return self.any_type(a.value)
+    except UnsupportedError:
+        return Opaque(str(a))
+
+
+def _sequence(_: Converter, a: Any) -> tuple:
+    return tuple(a)
+
+
+def _array(self: Converter, a: Any) -> Any:
+    try:
+        return tuple(self.attribute(x) for x in a)
+    except TypeError:  # an element that jaxlib cannot hand to Python
+        return Opaque(str(a))
+
+
+def _dict(self: Converter, a: Any) -> Any:
+    try:
+        # By number: a name with a zero byte is not found again.
+        return {entry.name: self.attribute(entry.attr) for entry in (a[i] for i in range(len(a)))}
+    except TypeError:
+        return Opaque(str(a))
+
+
+def _value(_: Converter, a: Any) -> Any:
+    return a.value
+
+
+_KINDS: dict[type, Callable[[Converter, Any], Any]] = {
+    ir.IntegerAttr: _value,
+    ir.BoolAttr: _value,
+    ir.FloatAttr: _value,
+    ir.StringAttr: _string,
+    ir.FlatSymbolRefAttr: _value,
+    ir.SymbolRefAttr: lambda _, a: "::".join(a.value),
+    ir.ArrayAttr: _array,
+    ir.DictAttr: _dict,
+    ir.UnitAttr: lambda _, __: True,
+    ir.TypeAttr: _type_attribute,
+    ir.DenseElementsAttr: Converter.dense,
+    ir.DenseIntElementsAttr: Converter.dense,
+    ir.DenseFPElementsAttr: Converter.dense,
+    **{getattr(ir, f"Dense{kind}ArrayAttr"): _sequence for kind in ("Bool", "I8", "I16", "I32", "I64", "F32", "F64")},
+}

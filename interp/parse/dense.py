@@ -1,0 +1,125 @@
+"""Dense constants as MLIR prints them -> numpy arrays, exact to the bit."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ...ops.types import ElementType, Kind, TensorType
+
+_BETWEEN = re.compile(r"[\s\[\]]*,[\s\[\]]*")
+
+#: numpy refuses arrays, also views of one element, of more bytes than this.
+_MOST_BYTES = np.iinfo(np.intp).max
+
+
+def holds(element: ElementType) -> bool:
+    """True where numpy reads a dense attribute of this element type by itself, through the buffer protocol."""
+    return element.kind is not Kind.COMPLEX and element.dtype.kind in "biuf" and element.dtype.isbuiltin == 1
+
+
+def dimensions(t: TensorType) -> tuple[int, ...]:
+    """The shape of a constant, which has no dimension of unknown size."""
+    if not t.is_static:
+        raise ValueError(f"{t} has a dimension of unknown size")
+    return tuple(n for n in t.shape if n is not None)
+
+
+def broadcast(one: np.ndarray, t: TensorType) -> np.ndarray:
+    """A read-only array of type `t` whose elements are all `one`; takes the memory of one element."""
+    if t.nbytes > _MOST_BYTES:
+        raise ValueError(f"{t.nbytes} bytes are more than any machine can address")
+    return np.broadcast_to(one.reshape(()), dimensions(t))
+
+
+def array_of_text(body: str, t: TensorType) -> np.ndarray:
+    """The array printed as `dense<body> : t`: one literal for all elements, nested lists, or a string of hex."""
+    if t.size == 0:
+        array = np.empty(dimensions(t), t.element.dtype)
+    elif body.startswith('"0x'):
+        array = _array_of_raw(bytes.fromhex(body[3:-1]), t)
+    else:
+        literals = _parts(body) if t.element.is_complex else _BETWEEN.split(body.strip("[] \n"))
+        array = _array_of_literals(literals, t.element.part)
+        if t.element.is_complex:
+            array = array.view(t.element.dtype)
+        array = broadcast(array, t) if array.size == 1 else array.reshape(dimensions(t))
+    array.flags.writeable = False
+    return array
+
+
+def array_of_bytes(data: bytes, t: TensorType, what: str) -> np.ndarray:
+    """The array whose bytes these are; a type below eight bits takes a byte an element.
+
+    Raises ValueError where the length is not that of `t`, or a byte is no code: a signed integer may be kept as its
+    bits alone, or with its sign in the bits above.
+    """
+    if len(data) != t.nbytes:
+        each = " (each element takes a byte)" if t.element.bits < 8 else ""
+        raise ValueError(f"{what}: expected {t.nbytes} byte{'s' * (t.nbytes != 1)} for {t}, got {len(data)}{each}")
+    element = t.element
+    if element.bits < 8:
+        codes = np.frombuffer(data, np.uint8)
+        wrong = codes >> element.bits != 0
+        if element.kind is Kind.SIGNED:
+            wrong &= codes < 256 - (1 << (element.bits - 1))
+        if wrong.any():
+            at, last = int(wrong.argmax()), (1 << element.bits) - 1
+            raise ValueError(
+                f"{what}: expected codes of {element} (0x00 to 0x{last:02X}), got 0x{codes[at]:02X} at byte {at}"
+            )
+    array = _array_of_raw(data, t)
+    array.flags.writeable = False
+    return array
+
+
+def _array_of_raw(data: bytes, t: TensorType) -> np.ndarray:
+    """The elements' bytes, little-endian. The bits above a type of less than eight bits do not count."""
+    element = t.element
+    if element.bits < 8:
+        codes = np.frombuffer(data, np.uint8)
+        if element.is_integer:
+            array = _narrow(codes, element)
+        elif element.kind is Kind.BOOL:
+            array = codes != 0
+        else:
+            array = (codes & ((1 << element.bits) - 1)).astype(np.uint8).view(element.dtype)
+    else:
+        array = np.frombuffer(data, element.dtype.newbyteorder("<") if holds(element) else element.dtype)
+        array = array.astype(element.dtype, copy=False)
+    return array.reshape(dimensions(t))
+
+
+def _parts(body: str) -> list[str]:
+    """The literals of `(re, im)` pairs, in order."""
+    return re.findall(r"[^\s,()\[\]]+", body)
+
+
+def _array_of_literals(literals: list[str], element: ElementType) -> np.ndarray:
+    """One element for each literal: `true`, `-3`, `1.5e-3`, or `0x7F`, which is a bit pattern where it is a float."""
+    if element.kind is Kind.BOOL:
+        return np.array([x == "true" for x in literals])
+    if element.is_integer:
+        # MLIR prints nothing for 0xC0 as an i4: a zero with stray bits above.
+        values = np.array([int(x or "0", 0) for x in literals], "u8" if element.kind is Kind.UNSIGNED else "i8")
+        return _narrow(values, element)
+    # MLIR prints as many digits as it takes to read the same code back, so the decimal is so near to one code
+    # that no rounding on the way, by float64 or by ml_dtypes, leads to another.
+    array = np.array([0.0 if "0x" in x else float(x) for x in literals]).astype(element.dtype)
+    codes = array.view(element.format.code_dtype)
+    for i, x in enumerate(literals):
+        if "0x" in x:
+            codes[i] = int(x, 16)
+    return array
+
+
+def _narrow(values: np.ndarray, element: ElementType) -> np.ndarray:
+    """Integers as `element`, going by way of the eight-bit type that ml_dtypes converts from without loss."""
+    if element.bits >= 8:
+        return values.astype(element.dtype)
+    low = (values.astype(np.uint8) & ((1 << element.bits) - 1)).astype(np.uint8)
+    if element.kind is Kind.SIGNED:
+        sign = 1 << (element.bits - 1)
+        return ((low ^ sign).astype(np.int8) - sign).astype(element.dtype)
+    return low.astype(element.dtype)

@@ -1,0 +1,230 @@
+"""MLIR text, MLIR bytecode or a StableHLO portable artifact -> Program, by jaxlib's MLIR bindings."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+
+# The extensions themselves: `jaxlib.mlir.dialects.…` would import a class for each op, which we do not use.
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
+
+from ...ops.types import TensorType, type_of_dtype
+from ..errors import ProgramError
+from ..program import Program
+from ..system import depth, host_floats
+from ..system.isolate import quiet_native_stderr
+from . import syntax
+from .reader import Places, Reader
+
+BYTECODE = b"ML\xefR"
+_BYTE_ORDER_MARK = "\ufeff"  #: some editors begin a file with it
+READABLE = "MLIR text, MLIR bytecode or a StableHLO portable artifact"
+_PORTABLE = re.compile(rb"ML\xefR[\x00-\xff]StableHLO_v")
+
+
+@host_floats.in_default  # numbers are read
+def parse(source: str | bytes, file: str = "<string>", first_line: int = 1) -> Program:
+    """Reads a program; `first_line` is the number in `file` of the first line of `source`."""
+    places = Places(file, first_line - 1)
+    with quiet_native_stderr():
+        return _program(_module(source, places, file, first_line), places, file)
+
+
+def module(source: str | bytes, file: str = "<string>", first_line: int = 1) -> ir.Module:
+    """The module that `parse` reads: text in MLIR's own terms, with the ops it does not know in generic form."""
+    with quiet_native_stderr():
+        return _module(source, Places(file, first_line - 1), file, first_line)
+
+
+@host_floats.in_default
+def from_module(module: ir.Module, file: str = "<module>") -> Program:
+    """Reads a module that jaxlib or JAX has built, in whichever context."""
+    return _program(module, Places(file), file)
+
+
+def split(text: str) -> list[tuple[str, int]]:
+    """Cuts a text where `// -----` stands, as MLIR's tools do; each part with the number of its first line."""
+    parts, line = [], 1
+    for part in re.split("// ------*", text):
+        parts.append((part, line))
+        line += part.count("\n")
+    return parts
+
+
+@host_floats.in_default
+def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
+    """Reads a list such as `[dense<1.0> : tensor<2xf8E4M3FN>, dense<[1, 2]> : tensor<2xi32>]`."""
+    file = "<arguments>"
+    syntax.check_nesting(text, file)
+    syntax.check_numbers(text, file)
+    body = text.removeprefix(_BYTE_ORDER_MARK).strip()
+    if body[:1] != "[" or body[-1:] != "]":
+        raise ProgramError(f"{file}: expected a list of constants, [dense<1.0> : tensor<2xf32>, …]")
+    result = []
+    for i, item in enumerate(syntax.split_list(body[1:-1])):
+        places = Places(f"{file}: argument {i}", None)
+        with quiet_native_stderr():
+            module = _read_text(f'"minihlo.argument"() {{value = {item}}} : () -> ()', places, file, 1)
+            values = _guarded(lambda m=module, p=places: Reader(m, p).arguments(), places)
+        if len(values) != 1 or not isinstance(values[0], np.ndarray):
+            raise ProgramError(f"{file}: argument {i}: {item} is not a dense constant of a tensor type")
+        result.append((values[0], TensorType(values[0].shape, type_of_dtype(values[0].dtype))))
+    return result
+
+
+def _program(module: ir.Module, places: Places, file: str) -> Program:
+    return _guarded(lambda: Reader(module, places).program(file), places)
+
+
+def _guarded(read: Callable[[], Any], places: Places) -> Any:
+    try:
+        with depth.room():
+            return read()
+    except RecursionError:
+        raise places.error([], "the program is nested too deeply") from None
+    except (UnicodeDecodeError, RuntimeError) as e:
+        if isinstance(e, UnicodeDecodeError) or "conversion error" in str(e):  # how nanobind tells it
+            raise places.error([], "a name in the program is not UTF-8") from None
+        raise
+
+
+def _module(source: str | bytes, places: Places, file: str, first_line: int) -> ir.Module:
+    if isinstance(source, bytes):
+        if source.startswith(BYTECODE):
+            return _read_bytecode(source, places)
+        source = _decode(source, file, first_line)
+    return _read_text(source.removeprefix(_BYTE_ORDER_MARK), places, file, first_line)
+
+
+def _decode(source: bytes, file: str, first_line: int) -> str:
+    try:
+        return source.decode()
+    except UnicodeDecodeError as e:
+        line = first_line + source.count(b"\n", 0, e.start)
+        column = e.start - source.rfind(b"\n", 0, e.start)
+        raise ProgramError(
+            f"{file}:{line}:{column}: byte 0x{source[e.start]:02X} is not UTF-8 (a program is {READABLE})"
+        ) from None
+
+
+def _read_text(text: str, places: Places, file: str, first_line: int) -> ir.Module:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        raise ProgramError(f"{file}: the text is not valid Unicode") from None
+    if "\0" in text:  # MLIR would take it for the end
+        raise ProgramError(f"{file}: a zero byte in the text (a program is {READABLE})")
+    syntax.check_nesting(text, file, first_line)
+    syntax.check_numbers(text, file, first_line)
+    syntax.check_names(text, file, first_line)
+    text = syntax.generic(text)
+    context = make_context(text.__contains__)
+    while True:  # each further turn renames one op or type that this jaxlib does not know
+        try:
+            return ir.Module.parse(text, context)
+        except ir.MLIRError as e:
+            renamed = _renamed(text, e)
+            if renamed == text:
+                raise places.error(e.error_diagnostics, "not valid MLIR") from None
+            text = renamed
+
+
+#: Ops that later versions of StableHLO take in more forms than some version of jaxlib that we support. Where its
+#: verifier refuses one, the op is read without being verified; the planner verifies every op.
+_WIDENED = ("stablehlo.collective_broadcast",)
+
+
+def _renamed(text: str, error: ir.MLIRError) -> str:
+    """The text with the op or type marked that this jaxlib is too old for, if that is what the error is about."""
+    for d in error.error_diagnostics:
+        if found := re.match(r"unknown stablehlo type: (\w+)", d.message):
+            return syntax.rename_type(text, f"stablehlo.{found[1]}")
+        if found := re.match(r"unregistered operation '([^']*)' found in dialect", d.message):
+            return syntax.rename(text, found[1])
+        if (found := re.match(r"'([^']*)' op requires (?:a single operand|one result)", d.message)) and (
+            found[1] in _WIDENED
+        ):
+            return syntax.rename(text, found[1])
+    return text
+
+
+def _read_bytecode(data: bytes, places: Places) -> ir.Module:
+    context = make_context(lambda name: name.strip(".!").encode() in data)
+    heard: list[Any] = []
+
+    def hear(d: ir.Diagnostic) -> bool:
+        heard.append(ir.DiagnosticInfo(d))
+        return True
+
+    handler: Any = context.attach_diagnostic_handler(hear)
+    try:
+        if _PORTABLE.match(data):
+            return _stablehlo.deserialize_portable_artifact(context, data)
+        return ir.Module.parse(data, context)
+    except ir.MLIRError as e:
+        _keep_forever(context)
+        raise _bad_bytecode([*heard, *e.error_diagnostics], places) from None
+    except (ValueError, RuntimeError):
+        _keep_forever(context)
+        raise _bad_bytecode(heard, places) from None
+    finally:
+        handler.detach()
+
+
+def _keep_forever(context: ir.Context) -> None:
+    """Never frees a context that has read damaged bytecode: that can crash, even when the interpreter exits."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))
+
+
+def _bad_bytecode(diagnostics: list[Any], places: Places) -> ProgramError:
+    return places.error(diagnostics, "it is damaged, or of another kind", "not valid MLIR bytecode: ")
+
+
+def make_context(mentions: Callable[[str], bool] = lambda _: True) -> ir.Context:
+    """A context that reads programs. A rarer dialect is loaded only if the program mentions it, such as `sdy.`."""
+    context = ir.Context()
+    context.append_dialect_registry(_registry())
+    _stablehlo.register_dialect(context)
+    for mark, (extension, function) in _RARE.items():
+        if mentions(mark):
+            try:
+                module = importlib.import_module(f"jaxlib.mlir._mlir_libs.{extension}")
+            except ImportError:  # not in every version
+                continue
+            getattr(module, function, lambda _: None)(context)
+    context.allow_unregistered_dialects = True
+    if mentions("!quant."):
+        _load_quant(context)
+    return context
+
+
+def _load_quant(context: ir.Context) -> None:
+    """Loads the dialect of quantized types, which no extension registers: a pass that depends on it does."""
+    from jaxlib.mlir.passmanager import PassManager
+
+    _stablehlo.register_stablehlo_passes()
+    with context:
+        PassManager.parse("builtin.module(vhlo-legalize-to-stablehlo)").run(ir.Module.parse("").operation)
+
+
+_RARE = {
+    "chlo.": ("_chlo", "register_dialect"),
+    "sdy.": ("_sdy", "register_dialect"),
+    "mhlo.": ("_mlirHlo", "register_mhlo_dialect"),
+    "interpreter.": ("_stablehlo", "register_interpreter_dialect"),
+}
+
+
+@functools.cache
+def _registry() -> ir.DialectRegistry:
+    """The dialects that JAX itself uses beside StableHLO: func, arith, math, scf, …"""
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    return registry

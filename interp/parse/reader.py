@@ -1,0 +1,248 @@
+"""jaxlib's module objects -> Program: structure, types, attributes and places, and how MLIR's errors are told."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from ...ops.types import Type
+from ..errors import ProgramError
+from ..program import Function, Location, Operation, Program, Region, Value
+from .attributes import Converter, UnsupportedError
+from .syntax import NEWER
+
+#: Ops at the top of a module that declare something other than a function. They are kept as attributes.
+_DECLARATIONS = ("sdy.mesh", "stablehlo.mesh")
+#: How the names of ops end that end a region.
+_TERMINATORS = (".return", ".assuming_yield")
+
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+
+
+#: Whether this jaxlib has a class for each kind of location. Before, there were methods.
+_HAS_KINDS = hasattr(ir, "FileLineColLoc")
+
+
+def _is(location: Any, kind: str, name: str) -> bool:
+    return isinstance(location, getattr(ir, name)) if _HAS_KINDS else getattr(location, f"is_a_{kind}")()
+
+
+class Places:
+    """Tells locations of MLIR in terms of the source file."""
+
+    def __init__(self, file: str, shift: int | None = 0) -> None:
+        """`shift` is the number of lines in the file before the text that was parsed; None leaves out lines."""
+        self._file = file
+        self._shift = shift
+
+    def __call__(self, location: Any) -> Location:
+        """The line and column of a location; of one made of others the innermost first."""
+        place: Any = location
+        if type(location) is ir.Location and _HAS_KINDS:  # as diagnostics have it: not told apart yet
+            place = ir.Location.from_attr(location.attr, location.context)
+        if _is(place, "file", "FileLineColLoc"):
+            if place.filename == "-":  # what MLIR calls a text that came from memory
+                if self._shift is None or not place.start_line:
+                    return Location(self._file)
+                return Location(self._file, place.start_line + self._shift, place.start_col)
+            return Location(place.filename, place.start_line, place.start_col)
+        if _is(place, "name", "NameLoc"):
+            return self(place.child_loc)
+        if _is(place, "callsite", "CallSiteLoc"):
+            return self(place.callee)
+        if _is(place, "fused", "FusedLoc"):
+            places = [self(x) for x in place.locations]
+            return next((p for p in places if p.line), Location(self._file))
+        return Location(self._file)
+
+    def error(self, diagnostics: Iterable[Any], otherwise: str, what: str = "") -> ProgramError:
+        """MLIR's diagnostics as one line that says `what` first; `otherwise` stands for them where there are none."""
+        found = [(self(d.location), one_line(d.message), d.notes) for d in diagnostics]
+        if not found:
+            return ProgramError(f"{self._file}: {what}{otherwise}")
+        at, message, notes = found[0]
+        others = [m for where, m, _ in found[1:] if where == at and m != message]
+        about = [f"{one_line(n.message)}: {self(n.location)}" for n in notes if "prior use" in n.message]
+        about += [f"{one_line(n.message)}: {self(n.location)}" for n in notes if "existing symbol" in n.message]
+        extra = "; ".join(others[:2] + about)
+        return ProgramError(f"{at}: {what}{message}" + (f" ({extra})" if extra else ""))
+
+
+def one_line(message: str) -> str:
+    """A message of MLIR in the form of ours: on one line, with the name of the op first."""
+    text = " ".join(message.split())
+    if unknown := re.match(r"Dialect `[^']*' not found for custom op '([^']*)'|custom op '([^']*)' is unknown", text):
+        op = unknown[1] or unknown[2]
+        if op.startswith("check."):
+            return f"{op}: its form is not right (check.expect_eq %a, %b : type, for instance)"
+        return f"{op}: no op of this name is known (an op of another dialect has to be in generic form)"
+    if unknown := re.match(r"unregistered operation '([^']*)' found in dialect", text):
+        return f"{unknown[1]}: no op of this name is known"
+    text = re.sub(r"^(?:custom op )?'([\w.]+)' (?:op )?", r"\1: ", text)
+    return text if len(text) <= 600 else text[:600] + " …"
+
+
+class Reader:
+    """Reads one module. Each MLIR value has one `Value`, whichever regions use it."""
+
+    def __init__(self, module: ir.Module, places: Places) -> None:
+        self._module = module
+        self._places = places
+        self._convert = Converter(self._resource)
+        self._values: dict[ir.Value, Value] = {}
+        # `walk` hands out plain operations. Iterating over a block would make an instance of each op's own
+        # class, which imports those classes, and some of them fail on attributes that jaxlib cannot convert.
+        self._operations: dict[ir.Block, list[ir.Operation]] = defaultdict(list)
+        root = module.operation
+
+        def visit(op: ir.Operation) -> ir.WalkResult:
+            if op != root:
+                self._operations[op.block].append(op)
+            return ir.WalkResult.ADVANCE
+
+        root.walk(visit, ir.WalkOrder.PRE_ORDER)
+
+    def program(self, file: str) -> Program:
+        """The whole module."""
+        program = Program({}, file, self._attributes(self._module.operation))
+        for op in self._operations[self._module.body]:
+            if op.name == "func.func":
+                function = self._function(op)
+                program.functions[function.name] = function
+            elif op.name in _DECLARATIONS:
+                attributes = self._attributes(op)
+                program.attributes.setdefault(op.name, {})[attributes.pop("sym_name")] = attributes
+            else:
+                kind = "a nested module" if op.name == "builtin.module" else "an op outside a function"
+                raise self._error(op, f"{kind} is not supported (a program is a list of func.func)")
+        return program
+
+    def arguments(self) -> list[Any]:
+        """The `value` attribute of each op at the top of the module."""
+        return [self._attributes(op).get("value") for op in self._operations[self._module.body]]
+
+    def _error(self, op: ir.Operation, message: str) -> ProgramError:
+        return ProgramError(f"{self._places(op.location)}: {op.name.removeprefix(NEWER)}: {message}")
+
+    def _function(self, op: ir.Operation) -> Function:
+        attributes = self._attributes(op, but="function_type")
+        kind = op.attributes["function_type"].value  # pyright: ignore[reportAttributeAccessIssue]
+        arguments, results = (tuple(self._type(op, t) for t in types) for types in (kind.inputs, kind.results))
+        region = op.regions[0]
+        return Function(
+            name=attributes.pop("sym_name"),
+            is_public=attributes.pop("sym_visibility", "public") == "public",
+            argument_types=arguments,
+            result_types=results,
+            body=self._region(op, region) if len(region.blocks) else None,
+            location=self._places(op.location),
+            attributes=attributes,
+        )
+
+    def _region(self, op: ir.Operation, region: ir.Region) -> Region:
+        if len(region.blocks) != 1:
+            if len(region.blocks) == 0:
+                return Region((), [], ())
+            raise self._error(
+                op,
+                f"a region of {len(region.blocks)} blocks is not supported "
+                "(control flow is by ops with regions, such as stablehlo.if and stablehlo.while)",
+            )
+        block = region.blocks[0]
+        arguments = tuple(self._define(op, v) for v in block.arguments)
+        operations = self._operations[block]
+        returns: tuple[Value, ...] = ()
+        last = operations[-1] if operations else None
+        if last is not None and last.name.endswith(_TERMINATORS):
+            operations = operations[:-1]
+        body = [self._operation(x) for x in operations]
+        if last is not None and last.name.endswith(_TERMINATORS):
+            returns = self._operands(last)
+        return Region(arguments, body, returns)
+
+    def _operation(self, op: ir.Operation) -> Operation:
+        if op.name == "builtin.module":
+            raise self._error(op, "a nested module is not supported")
+        operands = self._operands(op)
+        regions = tuple(self._region(op, r) for r in op.regions)
+        return Operation(
+            name=op.name.removeprefix(NEWER),
+            operands=operands,
+            results=tuple(self._define(op, v) for v in op.results),
+            attributes=self._attributes(op),
+            regions=regions,
+            location=self._places(op.location),
+        )
+
+    def _operands(self, op: ir.Operation) -> tuple[Value, ...]:
+        try:
+            return tuple([self._values[v] for v in op.operands])
+        except KeyError:
+            raise self._error(op, "an operand is used before it is defined") from None
+
+    def _define(self, op: ir.Operation, value: ir.Value) -> Value:
+        made = self._values[value] = Value(self._type(op, value.type))
+        return made
+
+    def _type(self, op: ir.Operation, t: ir.Type) -> Type:
+        try:
+            return self._convert.type(t)
+        except UnsupportedError as e:
+            raise self._error(op, str(e)) from None
+
+    def _attributes(self, op: ir.Operation, but: str = "") -> dict[str, Any]:
+        attributes = op.attributes
+        values: dict[str, Any] = {}
+        try:
+            for i in range(len(attributes)):
+                name = attributes[i].name
+                if name != but:
+                    values[name] = self._attribute(op, attributes, name)
+        except UnsupportedError as e:
+            raise self._error(op, str(e)) from None
+        return values
+
+    def _attribute(self, op: ir.Operation, attributes: ir.OpAttributeMap, name: str) -> Any:
+        try:
+            attribute = attributes[name]
+        except TypeError:
+            # jaxlib has no Python class for a few kinds, such as dense elements of a complex type, and refuses to
+            # hand them out as plain attributes. (It even aborts in `attributes[i].attr`.) What is left is their text.
+            return self._convert.text_attribute(_attribute_text(op, name))
+        return self._convert.attribute(attribute)
+
+    def _resource(self, key: str) -> bytes | None:
+        return self._resources.get(key)
+
+    @functools.cached_property
+    def _resources(self) -> dict[str, bytes]:
+        """The data of every `dense_resource`, which is at hand only in the text of the whole module."""
+        text: Any = self._module.operation.get_asm(large_elements_limit=16, large_resource_limit=1 << 62)
+        _, _, end = text.rpartition("{-#")
+        blobs = re.findall(rf'({_STRING}|[\w.$-]+): "0x([0-9A-Fa-f]*)"', end)
+        # The first four bytes are the alignment.
+        return {key.strip('"'): bytes.fromhex(digits[8:]) for key, digits in blobs}
+
+
+def _attribute_text(op: ir.Operation, name: str) -> str:
+    """The text of one attribute of an op, from its generic form."""
+    text: Any = op.get_asm(print_generic_op_form=True, use_local_scope=True, skip_regions=True)
+    key = rf'[{{ ](?:{re.escape(name)}|"{re.escape(name)}") = '
+    found = re.finditer(rf"(?P<key>{key})|{_STRING}", text)
+    start = next((m.end() for m in found if m["key"]), None)
+    if start is None:
+        return ""
+    depth = 0
+    for token in re.compile(rf"{_STRING}|->|[<({{\[\])}}>,]").finditer(text, start):
+        if token[0] in "<({[":
+            depth += 1
+        elif token[0] in ")}>]":
+            depth -= 1
+        if depth < 0 or (depth == 0 and token[0] == ","):
+            return text[start : token.start()]
+    return text[start:]

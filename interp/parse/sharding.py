@@ -1,0 +1,179 @@
+"""Shardings as they are written in a program -> the plain values of `ops/processes/sharded.py`.
+
+#sdy.sharding<@mesh, [{"x", "y":(2)4}, {}, {"z", ?}], replicated={"w"}>      of one value
+#sdy.sharding<@mesh, [{"x"}], unreduced={"y"}>                               of addends, which differ along "y"
+#sdy.sharding_per_value<[<@mesh, [{"x"}]>, <@mesh, []>]>                     of several
+{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}                       the older form, an attribute mhlo.sharding
+
+Any other form is an error: to pass over a part of a sharding could give wrong numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from ...ops.processes.sharded import Axis, Mesh, Sharding
+from ..errors import ProgramError
+from ..program import Program
+from .attributes import Opaque
+
+_MESH = re.compile(r"(?:#sdy\.)?mesh<\[(.*?)\](?:, device_ids=\[(.*?)\])?>")
+_AXIS = re.compile(r'"([^"]*)"=(\d+)')
+_NAME = re.compile(r"@(?:[\w.$-]+|\"[^\"]*\")|mesh<\[.*?\](?:, device_ids=\[.*?\])?>")
+_REFERENCE = re.compile(r'"([^"]*)"(?::\((\d+)\)(\d+))?')
+_PRIORITY = re.compile(r"p\d+")
+_LIST = re.compile(r"\w+(?==)")
+_REPLICATED = re.compile(r"\{(replicated|maximal device=\d+)\}")
+_TILES = re.compile(
+    r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,]+))"
+    r"( last_tile_dim_replicate| last_tile_dims=\{replicated\})?\}"
+)
+
+
+def resolved(attributes: dict[str, Any], program: Program) -> dict[str, Any]:
+    """The attributes of an op, with shardings and axes for those that are given as text."""
+    found = dict(attributes)
+    for name in ("in_shardings", "out_shardings"):
+        if isinstance(found.get(name), Opaque):
+            found[name] = tuple(shardings(found[name].text, program))
+    if isinstance(found.get("manual_axes"), Opaque):
+        found["manual_axes"] = tuple(re.findall(r'"([^"]*)"', found["manual_axes"].text))
+    return found
+
+
+def shardings(text: str, program: Program) -> list[Sharding]:
+    """The shardings in a text of sdy, in order. Raises ProgramError where it is of no known form."""
+    reader = _Reader(text.removeprefix("#sdy."), program)
+    if reader.skip("sharding_per_value<["):
+        found = reader.listed(reader.sharding, "]")
+        reader.expect(">")
+    else:
+        reader.skip("sharding")
+        found = [reader.sharding()]
+    if reader.text[reader.at :].strip():
+        raise reader.error()
+    return found
+
+
+class _Reader:
+    """Reads a text from left to right."""
+
+    def __init__(self, text: str, program: Program) -> None:
+        self.text, self.at, self._program = text, 0, program
+
+    def sharding(self) -> Sharding:
+        self.expect("<")
+        mesh = _mesh(self._match(_NAME)[0], self._program)
+        self.expect(",")
+        self.expect("[")
+        found = self.listed(self._dimension, "]")
+        dims = tuple(tuple(a for a in dim if a is not None) for dim in found)
+        unreduced: list[Axis] = []
+        while self.skip(","):
+            name = self._match(_LIST)[0]
+            self.expect("=")
+            axes = self._dimension()
+            if name == "unreduced":
+                unreduced += [a for a in axes if a is not None]
+            elif name != "replicated":
+                raise self.error()
+        self.expect(">")
+        used = [axis for dim in (*dims, unreduced) for axis in dim]
+        sizes = dict(mesh.axes)
+        if any(axis.name not in sizes for axis in used):
+            raise ProgramError(f"expected axes of the mesh ({', '.join(sizes)}), got sharding {self.text}")
+        if any(axis.size is not None for axis in unreduced):
+            raise ProgramError(f"expected whole axes as unreduced ones, got sharding {self.text}")
+        names = {axis.name for axis in unreduced}
+        opened = frozenset(i for i, dim in enumerate(found) if None in dim)
+        return Sharding(mesh, dims, tuple(name for name, _ in mesh.axes if name in names), opened)
+
+    def _dimension(self) -> list[Axis | None]:
+        self.expect("{")
+        found = self.listed(self._axis, "}")
+        self._match(_PRIORITY, optional=True)
+        return found
+
+    def _axis(self) -> Axis | None:
+        """An axis; None for the question mark of a dimension that may be cut further."""
+        if self.skip("?"):
+            return None
+        name, before, size = self._match(_REFERENCE).groups()
+        return Axis(name, int(before or 1), int(size) if size else None)
+
+    def listed(self, item: Any, end: str) -> list[Any]:
+        """Items with commas between them, up to `end`."""
+        found: list[Any] = []
+        while not self.skip(end):
+            if found:
+                self.expect(",")
+            found.append(item())
+        return found
+
+    def skip(self, token: str) -> bool:
+        self._space()
+        if not self.text.startswith(token, self.at):
+            return False
+        self.at += len(token)
+        return True
+
+    def expect(self, token: str) -> None:
+        if not self.skip(token):
+            raise self.error()
+
+    def _match(self, pattern: re.Pattern[str], optional: bool = False) -> Any:
+        self._space()
+        found = pattern.match(self.text, self.at)
+        if found is not None:
+            self.at = found.end()
+        elif not optional:
+            raise self.error()
+        return found
+
+    def _space(self) -> None:
+        while self.text[self.at : self.at + 1].isspace():
+            self.at += 1
+
+    def error(self) -> ProgramError:
+        return ProgramError(f'expected a sharding such as <@mesh, [{{"x"}}, {{}}]>, got {self.text}')
+
+
+def _mesh(text: str, program: Program) -> Mesh:
+    if text.startswith("@"):
+        declared = program.attributes.get("sdy.mesh", {}).get(text[1:].strip('"'), {}).get("mesh")
+        if not isinstance(declared, Opaque):
+            raise ProgramError(f"expected a sharding on a mesh of the program, got {text}")
+        text = declared.text
+    found = _MESH.fullmatch(text)
+    if not found:
+        raise ProgramError(f'expected a mesh such as #sdy.mesh<["x"=2]>, got {text}')
+    axes = tuple((name, int(size)) for name, size in _AXIS.findall(found[1]))
+    return Mesh(axes, tuple(int(n) for n in found[2].split(",")) if found[2] else None)
+
+
+def tiles(text: str, rank: int, devices: int) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """Of an `mhlo.sharding`: into how many parts each dimension is cut, and which part each device has.
+
+    Raises ProgramError where it is of no known form.
+    """
+    text = text.strip()
+    if _REPLICATED.fullmatch(text):
+        return (1,) * rank, [(0,) * rank] * devices
+    found = _TILES.fullmatch(text)
+    if not found:
+        raise ProgramError(f"expected an mhlo.sharding such as {{devices=[2,1]<=[2]}} or {{replicated}}, got {text}")
+    sizes = [int(n) for n in found[1].split(",")]
+    if found[2]:
+        ids = np.arange(devices).reshape([int(n) for n in found[2].split(",")])
+        ids = ids.transpose([int(n) for n in found[3].split(",")]) if found[3] else ids
+    else:
+        ids = np.array([int(n) for n in found[4].split(",")])
+    if sorted(ids.ravel().tolist()) != list(range(devices)) or ids.size != np.prod(sizes):
+        raise ProgramError(f"expected an mhlo.sharding of {devices} devices, got {text}")
+    if len(sizes) != rank + bool(found[5]):
+        raise ProgramError(f"expected an mhlo.sharding of {rank} dimensions, got {text}")
+    places = dict(zip(ids.ravel().tolist(), np.ndindex(*sizes), strict=True))
+    return tuple(sizes[:rank]), [places[d][:rank] for d in range(devices)]

@@ -1,0 +1,242 @@
+"""Text before it is parsed: brings what jaxlib's parser does not know to generic form, keeping the line numbers.
+
+The `check` dialect of the upstream test programs is not in jaxlib. Its ops have a syntax of their own; the
+generic form of any op of an unknown dialect can be read:
+
+    check.expect_eq_const %x, dense<[1, 2]> : tensor<2xi32>
+    "check.expect_eq_const"(%x) {value = dense<[1, 2]> : tensor<2xi32>} : (tensor<2xi32>) -> ()
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import ProgramError
+
+#: What is put before the name of an op or a type that this jaxlib's dialects are too old to know.
+NEWER = "newer."
+#: Levels of brackets. MLIR's parser takes up to 2 KiB of stack for each: 2,000 levels of regions in generic form are
+#: read on a stack of 8 MiB, and 6,000 overflow it.
+MAX_NESTING = 1000
+
+#: The digits of a number. Exact decimals of f64 have up to 1,075; MLIR takes time quadratic in them.
+MAX_DIGITS = 2000
+
+_STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
+_SKIPPED = rf"{_STRING}|//[^\n]*|->"
+_BRACKETS = re.compile(rf"{_SKIPPED}|(?P<open>[<({{\[]+)|(?P<close>[>)}}\]]+)")
+_DELIMITERS = re.compile(rf"{_SKIPPED}|(?P<open>[<({{\[])|(?P<close>[>)}}\]])|(?P<stop>[,:])")
+_COMMENT = re.compile(rf"({_STRING})|//[^\n]*")
+_CHECK = re.compile(rf'(?P<generic>"check\.\w+")(?=\s*\()|{_SKIPPED}|(?<![\w.$%#@!])(?P<name>check\.expect_\w+)(?=\s)')
+#: A string that is the name of a symbol, an op, an attribute or a file.
+_NAME = re.compile(rf"(?<=@)(?P<symbol>{_STRING})|(?P<name>{_STRING})(?=\s*[(=:])|{_SKIPPED}")
+_HIGH_ESCAPE = re.compile(r"\\[89A-Fa-f][0-9A-Fa-f]")
+_LONG_NUMBER = re.compile(rf"(?<![0-9A-Za-z_$.%#@!])[0-9]{{{MAX_DIGITS + 1}}}|\.[0-9]{{{MAX_DIGITS + 1}}}")
+_SPACE = re.compile(r"(?:\s|//[^\n]*)*")
+_TYPE = re.compile(r"[!\w.$]+")
+
+
+class _NotUnderstoodError(Exception):
+    """The text is not of the form looked for; it is left as it is, for MLIR to say what is wrong."""
+
+
+def check_nesting(text: str, file: str, first_line: int = 1) -> None:
+    """Refuses brackets nested so deep that the parser's stack could overflow."""
+    if sum(map(text.count, "<({[")) <= MAX_NESTING:
+        return
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        if found["open"]:
+            depth += len(found["open"])
+            if depth > MAX_NESTING:
+                at = found.end() - (depth - MAX_NESTING)
+                line, column = _place(text, at, first_line)
+                raise ProgramError(f"{file}:{line}:{column}: brackets are nested more than {MAX_NESTING} deep")
+        elif found["close"]:
+            depth = max(0, depth - len(found["close"]))
+
+
+def check_numbers(text: str, file: str, first_line: int = 1) -> None:
+    """Refuses numbers of so many digits that MLIR would take seconds to minutes to read them."""
+    if not _LONG_NUMBER.search(text):
+        return
+    for found in re.finditer(rf"{_SKIPPED}|(?P<number>{_LONG_NUMBER.pattern})", text):
+        if found["number"]:
+            line, column = _place(text, found.start(), first_line)
+            raise ProgramError(f"{file}:{line}:{column}: expected a number of at most {MAX_DIGITS} digits, got more")
+
+
+def check_names(text: str, file: str, first_line: int = 1) -> None:
+    """Refuses names that are not UTF-8, which jaxlib cannot hand to Python without aborting. Plain strings may be."""
+    if not _HIGH_ESCAPE.search(text):
+        return
+    for found in _NAME.finditer(text):
+        name = found["name"] or found["symbol"]
+        if name and _HIGH_ESCAPE.search(name):
+            data = re.sub(rb"\\([0-9A-Fa-f]{2})", lambda m: bytes([int(m[1], 16)]), name.encode())
+            try:
+                data.decode()
+            except UnicodeDecodeError:
+                line, column = _place(text, found.start(), first_line)
+                raise ProgramError(f"{file}:{line}:{column}: the name {name[:200]} is not UTF-8") from None
+
+
+def _place(text: str, at: int, first_line: int) -> tuple[int, int]:
+    return first_line + text.count("\n", 0, at), at - text.rfind("\n", 0, at)
+
+
+def split_list(text: str) -> list[str]:
+    """The items of a list, cut at the commas outside all brackets."""
+    items, start, depth = [], 0, 0
+    for found in _DELIMITERS.finditer(text):
+        depth += bool(found["open"]) - bool(found["close"])
+        if depth == 0 and found["stop"] == ",":
+            items.append(text[start : found.start()])
+            start = found.end()
+    items.append(text[start:])
+    return [item.strip() for item in items] if text.strip() else []
+
+
+def generic(text: str) -> str:
+    """Brings the ops of the `check` dialect to generic form."""
+    if "check." not in text:
+        return text
+    return _rewrite(text, _CHECK)
+
+
+def rename(text: str, op: str) -> str:
+    """Marks an op that stands in generic form as `NEWER`, and makes its properties plain attributes."""
+    pattern = re.compile(rf'(?P<generic>"{re.escape(op)}")(?=\s*\()|{_SKIPPED}|(?P<name>(?!))')
+    return _rewrite(text, pattern, f'"{NEWER}{op}"')
+
+
+def rename_type(text: str, name: str) -> str:
+    """Marks a type, such as `stablehlo.future`, as `NEWER`."""
+    pattern = re.compile(rf"(?P<type>!{re.escape(name)})\b|{_SKIPPED}")
+    return pattern.sub(lambda found: f"!{NEWER}{name}" if found["type"] else found[0], text)
+
+
+def _rewrite(text: str, pattern: re.Pattern[str], renamed: str = "") -> str:
+    """Rewrites each op that `pattern` finds, up to one that is malformed; strings and comments stay."""
+    done, position = [], 0
+    while found := pattern.search(text, position):
+        end = found.end()
+        try:
+            if found["generic"]:
+                written, end = _without_properties(text, found.start())
+                written = (renamed or found[0]) + written.removeprefix(found[0])
+            elif found["name"]:
+                written, end = _generic_check(text, found)
+            else:
+                written = found[0]
+        except _NotUnderstoodError:
+            break  # MLIR refuses the program here at the latest; to look on would take quadratic time
+        missing = text.count("\n", found.start(), end) - written.count("\n")
+        done += [text[position : found.start()], written, "\n" * missing]
+        position = end
+    return "".join([*done, text[position:]])
+
+
+def _generic_check(text: str, found: re.Match[str]) -> tuple[str, int]:
+    """The generic form of the op that starts at `found`, and where it ends."""
+    items, end = _items(text, found.end())
+    # A dictionary may stand before the colon, after it, or at the end: versions differ.
+    attributes, end = _dictionary(text, end)
+    end = _space(text, end)
+    if text[end : end + 1] != ":":
+        raise _NotUnderstoodError
+    more, end = _dictionary(text, end + 1)
+    types, end = _types(text, end)
+    last, end = _dictionary(text, end)
+    attributes += more + last
+    operands = [item for item in items if item.startswith("%")]
+    for item in items:
+        if re.match(r"\w+\s*=", item):
+            # A difference goes up to 2**64 - 1; a number without a type would be a signed one.
+            unsigned = re.fullmatch(r"\w+_ulp_difference\s*=\s*\d+", item)
+            attributes.append(item + " : ui64" if unsigned else item)
+        elif not item.startswith("%"):
+            attributes.append(f"value = {item} : {types[0]}")
+    types += types[-1:] * (len(operands) - len(types))
+    return f'"{found["name"]}"({", ".join(operands)}) {{{", ".join(attributes)}}} : ({", ".join(types)}) -> ()', end
+
+
+def _items(text: str, start: int) -> tuple[list[str], int]:
+    """What stands between commas, up to a colon or a dictionary outside all brackets."""
+    items, depth, begin = [], 0, start
+    for found in _DELIMITERS.finditer(text, start):
+        if depth == 0 and (found["stop"] or found[0] == "{"):
+            items.append(_bare(text[begin : found.start()]))
+            begin = found.end()
+            if found["stop"] != ",":
+                return items, found.start()
+        depth += bool(found["open"]) - bool(found["close"])
+        if depth < 0:
+            break
+    raise _NotUnderstoodError
+
+
+def _types(text: str, start: int) -> tuple[list[str], int]:
+    types, end = [], start
+    while True:
+        end = _space(text, end)
+        found = _TYPE.match(text, end)
+        if not found:
+            raise _NotUnderstoodError
+        begin, end = end, found.end()
+        if text[end : end + 1] == "<":
+            end = _closing(text, end)
+        types.append(_bare(text[begin:end]))
+        after = _space(text, end)
+        if text[after : after + 1] != ",":
+            return types, end
+        end = after + 1
+
+
+def _dictionary(text: str, start: int) -> tuple[list[str], int]:
+    """The entries of the attribute dictionary, and where it ends; none and `start` if no dictionary starts here."""
+    begin = _space(text, start)
+    if text[begin : begin + 1] != "{":
+        return [], start
+    end = _closing(text, begin)
+    return split_list(_bare(text[begin + 1 : end - 1])), end
+
+
+def _without_properties(text: str, start: int) -> tuple[str, int]:
+    """An op in generic form whose properties `<{…}>`, which an unknown op cannot have, are plain attributes."""
+    operands = _closing(text, text.index("(", start))
+    begin = _space(text, operands)
+    if text[begin : begin + 2] != "<{":
+        return text[start:operands], operands
+    end = _closing(text, begin)
+    properties = _bare(text[begin + 2 : end - 2]).replace("\n", " ")
+    breaks = "\n" * text.count("\n", begin, end)
+    after = _space(text, end)
+    if text[after : after + 1] == "(":  # regions
+        after = _space(text, _closing(text, after))
+    regions = text[end:after]
+    if text[after : after + 1] == "{":
+        comma = ", " if properties and not text.startswith("}", _space(text, after + 1)) else " "
+        return f"{text[start:begin]}{breaks}{regions}{{{properties}{comma}", after + 1
+    return f"{text[start:begin]}{breaks}{regions}{{{properties}}} ", after
+
+
+def _closing(text: str, start: int) -> int:
+    """The end of the bracket that opens at `start`."""
+    depth = 0
+    for found in _DELIMITERS.finditer(text, start):
+        depth += bool(found["open"]) - bool(found["close"])
+        if depth == 0:
+            return found.end()
+    raise _NotUnderstoodError
+
+
+def _space(text: str, start: int) -> int:
+    """The end of the white space and comments that start here."""
+    found = _SPACE.match(text, start)
+    return found.end() if found else start
+
+
+def _bare(text: str) -> str:
+    """Without comments, and without white space around."""
+    return _COMMENT.sub(lambda found: found[1] or "", text).strip()

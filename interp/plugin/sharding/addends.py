@@ -1,0 +1,324 @@
+"""Addends of unreduced values: how they are made of a value, and added up.
+
+An unreduced value is the sum of addends: along some axes of a mesh each device has one of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....ops.processes.sharded import Axis, Mesh, Sharding
+from ....ops.types import ElementType, TensorType
+from ...errors import ProgramError
+from ...program import Location, Operation, Region, Value
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """The axes of a mesh, in its order, along which a value is unreduced: none for a plain value."""
+
+    mesh: Mesh = dataclasses.field(default_factory=lambda: Mesh(()))
+    names: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> list[dict[str, int]]:
+        """Where along the axes each addend is, in order."""
+        lengths = [self.mesh.length(Axis(name)) for name in self.names]
+        return [dict(zip(self.names, map(int, at), strict=True)) for at in np.ndindex(*lengths)]
+
+    def of(self, names: Iterable[str]) -> Form:
+        """The form with these axes of the mesh."""
+        wanted = set(names)
+        return Form(self.mesh, tuple(n for n, _ in self.mesh.axes if n in wanted)) if wanted else PLAIN
+
+
+PLAIN = Form()
+
+
+@dataclasses.dataclass(frozen=True)
+class Sum:
+    """A value as its addends, in the order of the places of the form; a plain value is the only one."""
+
+    form: Form
+    addends: tuple[Value, ...]
+
+
+def form_of(known: Sharding | None) -> Form:
+    """The form that a sharding asks for."""
+    return Form(known.mesh, known.unreduced) if known is not None and known.unreduced else PLAIN
+
+
+def union(forms: Iterable[Form]) -> Form:
+    """The form of the axes of all; of the first mesh, where there are several."""
+    found = PLAIN
+    for form in forms:
+        if not found.names:
+            found = form
+        elif form.mesh == found.mesh:
+            found = found.of((*found.names, *form.names))
+    return found
+
+
+def is_sum(operation: Operation) -> bool:
+    """Whether the one body of an op is an addition."""
+    bodies = [r.operations for r in operation.regions]
+    return len(bodies) == 1 and [o.name for o in bodies[0]] == ["stablehlo.add"]
+
+
+class Emitter:
+    """Ops that are written one after the other."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        #: The op that gives a value, and the shardings of its operands.
+        self.sources: dict[Value, tuple[Operation, Sequence[Sharding | None]]] = {}
+        #: Of addends that are parts of a value: the value.
+        self.wholes: dict[tuple[Value, ...], Value] = {}
+
+    def become(self, value: Sum, form: Form, known: Sharding | None, at: Location) -> Sum:
+        """The value in another form. `known` is how it lies on devices."""
+        if value.form == form:
+            return value
+        common = value.form.of(set(value.form.names) & set(form.names)) if value.form.mesh == form.mesh else PLAIN
+        value = self._added(value, common, at)
+        if common == form:
+            return value
+        if not common.names:
+            return Sum(form, self._split(value.addends[0], form, known, at))
+        extra = form.of(set(form.names) - set(common.names))
+        rows = [dict(zip(_keys(extra), self._split(v, extra, known, at), strict=True)) for v in value.addends]
+        found = dict(zip(_keys(common), rows, strict=True))
+        return Sum(form, tuple(found[_key(place, common)][_key(place, extra)] for place in form.places))
+
+    def _added(self, value: Sum, form: Form, at: Location) -> Sum:
+        """The value with the addends added up that differ along other axes than those of the form."""
+        if value.form == form:
+            return value
+        if not form.names and value.addends in self.wholes:
+            return Sum(form, (self.wholes[value.addends],))
+        totals: dict[tuple[int, ...], Value] = {}
+        for place, addend in zip(value.form.places, value.addends, strict=True):
+            key = _key(place, form)
+            totals[key] = self.emit("add", (totals[key], addend), addend.type, at) if key in totals else addend
+        return Sum(form, tuple(totals[key] for key in _keys(form)))
+
+    # -- a value as a sum ----------------------------------------------------------------------------------------------
+
+    def _split(self, value: Value, form: Form, known: Sharding | None, at: Location) -> tuple[Value, ...]:
+        """Addends of a value that has been one."""
+        if not isinstance(value.type, TensorType) or not value.type.is_static:
+            raise ProgramError(f"{at}: expected a tensor of known sizes to be unreduced, got {value.type}")
+        if value in self.sources:
+            operation, shardings = self.sources[value]
+            found = _SPLITS[operation.name](self, operation, shardings, form)
+            if found is not None:
+                return found
+        shape = _shape(value)
+        cuts = known.dims if known is not None and known.mesh == form.mesh else ((),) * len(shape)
+        found = self._distributed(form, cuts, shape, at, value.type, lambda w: self._only(value, w, at))
+        self.wholes[found] = value
+        return found
+
+    def split_product(
+        self, operation: Operation, shardings: Sequence[Sharding | None], form: Form
+    ) -> tuple[Value, ...] | None:
+        """The products of the parts that lie on different devices. None where the sums are not cut."""
+        numbers = operation.attributes["dot_dimension_numbers"]
+        pairs = list(
+            zip(*(map(int, numbers[f"{side}_contracting_dimensions"]) for side in ("lhs", "rhs")), strict=True)
+        )
+        cuts = [_axes(form, *zip(shardings, pair, strict=True)) for pair in pairs]
+        shape = [_shape(operation.operands[0])[i] for i, _ in pairs]
+
+        def part(where: Sequence[tuple[int, int]]) -> Value:
+            operands = [
+                self._slice(v, {pair[side]: w for pair, w in zip(pairs, where, strict=True)}, operation.location)
+                for side, v in enumerate(operation.operands)
+            ]
+            return self._again(operation, operands)
+
+        return self._by_parts(operation, form, cuts, shape, part)
+
+    def split_sum(
+        self, operation: Operation, shardings: Sequence[Sharding | None], form: Form
+    ) -> tuple[Value, ...] | None:
+        """The sums of the parts that lie on different devices, the first from the initial value, others from zero."""
+        dims = [int(d) for d in operation.attributes["dimensions"]]
+        source, initial = operation.operands
+        cuts = [_axes(form, (shardings[0], d)) for d in dims]
+        shape = [_shape(source)[d] for d in dims]
+        starts = [initial]
+
+        def part(where: Sequence[tuple[int, int]]) -> Value:
+            start = starts.pop() if starts else self._zeros(initial.type, operation.location)
+            sliced = self._slice(source, dict(zip(dims, where, strict=True)), operation.location)
+            return self._again(operation, (sliced, start))
+
+        return self._by_parts(operation, form, cuts, shape, part)
+
+    def split_scatter(
+        self, operation: Operation, shardings: Sequence[Sharding | None], form: Form
+    ) -> tuple[Value, ...] | None:
+        """The first addend has the updates of its devices added to the operand, others theirs to zeros."""
+        numbers = operation.attributes["scatter_dimension_numbers"]
+        operand, indices, updates = operation.operands
+        vector = int(numbers.get("index_vector_dim", 0))
+        windows = {int(d) for d in numbers.get("update_window_dims", ())}
+        batching = {int(d) for d in numbers.get("scatter_indices_batching_dims", ())}
+        rows = [d for d in range(len(_shape(indices))) if d != vector]
+        columns = [d for d in range(len(_shape(updates))) if d not in windows]
+        pairs = [pair for pair in zip(rows, columns, strict=True) if pair[0] not in batching]
+        cuts = [_axes(form, *zip(shardings[1:], pair, strict=True)) for pair in pairs]
+        shape = [_shape(indices)[row] for row, _ in pairs]
+        starts = [operand]
+
+        def part(where: Sequence[tuple[int, int]]) -> Value:
+            start = starts.pop() if starts else self._zeros(operand.type, operation.location)
+            sliced = [
+                self._slice(v, {pair[i]: w for pair, w in zip(pairs, where, strict=True)}, operation.location)
+                for i, v in enumerate((indices, updates))
+            ]
+            return self._again(operation, (start, *sliced))
+
+        return self._by_parts(operation, form, cuts, shape, part)
+
+    def _by_parts(
+        self, operation: Operation, form: Form, cuts: Sequence[tuple[Axis, ...]], shape: Sequence[Any], part: Any
+    ) -> tuple[Value, ...] | None:
+        counts = Sharding(form.mesh, tuple(cuts)).parts(form.names)
+        if not any(cuts) or any(n % count for n, count in zip(shape, counts, strict=True)):
+            return None
+        return self._distributed(form, cuts, shape, operation.location, operation.results[0].type, part)
+
+    def _distributed(
+        self, form: Form, cuts: Sequence[tuple[Axis, ...]], shape: Sequence[Any], at: Location, t: Any, part: Any
+    ) -> tuple[Value, ...]:
+        """What `part` gives for the part of a shape that is at each place; zeros where another place has the same."""
+        lying = Sharding(form.mesh, tuple(cuts))
+        counts = lying.parts(form.names)
+        if any(n % count for n, count in zip(shape, counts, strict=True)):
+            lying = Sharding(form.mesh, ((),) * len(shape))
+            counts = lying.parts(form.names)
+        found: list[Value] = []
+        done: set[tuple[int, ...]] = set()
+        zeros: Value | None = None
+        for place in form.places:
+            number = lying.part(form.mesh.device(place), form.names)
+            if number not in done:
+                done.add(number)
+                sizes = [n // count for n, count in zip(shape, counts, strict=True)]
+                found.append(part([(i * n, (i + 1) * n) for i, n in zip(number, sizes, strict=True)]))
+            else:
+                zeros = zeros or self._zeros(t, at)
+                found.append(zeros)
+        return tuple(found)
+
+    def _only(self, value: Value, where: Sequence[tuple[int, int]], at: Location) -> Value:
+        """The value with zeros outside of a part of it."""
+        shape = _shape(value)
+        if all(w == (0, n) for w, n in zip(where, shape, strict=True)):
+            return value
+        inner = self._slice(value, dict(enumerate(where)), at)
+        padding = {
+            "edge_padding_low": tuple(start for start, _ in where),
+            "edge_padding_high": tuple(n - end for (_, end), n in zip(where, shape, strict=True)),
+            "interior_padding": (0,) * len(shape),
+        }
+        zero = self._zeros(TensorType((), _element(value)), at)
+        return self.emit("pad", (inner, zero), value.type, at, padding)
+
+    # -- ops -----------------------------------------------------------------------------------------------------------
+
+    def emit(
+        self, name: str, operands: Sequence[Value], t: Any, at: Location, attributes: Mapping[str, Any] | None = None
+    ) -> Value:
+        result = Value(t)
+        self.operations.append(
+            Operation(f"stablehlo.{name}", tuple(operands), (result,), dict(attributes or {}), (), at)
+        )
+        return result
+
+    def _slice(self, value: Value, where: Mapping[int, tuple[int, int]], at: Location) -> Value:
+        shape = _shape(value)
+        limits = [where.get(d, (0, n)) for d, n in enumerate(shape)]
+        if all(w == (0, n) for w, n in zip(limits, shape, strict=True)):
+            return value
+        attributes = {
+            "start_indices": tuple(start for start, _ in limits),
+            "limit_indices": tuple(end for _, end in limits),
+            "strides": (1,) * len(limits),
+        }
+        t = TensorType(tuple(end - start for start, end in limits), _element(value))
+        return self.emit("slice", (value,), t, at, attributes)
+
+    def _zeros(self, t: Any, at: Location) -> Value:
+        scalar = TensorType((), t.element)
+        zero = self.emit("constant", (), scalar, at, {"value": np.zeros((), t.element.dtype)})
+        return self.emit("broadcast_in_dim", (zero,), t, at, {"broadcast_dimensions": ()}) if t.shape else zero
+
+    def _again(self, operation: Operation, operands: Sequence[Value]) -> Value:
+        """The result of the same op on other operands."""
+        result = Value(operation.results[0].type)
+        regions = tuple(copied(r) for r in operation.regions)
+        self.operations.append(
+            dataclasses.replace(operation, operands=tuple(operands), results=(result,), regions=regions)
+        )
+        return result
+
+
+#: How the results of ops become sums of what devices compute.
+_SPLITS = {
+    "stablehlo.dot_general": Emitter.split_product,
+    "stablehlo.reduce": Emitter.split_sum,
+    "stablehlo.scatter": Emitter.split_scatter,
+}
+
+
+def is_splittable(operation: Operation) -> bool:
+    """Whether the result of an op can become the sum of what devices compute of their parts of its operands."""
+    if operation.name not in _SPLITS or len(operation.results) != 1:
+        return False
+    return not operation.regions or is_sum(operation)
+
+
+def copied(region: Region) -> Region:
+    """A copy of a body that is an addition."""
+    values = {v: Value(v.type) for v in (*region.arguments, *(r for o in region.operations for r in o.results))}
+    operations = [
+        dataclasses.replace(
+            o, operands=tuple(values[v] for v in o.operands), results=tuple(values[v] for v in o.results)
+        )
+        for o in region.operations
+    ]
+    return Region(tuple(values[v] for v in region.arguments), operations, tuple(values[v] for v in region.returns))
+
+
+def _axes(form: Form, *places: tuple[Sharding | None, int]) -> tuple[Axis, ...]:
+    """The axes of the first of these dimensions that is cut along an axis of the form; none where none is."""
+    for known, dim in places:
+        if known is not None and known.mesh == form.mesh and any(a.name in form.names for a in known.dims[dim]):
+            return known.dims[dim]
+    return ()
+
+
+def _shape(value: Value) -> tuple[int, ...]:
+    """The sizes of a tensor, which are known."""
+    assert isinstance(value.type, TensorType)
+    return tuple(n for n in value.type.shape if n is not None)
+
+
+def _element(value: Value) -> ElementType:
+    assert isinstance(value.type, TensorType)
+    return value.type.element
+
+
+def _key(place: Mapping[str, int], form: Form) -> tuple[int, ...]:
+    return tuple(place[name] for name in form.names)
+
+
+def _keys(form: Form) -> list[tuple[int, ...]]:
+    return [_key(place, form) for place in form.places]

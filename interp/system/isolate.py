@@ -1,0 +1,202 @@
+"""Runs the command in a child process, so that a crash inside the MLIR parser becomes one line and an exit code.
+
+jaxlib's parser is C++ and can abort or overflow its stack on malformed input. Nothing in Python catches that.
+This module imports nothing heavy: the fork comes first, and costs about a millisecond.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+
+from ..errors import OutputError
+from . import streams
+from .child_python import without_core_file
+
+#: One byte shared by the two processes: 1 while the child is in native parsing. None outside `run_isolated`.
+_parsing: mmap.mmap | None = None
+
+TIMED_OUT = 124  #: exit code after --timeout or --max-steps, as of timeout(1)
+STOPPED = "stopped after {:g} seconds (--timeout)"
+_CRASH = 2  #: exit code of a program that cannot be read
+_BUG = 70  #: exit code of an exception nobody meant to raise
+#: What the system says when it has no more memory, descriptors or processes to give.
+_SCARCE = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN}
+_PASSED_ON = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
+
+
+def run_isolated(main: Callable[[], int], subject: str, timeout: float | None = None) -> int:
+    """Runs `main` in a forked child and returns its exit code.
+
+    If the child dies of a signal, one line about `subject` (a file's name) goes to stderr and the code is 2; after
+    Ctrl-C the code is 130. After `timeout` seconds the child is ended, one line says so, and the code is 124.
+    Without `fork` on this platform `main` simply runs. Call it from the main thread.
+    """
+    global _parsing
+    if not hasattr(os, "fork"):
+        return main()
+    streams.flush()
+    shared = mmap.mmap(-1, 1)
+    parent = os.getpid()
+    # Signals stay blocked in the parent, which takes them one by one while it waits. A handler would not do: a
+    # signal that comes just before `waitpid` starts to wait would be handled only after the child has ended.
+    passed_on = {s for s in _PASSED_ON if signal.getsignal(s) is not signal.SIG_IGN}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*passed_on, signal.SIGCHLD, signal.SIGALRM})
+    on_child = signal.signal(signal.SIGCHLD, lambda *_: None)  # some systems drop a signal nobody handles
+    try:
+        child = os.fork()
+        if child == 0:
+            _parsing = shared
+            signal.signal(signal.SIGCHLD, on_child)
+            _run_child(main, parent, before)
+        status, sent, is_late = _wait(child, passed_on, timeout)
+    finally:
+        signal.signal(signal.SIGCHLD, on_child)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if is_late:
+        print(f"minihlo: {subject}: {STOPPED.format(timeout)}", file=sys.stderr)
+        return TIMED_OUT
+    if os.WIFEXITED(status):
+        return os.WEXITSTATUS(status)
+    if sent:
+        return 128 + sent
+    print(f"minihlo: {subject}: {_explain(os.WTERMSIG(status), bool(shared[0]))}", file=sys.stderr)
+    return _CRASH
+
+
+@contextlib.contextmanager
+def quiet_native_stderr() -> Iterator[None]:
+    """Around native parsing: keeps what C++ prints when it dies (assertions, stack dumps) from the user.
+
+    Does nothing outside `run_isolated`: file descriptor 2 belongs to the whole process, and where the process is
+    not ours other threads may be writing to it.
+    """
+    if _parsing is None:
+        yield
+        return
+    sys.stderr.flush()
+    saved = os.dup(2)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    os.close(null)
+    _parsing[0] = 1
+    try:
+        yield
+    finally:
+        _parsing[0] = 0
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def death_in_child(command: list[str], data: bytes) -> str:
+    """What killed `command` when it was given `data` on standard input; empty if it ended by itself."""
+    import subprocess
+
+    code = subprocess.run(command, input=data, capture_output=True, check=False).returncode
+    return _explain(-code, True) if code < 0 else ""
+
+
+def report(error: Exception) -> int:
+    """Say on standard error what nobody expected, and return the exit status.
+
+    What the system refuses is one line, and the status of bad input, as for a program that needs too much memory;
+    anything else is a bug, and shown as such.
+    """
+    if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno in _SCARCE):
+        print("minihlo:", " ".join(str(error).split()), file=sys.stderr)
+        return _CRASH
+    traceback.print_exception(error)
+    return _BUG
+
+
+def _run_child(main: Callable[[], int], parent: int, unblocked: Iterable[int]) -> None:
+    code = _BUG
+    try:
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, _interrupt)
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+        _die_with(parent)
+        code = main()
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else int(e.code is not None)
+        if isinstance(e.code, str):
+            print(e.code, file=sys.stderr)
+    except BrokenPipeError:
+        code = streams.NO_READER
+    except OutputError as failure:
+        code = streams.give_up(failure)
+    except Exception as error:
+        code = report(error)
+    finally:
+        try:
+            streams.flush()
+        except BrokenPipeError:
+            code = streams.NO_READER
+        except OutputError as failure:
+            code = streams.give_up(failure)
+        finally:
+            # Not sys.exit: the handlers at exit are the parent's to run, and tearing down MLIR takes time.
+            os._exit(code)
+
+
+def _interrupt(*_: object) -> None:
+    # Ctrl-C in a terminal reaches the child twice: from the terminal, and passed on by the parent.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _die_with(parent: int) -> None:
+    """Asks Linux to end this process when its parent is gone; and leaves no core file behind if it crashes."""
+    without_core_file()
+    if sys.platform == "linux":
+        with contextlib.suppress(ImportError, OSError, AttributeError):
+            import ctypes  # numpy imports it anyway
+
+            set_parent_death_signal = 1
+            ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it was gone before we asked
+            os._exit(_CRASH)
+
+
+def _wait(child: int, passed_on: set[int], timeout: float | None = None) -> tuple[int, int, bool]:
+    """Waits for the child to end: its status, the first signal passed on to it or 0, and whether it had to be ended."""
+    sent: list[int] = []
+    is_late = False
+    if timeout is not None:
+        signal.setitimer(signal.ITIMER_REAL, timeout)
+    while True:
+        number = signal.sigwait({*passed_on, signal.SIGCHLD, *([] if timeout is None else [signal.SIGALRM])})
+        if number == signal.SIGALRM:
+            is_late = True
+            os.kill(child, signal.SIGKILL)
+            continue
+        if number == signal.SIGCHLD:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                if timeout is not None:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                return status, next(iter(sent), 0), is_late
+            continue
+        # A second Ctrl-C is for a child that is deep in native code and does not hear the first.
+        os.kill(child, signal.SIGKILL if number in sent else number)
+        sent.append(number)
+
+
+def _explain(number: int, parsing: bool) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    if number == signal.SIGKILL:
+        return f"killed ({name}), most likely because memory ran out"
+    if parsing:
+        return f"the MLIR parser in jaxlib died on it ({name}); the file is not a valid program"
+    return f"the process died ({name}) while the program ran"

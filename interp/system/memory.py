@@ -1,0 +1,186 @@
+"""How much memory a program may ask for, so that one large tensor is refused instead of ending the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import InputError, ResourceError
+
+if TYPE_CHECKING:  # so that the plugin's start needs none of the types
+    from ...ops.types import TensorType
+
+#: The environment variable that says how much memory values may take; `parse_size` tells how.
+LIMIT = "MINIHLO_MEMORY_LIMIT"
+
+#: The share of the free memory that a program may fill: an op holds operands, results and scratch space at once.
+_SHARE = 0.75
+#: What is assumed to be free where the system does not tell.
+_UNKNOWN = 4 << 30
+#: Requests up to this size are granted without asking the system.
+_SMALL = 1 << 24
+#: numpy refuses arrays of more bytes or dimensions, also where a dimension is 0.
+_MOST_BYTES = sys.maxsize
+_MOST_DIMENSIONS = 64
+
+
+_ceiling: int | None = None
+
+
+def set_ceiling(nbytes: int | None) -> None:
+    """Let values take so many bytes in all; None leaves it to the environment variable."""
+    global _ceiling
+    _ceiling = nbytes
+
+
+def ceiling() -> int | None:
+    """How many bytes values may take in all, however much memory there is; None where nobody has said so."""
+    if _ceiling is not None:
+        return _ceiling
+    text = os.environ.get(LIMIT)
+    return _said(text) if text else None
+
+
+@functools.lru_cache(8)
+def _said(text: str) -> int:
+    try:
+        return parse_size(text)
+    except InputError as error:
+        raise InputError(f"{LIMIT}: {error}") from None
+
+
+def parse_size(text: str) -> int:
+    """A size in bytes, such as `8GiB`, `500MB`, or `50%` of the machine's memory. Raises InputError."""
+    found = _SIZE.fullmatch(text.strip())
+    if not found:
+        raise InputError(f"{text!r} is not a size (expected one such as 8GiB, 500MB, or 50% of the machine's memory)")
+    number, unit = float(found[1]), found[2]
+    power = " KMGT".index(unit[0].upper()) if unit not in ("", "B", "%") else 0
+    size = number * ((_physical() or _UNKNOWN) / 100 if unit == "%" else (1024 if "i" in unit else 1000) ** power)
+    return int(min(size, _MOST_BYTES))  # also what is infinite in float64
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d*)?(?:e\d+)?)\s*(%|B|[kKMGT]i?B|)")
+
+
+def limit(used: int = 0) -> int:
+    """The number of bytes that may still be asked for, where values take `used` already.
+
+    It is a share of what machine, container and process have left, below the ceiling.
+    """
+    free = [f for f in (_machine(), *_control_groups(), _process()) if f is not None]
+    allowed = int(max(min(free, default=_UNKNOWN), 0) * _SHARE)
+    most = ceiling()
+    return allowed if most is None else max(min(allowed, most - used), 0)
+
+
+def check(nbytes: int, what: str, used: int = 0) -> None:
+    """Raises ResourceError where `nbytes` more bytes than the `used` ones are more than there is room for."""
+    if nbytes > _SMALL or ((most := ceiling()) is not None and nbytes > most - used):
+        require(nbytes, what, used)
+
+
+def require(nbytes: int, what: str, used: int = 0) -> int:
+    """What there is room for, where `nbytes` more bytes than the `used` ones do not exceed it; else as `check`."""
+    allowed = limit(used)
+    if nbytes > allowed:
+        raise ResourceError(f"{what} takes {_told(nbytes)}, but only {_told(allowed)} are available")
+    return allowed
+
+
+def check_type(t: TensorType) -> None:
+    """Raises ResourceError where a tensor of a static type is more than numpy or the machine can hold."""
+    shape = [d for d in t.shape if d is not None]
+    if len(shape) > _MOST_DIMENSIONS:
+        raise ResourceError(f"{t} has {len(shape)} dimensions (numpy allows {_MOST_DIMENSIONS})")
+    spanned = t.element.dtype.itemsize
+    for d in shape:
+        spanned *= max(d, 1)
+    if spanned > _MOST_BYTES:
+        raise ResourceError(f"{t} is larger than any machine can address")
+    check(t.nbytes, str(t))
+
+
+def _told(nbytes: int) -> str:
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB")
+    power = min(max(nbytes.bit_length() - 1, 0) // 10, len(units) - 1)
+    return f"{nbytes / 1024**power:,.{int(power > 0)}f} {units[power]}"
+
+
+def _machine() -> int | None:
+    """What Linux could free without swapping; elsewhere all the memory there is."""
+    available = _field("/proc/meminfo", "MemAvailable:")
+    if available is not None:
+        return available * 1024
+    return _physical()
+
+
+def _physical() -> int | None:
+    """All the memory there is."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return None
+
+
+def _control_groups() -> Iterator[int]:
+    """What each control group (a container's limits) around this process has left."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                yield from _ancestors(Path("/sys/fs/cgroup"), path, "memory.max", "memory.current", "inactive_file")
+            elif "memory" in controllers.split(","):
+                yield from _ancestors(
+                    Path("/sys/fs/cgroup/memory"),
+                    path,
+                    "memory.limit_in_bytes",
+                    "memory.usage_in_bytes",
+                    "total_inactive_file",
+                )
+
+
+def _ancestors(root: Path, path: str, maximum: str, current: str, cache: str) -> Iterator[int]:
+    # Inside a container the path may be the host's, which does not exist here; then the root is the container's own.
+    group = root / path.strip("/")
+    for folder in (group, *group.parents):
+        if folder != root and root not in folder.parents:
+            return
+        most, used = _number(folder / maximum), _number(folder / current)
+        if most is not None and used is not None:
+            # Cached files count as used, but make room when room is needed.
+            yield most - used + (_field(folder / "memory.stat", cache) or 0)
+
+
+def _process() -> int | None:
+    """What `ulimit -v` leaves, None without such a limit."""
+    try:
+        import resource
+
+        most, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if most == resource.RLIM_INFINITY:
+            return None
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        return most - pages * resource.getpagesize()
+    except (ImportError, OSError, ValueError):
+        return None
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):  # "max" is no limit
+        return None
+
+
+def _field(path: str | Path, name: str) -> int | None:
+    try:
+        with open(path) as lines:
+            return next((int(line.split()[1]) for line in lines if line.split()[:1] == [name]), None)
+    except (OSError, ValueError):
+        return None

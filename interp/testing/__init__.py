@@ -1,0 +1,1 @@
+"""Programs that check themselves: the check ops, and what is said where one does not hold."""

@@ -1,0 +1,239 @@
+"""Runs one test of an .mlir file on a backend and holds its results against its checks.
+
+minihlo runs the checks itself. Other backends know no check ops: the function is rewritten so that it returns the
+values that are checked, as types that numpy has, and the checks are made here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+from jaxlib.mlir.passmanager import PassManager
+
+from ...ops.registry import Call, CheckError, lookup
+from ...ops.types import Kind, TensorType
+from .. import machine
+from ..backends import Backend, BackendError, Minihlo
+from ..compile.planner import plan
+from ..errors import CheckFailure, InputError
+from ..parse import parser
+from ..parse.chunks import Chunk
+from ..parse.reader import one_line
+from ..program import Function, Operation, Program
+from ..values import transport
+
+
+@dataclasses.dataclass(frozen=True)
+class Mismatch(Exception):
+    """A check that does not hold."""
+
+    program: Program
+    check: Operation
+    message: str
+    actual: np.ndarray | None = None  #: None where it is not known, as in a loop
+    expected: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Exported:
+    """A test as a program for any backend: `@main` returns what the checks compare, as types that numpy has."""
+
+    program: Program
+    checks: tuple[Operation, ...]
+    text: str
+    inputs: tuple[np.ndarray, ...]  #: the constants that floats come from
+    results: tuple[str, ...]  #: the types of what it returns
+
+
+def run(chunk: Chunk, backend: Backend) -> list[Mismatch]:
+    """The checks of a test that do not hold on a backend; on minihlo the first of them.
+
+    Raises what `interp.errors` and `backends` have for a program that cannot be read, needs inputs, or fails.
+    """
+    if isinstance(backend, Minihlo):
+        return _natively(*_read(chunk), backend)
+    exported = export(chunk)
+    return judge(exported, iter(backend.evaluate(exported.text, exported.inputs)))
+
+
+def _read(chunk: Chunk) -> tuple[Program, Function]:
+    program = parser.parse(chunk.text, chunk.file, chunk.line)
+    function = program.functions.get(chunk.function)
+    if function is None:
+        raise InputError(f"{chunk.file}:{chunk.function_line}: there is no function @{chunk.function} in what was read")
+    if function.argument_types:
+        takes = ", ".join(map(str, function.argument_types))
+        raise InputError(
+            f"{function.location}: @{function.name} takes inputs ({takes}); a test takes none "
+            "(write them as constants, or run it with `minihlo run --input`)"
+        )
+    return program, function
+
+
+def _natively(program: Program, function: Function, backend: Minihlo) -> list[Mismatch]:
+    bound = plan(program, function.name, backend.policy)
+    try:
+        machine.run(bound, [])
+    except CheckFailure as failure:
+        cause = failure.__cause__
+        check = machine.failed_operation(cause, bound) if isinstance(cause, CheckError) else None
+        if check is None:
+            raise
+        values = values_of(program, function.name, backend)
+        operands = [values.get(id(v)) for v in check.operands]
+        wanted = operands[1] if len(operands) > 1 else check.attributes.get("value")
+        return [Mismatch(program, check, str(cause), operands[0], wanted)]
+    return []
+
+
+def values_of(program: Program, function: str, backend: Minihlo) -> dict[int, Any]:
+    """The last value that minihlo gave each Value of a program, by `id`, up to where it failed."""
+    values: dict[int, Any] = {}
+
+    def listen(operation: Operation, results: tuple[Any, ...]) -> None:
+        values.update(zip(map(id, operation.results), results, strict=False))
+
+    with contextlib.suppress(Exception):  # it failed before, or that is what is told anyway
+        machine.run(plan(program, function, backend.policy, listen), [])
+    return values
+
+
+def _judged(program: Program, check: Operation, operands: list[np.ndarray]) -> Mismatch | None:
+    record = lookup(check.name)
+    if record is None:
+        raise BackendError("refused", f"{check.location}: {check.name} is not known")
+    kernel = record.kernel(Call(check.name, tuple(v.type for v in check.operands), (), check.attributes))
+    try:
+        with np.errstate(all="ignore"):
+            kernel(*operands)
+    except CheckError as error:
+        wanted = operands[1] if len(operands) > 1 else check.attributes.get("value")
+        return Mismatch(program, check, str(error), operands[0], wanted)
+    return None
+
+
+# -- a program that another backend can run ---------------------------------------------------------------------------
+
+
+def export(chunk: Chunk) -> Exported:
+    """The test as a program for any backend. Raises BackendError where that cannot be done."""
+    program, function = _read(chunk)
+    assert function.body is not None
+    checks = [o for o in function.body.operations if o.name.startswith("check.")]
+    if len(checks) != sum(1 for o in _all_operations(program) if o.name.startswith("check.")):
+        raise BackendError("refused", f"{function.location}: only minihlo runs checks in regions and called functions")
+    module = parser.module(chunk.text, chunk.file, chunk.line)
+    try:
+        with module.context, ir.Location.unknown():
+            inputs, types = _rewrite(module, function, checks)
+    except ir.MLIRError as error:  # ops newer than this jaxlib, which MLIR knows nothing of
+        told = one_line(error.error_diagnostics[0].message) if error.error_diagnostics else str(error)
+        raise BackendError("refused", f"{function.location}: this program cannot be exported: {told}") from None
+    text: Any = module.operation.get_asm(enable_debug_info=False)
+    return Exported(program, tuple(checks), text, tuple(inputs), types)
+
+
+def judge(exported: Exported, results: Iterator[np.ndarray]) -> list[Mismatch]:
+    """The checks that do not hold for the results of an exported test, which are taken from `results`."""
+    told = [_judged(exported.program, c, _decoded(results, c)) for c in exported.checks]
+    return [m for m in told if m is not None]
+
+
+def compared(exported: Exported, results: Iterator[np.ndarray]) -> list[np.ndarray]:
+    """What each check compares: its first operand."""
+    return [_decoded(results, check)[0] for check in exported.checks]
+
+
+def _all_operations(program: Program) -> Iterator[Operation]:
+    regions = [f.body for f in program.functions.values() if f.body]
+    while regions:
+        for operation in regions.pop().operations:
+            yield operation
+            regions += operation.regions
+
+
+def _rewrite(
+    module: ir.Module, function: Function, checks: list[Operation]
+) -> tuple[list[np.ndarray], tuple[str, ...]]:
+    """Makes a function the program's `@main` that returns what its checks compare: its inputs, and its results' types.
+
+    Constants that floats come from become inputs, so that the backend computes and its compiler folds nothing.
+    """
+    functions = {_name(op): op for op in _collect(module.operation, "func.func")}
+    for op in functions.values():
+        op.attributes["sym_visibility"] = ir.StringAttr.get("public" if _name(op) == function.name else "private")
+    entry = functions[function.name]
+    block = entry.regions[0].blocks[0]
+    assert function.body is not None
+    told = [o for o in function.body.operations if o.name == "stablehlo.constant"]
+    constants = [op for op in _collect(entry, "stablehlo.constant") if op.block == block]
+    inputs = [x for op, constant in zip(constants, told, strict=True) if (x := _as_input(op, constant)) is not None]
+    found, last = _collect(entry, "check."), _collect(entry, "func.return")[-1]
+    values: list[ir.Value] = []
+    with ir.InsertionPoint(last):
+        for op, check in zip(found, checks, strict=True):
+            for value, of in zip(op.operands, check.operands, strict=True):
+                values += _sent(value, of.type)
+        ir.Operation.create("func.return", operands=values)
+    for op in (*found, last):
+        op.erase()
+    arguments = [a.type for a in block.arguments]
+    entry.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(arguments, [v.type for v in values]))
+    for attribute in ("res_attrs", "arg_attrs"):
+        if attribute in entry.attributes:
+            del entry.attributes[attribute]
+    entry.attributes["sym_name"] = ir.StringAttr.get("main")
+    PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
+    return inputs, tuple(str(v.type) for v in values)
+
+
+def _collect(root: ir.Operation, *prefixes: str) -> list[ir.Operation]:
+    """The ops inside another whose names begin so. (`walk` hands out plain operations; see `reader.Reader`.)"""
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name.startswith(prefixes):
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    root.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def _name(function: ir.Operation) -> str:
+    name: Any = function.attributes["sym_name"]
+    return name.value
+
+
+def _as_input(op: ir.Operation, constant: Operation) -> np.ndarray | None:
+    """Puts an argument in the place of a constant that is a float or is made one; the array to give for it."""
+    (value,), t = op.results, constant.results[0].type
+    assert isinstance(t, TensorType)
+    e, uses = t.element, [u.owner.name for u in value.uses]
+    converted = any(name in ("stablehlo.convert", "stablehlo.bitcast_convert") for name in uses)
+    if not uses or e.is_complex or e.kind is Kind.BOOL or not (e.is_float or converted):
+        return None
+    (array,) = transport.packed(np.asarray(constant.attributes["value"]), e)
+    (given,) = transport.parameter_types(t)
+    block = op.block
+    argument: ir.Value = block.add_argument(given, op.location)
+    with ir.InsertionPoint(op):
+        value.replace_all_uses_with(transport.received([argument], t))
+    return array
+
+
+def _decoded(results: Iterator[np.ndarray], check: Operation) -> list[np.ndarray]:
+    """The operands of a check."""
+    types = [v.type for v in check.operands]
+    return [transport.unpacked(results, t.element) for t in types if isinstance(t, TensorType)]
+
+
+def _sent(value: ir.Value, t: Any) -> list[ir.Value]:
+    if not isinstance(t, TensorType):
+        raise BackendError("refused", f"a check of a {t} cannot be made outside the backend")
+    return transport.sent(value, t)

@@ -1,0 +1,43 @@
+"""Which ops and formats the functions of .mlir files are about, by their texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sized
+
+from ...ops.minifloat.formats import FORMATS
+from ...ops.registry import ops
+
+_OP = re.compile(r"(?<![\w.#!@])(?:stablehlo|chlo|check|interpreter)\.[\w-]+")
+_NARROW = [name for name, fmt in FORMATS.items() if fmt.bits <= 16]
+_FORMAT = re.compile("|".join(sorted(_NARROW, key=len, reverse=True)))
+_DIALECTS = ("stablehlo.", "chlo.", "check.", "interpreter.")
+#: What these give is no float, or their target's to say.
+_WITHOUT_FLOATS = ("stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.custom_call")
+
+
+def pairs_of(texts: Iterable[str]) -> set[tuple[str, str]]:
+    """The pairs of an op and a format of at most 16 bits that stand in one function, of those that there are."""
+    found = {(op, f) for text in texts for op in set(_OP.findall(text)) for f in set(_FORMAT.findall(text))}
+    return found & all_pairs()
+
+
+def all_pairs() -> set[tuple[str, str]]:
+    """Every op that takes floats with every format of at most 16 bits that it takes."""
+    names = [(name, op) for name, op in ops().items() if name.startswith(_DIALECTS) and name not in _WITHOUT_FLOATS]
+    return {(name, t.name) for name, op in names for t in op.types if t.name in _NARROW}
+
+
+def told(functions: int, files: int, texts: Iterable[str]) -> str:
+    """One line for people: what functions that pass cover."""
+    found, there = pairs_of(texts), all_pairs()
+    count = f"{_number({op for op, _ in found}, 'op')} × {_number({f for _, f in found}, 'format')}, "
+    if found == there:
+        count += f"all {len(there):,} pairs of an op that takes floats and a format that it takes: complete"
+    else:
+        count += f"{len(found):,} of {len(there):,} pairs of an op that takes floats and a format that it takes"
+    return f"{_number(range(functions), 'function')} in {_number(range(files), 'file')} pass: {count}"
+
+
+def _number(things: Sized, noun: str) -> str:
+    return f"{len(things):,} {noun}{'s' * (len(things) != 1)}"

@@ -1,0 +1,188 @@
+"""Tensors as .npy files, in such a way that the types numpy has no name for survive.
+
+numpy writes an array of an ml_dtypes type as raw bytes (`V1`): which of nine FP8 formats it was is lost. Here it is
+written as unsigned codes in a structured type of one field that has the MLIR name:
+
+    codes = np.load("y.npy")["f8E4M3FN"]                      # uint8
+    y = np.load("y.npy").view(ml_dtypes.float8_e4m3fn)        # the numbers
+
+i2 and i4 are stored as int8 values the same way. Types that numpy has are written as numpy does; quantized types are
+written as the integers that store them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import stat
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ...ops.engine.cast import array_of, wrap
+from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType, type_of_dtype
+from ..errors import InputError, OutputError, ResourceError, shown
+from ..system import memory
+
+_MAGIC = b"\x93NUMPY"
+
+
+def save(path: str, array: np.ndarray, element: ElementType) -> None:
+    """Write a file that `load` reads with its type. Nothing is left behind where that fails, with OutputError."""
+    plain = encode(array, element)
+    partial = f"{path}.{os.getpid()}.partial"
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):  # /dev/null, a pipe
+            whole = io.BytesIO()  # numpy itself asks for the position, which a pipe does not have
+            np.save(whole, plain, allow_pickle=False)
+            with open(path, "wb") as file:
+                file.write(whole.getbuffer())
+            return
+        with open(partial, "wb") as file:
+            np.save(file, plain, allow_pickle=False)
+        os.replace(partial, path)
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(partial)
+
+
+def encode(array: np.ndarray, element: ElementType) -> np.ndarray:
+    """The array as `save` stores it; a view where it can be."""
+    name = element.storage.name
+    if element.dtype.isbuiltin == 1:
+        return array
+    if element.kind is Kind.SIGNED:
+        return array.astype(np.int8).view([(name, "i1")])
+    return np.asarray(array).view([(name, f"<u{element.dtype.itemsize}")])
+
+
+def load(path: str) -> tuple[np.ndarray, TensorType]:
+    """The array of a file and its type, which the file has to tell. Raises InputError or ResourceError."""
+    array = _read(path)
+    element = named_element(array.dtype)
+    if element is None:
+        try:
+            element = type_of_dtype(array.dtype.newbyteorder("="))
+        except ValueError:
+            raise InputError(f"{path} {_holds(array)}: say of which type, as in 8xf8E4M3FN=@{path}") from None
+    return as_element(array, element, path), TensorType(array.shape, element)
+
+
+def load_as(path: str, t: TensorType) -> np.ndarray:
+    """The array of a file as the type `t`; codes as unsigned integers will do. Raises InputError or ResourceError."""
+    array = _read(path)
+    if array.shape != t.shape:
+        raise InputError(f"{path} has shape {_shape(array.shape)}, not {_shape(t.shape)}")
+    element = t.element
+    raw = np.dtype(f"V{element.dtype.itemsize}")
+    if array.dtype == raw:  # what numpy itself makes of ml_dtypes' types
+        array = array.view(f"u{element.dtype.itemsize}")
+        if element.kind is Kind.SIGNED:
+            array = wrap(array.view(np.int8), element)
+        elif element.is_integer:
+            array = wrap(array, element)
+    if element.is_float and array.dtype == element.format.code_dtype:
+        return array_of(_within(array, element, path), element.format)
+    if element.is_integer and element.bits < 8 and array.dtype in (np.int8, np.uint8):
+        return _narrow(array, element, path)
+    return as_element(array, element, path)
+
+
+def as_element(array: np.ndarray, element: ElementType, what: str) -> np.ndarray:
+    """An array as one of `element.dtype`, which it has to be already, or be stored as `encode` does."""
+    if array.dtype == element.dtype:
+        if element.is_float and element.bits < 8:
+            _within(array.view(np.uint8), element, what)
+        return array
+    if array.dtype.newbyteorder("=") == element.dtype:
+        return array.astype(element.dtype)
+    named = named_element(array.dtype)
+    if named is not None and named == element.storage:
+        codes: Any = array[named.name]
+        if element.kind is Kind.SIGNED:
+            return _narrow(codes, element, what)
+        codes = codes.astype(f"u{element.dtype.itemsize}", copy=False)
+        return array_of(_within(codes, element, what), element.format) if element.is_float else wrap(codes, element)
+    raise InputError(f"{what} {_holds(array)}, not {element}{_hint(array, element)}")
+
+
+def named_element(dtype: np.dtype) -> ElementType | None:
+    """The element type that a structured type of one field is named after, as `encode` makes it."""
+    names = dtype.names or ()
+    element = ELEMENT_TYPES.get(names[0]) if len(names) == 1 else None
+    if element is None:
+        return None
+    kind = "i" if element.kind is Kind.SIGNED else "u"
+    return element if dtype[0].newbyteorder("=") == np.dtype(f"{kind}{element.dtype.itemsize}") else None
+
+
+def _narrow(values: np.ndarray, element: ElementType, what: str) -> np.ndarray:
+    """Eight-bit integers as an integer type of fewer bits, which has to hold them."""
+    narrow = wrap(values, element)
+    wide = narrow.astype(values.dtype)
+    if not np.array_equal(wide, values):
+        raise InputError(f"{what} has values out of range for {element}, such as {values[wide != values].flat[0]}")
+    return narrow
+
+
+def _within(codes: np.ndarray, element: ElementType, what: str) -> np.ndarray:
+    if element.bits < 8 and codes.size and (codes >> element.bits).any():
+        raise InputError(f"{what} has codes above 0x{(1 << element.bits) - 1:02X}, the last of {element}")
+    return codes
+
+
+def _read(path: str) -> np.ndarray:
+    """The array of a file, copied into memory once it is known to fit."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for somebody to write to it
+            raise InputError(f"{path}: not a regular file")
+        with open(path, "rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                raise InputError(f"{path}: not a .npy file")
+        # Mapping checks the header against the length of the file before anything is allocated.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of headers as Python 2 wrote them, and of those too large for a file
+            mapped: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        memory.check(mapped.nbytes, path)
+        return np.array(mapped, mapped.dtype.newbyteorder("="))
+    except (InputError, ResourceError):
+        raise
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except MemoryError:
+        raise ResourceError(f"{path}: out of memory") from None
+    except Exception as error:  # a header is read by Python's parser and tokenizer, each with errors of its own
+        first = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
+        reason = first.splitlines()[0] if first else type(error).__name__
+        if "greater than file" in reason:
+            reason = "the file is truncated"
+        elif "Python object" in reason or "dtype('O')" in reason:
+            reason = "arrays of Python objects are not supported"
+        raise InputError(f"{path}: not a readable .npy file: {shown(reason[:200])}") from None
+
+
+def _holds(array: np.ndarray) -> str:
+    named = named_element(array.dtype)
+    if named is not None:
+        return f"holds {named}"
+    if array.dtype.kind == "V" and array.dtype.names is None:
+        return f"holds raw bytes, {array.dtype.itemsize} an element"
+    try:
+        return f"holds {type_of_dtype(array.dtype.newbyteorder('='))}"
+    except ValueError:
+        return "holds Python objects" if array.dtype == object else f"has dtype {array.dtype}"
+
+
+def _hint(array: np.ndarray, element: ElementType) -> str:
+    if not element.is_float or array.dtype.kind not in "fiu":
+        return ""
+    codes = f"; codes as {element.format.code_dtype}: .view(ml_dtypes.{element.format.dtype_name})"
+    return f" (to convert: minihlo.interp.cast{codes if array.dtype == element.format.code_dtype else ''})"
+
+
+def _shape(shape: tuple[int | None, ...]) -> str:
+    return "x".join("?" if d is None else str(d) for d in shape) or "of a scalar"

@@ -1,0 +1,241 @@
+"""Numbers between formats, for Python: cast, scale, pack, unpack."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ...ops.engine.cast import cast as cast_array
+from ...ops.minifloat.codec import decode, to_fraction
+from ...ops.policy import Policy
+from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType, element_type, named_type, type_of_dtype
+from ..errors import InputError
+from ..system import host_floats, memory
+from . import npy
+from .values import refuse_mask
+
+
+@host_floats.in_default
+def cast(x: Any, format: str, *, overflow: str = "ieee", rounding: str = "nearest_even", seed: int = 0) -> np.ndarray:
+    """Convert an array to another element type. Each element is rounded once, from its exact value.
+
+    Args:
+        x: An array of any real dtype (integers, bool and those of ml_dtypes too), a number, or nested lists of numbers.
+        format: The element type as MLIR names it, such as `"f8E4M3FN"` or `"i4"`, or as numpy and ml_dtypes do:
+            `"float8_e4m3fn"`.
+        overflow: What a number beyond the range becomes. `"ieee"`: infinity if the format has one, else NaN, else the
+            largest number. `"saturate"`: the largest number, for infinities too. `"onnx"`: the saturating tables in
+            ONNX's documentation of float8 and float4.
+        rounding: `"nearest_even"`, `"toward_zero"`, `"up"`, `"down"`, `"nearest_away"` (IEEE 754-2019, section 4.3) or
+            `"stochastic"`.
+        seed: Starts the Philox generator of stochastic rounding. The same seed gives the same result on every machine.
+
+    Returns:
+        A new array of the same shape, of the dtype of `format` in numpy or ml_dtypes. Conversions to integers truncate
+        and stop at the ends of the range; NaN becomes 0.
+
+    Raises:
+        InputError: `format` or an option is unknown, or `x` is not an array of real numbers.
+    """
+    target = _element(format)
+    try:
+        policy = Policy(overflow=overflow, rounding=rounding, seed=seed)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    array, source = _real_array(x)
+    memory.check(array.size * target.dtype.itemsize, f"the result of casting to {target}")
+    rng = np.random.Generator(np.random.Philox(seed)) if rounding == "stochastic" else None
+    with np.errstate(all="ignore"):
+        result = convert(array, source, target, policy, rng)
+    return np.array(result)
+
+
+def convert(
+    x: np.ndarray, source: ElementType, target: ElementType, policy: Policy, rng: np.random.Generator | None = None
+) -> np.ndarray:
+    """`x` in another real type. Integers stop at the ends of the range, where stablehlo.convert lets them wrap."""
+    if source.is_integer and target.is_integer:
+        wide = x.astype(np.uint64 if source.kind is Kind.UNSIGNED else np.int64)
+        (least, most), (low, high) = integer_ends(source), integer_ends(target)
+        x, source = np.clip(wide, max(low, least), min(high, most)), ELEMENT_TYPES["ui64" if least == 0 else "i64"]
+    return cast_array(x, source, target, policy, rng)
+
+
+def integer_ends(element: ElementType) -> tuple[int, int]:
+    """The smallest and the largest integer of a type."""
+    low = -(1 << (element.bits - 1)) if element.kind is Kind.SIGNED else 0
+    return low, low + (1 << element.bits) - 1
+
+
+@host_floats.in_default
+def scale(x: Any, format: str, *, power_of_two: bool = False) -> float:
+    """Compute the factor that brings the largest magnitude of an array to the largest number of a format.
+
+    This is per-tensor scaling as in FP8 Formats for Deep Learning (arXiv 2209.05433): multiply by the factor before a
+    cast, and divide by it after.
+
+    Args:
+        x: An array of any shape and real dtype. NaN and infinities are left out.
+        format: A floating-point type as MLIR names it, such as `"f8E4M3FN"`.
+        power_of_two: Round the factor down to a power of two. Multiplying then changes exponents only, and nothing
+            overflows.
+
+    Returns:
+        max(format) / max|x|, rounded to a float, and 1.0 if all elements are zero or there is none. A factor beyond the
+        range of floats is the largest or the smallest positive float.
+
+    Raises:
+        InputError: `format` is not a floating-point type, or `x` is not an array of real numbers.
+    """
+    target = _element(format)
+    if not target.is_float:
+        raise InputError(f"expected a floating-point type, got {target}")
+    array, source = _real_array(x)
+    largest = _largest_magnitude(array, source)
+    if not largest:
+        return 1.0
+    top = to_fraction(decode(np.array(target.format.max_code, target.format.code_dtype), target.format))
+    factor = top / largest
+    if power_of_two:
+        exponent = factor.numerator.bit_length() - factor.denominator.bit_length()
+        exponent -= Fraction(2) ** exponent > factor
+        return math.ldexp(1.0, min(max(exponent, -1074), 1023))
+    smallest, huge = Fraction(math.ulp(0.0)), Fraction(np.finfo(np.float64).max.item())
+    return float(min(max(factor, smallest), huge))
+
+
+def pack(codes: Any, format: str) -> bytes:
+    """Store elements of up to eight bits without unused bits between them.
+
+    The elements form one little-endian stream of bits, in row-major order. Two 4-bit elements share a byte, the first
+    in the low four bits; four 6-bit elements share three bytes. Bits that are left over at the end are zero.
+
+    Args:
+        codes: An array of any shape: unsigned codes (uint8), or numbers of the type itself (a dtype of ml_dtypes). For
+            signed integer types it may hold int8 values.
+        format: An element type of up to eight bits as MLIR names it, such as `"f4E2M1FN"`.
+
+    Returns:
+        ceil(N * bits / 8) bytes for N elements.
+
+    Raises:
+        InputError: `format` is unknown or wider than eight bits, or a code is out of range.
+    """
+    element = _packable(format)
+    flat = _codes(codes, element).ravel()
+    if element.bits == 8:
+        return flat.tobytes()
+    bits = np.unpackbits(flat[:, None], axis=1, count=element.bits, bitorder="little")
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def unpack(data: bytes | bytearray | memoryview | np.ndarray, format: str, shape: int | tuple[int, ...]) -> np.ndarray:
+    """Read what `pack` stored.
+
+    Args:
+        data: The bytes, or an array of uint8.
+        format: The element type as MLIR names it.
+        shape: The shape of the result.
+
+    Returns:
+        The codes, uint8 of that shape. `.view` with the dtype of ml_dtypes makes them numbers.
+
+    Raises:
+        InputError: The number of bytes is not that of the shape, or `format` or `shape` is not valid.
+    """
+    element = _packable(format)
+    dims = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    if any(isinstance(d, bool) or not isinstance(d, int | np.integer) or d < 0 for d in dims):
+        raise InputError(f"{shape!r} is not a shape (integers of at least 0)")
+    dims = tuple(int(d) for d in dims)
+    memory.check_type(TensorType(dims, element))
+    size = math.prod(dims)
+    try:
+        raw = np.frombuffer(bytes(data) if isinstance(data, bytearray | memoryview) else data, np.uint8)
+    except (TypeError, ValueError):
+        raise InputError(f"expected packed bytes, got {type(data).__name__}") from None
+    needed = -(-size * element.bits // 8)
+    if len(raw) != needed:
+        raise InputError(f"{size} elements of {element} take {needed} bytes, not {len(raw)}")
+    if element.bits == 8:
+        return raw.reshape(dims).copy()
+    bits = np.unpackbits(raw, count=size * element.bits, bitorder="little").reshape(size, element.bits)
+    return np.packbits(bits, axis=1, bitorder="little").reshape(dims)
+
+
+def _element(name: Any) -> ElementType:
+    try:
+        element = named_type(str(name))
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if element.is_complex:
+        raise InputError(f"{element} is not a real type")
+    return element
+
+
+def _packable(name: Any) -> ElementType:
+    element = _element(name)
+    if element.bits > 8:
+        raise InputError(f"expected a type of up to eight bits, got {element}")
+    return element
+
+
+def _real_array(x: Any) -> tuple[np.ndarray, ElementType]:
+    refuse_mask(x, "the array")
+    try:
+        array = np.asarray(x)
+    except Exception as error:  # whatever a foreign __array__ raises
+        raise InputError(f"not an array: {' '.join(str(error).split())[:200]}") from None
+    element = npy.named_element(array.dtype)  # what np.load gives of our files
+    if element is None:
+        try:
+            element = type_of_dtype(array.dtype.newbyteorder("="))
+        except ValueError:
+            raise InputError(f"expected an array of real numbers, got {_other(array)}") from None
+    if element.is_complex:
+        raise InputError(f"{element} is not a real type (cast the real and imaginary parts)")
+    return npy.as_element(array, element, "the array"), element
+
+
+def _other(array: np.ndarray) -> str:
+    """What an array holds that is of no element type."""
+    if array.dtype != object:
+        return f"dtype {array.dtype}"
+    values = array.reshape(-1).tolist()
+    if any(isinstance(v, int) and not -(1 << 63) <= v < 1 << 64 for v in values):
+        return "an integer beyond 64 bits (from -2^63 to 2^64-1)"
+    others = [type(v).__name__ for v in values if not isinstance(v, int | float)]
+    return f"an element of type {others[0]}" if others else "Python objects (give the array a dtype)"
+
+
+def _largest_magnitude(array: np.ndarray, element: ElementType) -> Fraction:
+    """max|x| over the finite elements, exactly; 0 where there is none."""
+    if not array.size:
+        return Fraction(0)
+    if not element.is_float:
+        wide = array.astype(np.int64 if element.bits < 64 else array.dtype)
+        return Fraction(max(abs(int(wide.min())), abs(int(wide.max()))))
+    wide = cast_array(array, element, element_type("f64"), Policy())
+    finite = np.abs(wide[np.isfinite(wide)])
+    return Fraction(float(finite.max())) if finite.size else Fraction(0)
+
+
+def _codes(codes: Any, element: ElementType) -> np.ndarray:
+    refuse_mask(codes, "the array")
+    array = np.asarray(codes)
+    mask = (1 << element.bits) - 1
+    if array.dtype == element.dtype or npy.named_element(array.dtype) == element:
+        array = npy.as_element(array, element, "the array")
+        return array.view(np.uint8) & np.uint8(mask)
+    if not array.size:  # an empty list is an array of f64
+        return array.astype(np.uint8)
+    if array.dtype.kind not in "iu":
+        raise InputError(f"codes of {element} are unsigned integers, or an array of its own type, not {array.dtype}")
+    low = -(1 << (element.bits - 1)) if element.kind is Kind.SIGNED else 0
+    if int(array.min()) < low or int(array.max()) > mask:
+        wrong = array[(array < low) | (array > mask)].flat[0]
+        raise InputError(f"{wrong} is not a code of {element} ({low} to {mask})")
+    return array.astype(np.uint8) & np.uint8(mask)

@@ -1,0 +1,272 @@
+"""Values from outside: the VALUE syntax of the command line, and what Python callers pass.
+
+The syntax is IREE's with MLIR type names: `4xf8E4M3FNUZ=1,-2.5,nan,0x7F`, `2x2xi32=[[1 2][3 4]]`, a splat `4xf32=1.0`,
+a scalar `f32=1.5`, `2xcomplex<f32>=(1,2),(3,4)`, `@x.npy`, `8xf8E4M3FN=@codes.npy`. What `printing.py` prints in its
+forms `dense` and `codes` is read too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...ops.engine.cast import cast
+from ...ops.policy import Policy
+from ...ops.types import ElementType, TensorType, Type, element_type, named_type
+from ..errors import InputError
+from ..parse.literals import array_of_literals
+from ..system import memory
+from . import npy
+
+_QUANTIZED = r"!quant\.[^=]*>"  #: its numbers are given as they are stored
+_HEAD = re.compile(rf"((?:\d+x)*)([A-Za-z]\w*(?:<\w+>)?|{_QUANTIZED})", re.ASCII)
+#: `tensor<2xf32> {…}` and `dense<…> : tensor<2xf32>`, as `stablehlo-translate` prints results.
+_BRACED = re.compile(rf"tensor<([^{{}}=]*|[\dx]*{_QUANTIZED})>\s*(?:\{{(.*)\}}|=(.*))", re.DOTALL)
+_DENSE = re.compile(r"dense<(.*)>\s*:\s*tensor<(.*)>", re.DOTALL)
+_TOKEN = re.compile(r"[\[\]]|\([^()]*\)|[^\s,\[\]()]+|[()]")
+_PAIR = re.compile(r"\(\s*([^\s,()]+)\s*[\s,]\s*([^\s,()]+)\s*\)|(.*[^eEpP+-])([+-][^+-]*(?:[eEpP][+-]?\d+)?)[ij]")
+
+Shape = tuple[int | None, ...]
+
+
+def parse_value(text: str) -> tuple[np.ndarray, TensorType]:
+    """The array a VALUE stands for, and its type. Raises InputError, or ResourceError where it is too large to hold."""
+    text = text.strip()
+    if text.startswith("@"):
+        return npy.load(text[1:])
+    if found := _BRACED.fullmatch(text):
+        head, content = found[1], found[2] if found[2] is not None else found[3]
+    elif found := _DENSE.fullmatch(text):
+        content, head = found.groups()
+    else:
+        head, equals, content = text.partition("=")
+        content = content if equals else "0"  # IREE: zeros where nothing is given
+    t = _parse_type(head.strip())
+    memory.check_type(t)
+    content = content.strip()
+    if content.startswith("@"):
+        return npy.load_as(content[1:], t), t
+    return _parse_content(content, t), t
+
+
+def parse_type(text: str) -> TensorType:
+    """The type `4x2xf32` or `tensor<4x2xf32>`. Raises InputError."""
+    found = re.fullmatch(r"tensor<(.*)>", text.strip())
+    return _parse_type(found[1] if found else text.strip())
+
+
+def _parse_type(text: str) -> TensorType:
+    found = _HEAD.fullmatch(text)
+    if not found:
+        what = f"{text[:60]!r} is not a type" if text else "the type is missing"
+        raise InputError(f"{what} (a value is written as in 2x3xf32=[[1 2 3][4 5 6]], 4xf8E4M3FN=1.5, @file.npy)")
+    try:
+        element = named_type(found[2])
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if len(found[1]) > 1000:
+        raise InputError("the type has too many dimensions")
+    return TensorType(tuple(int(d) for d in found[1].split("x")[:-1]), element)
+
+
+def _parse_content(content: str, t: TensorType) -> np.ndarray:
+    literals, shape, is_bare = _read_brackets(content)
+    if t.element.is_complex:
+        literals, shape = _pairs(literals, shape, t)
+        count = len(literals) // 2
+    else:
+        count = len(literals)
+    if count == 1 and is_bare and t.size != 1:
+        splat = array_of_literals(literals, t.element)
+        return np.broadcast_to(splat, t.shape).copy()  # pyright: ignore[reportArgumentType,reportCallIssue]
+    if count != t.size:
+        raise InputError(f"{_counted(count)} given for {_named(t)}, which has {t.size}")
+    if count and shape not in (t.shape, (count,)) and not is_bare:
+        raise InputError(
+            f"the brackets make {'x'.join(map(str, shape))}, not {'x'.join(map(str, t.shape)) or 'a scalar'}"
+        )
+    return array_of_literals(literals, t.element).reshape(t.shape)  # pyright: ignore[reportArgumentType,reportCallIssue]
+
+
+def _read_brackets(content: str) -> tuple[list[str], tuple[int, ...], bool]:
+    """The literals in order, the shape the brackets give them, and whether there is no bracket at all."""
+    literals: list[str] = []
+    lengths: list[int] = [0]  # of the open lists; the outermost is there without a bracket
+    sizes: dict[int, int] = {}  # depth -> length of each list there
+    leaf_depth = 0
+    for token in _TOKEN.findall(content):
+        if token == "[":
+            lengths[-1] += 1
+            lengths.append(0)
+            if len(lengths) > 100:
+                raise InputError("the brackets are nested too deeply")
+        elif token == "]":
+            depth = len(lengths) - 1
+            if depth == 0:
+                raise InputError("a bracket is closed that was not opened")
+            length = lengths.pop()
+            if sizes.setdefault(depth, length) != length:
+                raise InputError(f"lists of {sizes[depth]} and {length} are mixed")
+        else:
+            depth = len(lengths) - 1
+            if leaf_depth not in (0, depth) or (literals and leaf_depth == 0 and depth):
+                raise InputError(f"{token!r} and a list are mixed")
+            leaf_depth = depth
+            lengths[-1] += 1
+            literals.append(token)
+    if len(lengths) > 1:
+        raise InputError("a bracket is not closed")
+    if not sizes:
+        return literals, (lengths[0],), True
+    if literals and leaf_depth != max(sizes):
+        raise InputError("numbers and lists are mixed")
+    # `[1 2][3 4]`: IREE leaves the outermost brackets away.
+    outer = () if lengths[0] == 1 else (lengths[0],)
+    return literals, outer + tuple(sizes[d] for d in sorted(sizes)), False
+
+
+def _pairs(literals: list[str], shape: tuple[int, ...], t: TensorType) -> tuple[list[str], tuple[int, ...]]:
+    """The literals of the parts of complex numbers: `(1,2)`, `1+2i`, or `[1, 2]` as the innermost list."""
+    found = [_PAIR.fullmatch(text[:2000]) for text in literals]
+    if any(found):
+        if not all(found):
+            raise InputError(f"{literals[found.index(None)]!r} is not a complex number (write (re,im))")
+        return [part for m in found if m for part in ((m[1], m[2]) if m[1] else (m[3], m[4]))], shape
+    if literals and shape != (*t.shape, 2):
+        raise InputError(f"{literals[0]!r} is not a complex number (write (re,im))")
+    return literals, shape[:-1] if literals else shape
+
+
+def _counted(count: int) -> str:
+    return f"{count} number{'s are' if count != 1 else ' is'}"
+
+
+def _named(t: TensorType) -> str:
+    return f"{'x'.join(map(str, (*t.shape, '')))}{t.element}"
+
+
+# -- from Python ------------------------------------------------------------------------------------------------------
+
+
+def check_input(value: Any, t: Type, what: str = "input") -> Any:
+    """A value of a Python caller as one of type `t`.
+
+    Arrays (of numpy, ml_dtypes, jax, or anything with `__array__`) must have its shape and element type already; Python
+    numbers and nested lists are taken where the type holds them exactly. A token is None. Raises InputError.
+    """
+    if not isinstance(t, TensorType):
+        return _check_structure(value, t, what)
+    if isinstance(value, bool | int | float | complex | list | tuple):
+        array = _of_python(value, t, what)
+    else:
+        array = npy.as_element(_array(value, what), t.element, what)
+    if not t.admits(array.shape):
+        raise InputError(f"{what} has shape {list(array.shape)}, not {_listed(t)}, the shape of {t}")
+    return array
+
+
+def _check_structure(value: Any, t: Type, what: str) -> Any:
+    if not hasattr(t, "elements"):
+        if value is not None:
+            raise InputError(f"{what} is a {type(value).__name__} (a token is passed as None)")
+        return None
+    elements: tuple[Type, ...] = t.elements  # type: ignore[union-attr]
+    if not isinstance(value, tuple | list) or len(value) != len(elements):
+        raise InputError(f"{what} must be a tuple of {len(elements)} values, {t}")
+    return tuple(check_input(v, e, f"{what}[{i}]") for i, (v, e) in enumerate(zip(value, elements, strict=True)))
+
+
+def _array(value: Any, what: str) -> np.ndarray:
+    if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
+        raise InputError(f"{what} is a {type(value).__name__}, not an array")
+    refuse_mask(value, what)
+    try:
+        return np.asarray(value)
+    except Exception as error:  # whatever a foreign __array__ raises
+        raise InputError(f"{what} cannot be made a numpy array: {' '.join(str(error).split())[:200]}") from None
+
+
+def refuse_mask(value: Any, what: str) -> None:
+    """Raises InputError for a masked array, whose mask no program would see."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError(f"{what} is a masked array (its mask would be lost: pass x.filled(0), for instance)")
+
+
+def _of_python(value: Any, t: TensorType, what: str) -> np.ndarray:
+    """Python numbers in nested lists; numpy scalars may stand among them."""
+    shape, leaves = _flatten(value, what)
+    if t.element.is_complex:
+        try:
+            array = np.array([complex(x) for x in leaves], np.complex128).astype(t.element.dtype)
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"{what} holds what is not a complex number") from None
+        exact = all(_same(a, complex(x)) for a, x in zip(array.tolist(), leaves, strict=True))
+    else:
+        array, exact = _real_leaves(leaves, t.element, what)
+    if not exact:
+        raise InputError(
+            f"{what} has numbers that {t.element} does not hold exactly (round them first: minihlo.interp.cast)"
+        )
+    return array.reshape(shape)
+
+
+def _real_leaves(leaves: list[Any], element: ElementType, what: str) -> tuple[np.ndarray, bool]:
+    leaves = [x.item() if isinstance(x, np.generic) and type(x).__module__ == "numpy" else x for x in leaves]
+    texts = []
+    for x in leaves:
+        if isinstance(x, np.generic):  # ml_dtypes
+            x = float(x) if element.is_float else int(x)
+        if isinstance(x, bool) != (element.bits == 1) or not isinstance(x, int | float):
+            raise InputError(f"{what} holds {x!r}, which is not a value of {element}")
+        if isinstance(x, float) and not element.is_float:
+            raise InputError(f"{what} holds {x!r}, which is not an integer")
+        texts.append(repr(x).lower() if not isinstance(x, float) else x.hex() if np.isfinite(x) else repr(x))
+    try:
+        array = array_of_literals(texts, element)
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from None
+    if not element.is_float:
+        return array, True
+    back = cast(array, element, element_type("f64"), Policy()).tolist()
+    return array, all(b == x or (b != b and x != x) for b, x in zip(back, leaves, strict=True))
+
+
+def _same(a: complex, b: complex) -> bool:
+    return all(x == y or (x != x and y != y) for x, y in ((a.real, b.real), (a.imag, b.imag)))
+
+
+def _flatten(value: Any, what: str) -> tuple[tuple[int, ...], list[Any]]:
+    """The shape of nested lists and their leaves in order."""
+    shape: list[int] = []
+    level = [value]
+    while level and isinstance(level[0], list | tuple):
+        if any(not isinstance(x, list | tuple) or len(x) != len(level[0]) for x in level):
+            raise InputError(f"{what} has lists of different lengths")
+        shape.append(len(level[0]))
+        level = [y for x in level for y in x]
+        if len(shape) > 64:
+            raise InputError(f"{what} is nested too deeply")
+    if any(isinstance(x, list | tuple) for x in level):
+        raise InputError(f"{what} mixes numbers and lists")
+    return tuple(shape), level
+
+
+def _listed(t: TensorType) -> str:
+    """The shape of a type, with what its open sizes may be."""
+    most = t.bounds or (None,) * len(t.shape)
+    sizes = [
+        str(d) if d is not None else "?" if m is None else f"at most {m}" for d, m in zip(t.shape, most, strict=True)
+    ]
+    return f"[{', '.join(sizes)}]"
+
+
+def read_values(texts: list[str], option: str) -> Iterator[tuple[np.ndarray, TensorType]]:
+    """The VALUEs of a repeated option; an error tells which."""
+    for i, text in enumerate(texts):
+        try:
+            yield parse_value(text)
+        except InputError as error:
+            raise InputError(f"{option} {i}: {error}") from None

@@ -1,0 +1,1 @@
+"""Ops that give each element by itself: arithmetic, functions, comparisons, conversions, and CHLO's."""

@@ -1,0 +1,241 @@
+"""CHLO's elementwise ops: functions with an elementary formula, tests for infinity, neighbours, and constants.
+
+An op that is not declared here for its operands' type is left to the expansion that CHLO itself defines; so are all
+functions of complex numbers, whose formulas there are chosen with care, and the ops on 16 bits and more whose exact
+definition in `chlo_special.py` would be slow.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from ..engine.cast import array_of, cast, codes_of, wrap
+from ..engine.keys import value_keys
+from ..engine.walk import of_all_pairs
+from ..minifloat import arithmetic, functions, hyperbolic
+from ..minifloat.codec import round_number
+from ..minifloat.formats import Format
+from ..minifloat.number import NAN, Number
+from ..movement.shape import constant
+from ..policy import Policy
+from ..registry import CORRECTLY_ROUNDED, ROUNDED_TO_32, Accuracy, Call, Run, op
+from ..require import identity, require, require_element, require_shape
+from ..types import ELEMENT_TYPES, ElementType, Kind
+from .elementwise import elementwise
+from .lift import Function, lift
+
+#: Programs compare their results in these types with recorded ones of the expansion, which are up to 6 ULP off.
+_TO_16 = Accuracy("correctly rounded up to 16 bits; f32 and f64 by CHLO's expansion", is_near=True)
+
+# -- functions ---------------------------------------------------------------------------------------------------------
+
+
+@elementwise("chlo.acos", "float", accuracy=ROUNDED_TO_32, direct=hyperbolic.acos)
+def acos(x):
+    """Arc cosine, in radians."""
+    return np.arccos(x)
+
+
+@elementwise("chlo.acosh", "float", accuracy=ROUNDED_TO_32, direct=hyperbolic.acosh)
+def acosh(x):
+    """Inverse of the hyperbolic cosine."""
+    return np.arccosh(x)
+
+
+@elementwise("chlo.asin", "float", accuracy=ROUNDED_TO_32, direct=hyperbolic.asin)
+def asin(x):
+    """Arc sine, in radians."""
+    return np.arcsin(x)
+
+
+@elementwise("chlo.asinh", "float", accuracy=ROUNDED_TO_32, direct=hyperbolic.asinh)
+def asinh(x):
+    """Inverse of the hyperbolic sine."""
+    return np.arcsinh(x)
+
+
+@elementwise("chlo.atan", "float", accuracy=ROUNDED_TO_32, direct=hyperbolic.atan)
+def atan(x):
+    """Arc tangent, in radians."""
+    return np.arctan(x)
+
+
+@elementwise("chlo.atanh", "float", accuracy=ROUNDED_TO_32, direct=hyperbolic.atanh)
+def atanh(x):
+    """Inverse of the hyperbolic tangent."""
+    return np.arctanh(x)
+
+
+@elementwise("chlo.cosh", "float", accuracy=_TO_16, direct=hyperbolic.cosh, expanded="f32 f64")
+def cosh(x):
+    """Hyperbolic cosine."""
+    return np.cosh(x)
+
+
+@elementwise("chlo.sinh", "float", accuracy=_TO_16, direct=hyperbolic.sinh, expanded="f32 f64")
+def sinh(x):
+    """Hyperbolic sine."""
+    return np.sinh(x)
+
+
+@elementwise("chlo.tan", "float", accuracy=ROUNDED_TO_32, direct=functions.tan)
+def tan(x):
+    """Tangent of an angle in radians."""
+    return np.tan(x)
+
+
+def _square(x: Number) -> Number:
+    return arithmetic.multiply(x, x)
+
+
+@elementwise("chlo.square", "float", accuracy=CORRECTLY_ROUNDED, direct=_square)
+def square(x):
+    """The operand times itself."""
+    return np.multiply(x, x)
+
+
+@op("chlo.conj", "float complex", operands=1, is_elementwise=True)
+def conj(call: Call) -> Run:
+    """The complex conjugate; of a real number itself."""
+    require_element(call)
+    require_shape(call, call.tensor().shape)
+    return np.conjugate if call.tensor().element.is_complex else identity
+
+
+# -- tests -------------------------------------------------------------------------------------------------------------
+
+
+def _declare_test(name: str, meaning: str, direct: Callable[[Number], np.ndarray], host: Callable) -> None:
+    function = Function(direct, host, 1, is_basic=True, is_predicate=True)  # pyright: ignore[reportArgumentType]
+
+    def bind(call: Call) -> Run:
+        t, result = call.tensor(), call.result()
+        require(result.element.kind is Kind.BOOL, f"the result is {result} (expected of element type i1)")
+        require_shape(call, t.shape)
+        return lift(function, t.element, call.policy, call.random, t)
+
+    bind.__doc__ = meaning
+    op(f"chlo.{name}", "float", values="numbers", operands=1, is_elementwise=True)(bind)
+
+
+_declare_test("is_inf", "Whether the number is infinite, of either sign.", lambda x: x.is_infinite, np.isinf)
+_declare_test("is_pos_inf", "Whether the number is +infinity.", lambda x: x.is_infinite & ~x.sign, np.isposinf)
+_declare_test("is_neg_inf", "Whether the number is -infinity.", lambda x: x.is_infinite & x.sign, np.isneginf)
+
+
+# -- neighbours --------------------------------------------------------------------------------------------------------
+
+
+@op("chlo.next_after", "float", values="numbers", operands=2, is_elementwise=True)
+def next_after(call: Call) -> Run:
+    """The neighbour of the first operand on the way to the second, as C's nextafter.
+
+    Where they are equal, the second operand, so that a zero may change its sign. A step to zero keeps the sign. From
+    the largest number a step leads to infinity; a type without one has nothing above to step to. NaN of any is NaN.
+    """
+    x, y = call.tensor(0), call.tensor(1)
+    require_element(call, y)
+    require_shape(call, x.shape)
+    element = x.element
+    if element.bits >= 32:
+        return np.nextafter
+    if not element.is_minifloat:
+        return lambda x, y: _neighbours(x, y, element)
+    if call.result().shape:
+        table = _neighbour_table(element)
+        return lambda x, y: table.take((x.view(np.uint8).astype(np.uint16) << 8) | y.view(np.uint8))
+    cells, codes = _neighbour_cells(element)
+    return lambda x, y: cells[codes[x.tobytes()[0] << 8 | y.tobytes()[0]]]
+
+
+def _neighbours(x: np.ndarray, y: np.ndarray, element: ElementType) -> np.ndarray:
+    fmt = element.format
+    codes = np.dtype(fmt.code_dtype).type
+    (x_key, x_sign), (y_key, y_sign) = (
+        (value_keys(v, element), codes_of(v, fmt) & codes(fmt.sign_bit)) for v in (x, y)
+    )
+    is_equal = x_key == y_key
+    key = np.where(is_equal, x_key, np.where(x_key < y_key, x_key + 1, x_key - 1))
+    zero_sign = np.where(is_equal, y_sign, x_sign) if fmt.has_negative_zero else codes(0)
+    sign = np.where(key == 0, zero_sign, np.where(key < 0, codes(fmt.sign_bit), codes(0)))
+    result = np.abs(key).astype(fmt.code_dtype) | sign
+    for nan_key, nan_sign in ((y_key, y_sign), (x_key, x_sign)):  # the first operand's wins
+        result = np.where(nan_key == np.iinfo(nan_key.dtype).max, _nan_codes(fmt)[(nan_sign != 0).astype(int)], result)
+    return array_of(result, fmt)
+
+
+@functools.cache
+def _nan_codes(fmt: Format) -> np.ndarray:
+    """The codes of NaN and -NaN."""
+    zeros = np.zeros(2, np.int64)
+    return round_number(Number(np.full(2, NAN, np.uint8), np.array([False, True]), zeros, zeros), fmt, Policy())
+
+
+@functools.cache
+def _neighbour_table(element: ElementType) -> np.ndarray:
+    table = of_all_pairs(lambda first, second: _neighbours(first, second, element), element, element)
+    table.setflags(write=False)
+    return table
+
+
+@functools.cache
+def _neighbour_cells(element: ElementType) -> tuple[list[np.ndarray], bytes]:
+    """The scalar of each code, and the table of codes."""
+    codes = np.arange(256).astype(np.uint8)
+    return [codes[i, ...].view(element.dtype) for i in range(256)], _neighbour_table(element).tobytes()
+
+
+# -- integers ----------------------------------------------------------------------------------------------------------
+
+
+@op("chlo.mulhi", "integer", values="numbers", operands=2, is_elementwise=True)
+def mulhi(call: Call) -> Run:
+    """The upper half of the product in twice as many bits."""
+    x, y = call.tensor(0), call.tensor(1)
+    require_element(call, y)
+    require_shape(call, x.shape)
+    element = x.element
+    is_signed = element.kind is Kind.SIGNED
+    if element.bits == 64:
+        return _upper_signed if is_signed else _upper_unsigned
+    wide = np.dtype(f"{'i' if is_signed else 'u'}{max(2 * element.bits // 8, 1)}")
+    return lambda x, y: wrap((x.astype(wide) * y.astype(wide)) >> element.bits, element)
+
+
+def _upper_unsigned(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """From the four products of halves."""
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    (x_high, x_low), (y_high, y_low) = ((v >> half, v & low) for v in (x, y))
+    middle = x_high * y_low + (x_low * y_low >> half)
+    other = x_low * y_high + (middle & low)
+    return x_high * y_high + (middle >> half) + (other >> half)
+
+
+def _upper_signed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Read as unsigned, a negative operand is 2**64 more."""
+    upper = _upper_unsigned(x.view(np.uint64), y.view(np.uint64)).view(np.int64)
+    return upper - np.where(x < 0, y, 0) - np.where(y < 0, x, 0)
+
+
+# -- constants ---------------------------------------------------------------------------------------------------------
+
+op("chlo.constant", operands=0)(constant)
+
+
+@op("chlo.constant_like", operands=1, is_elementwise=True)
+def constant_like(call: Call) -> Run:
+    """One value, in the operand's shape."""
+    require_element(call)
+    require_shape(call, call.tensor().shape)
+    value, element = call.attribute("value"), call.result().element
+    require(isinstance(value, bool | int | float), f"value is {value} (expected a number of type {element})")
+    if element.is_float:
+        cell = np.asarray(cast(np.array(float(value)), ELEMENT_TYPES["f64"], element, Policy()))
+    else:
+        require(isinstance(value, int), f"value is {value} (expected a number of type {element})")
+        code = np.array(int(value) % (1 << 64), np.uint64)
+        cell = np.array(bool(value)) if element.kind is Kind.BOOL else np.asarray(wrap(code, element))
+    return lambda x: np.broadcast_to(cell, x.shape)

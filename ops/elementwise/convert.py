@@ -1,0 +1,122 @@
+"""Conversions of numbers between element types, and to fewer bits within one."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ..engine.cast import cast, codes_of
+from ..engine.lookup import Table
+from ..minifloat.codec import round_number
+from ..minifloat.formats import Format, Nan
+from ..minifloat.number import FINITE, INFINITE, Number
+from ..policy import Policy
+from ..registry import CORRECTLY_ROUNDED, Call, Run, op
+from ..require import identity, require, require_shape
+from ..types import ELEMENT_TYPES, ElementType
+
+_F64 = ELEMENT_TYPES["f64"]
+
+
+@op("convert", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
+def convert(call: Call) -> Run:
+    """The numbers in another element type: integers wrap, floats are rounded once, or truncated to integers.
+
+    Complex to real takes the real part, to i1 whether it is not zero. What the specification leaves open (NaN and what
+    an integer type cannot hold) is as `minifloat.cast.cast` says. (C1) The shape stays.
+    """
+    old, new = call.tensor(), call.result()
+    require_shape(call, old.shape)
+    source, target, policy, random = old.element, new.element, call.policy, call.random
+    if source == target:
+        return identity
+    if _astype_is_right(source, target, policy):
+        dtype = target.dtype
+        return lambda x: x.astype(dtype)
+    if policy.rounding == "stochastic":
+        return lambda x: np.asarray(cast(x, source, target, policy, random.generator))
+    if source.dtype.itemsize == 1:
+        table = _table(source, target, policy)
+        if not new.shape:
+            cells = [table.entries[i : i + 1].reshape(()) for i in range(256)]
+            return lambda x: cells[x.tobytes()[0]]
+        return lambda x: table.at(x.view(np.uint8))
+    return lambda x: np.asarray(cast(x, source, target, policy))
+
+
+def _astype_is_right(source: ElementType, target: ElementType, policy: Policy) -> bool:
+    """Whether numpy's own conversion is the one that `cast` makes, and quicker called at once."""
+    sub_byte = 1 < source.bits < 8 or target.bits < 8
+    if source.is_complex or target.is_complex or sub_byte:
+        return False
+    if not target.is_float:
+        return not source.is_float
+    if target.bits < 32 or (source.is_float and source.is_minifloat):
+        return False
+    significant = source.format.precision if source.is_float else source.bits
+    loses_nothing = target.format.precision >= significant
+    # The host's own conversions between these types round once, to nearest even, and integers never overflow there.
+    return loses_nothing or (policy.rounding == "nearest_even" and policy.overflow == "ieee")
+
+
+@functools.cache
+def _table(source: ElementType, target: ElementType, policy: Policy) -> Table:
+    """The conversion of each byte that can store an element."""
+    codes = np.arange(256, dtype=np.uint8)
+    stored = codes != 0 if source.bits == 1 else (codes & ((1 << source.bits) - 1)).astype(np.uint8).view(source.dtype)
+    with np.errstate(all="ignore"):
+        return Table(np.array(cast(stored, source, target, policy)))
+
+
+@op("reduce_precision", "float", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
+def reduce_precision(call: Call) -> Run:
+    """The nearest number of fewer mantissa bits (ties to even codes), infinite or zero where fewer exponent bits end.
+
+    An exponent of as many bits as the type's own changes nothing; of fewer, what is smaller than its smallest normal
+    number becomes zero. NaN stays as it is; where no mantissa bit is left to tell it from infinity, it becomes that
+    (as in the reference interpreter). In a type without infinity or zero, these are what `convert` makes of them.
+    (C1) The operand and the result have one type. (C2) 1 <= exponent_bits. (C3) 0 <= mantissa_bits.
+    """
+    t, result = call.tensor(), call.result()
+    require(result.element == t.element and result.admits(t.shape), f"the result must be {t}, not {result}")
+    exponent_bits, mantissa_bits = int(call.attribute("exponent_bits")), int(call.attribute("mantissa_bits"))
+    require(exponent_bits >= 1, f"exponent_bits is {exponent_bits} (expected at least 1)")
+    require(mantissa_bits >= 0, f"mantissa_bits is {mantissa_bits} (expected at least 0)")
+    return _reduction(t.element.format, exponent_bits, mantissa_bits, call.policy.overflow)
+
+
+def _reduction(fmt: Format, exponent_bits: int, mantissa_bits: int, overflow: str) -> Run:
+    # An infinity is an overflow that the op itself asks for: only a type without one lets the policy choose.
+    policy = Policy(overflow="ieee" if fmt.has_infinity else overflow)
+    zero = np.zeros(4, np.int64)
+    ends = Number(np.array([INFINITE, INFINITE, FINITE, FINITE], np.uint8), np.array([False, True] * 2), zero, zero)
+    infinity, minus_infinity, plus_zero, minus_zero = round_number(ends, fmt, policy)
+
+    sign_bit = fmt.code_dtype.type(fmt.sign_bit)
+    drop = max(fmt.mantissa_bits - mantissa_bits, 0)
+    most, least = fmt.max_code, int(fmt.has_zero)  # the codes of the largest and the smallest number that stays
+    if exponent_bits < fmt.exponent_bits:
+        reach = (1 << (exponent_bits - 1)) - 1
+        most = min(most, ((fmt.bias + reach + 1) << fmt.mantissa_bits) - 1)
+        least = (fmt.bias - reach + 1) << fmt.mantissa_bits
+    lost = mantissa_bits == 0 and fmt.has_infinity  # nothing tells NaN from infinity
+    nan_from = fmt.max_code + int(fmt.has_infinity) + 1
+
+    def kernel(x: np.ndarray) -> np.ndarray:
+        code = codes_of(x, fmt)
+        negative, size = code & sign_bit != 0, code & ~sign_bit
+        is_nan = code == sign_bit if fmt.nan is Nan.NEGATIVE_ZERO else size >= nan_from
+        if drop:
+            # Adding this carries into the bits that stay, and from there into the exponent, where it rounds up.
+            size = (size + (((1 << (drop - 1)) - 1) + ((size >> drop) & 1))) >> drop << drop
+        result = np.where(negative, size | sign_bit, size)
+        result = np.where(size > most, np.where(negative, minus_infinity, infinity), result)
+        result = np.where(size < least, np.where(negative, minus_zero, plus_zero), result)
+        result = np.where(is_nan, infinity if lost else code, result)
+        return result.view(fmt.dtype)
+
+    if fmt.bits > 8:
+        return kernel
+    table = kernel(np.arange(1 << fmt.bits, dtype=np.uint8).view(fmt.dtype))
+    return lambda x: table.take(codes_of(x, fmt))

@@ -1,0 +1,135 @@
+"""Elementary functions: roots, exponentials and logarithms, those of angles, and powers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..engine.fast import opcodes
+from ..kernel import Facts
+from ..minifloat import functions
+from ..registry import CORRECTLY_ROUNDED, ROUNDED_TO_32
+from .elementwise import elementwise
+
+
+@elementwise(
+    "sqrt", "float complex", accuracy=CORRECTLY_ROUNDED, direct=functions.sqrt, facts=Facts(compiled=opcodes.SQRT)
+)
+def sqrt(x):
+    """Square root."""
+    return np.sqrt(x)
+
+
+@elementwise(
+    "rsqrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.rsqrt, facts=Facts(compiled=opcodes.RSQRT)
+)
+def rsqrt(x):
+    """Reciprocal of the square root; of a zero, infinity with its sign."""
+    return np.divide(x.dtype.type(1), np.sqrt(x))
+
+
+def _complex_cbrt(x):
+    size = np.cbrt(np.abs(x))
+    return np.where(x == 0, x, size * np.exp(1j * np.angle(x) / 3))
+
+
+@elementwise("cbrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cbrt)
+def cbrt(x):
+    """Cube root; of a complex number the principal one."""
+    return _complex_cbrt(x) if np.iscomplexobj(x) else np.cbrt(x)
+
+
+@elementwise(
+    "exponential",
+    "float complex",
+    accuracy=ROUNDED_TO_32,
+    direct=functions.exponential,
+    facts=Facts(compiled=opcodes.EXP),
+)
+def exponential(x):
+    """e to the power of the operand."""
+    result = np.exp(x)
+    if np.iscomplexobj(x):  # as XLA: 0 * (cos + i sin) of an angle that is not finite is NaN
+        result = np.where(np.isfinite(x.imag) | np.isnan(x.real), result, complex(np.nan, np.nan))
+    return result
+
+
+@elementwise("exponential_minus_one", "float complex", accuracy=ROUNDED_TO_32, direct=functions.exponential_minus_one)
+def exponential_minus_one(x):
+    """e to the power of the operand, less one, accurate near zero."""
+    return np.expm1(x)
+
+
+@elementwise("log", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log)
+def log(x):
+    """Natural logarithm."""
+    return np.log(x)
+
+
+@elementwise("log_plus_one", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log_plus_one, expanded="complex")
+def log_plus_one(x):
+    """Natural logarithm of one more than the operand, accurate near zero."""
+    return np.log1p(x)
+
+
+@elementwise("logistic", "float complex", accuracy=ROUNDED_TO_32, direct=functions.logistic)
+def logistic(x):
+    """1 / (1 + exp(-x))."""
+    one = x.dtype.type(1)
+    if np.iscomplexobj(x):
+        return one / (one + np.exp(-x))
+    # exp of what is negative only, so that nothing overflows and small results keep their bits
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, one) / (one + small)
+
+
+@elementwise("tanh", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tanh)
+def tanh(x):
+    """Hyperbolic tangent."""
+    return np.tanh(x)
+
+
+@elementwise("tan", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tan)
+def tan(x):
+    """Tangent of an angle in radians."""
+    return np.tan(x)
+
+
+@elementwise("sine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.sine)
+def sine(x):
+    """Sine of an angle in radians."""
+    return np.sin(x)
+
+
+@elementwise("cosine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cosine)
+def cosine(x):
+    """Cosine of an angle in radians."""
+    return np.cos(x)
+
+
+@elementwise("atan2", "float complex", accuracy=ROUNDED_TO_32, operands=2, direct=functions.atan2)
+def atan2(y, x):
+    """The angle of the point (x, y), in radians, from -pi to pi."""
+    if np.iscomplexobj(y):
+        return -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))
+    return np.arctan2(y, x)
+
+
+def _power_integers(x, y):
+    if x.dtype.kind == "u":
+        return np.power(x, y)
+    # A negative power is the integer part of the reciprocal: nothing is left but for 1 and -1.
+    inverse = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
+    return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
+
+
+@elementwise(
+    "power",
+    "integer float complex",
+    accuracy=ROUNDED_TO_32,
+    operands=2,
+    direct=functions.power,
+    integer=_power_integers,
+)
+def power(x, y):
+    """The first operand to the power of the second; integers wrap, and negative powers are truncated."""
+    return np.power(x, y)

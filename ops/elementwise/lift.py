@@ -1,0 +1,237 @@
+"""How a function of numbers becomes a kernel over arrays, for each element type, as the policy says.
+
+An elementwise op declares what it computes twice: `direct`, on unpacked numbers, exactly; and `host`, on numpy's own
+float types. This file picks between them:
+
+- minifloats, `direct`: the exact function and one rounding. All codes or pairs of codes are computed once and kept as
+  a table as soon as that is cheaper than computing element by element.
+- minifloats, `upcast`: ml_dtypes casts up, the host computes in the wider type, ml_dtypes casts down.
+- f16, bf16, f32: the host in f32 where that rounds correctly (the basic operations), else in f64 with the few results
+  that lie too near a rounding boundary computed exactly (Ziv's strategy): so these are correctly rounded too.
+- f64: the host.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+from ..engine.amortised import Amortised
+from ..engine.cast import array_of, cast, codes_of
+from ..engine.lookup import TINY, Table, of_pairs
+from ..kernel import Kernel, Run
+from ..minifloat.codec import decode, round_number
+from ..minifloat.formats import Format, Nan
+from ..minifloat.number import Number
+from ..policy import Policy
+from ..random_stream import RandomStream
+from ..types import ELEMENT_TYPES, ElementType, TensorType
+
+Exact = Callable[..., Number]
+Host = Callable[..., np.ndarray]
+
+_F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
+
+#: Bound on the error, in units of f64's last place, of a host function: numpy's vector library promises 4.
+_HOST_ERROR = 16
+
+#: Where the lower halves of f64 stand among all halves.
+_LOWER_HALF = slice(0 if sys.byteorder == "little" else 1, None, 2)
+
+#: What one call is taken to cost beside its elements, in elements, in the choice to build a table: of functions that
+#: take 10 µs an element, and of basic ones that take 0.3 µs.
+_CALL_COST, _BASIC_CALL_COST = 32, 1 << 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function of one or two floats: what `direct` and `host` compute, and whether they give a boolean."""
+
+    direct: Exact
+    host: Host
+    arity: int
+    #: The host rounds correctly in any IEEE type, and going through f32 for a type of 16 bits rounds no differently.
+    is_basic: bool
+    #: `direct` gives booleans and nothing is rounded.
+    is_predicate: bool = False
+    #: `host` can put its results into an array that it is given after its operands, which may be one of them.
+    has_out: bool = False
+
+
+def lift(function: Function, element: ElementType, policy: Policy, random: RandomStream, result: TensorType) -> Run:
+    """The kernel of `function` over arrays of the float type `element`, that has a result of this type."""
+    policy = policy.for_results(element)
+    if element == _F64 or (element == _F32 and function.is_basic):
+        return Kernel(function.host, has_out=function.has_out)
+    if policy.rounding == "stochastic" and element.bits <= 16 and not function.is_predicate:
+        return exactly(function, element, policy, random)  # every element draws its own bits: there is no table
+    if element.is_minifloat or (element.bits == 16 and function.arity == 1):
+        table = _shared_table(function, element, policy)
+        if not result.shape:
+            return Kernel(table.scalar, of_codes=table.code)
+        return table.unary if function.arity == 1 else table.pairs(result)
+    return _computed(function, element, policy)
+
+
+@functools.cache
+def _shared_table(function: Function, element: ElementType, policy: Policy) -> Tabulated:
+    return Tabulated(function, element.format, _computed(function, element, policy))
+
+
+def _computed(function: Function, element: ElementType, policy: Policy) -> Run:
+    """The kernel that computes element by element."""
+    if element.is_minifloat and policy.compute_type is not None:
+        return _upcast(function, element, ELEMENT_TYPES[policy.compute_type], policy)
+    if element.is_minifloat or (element.bits == 16 and policy.rounding != "nearest_even"):
+        return exactly(function, element, policy)
+    return _through_f32(function, element) if function.is_basic else _ziv(function, element.format)
+
+
+def exactly(function: Function, element: ElementType, policy: Policy, random: RandomStream | None = None) -> Run:
+    """Decode, compute, round once."""
+    fmt = element.format
+
+    def kernel(*arrays: np.ndarray) -> np.ndarray:
+        result = function.direct(*(decode(codes_of(x, fmt), fmt) for x in np.broadcast_arrays(*arrays)))
+        if function.is_predicate:
+            return result  # type: ignore[return-value]
+        generator = random.generator if random is not None and policy.rounding == "stochastic" else None
+        return array_of(round_number(result, fmt, policy, generator), fmt)
+
+    return kernel
+
+
+def _upcast(function: Function, element: ElementType, compute: ElementType, policy: Policy) -> Run:
+    plain = policy.rounding == "nearest_even" and policy.overflow == "ieee"
+
+    def kernel(*arrays: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            result = function.host(*(x.astype(compute.dtype) for x in arrays))
+            if function.is_predicate:
+                return result
+            result = np.asarray(result, compute.dtype)
+            if element.format.nan is Nan.NONE:
+                # The operands are numbers, so NaN means an invalid operation, and its sign is the host's whim.
+                result = np.where(np.isnan(result), compute.dtype.type(np.nan), result)
+            if plain and compute.bits <= 32:
+                # ml_dtypes, so that this way shares nothing with the direct one; it rounds once from f32.
+                return result.astype(np.float32).astype(element.dtype)
+        return cast(result, compute, element, policy)
+
+    return kernel
+
+
+def _through_f32(function: Function, element: ElementType) -> Run:
+    def kernel(*arrays: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            result = function.host(*(x.astype(np.float32) for x in arrays))
+            return result if function.is_predicate else np.asarray(result).astype(element.dtype)
+
+    return kernel
+
+
+def _ziv(function: Function, fmt: Format) -> Run:
+    """The host function in f64, rounded to `fmt`; where that could differ from rounding the exact value, `direct`."""
+    target = ELEMENT_TYPES[fmt.name]
+    dropped = _F64.format.precision - fmt.precision
+    half = 1 << (dropped - 1)
+    smallest_normal = 2.0 ** (fmt.min_exponent + fmt.mantissa_bits)
+    policy = Policy()
+    # The lower halves of f64 tell if no more bits than they have are dropped.
+    word = np.dtype(np.uint32 if dropped <= 32 else np.uint64)
+    shift = np.array(_HOST_ERROR - half).astype(word)
+
+    def words(wide: np.ndarray) -> np.ndarray:
+        return wide.reshape(-1).view(word)[_LOWER_HALF if word.itemsize == 4 else slice(None)]
+
+    def rounded(wide: np.ndarray) -> np.ndarray:
+        return cast(wide, _F64, target, policy)
+
+    def kernel(*arrays: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            wide = np.asarray(function.host(*(x.astype(np.float64) for x in arrays)))
+            result = np.asarray(rounded(wide))
+            # How far above the lower end of what is too near to halfway between two results, modulo their distance.
+            above = np.asarray(words(wide) + shift)
+            above &= 2 * half - 1
+            near = np.asarray(above <= 2 * _HOST_ERROR).reshape(wide.shape)
+            # Those that are rounded to more than the smallest normal number are more than that; NaN is not.
+            if not np.abs(result).min(initial=np.inf) > smallest_normal:
+                near |= (np.abs(wide) < smallest_normal) & (wide != 0)
+            if not near.any():
+                return result
+            slack = _HOST_ERROR * 2.0**-52
+            suspects = wide[near]
+            low, high = rounded(suspects * (1 - slack)), rounded(suspects * (1 + slack))
+            near[near] = codes_of(low, fmt) != codes_of(high, fmt)
+        if near.any():
+            operands = (decode(codes_of(x[near], fmt), fmt) for x in np.broadcast_arrays(*arrays))
+            result = result.copy()
+            result[near] = array_of(round_number(function.direct(*operands), fmt, policy), fmt)
+        return result
+
+    return kernel
+
+
+class Tabulated:
+    """A function that turns itself into a table: computed for a few elements, then looked up for all codes."""
+
+    def __init__(self, function: Function, fmt: Format, compute: Run) -> None:
+        self._fmt, self._arity, self._compute = fmt, function.arity, compute
+        self._dtype = np.dtype(bool) if function.is_predicate else fmt.dtype
+        cases = 1 << (8 * fmt.dtype.itemsize * function.arity)
+        per_call = _BASIC_CALL_COST if function.is_basic else _CALL_COST
+        self._table = Amortised(lambda: Table(self._entries()), cases, per_call, lambda t: t.entries.nbytes)
+        # The table once more, for scalars, where indexing bytes is quicker; and a value for each code.
+        self._codes: memoryview = memoryview(b"")
+        self._cells: list[np.ndarray] = []
+
+    def unary(self, x: np.ndarray) -> np.ndarray:
+        table = self._table.value or self._table.get(x.size)
+        return self._compute(x) if table is None else table.at(x.view(self._fmt.code_dtype))
+
+    def binary(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        table = self._table.value or self._table.get(np.broadcast(x, y).size)
+        return self._compute(x, y) if table is None else table.at_joined((x.view(np.uint8), y.view(np.uint8)), (8, 8))
+
+    def pairs(self, result: TensorType) -> Run:
+        """The kernel of a function of two, for a result of this type."""
+        if not result.is_static or result.size > TINY:
+            return self.binary
+        shape: tuple[int, ...] = result.shape  # type: ignore[assignment]
+
+        def entries() -> np.ndarray | None:
+            table = self._table.value
+            return None if table is None else table.entries
+
+        return of_pairs(shape, [(shape, self._fmt.dtype)] * 2, entries, self.binary)
+
+    def code(self, x: int, y: int | None = None) -> int:
+        """The result's code for single codes of one byte."""
+        if self._codes:
+            return self._codes[x if y is None else x << 8 | y]
+        return self.scalar(*[np.array(c, np.uint8).view(self._fmt.dtype) for c in (x, y) if c is not None]).tobytes()[0]
+
+    def scalar(self, *scalars: np.ndarray) -> np.ndarray:
+        if scalars[0].ndim or scalars[-1].ndim:  # bound for scalars, and called with arrays
+            return (self.unary if self._arity == 1 else self.binary)(*scalars)
+        if not self._cells:
+            table = self._table.value or self._table.get(1)
+            if table is None:
+                return np.asarray(self._compute(*scalars))
+            results = table.entries.view(f"u{self._dtype.itemsize}")
+            cells = np.arange(int(results.max()) + 1).astype(results.dtype).view(self._dtype)[:, None]
+            self._cells = [cell.reshape(()) for cell in cells]
+            self._codes = results.data
+        index = int.from_bytes(b"".join([x.tobytes() for x in reversed(scalars)]), "little")
+        return self._cells[self._codes[index]]
+
+    def _entries(self) -> np.ndarray:
+        codes = np.arange(1 << (8 * self._fmt.dtype.itemsize)).astype(self._fmt.code_dtype)
+        codes &= (1 << self._fmt.bits) - 1  # storage has bits to spare below eight; they are never set
+        grid = np.meshgrid(*[codes] * self._arity, indexing="ij")
+        return np.ascontiguousarray(self._compute(*(array_of(g.ravel(), self._fmt) for g in grid)))

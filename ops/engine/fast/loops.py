@@ -1,0 +1,263 @@
+"""The loops of the machine: what each op does to a block of elements, compiled by numba into vector instructions.
+
+Arithmetic is IEEE f32, op by op: nothing is joined or put into another order, so results are numpy's, bit for bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import opcodes as op
+from .instructions import choose, inner, larger, load_8, load_16, load_32, shift, smaller, store_8, store_16, store_32
+
+_u32, _f32, _u64, _i64 = np.uint32, np.float32, np.uint64, np.int64
+_SIGN, _REST, _INFINITE = 0x80000000, 0x7FFFFFFF, 0x7F800000
+#: Of an index that is not signed the compiler knows that it does not count from the end.
+_at = np.uint64
+
+
+@inner
+def load(kind, leaf, table, bits, to, starts, a, row, parts, column, count):
+    """Parts of a leaf into a register, one behind the other, so many elements of each: from some rows on."""
+    for i in range(parts):
+        at, begin = _at(i * count), _at(starts[a, row + i] + column)
+        if kind == op.LOAD_32:
+            for j in range(count):
+                bits[to, at + _at(j)] = load_32(leaf, begin + _at(j))
+        elif kind == op.LOAD_16:
+            for j in range(count):
+                bits[to, at + _at(j)] = load_16(leaf, begin + _at(j)) << _u32(16)
+        elif kind == op.LOAD_8:
+            for j in range(count):
+                bits[to, at + _at(j)] = load_8(leaf, begin + _at(j))
+        elif kind == op.LOAD_BOOL:
+            for j in range(count):
+                bits[to, at + _at(j)] = load_8(leaf, begin + _at(j)) * _u32(0xFFFFFFFF)
+        elif kind == op.LOAD_TABLE_F32:
+            for j in range(count):
+                bits[to, at + _at(j)] = load_32(table, _at(load_8(leaf, begin + _at(j))))
+        else:
+            for j in range(count):
+                bits[to, at + _at(j)] = load_8(table, _at(load_8(leaf, begin + _at(j))))
+
+
+@inner
+def repeat(kind, leaf, table, bits, to, starts, a, row, parts, count):
+    """The only elements of some rows of a leaf, each so many times."""
+    for last in range(parts):
+        i = parts - 1 - last  # the first row at the end: each is brought to its place before it is repeated
+        at = _at(i * count)
+        load(kind, leaf, table, bits, to, starts, a, row + i, 1, 0, 1)
+        word = bits[to, 0]
+        for j in range(count):
+            bits[to, at + _at(j)] = word
+
+
+@inner
+def store(kind, bits, a, at, out, begin, count):
+    """A part of a register to an output."""
+    if kind == op.STORE_32:
+        for j in range(count):
+            store_32(out, begin + _at(j), bits[a, at + _at(j)])
+    elif kind == op.STORE_16:
+        for j in range(count):
+            store_16(out, begin + _at(j), shift(bits[a, at + _at(j)], _u32(16)))
+    else:
+        mask = _u32(1) if kind == op.STORE_BOOL else _u32(255)
+        for j in range(count):
+            store_8(out, begin + _at(j), _u32(bits[a, at + _at(j)] & mask))
+
+
+@inner
+def arithmetic(kind, x, to, a, b, n):
+    """Ops on two f32."""
+    if kind == op.ADD:
+        for j in range(n):
+            x[to, j] = x[a, j] + x[b, j]
+    elif kind == op.SUBTRACT:
+        for j in range(n):
+            x[to, j] = x[a, j] - x[b, j]
+    elif kind == op.MULTIPLY:
+        for j in range(n):
+            x[to, j] = x[a, j] * x[b, j]
+    elif kind == op.DIVIDE:
+        for j in range(n):
+            x[to, j] = x[a, j] / x[b, j]
+    elif kind == op.MAXIMUM:
+        for j in range(n):
+            x[to, j] = larger(x[a, j], x[b, j])
+    else:
+        for j in range(n):
+            x[to, j] = smaller(x[a, j], x[b, j])
+
+
+@inner
+def unary(kind, x, bits, to, a, n):
+    """Ops on one f32; `bits` are the same registers as words."""
+    if kind == op.NEGATE:
+        for j in range(n):
+            bits[to, j] = bits[a, j] ^ _u32(_SIGN)
+    elif kind == op.ABS:
+        for j in range(n):
+            bits[to, j] = bits[a, j] & _u32(_REST)
+    elif kind == op.SQRT:
+        for j in range(n):
+            x[to, j] = np.sqrt(x[a, j])
+    elif kind == op.FLOOR:
+        for j in range(n):
+            x[to, j] = np.floor(x[a, j])
+    elif kind == op.CEIL:
+        for j in range(n):
+            x[to, j] = np.ceil(x[a, j])
+    elif kind == op.ROUND:
+        for j in range(n):
+            x[to, j] = np.rint(x[a, j])
+    else:
+        for j in range(n):
+            one = _u32(_u32(bits[a, j] & _u32(_SIGN)) | _u32(0x3F800000)).view(_f32)
+            x[to, j] = choose((x[a, j] < 0) | (x[a, j] > 0), one, x[a, j])
+
+
+@inner
+def compare(kind, x, bits, to, a, b, n):
+    if kind == op.EQ:
+        for j in range(n):
+            bits[to, j] = -_i64(x[a, j] == x[b, j])
+    elif kind == op.NE:
+        for j in range(n):
+            bits[to, j] = -_i64(x[a, j] != x[b, j])
+    elif kind == op.LT:
+        for j in range(n):
+            bits[to, j] = -_i64(x[a, j] < x[b, j])
+    else:
+        for j in range(n):
+            bits[to, j] = -_i64(x[a, j] <= x[b, j])
+
+
+@inner
+def words(kind, bits, to, a, b, c, n):
+    """Ops on words, whatever they are."""
+    if kind == op.SELECT:
+        for j in range(n):
+            bits[to, j] = ((bits[b, j] ^ bits[c, j]) & bits[a, j]) ^ bits[c, j]
+    elif kind == op.AND:
+        for j in range(n):
+            bits[to, j] = bits[a, j] & bits[b, j]
+    elif kind == op.OR:
+        for j in range(n):
+            bits[to, j] = bits[a, j] | bits[b, j]
+    elif kind == op.XOR:
+        for j in range(n):
+            bits[to, j] = bits[a, j] ^ bits[b, j]
+    elif kind == op.NOT:
+        for j in range(n):
+            bits[to, j] = ~bits[a, j]
+    elif kind == op.TRUTH:
+        for j in range(n):
+            bits[to, j] = -_i64(bits[a, j] != _u32(0))
+    else:
+        for j in range(n):
+            u = bits[a, j]
+            rounded = _u32(u + _u32(_u32(0x7FFF) + (shift(u, _u32(16)) & _u32(1)))) & _u32(0xFFFF0000)
+            is_nan = _u32(u & _u32(_REST)) > _u32(_INFINITE)
+            bits[to, j] = choose(is_nan, _u32(_u32(u & _u32(_SIGN)) | _u32(0x7FC00000)), _u32(rounded))
+
+
+@inner
+def encode(how, bits, to, a, n):
+    """f32 to the codes of a minifloat, to nearest even; `how` is what `encoding` tells of the format."""
+    cut, add, low, magic = _u32(how[0]), _u32(how[1]), _u32(how[2]), _u32(how[3])
+    start = _u32(how[3]).view(_f32)
+    last, over, nan, unsigned = _u32(how[4]), _u32(how[5]), _u32(how[6]), _u32(how[7])
+    sign_shift, sign_bit = _u32(how[8]), _u32(how[9])
+    for j in range(n):
+        u = bits[a, j]
+        size = _u32(u & _u32(_REST))
+        sign = _u32(shift(u, sign_shift) & sign_bit)
+        normal = shift(_u32(_u32(size + add) + _u32(shift(size, cut) & _u32(1))), cut)
+        # Added to a number whose last bit is the smallest number of the format, the sum ends with the code.
+        subnormal = _u32(_f32(size.view(_f32) + start).view(_u32) - magic)
+        code = choose(size >= low, normal, subnormal)
+        code = choose(code > last, over, code)
+        sign = choose(code == unsigned, _u32(0), sign)
+        code = choose(size > _u32(_INFINITE), nan, code)
+        bits[to, j] = code | sign
+
+
+@inner
+def look_up(kind, table, bits, to, a, n):
+    """Entries for single codes; the tables have one for each."""
+    if kind == op.ENCODE_TABLE:
+        for j in range(n):
+            u = _u64(bits[a, j])
+            bits[to, j] = load_8(table, (u | ((u & _u64(0xFFFF)) + _u64(0xFFFF))) >> _u64(16))
+    elif kind == op.LOOK_UP_F32:
+        for j in range(n):
+            bits[to, j] = load_32(table, _at(bits[a, j] & _u32(0xFF)))
+    else:
+        for j in range(n):
+            bits[to, j] = load_8(table, _at(bits[a, j] & _u32(0xFF)))
+
+
+@inner
+def pair(kind, table, width, last, bits, to, a, b, n):
+    """Entries for two codes, the second of which has `width` bits; `last` is the index of the table's last entry."""
+    mask = _u64(last)
+    if kind == op.PAIR_F32:
+        for j in range(n):
+            bits[to, j] = load_32(table, ((_u64(bits[a, j]) << _u64(width)) | _u64(bits[b, j])) & mask)
+    else:
+        for j in range(n):
+            bits[to, j] = load_8(table, ((_u64(bits[a, j]) << _u64(width)) | _u64(bits[b, j])) & mask)
+
+
+@inner
+def add_rows(x, a, totals, first, rows, width):
+    """Each row into its total, from left to right; eight rows side by side, since each sum waits for the one before."""
+    i = 0
+    while i + 8 <= rows:
+        t0, t1, t2, t3 = totals[first + i], totals[first + i + 1], totals[first + i + 2], totals[first + i + 3]
+        t4, t5, t6, t7 = totals[first + i + 4], totals[first + i + 5], totals[first + i + 6], totals[first + i + 7]
+        begin, step = _at(i * width), _at(width)
+        for j in range(width):
+            at = begin + _at(j)
+            t0 = t0 + x[a, at]
+            t1 = t1 + x[a, at + step]
+            t2 = t2 + x[a, at + _at(2) * step]
+            t3 = t3 + x[a, at + _at(3) * step]
+            t4 = t4 + x[a, at + _at(4) * step]
+            t5 = t5 + x[a, at + _at(5) * step]
+            t6 = t6 + x[a, at + _at(6) * step]
+            t7 = t7 + x[a, at + _at(7) * step]
+        totals[first + i], totals[first + i + 1], totals[first + i + 2], totals[first + i + 3] = t0, t1, t2, t3
+        totals[first + i + 4], totals[first + i + 5], totals[first + i + 6], totals[first + i + 7] = t4, t5, t6, t7
+        i += 8
+    for k in range(i, rows):
+        t = totals[first + k]
+        for j in range(width):
+            t = t + x[a, _at(k * width) + _at(j)]
+        totals[first + k] = t
+
+
+@inner
+def fold_rows(kind, x, to, a, totals, first, rows, width):
+    """The largest or smallest of each row and its total: in any order, but for which of several NaN it is."""
+    is_largest = kind == op.FOLD_MAXIMUM
+    for i in range(rows):
+        source, at, begin, n = a, _at(i * width), _at(0), width
+        while n > 16:
+            half, rest = n // 2, _at(n - n // 2)
+            if is_largest:
+                for j in range(half):
+                    x[to, begin + _at(j)] = larger(x[source, at + _at(j)], x[source, at + rest + _at(j)])
+            else:
+                for j in range(half):
+                    x[to, begin + _at(j)] = smaller(x[source, at + _at(j)], x[source, at + rest + _at(j)])
+            if n % 2:
+                x[to, begin + _at(half)] = x[source, at + _at(half)]
+            source, at, begin, n = to, begin, begin + rest, n - half
+        t = totals[first + i]
+        for j in range(n):
+            found = x[source, at + _at(j)]
+            t = larger(t, found) if is_largest else smaller(t, found)
+        totals[first + i] = t

@@ -1,0 +1,259 @@
+"""Makes a program for the machine of what a group of elementwise ops does, where the machine knows all of it.
+
+Values of a group become registers; each keeps the block until nothing needs it. What ops mean is said elsewhere: an op
+is taken only where the machine's own is known to give the bits of the op's kernel, under the policy that is set.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...types import ELEMENT_TYPES, ElementType, Kind
+from ..cast import code_table
+from . import opcodes as op
+from .encoding import encoding, fitting
+from .recipes import Entries, Lookup, Program, Recipe, Step
+
+_F32, _BF16, _BOOL = ELEMENT_TYPES["f32"], ELEMENT_TYPES["bf16"], ELEMENT_TYPES["i1"]
+_CODES = np.arange(256, dtype=np.uint8)
+_ONE = np.uint32(0x3F800000)
+
+#: An op, its result, the registers that it takes, and other numbers, the leaf first where it loads one.
+_Line = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+
+
+class Unknown(Exception):
+    """The machine does not know something."""
+
+
+#: Ops on f32 that are rounded by way of f64: not those of bf16.
+_NEAR = (op.EXP, op.RSQRT)
+_LOGICAL = (op.AND, op.OR, op.XOR, op.NOT)
+#: How a comparison is made: the op, and whether its operands change places.
+_COMPARED = {
+    "EQ": (op.EQ, False),
+    "NE": (op.NE, False),
+    "LT": (op.LT, False),
+    "LE": (op.LE, False),
+    "GT": (op.LT, True),
+    "GE": (op.LE, True),
+}
+
+
+def program(recipe: Recipe, fold: int | None = None, fixed: Sequence[bool] = ()) -> Program | None:
+    """The program of a group; `fold` is the op that folds its only output. None where the machine does not know all.
+
+    `fixed` says which leaves are the same in all blocks: they are loaded once.
+    """
+    try:
+        return _Maker(recipe).make(fold, fixed)
+    except Unknown:
+        return None
+
+
+class _Maker:
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe, self._policy = recipe, recipe.policy
+        self._leaves = {name: (i, element) for i, (name, element) in enumerate(recipe.leaves)}
+        self._constants: list[int] = []
+        self._values: dict[str, int] = {}  # the register of each value, one for each as if there were no end of them
+        self._loaded: dict[tuple[int, ...], int] = {}
+        self._code: list[_Line] = []
+        self._tables: list[Entries] = []
+        self._parameters: list[tuple[int, ...]] = []
+        self._count = 0
+
+    def make(self, fold: int | None, fixed: Sequence[bool]) -> Program:
+        for name, (array, element) in self._recipe.constants.items():
+            self._values[name] = self._constant(_word(array, element))
+        self._constant(int(_ONE))
+        self._count = len(self._constants)
+        for step in self._recipe.steps:
+            self._values[step.result] = self._look_up(step) if isinstance(step, Lookup) else self._step(step)
+        for i, (name, element) in enumerate(self._recipe.outputs):
+            if fold is None:
+                self._code.append((_of(_STORES, element), i, (self._value(name, element),), ()))
+            else:
+                self._emit(fold, (self._value(name, element),))
+        once = [line for line in self._code if line[0] < op.STORE_32 and fixed and fixed[line[3][0]]]
+        code = [*once, *(line for line in self._code if line not in once)]
+        kept = [*range(len(self._constants)), *(result for _, result, _, _ in once)]
+        rows, registers = _assigned(code, kept)
+        parameters = np.array(self._parameters or [(0,) * 10], np.int64)
+        return Program(rows, np.array(self._constants, np.uint32), registers, len(once), self._tables, parameters)
+
+    def _constant(self, word: int) -> int:
+        self._constants.append(word)
+        return len(self._constants) - 1
+
+    def _emit(self, kind: int, registers: Sequence[int] = (), numbers: Sequence[int] = ()) -> int:
+        self._count += 1
+        self._code.append((kind, self._count - 1, tuple(registers), tuple(numbers)))
+        return self._count - 1
+
+    def _load(self, *numbers: int) -> int:
+        if numbers not in self._loaded:
+            self._loaded[numbers] = self._emit(numbers[0], (), numbers[1:])
+        return self._loaded[numbers]
+
+    def _value(self, name: str, element: ElementType) -> int:
+        if name in self._values:
+            return self._values[name]
+        return self._load(_of(_LOADS, element), self._leaves[name][0])
+
+    def _table(self, entries: Entries) -> int:
+        if entries not in self._tables:
+            self._tables.append(entries)
+        return self._tables.index(entries)
+
+    def _look_up(self, step: Lookup) -> int:
+        """One lookup of one or two codes; of a leaf, while it is loaded."""
+        table, element = self._table(step.entries), step.element
+        if not (element == _F32 or element.is_minifloat or element.kind is Kind.BOOL):
+            raise Unknown
+        wide = element == _F32
+        if len(step.operands) == 1 and step.widths[0] == 8:
+            (name,) = step.operands
+            if name in self._leaves:
+                found = self._load(op.LOAD_TABLE_F32 if wide else op.LOAD_TABLE_8, self._leaves[name][0], table)
+            else:
+                found = self._emit(op.LOOK_UP_F32 if wide else op.LOOK_UP_8, [self._byte(name)], [table])
+        elif len(step.operands) == 2:
+            kind = op.PAIR_F32 if wide else op.PAIR_8
+            found = self._emit(
+                kind, [self._byte(name) for name in step.operands], [table, step.widths[1], (1 << sum(step.widths)) - 1]
+            )
+        else:
+            raise Unknown
+        return self._emit(op.TRUTH, [found]) if element.kind is Kind.BOOL else found
+
+    def _byte(self, name: str) -> int:
+        """The register of a value of one byte, as that."""
+        if name in self._leaves and name not in self._values:
+            return self._load(op.LOAD_8, self._leaves[name][0])
+        return self._values[name]
+
+    def _step(self, step: Step) -> int:
+        name, elements = step.name.removeprefix("stablehlo."), step.elements
+        result = elements[-1]
+        if name == "convert":
+            if step.entries is not None:
+                table, value = step.entries(1 << 16), self._value(step.operands[0], elements[0])
+                return self._encode(value, None if table is None else fitting(result, table), step.entries)
+            return self._convert(step.operands[0], elements[0], result)
+        values = [self._value(v, e) for v, e in zip(step.operands, elements, strict=False)]
+        if step.compiled == op.SELECT:
+            return self._emit(op.SELECT, values)
+        if name == "bitcast_convert" and {e.name for e in elements} <= {"f32", "ui32", "i32"}:
+            return values[0]
+        if result.kind is Kind.BOOL:
+            return self._truth(name, step, values)
+        if any(e != result for e in elements) or result not in (_F32, _BF16):
+            raise Unknown
+        if result == _BF16 and self._policy.rounding != "nearest_even":
+            raise Unknown
+        if name == "clamp":
+            low, x, high = values
+            return self._rounded(op.MINIMUM, [self._rounded(op.MAXIMUM, [x, low], result), high], result)
+        if step.compiled is None or (step.compiled in _NEAR and result != _F32):
+            raise Unknown
+        return self._rounded(step.compiled, values, result)
+
+    def _rounded(self, kind: int, values: Sequence[int], element: ElementType) -> int:
+        found = self._emit(kind, values)
+        return found if element == _F32 else self._emit(op.TO_BF16, [found])
+
+    def _truth(self, name: str, step: Step, values: Sequence[int]) -> int:
+        element = step.elements[0]
+        if name == "compare" and element in (_F32, _BF16) and step.attributes.get("compare_type") != "TOTALORDER":
+            kind, is_turned = _COMPARED[step.attributes["comparison_direction"]]
+            return self._emit(kind, values[::-1] if is_turned else values)
+        if element.kind is Kind.BOOL and step.compiled in _LOGICAL:
+            return self._emit(step.compiled, values)
+        raise Unknown
+
+    def _convert(self, name: str, source: ElementType, target: ElementType) -> int:
+        if source.is_minifloat and (target == _F32 or target.is_minifloat):
+            table = code_table(source, target, self._policy)
+            return self._look_up(Lookup(_Known(table), (8,), (name,), "", target))
+        if source == _BOOL and target == _F32:
+            return self._emit(op.AND, [self._value(name, source), len(self._constants) - 1])
+        if source not in (_F32, _BF16):
+            raise Unknown
+        value = self._value(name, source)
+        if source == target or (source, target) == (_BF16, _F32):
+            return value
+        if target == _BF16 and self._policy.rounding == "nearest_even" and self._policy.overflow == "ieee":
+            return self._emit(op.TO_BF16, [value])
+        if not target.is_float or not target.is_minifloat or target.format.precision > 6:
+            raise Unknown
+        numbers, entries = encoding(target, self._policy)
+        return self._encode(value, numbers, _Known(entries))
+
+    def _encode(self, value: int, numbers: tuple[int, ...] | None, entries: Entries) -> int:
+        """To codes, by arithmetic or else by the table."""
+        if numbers is None:
+            return self._emit(op.ENCODE_TABLE, [value], [self._table(entries)])
+        self._parameters.append(numbers)
+        return self._emit(op.ENCODE, [value], [len(self._parameters) - 1])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Known:
+    """A table that is there."""
+
+    entries: np.ndarray
+
+    def __call__(self, _: int) -> np.ndarray:
+        return self.entries
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Known) and self.entries is other.entries
+
+
+_LOADS = {"f32": op.LOAD_32, "ui32": op.LOAD_32, "i32": op.LOAD_32, "bf16": op.LOAD_16, "i1": op.LOAD_BOOL}
+_STORES = {"f32": op.STORE_32, "ui32": op.STORE_32, "i32": op.STORE_32, "bf16": op.STORE_16, "i1": op.STORE_BOOL}
+
+
+def _of(ops: Mapping[str, int], element: ElementType) -> int:
+    if element.is_float and element.is_minifloat:
+        return op.LOAD_8 if ops is _LOADS else op.STORE_8
+    if element.name not in ops:
+        raise Unknown
+    return ops[element.name]
+
+
+def _word(array: np.ndarray, element: ElementType) -> int:
+    """A constant as a register holds it."""
+    code = int.from_bytes(array.tobytes(), "little")
+    load = _of(_LOADS, element)
+    return code << 16 if load == op.LOAD_16 else 0xFFFFFFFF * code if load == op.LOAD_BOOL else code
+
+
+def _assigned(code: Sequence[_Line], kept: Sequence[int]) -> tuple[np.ndarray, int]:
+    """The rows of the program and how many registers it needs; some values are kept in the first ones.
+
+    A result never takes the place of an operand, so that a loop over both can be made of vector instructions.
+    """
+    last = {r: i for i, (_, _, registers, _) in enumerate(code) for r in registers}
+    place = {value: i for i, value in enumerate(kept)}
+    free: list[int] = []
+    count, rows = len(kept), np.zeros((len(code), 7), np.int64)
+    for i, (kind, result, registers, numbers) in enumerate(code):
+        operands = [place[r] for r in registers]
+        if not op.STORE_32 <= kind <= op.STORE_BOOL:
+            if result not in place:
+                if not free:
+                    free.append(count)
+                    count += 1
+                place[result] = free.pop()
+                if result not in last:
+                    free.append(place[result])
+            result = place[result]
+        free += [place[r] for r in dict.fromkeys(registers) if last[r] == i and place[r] >= len(kept)]
+        row = (kind, result, *operands, *numbers)
+        rows[i, : len(row)] = row
+    return rows, count

@@ -1,0 +1,63 @@
+"""What a group of elementwise ops does, as it is told to the machine, and the machine's program for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...policy import Policy
+from ...types import ElementType
+
+#: Gives the entries of a table, or None where it is not yet worth making; it is told how many elements are to be taken.
+Entries = Callable[[int], np.ndarray | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """An op of a group: names of what it takes and gives, and the element types of these."""
+
+    name: str
+    attributes: Mapping[str, Any]
+    operands: Sequence[str]
+    result: str
+    elements: Sequence[ElementType]  #: of the operands and then the result
+    #: Of a convert from f32 the results for all codes of bfloat16, if it does more than convert.
+    entries: Entries | None = None
+    compiled: int | None = None  #: the machine's op that does the same; see `Facts.compiled`
+
+
+@dataclasses.dataclass(frozen=True)
+class Lookup:
+    """A part of a group that is a table of one or two codes."""
+
+    entries: Entries
+    widths: Sequence[int]
+    operands: Sequence[str]
+    result: str
+    element: ElementType
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What a group does: its leaves by name with their element types, constants, ops in order, and outputs."""
+
+    leaves: Sequence[tuple[str, ElementType]]
+    constants: Mapping[str, tuple[np.ndarray, ElementType]]
+    steps: Sequence[Step | Lookup]
+    outputs: Sequence[tuple[str, ElementType]]
+    policy: Policy
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program of the machine; see `machine.run`."""
+
+    code: np.ndarray
+    constants: np.ndarray
+    registers: int
+    once: int  #: so many ops come first that are done for the first block only
+    tables: Sequence[Entries]
+    parameters: np.ndarray

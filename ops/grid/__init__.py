@@ -1,0 +1,1 @@
+"""A grid of processes, as threads: what they bring to each other and wait for."""

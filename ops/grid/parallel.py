@@ -1,0 +1,322 @@
+"""Processes that run side by side: the grid they form, how they meet and send values, and when they cannot go on.
+
+Each process is a thread. What one learns of the others comes through `Process.meet` and `Process.receive`, which pair
+the n-th use by one process with the n-th use by another: results do not depend on which of them is quicker. A program
+that runs by itself is the only process of a grid of its own.
+
+A grid in which nobody can go on is told as a deadlock; an error in one process ends them all.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import queue
+import threading
+import time
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..registry import OpError
+from .exchange import (
+    DeadlockError,
+    Pending,
+    ProcessId,
+    Share,
+    StoppedError,
+    channel_text,
+    described,
+    disagreement,
+    listed,
+)
+
+#: Each function gives what one infeed op reads.
+Infeed = Sequence[Callable[[], tuple[Any, ...]]]
+
+#: Grids that are run by processes of a grid, and so on, up to this many; each level costs threads.
+_MOST_NESTED = 8
+#: How many seconds Ctrl-C waits for processes that compute. Then they are left to themselves, and end at the next
+#: turn of a loop or the next time they meet.
+_GRACE = 2.0
+#: How many seconds to sleep between looks at whether Ctrl-C was pressed, on systems where it does not wake a sleeper.
+_POLL = 0.2
+
+
+@dataclasses.dataclass(eq=False)
+class _Meeting:
+    shares: dict[ProcessId, Share] = dataclasses.field(default_factory=dict)
+    results: dict[ProcessId, tuple[Any, ...]] | None = None
+
+
+class Process:
+    """One process of a grid, used by its own thread only."""
+
+    def __init__(self, grid: Grid, id: ProcessId, infeed: Infeed = ()) -> None:
+        self.grid, self.id = grid, id
+        self.infeed = collections.deque(infeed)
+        self.probes: list[tuple[str, np.ndarray]] = []
+        #: Whether ops that meet others are to give `Later` results instead of waiting.
+        self.defers = False
+        self._uses: collections.Counter[Hashable] = collections.Counter()
+
+    def meet(self, channel: int, members: tuple[ProcessId, ...], share: Share) -> Pending:
+        """Bring a share to the next meeting of a group on a channel; the results are there when all have come."""
+        number = self._use((channel, members))
+        # A channel is a number of 64 bits, with a sign.
+        occasion = (channel % 2**64, number, *(n for member in members for n in member))
+        grid, key = self.grid, (channel, members, number)
+        with grid.changed:
+            meeting = grid.meetings.setdefault(key, _Meeting())
+            for other, theirs in meeting.shares.items():
+                if theirs.signature != share.signature:
+                    raise OpError(disagreement(self.id, share, other, theirs))
+            meeting.shares[self.id] = share
+            is_last = len(meeting.shares) == len(members)
+            if is_last:
+                del grid.meetings[key]
+        if is_last:
+            shares = [meeting.shares[m] for m in members]
+            results = shares[0].combine([s.values for s in shares], occasion)
+            with grid.changed:
+                meeting.results = dict(zip(members, results, strict=True))
+                grid.changed.notify_all()
+        return Pending(
+            self,
+            lambda: f"in {share.name} ({channel_text(channel)}group {listed(members)})",
+            lambda: meeting.results is not None,
+            lambda: [m for m in members if m not in meeting.shares],
+            lambda: meeting.results[self.id] if meeting.results is not None else (),
+        )
+
+    def send(self, channel: Hashable, values: tuple[Any, ...]) -> None:
+        """Leave values for the process that receives on a channel; it need not be there yet."""
+        with self.grid.changed:
+            self.grid.mail[channel, self._use(("send", channel))] = values
+            self.grid.changed.notify_all()
+
+    def receive(self, channel: Hashable, what: str, source: ProcessId | None, like: Sequence[Any]) -> Pending:
+        """The next values on a channel, for op `what`, which `source` sends, where it is known who does.
+
+        Taking them raises OpError where they have not the types of those in `like`; None takes a token.
+        """
+        key = channel, self._use(("receive", channel))
+        mail = self.grid.mail
+        wanted = [described(v) for v in like]
+
+        def take() -> tuple[Any, ...]:
+            values = mail.pop(key)
+            if [described(v) for v in values] != wanted:
+                found = ", ".join(map(described, values)) or "nothing"
+                raise OpError(f"was sent {found} (expected {', '.join(wanted) or 'nothing'})")
+            return values
+
+        return Pending(
+            self, lambda: f"in {what}", lambda: key in mail, lambda: () if source is None else (source,), take
+        )
+
+    def claim(self, channel: int, end: str) -> None:
+        """Become the one that sends, or the one that receives, on a channel that names no processes.
+
+        Raises OpError where the channel is received from and has two processes at an end: who gets what would depend
+        on who is first.
+        """
+        with self.grid.changed:
+            ends = self.grid.ends[channel]
+            ends[end].add(self.id)
+            if ends["receive"] and max(len(ends["receive"]), len(ends["send"])) > 1:
+                told = " and is ".join(f"{verb} by {listed(sorted(ends[e]))}" for e, verb in _ENDS if ends[e])
+                raise OpError(f"channel {channel} is {told} (expected one process at each end)")
+
+    def wait(self, pending: Pending) -> None:
+        """Sleep until it is there. Raises DeadlockError where it never will be."""
+        grid = self.grid
+        with grid.changed:
+            if pending.is_there():
+                return
+            grid.waiting[self.id] = pending
+            try:
+                grid.look_for_deadlock()
+                while not pending.is_there():
+                    if grid.is_deadlocked:
+                        raise DeadlockError(grid.told(pending))
+                    grid.stop_here_if_stopped()
+                    grid.changed.wait()
+            finally:
+                del grid.waiting[self.id]
+
+    def _use(self, key: Hashable) -> int:
+        number = self._uses[key]
+        self._uses[key] += 1
+        return number
+
+
+_ENDS = (("send", "sent to"), ("receive", "received from"))
+
+
+class Grid:
+    """`replicas` x `partitions` processes, and what they share. All but `shape` is guarded by `changed`."""
+
+    def __init__(self, replicas: int, partitions: int, infeed: Infeed = ()) -> None:
+        """`infeed` is what each process finds in its infeed."""
+        self.shape = replicas, partitions
+        self.processes = {(r, p): Process(self, (r, p), infeed) for r in range(replicas) for p in range(partitions)}
+        self.changed = threading.Condition()
+        self.meetings: dict[Hashable, _Meeting] = {}
+        self.mail: dict[Hashable, tuple[Any, ...]] = {}
+        self.ends: dict[int, dict[str, set[ProcessId]]] = collections.defaultdict(
+            lambda: {"send": set(), "receive": set()}
+        )
+        self.waiting: dict[ProcessId, Pending] = {}
+        self.is_deadlocked = self.is_stopped = False
+        self._ended: set[ProcessId] = set()
+        self._inner: list[Grid] = []
+        self._depth = 0
+
+    def run(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+        """The results of a task for each process, (0, 0), (0, 1), …, which run at the same time.
+
+        Raises the error of the first process that failed, with a note of which that is, or DeadlockError.
+        """
+        outer = current()
+        self._depth = outer.grid._depth + 1
+        if self._depth > _MOST_NESTED:
+            raise OpError(f"grids of processes are nested more than {_MOST_NESTED} deep")
+        with outer.grid.changed:
+            outer.grid.stop_here_if_stopped()
+            outer.grid._inner.append(self)
+        results: dict[ProcessId, Any] = {}
+        failures: dict[ProcessId, BaseException] = {}
+        ended: queue.SimpleQueue[Process] = queue.SimpleQueue()
+
+        def work(process: Process, task: Callable[[], Any]) -> None:
+            _here.process = process
+            try:
+                self.stop_here_if_stopped()
+                with np.errstate(all="ignore"):  # numpy keeps it for each thread
+                    results[process.id] = task()
+            except StoppedError:
+                pass
+            except BaseException as error:
+                failures[process.id] = error
+                self.stop()
+            finally:
+                self._end(process)
+                ended.put(process)
+
+        pairs = zip(self.processes.values(), tasks, strict=True)
+        threads = [
+            threading.Thread(target=work, args=pair, name=f"process {pair[0].id}", daemon=True) for pair in pairs
+        ]
+        try:
+            _start(threads)
+            _take(ended, len(threads))
+        except BaseException:  # Ctrl-C
+            self.stop()
+            _take(ended, sum(thread.ident is not None for thread in threads), _GRACE)
+            raise
+        finally:
+            with outer.grid.changed:
+                outer.grid._inner.remove(self)
+        if failures:
+            raise _first(failures)
+        self.stop_here_if_stopped()
+        for process in self.processes.values():
+            outer.probes += process.probes
+        return [results[id] for id in self.processes]
+
+    def stop(self) -> None:
+        """End all processes: those that wait now, the others when they meet or take the next turn of a loop."""
+        with self.changed:
+            self.is_stopped = True
+            self.changed.notify_all()
+            inner = list(self._inner)
+        for grid in inner:
+            grid.stop()
+
+    def stop_here_if_stopped(self) -> None:
+        if self.is_stopped:
+            raise StoppedError
+
+    def look_for_deadlock(self) -> None:
+        """Find out whether somebody waits in vain: for one that has ended, or because all the others wait too."""
+        stuck = [p for p in self.waiting.values() if not p.is_there()]
+        if self.is_stopped or not stuck:
+            return
+        in_vain = any(not self._ended.isdisjoint(p.needs()) for p in stuck)
+        if in_vain or len(stuck) + len(self._ended) == len(self.processes):
+            self.is_deadlocked = True
+            self.changed.notify_all()
+
+    def told(self, pending: Pending) -> str:
+        needs = list(pending.needs())
+        if not needs:
+            return f"waits {pending.waits_for()} for what no process sends"
+        ended = [p for p in needs if p in self._ended]
+        return f"waits {pending.waits_for()} for {listed(needs)}" + (
+            f", of which {listed(ended)} ended" if ended else ""
+        )
+
+    def _end(self, process: Process) -> None:
+        with self.changed:
+            self._ended.add(process.id)
+            self.look_for_deadlock()
+
+
+class _Here(threading.local):
+    process: Process | None = None
+
+
+_here = _Here()
+
+
+def current() -> Process:
+    """The process that this thread runs."""
+    process = _here.process
+    if process is None:
+        process = _here.process = Grid(1, 1).processes[0, 0]
+    return process
+
+
+def current_grid() -> Grid | None:
+    """The grid of the process that this thread runs; None where it is known to be alone."""
+    return None if _here.process is None else _here.process.grid
+
+
+def enter(process: Process | None) -> Process | None:
+    """Let this thread run a process, None for one by itself. Returns the one it ran before, to go back to."""
+    before, _here.process = _here.process, process
+    return before
+
+
+def _start(threads: list[threading.Thread]) -> None:
+    try:
+        for thread in threads:
+            thread.start()
+    except RuntimeError as error:  # no more threads
+        raise OpError(f"cannot run {len(threads)} processes: {error}") from None
+
+
+def _take(items: queue.SimpleQueue[Any], count: int, limit: float = float("inf")) -> None:
+    """Take so many items out of a queue, within a time in seconds. Ctrl-C works meanwhile.
+
+    `Thread.join` would not do: in some versions of Python a thread counts as ended once joining it was interrupted.
+    """
+    end = time.monotonic() + limit
+    while count and time.monotonic() < end:
+        with contextlib.suppress(queue.Empty):
+            items.get(timeout=_POLL)
+            count -= 1
+
+
+def _first(failures: dict[ProcessId, BaseException]) -> BaseException:
+    """The error to tell: of the first process that failed by itself, else the deadlock of all that wait."""
+    waits = [(id, e) for id, e in sorted(failures.items()) if isinstance(e, DeadlockError) and not e.parts]
+    others = sorted(failures.keys() - dict(waits).keys())
+    if others:
+        error = failures[others[0]]
+        error.add_note(f"in process {others[0]}")
+        return error
+    return DeadlockError("", waits)

@@ -1,0 +1,173 @@
+"""Ops whose result's shape is computed: each is its static counterpart, bound once the sizes are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..registry import CORRECTLY_ROUNDED, Call, Run, lookup, op
+from ..require import require, require_dimensions, require_element, require_shape
+from ..types import ELEMENT_TYPES, TensorType
+
+#: A program sees the same few sizes again and again: kernels for so many are kept.
+_KEPT = 16
+
+Sizes = tuple[int, ...]
+
+
+def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[Sizes, dict[str, Any]]]) -> Run:
+    """The kernel of op `name` on the first `moved` operands; the others are lists of integers.
+
+    `resolve` takes the shape of the first operand, if one is moved, and these lists, and gives the result's shape and
+    the op's attributes.
+    """
+    record, expected = lookup(name), call.result()
+    assert record is not None
+    for i in range(moved, len(call.operands)):
+        t = call.tensor(i)
+        require(len(t.shape) == 1 and t.element.is_integer, f"operand {i} is {t} (expected a list of integers)")
+    kernels: dict[tuple[Sizes, ...], Run] = {}
+
+    def bind(key: tuple[Sizes, ...], operands: tuple[np.ndarray, ...]) -> Run:
+        shape, attributes = resolve(*key)
+        fits = min(shape, default=0) >= 0 and expected.admits(shape)
+        require(fits, f"the result has shape {list(shape)}, which does not fit {expected}")
+        result = TensorType(shape, expected.element)
+        if not expected.is_static:
+            call.reserve(result)
+        types = [TensorType(x.shape, call.tensor(i).element) for i, x in enumerate(operands)]
+        return record.function(call.like(name, types, (result,), **attributes))
+
+    def kernel(*values: np.ndarray) -> np.ndarray:
+        operands, lists = values[:moved], values[moved:]
+        key = (*(x.shape for x in operands[:1]), *(tuple(map(int, v)) for v in lists))
+        found = kernels.get(key)
+        if found is None:
+            found = bind(key, operands)
+            if len(kernels) >= _KEPT:
+                kernels.clear()
+            kernels[key] = found
+        return found(*operands)
+
+    return kernel
+
+
+@op("dynamic_broadcast_in_dim", operands=2, any_sizes=True)
+def dynamic_broadcast_in_dim(call: Call) -> Run:
+    """The operand repeated along new dimensions and along those of size 1, to a shape that is computed.
+
+    (C1) One element type. (C2-C5) broadcast_dimensions as of broadcast_in_dim. (C7) A size for each dimension of the
+    result. (C8-C10) known expanding and nonexpanding dimensions are dimensions of the operand, none twice.
+    """
+    require_element(call)
+    known = [
+        int(d)
+        for name in ("known_expanding_dimensions", "known_nonexpanding_dimensions")
+        for d in np.ravel(call.attributes.get(name, ()))
+    ]
+    require_dimensions("known dimensions", tuple(known), len(call.tensor().shape))
+    dimensions = call.integers("broadcast_dimensions")
+    return _bound_late(call, "broadcast_in_dim", 1, lambda _, sizes: (sizes, {"broadcast_dimensions": dimensions}))
+
+
+@op("dynamic_iota", "integer", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, any_sizes=True)
+def dynamic_iota(call: Call) -> Run:
+    """Each element's index along one dimension, in a shape that is computed.
+
+    (C1) iota_dimension is a dimension of the result. (C2) A size for each dimension of the result.
+    """
+    dimension = int(call.attribute("iota_dimension"))
+    return _bound_late(call, "iota", 0, lambda sizes: (sizes, {"iota_dimension": dimension}))
+
+
+@op("dynamic_pad", operands=5, any_sizes=True)
+def dynamic_pad(call: Call) -> Run:
+    """The operand with values put between, before and after its elements, or elements cut off; amounts are operands.
+
+    (C1) One element type; the padding value is a scalar. (C2) An amount for each dimension. (C3) interior_padding is
+    not negative. (C4) The result's shape is what that makes.
+    """
+    require_element(call, call.tensor(1))
+    rank = len(call.tensor().shape)
+    for i in range(2, 5):
+        require(
+            call.tensor(i).shape in ((rank,), (None,)), f"operand {i} is {call.tensor(i)} (expected {rank} elements)"
+        )
+
+    def resolve(shape: Sizes, low: Sizes, high: Sizes, interior: Sizes) -> tuple[Sizes, dict[str, Any]]:
+        axes = zip(shape, low, high, interior, strict=True)
+        padded = tuple(a + n + max(n - 1, 0) * between + b for n, a, b, between in axes)
+        return padded, {"edge_padding_low": low, "edge_padding_high": high, "interior_padding": interior}
+
+    return _bound_late(call, "pad", 2, resolve)
+
+
+@op("dynamic_reshape", operands=2, any_sizes=True)
+def dynamic_reshape(call: Call) -> Run:
+    """The same elements, in order, in a shape that is computed.
+
+    (C1) One element type. (C2) As many elements as before. (C4) A size for each dimension of the result.
+    """
+    require_element(call)
+    return _bound_late(call, "reshape", 1, lambda _, sizes: (sizes, {}))
+
+
+@op("real_dynamic_slice", operands=4, any_sizes=True)
+def real_dynamic_slice(call: Call) -> Run:
+    """The elements between computed bounds, with a stride, in each dimension, as slice takes them."""
+    require_element(call)
+    rank = len(call.tensor().shape)
+    for i in range(1, 4):
+        require(
+            call.tensor(i).shape in ((rank,), (None,)), f"operand {i} is {call.tensor(i)} (expected {rank} elements)"
+        )
+
+    def resolve(_: Sizes, starts: Sizes, limits: Sizes, strides: Sizes) -> tuple[Sizes, dict[str, Any]]:
+        require(min(strides, default=1) > 0, f"strides {list(strides)} must be positive")
+        bounds = zip(starts, limits, strides, strict=True)
+        shape = tuple(len(range(*b)) for b in bounds)
+        return shape, {"start_indices": starts, "limit_indices": limits, "strides": strides}
+
+    return _bound_late(call, "slice", 1, resolve)
+
+
+@op("get_dimension_size", operands=1, any_sizes=True)
+def get_dimension_size(call: Call) -> Run:
+    """The size of a dimension, as an i32.
+
+    (C1) dimension is one of the operand's.
+    """
+    t, dimension = call.tensor(), int(call.attribute("dimension"))
+    require_dimensions("dimension", (dimension,), len(t.shape))
+    require(
+        call.result() == TensorType((), ELEMENT_TYPES["i32"]), f"the result is {call.result()} (expected tensor<i32>)"
+    )
+    if t.shape[dimension] is None:
+        return lambda x: np.array(x.shape[dimension], np.int32)
+    size = np.array(t.shape[dimension], np.int32)
+    return lambda _: size
+
+
+@op("set_dimension_size", operands=2, any_sizes=True)
+def set_dimension_size(call: Call) -> Run:
+    """The first elements along a dimension; the number is an operand.
+
+    XLA keeps the memory of the rest. Here a dimension has one size: where the result's type gives one, it must be it.
+    """
+    t, size, dimension = call.tensor(), call.tensor(1), int(call.attribute("dimension"))
+    require_element(call)
+    require_dimensions("dimension", (dimension,), len(t.shape))
+    require(size.shape == () and size.element.is_integer, f"the size is {size} (expected a scalar integer)")
+    require_shape(call, tuple(None if d == dimension else n for d, n in enumerate(t.shape)))
+    result, before = call.result(), (slice(None),) * dimension
+
+    def kernel(x: np.ndarray, size: np.ndarray) -> np.ndarray:
+        n, most = int(size), x.shape[dimension]
+        require(0 <= n <= most, f"size {n} of a dimension of {most} (expected from 0 to {most})")
+        found = x[(*before, slice(n))]
+        require(result.admits(found.shape), f"size {n} does not fit the result {result}")
+        return found
+
+    return kernel

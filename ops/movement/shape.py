@@ -1,0 +1,284 @@
+"""Ops that make, move and group values without looking at them: constants, views, copies, tuples and tokens."""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import numpy as np
+
+from ..engine.cast import cast
+from ..kernel import PURE, Facts, Scalar
+from ..registry import CORRECTLY_ROUNDED, Call, OpError, Run, op
+from ..require import identity, require, require_dimensions, require_element, require_shape, settled_shape, storage
+from ..types import ELEMENT_TYPES, ElementType, TokenType, TupleType
+
+#: Elements of an iota computed at a time, so that the steps between take little memory.
+_IOTA_CHUNK = 1 << 20
+
+
+#: Of a single number the result is the number.
+_SAME = Facts(scalar=Scalar(any_type="{0}"), is_pure=True)
+
+
+@op("constant", operands=0, facts=PURE)
+def constant(call: Call) -> Run:
+    """The value of its attribute, as it stands.
+
+    (C1) The value has the type of the result.
+    """
+    value, result = call.attribute("value"), call.result()
+    require(isinstance(value, np.ndarray), "value must be dense elements of a known type")
+    require(value.dtype == result.element.dtype, f"value is of {value.dtype} (expected {result.element.dtype})")
+    require_shape(call, value.shape)
+    return lambda: value
+
+
+@op("iota", "integer float complex", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=0, facts=PURE)
+def iota(call: Call) -> Run:
+    """Each element's index along one dimension; integers wrap, floats are rounded once.
+
+    (C1) iota_dimension is a dimension of the result.
+    """
+    dimension, element = int(call.attribute("iota_dimension")), call.result().element
+    shape = settled_shape(call, (None,) * len(call.result().shape))
+    require_dimensions("iota_dimension", (dimension,), len(shape))
+    size = shape[dimension]
+    across = tuple(size if d == dimension else 1 for d in range(len(shape)))
+    policy = call.policy.for_results(element)
+    stochastic = policy.rounding == "stochastic"
+
+    def kernel() -> np.ndarray:
+        rng = call.random.generator if stochastic else None
+        line = np.empty(size, element.dtype)
+        for i in range(0, size, _IOTA_CHUNK):
+            indices = np.arange(i, min(i + _IOTA_CHUNK, size))
+            line[i : i + _IOTA_CHUNK] = cast(indices, ELEMENT_TYPES["i64"], element, policy, rng)
+        return np.broadcast_to(line.reshape(across), shape)
+
+    if stochastic:
+        return kernel
+    value = kernel()
+    return lambda: value
+
+
+@op("reshape", operands=1, facts=_SAME)
+def reshape(call: Call) -> Run:
+    """The same elements, in order, in another shape.
+
+    (C1) One element type. (C2) As many elements as before.
+    """
+    require_element(call)
+    old, new = call.tensor(), call.result()
+    expected = new.shape
+    if old.is_static and expected.count(None) == 1:
+        rest = math.prod(n for n in expected if n is not None)
+        require(rest > 0 and old.size % rest == 0, f"{old} does not fill {new}")
+        expected = tuple(old.size // rest if n is None else n for n in expected)
+    shape = settled_shape(call, expected)
+    require(not old.is_static or old.size == math.prod(shape), f"{old} does not have the size of {new}")
+    return lambda x: x.reshape(shape)
+
+
+@op("transpose", operands=1, facts=_SAME)
+def transpose(call: Call) -> Run:
+    """The dimensions in another order.
+
+    (C1) One element type. (C2) permutation orders the operand's dimensions. (C3) The result's shape is in that order.
+    """
+    require_element(call)
+    permutation, shape = call.integers("permutation"), call.tensor().shape
+    require(
+        sorted(permutation) == list(range(len(shape))),
+        f"permutation {list(permutation)} does not order the {len(shape)} dimensions of {call.tensor()}",
+    )
+    require_shape(call, tuple(shape[d] for d in permutation))
+    return lambda x: x.transpose(permutation)
+
+
+@op("broadcast_in_dim", operands=1, facts=_SAME)
+def broadcast_in_dim(call: Call) -> Run:
+    """The operand repeated along new dimensions and along those of size 1.
+
+    (C1) One element type. (C2) A broadcast dimension for each of the operand's. (C3) Each is a dimension of the result.
+    (C4) None twice. (C5) Each dimension of the operand has size 1 or the result's size there.
+    """
+    require_element(call)
+    return _broadcast(call, call.integers("broadcast_dimensions"), "broadcast_dimensions")
+
+
+@op("broadcast", operands=1, facts=PURE)
+def broadcast(call: Call) -> Run:
+    """The operand repeated along new leading dimensions; an older form of broadcast_in_dim."""
+    require_element(call)
+    sizes, shape = call.integers("broadcast_sizes"), call.tensor().shape
+    require_shape(call, sizes + shape)
+    return _broadcast(call, tuple(range(len(sizes), len(sizes) + len(shape))), "broadcast_sizes")
+
+
+def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
+    old, known = call.operand_shape(), list(call.result().shape)
+    require(
+        len(dimensions) == len(old), f"{name} {list(dimensions)} must have one for each dimension of {call.tensor()}"
+    )
+    require_dimensions(name, dimensions, len(known))
+    for n, d in zip(old, dimensions, strict=True):
+        known[d] = n if known[d] is None else known[d]
+    shape = settled_shape(call, tuple(known))
+    spread = [1] * len(shape)
+    for n, d in zip(old, dimensions, strict=True):
+        require(n in (1, shape[d]), f"dimension of size {n} cannot become size {shape[d]} (expected 1 or {shape[d]})")
+        spread[d] = n
+    order = tuple(int(d) for d in np.argsort(dimensions, kind="stable"))
+    is_sorted, repeats = order == tuple(range(len(order))), tuple(spread) != shape
+
+    def kernel(x: np.ndarray) -> np.ndarray:
+        x = (x if is_sorted else x.transpose(order)).reshape(spread)
+        return np.broadcast_to(x, shape) if repeats else x
+
+    return kernel
+
+
+@op("concatenate", facts=PURE)
+def concatenate(call: Call) -> Run:
+    """The operands one after another along a dimension.
+
+    (C1), (C5) One element type. (C2) One shape but for that dimension. (C3) At least one operand. (C4) dimension is one
+    of theirs. (C6) The result is as long there as they are together.
+    """
+    require(call.operands, "needs at least one operand")
+    tensors = [call.tensor(i) for i in range(len(call.operands))]
+    require_element(call, *tensors)
+    dimension, first = int(call.attribute("dimension")), tensors[0].shape
+    require_dimensions("dimension", (dimension,), len(first))
+    total: int | None = 0
+    for t in tensors:
+        others = [(a, b) for d, (a, b) in enumerate(zip(t.shape, first, strict=False)) if d != dimension]
+        fits = len(t.shape) == len(first) and all(a == b or None in (a, b) for a, b in others)
+        require(fits, f"{t} does not fit {tensors[0]} (only dimension {dimension} may differ)")
+        n = t.shape[dimension]
+        total = None if n is None or total is None else total + n
+    require_shape(call, (*first[:dimension], total, *first[dimension + 1 :]))
+    return identity if len(tensors) == 1 else lambda *arrays: np.concatenate(arrays, dimension)
+
+
+@op("reverse", operands=1, facts=PURE)
+def reverse(call: Call) -> Run:
+    """The elements in the opposite order along some dimensions.
+
+    (C1) The operand and the result have one type. (C2) dimensions are not repeated. (C3) Each is one of the operand's.
+    """
+    require_element(call)
+    dimensions, shape = call.integers("dimensions"), call.tensor().shape
+    require_dimensions("dimensions", dimensions, len(shape))
+    require_shape(call, shape)
+    if not dimensions:
+        return identity
+    index = tuple(slice(None, None, -1 if d in dimensions else None) for d in range(len(shape)))
+    return lambda x: x[index]
+
+
+@op("pad", operands=2, facts=PURE)
+def pad(call: Call) -> Run:
+    """The operand with a value put between its elements, then before and after them, or elements cut off there.
+
+    (C1) One element type; the padding value is a scalar. (C2) An amount for each dimension. (C3) interior_padding is
+    not negative. (C4) The result's shape is what that makes.
+    """
+    value, element = call.tensor(1), call.tensor().element
+    require_element(call, value)
+    require(value.shape == (), f"the padding value must be a scalar, not {value}")
+    old = call.operand_shape()
+    low, high, interior = (
+        call.integers(name) for name in ("edge_padding_low", "edge_padding_high", "interior_padding")
+    )
+    for amounts in (low, high, interior):
+        require(
+            len(amounts) == len(old), f"padding {list(amounts)} must have one for each dimension of {call.tensor()}"
+        )
+    require(min(interior, default=0) >= 0, f"interior_padding {list(interior)} must not be negative")
+    axes = list(zip(old, low, high, interior, strict=True))
+    shape = tuple(n + a + max(n - 1, 0) * between + b for n, a, b, between in axes)
+    require(min(shape, default=0) >= 0, f"the padding makes the shape {list(shape)} (no size may be negative)")
+    require_shape(call, shape)
+
+    source, target = [], []
+    for (n, start, _, between), size in zip(axes, shape, strict=True):
+        step = between + 1
+        first = max(0, -(start // step))  # the first and the last element that are not cut off
+        last = min(n - 1, (size - 1 - start) // step)
+        if last < first:
+            source, target = None, None
+            break
+        source.append(slice(first, last + 1))
+        target.append(slice(start + first * step, start + last * step + 1, step))
+    if source is None or target is None:
+        source = target = [slice(0, 0)] * len(old)  # nothing is left of the operand
+    return _pad_kernel(element, shape, tuple(source), tuple(target))
+
+
+def _pad_kernel(
+    element: ElementType, shape: tuple[int, ...], source: tuple[slice, ...], target: tuple[slice, ...]
+) -> Run:
+    if all(t == slice(0, n, 1) for t, n in zip(target, shape, strict=True)):  # no padding value is seen
+        return (lambda x, _: x[source]) if source else (lambda x, _: x)
+    dtype, moved = element.dtype, storage(element)
+
+    def kernel(x: np.ndarray, value: np.ndarray) -> np.ndarray:
+        result = np.full(shape, value.view(moved), moved)
+        result[target] = x.view(moved)[source]
+        return result.view(dtype)
+
+    return kernel
+
+
+@op("tuple", any_sizes=True)
+def tuple_(call: Call) -> Run:
+    """The operands as one value.
+
+    (C1) The result's type lists theirs.
+    """
+    require(call.results == (TupleType(call.operands),), f"the result must be {TupleType(call.operands)}")
+    return lambda *values: values
+
+
+@op("get_tuple_element", operands=1, any_sizes=True)
+def get_tuple_element(call: Call) -> Run:
+    """One element of a tuple.
+
+    (C1) index numbers an element. (C2) The result has that element's type.
+    """
+    (t,), index = call.operands, int(call.attribute("index"))
+    if not isinstance(t, TupleType):
+        raise OpError(f"the operand must be a tuple, not {t}")
+    require(0 <= index < len(t.elements), f"index {index} is not an element of {t}")
+    require(call.results == (t.elements[index],), f"the result must be {t.elements[index]}")
+    return operator.itemgetter(index)
+
+
+@op("optimization_barrier", any_sizes=True, facts=_SAME)
+def optimization_barrier(call: Call) -> Run:
+    """The operands as they are.
+
+    (C1) The results have their types.
+    """
+    require(call.operands == call.results, "the results must have the operands' types")
+    return identity if len(call.operands) == 1 else lambda *values: values
+
+
+def _token(call: Call) -> Run:
+    for t in (*call.operands, *call.results):
+        require(isinstance(t, TokenType), f"takes and gives tokens, not {t}")
+    return lambda *_: None
+
+
+@op("after_all")
+def after_all(call: Call) -> Run:
+    """A token that depends on all operands."""
+    return _token(call)
+
+
+@op("create_token", operands=0)
+def create_token(call: Call) -> Run:
+    """A new token."""
+    return _token(call)

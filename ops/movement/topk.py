@@ -1,0 +1,61 @@
+"""top_k: the largest elements of each row, and where they stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..engine.keys import total_keys
+from ..registry import Call, OpError, Run, op
+from ..types import ElementType, TensorType
+
+#: Rows of at least this many elements are worth parting before sorting.
+_LONG = 64
+
+
+@op("chlo.top_k", "bool integer float", values="numbers", operands=1)
+def top_k(call: Call) -> Run:
+    """The k largest elements along the last dimension, and their indices. Equal elements keep their order.
+
+    Floats are in total order, as XLA sorts them: NaN, infinity, …, +0, -0, …, -infinity, -NaN.
+    """
+    operand, count = call.tensor(), int(call.attribute("k"))
+    values, indices = call.result(0), call.result(1)
+    length = operand.shape[-1] if operand.shape else 0
+    if not operand.shape or count < 0 or (length is not None and count > length):
+        raise OpError(f"k is {count} (expected at most the size of the last dimension of {operand})")
+    shape = (*operand.shape[:-1], count)
+    for name, t, element in (("values", values, operand.element), ("indices", indices, indices.element)):
+        if t.element != element or not _fits(t, shape):
+            raise OpError(f"{name} is {t} (expected {TensorType(shape, element)})")
+    if not indices.element.is_integer or indices.element.bits < 32:
+        raise OpError(f"indices is {indices} (expected of element type i32)")
+    index_dtype = indices.element.dtype
+
+    def kernel(x: np.ndarray) -> Any:
+        rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1]) if x.size else x.reshape(-1, max(x.shape[-1], 1))
+        order = largest(rows, operand.element, count)
+        shape = (*x.shape[:-1], count)
+        taken = np.take_along_axis(rows, order, 1).reshape(shape)
+        return taken, order.astype(index_dtype).reshape(shape)
+
+    return kernel
+
+
+def _fits(t: TensorType, shape: tuple[int | None, ...]) -> bool:
+    return len(t.shape) == len(shape) and all(a == b or None in (a, b) for a, b in zip(t.shape, shape, strict=True))
+
+
+def largest(rows: np.ndarray, element: ElementType, count: int) -> np.ndarray:
+    """The positions of the `count` largest elements of each row, in order."""
+    keys = ~total_keys(rows, element)  # the smallest key is the largest element
+    length = keys.shape[1]
+    if keys.itemsize == 8:
+        return np.argsort(keys, axis=1, kind="stable")[:, :count]
+    # Key and position in one integer: no two are equal, so that any way of sorting is stable.
+    wide = keys.astype(np.int64) - (1 << 31 if keys.dtype == np.uint32 else 0)
+    packed = (wide << 32) | np.arange(length)
+    if count < length // 4 and length >= _LONG:
+        packed = np.partition(packed, count, axis=1)[:, :count]
+    return np.sort(packed, axis=1)[:, :count] & 0xFFFFFFFF

@@ -1,0 +1,1 @@
+"""Ops by which the processes of a grid work together, and their shardings."""

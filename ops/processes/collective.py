@@ -1,0 +1,326 @@
+"""Collective ops: what the processes of a group compute together.
+
+A reduction takes the members in the order of the group, `accumulator = body(accumulator, operand)`, so its results are
+the same however the processes are scheduled. Under stochastic rounding its bits are drawn from a stream of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..engine.cast import cast
+from ..grid.exchange import Later, Share, described
+from ..grid.parallel import current
+from ..reductions.reduce import Step, body_elements, fold_of
+from ..registry import BY_BODY, Body, Call, OpError, Run, lookup, op
+from ..types import ElementType, TensorType
+from .process_groups import Groups, Pairs
+
+#: The values of each member in, the results of each member out; the functions of the regions and the numbers of the
+#: occasion (see `Share`) go before.
+Combine = Callable[[Any, tuple[int, ...], list[tuple[Any, ...]]], list[tuple[Any, ...]]]
+
+
+@op("all_gather", has_effects=True)
+def all_gather(call: Call) -> Run:
+    """The operands of all processes of a group, joined along all_gather_dim in the order of the group.
+
+    (C1) that is a dimension. (C2, C3, C4) the groups have each process once. (C5) use_global_device_ids needs a
+    channel. (C6) only that dimension of the results is longer.
+    """
+    groups, dim = Groups(call, spans=True), int(call.attribute("all_gather_dim"))
+    _check_pairs_of_types(call, but=(dim,))
+
+    def combine(_: Any, __: Any, values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        joined = tuple(np.concatenate(parts, dim) for parts in zip(*values, strict=True))
+        _check_results(call, joined, len(values))
+        return [joined] * len(values)
+
+    return _meeting(call, groups, combine, dim)
+
+
+@op("all_reduce", values="regions", accuracy=BY_BODY, has_effects=True)
+def all_reduce(call: Call) -> Run:
+    """The operands of all processes of a group, combined element by element by the body in the order of the group.
+
+    (C1, C2, C3) the groups have each process once. (C4) use_global_device_ids needs a channel. (C5) the body takes and
+    gives scalars; operands are converted to its type. (C6) results have the operands' shapes. (C7) and the body's type.
+    """
+    groups, reduction = Groups(call, spans=True), _Reduction(call, call.bodies)
+    _check_pairs_of_types(call, element=reduction.element.name)
+
+    def combine(regions: Any, occasion: tuple[int, ...], values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return [reduction(regions[0], occasion, values)] * len(values)
+
+    return _meeting(call, groups, combine)
+
+
+@op("cross-replica-sum", "bool integer float complex", operands=1, accuracy=BY_BODY, has_effects=True)
+def cross_replica_sum(call: Call) -> Run:
+    """The sum of the operands of all replicas of a group, in the order of the group."""
+    groups = Groups(call)
+    scalar, wide = (TensorType(shape, call.tensor().element) for shape in ((), (None,)))
+    add = lookup("add")
+    assert add is not None
+    step, steps = (add.function(call.like("stablehlo.add", (t, t), (t,))) for t in (scalar, wide))
+    body = Body((scalar, scalar), (scalar,), "stablehlo.add", {}, lambda x, y: (steps(x, y),))
+    reduction = _Reduction(call, (body,))
+    _check_pairs_of_types(call)
+
+    def combine(_: Any, occasion: tuple[int, ...], values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return [reduction(lambda x, y: (step(x, y),), occasion, values)] * len(values)
+
+    return _meeting(call, groups, combine)
+
+
+@op("reduce_scatter", values="regions", operands=1, accuracy=BY_BODY, has_effects=True)
+def reduce_scatter(call: Call) -> Run:
+    """As all_reduce; then each process of a group keeps its part of the result, cut along scatter_dimension.
+
+    (C1) the group's size divides that dimension of the operand. (C2) it is one. (C3, C4, C5) the groups have each
+    process once. (C6) use_global_device_ids needs a channel. (C7) the body takes and gives scalars; operands are
+    converted to its type. (C8) only that dimension of the result is shorter. (C9) it has the body's type.
+    """
+    groups, reduction = Groups(call, spans=True), _Reduction(call, call.bodies)
+    dim = int(call.attribute("scatter_dimension"))
+    _check_pairs_of_types(call, but=(dim,), element=reduction.element.name)
+
+    def combine(regions: Any, occasion: tuple[int, ...], values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        (whole,) = reduction(regions[0], occasion, values)
+        parts = _split(whole, len(values), dim)
+        _check_results(call, (parts[0],), len(values))
+        return [(part,) for part in parts]
+
+    return _meeting(call, groups, combine, dim)
+
+
+@op("all_to_all", has_effects=True)
+def all_to_all(call: Call) -> Run:
+    """Operands cut along split_dimension, the n-th part sent to the group's n-th process, and joined there.
+
+    The parts that a process receives are joined along concat_dimension.
+
+    (C1, C3) those are dimensions. (C2) split_count divides the first. (C4) it is positive. (C5, C6, C7) the groups have
+    each process once. (C8) and split_count members. (C9) only those dimensions of the results differ.
+    """
+    groups = Groups(call)
+    split, concat, count = (
+        int(call.attribute(name)) for name in ("split_dimension", "concat_dimension", "split_count")
+    )
+    if count < 1:
+        raise OpError(f"split_count is {count} (expected at least 1)")
+    _check_pairs_of_types(call, but=(split, concat))
+
+    def combine(_: Any, __: Any, values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        if len(values) != count:
+            raise OpError(f"split_count is {count} in a group of {len(values)} processes (expected {len(values)})")
+        parts = [[_split(x, count, split) for x in mine] for mine in values]
+        results = [
+            tuple(np.concatenate([theirs[i][to] for theirs in parts], concat) for i in range(len(call.results)))
+            for to in range(count)
+        ]
+        _check_results(call, results[0], count)
+        return results
+
+    return _meeting(call, groups, combine, (split, concat, count))
+
+
+@op("collective_broadcast", has_effects=True)
+def collective_broadcast(call: Call) -> Run:
+    """The operands of the first process of each group, or the one that the last operand names; zeros outside groups.
+
+    (C1, C2) the groups are disjoint. (C3, C4) results have the operands' types; roots are one i32 for each. (C5) there
+    are as many results as operands, but for the roots. (C6) the roots are places in the group.
+    """
+    groups, roots_of = Groups(call, has_outsiders=True), _roots(call)
+
+    def combine(_: Any, __: Any, values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return [tuple(values[root][i] for i, root in enumerate(roots_of(mine, len(values)))) for mine in values]
+
+    return _meeting(call, groups, combine, zeros_outside=True)
+
+
+@op("collective_reduce", values="regions", accuracy=BY_BODY, has_effects=True)
+def collective_reduce(call: Call) -> Run:
+    """As all_reduce, for the first process of each group or the one that the last operand names; zeros for the others.
+
+    (C1, C2) the groups are disjoint. (C3) results have the operands' shapes; roots are one i32 for each. (C4) the body
+    takes and gives scalars; operands are converted to its type.
+    """
+    groups, roots_of = Groups(call, has_outsiders=True), _roots(call)
+    reduction = _Reduction(call, call.bodies)
+
+    def combine(regions: Any, occasion: tuple[int, ...], values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        count = len(call.results)
+        totals = reduction(regions[0], occasion, [v[:count] for v in values])
+        zeros = _zeros(call, values[0])
+        return [
+            tuple(totals[i] if root == at else zeros[i] for i, root in enumerate(roots_of(mine, len(values))))
+            for at, mine in enumerate(values)
+        ]
+
+    return _meeting(call, groups, combine, zeros_outside=True)
+
+
+@op("collective_permute", operands=1, has_effects=True)
+def collective_permute(call: Call) -> Run:
+    """The operand of the process that is paired with this one as its source; zeros where there is none.
+
+    (C1) source_target_pairs lists pairs. (C2, C3) no source and no target is there twice. (C4) they are replicas, or
+    partitions where there is a channel. (C5) the result has the operand's type.
+    """
+    pairs = Pairs(call)
+    _check_pairs_of_types(call)
+    what = call.name + (f" (channel {pairs.channel})" if pairs.channel else "")
+
+    def kernel(x: Any) -> Any:
+        process = current()
+        source, target = pairs.of(process)
+        if target is not None:
+            process.send((call.name, pairs.channel, process.id, target), (x,))
+        if source is None:
+            return np.zeros(np.shape(x), x.dtype)
+        pending = process.receive((call.name, pairs.channel, source, process.id), what, source, (x,))
+        return Later(pending) if process.defers else pending.get()[0]
+
+    return kernel
+
+
+@op("replica_id", operands=0, has_effects=True)
+def replica_id(call: Call) -> Run:
+    """The number of the process's replica."""
+    return _place(call, 0)
+
+
+@op("partition_id", operands=0, has_effects=True)
+def partition_id(call: Call) -> Run:
+    """The number of the process's partition."""
+    return _place(call, 1)
+
+
+def _place(call: Call, axis: int) -> Run:
+    if str(call.result()) != "tensor<ui32>":
+        raise OpError(f"the result is {call.result()} (expected tensor<ui32>)")
+    return lambda: np.uint32(current().id[axis])
+
+
+# -- what they have in common ------------------------------------------------------------------------------------------
+
+
+def _meeting(call: Call, groups: Groups, combine: Combine, *told: Any, zeros_outside: bool = False) -> Run:
+    """The kernel of an op by which a group meets. `told`: what else has to be the same for all members."""
+    has_regions, is_single = bool(call.bodies), len(call.results) == 1
+    alike = (*map(str, told), *(str(b.sole_op) for b in call.bodies), f"-> {', '.join(map(str, call.results))}")
+
+    def kernel(*arguments: Any) -> Any:
+        process = current()
+        regions, values = (arguments[0], arguments[1:]) if has_regions else (None, arguments)
+        members = groups.of(process)
+        if members is None and zeros_outside:
+            results = _zeros(call, values)
+        else:
+            assert members is not None
+            signature = (*map(described, values), *alike)
+            share = Share(call.name, signature, values, lambda v, occasion: combine(regions, occasion, v))
+            pending = process.meet(groups.channel, members, share)
+            count = len(call.results)
+            results = tuple(Later(pending, i) for i in range(count)) if process.defers else pending.get()
+        return results[0] if is_single else results
+
+    return kernel
+
+
+class _Reduction:
+    """A body that combines the operands of several processes. Its step takes and gives scalars."""
+
+    def __init__(self, call: Call, bodies: Sequence[Body]) -> None:
+        if len(bodies) != 1:
+            raise OpError(f"has {len(bodies)} regions (expected 1, the computation)")
+        self.element = body_elements(bodies[0], 1)[0]
+        self._sources = [call.tensor(i).element for i in range(len(call.results))]
+        self._fold, self._policy, self._random = fold_of(call, bodies[0]), call.policy, call.random
+
+    def __call__(self, step: Step, occasion: tuple[int, ...], values: list[tuple[Any, ...]]) -> tuple[np.ndarray, ...]:
+        with self._random.aside(np.random.SeedSequence(self._policy.seed, spawn_key=occasion)):
+            return tuple(
+                self._reduced(step, [self._converted(v[i], source) for v in values])
+                for i, source in enumerate(self._sources)
+            )
+
+    def _converted(self, x: Any, source: ElementType) -> np.ndarray:
+        return np.asarray(x) if source == self.element else cast(np.asarray(x), source, self.element, self._policy)
+
+    def _reduced(self, step: Step, parts: list[np.ndarray]) -> np.ndarray:
+        first, *rest = parts
+        if not rest or not first.size:
+            return first
+        rows = np.stack([x.reshape(-1) for x in rest])
+        (total,) = self._fold(step, (first.reshape(-1),), (rows,))
+        return np.asarray(total).reshape(first.shape)
+
+
+def _roots(call: Call) -> Callable[[tuple[Any, ...], int], tuple[int, ...]]:
+    """The place in the group, for each result, of the process it is of."""
+    count = len(call.results)
+    is_dynamic = bool(call.attributes.get("has_dynamic_root", False))
+    if not count or len(call.operands) != count + is_dynamic:
+        raise OpError(
+            f"expected a result for each operand{' but the roots' * is_dynamic}, "
+            f"got {len(call.operands)} operands and {count} results"
+        )
+    for i in range(count):
+        if call.tensor(i).shape != call.result(i).shape:
+            raise OpError(f"result {i} is {call.result(i)} of operand {call.tensor(i)}")
+    if not is_dynamic:
+        return lambda _, __: (0,) * count
+    if str(call.tensor(count)) != f"tensor<{count}xi32>":
+        raise OpError(f"the roots are {call.tensor(count)} (expected tensor<{count}xi32>)")
+
+    def roots(values: tuple[Any, ...], size: int) -> tuple[int, ...]:
+        found = tuple(values[count].tolist())
+        if not all(0 <= r < size for r in found):
+            raise OpError(f"roots {list(found)} of a group of {size} processes (expected 0 to {size - 1})")
+        return found
+
+    return roots
+
+
+def _zeros(call: Call, values: Sequence[Any]) -> tuple[np.ndarray, ...]:
+    return tuple(np.zeros(np.shape(values[i]), call.result(i).element.dtype) for i in range(len(call.results)))
+
+
+def _split(x: Any, count: int, dim: int) -> list[np.ndarray]:
+    if x.shape[dim] % count:
+        raise OpError(f"dimension {dim} of {list(x.shape)} cannot be cut into {count} parts")
+    return np.split(x, count, dim)
+
+
+def _check_pairs_of_types(call: Call, but: tuple[int, ...] = (), element: str = "") -> None:
+    """That results have the operands' types, but for some dimensions, which exist, and perhaps the element type."""
+    if not call.operands or len(call.operands) != len(call.results):
+        raise OpError(
+            "expected at least one operand and a result for each, "
+            f"got {len(call.operands)} operands and {len(call.results)} results"
+        )
+    for i in range(len(call.operands)):
+        source, result = call.tensor(i), call.result(i)
+        rank = len(source.shape)
+        if not all(0 <= d < rank for d in but):
+            raise OpError(f"dimensions {list(but)} of operand {source} (expected 0 to {rank - 1})")
+        is_same = len(result.shape) == rank and all(
+            s == r or d in but or None in (s, r)
+            for d, (s, r) in enumerate(zip(source.shape, result.shape, strict=False))
+        )
+        if not is_same or result.element.name != (element or source.element.name):
+            raise OpError(f"result {i} is {result} of operand {source}")
+
+
+def _check_results(call: Call, results: Sequence[np.ndarray], members: int) -> None:
+    """That results have the types the program says."""
+    for i, found in enumerate(results):
+        shape = call.result(i).shape
+        if not all(s is None or s == n for s, n in zip(shape, found.shape, strict=True)):
+            raise OpError(f"result {i} has shape {list(found.shape)} in a group of {members}, not {call.result(i)}")

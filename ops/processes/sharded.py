@@ -1,0 +1,319 @@
+"""The dialect of shardings (sdy): how tensors lie on a mesh of devices, and computations on each device's part.
+
+A program of this kind speaks of whole tensors. A sharding does not change what is computed, so most of these ops give
+their operand. In manual_computation each device has its own part, and meets the others as processes of a grid do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..grid.exchange import Share, described
+from ..grid.parallel import Grid, Process, current
+from ..programs.interpreter import with_streams
+from ..registry import BY_BODY, Call, OpError, Run, op
+from ..types import TensorType, TokenType
+
+#: The channel on which the devices of a nested manual_computation gather its results. No op of a program has it.
+_CHANNEL = -(1 << 40)
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """An axis of a mesh, or the part of it of `size` below the first `before`."""
+
+    name: str
+    before: int = 1
+    size: int | None = None  #: the whole axis where it is None
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+    """Devices in a grid of named axes. `devices` lists them; None stands for 0, 1, 2, …"""
+
+    axes: tuple[tuple[str, int], ...]
+    devices: tuple[int, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        return math.prod(n for _, n in self.axes)
+
+    def length(self, axis: Axis) -> int:
+        return dict(self.axes)[axis.name] if axis.size is None else axis.size
+
+    def place(self, device: int, axis: Axis) -> int:
+        """Where along an axis a device lies."""
+        whole, at = dict(self.axes)[axis.name], self._coordinates[device][axis.name]
+        return at if axis.size is None else at // (whole // (axis.before * axis.size)) % axis.size
+
+    def device(self, places: Mapping[str, int]) -> int:
+        """The device at these places along axes, at the first one along others."""
+        at = [places.get(name, 0) for name, _ in self.axes]
+        number = int(np.ravel_multi_index(at, [n for _, n in self.axes])) if at else 0
+        return self.devices[number] if self.devices else number
+
+    @functools.cached_property
+    def _coordinates(self) -> dict[int, dict[str, int]]:
+        sizes, names = [n for _, n in self.axes], [name for name, _ in self.axes]
+        devices = self.devices or range(self.size)
+        return {
+            d: dict(zip(names, map(int, np.unravel_index(i, sizes) if sizes else ()), strict=True))
+            for i, d in enumerate(devices)
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Sharding:
+    """The axes of a mesh along which each dimension of a tensor is cut, the first axis into the largest parts.
+
+    Along the axes in `unreduced`, which have the order of the mesh, each device has an addend of its own: the tensor is
+    the sum of them. A dimension in `opened` may be cut further.
+    """
+
+    mesh: Mesh
+    dims: tuple[tuple[Axis, ...], ...]
+    unreduced: tuple[str, ...] = ()
+    opened: frozenset[int] = frozenset()
+
+    @property
+    def addends(self) -> int:
+        """Of how many addends the tensor is the sum."""
+        return math.prod(self.mesh.length(Axis(name)) for name in self.unreduced)
+
+    def addend(self, device: int) -> int:
+        """The number of the addend that a device has: by its place along the unreduced axes, the last one fastest."""
+        number = 0
+        for axis in map(Axis, self.unreduced):
+            number = number * self.mesh.length(axis) + self.mesh.place(device, axis)
+        return number
+
+    def parts(self, names: Iterable[str] | None = None) -> tuple[int, ...]:
+        """Into how many parts each dimension is cut; `names` are the axes that count, all where it is None."""
+        return tuple(math.prod(self.mesh.length(a) for a in self._of(d, names)) for d in self.dims)
+
+    def part(self, device: int, names: Iterable[str] | None = None) -> tuple[int, ...]:
+        """The number of the part that a device has, along each dimension."""
+        found = []
+        for dim in self.dims:
+            number = 0
+            for axis in self._of(dim, names):
+                number = number * self.mesh.length(axis) + self.mesh.place(device, axis)
+            found.append(number)
+        return tuple(found)
+
+    @staticmethod
+    def _of(dim: tuple[Axis, ...], names: Iterable[str] | None) -> list[Axis]:
+        return [a for a in dim if names is None or a.name in names]
+
+
+def cut(shape: tuple[int, ...], parts: tuple[int, ...], part: tuple[int, ...]) -> tuple[slice, ...]:
+    """The slices of a part. Raises OpError where a dimension cannot be cut into equal parts."""
+    found = []
+    for n, count, i in zip(shape, parts, part, strict=True):
+        if n % count:
+            raise OpError(f"a dimension of {n} cannot be cut into {count} equal parts")
+        found.append(slice(i * (n // count), (i + 1) * (n // count)))
+    return tuple(found)
+
+
+@op("sdy.sharding_constraint", operands=1)
+def sharding_constraint(call: Call) -> Run:
+    """The operand, whose layout on the devices is prescribed."""
+    return _identity(call)
+
+
+@op("sdy.reshard", operands=1)
+def reshard(call: Call) -> Run:
+    """The operand, laid out on the devices in another way."""
+    return _identity(call)
+
+
+@op("sdy.propagation_barrier", operands=1)
+def propagation_barrier(call: Call) -> Run:
+    """The operand. Shardings are not propagated across it, in one direction or both."""
+    return _identity(call)
+
+
+@op("sdy.sharding_group", operands=1)
+def sharding_group(call: Call) -> Run:
+    """No result. The operand gets the layout of the others in its group."""
+    if call.results:
+        raise OpError(f"{len(call.results)} results (expected none)")
+    return lambda _: ()
+
+
+def _identity(call: Call) -> Run:
+    if call.results != call.operands:
+        raise OpError(f"the result is {', '.join(map(str, call.results))} (expected {call.operands[0]})")
+    return lambda x: x
+
+
+@op("sdy.manual_computation", values="regions", accuracy=BY_BODY, has_effects=True)
+def manual_computation(call: Call) -> Run:
+    """The body applied to each device's part of the operands; the parts of the results are joined.
+
+    Parts are cut along the manual axes only, which are those that in_shardings and out_shardings may name first. An
+    unreduced operand or result is given as its addends, each of them an operand or a result; one that takes_parts or
+    gives_parts names, as the part of each device.
+    """
+    takes, gives = (_shardings(call, name) for name in ("in_shardings", "out_shardings"))
+    names = frozenset(call.attribute("manual_axes"))
+    if len(call.bodies) != 1:
+        raise OpError(f"has {len(call.bodies)} regions (expected 1, the computation)")
+    if not takes and not gives:
+        return lambda regions, *_: regions[0]()
+    body, mesh = call.bodies[0], (*takes, *gives)[0].mesh
+    takes_parts, gives_parts = (
+        call.attributes.get(name) or (False,) * len(each)
+        for name, each in (("takes_parts", takes), ("gives_parts", gives))
+    )
+    firsts, _ = _check_parts(takes, takes_parts, names, call.operands, body.arguments)
+    _, shapes = _check_parts(gives, gives_parts, names, call.results, body.results)
+    if any(None in shape for shape in shapes):
+        raise OpError(f"results of type {', '.join(map(str, call.results))} (expected tensors of known sizes)")
+
+    #: Bits that are drawn at random are not the same on each device.
+    may_differ = call.policy.rounding == "stochastic"
+
+    def own(values: tuple[Any, ...], device: int) -> list[Any]:
+        found = []
+        for first, s, is_part in zip(firsts, takes, takes_parts, strict=True):
+            if is_part:
+                found.append(values[first + device])
+                continue
+            value = values[first + s.addend(device)]
+            found.append(value[cut(np.shape(value), s.parts(names), s.part(device, names))] if s.dims else value)
+        return found
+
+    def joined(results: list[tuple[Any, ...]], devices: list[int]) -> tuple[Any, ...]:
+        found = []
+        for i, (s, shape) in enumerate(zip(gives, shapes, strict=True)):
+            if gives_parts[i]:
+                found += [results[n][i] for n in np.argsort(devices)]
+                continue
+            for number in range(s.addends):
+                chosen = [n for n, d in enumerate(devices) if s.addend(d) == number]
+                values = [results[n][i] for n in chosen]
+                found.append(_joined(values, [devices[n] for n in chosen], s, names, shape, may_differ))
+        return tuple(found)
+
+    def kernel(regions: tuple[Callable[..., tuple[Any, ...]]], *values: Any) -> Any:
+        process = current()
+        if process.grid.shape[1] == mesh.size:
+            results = _within(process, mesh, names, lambda d: regions[0](*own(values, d)), joined)
+        else:
+            devices = list(range(mesh.size))
+            tasks = [functools.partial(regions[0], *own(values, d)) for d in devices]
+            results = joined(Grid(1, mesh.size).run(with_streams(tasks, call.random)), devices)
+        return results[0] if len(call.results) == 1 else results
+
+    return kernel
+
+
+def _within(
+    process: Process,
+    mesh: Mesh,
+    names: frozenset[str],
+    run: Callable[[int], tuple[Any, ...]],
+    joined: Callable[[list[tuple[Any, ...]], list[int]], tuple[Any, ...]],
+) -> tuple[Any, ...]:
+    """The results of a device that is a process of a grid already, put together with those of its group."""
+    replica, device = process.id
+    mine = run(device)
+    others = [Axis(name) for name, _ in mesh.axes if name not in names]
+    here = [mesh.place(device, axis) for axis in others]
+    group = [d for d in range(mesh.size) if [mesh.place(d, axis) for axis in others] == here]
+    if len(group) == 1:
+        return joined([mine], group)
+    share = Share(
+        "sdy.manual_computation", tuple(map(described, mine)), mine, lambda all_, _: [joined(all_, group)] * len(group)
+    )
+    return process.meet(_CHANNEL, tuple((replica, d) for d in group), share).get()
+
+
+def _joined(
+    parts: list[Any],
+    devices: list[int],
+    sharding: Sharding,
+    names: frozenset[str],
+    shape: tuple[Any, ...],
+    may_differ: bool,
+) -> Any:
+    """The whole of the parts. Raises OpError where devices that are to have the same part have not, unless they may."""
+    counts = sharding.parts(names)
+    first: dict[tuple[int, ...], tuple[int, Any]] = {}
+    for value, device in zip(parts, devices, strict=True):
+        other, known = first.setdefault(sharding.part(device, names), (device, value))
+        if not may_differ and not _is_same(known, value):
+            raise OpError(
+                f"devices {other} and {device} have different values of a result that is to be the same on both "
+                "(expected a result that out_shardings cut, or that is summed, or gathered, over the devices)"
+            )
+    if math.prod(counts) == 1:
+        return parts[0]
+    whole = np.empty(shape, parts[0].dtype)
+    for part, (_, value) in first.items():
+        whole[cut(shape, counts, part)] = value
+    return whole
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two values have the same bits."""
+    if a is b:
+        return True
+    a, b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b))
+    return np.array_equal(a, b)
+
+
+def _shardings(call: Call, name: str) -> tuple[Sharding, ...]:
+    found = call.attribute(name)
+    if not isinstance(found, tuple) or not all(isinstance(s, Sharding) for s in found):
+        raise OpError(f"{name} cannot be read")
+    return found
+
+
+def _check_parts(
+    shardings: tuple[Sharding, ...],
+    are_parts: tuple[bool, ...],
+    names: frozenset[str],
+    wholes: tuple[Any, ...],
+    parts: tuple[Any, ...],
+) -> tuple[list[int], list[tuple[int | None, ...]]]:
+    """For each sharding the number of its first operand or result, and the shape of that.
+
+    Raises OpError where they do not fit what the body takes or gives.
+    """
+    if len(parts) != len(shardings) or len(are_parts) != len(shardings):
+        raise OpError("it needs a sharding for each operand and result")
+    counts = [s.mesh.size if is_part else s.addends for s, is_part in zip(shardings, are_parts, strict=True)]
+    if len(wholes) != sum(counts):
+        raise OpError("it needs a sharding for each operand and result")
+    firsts, shapes, number = [], [], 0
+    for sharding, part, is_part, count in zip(shardings, parts, are_parts, counts, strict=True):
+        if not names.issuperset(sharding.unreduced):
+            raise OpError(f"unreduced axes {list(sharding.unreduced)} (expected manual axes, {sorted(names)})")
+        firsts.append(number)
+        shapes.append(_checked_shape(sharding, frozenset() if is_part else names, wholes[number], part))
+        number += count
+    return firsts, shapes
+
+
+def _checked_shape(sharding: Sharding, names: frozenset[str], whole: Any, local: Any) -> tuple[int | None, ...]:
+    """The shape of an operand or result, () for a token."""
+    if isinstance(whole, TokenType) and isinstance(local, TokenType):
+        return ()
+    if not isinstance(whole, TensorType):
+        raise OpError(f"a value of type {whole} (expected a tensor or a token)")
+    if len(sharding.dims) != len(whole.shape):
+        raise OpError(f"a sharding of {len(sharding.dims)} dimensions for {whole}")
+    counts = sharding.parts(names)
+    sizes = tuple(n // c if n is not None else None for n, c in zip(whole.shape, counts, strict=True))
+    if not isinstance(local, TensorType) or local != TensorType(sizes, whole.element):
+        raise OpError(f"the body has {local} for {whole} (expected {TensorType(sizes, whole.element)})")
+    return whole.shape

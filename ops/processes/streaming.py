@@ -1,0 +1,118 @@
+"""Values that come and go one at a time: send and recv between processes, infeed and outfeed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..grid.exchange import described
+from ..grid.parallel import current
+from ..registry import Call, OpError, Run, op
+from ..types import TensorType, TokenType
+from .process_groups import Pairs, channel_of
+
+
+@op("send", has_effects=True)
+def send(call: Call) -> Run:
+    """Sends values on a channel and does not wait for the receiver. Returns a token.
+
+    A process that source_target_pairs does not name as a source sends nothing. Without pairs, as in a transfer to the
+    host, the channel leads from the process that sends on it to the one that receives.
+
+    (C1, C2, C3, C4) the pairs are distinct sources and distinct targets of the grid. (C5) is_host_transfer decides, not
+    the type of the channel.
+    """
+    if not call.operands or not isinstance(call.operands[-1], TokenType) or call.results != (TokenType(),):
+        raise OpError("the last operand and the only result are not tokens")
+    pairs, channel = _pairs(call), channel_of(call)
+
+    def kernel(*values: Any) -> None:
+        process, values = current(), values[:-1]
+        if pairs is None:
+            process.claim(channel, "send")
+            return process.send(channel, values)
+        _, target = pairs.of(process)
+        if target is not None:
+            process.send(("send", channel, process.id, target), values)
+        return None
+
+    return kernel
+
+
+@op("recv", operands=1, has_effects=True)
+def recv(call: Call) -> Run:
+    """The values that a process has sent on a channel, and a token. Waits for them.
+
+    A process that source_target_pairs does not name as a target receives zeros.
+
+    (C1, C2, C3, C4) and (C5) as of send.
+    """
+    _check_stream(call)
+    pairs, channel = _pairs(call), channel_of(call)
+    zeros = _zeros(call)
+    is_single, what = len(call.results) == 1, f"{call.name} (channel {channel})"
+
+    def kernel(_: Any) -> Any:
+        process = current()
+        if pairs is None:
+            process.claim(channel, "receive")
+            values = process.receive(channel, what, None, zeros).get()
+        else:
+            source, _ = pairs.of(process)
+            name = ("send", channel, source, process.id)
+            values = zeros if source is None else process.receive(name, what, source, zeros).get()
+        return None if is_single else (*values, None)
+
+    return kernel
+
+
+@op("infeed", operands=1, has_effects=True)
+def infeed(call: Call) -> Run:
+    """The next values of the process's infeed, and a token.
+
+    (C1) there is a result. (C2, C3) the last is a token, the others tensors.
+    """
+    _check_stream(call)
+    wanted = [described(z) for z in _zeros(call)]
+    is_single = len(call.results) == 1
+
+    def kernel(_: Any) -> Any:
+        queue = current().infeed
+        if not queue:
+            raise OpError("the infeed is empty")
+        values = queue.popleft()()
+        found = [described(v) for v in values]
+        if found != wanted:
+            raise OpError(f"the infeed holds {', '.join(found)} (expected {', '.join(wanted)})")
+        return None if is_single else (*values, None)
+
+    return kernel
+
+
+@op("outfeed", has_effects=True)
+def outfeed(call: Call) -> Run:
+    """Takes values out of the program, where nothing reads them. Returns a token."""
+    if not call.operands or not isinstance(call.operands[-1], TokenType) or call.results != (TokenType(),):
+        raise OpError("the last operand and the only result are not tokens")
+    return lambda *_: None
+
+
+def _pairs(call: Call) -> Pairs | None:
+    """The pairs of a transfer between devices; None where there are none, and where it is one to or from the host."""
+    if bool(call.attributes.get("is_host_transfer", False)) or not np.size(
+        call.attributes.get("source_target_pairs", ())
+    ):
+        return None
+    return Pairs(call)
+
+
+def _check_stream(call: Call) -> None:
+    *payload, last = call.results or (None,)
+    if not isinstance(last, TokenType) or not all(isinstance(t, TensorType) for t in payload):
+        raise OpError(f"results are {', '.join(map(str, call.results))} (expected tensors and then a token)")
+
+
+def _zeros(call: Call) -> tuple[np.ndarray, ...]:
+    """Zeros of the types of the results."""
+    return tuple(np.zeros(call.shape(i), call.result(i).element.dtype) for i in range(len(call.results) - 1))

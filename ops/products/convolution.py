@@ -1,0 +1,219 @@
+"""Convolutions: windows of the left operand, laid out as the rows of a matrix, times the right one."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..engine.blocks import blocks, for_each
+from ..engine.cast import cast
+from ..kernel import PURE
+from ..policy import Policy
+from ..reductions.window import Axis, integers_or, require_positive, windows
+from ..registry import BY_POLICY, Call, OpError, Run, op
+from ..require import require, require_dimensions, require_shape
+from ..types import ELEMENT_TYPES
+from .exact_matmul import may_be_plain, plain_operands, rounded_product
+from .matmul import matmul
+
+Shape = tuple[int, ...]
+
+#: How many shapes and paddings a use of an op remembers the index arithmetic of. A static program has one.
+_SHAPES = 16
+
+#: Elements of windows that are laid out at a time, of codes and of decoded numbers; and windows at least.
+_BLOCK, _PLAIN_BLOCK, _ROWS = 1 << 22, 1 << 16, 256
+
+
+@dataclasses.dataclass(frozen=True)
+class _Numbers:
+    """What each dimension is: of lhs and the result batch, feature, spatial …; of rhs output, input, spatial …"""
+
+    lhs: Shape
+    rhs: Shape
+    result: Shape
+
+    @classmethod
+    def of(cls, numbers: Any, rank: int) -> _Numbers:
+        """Raises OpError where a dimension is missing, or there twice."""
+        if not isinstance(numbers, Mapping):
+            raise OpError(f"dimension_numbers must be a structure, not {numbers!r}")
+        roles = (
+            ("input", "batch", "feature"),
+            ("kernel", "output_feature", "input_feature"),
+            ("output", "batch", "feature"),
+        )
+        found = []
+        for side, first, second in roles:
+            names = [f"{side}_{first}_dimension", f"{side}_{second}_dimension", f"{side}_spatial_dimensions"]
+            if missing := [name for name in names if name not in numbers]:
+                raise OpError(f"dimension_numbers has no {missing[0]}")
+            dims = tuple(int(v) for name in names for v in np.ravel(numbers[name]))
+            require(len(dims) == rank, f"{names[2]} must be {rank - 2}, as operands have rank {rank}")
+            require_dimensions(f"the {side} dimensions", dims, rank)
+            found.append(dims)
+        return cls(*found)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Window:
+    """The attributes of the window, one of each for every spatial dimension."""
+
+    strides: Shape
+    lhs_dilation: Shape
+    rhs_dilation: Shape
+    reversal: Shape
+
+    @classmethod
+    def of(cls, call: Call, spatial: int) -> _Window:
+        """Raises OpError where one has the wrong length, or is not positive."""
+        ones = (1,) * spatial
+        names = ("window_strides", "lhs_dilation", "rhs_dilation")
+        strides, lhs_dilation, rhs_dilation = lists = [integers_or(call, name, ones) for name in names]
+        for name, values in zip(names, lists, strict=True):
+            require_positive(name, values)
+        return cls(strides, lhs_dilation, rhs_dilation, integers_or(call, "window_reversal", (0,) * spatial))
+
+    def axes(self, lhs: Sequence[int], rhs: Sequence[int], padding: Shape) -> tuple[Axis, ...]:
+        """How windows lie along the spatial dimensions."""
+        pads = zip(
+            lhs, rhs, self.strides, padding[::2], padding[1::2], self.lhs_dilation, self.rhs_dilation, strict=True
+        )
+        return tuple(Axis(*each) for each in pads)
+
+
+def _convolution(call: Call, has_padding: bool) -> Run:
+    """The kernel of a convolution, with the padding of its attribute, or else with that of a third operand."""
+    lhs, rhs, result = call.tensor(0), call.tensor(1), call.result()
+    rank = len(lhs.shape)
+    same = rank == len(rhs.shape) == len(result.shape) and rank >= 2
+    require(same, f"lhs is {lhs}, rhs {rhs} and the result {result} (expected of one rank, at least 2)")
+    numbers, window = _Numbers.of(call.attribute("dimension_numbers"), rank), _Window.of(call, rank - 2)
+    padding = integers_or(call, "padding", (0, 0) * (rank - 2)) if has_padding else None
+    features, batches = (int(call.attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch"))
+    require(features > 0 and batches > 0, f"group counts {features} and {batches} must be positive")
+    require(1 in (features, batches), f"feature_group_count {features} and batch_group_count {batches}: one must be 1")
+    precision = call.attributes.get("precision_config")
+    require(precision is None or len(precision) in (0, 2), "precision_config must be one for each of the 2 operands")
+    back = tuple(numbers.result.index(d) for d in range(rank))
+    zero = cast(np.zeros((), np.float32), ELEMENT_TYPES["f32"], lhs.element, Policy())
+
+    @functools.lru_cache(_SHAPES)
+    def plan(lhs: Shape, rhs: Shape, padding: Shape) -> tuple[Axis, ...]:
+        (batch, feature, *space), (outputs, inputs, *kernel) = lhs, rhs
+        require(batch % batches == 0, f"lhs has batch {batch} (expected a multiple of batch_group_count {batches})")
+        require(inputs * features == feature, f"rhs has {inputs} input features (expected {feature} / {features})")
+        divides = outputs % (features * batches) == 0
+        require(divides, f"rhs has {outputs} output features (expected a multiple of {features * batches} groups)")
+        axes = window.axes(space, kernel, padding)
+        shape = (batch // batches, outputs, *(a.count for a in axes))
+        require_shape(call, tuple(shape[i] for i in back))
+        return axes
+
+    if padding is not None and lhs.is_static and rhs.is_static:
+        plan(*(tuple(t.shape[d] for d in dims) for t, dims in ((lhs, numbers.lhs), (rhs, numbers.rhs))), padding)  # type: ignore[arg-type]
+
+    def multiply(rows: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+        return matmul(rows, kernel, lhs.element, rhs.element, result.element, call.policy, call.random)
+
+    is_plain = lhs.element.is_minifloat and lhs.element.format.has_zero and may_be_plain(call)
+
+    def kernel(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None = None) -> np.ndarray:
+        depth = math.prod([rhs.shape[d] for d in numbers.rhs[1:]])
+        plain = plain_operands(lhs, rhs, call, depth) if is_plain else None
+        if plain is None:
+            x, y, fill, product = lhs, rhs, zero, multiply
+        else:
+            (x, y), fill, product = plain, 0, functools.partial(rounded_product, call=call)
+        x, y = x.transpose(numbers.lhs), y.transpose(numbers.rhs)
+        axes = plan(x.shape, y.shape, padding if pads is None else tuple(pads.reshape(-1).tolist()))
+        groups, dtype = (features, batches), result.element.dtype
+        products = _products(product, x, y, fill, axes, window.reversal, groups, dtype, plain is not None)
+        # group, batch, spatial, feature -> batch, group and feature, spatial
+        spatial = range(2, rank)
+        products = products.transpose(1, 0, rank, *spatial)
+        return products.reshape(len(products), len(y), *products.shape[3:]).transpose(back)
+
+    return kernel
+
+
+def _products(
+    multiply: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    x: np.ndarray,
+    y: np.ndarray,
+    zero: Any,
+    axes: tuple[Axis, ...],
+    reversal: Shape,
+    groups_of: tuple[int, int],
+    dtype: np.dtype,
+    is_plain: bool,
+) -> np.ndarray:
+    """The convolution, as an array of group, batch, spatial and output feature.
+
+    `groups_of` says how many groups of features and of batches there are, `is_plain` that the operands are decoded and
+    products may be formed in any order: then by several threads.
+    """
+    features, batches = groups_of
+    groups, spatial = features * batches, range(3, 3 + len(axes))
+    batch, depth_in = len(x) // batches, x.shape[1] // features
+    # lhs: group, batch, spatial, feature; rhs: group, output, input, spatial
+    x = x.reshape(batches, batch, features, depth_in, *x.shape[2:]).swapaxes(1, 2)
+    x = x.reshape(groups, batch, depth_in, *x.shape[4:]).transpose(0, 1, *spatial, 2)
+    y = y.reshape(groups, len(y) // groups, *y.shape[1:])
+    outputs, depth = y.shape[1], math.prod(y.shape[2:])
+    kernel = y.transpose(0, *spatial, 2, 1).reshape(groups, depth, outputs)
+
+    found = np.empty((groups, batch, *(a.count for a in axes), outputs), dtype)
+    if depth == 0:
+        empty = multiply(np.empty((groups, 1, 0), x.dtype), kernel)
+        found[...] = empty.reshape(groups, *[1] * (len(axes) + 1), outputs)
+        return found
+    view = windows(x, zero, (Axis(groups, 1), Axis(batch, 1), *axes, Axis(depth_in, depth_in)))
+    view = view[0, 0, *(slice(None, None, -1 if r else 1) for r in reversal)]
+    # spatial and feature of a window, then group, batch and spatial of the windows -> a window after the other
+    inner = len(axes) + 1
+    view = view[..., 0].transpose(*range(inner, 2 * inner + 1), *range(inner))
+
+    def work(block: tuple[slice, ...]) -> None:
+        rows = view[:, *block]
+        shape = rows.shape[: inner + 1]
+        found[:, *block] = multiply(rows.reshape(groups, math.prod(shape[1:]), depth), kernel).reshape(*shape, outputs)
+
+    limit = (_PLAIN_BLOCK if is_plain else _BLOCK) // (groups * depth)
+    parts = list(blocks(found.shape[1:-1], max(limit, _ROWS))) if found.size else []
+    for_each(parts, work, found.size * depth >> 3 if is_plain else 0)
+    return found
+
+
+@op("convolution", values="numbers", accuracy=BY_POLICY, operands=2, facts=PURE)
+def convolution(call: Call) -> Run:
+    """Dot products of windows of lhs, padded with zeros, with the kernels in rhs, in groups of features or batches.
+
+    Summed as dot_general sums: minifloats as the policy's `accumulate` says, where `element` adds in the order of the
+    kernel's spatial dimensions, then features. The operands and the result may be of any types. `precision_config` is
+    not made use of: nothing is computed less precisely than it asks. In a type without zero, padding is what zero
+    becomes.
+
+    (C1, C26) One rank. (C2 to C9) Strides, padding, dilations and reversal have one for each spatial dimension, and are
+    positive. (C10, C11, C14 to C16) Sizes of batch and features agree, and groups divide them. (C12, C13, C17 to C20)
+    Each dimension is named once. (C21 to C23) Group counts are positive and one is 1. (C24) precision_config is of two.
+    (C25) The result's shape is what windows and features tell.
+    """
+    return _convolution(call, has_padding=True)
+
+
+@op("dynamic_conv", values="numbers", accuracy=BY_POLICY, operands=3, any_sizes=True)
+def dynamic_conv(call: Call) -> Run:
+    """A convolution whose padding is an operand.
+
+    (C1 to C26) As convolution's; the result's shape holds when it runs. (I3) padding is of integers.
+    """
+    spatial, padding = len(call.tensor().shape) - 2, call.tensor(2)
+    fits = padding.element.is_integer and padding.shape in ((spatial, 2), (None, 2))
+    require(fits, f"padding is {padding} (expected {spatial}x2 integers)")
+    return _convolution(call, has_padding=False)

@@ -1,0 +1,140 @@
+"""Products of tensors: dot_general and the older dot. The sums are `matmul.py`'s; here dimensions are brought to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..kernel import PURE
+from ..registry import BY_POLICY, Call, OpError, Run, op
+from ..types import TensorType
+from .dot_algorithm import Algorithm
+from .matmul import matmul
+
+_SIDES = ("lhs", "rhs")
+
+
+@op("dot_general", values="numbers", accuracy=BY_POLICY, operands=2, facts=PURE)
+def dot_general(call: Call) -> Run:
+    """Sums of products of two tensors over their contracting dimensions, for each index of the others.
+
+    Minifloats are summed as the policy's `accumulate` says, wider floats by the host, integers modulo 2**bits of the
+    result. `algorithm` wins over the policy. The operands and the result may be of any types. `precision_config` is not
+    made use of: nothing is computed less precisely than it asks.
+
+    (C1), (C2), (C3), (C4), (C5), (C6), (C7), (C8), (C9), (C10), (C11), (C12), (C21), (C22), (C23), (C24)
+    """
+    numbers = call.attribute("dot_dimension_numbers")
+    if not isinstance(numbers, Mapping):
+        raise OpError(f"dot_dimension_numbers must be a structure, not {numbers!r}")
+    batching, contracting = (
+        [tuple(int(d) for d in numbers.get(f"{side}_{kind}_dimensions", ())) for side in _SIDES]
+        for kind in ("batching", "contracting")
+    )
+    precision = call.attributes.get("precision_config")
+    if precision is not None and len(precision) not in (0, 2):
+        raise OpError(f"precision_config has {len(precision)} entries (one for each of the 2 operands)")  # (C11)
+    algorithm = _algorithm(call)
+    if algorithm is not None and any(p != "DEFAULT" for p in precision or ()):
+        raise OpError("precision_config must be DEFAULT where there is an algorithm")  # (C21)
+    return _contract(call, batching, contracting, algorithm)
+
+
+@op("dot", values="numbers", accuracy=BY_POLICY, operands=2, facts=PURE)
+def dot(call: Call) -> Run:
+    """The inner product of vectors, or the product of matrices and vectors; the older form of dot_general."""
+    ranks = [len(call.tensor(i).shape) for i in range(2)]
+    if not all(1 <= rank <= 2 for rank in ranks):
+        raise OpError(f"operands have ranks {ranks[0]} and {ranks[1]} (1 or 2)")
+    return _contract(call, [(), ()], [(ranks[0] - 1,), (0,)], None)
+
+
+def _algorithm(call: Call) -> Algorithm | None:
+    attribute = call.attributes.get("algorithm")
+    if attribute is None:
+        return None
+    if not isinstance(attribute, Mapping):
+        raise OpError(f"algorithm must be a structure, not {attribute!r}")
+    if any(t.element.is_complex for t in (call.tensor(0), call.tensor(1), call.result())):
+        raise OpError("algorithm is not supported for complex numbers (leave it out)")
+    return Algorithm.of(attribute)
+
+
+def _contract(
+    call: Call, batching: list[tuple[int, ...]], contracting: list[tuple[int, ...]], algorithm: Algorithm | None
+) -> Run:
+    operands = [call.tensor(0), call.tensor(1)]
+    free = _check(call, operands, batching, contracting)
+    (x_batch, y_batch), (x_sum, y_sum), (x_free, y_free) = batching, contracting, free
+    x_order, x_swap = _order(x_batch, x_free, x_sum)
+    y_order, y_swap = _order(y_batch, y_sum, y_free)
+    types = operands[0].element, operands[1].element, call.result().element
+    product = matmul if algorithm is None else algorithm.matmul
+    policy, random = call.policy, call.random
+
+    def kernel(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        x_shape, y_shape = lhs.shape, rhs.shape
+        batch = [x_shape[d] for d in x_batch]
+        rows, columns = [x_shape[d] for d in x_free], [y_shape[d] for d in y_free]
+        b, m, k, n = math.prod(batch), math.prod(rows), math.prod([x_shape[d] for d in x_sum]), math.prod(columns)
+        x, y = lhs.transpose(x_order), rhs.transpose(y_order)
+        x = x.reshape(b, k, m).swapaxes(1, 2) if x_swap else x.reshape(b, m, k)
+        y = y.reshape(b, n, k).swapaxes(1, 2) if y_swap else y.reshape(b, k, n)
+        return product(x, y, *types, policy, random).reshape(batch + rows + columns)
+
+    return kernel
+
+
+def _order(batch: tuple[int, ...], first: tuple[int, ...], second: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+    """The order of dimensions to transpose to, and whether `first` and `second` are then the other way round.
+
+    That is so where the tensor lies in memory like this already: a transposed matrix need not be copied.
+    """
+    swapped = batch + second + first
+    if swapped == tuple(range(len(swapped))) and first and second:
+        return swapped, True
+    return batch + first + second, False
+
+
+def _check(
+    call: Call,
+    operands: list[TensorType],
+    batching: list[tuple[int, ...]],
+    contracting: list[tuple[int, ...]],
+) -> list[tuple[int, ...]]:
+    """The dimensions of each operand that are neither. Raises OpError where a constraint does not hold."""
+    free = []
+    for side, t, batch, contract in zip(_SIDES, operands, batching, contracting, strict=True):
+        rank = len(t.shape)
+        for kind, dims in (("batching", batch), ("contracting", contract)):  # (C5), (C6), (C7), (C8)
+            if bad := [d for d in dims if not 0 <= d < rank]:
+                raise OpError(f"{side}_{kind}_dimensions has {bad[0]}, but {side} has rank {rank}")
+        named = batch + contract
+        if len(set(named)) != len(named):  # (C3), (C4)
+            raise OpError(f"a dimension of {side} is named twice in batching and contracting dimensions {named}")
+        free.append(tuple(d for d in range(rank) if d not in named))
+    shapes = [t.shape for t in operands]
+    for kind, (xs, ys) in (("batching", batching), ("contracting", contracting)):
+        if len(xs) != len(ys):  # (C1), (C2)
+            raise OpError(f"lhs has {len(xs)} {kind} dimensions and rhs {len(ys)} (expected the same number)")
+        for x, y in zip(xs, ys, strict=True):  # (C9), (C10)
+            if not _agree(shapes[0][x], shapes[1][y]):
+                raise OpError(
+                    f"{kind} dimension {x} of lhs has size {shapes[0][x]} and {y} of rhs {shapes[1][y]} "
+                    "(expected the same)"
+                )
+    sizes = [shapes[0][d] for d in batching[0] + free[0]] + [shapes[1][d] for d in free[1]]
+    result, expected = call.result(), TensorType(tuple(sizes), call.result().element)
+    if not result.admits(expected.shape):  # (C12)
+        raise OpError(f"result is {result} (its shape must be {expected})")
+    if expected.is_static and not result.is_static:
+        call.reserve(expected)
+    return free
+
+
+def _agree(a: Any, b: Any) -> bool:
+    """Whether two sizes may be the same; None is unknown."""
+    return a is None or b is None or a == b

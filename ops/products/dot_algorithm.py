@@ -1,0 +1,173 @@
+"""The `algorithm` attribute of dot_general: which types to compute in, and products put together from several.
+
+An operand of n components is the sum of n numbers of its precision type: the operand rounded, what that left rounded,
+and so on. Component i is then about 2**-(p*i) of the whole, for p bits of precision, and the products of components
+whose numbers add up to less than a limit are computed: so of two components by two, three products leave out only that
+of the two small ones. They are added from the smallest to the largest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..engine.cast import cast, codes_of, integer_number
+from ..minifloat.codec import decode, round_number
+from ..minifloat.formats import Format, Nan
+from ..policy import Policy
+from ..random_stream import RandomStream
+from ..registry import OpError
+from ..types import ELEMENT_TYPES, ElementType, Kind, element_type
+from .matmul import host_matmul, narrow, product_policy, steps, stepwise_matmul
+
+_F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
+_PLAIN = Policy()
+
+#: TensorFloat32: a precision and never the type of a value. Its codes are f32's without the last 13 bits.
+_TF32 = Format("tf32", "float32", 8, 10, 127, True, Nan.IEEE)
+
+_TYPES = ("lhs_precision_type", "rhs_precision_type", "accumulation_type")
+_COUNTS = ("lhs_component_count", "rhs_component_count", "num_primitive_operations")
+_MOST = 16  # components and products; the known algorithms have up to 9
+_FIELDS = (*_TYPES, *_COUNTS, "allow_imprecise_accumulation")
+
+
+@dataclasses.dataclass(frozen=True)
+class Algorithm:
+    """What the attribute asks for. `allow_imprecise_accumulation` is a permission, which is not made use of."""
+
+    lhs_precision: ElementType | None  #: None for tf32
+    rhs_precision: ElementType | None
+    accumulation: ElementType
+    products: tuple[tuple[int, int], ...]  #: the components of lhs and rhs that are multiplied, in order
+
+    @staticmethod
+    def of(attribute: Mapping[str, Any]) -> Algorithm | None:
+        """The algorithm that the attribute's fields say, None where all are left out. Raises OpError for a bad one."""
+        fields = {name: attribute.get(name) for name in _FIELDS}
+        if all(value is None for value in fields.values()):
+            return None
+        if missing := [name for name in _FIELDS if fields[name] is None]:
+            raise OpError(f"algorithm has no {missing[0]} (all of its fields, or none, must be given)")
+        lhs_count, rhs_count, products = (_positive(name, fields[name]) for name in _COUNTS)
+        lhs, rhs, accumulation = (_precision(name, fields[name]) for name in _TYPES)
+        if accumulation is None:
+            raise OpError("algorithm accumulation_type tf32 is not supported (a float type of values is)")
+        return Algorithm(lhs, rhs, accumulation, _products(lhs_count, rhs_count, products))
+
+    def matmul(
+        self,
+        lhs: np.ndarray,
+        rhs: np.ndarray,
+        lhs_type: ElementType,
+        rhs_type: ElementType,
+        result_type: ElementType,
+        policy: Policy,
+        random: RandomStream,
+    ) -> np.ndarray:
+        """As `matmul.matmul`; sums in f32 and f64 are the host's, sums in another type are rounded at every step."""
+        xs = _components(lhs, lhs_type, self.lhs_precision, 1 + max(i for i, _ in self.products), policy, random)
+        ys = _components(rhs, rhs_type, self.rhs_precision, 1 + max(j for _, j in self.products), policy, random)
+        x_type, y_type = self.lhs_precision or _F32, self.rhs_precision or _F32
+        accumulation = self.accumulation
+
+        def product(i: int, j: int) -> np.ndarray:
+            if accumulation in (_F32, _F64):
+                return host_matmul(xs[i], ys[j], x_type, y_type, accumulation, accumulation, policy, random)
+            return stepwise_matmul(xs[i], ys[j], x_type, y_type, accumulation, policy, random)
+
+        *small, largest = self.products
+        sums = [product(i, j) for i, j in small]
+        total = product(*largest)
+        if sums:
+            rest = functools.reduce(lambda x, y: _add(x, y, accumulation, policy, random), sums)
+            # The components of an infinity are infinities and NaN: the largest product alone says what is not finite.
+            rest = np.where(np.isfinite(rest), rest, accumulation.dtype.type(0))
+            total = _add(rest, total, accumulation, policy, random)
+        return narrow(total, accumulation, result_type, product_policy(policy, lhs_type, rhs_type, result_type), random)
+
+
+def _add(x: np.ndarray, y: np.ndarray, element: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
+    return x + y if element in (_F32, _F64) else steps(element, policy, random)[1](x, y)
+
+
+def _products(lhs_count: int, rhs_count: int, products: int) -> tuple[tuple[int, int], ...]:
+    """The components to multiply, the smallest products first.
+
+    JAX writes several products of one component: then there are as many components as it takes for so many products,
+    two for 3 and three for 6 and 9.
+    """
+    if lhs_count == rhs_count == 1 < products:
+        lhs_count = rhs_count = next((n for n in range(2, _MOST) if products in _allowed(n, n)), 1)
+    if products not in (allowed := _allowed(lhs_count, rhs_count)):
+        raise OpError(
+            f"algorithm of {lhs_count} by {rhs_count} components with {products} products is not supported"
+            f" (num_primitive_operations may be {', '.join(map(str, allowed))})"
+        )
+    return tuple(reversed(_pairs(lhs_count, rhs_count)[:products]))
+
+
+def _pairs(lhs_count: int, rhs_count: int) -> list[tuple[int, int]]:
+    """Which components there are to multiply, the largest products first."""
+    return sorted(itertools.product(range(lhs_count), range(rhs_count)), key=sum)
+
+
+def _allowed(lhs_count: int, rhs_count: int) -> list[int]:
+    """How many products leave out only smaller ones than are computed."""
+    sizes = [sum(pair) for pair in _pairs(lhs_count, rhs_count)]
+    return [sum(size <= limit for size in sizes) for limit in range(lhs_count + rhs_count - 1)]
+
+
+def _positive(name: str, value: Any) -> int:
+    """(C22), (C23), (C24)"""
+    if not isinstance(value, int) or not 0 < value <= _MOST:
+        raise OpError(f"algorithm {name} is {value} (1 to {_MOST})")
+    return value
+
+
+def _precision(name: str, value: Any) -> ElementType | None:
+    if str(value) == _TF32.name:
+        return None
+    try:
+        found = element_type(str(value))
+    except ValueError as e:
+        raise OpError(f"algorithm {name}: {e}") from None
+    if not found.is_float:
+        raise OpError(f"algorithm {name} is {found} (a float type or tf32)")
+    return found
+
+
+def _components(
+    x: np.ndarray,
+    source: ElementType,
+    precision: ElementType | None,
+    count: int,
+    policy: Policy,
+    random: RandomStream,
+) -> list[np.ndarray]:
+    """`x` as so many numbers in the precision type; those of tf32 are stored as f32."""
+    found = [_rounded(x, source, precision, policy, random)]
+    rest = cast(x, source, _F64, _PLAIN)
+    while len(found) < count:
+        rest = rest - found[-1].astype(np.float64)
+        found.append(_rounded(rest, _F64, precision, policy, random))
+    return found
+
+
+def _rounded(
+    x: np.ndarray, source: ElementType, precision: ElementType | None, policy: Policy, random: RandomStream
+) -> np.ndarray:
+    if precision is not None:
+        return narrow(x, source, precision, policy, random)
+    number = (
+        decode(codes_of(x, source.format), source.format)
+        if source.is_float
+        else integer_number(cast(x, source, ELEMENT_TYPES["ui64" if source.kind is Kind.UNSIGNED else "i64"], _PLAIN))
+    )
+    codes = round_number(number, _TF32, policy, random.generator if policy.rounding == "stochastic" else None)
+    return (codes << (_F32.bits - _TF32.bits)).view(np.float32)

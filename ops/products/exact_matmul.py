@@ -1,0 +1,293 @@
+"""Matrix products of minifloats, infinitely precise with one rounding at the end: the same in any order, anywhere.
+
+Every number of a format is an integer times 2**min_exponent, so a sum of products is one too, and a floating-point
+matrix product is exact in any order as long as the largest sum has at most 53 bits (24 in float32). The operands' own
+codes say how far apart their exponents really lie; data of ordinary spread needs one product. Where it is not enough
+the operands are cut into bands of neighbouring exponents, narrow enough that the product of two bands is exact, and
+those products are added in integers of as many words as it takes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from ..engine.cast import array_of, cast, codes_of
+from ..engine.gemm import exact_product
+from ..engine.lookup import Table
+from ..minifloat.codec import decode, round_number
+from ..minifloat.formats import Format, Nan
+from ..minifloat.number import FINITE
+from ..policy import Policy
+from ..random_stream import RandomStream
+from ..registry import Call
+from ..types import ELEMENT_TYPES, ElementType
+from .exact_sum import ExactSums
+
+_F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
+_TILE_BYTES = 1 << 25  # what one part of a large product may take
+
+
+def exact_matmul(
+    lhs: np.ndarray,
+    rhs: np.ndarray,
+    lhs_type: ElementType,
+    rhs_type: ElementType,
+    result_type: ElementType,
+    policy: Policy,
+    random: RandomStream,
+) -> np.ndarray:
+    """The product of (batch, M, K) and (batch, K, N) minifloats in a float type, each element rounded once.
+
+    NaN where a product is NaN or both infinities occur. A zero sum is +0, as a sum that starts from +0 is; rounding
+    down it is -0 unless every product is +0 (IEEE 754 section 6.3).
+    """
+    x, y = _Operand.of(lhs, lhs_type.format), _Operand.of(rhs, rhs_type.format)
+    depth = 3 if _bound(x, y) <= 1 << 53 else 4 + _bound(x, y).bit_length() // 16
+    return tiled(
+        x.codes, y.codes, result_type.dtype, depth, lambda a, b: _product(x.at(a), y.at(b), result_type, policy, random)
+    )
+
+
+def may_be_plain(call: Call) -> bool:
+    """Whether the products of an op's operands can be those of `rounded_product`."""
+    policy, operands = call.policy, [call.tensor(i).element for i in range(2)]
+    return (
+        all(e.is_minifloat for e in operands)
+        and call.result().element.is_float
+        and policy.accumulate == "exact"
+        and policy.rounding not in ("down", "stochastic")
+    )
+
+
+def plain_operands(lhs: np.ndarray, rhs: np.ndarray, call: Call, length: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """An op's minifloats as f32 or f64 in which every sum of `length` of their products is exact, in any order.
+
+    None where there is no such type, or where there are infinities or NaN.
+    """
+    x, y = (_Operand.of(v, call.tensor(i).element.format) for i, v in enumerate((lhs, rhs)))
+    dtype = _exact_type(x.low + y.low, length * x.largest * y.largest)
+    if dtype is None or x.has_special or y.has_special:
+        return None
+    return x.values(dtype), y.values(dtype)
+
+
+def rounded_product(lhs: np.ndarray, rhs: np.ndarray, call: Call) -> np.ndarray:
+    """The product of (batch, M, K) and (batch, K, N) plain operands in the type of the op's result, by one thread."""
+    sums = exact_product(lhs, rhs, is_threaded=False)
+    return cast(sums, _F32 if sums.dtype == np.float32 else _F64, call.result().element, call.policy)
+
+
+def _exact_type(low: int, bound: int) -> type | None:
+    """The host's type that holds all multiples of 2**low up to `bound` times that."""
+    if bound <= 1 << 24 and -126 <= low <= 127 - 24:
+        return np.float32
+    return np.float64 if bound <= 1 << 53 else None
+
+
+def _product(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
+    sums = _sums(x, y, result_type, policy, random)
+    if x.has_special or y.has_special:
+        _set_special(sums, x, y)
+    if policy.rounding == "down":
+        _set_negative_zeros(sums, x, y)
+    if sums.dtype == np.float64:
+        generator = random.generator if policy.rounding == "stochastic" else None
+        return cast(sums, _F64, result_type, policy, generator)
+    return cast(sums, _F32, result_type, policy, random.generator if policy.rounding == "stochastic" else None)
+
+
+def tiled(
+    lhs: np.ndarray,
+    rhs: np.ndarray,
+    dtype: np.dtype,
+    depth: int,
+    product: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """`product(lhs, rhs)`, by as many smaller products of tiles as keep what each takes in memory within bounds.
+
+    A product is taken to need eight bytes for an element of an operand and eight times `depth` for one of the result.
+    """
+    (batch, rows, length), columns = lhs.shape, rhs.shape[-1]
+    room = _TILE_BYTES // 8
+    if batch * max(rows * length, length * columns, rows * columns * depth) <= room:
+        return product(lhs, rhs)
+    side = max(1, room // max(length, 1))
+    column_step = min(columns, side, max(1, room // depth))
+    row_step = min(rows, side, max(1, room // (depth * column_step)))
+    batch_step = max(1, room // max(row_step * length, length * column_step, row_step * column_step * depth))
+    result = np.empty((batch, rows, columns), dtype)
+    for b in range(0, batch, batch_step):
+        for i in range(0, rows, row_step):
+            for j in range(0, columns, column_step):
+                x, y = lhs[b : b + batch_step, i : i + row_step], rhs[b : b + batch_step, :, j : j + column_step]
+                result[b : b + batch_step, i : i + row_step, j : j + column_step] = product(x, y)
+    return result
+
+
+@dataclasses.dataclass(frozen=True)
+class _Operand:
+    """The codes of an operand, whose finite numbers are multiples of 2**low, at most `largest` times it."""
+
+    codes: np.ndarray
+    format: Format
+    low: int
+    largest: int
+    has_special: bool  #: infinities or NaN
+
+    @staticmethod
+    def of(x: np.ndarray, fmt: Format) -> _Operand:
+        codes = codes_of(x, fmt)
+        if not codes.size:
+            return _Operand(codes, fmt, 0, 0, False)
+        magnitude = codes & np.uint8(fmt.sign_bit - 1) if fmt.is_signed else codes
+        top = int(magnitude.max())
+        has_special = top > fmt.max_code
+        if has_special:
+            top = int(magnitude.max(initial=0, where=magnitude <= fmt.max_code))
+        if fmt.nan is Nan.NEGATIVE_ZERO:
+            has_special = bool((codes == fmt.sign_bit).any())
+        # Subtracting one makes zero the largest code, so that the minimum is that of the others.
+        bottom = int((magnitude - np.uint8(1)).min()) + 1 if fmt.has_zero else int(magnitude.min())
+        if bottom > fmt.max_code:
+            return _Operand(codes, fmt, 0, 0, has_special)
+        exponents, largest = _facts(fmt)
+        low = exponents[bottom]
+        return _Operand(codes, fmt, low, largest[top] << (exponents[top] - low), has_special)
+
+    def at(self, codes: np.ndarray) -> _Operand:
+        """A part of the operand."""
+        return self if codes is self.codes else dataclasses.replace(self, codes=codes)
+
+    @property
+    def spread(self) -> int:
+        """How many different exponents the numbers' last bits may have."""
+        return max(self.largest.bit_length() - self.format.precision + 1, 1)
+
+    def values(self, dtype: type, first: int | None = None, count: int = 1) -> np.ndarray:
+        """Numbers; zero for infinities, NaN, and where the last bit's exponent is not one of `count` from `first`."""
+        # All numbers of 8 bits are numbers of f32, two of which are looked up as quickly as one of f64.
+        return as_laid(_values(self.format, first, count).at, self.codes).astype(dtype, copy=False)
+
+
+def as_laid(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+    """An elementwise function with the last two dimensions of its result as they lie in memory in `x`."""
+    return function(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.strides[-1] > x.strides[-2] else function(x)
+
+
+@functools.cache
+def _facts(fmt: Format) -> tuple[list[int], list[int]]:
+    """For each magnitude: the exponent of its last bit and its significand."""
+    numbers = decode(np.arange(fmt.max_code + 1), fmt)
+    return numbers.exponent.tolist(), numbers.significand.tolist()
+
+
+@functools.lru_cache(64)
+def _values(fmt: Format, first: int | None, count: int) -> Table:
+    """The table of `_Operand.values`, indexed by code."""
+    x = decode(np.arange(256) & ((1 << fmt.bits) - 1), fmt)
+    inside = x.kind == FINITE
+    if first is not None:
+        inside &= (x.exponent >= first) & (x.exponent < first + count)
+    significand = np.where(inside, np.where(x.sign, -x.significand, x.significand), 0)
+    return Table(np.ldexp(significand, x.exponent).astype(np.float32))
+
+
+def _bound(x: _Operand, y: _Operand) -> int:
+    """What no sum of products exceeds, nor any part of it, in units of 2**(x.low + y.low)."""
+    return x.codes.shape[-1] * x.largest * y.largest
+
+
+def _sums(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
+    """The sums of the finite numbers' products: exact in f32 or f64, else as f64: rounded to odd, or if that is the
+    result's type, as the policy says."""
+    dtype = _exact_type(x.low + y.low, _bound(x, y))
+    if dtype is not None:
+        return exact_product(x.values(dtype), y.values(dtype))
+    exact = _banded(x, y)
+    if result_type != _F64:
+        return exact.to_f64()
+    generator = random.generator if policy.rounding == "stochastic" else None
+    return array_of(round_number(exact.to_number(), _F64.format, policy, generator), _F64.format)
+
+
+def _room(x: _Operand, y: _Operand) -> int:
+    """How many exponents two bands may have together, that the product of them be exact in f64."""
+    return 55 - x.format.precision - y.format.precision - (x.codes.shape[-1] - 1).bit_length()
+
+
+@functools.lru_cache(1024)
+def _parts(x_spread: int, y_spread: int, room: int) -> tuple[int, int]:
+    """Into how many bands to cut each operand: the fewest products with no two bands of more than `room` exponents."""
+    choices = []
+    for x_parts in range(1, x_spread + 1):
+        left = room - -(-x_spread // x_parts)
+        if left > 0:
+            y_parts = -(-y_spread // left)
+            choices.append((x_parts * y_parts, x_parts, y_parts))
+    return min(choices)[1:]
+
+
+def _banded(x: _Operand, y: _Operand) -> ExactSums:
+    """The sums of all products of the bands that the operands are cut into."""
+    x_parts, y_parts = _parts(x.spread, y.spread, _room(x, y))
+    x_step, y_step = -(-x.spread // x_parts), -(-y.spread // y_parts)
+    shape = (*x.codes.shape[:-1], y.codes.shape[-1])
+    exact = ExactSums(shape, x.low + y.low, _bound(x, y).bit_length())
+    for x_first in range(x.low, x.low + x.spread, x_step):
+        x_values = x.values(np.float64, x_first, x_step)
+        if not x_values.any():
+            continue
+        for y_first in range(y.low, y.low + y.spread, y_step):
+            y_values = y.values(np.float64, y_first, y_step)
+            if y_values.any():
+                exact.add(exact_product(x_values, y_values), x_first + y_first)
+    return exact
+
+
+@functools.cache
+def _marks(fmt: Format) -> dict[str, Table]:
+    """Tables by code of what products with infinities, NaN and zeros depend on."""
+    x = decode(np.arange(256) & ((1 << fmt.bits) - 1), fmt)
+    sign = np.where(x.sign, -1.0, 1.0)
+    marks = {
+        "nan": x.is_nan,
+        "sign": np.where(x.is_zero | x.is_nan, 0.0, sign),
+        "infinity": np.where(x.is_infinite, sign, 0.0),
+        "zero": np.where(x.is_zero, 1.0, 0.0),
+        "negative": np.where(x.sign, 1.0, 0.0),
+    }
+    return {name: Table(mark) for name, mark in marks.items()}
+
+
+def _marked(x: _Operand) -> dict[str, np.ndarray]:
+    return {name: as_laid(table.at, x.codes) for name, table in _marks(x.format).items()}
+
+
+def _set_special(sums: np.ndarray, x: _Operand, y: _Operand) -> None:
+    """Puts in the sums that have a product that is not finite."""
+    xs, ys = _marked(x), _marked(y)
+    nan = xs["nan"].any(-1, keepdims=True) | ys["nan"].any(-2, keepdims=True)
+    if x.format.has_infinity or y.format.has_infinity:
+        x_sign, x_infinity, y_sign, y_infinity = xs["sign"], xs["infinity"], ys["sign"], ys["infinity"]
+        direction = x_infinity @ y_sign + x_sign @ y_infinity
+        count = np.abs(x_infinity) @ np.abs(y_sign) + np.abs(x_sign) @ np.abs(y_infinity)
+        of_zero = np.abs(x_infinity) @ ys["zero"] + xs["zero"] @ np.abs(y_infinity)
+        nan |= (np.abs(direction) != count) | (of_zero > 0)
+        np.copyto(sums, np.copysign(np.inf, direction), where=count > 0, casting="same_kind")
+    sums[nan] = np.nan
+
+
+def _set_negative_zeros(sums: np.ndarray, x: _Operand, y: _Operand) -> None:
+    """Gives zero sums the sign they have when rounding down."""
+    zero = sums == 0
+    if zero.any():
+        xs, ys = _marked(x), _marked(y)
+        count = np.zeros(sums.shape)  # of products that are +0
+        for x_sign, y_sign in ((xs["negative"], ys["negative"]), (1 - xs["negative"], 1 - ys["negative"])):
+            x_zero, y_zero = xs["zero"] * x_sign, ys["zero"] * y_sign
+            count += x_zero @ y_sign + (x_sign - x_zero) @ y_zero
+        sums[zero & (count < x.codes.shape[-1])] = -0.0

@@ -1,0 +1,99 @@
+"""Exact sums of wide range: integers of as many 48-bit words as it takes, one for each element of an array."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..minifloat.number import FINITE, WORK_BITS, Number
+
+_WORD = 48  # an int64 then has room for 2**15 additions before its carries must be passed on
+_MASK = np.int64((1 << _WORD) - 1)
+_BLOCK = 1 << 13  # elements worked on at a time: what a processor's nearest memory holds
+
+
+class ExactSums:
+    """Sums in units of 2**low, each of less than 2**bits of them; for at most 2**15 additions."""
+
+    def __init__(self, shape: tuple[int, ...], low: int, bits: int) -> None:
+        self._shape, self._low = shape, low
+        # Word by word, the least first; all words but the last are non-negative.
+        self._words = np.zeros((bits // _WORD + 1, int(np.prod(shape))), np.int64)
+
+    def add(self, values: np.ndarray, exponent: int) -> None:
+        """Adds f64 numbers that are multiples of 2**exponent, of at most 53 bits each."""
+        flat = values.reshape(-1)
+        word, bit = divmod(exponent - self._low, _WORD)
+        for block in self._blocks():
+            value = (flat[block] * 2.0**-exponent).astype(np.int64)
+            words = self._words[word : word + 3, block]
+            if len(words) > 1:
+                words[0] += (value << bit) & _MASK
+                value >>= _WORD - bit
+            if len(words) > 2:
+                words[1] += value & _MASK
+                value >>= _WORD
+            words[-1] += value << bit if len(words) == 1 else value
+
+    def to_f64(self) -> np.ndarray:
+        """The sums rounded to odd in f64: to be rounded again to any type of up to 51 bits of precision."""
+        result = np.empty(self._words.shape[1])
+        for block in self._blocks():
+            words, negative = self._magnitudes(block)
+            total = words[-1].astype(np.float64)
+            for word in words[-2::-1]:
+                total *= 2.0**_WORD
+                rounded = total + word
+                error = word - (rounded - total)  # exact: `total` is zero or larger than `word`
+                bits = rounded.view(np.int64)
+                bits -= error < 0
+                bits |= error != 0
+                total = rounded
+            np.negative(total, out=total, where=negative)
+            np.multiply(total, 2.0**self._low, out=result[block])
+        return result.reshape(self._shape)
+
+    def to_number(self) -> Number:
+        """The sums as numbers of WORK_BITS bits, rounded to odd."""
+        words, negative = self._magnitudes(slice(None))
+        occupied = words != 0
+        top = len(words) - 1 - np.argmax(occupied[::-1], axis=0)
+        occupied = np.logical_or.accumulate(occupied, axis=0)
+
+        def below_top(array: np.ndarray, distance: int) -> np.ndarray:
+            index = top - distance
+            return np.where(index >= 0, np.take_along_axis(array, np.maximum(index, 0)[None], 0)[0], 0)
+
+        first, second, third = (below_top(words, i) for i in range(3))
+        # The three words are shifted so that the first bit comes to stand in bit 59; what falls off is sticky.
+        shift = WORK_BITS - _WORD - np.frexp(first.astype(np.float64))[1].astype(np.int64)
+        left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
+        significand = (first << (_WORD + shift)) | (second << left >> right) | (third >> (_WORD - left))
+        rest = (second & ((1 << right) - 1)) | (third & ((1 << (_WORD - left)) - 1)) | below_top(occupied, 3)
+        significand |= rest != 0
+        exponent = self._low + _WORD * (top - 1) - shift
+        kind = np.full(top.shape, FINITE, np.uint8)
+        return Number(*(array.reshape(self._shape) for array in (kind, negative, significand, exponent)))
+
+    def _blocks(self) -> Iterator[slice]:
+        return (slice(i, i + _BLOCK) for i in range(0, self._words.shape[1], _BLOCK))
+
+    def _magnitudes(self, block: slice) -> tuple[np.ndarray, np.ndarray]:
+        """The words of the sums' magnitudes, each of 48 bits, and where sums are negative."""
+        words = self._words[:, block]
+        words = words.copy()
+        _carry(words)
+        negative = words[-1] < 0
+        if negative.any():
+            np.negative(words, out=words, where=negative)
+            _carry(words)
+        return words, negative
+
+
+def _carry(words: np.ndarray) -> None:
+    """Brings all words but the last, which has the sign, into 0 … 2**48 - 1."""
+    for low, high in itertools.pairwise(words):
+        high += low >> _WORD
+        low &= _MASK

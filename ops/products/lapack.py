@@ -1,0 +1,235 @@
+"""The LAPACK routines that JAX's programs for CPUs call by name: `lapack_sgetrf_ffi` and others, of all four types.
+
+As JAX uses them: batched, row numbers of pivots from 1, and a last result `info` that is 0 where all went well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..programs import xla_targets
+from ..programs.custom_call import bound_target
+from ..registry import Call, Run, lookup
+from ..require import require
+from ..types import TensorType
+
+Arrays = tuple[np.ndarray, ...]
+
+#: Makes results of operands, by the call's attributes. What is shorter than the results, `info` and others end.
+Routine = Callable[..., Arrays]
+
+
+def _routine(real: str, complex_: str | None = None, operands: int = 1) -> Callable[[Routine], Routine]:
+    """Makes the decorated function the routine of that name, for f32, f64 and both complex types."""
+
+    def declare(function: Routine) -> Routine:
+        for letter in "sdcz":
+            name = real if letter in "sd" else complex_ or real
+            bound_target(f"lapack_{letter}{name}_ffi")(_binder(function, operands))
+        return function
+
+    return declare
+
+
+def _binder(function: Routine, operands: int) -> Callable[[Call], Run]:
+    def bind(call: Call) -> Run:
+        require(len(call.operands) == operands, f"takes {operands} operands, not {len(call.operands)}")
+        given = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
+        attributes = dict(given) if isinstance(given, dict) else {}
+        for i in range(operands):
+            require(call.tensor(i).shape != () or i > 0, f"the operand is {call.tensor(i)} (expected matrices)")
+
+        def kernel(*values: np.ndarray) -> Any:
+            found = [np.asarray(x) for x in function(call, attributes, *values)]
+            for i in range(len(found), len(call.results)):
+                found.append(_rest(call.result(i), found))
+            results = tuple(x.astype(call.result(i).element.dtype, copy=False) for i, x in enumerate(found))
+            return results if len(results) != 1 else results[0]
+
+        return kernel
+
+    return bind
+
+
+def _rest(t: TensorType, found: Sequence[np.ndarray]) -> np.ndarray:
+    """`info`: 1 where there is a NaN. Zeros for what was not asked for."""
+    shape = tuple(n for n in t.shape if n is not None)
+    if len(shape) < len(t.shape):  # of any number of matrices
+        shape = found[0].shape[: len(t.shape)]
+    if not t.element.is_integer:
+        return np.zeros(shape, t.element.dtype)
+    bad = np.isnan(found[0]).reshape(*shape, -1).any(-1) if found[0].size else np.zeros(shape, bool)
+    return np.asarray(bad, np.int32)
+
+
+def _flag(attributes: dict[str, Any], name: str, letter: str) -> bool:
+    return int(attributes.get(name, 0)) == ord(letter)
+
+
+def _transposed(a: np.ndarray) -> np.ndarray:
+    return np.swapaxes(a, -1, -2)
+
+
+# -- factorizations ----------------------------------------------------------------------------------------------------
+
+
+@_routine("getrf")
+def _getrf(_: Call, __: dict[str, Any], a: np.ndarray) -> Arrays:
+    lu, pivots, _order = xla_targets.lu(a)
+    steps = min(a.shape[-2:])
+    singular = np.diagonal(lu, axis1=-2, axis2=-1)[..., :steps] == 0
+    first = singular.argmax(-1) + 1 if steps else 0
+    return lu, np.asarray(pivots + 1), np.where(singular.any(-1), first, 0)
+
+
+@_routine("potrf")
+def _potrf(call: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
+    record, t = lookup("cholesky"), TensorType(a.shape, call.tensor().element)
+    assert record is not None
+    return (record.function(call.like("cholesky", (t,), (t,), lower=_flag(attributes, "uplo", "L")))(a),)
+
+
+@_routine("geqrf")
+def _geqrf(_: Call, __: dict[str, Any], a: np.ndarray) -> Arrays:
+    return xla_targets.qr(a)
+
+
+@_routine("geqp3", operands=2)
+def _geqp3(_: Call, __: dict[str, Any], a: np.ndarray, pivots: np.ndarray) -> Arrays:
+    return xla_targets.pivoted_qr(a, pivots)
+
+
+@_routine("orgqr", "ungqr", operands=2)
+def _orgqr(_: Call, __: dict[str, Any], a: np.ndarray, taus: np.ndarray) -> Arrays:
+    return (xla_targets.householder_product(a, taus),)
+
+
+@_routine("ormqr", "unmqr", operands=3)
+def _ormqr(_: Call, attributes: dict[str, Any], a: np.ndarray, taus: np.ndarray, c: np.ndarray) -> Arrays:
+    m, k = a.shape[-2:]
+    square = np.concatenate([a, np.zeros((*a.shape[:-1], m - k), a.dtype)], -1)
+    q = xla_targets.wide(xla_targets.householder_product(xla_targets.wide(square), xla_targets.wide(taus)))
+    q = _transposed(q).conj() if attributes.get("transpose") else q
+    wide = xla_targets.wide(c)
+    return (np.matmul(q, wide) if attributes.get("left", True) else np.matmul(wide, q),)
+
+
+@_routine("trsm", operands=2)
+def _trsm(call: Call, attributes: dict[str, Any], a: np.ndarray, b: np.ndarray) -> Arrays:
+    record, trans = lookup("triangular_solve"), chr(int(attributes.get("trans_x", ord("N"))))
+    assert record is not None
+    types = tuple(TensorType(x.shape, call.tensor().element) for x in (a, b))
+    told = call.like(
+        "triangular_solve",
+        types,
+        types[1:],
+        left_side=_flag(attributes, "side", "L"),
+        lower=_flag(attributes, "uplo", "L"),
+        unit_diagonal=_flag(attributes, "diag", "U"),
+        transpose_a={"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}.get(trans, trans),
+    )
+    return (record.function(told)(a, b),)
+
+
+@_routine("gtsv", operands=4)
+def _gtsv(
+    _: Call, __: dict[str, Any], below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray
+) -> Arrays:
+    """Tridiagonal systems. The first element of `below` and the last of `above` are not read."""
+    x = xla_targets.tridiagonal_solve(below, diagonal, above, b)
+    return below, diagonal, above, x, _failed(x.max(-1, initial=0))
+
+
+# -- eigenvalues and singular values -----------------------------------------------------------------------------------
+
+
+@_routine("syevd", "heevd")
+def _syevd(_: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
+    return xla_targets.eigh(a, _flag(attributes, "uplo", "L"))
+
+
+@_routine("geev")
+def _geev(_: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
+    left, right = _flag(attributes, "compute_left", "V"), _flag(attributes, "compute_right", "V")
+    w, *found = xla_targets.eig(a, left, right)
+    vectors = [found.pop(0) if asked else np.zeros(a.shape, w.dtype) for asked in (left, right)]
+    return (w, *vectors) if a.dtype.kind == "c" else (w.real, w.imag, *vectors)
+
+
+def _singular(call: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
+    """The operand, which LAPACK overwrites, singular values, and both matrices of vectors."""
+    mode = chr(int(attributes.get("mode", ord("A"))))
+    if mode == "N":
+        (s,) = xla_targets.svd(a, compute_uv=False)
+        return a, s, *(_rest(call.result(i), (a,)) for i in (2, 3)), _failed(s)
+    s, u, vt = xla_targets.svd(a, full_matrices=mode == "A")
+    return a, s, u, vt, _failed(s)
+
+
+def _failed(x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.isnan(x).any(-1), np.int32)
+
+
+_routine("gesdd")(_singular)
+_routine("gesvd")(_singular)
+
+
+@_routine("gehrd")
+def _gehrd(_: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
+    low, high, size = int(attributes.get("low", 1)), int(attributes.get("high", a.shape[-1])), a.shape[-1]
+    require((low, high) == (1, size), f"rows {low} to {high} of {size} (expected all)")
+    return xla_targets.hessenberg(a)
+
+
+@_routine("gees")
+def _gees(_: Call, __: dict[str, Any], a: np.ndarray) -> Arrays:
+    t, z = xla_targets.schur(a, True)
+    diagonal = xla_targets.wide(np.diagonal(t, axis1=-2, axis2=-1))
+    counted = np.zeros(a.shape[:-2], np.int32)
+    if a.dtype.kind == "c":
+        return t, z, diagonal, counted, _failed(diagonal)
+    # Of a real matrix two neighbours may be a pair of conjugates, which stand in a block of two rows.
+    below, above = (np.diagonal(t, offset, -2, -1).astype(np.float64) for offset in (-1, 1))
+    pairs = np.where(below != 0, np.sqrt(np.abs(below)) * np.sqrt(np.abs(above)), 0)
+    imaginary = np.zeros(diagonal.shape)
+    imaginary[..., :-1] += pairs
+    imaginary[..., 1:] -= pairs
+    return t, z, diagonal, imaginary, counted, _failed(diagonal)
+
+
+@_routine("sytrd", "hetrd")
+def _sytrd(_: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
+    return xla_targets.tridiagonal(a, _flag(attributes, "uplo", "L"))
+
+
+# -- the largest elements ----------------------------------------------------------------------------------------------
+
+
+@bound_target("ApproxTopK")
+def approx_top_k(call: Call) -> Run:
+    """The first elements along a dimension by the comparator, exactly: operands, and an initial value of each."""
+    record, callees = lookup("sort"), list(call.functions.values())
+    assert record is not None
+    require(len(callees) == 1, f"called_computations names {len(callees)} functions (expected 1)")
+    require(len(call.operands) == 2 * len(call.results), "takes an initial value for each operand")
+    config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config") or {}
+    require("reduction_dim" in config, "attribute 'reduction_dim' is missing")
+    count, dimension = len(call.results), int(config["reduction_dim"])
+    types = call.operands[:count]
+    told = dataclasses.replace(
+        call, operands=types, results=types, attributes={"dimension": dimension}, bodies=(callees[0].body,)
+    )
+    ordered = record.function(told)
+    size = call.result().shape[dimension]
+
+    def kernel(*values: np.ndarray) -> Any:
+        found = ordered((callees[0].run,), *values[:count])
+        found = found if isinstance(found, tuple) else (found,)
+        kept = tuple(np.take(x, range(x.shape[dimension] if size is None else size), dimension) for x in found)
+        return kept[0] if count == 1 else kept
+
+    return kernel

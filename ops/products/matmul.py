@@ -1,0 +1,228 @@
+"""Matrix products of every element type: what dot_general and convolution compute with.
+
+| operands | how |
+|---|---|
+| both minifloats | as the policy's `accumulate` says |
+| other floats and complex | the host's BLAS in the widest type among operands and result, f32 at least; one rounding |
+| integers, i1 | modulo 2**bits of the result type; into a float type, the exact sum modulo 2**64 rounded once |
+
+The sums in f32 and wider are the host's: their last bits depend on its order of addition. The policy's `arithmetic`
+says how single operations are computed; it has a part only in `accumulate` = `element`, which is made of those.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ..engine.cast import cast
+from ..policy import Policy
+from ..random_stream import RandomStream
+from ..registry import Call, Run, lookup
+from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from .exact_matmul import as_laid, exact_matmul, tiled
+
+_PLAIN = Policy()
+_SHORT, _SHORT_COMPLEX = 4, 16  # terms up to which sums are done in order
+_F32, _F64, _I64, _UI64 = (ELEMENT_TYPES[name] for name in ("f32", "f64", "i64", "ui64"))
+
+
+def matmul(
+    lhs: np.ndarray,
+    rhs: np.ndarray,
+    lhs_type: ElementType,
+    rhs_type: ElementType,
+    result_type: ElementType,
+    policy: Policy,
+    random: RandomStream,
+) -> np.ndarray:
+    """The products of (batch, M, K) and (batch, K, N) as (batch, M, N) in `result_type`.
+
+    The operands may be views: a transposed matrix is not copied.
+    """
+    policy = product_policy(policy, lhs_type, rhs_type, result_type)
+    if not (_is_number(lhs_type) or _is_number(rhs_type)):
+        return _integers(lhs, rhs, lhs_type, rhs_type, result_type, policy, random)
+    if not (lhs_type.is_minifloat and rhs_type.is_minifloat):
+        compute = _widest(lhs_type, rhs_type, result_type)
+        return host_matmul(lhs, rhs, lhs_type, rhs_type, compute, result_type, policy, random)
+    if not result_type.is_float:
+        sums = matmul(lhs, rhs, lhs_type, rhs_type, _F64, policy, random)
+        return cast(sums, _F64, result_type, policy)
+    if policy.accumulate == "exact":
+        return exact_matmul(lhs, rhs, lhs_type, rhs_type, result_type, policy, random)
+    if policy.accumulate == "element":
+        return stepwise_matmul(lhs, rhs, lhs_type, rhs_type, result_type, policy, random)
+    return host_matmul(lhs, rhs, lhs_type, rhs_type, _F32, result_type, policy, random)
+
+
+def product_policy(policy: Policy, lhs_type: ElementType, rhs_type: ElementType, result_type: ElementType) -> Policy:
+    """The policy for the results of products: the one rounding of a sum of minifloats' products is a conversion."""
+    return policy if lhs_type.is_minifloat and rhs_type.is_minifloat else policy.for_results(result_type)
+
+
+def host_matmul(
+    lhs: np.ndarray,
+    rhs: np.ndarray,
+    lhs_type: ElementType,
+    rhs_type: ElementType,
+    compute: ElementType,
+    result_type: ElementType,
+    policy: Policy,
+    random: RandomStream,
+) -> np.ndarray:
+    """The host's product in the type `compute` of f32, f64 or complex numbers, rounded to the result type."""
+
+    def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        x, y = widen(x, lhs_type, compute), widen(y, rhs_type, compute)
+        short = x.shape[-1] <= (_SHORT_COMPLEX if compute.is_complex else _SHORT)
+        sums = _in_order(x, y) if short else np.matmul(x, y)
+        sums += 0  # a sum starts from +0, so it is not -0; BLAS differ there
+        if result_type.is_float and result_type.bits < 8:
+            # These have no NaN, and what they have in its place goes by its sign, which processors differ in.
+            sums[np.isnan(sums)] = np.nan
+        return narrow(sums, compute, result_type, policy, random)
+
+    if lhs_type == rhs_type == compute:
+        return product(lhs, rhs)  # nothing is copied
+    return tiled(lhs, rhs, result_type.dtype, 2, product)
+
+
+def _in_order(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The product with every step rounded, as the C++ reference interpreter does.
+
+    A BLAS that fuses multiplications with additions gives other last bits, and where terms cancel, as in the parts of a
+    complex product, that is all the bits. Programs compare their results with such as these.
+    """
+    total = np.zeros((*x.shape[:-1], y.shape[-1]), x.dtype)
+    real, imaginary = np.real(total), np.imag(total)
+    for k in range(x.shape[-1]):
+        a, b = x[:, :, k, None], y[:, k, None, :]
+        if np.iscomplexobj(total):
+            real += np.real(a) * np.real(b) - np.imag(a) * np.imag(b)
+            imaginary += np.real(a) * np.imag(b) + np.imag(a) * np.real(b)
+        else:
+            total += a * b
+    return total
+
+
+def widen(x: np.ndarray, source: ElementType, target: ElementType) -> np.ndarray:
+    """A cast to f32, f64 or a complex type, to nearest even, with the layout in memory kept."""
+    if source.is_minifloat and target.is_float:
+        return as_laid(lambda part: cast(part, source, target, _PLAIN), x)
+    if not _is_number(source):
+        return cast(x, source, target, _PLAIN)
+    return x.astype(target.dtype, copy=False)
+
+
+def narrow(x: np.ndarray, source: ElementType, target: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
+    """A cast as the policy says."""
+    return cast(x, source, target, policy, random.generator if policy.rounding == "stochastic" else None)
+
+
+def stepwise_matmul(
+    lhs: np.ndarray,
+    rhs: np.ndarray,
+    lhs_type: ElementType,
+    rhs_type: ElementType,
+    element: ElementType,
+    policy: Policy,
+    random: RandomStream,
+) -> np.ndarray:
+    """The product with every step rounded, as the C++ reference interpreter does: the operands are converted to
+    `element`, and the products added in order, beginning with zero."""
+    multiply, add = steps(element, policy, random)
+
+    def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        x = narrow(x, lhs_type, element, policy, random)
+        y = narrow(y, rhs_type, element, policy, random)
+        # The type without a zero begins with its smallest number, code 0, as the reference interpreter does.
+        total = np.zeros((*x.shape[:-1], y.shape[-1]), element.format.code_dtype).view(element.dtype)
+        for k in range(x.shape[-1]):
+            total = add(total, multiply(x[:, :, k, None], y[:, k, None, :]))
+        return total
+
+    return tiled(lhs, rhs, element.dtype, 4, product)
+
+
+def steps(element: ElementType, policy: Policy, random: RandomStream) -> tuple[Run, Run]:
+    """The kernels of multiplication and addition."""
+    t = TensorType((None, None, None), element)
+    kernels = []
+    for name in ("multiply", "add"):
+        op = lookup(name)
+        assert op is not None
+        kernels.append(op.function(Call(op.name, (t, t), (t,), {}, (), policy, random)))
+    return kernels[0], kernels[1]
+
+
+def _is_number(t: ElementType) -> bool:
+    return t.is_float or t.is_complex
+
+
+@functools.cache
+def _widest(*types: ElementType) -> ElementType:
+    """The type that holds all float and complex ones of `types`, f32 at least."""
+    is_double = any(t.part.bits == 64 for t in types if _is_number(t))
+    if any(t.is_complex for t in types):
+        return ELEMENT_TYPES["complex<f64>" if is_double else "complex<f32>"]
+    return _F64 if is_double else _F32
+
+
+# -- integers --------------------------------------------------------------------------------------------------------
+
+
+def _integers(
+    lhs: np.ndarray,
+    rhs: np.ndarray,
+    lhs_type: ElementType,
+    rhs_type: ElementType,
+    result_type: ElementType,
+    policy: Policy,
+    random: RandomStream,
+) -> np.ndarray:
+    """The product of integers and booleans, modulo 2**64; of booleans into i1, whether any product is true."""
+    length = max(lhs.shape[-1], 1)
+    bound = length * _largest(lhs, lhs_type) * _largest(rhs, rhs_type)
+
+    def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        x, y = _as_host(x, lhs_type), _as_host(y, rhs_type)
+        if bound <= 1 << 24:
+            sums = np.matmul(x.astype(np.float32), y.astype(np.float32))
+        elif bound <= 1 << 53:
+            sums = np.matmul(x.astype(np.float64), y.astype(np.float64))
+        else:
+            sums = _modular(x, y)
+        whole = sums.astype(np.int64)
+        if Kind.SIGNED in (lhs_type.kind, rhs_type.kind):
+            return narrow(whole, _I64, result_type, policy, random)
+        return narrow(whole.view(np.uint64), _UI64, result_type, policy, random)
+
+    return tiled(lhs, rhs, result_type.dtype, 4, product)
+
+
+def _largest(x: np.ndarray, t: ElementType) -> int:
+    """A bound on the magnitudes; of wide types their own numbers are looked at, which are often small."""
+    if t.bits <= 16 or not x.size:
+        return 1 << (t.bits - int(t.kind is Kind.SIGNED))
+    return max(int(x.max()), -int(x.min()))
+
+
+def _as_host(x: np.ndarray, t: ElementType) -> np.ndarray:
+    """Integers below eight bits as bytes, which numpy can compute with."""
+    return x.astype(np.int8 if t.kind is Kind.SIGNED else np.uint8) if 1 < t.bits < 8 else x
+
+
+def _modular(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Modulo 2**64, by exact f64 products of 16-bit digits; their sums have at most 32 bits and those of the length."""
+    x, y = x.astype(np.int64), y.astype(np.int64)
+    step = 1 << 21
+    if x.shape[-1] > step:
+        return _modular(x[..., :step], y[..., :step, :]) + _modular(x[..., step:], y[..., step:, :])
+    xs, ys = ([((v >> shift) & 0xFFFF).astype(np.float64) for shift in range(0, 64, 16)] for v in (x, y))
+    total = np.zeros((*x.shape[:-1], y.shape[-1]), np.int64)
+    for i in range(4):
+        for j in range(4 - i):
+            total += np.matmul(xs[i], ys[j]).astype(np.int64) << (16 * (i + j))
+    return total

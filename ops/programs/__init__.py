@@ -1,0 +1,1 @@
+"""Ops about the program itself: control flow, calls, checks, random bits."""

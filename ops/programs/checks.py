@@ -1,0 +1,201 @@
+"""The check dialect: ops that compare values and fail; and how far apart two values are, in units in the last place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..engine.keys import value_keys
+from ..registry import Call, CheckError, OpError, Run, op
+from ..types import type_of_dtype
+
+#: The distance of values of which one is not finite; also what the ops' attributes mean by it.
+INFINITELY_FAR = (1 << 64) - 1
+
+#: The tolerance of expect_almost_eq where none is given.
+TOLERANCE = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """What a check asks of each pair of elements, the actual and the expected one."""
+
+    holds: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    told: str  #: what the pair must be
+
+
+@op("check.expect_eq", values="checks", operands=2, has_effects=True)
+def expect_eq(call: Call) -> Run:
+    """Fails unless the operands are equal element by element: -0 equals 0, and NaN equals nothing."""
+    return _of_two(call, EQUAL)
+
+
+@op("check.expect_eq_const", values="checks", operands=1, has_effects=True)
+def expect_eq_const(call: Call) -> Run:
+    """Fails unless the operand equals the attribute `value`, as check.expect_eq."""
+    return _of_constant(call, EQUAL)
+
+
+@op("check.expect_almost_eq", values="checks", operands=2, has_effects=True)
+def expect_almost_eq(call: Call) -> Run:
+    """Fails unless the operands differ by at most `tolerance` (1e-4); NaN is near NaN, an infinity near itself."""
+    return _of_two(call, _within_tolerance(call))
+
+
+@op("check.expect_almost_eq_const", values="checks", operands=1, has_effects=True)
+def expect_almost_eq_const(call: Call) -> Run:
+    """Fails unless the operand is near the attribute `value`, as check.expect_almost_eq."""
+    return _of_constant(call, _within_tolerance(call))
+
+
+@op("check.expect_close", values="checks", operands=2, has_effects=True)
+def expect_close(call: Call) -> Run:
+    """Fails unless the operands are `min_ulp_difference` (0) to `max_ulp_difference` units in the last place apart.
+
+    Equal numbers are 0 apart, as are two NaN; any other pair that is not finite is 2**64 - 1 apart. Of complex numbers
+    the part that differs more counts.
+    """
+    least = int(call.attributes.get("min_ulp_difference", 0)) % 2**64
+    most = int(call.attribute("max_ulp_difference")) % 2**64
+    return _of_two(call, ulps_between(least, most))
+
+
+def _of_two(call: Call, condition: Condition) -> Run:
+    actual, expected = call.tensor(0), call.tensor(1)
+    if actual.element != expected.element:
+        raise OpError(f"operands are {actual} and {expected} (expected the same type)")
+
+    def kernel(actual: np.ndarray, expected: np.ndarray) -> tuple[()]:
+        check(actual, expected, condition)
+        return ()
+
+    return kernel
+
+
+def _of_constant(call: Call, condition: Condition) -> Run:
+    actual, value = call.tensor(), call.attribute("value")
+    if not isinstance(value, np.ndarray) or value.dtype != actual.element.dtype:
+        raise OpError(f"attribute 'value' is not a constant of element type {actual.element}")
+
+    def kernel(actual: np.ndarray) -> tuple[()]:
+        check(actual, value, condition)
+        return ()
+
+    return kernel
+
+
+def _within_tolerance(call: Call) -> Condition:
+    return within(float(call.attributes.get("tolerance", TOLERANCE)))
+
+
+def check(actual: np.ndarray, expected: np.ndarray, condition: Condition) -> None:
+    """Raises CheckError, which tells the first pair of elements for which the condition does not hold."""
+    if actual.shape != expected.shape:
+        raise CheckError(f"shape {list(actual.shape)} where {list(expected.shape)} is expected")
+    with np.errstate(all="ignore"):
+        differs = ~np.asarray(condition.holds(actual, expected))
+    if not differs.any():
+        return
+    places = np.argwhere(differs)
+    at = tuple(places[0].tolist())
+    found, wanted = actual[at], expected[at]
+    where = f"element {list(at)}: " if at else ""
+    count = f"; {len(places)} of {differs.size} elements" if at else ""
+    pair = f"got {_shown(found)}, expected {_shown(wanted)}"
+    # What is no step apart and yet not equal is NaN.
+    apart = _distance(found, wanted) or ("NaN equals nothing" if condition is EQUAL else "0 ULP apart")
+    raise CheckError(f"{where}{pair}, {apart} (must be {condition.told}){count}")
+
+
+def _shown(x: Any) -> str:
+    """An element: its number and, of a float, its code."""
+    element = type_of_dtype(x.dtype)
+    if element.is_complex:
+        return f"({_shown(x.real)}, {_shown(x.imag)})"
+    if not element.is_float:
+        return str(x)
+    code = int(x.view(element.format.code_dtype))
+    number = str(x) if element.bits > 16 else repr(float(x))
+    return f"0x{code:0{-(-element.bits // 4)}X} = {number.removesuffix('.0')}"
+
+
+def _distance(x: Any, y: Any) -> str:
+    """How far apart two elements are, "" where they are not."""
+    element = type_of_dtype(x.dtype)
+    distance = int(ulp_distance(x, y))
+    if distance == 0:
+        return ""
+    if not (element.is_float or element.is_complex):
+        return f"{distance} apart"
+    return "not comparable" if distance == INFINITELY_FAR else f"{distance} ULP apart"
+
+
+# -- when values agree -----------------------------------------------------------------------------------------------
+
+
+def _is_equal(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    element = type_of_dtype(x.dtype)
+    if element.is_complex:
+        return _is_equal(np.real(x), np.real(y)) & _is_equal(np.imag(x), np.imag(y))
+    if not element.is_float:
+        return x == y
+    keys = value_keys(x, element)
+    return (keys == value_keys(y, element)) & ~_is_nan(keys)
+
+
+EQUAL = Condition(_is_equal, "equal")
+
+
+def within(tolerance: float) -> Condition:
+    """That values differ by at most `tolerance`, computed in f64; NaN is near NaN, an infinity near itself."""
+
+    def holds(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        element = type_of_dtype(x.dtype)
+        if element.is_complex:
+            return holds(np.real(x), np.real(y)) & holds(np.imag(x), np.imag(y))
+        if not element.is_float:
+            return ulp_distance(x, y) <= tolerance
+        same = value_keys(x, element) == value_keys(y, element)
+        return same | (np.abs(x.astype(np.float64) - y.astype(np.float64)) <= tolerance)
+
+    return Condition(holds, f"at most {tolerance:g} apart")
+
+
+def ulps_between(least: int, most: int) -> Condition:
+    """That values are from `least` to `most` units in the last place apart."""
+
+    def holds(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        distance = ulp_distance(x, y)
+        return (np.uint64(least) <= distance) & (distance <= np.uint64(most))
+
+    return Condition(holds, f"{least} to {most} ULP apart")
+
+
+def ulp_distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """How many steps from number to neighbouring number lead from x to y, as uint64; of integers, their difference.
+
+    -0 and 0 are 0 apart, as are two NaN; any other pair that is not finite and not equal is INFINITELY_FAR apart. Of
+    complex numbers the larger distance of their parts.
+    """
+    element = type_of_dtype(x.dtype)
+    if element.is_complex:
+        return np.maximum(ulp_distance(np.real(x), np.real(y)), ulp_distance(np.imag(x), np.imag(y)))
+    keys = value_keys(x, element), value_keys(y, element)
+    wide = np.uint64 if keys[0].dtype.kind == "u" else np.int64
+    first, second = (k.astype(wide) for k in keys)
+    # The difference of 64-bit integers may not fit their type; modulo 2**64 it is right.
+    with np.errstate(over="ignore"):
+        distance = np.maximum(first, second).astype(np.uint64) - np.minimum(first, second).astype(np.uint64)
+    if not element.is_float:
+        return distance
+    largest = element.format.max_code
+    finite = (abs(first) <= largest) & (abs(second) <= largest)
+    return np.where((first == second) | finite, distance, np.uint64(INFINITELY_FAR))
+
+
+def _is_nan(keys: np.ndarray) -> np.ndarray:
+    """Of value keys of a float type."""
+    return keys == np.iinfo(keys.dtype).max

@@ -1,0 +1,118 @@
+"""Control flow: if, case and while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..grid.parallel import current_grid
+from ..kernel import PURE
+from ..registry import BY_BODY, Call, OpError, Run, op
+from ..types import TensorType, element_type
+
+Region = Callable[..., tuple[Any, ...]]
+
+
+@op("if", "bool", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True)
+def if_(call: Call) -> Run:
+    """The results of the first branch where pred is true, else of the second; the other is not run.
+
+    (I1) pred is a scalar. (C1) the branches take nothing. (C2, C3) both give the result types.
+    """
+    _check_scalar(call, "pred")
+    _check_branches(call)
+    if len(call.bodies) != 2:
+        raise OpError(f"has {len(call.bodies)} branches (expected 2)")
+    if len(call.results) == 1:
+        return lambda regions, pred: (regions[0] if pred else regions[1])()[0]
+    return lambda regions, pred: (regions[0] if pred else regions[1])()
+
+
+@op("case", "i32", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True)
+def case(call: Call) -> Run:
+    """The results of the branch that index names, or of the last if there is no such branch. No other is run.
+
+    (I1) index is a scalar. (C1) there is a branch. (C2) the branches take nothing. (C3, C4) all give the result types.
+    """
+    _check_scalar(call, "index")
+    _check_branches(call)
+    last = len(call.bodies) - 1
+    if last < 0:
+        raise OpError("has no branches (expected 1 or more)")
+    is_single = len(call.results) == 1
+
+    def kernel(regions: tuple[Region, ...], index: Any) -> Any:
+        results = regions[index if 0 <= index <= last else last]()
+        return results[0] if is_single else results
+
+    return kernel
+
+
+@op("while", values="regions", accuracy=BY_BODY, any_sizes=True)
+def while_(call: Call) -> Run:
+    """The body applied to the operands, then to its own results, as long as cond of them is true.
+
+    (C1) cond takes the operands' types and gives a scalar i1. (C2) body takes and gives them. (C3) so do the results.
+    """
+    if len(call.bodies) != 2:
+        raise OpError(f"has {len(call.bodies)} regions (expected 2: cond and body)")
+    condition, body = call.bodies
+    count = len(call.operands)
+    if len(condition.arguments) != count or condition.results != (_SCALAR_I1,):
+        raise OpError(f"cond has type {condition} (expected one that takes {count} values and returns a {_SCALAR_I1})")
+    if len(body.arguments) != count or len(body.results) != count or len(call.results) != count:
+        raise OpError(f"body has type {body} (expected one that takes {count} values and returns {count})")
+    is_single = count == 1
+
+    def kernel(regions: tuple[Region, Region], *state: Any) -> Any:
+        condition, body = regions
+        grid = current_grid()
+        while condition(*state)[0]:
+            state = body(*state)
+            if grid is not None and grid.is_stopped:
+                grid.stop_here_if_stopped()
+        return state[0] if is_single else state
+
+    return kernel
+
+
+_SCALAR_I1 = TensorType((), element_type("i1"))
+
+
+def _check_scalar(call: Call, name: str) -> None:
+    if call.tensor().shape != ():
+        raise OpError(f"{name} is {call.tensor()} (expected a scalar)")
+
+
+def _check_branches(call: Call) -> None:
+    for body in call.bodies:
+        if body.arguments or len(body.results) != len(call.results):
+            raise OpError(
+                f"a branch has type {body} (expected one that takes none and returns {len(call.results)} values)"
+            )
+
+
+def _called(call: Call, attribute: str) -> Run:
+    """The function that an attribute names."""
+    callee = call.functions[str(call.attribute(attribute))]
+    return (lambda *values: callee.run(*values)[0]) if len(call.results) == 1 else callee.run
+
+
+@op("func.call", values="regions", accuracy=BY_BODY, has_effects=True, calls=("callee",), any_sizes=True, facts=PURE)
+def call_(call: Call) -> Run:
+    """The results of another function of the program."""
+    return _called(call, "callee")
+
+
+@op(
+    "composite",
+    values="regions",
+    accuracy=BY_BODY,
+    has_effects=True,
+    calls=("decomposition",),
+    any_sizes=True,
+    facts=PURE,
+)
+def composite(call: Call) -> Run:
+    """The results of its decomposition, a function of the program, whatever the composite's name and version."""
+    return _called(call, "decomposition")

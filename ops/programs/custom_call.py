@@ -1,0 +1,129 @@
+"""custom_call: functions that a program calls by name. `@target("name")` over a function of arrays adds one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..registry import Accuracy, Call, OpError, Run, op
+from ..types import Kind, TensorType, type_of_dtype
+from . import checks
+
+#: Takes a call's operands as numpy arrays, and its `backend_config` as keyword arguments where that is a dictionary.
+#: Returns the result, a tuple of several, or None.
+Target = Callable[..., Any]
+
+_TARGETS: dict[str, Target] = {}
+_BOUND: dict[str, Callable[[Call], Run]] = {}
+
+
+def target(name: str) -> Callable[[Target], Target]:
+    """Makes the decorated function what `custom_call @name` calls. Raises ValueError where the name is taken."""
+
+    def declare(function: Target) -> Target:
+        _require_new(name)
+        _TARGETS[name] = function
+        return function
+
+    return declare
+
+
+def bound_target(name: str) -> Callable[[Callable[[Call], Run]], Callable[[Call], Run]]:
+    """Makes the decorated function the binder of `custom_call @name`, for a target that needs more than the values."""
+
+    def declare(bind: Callable[[Call], Run]) -> Callable[[Call], Run]:
+        _require_new(name)
+        _BOUND[name] = bind
+        return bind
+
+    return declare
+
+
+def _require_new(name: str) -> None:
+    if name in _TARGETS or name in _BOUND:
+        raise ValueError(f"custom_call target {name!r} is declared twice")
+
+
+@op(
+    "custom_call",
+    values="codes",
+    accuracy=Accuracy("by its target"),
+    has_effects=True,
+    any_sizes=True,
+    calls=("called_computations",),
+)
+def custom_call(call: Call) -> Run:
+    """The results of the function that is registered as call_target_name.
+
+    (I2) the name is one that is registered.
+    """
+    name = call.attribute("call_target_name")
+    if "indices_of_shape_operands" in call.attributes:
+        return _without_shapes(call)
+    if name in _BOUND:
+        return _BOUND[name](call)
+    function = _TARGETS.get(name)
+    if function is None:
+        raise OpError(f"target {name!r} is not known (known: {', '.join(sorted([*_TARGETS, *_BOUND]))})")
+    config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
+    keywords = dict(config) if isinstance(config, Mapping) else {}
+    types = call.results
+
+    def kernel(*values: Any) -> Any:
+        results = function(*values, **keywords)
+        results = () if results is None else results if isinstance(results, tuple) else (results,)
+        if len(results) != len(types):
+            raise OpError(f"target {name!r} gave {len(results)} results (expected {len(types)})")
+        results = tuple(_checked(name, r, t) for r, t in zip(results, types, strict=True))
+        return results[0] if len(results) == 1 else results
+
+    return kernel
+
+
+def _without_shapes(call: Call) -> Run:
+    """The call without the operands that JAX adds to it where sizes are symbolic: the results' shapes."""
+    shapes = set(call.integers("indices_of_shape_operands"))
+    kept = [i for i in range(len(call.operands)) if i not in shapes]
+    attributes = {k: v for k, v in call.attributes.items() if k != "indices_of_shape_operands"}
+    operands = tuple(call.operands[i] for i in kept)
+    kernel = custom_call(dataclasses.replace(call, operands=operands, attributes=attributes))
+    return lambda *values: kernel(*(values[i] for i in kept))
+
+
+def _checked(name: str, result: Any, t: Any) -> Any:
+    """A result of a target. Raises OpError where it is not of the type that the program says."""
+    if not isinstance(t, TensorType):
+        return result
+    array = np.asarray(result)
+    if array.dtype != t.element.dtype or not t.admits(array.shape):
+        raise OpError(f"target {name!r} gave an array of {array.dtype} {list(array.shape)} (expected {t})")
+    return array
+
+
+# -- the targets of JAX's test programs ------------------------------------------------------------------------------
+
+
+@target("check.expect_eq")
+def _expect_eq(actual: np.ndarray, expected: np.ndarray) -> None:
+    checks.check(actual, expected, checks.EQUAL)
+
+
+@target("check.expect_almost_eq")
+def _expect_almost_eq(actual: np.ndarray, expected: np.ndarray) -> None:
+    checks.check(actual, expected, checks.within(1e-3))
+
+
+@target("check.expect_close")
+def _expect_close(actual: np.ndarray, expected: np.ndarray) -> None:
+    checks.check(actual, expected, checks.ulps_between(0, 3))
+
+
+@target("check.eq")
+def _eq(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    element = type_of_dtype(actual.dtype)
+    exact = element.is_integer or element.kind is Kind.BOOL
+    checks.check(actual, expected, checks.EQUAL if exact else checks.within(checks.TOLERANCE))
+    return np.array(True)

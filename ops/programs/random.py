@@ -1,0 +1,293 @@
+"""Random numbers: rng_bit_generator's counter-based generators, bit for bit as XLA's, and rng.
+
+Both generators are those of J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3"
+(SC 2011). The specification leaves open how the state becomes key and counters, and in which order the words make up
+the output; both are XLA's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ..engine.cast import array_of, cast, codes_of, wrap
+from ..registry import Accuracy, Call, OpError, Run, op
+from ..require import require
+from ..types import ELEMENT_TYPES, ElementType, Kind
+
+#: Counters encrypted at a time, so that the rounds work in the cache.
+_BLOCK = 1 << 13
+
+_U32, _U64 = np.uint32, np.uint64
+_MASK64, _MASK128 = (1 << 64) - 1, (1 << 128) - 1
+
+_THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_THREEFRY_PARITY = 0x1BD11BDA
+_PHILOX_ROUNDS = 10
+_PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
+
+
+#: Makes an output of the first and the second words of consecutive counters.
+Arrange = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+# -- the generators --------------------------------------------------------------------------------------------------
+
+
+def threefry2x32(key: tuple[int, int], x0: np.ndarray, x1: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Threefry-2x32 of 20 rounds: the counters (x0, x1), two arrays of uint32, encrypted with a key of two words."""
+    keys = (*key, key[0] ^ key[1] ^ _THREEFRY_PARITY)
+    x0, x1 = x0 + _U32(keys[0]), x1 + _U32(keys[1])
+    spare = np.empty_like(x1)
+    for i in range(5):
+        for rotation in _THREEFRY_ROTATIONS[i % 2]:
+            x0 += x1
+            np.left_shift(x1, _U32(rotation), out=spare)
+            x1 >>= _U32(32 - rotation)
+            x1 |= spare
+            x1 ^= x0
+        x0 += _U32(keys[(i + 1) % 3])
+        x1 += _U32((keys[(i + 2) % 3] + i + 1) & 0xFFFFFFFF)
+    return x0, x1
+
+
+def philox4x32(key: tuple[int, int], x: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    """Philox-4x32 of 10 rounds: the counters `x`, four arrays of uint32, encrypted with a key of two words."""
+    k0, k1 = key
+    x0, x1, x2, x3 = x
+    for _ in range(_PHILOX_ROUNDS):
+        p0 = x0 * _U64(_PHILOX_MULTIPLIERS[0])
+        p1 = x2 * _U64(_PHILOX_MULTIPLIERS[1])
+        x0 = (p1 >> _U64(32)).astype(_U32)
+        x0 ^= x1
+        x0 ^= _U32(k0)
+        x2 = (p0 >> _U64(32)).astype(_U32)
+        x2 ^= x3
+        x2 ^= _U32(k1)
+        x1, x3 = p1.astype(_U32), p0.astype(_U32)
+        k0, k1 = (k0 + _PHILOX_WEYL[0]) & 0xFFFFFFFF, (k1 + _PHILOX_WEYL[1]) & 0xFFFFFFFF
+    return x0, x1, x2, x3
+
+
+def _words(u64: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The low and the high halves of 64-bit integers."""
+    return u64.astype(_U32), (u64 >> _U64(32)).astype(_U32)
+
+
+def _key(word: int) -> tuple[int, int]:
+    return word & 0xFFFFFFFF, word >> 32
+
+
+def threefry_words(key: int, counter: int, count: int) -> np.ndarray:
+    """The words of `count` consecutive counters, as an array of shape (2, count)."""
+    result = np.empty((2, count), _U32)
+    for i in range(0, count, _BLOCK):
+        counters = np.arange(i, min(i + _BLOCK, count), dtype=_U64)
+        counters += _U64(counter)  # modulo 2**64
+        result[:, i : i + _BLOCK] = threefry2x32(_key(key), *_words(counters))
+    return result
+
+
+def philox_words(key: int, counter: int, count: int) -> np.ndarray:
+    """The words of `count` consecutive counters of 128 bits, as an array of shape (count, 4)."""
+    low, high = _U64(counter & _MASK64), _U64(counter >> 64)
+    result = np.empty((count, 4), _U32)
+    for i in range(0, count, _BLOCK):
+        lows = np.arange(i, min(i + _BLOCK, count), dtype=_U64)
+        lows += low
+        highs = high + (lows < low)  # the carry
+        words = philox4x32(_key(key), (*_words(lows), *_words(highs)))
+        for column, word in enumerate(words):
+            result[i : i + _BLOCK, column] = word
+    return result
+
+
+def _join(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    return low | (high.astype(_U64) << _U64(32))
+
+
+# -- rng_bit_generator ---------------------------------------------------------------------------------------------
+
+
+@op("rng_bit_generator", "ui64", operands=1)
+def rng_bit_generator(call: Call) -> Run:
+    """Random bits that depend on the state alone, and the state that follows.
+
+    The state is a key and a counter. `THREE_FRY` is Threefry-2x32 of 20 rounds, `PHILOX` and `DEFAULT` are Philox-4x32
+    of 10 rounds. Elements of fewer than 32 bits are the low bits of 32. Every bit pattern occurs: floats may be NaN.
+
+    (C1) the states have one type. (C2) the state has 2 elements, for `PHILOX` 2 or 3.
+    """
+    algorithm, state, element = call.attribute("rng_algorithm"), call.tensor(), call.result(1).element
+    sizes = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}.get(algorithm)
+    if sizes is None:
+        raise OpError(f"rng_algorithm {algorithm!r} is not known (one of DEFAULT, THREE_FRY, PHILOX)")
+    require(call.result() == state, f"the states are {state} and {call.result()} (expected the same type)")
+    (size,) = state.shape if len(state.shape) == 1 else (0,)
+    require(size in sizes, f"the state of {algorithm} is {state} (expected {' or '.join(map(str, sizes))} elements)")
+    allowed = element.is_integer or element.is_float
+    require(allowed, f"the output is {call.result(1)} (expected of integers or floats)")
+    return (_threefry if algorithm == "THREE_FRY" else _philox)(call.shape(1), element)
+
+
+def _threefry(shape: tuple[int, ...], element: ElementType) -> Run:
+    # The two words of a counter are one element, or two that lie side by side.
+    half, arrange = (shape, _joined(shape)) if element.bits == 64 else _side_by_side(shape)
+    count = math.prod(half)
+
+    def kernel(state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        key, counter = state.tolist()
+        words = arrange(*threefry_words(key, counter, count))
+        return np.array([key, (counter + count) & _MASK64], _U64), _as_element(words, element)
+
+    return kernel
+
+
+def _joined(shape: tuple[int, ...]) -> Arrange:
+    return lambda low, high: _join(low, high).reshape(shape)
+
+
+def _side_by_side(shape: tuple[int, ...]) -> tuple[tuple[int, ...], Arrange]:
+    """The shape of the counters for an output of this shape, and how their words make it up.
+
+    The words are neighbours along the first dimension of even size, or else the largest, whose last is then left out.
+    """
+    if not shape:
+        return (), lambda low, _: low.reshape(())
+    split = next((d for d, n in enumerate(shape) if n % 2 == 0), shape.index(max(shape)))
+    half = tuple((n + 1) // 2 if d == split else n for d, n in enumerate(shape))
+    whole = tuple(2 * n if d == split else n for d, n in enumerate(half))
+    cut = tuple(slice(n) for n in shape)
+    return half, lambda low, high: np.stack((low.reshape(half), high.reshape(half)), split + 1).reshape(whole)[cut]
+
+
+def _philox(shape: tuple[int, ...], element: ElementType) -> Run:
+    size = math.prod(shape)
+    per_counter = 2 if element.bits == 64 else 4
+    count = -(-size // per_counter)
+
+    def kernel(state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        key, *counter = state.tolist()
+        # A state of two elements is the key, which is also the high half of the counter, and the low half.
+        low, high = counter if len(counter) == 2 else (counter[0], key)
+        words = philox_words(key, low | high << 64, count)
+        after = ((low | high << 64) + count) & _MASK128
+        following = np.array([key, after & _MASK64, after >> 64][: len(state)], _U64)
+        if element.bits == 64:
+            words = _join(words[:, 0::2], words[:, 1::2])
+        return following, _as_element(words.ravel()[:size], element).reshape(shape)
+
+    return kernel
+
+
+def _as_element(words: np.ndarray, element: ElementType) -> np.ndarray:
+    """The low bits of words, as codes of the element type."""
+    if element.is_integer:
+        return wrap(words, element)
+    if element.bits < 8:
+        words = words & _U32((1 << element.bits) - 1)
+    return array_of(words.astype(element.format.code_dtype), element.format)
+
+
+# -- rng -----------------------------------------------------------------------------------------------------------
+
+_F64 = ELEMENT_TYPES["f64"]
+
+
+@op(
+    "rng",
+    "bool integer float",
+    values="numbers",
+    operands=3,
+    accuracy=Accuracy("random"),
+    has_effects=True,  # it draws from the run's stream
+)
+def rng(call: Call) -> Run:
+    """Random numbers from the run's stream: uniform from a up to but without b, or normal with mean a and deviation b.
+
+    Floats are drawn in f64 and rounded once; where that makes a uniform one b, it is the largest number below b. Where
+    a is not below b, all are a.
+
+    (C1) one element type. (C2) `NORMAL` takes floats. (C3) the result has the shape given.
+    """
+    element, distribution = call.tensor().element, call.attribute("rng_distribution")
+    for t in (call.tensor(), call.tensor(1)):
+        require(t.shape == () and t.element == element, f"a and b are {call.tensor()} and {t} (expected scalars)")
+    require(call.result().element == element, f"the result is {call.result()} (expected of {element})")
+    given = call.tensor(2)
+    require(len(given.shape) == 1 and given.element.is_integer, f"shape is {given} (expected a list of integers)")
+    rank = len(call.result().shape)
+    require(
+        given.shape[0] in (None, rank), f"shape is {given} (expected {rank} elements, as {call.result()} dimensions)"
+    )
+    require(distribution in ("UNIFORM", "NORMAL"), f"rng_distribution {distribution!r} is not UNIFORM or NORMAL")
+    require(distribution == "UNIFORM" or element.is_float, f"NORMAL takes floats, not {element}")
+    expected = call.result().shape
+    draw = _normal(call) if distribution == "NORMAL" else _uniform(call)
+
+    def kernel(a: np.ndarray, b: np.ndarray, shape: np.ndarray) -> np.ndarray:
+        size = tuple(shape.tolist())
+        fits = all(n >= 0 and e in (None, n) for n, e in zip(size, expected, strict=True))
+        require(fits, f"shape is {list(size)}, which does not fit the result {call.result()}")
+        return draw(np.asarray(a), np.asarray(b), size)
+
+    return kernel
+
+
+def _normal(call: Call) -> Run:
+    element = call.tensor().element
+    policy = call.policy.for_results(element)
+
+    def draw(a: np.ndarray, b: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        mean, deviation = (float(cast(v, element, _F64, policy)) for v in (a, b))
+        generator = call.random.generator
+        x = np.asarray(generator.standard_normal(shape)) * deviation + mean
+        return cast(np.asarray(x), _F64, element, policy, generator)
+
+    return draw
+
+
+def _uniform(call: Call) -> Run:
+    element = call.tensor().element
+    if element.is_float:
+        return _uniform_float(call, element)
+
+    def draw(a: np.ndarray, b: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        low, high = int(a), int(b)
+        if low >= high - 1:
+            return np.full(shape, low, element.dtype)
+        wide = np.int64 if element.kind is Kind.SIGNED else np.uint64
+        return np.asarray(call.random.generator.integers(low, high, shape, wide)).astype(element.dtype)
+
+    return draw
+
+
+def _uniform_float(call: Call, element: ElementType) -> Run:
+    policy = call.policy.for_results(element)
+
+    def draw(a: np.ndarray, b: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        low, high = (float(cast(v, element, _F64, policy)) for v in (a, b))
+        if not low < high:
+            return np.full(shape, math.nan if math.isnan(low) or math.isnan(high) else low).astype(element.dtype)
+        generator = call.random.generator
+        u = np.asarray(generator.random(shape))
+        x = np.asarray(low * (1 - u) + high * u)  # not low + u * (high - low), whose difference can overflow
+        result = cast(np.maximum(x, low), _F64, element, policy, generator)
+        reached = np.asarray(cast(result, element, _F64, policy) >= high)
+        return np.where(reached, _below(b, element), result) if reached.any() else result
+
+    return draw
+
+
+def _below(x: np.ndarray, element: ElementType) -> np.ndarray:
+    """The largest number below one that is not the smallest."""
+    fmt = element.format
+    code = int(codes_of(x, fmt))
+    if code in (0, fmt.sign_bit) and fmt.has_zero:
+        code = fmt.sign_bit | 1  # below zero is the subnormal nearest to it
+    else:
+        code += 1 if code & fmt.sign_bit else -1
+    return array_of(np.asarray(code), fmt)

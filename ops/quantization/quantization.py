@@ -1,0 +1,172 @@
+"""What the integers of a quantized type mean: kernels from them to numbers of the expressed type, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..engine.cast import cast, wrap
+from ..policy import Policy
+from ..registry import Call, Run, lookup
+from ..require import identity, require
+from ..types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType
+
+_F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Arithmetic:
+    """The basic operations of a float type, as kernels: numpy's own, or those of ops that round to it."""
+
+    multiply: Run
+    divide: Run
+    add: Run
+    clamp: Callable[[Any, Any, Any], Any]  #: low, x, high
+    round: Run
+
+    @classmethod
+    def of(cls, t: TensorType, call: Call) -> _Arithmetic:
+        if t.element.bits >= 32:
+            return cls(
+                np.multiply, np.divide, np.add, lambda low, x, high: np.minimum(np.maximum(x, low), high), np.rint
+            )
+        names = (("multiply", 2), ("divide", 2), ("add", 2), ("clamp", 3), ("round_nearest_even", 1))
+        return cls(*(_kernel(name, t, count, call) for name, count in names))
+
+
+def _kernel(name: str, t: TensorType, count: int, call: Call) -> Run:
+    found = lookup(name)
+    assert found is not None
+    return found.function(call.like(name, (t,) * count, (t,)))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Constants:
+    """The parameters of a quantized type, shaped to go with a tensor of it."""
+
+    scale: np.ndarray  #: of the expressed type
+    zero: np.ndarray  #: 64-bit integers
+    shift: np.ndarray  #: the zero points again, of the expressed type
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, t: TensorType) -> _Constants:
+        element = quantized_element(t)
+        expressed, policy = element.expressed, Policy()
+        scale = cast(along(element.scales, t, np.float64), _F64, expressed, policy)
+        wide = np.asarray(cast(scale, expressed, _F64, policy))
+        fits = bool((np.isfinite(wide) & (wide > 0)).all())
+        require(fits, f"{element} has a scale that is no positive number of {expressed}")
+        zero = along(element.zero_points, t, np.int64)
+        ends = (cast(np.array(v), _I64, expressed, policy) for v in (element.storage_min, element.storage_max))
+        return cls(np.asarray(scale), zero, np.asarray(cast(zero, _I64, expressed, policy)), *map(np.asarray, ends))
+
+
+def quantized_element(t: TensorType) -> QuantizedType:
+    """The element type of a quantized tensor."""
+    assert isinstance(t.element, QuantizedType)
+    return t.element
+
+
+def along(values: tuple[Any, ...], t: TensorType, dtype: Any) -> np.ndarray:
+    """Parameters of a quantized type as an array that goes with a tensor of it."""
+    return beside(values, quantized_element(t).axis, len(t.shape), dtype)
+
+
+def beside(values: tuple[Any, ...], axis: int | None, rank: int, dtype: Any) -> np.ndarray:
+    """The values as an array that broadcasts along one dimension; without an axis the only one, for the whole."""
+    array = np.array(values, dtype)
+    return array.reshape(()) if axis is None else array.reshape(-1, *[1] * (rank - 1 - axis))
+
+
+def dequantizer(t: TensorType, call: Call) -> Run:
+    """From the integers of a quantized tensor to numbers of its expressed type; of any other tensor nothing."""
+    if not isinstance(t.element, QuantizedType):
+        return identity
+    element, expressed = t.element, t.element.expressed
+    policy = call.policy.for_results(expressed)
+    constants, arithmetic = _Constants.of(t), _Arithmetic.of(TensorType(t.shape, expressed), call)
+    wide = np.dtype(np.int32 if element.bits <= 16 else np.int64)
+    zero, scale, multiply = constants.zero.astype(wide), constants.scale, arithmetic.multiply
+    is_host, dtype = expressed.bits >= 32, expressed.dtype
+    has_zero, kind = bool(zero.any()), ELEMENT_TYPES[f"i{8 * wide.itemsize}"]
+
+    def kernel(x: np.ndarray) -> Any:
+        numbers = x.astype(wide)
+        if has_zero:
+            numbers = numbers - zero
+        if is_host:
+            return multiply(numbers.astype(dtype), scale)
+        rng = call.random.generator if policy.rounding == "stochastic" else None
+        return multiply(np.asarray(cast(numbers, kind, expressed, policy, rng)), scale)
+
+    if element.dtype.itemsize > 1 or element.axis is not None or policy.rounding == "stochastic":
+        return _of_open_size(kernel, t)
+    return _decoder(element, policy)
+
+
+@functools.lru_cache(256)
+def _decoder(element: QuantizedType, policy: Policy) -> Run:
+    """All 256 codes looked up."""
+    t = TensorType((None,), element)
+    constants = _Constants.of(t)
+    codes = np.arange(256, dtype=np.uint8).view(element.dtype)
+    with np.errstate(all="ignore"):
+        numbers = np.asarray(cast(codes.astype(np.int64) - constants.zero, _I64, element.expressed, policy))
+        arithmetic = _Arithmetic.of(TensorType((None,), element.expressed), Call("", (), (), {}, policy=policy))
+        table = np.ascontiguousarray(arithmetic.multiply(numbers, constants.scale))
+    return lambda x: np.asarray(table.take(x.view(np.uint8)))
+
+
+def quantizer(t: TensorType, call: Call) -> Run:
+    """From numbers of the expressed type to the integers of a quantized tensor; for any other tensor nothing."""
+    if not isinstance(t.element, QuantizedType):
+        return identity
+    element = t.element
+    constants, arithmetic = _Constants.of(t), _Arithmetic.of(TensorType(t.shape, element.expressed), call)
+    scale, shift, low, high = constants.scale, constants.shift, constants.low, constants.high
+    divide, add, clamp, rounded = arithmetic.divide, arithmetic.add, arithmetic.clamp, arithmetic.round
+    store, has_shift = storer(element, element.expressed), any(element.zero_points)
+
+    def kernel(x: np.ndarray) -> Any:
+        x = divide(x, scale)
+        if has_shift:
+            x = add(x, shift)
+        return store(rounded(clamp(low, x, high)))
+
+    return _of_open_size(kernel, t)
+
+
+def _of_open_size(kernel: Run, t: TensorType) -> Run:
+    """The kernel, which sees to (C13) itself where the type leaves open how long the quantized dimension is."""
+    axis, count = quantized_element(t).axis, len(quantized_element(t).scales)
+    if axis is None or t.shape[axis] is not None:
+        return kernel
+
+    def checked(x: np.ndarray) -> Any:
+        require(x.shape[axis] == count, f"{t} has {count} scales for dimension {axis} of size {x.shape[axis]}")
+        return kernel(x)
+
+    return checked
+
+
+def storer(element: QuantizedType, source: ElementType) -> Run:
+    """Whole numbers of a float type within the limits, or NaN, as the integers that are stored."""
+    storage, policy = element.storage, Policy()
+    if source.bits < 32 or (storage.bits > 16 and source.bits < 64):  # the limits themselves may have been rounded
+        return lambda x: np.asarray(cast(x, source, storage, policy))
+    wide = np.dtype(np.int16 if storage.bits < 8 else storage.dtype)
+
+    def store(x: np.ndarray) -> Any:
+        is_nan = x != x
+        if is_nan.any():
+            x = np.where(is_nan, 0, x)
+        integers = x.astype(wide)
+        return np.asarray(wrap(integers, storage)) if storage.bits < 8 else integers
+
+    return store

@@ -1,0 +1,312 @@
+"""Every op on quantized types, made of the ops on what is stored or meant.
+
+`Op.kernel` comes here for any use with a quantized operand or result, so no other op knows of these types:
+
+- An op that moves elements moves the stored integers, and so do regions their arguments.
+- dot_general and convolution sum the integers exactly and round once, to the result's integers.
+- Any other op is what the specification calls dequantize-op-quantize: the operands become numbers of the expressed
+  type, the op is done on those, and its results are quantized. Of 8-bit types that is soon a table of all codes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..engine.amortised import Amortised
+from ..registry import CORRECTLY_ROUNDED, Body, Call, Op, Run, for_quantized, lookup, op
+from ..require import identity, require, require_shape
+from ..types import ELEMENT_TYPES, ElementType, FutureType, QuantizedType, TensorType, TupleType, Type
+from .quantization import along, beside, dequantizer, quantized_element, quantizer, storer
+
+_F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]  #: of the scaled sums, and of the sums
+
+#: Checks that compare numbers; the others compare what is stored.
+_NEARNESS = frozenset(f"check.expect_{name}" for name in ("almost_eq", "almost_eq_const", "close"))
+_PRODUCTS = frozenset(f"stablehlo.{name}" for name in ("dot_general", "dot", "convolution", "dynamic_conv"))
+_COLLECTIVES = ("all_reduce", "reduce_scatter", "collective_reduce")
+#: Elements of work that one call is taken to cost beside its elements, in the choice to build a table.
+_CALL_COST = 32
+
+
+@op("uniform_quantize", "float", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
+def uniform_quantize(call: Call) -> Run:
+    """The nearest integers of a quantized type (ties to even), within its limits; NaN is 0.
+
+    As the specification computes it: x / scale + zero_point, both rounded to the expressed type, then clamped, then
+    rounded to an integer. Of a quantized operand the numbers it stands for. (C1) The shape stays. (C2) The expressed
+    type of the result is the operand's.
+    """
+    return _same_numbers(call)  # between numbers: `bind` below wraps it in the quantizing
+
+
+@op("uniform_dequantize", "float", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
+def uniform_dequantize(call: Call) -> Run:
+    """The numbers that quantized integers stand for: (q - zero_point) * scale.
+
+    The difference is exact; it is rounded to the expressed type, and so is the product. (C1) The shape stays. (C2) The
+    result is of the operand's expressed type.
+    """
+    return _same_numbers(call)
+
+
+def _same_numbers(call: Call) -> Run:
+    x, result = call.tensor(), call.result()
+    require(x.element == result.element, f"numbers of {x.element} cannot become {result.element} (the same type)")
+    require_shape(call, x.shape)
+    return identity
+
+
+# -- an op on quantized types ----------------------------------------------------------------------------------------
+
+
+@for_quantized
+def bind(record: Op, call: Call) -> Run:
+    """The kernel of a use of any op with quantized types. Raises OpError where the use is not valid."""
+    for t in (*call.operands, *call.results):
+        _check_axis(t)
+    if _moves_integers(record, call):
+        return record.bind(_stored_call(call))
+    if record.values == "regions":
+        return _of_regions(record, call)
+    if record.name in _PRODUCTS and all(map(_is_quantized, (*call.operands[:2], *call.results))):
+        return _product(record, call)
+    kernel = _through_numbers(record, call)
+    return _Table(kernel, record, call) if _is_small(record, call) else kernel
+
+
+def _check_axis(t: Type) -> None:
+    """(C12), (C13) A dimension that is quantized by itself has a scale for each index."""
+    if isinstance(t, TupleType | FutureType):
+        for each in t.elements:
+            _check_axis(each)
+    elif isinstance(t, TensorType) and isinstance(t.element, QuantizedType) and t.element.axis is not None:
+        axis, count = t.element.axis, len(t.element.scales)
+        require(axis < len(t.shape), f"{t} has no dimension {axis} to be quantized along")
+        require(t.shape[axis] in (count, None), f"{t} has {count} scales for dimension {axis} of size {t.shape[axis]}")
+
+
+def _moves_integers(record: Op, call: Call) -> bool:
+    if record.facts.gives_operand:  # between equal types the order of the integers is that of the numbers
+        types = [t for t in (*call.operands, *call.results) if _is_quantized(t)]
+        return len({t.element for t in types if isinstance(t, TensorType)}) == 1
+    return record.values in ("codes", "checks") and record.name not in _NEARNESS
+
+
+def _is_quantized(t: Type) -> bool:
+    return isinstance(t, TensorType) and isinstance(t.element, QuantizedType)
+
+
+def _is_small(record: Op, call: Call) -> bool:
+    """Whether the result is a function of one or two codes of 8 bits, wherever in the tensor they are."""
+    elements = [t.element for t in (*call.operands, *call.results) if isinstance(t, TensorType)]
+    return (
+        record.is_elementwise
+        and len(call.operands) in (1, 2)
+        and len(elements) == len(call.operands) + 1
+        and all(isinstance(e, QuantizedType) and e.dtype.itemsize == 1 for e in elements[:-1])
+        and not any(isinstance(e, QuantizedType) and e.axis is not None for e in elements)
+        and call.policy.rounding != "stochastic"
+    )
+
+
+def _stored(t: Type) -> Type:
+    if isinstance(t, TupleType | FutureType):
+        return type(t)(tuple(map(_stored, t.elements)))
+    return dataclasses.replace(t, element=t.element.storage) if isinstance(t, TensorType) else t
+
+
+def _stored_call(call: Call) -> Call:
+    """The use as one of the integers that are stored."""
+    attributes = call.attributes
+    value = attributes.get("value")
+    if call.name == "stablehlo.constant" and isinstance(value, np.ndarray):
+        # MLIR calls the storage of `u8` i8, and means the bits.
+        dtype = call.result().element.dtype
+        if value.dtype != dtype and value.dtype.kind in "iuV" and value.dtype.itemsize == dtype.itemsize:
+            attributes = {**attributes, "value": value.view(dtype)}
+    return dataclasses.replace(
+        call,
+        operands=tuple(map(_stored, call.operands)),
+        results=tuple(map(_stored, call.results)),
+        attributes=attributes,
+        bodies=tuple(map(_stored_body, call.bodies)),
+        functions={
+            name: dataclasses.replace(
+                f, arguments=tuple(map(_stored, f.arguments)), results=tuple(map(_stored, f.results))
+            )
+            for name, f in call.functions.items()
+        },
+    )
+
+
+def _stored_body(body: Body) -> Body:
+    types = (*body.arguments, *body.results)
+    if not any(map(_is_quantized, types)):
+        return body
+    sole = lookup(body.sole_op) if body.sole_op else None
+    keeps = sole is not None and sole.facts.gives_operand and len(set(types)) == 1
+    return dataclasses.replace(
+        body,
+        arguments=tuple(map(_stored, body.arguments)),
+        results=tuple(map(_stored, body.results)),
+        sole_op=body.sole_op if keeps else None,
+        sole_attributes=body.sole_attributes if keeps else {},
+    )
+
+
+def _of_regions(record: Op, call: Call) -> Run:
+    """The regions take and give the integers that are stored; operands are quantized anew where theirs are of another
+    type, as those of a reduction may be."""
+    converts: list[Run] = []
+    operands: list[Type] = []
+    for index, t in enumerate(call.operands):
+        taken = _taken_as(call, index)
+        if isinstance(t, TensorType) and taken is not None and taken != t.element:
+            require(
+                _is_quantized(t) and taken.expressed == t.element.expressed,
+                f"the body takes {taken}, not {t.element}",
+            )
+            target = dataclasses.replace(t, element=taken)
+            dequantize, quantize = dequantizer(t, call), quantizer(target, call)
+            converts.append(lambda x, d=dequantize, q=quantize: q(d(x)))
+            operands.append(target)
+        else:
+            converts.append(identity)
+            operands.append(t)
+    kernel = record.bind(_stored_call(dataclasses.replace(call, operands=tuple(operands))))
+    if all(c is identity for c in converts):
+        return kernel
+    return lambda regions, *values: kernel(regions, *(c(v) for c, v in zip(converts, values, strict=True)))
+
+
+def _taken_as(call: Call, index: int) -> ElementType | None:
+    """The element type that the body of a reduction takes an operand's elements as, None where it does not."""
+    name = call.name.removeprefix("stablehlo.")
+    arguments = call.bodies[-1].arguments if call.bodies else ()
+    if name == "scatter":  # inputs, indices, updates
+        place = index - (index > len(call.results)) if index != len(call.results) else -1
+    else:
+        place = index if name in ("reduce", "reduce_window") else 0 if name in _COLLECTIVES else -1
+    t = arguments[place] if 0 <= place < len(arguments) else None
+    return t.element if isinstance(t, TensorType) else None
+
+
+def _through_numbers(record: Op, call: Call) -> Run:
+    """dequantize_op_quantize, and hybrid_dequantize_then_op where only some of the types are quantized."""
+    kernel = record.bind(
+        dataclasses.replace(
+            call, operands=tuple(map(_expressed, call.operands)), results=tuple(map(_expressed, call.results))
+        )
+    )
+    before = [dequantizer(t, call) if isinstance(t, TensorType) else identity for t in call.operands]
+    after = [quantizer(t, call) if isinstance(t, TensorType) else identity for t in call.results]
+    if len(after) != 1:
+        return lambda *values: _each(after, kernel(*_each(before, values)))
+    quantize = after[0]
+    if len(before) == 1:
+        dequantize = before[0]
+        if kernel is identity:
+            return lambda x: quantize(dequantize(x))
+        return lambda x: quantize(kernel(dequantize(x)))
+    return lambda *values: quantize(kernel(*_each(before, values)))
+
+
+def _each(functions: list[Run], values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple([f(v) for f, v in zip(functions, values, strict=True)])
+
+
+def _expressed(t: Type) -> Type:
+    return dataclasses.replace(t, element=t.element.expressed) if isinstance(t, TensorType) else t
+
+
+class _Table:
+    """An elementwise op on one or two 8-bit operands: looked up as soon as a table of all codes is cheaper."""
+
+    def __init__(self, compute: Run, record: Op, call: Call) -> None:
+        self._compute, self._record, self._call = compute, record, call
+        cases = 1 << (8 * len(call.operands))
+        self._table = Amortised(self._build, cases, _CALL_COST, lambda table: table.nbytes)
+
+    def __call__(self, x: np.ndarray, *others: np.ndarray) -> np.ndarray:
+        table = self._table.get(max(x.size, *(y.size for y in others), 0))
+        if table is None:
+            return self._compute(x, *others)
+        index = x.view(np.uint8)
+        for y in others:
+            index = (index.astype(np.uint16) << 8) | y.view(np.uint8)
+        return np.asarray(table.take(index))
+
+    def _build(self) -> np.ndarray:
+        call, codes = self._call, np.arange(256, dtype=np.uint8)
+        grid = np.meshgrid(*[codes] * len(call.operands), indexing="ij")
+        operands, results = (
+            tuple(TensorType((None,), t.element) for t in types if isinstance(t, TensorType))
+            for types in (call.operands, call.results)
+        )
+        kernel = _through_numbers(self._record, dataclasses.replace(call, operands=operands, results=results))
+        with np.errstate(all="ignore"):
+            table = kernel(*(g.ravel().view(t.element.dtype) for g, t in zip(grid, operands, strict=True)))
+        return np.ascontiguousarray(np.broadcast_to(table, 1 << (8 * len(operands))))
+
+
+# -- products --------------------------------------------------------------------------------------------------------
+
+
+def _product(record: Op, call: Call) -> Run:
+    """Integers less their zero points, multiplied and summed exactly; the sum times the scales of the operands by that
+    of the result is computed in f64, from the scales as they are written, and rounded once."""
+    lhs, rhs, result = call.tensor(0), call.tensor(1), call.result()
+    x, y, out = quantized_element(lhs), quantized_element(rhs), quantized_element(result)
+    if x.axis is not None or max(x.bits, y.bits) > 16:
+        return _through_numbers(record, call)
+    require(x.expressed == y.expressed == out.expressed, f"expressed types {x}, {y} and {out} differ")
+    (x_type, shift_x), (y_type, shift_y) = _shifter(lhs), _shifter(rhs)
+    types = dataclasses.replace(lhs, element=x_type), dataclasses.replace(rhs, element=y_type), *call.operands[2:]
+    sums = record.bind(dataclasses.replace(call, operands=types, results=(dataclasses.replace(result, element=_I64),)))
+
+    rank, axis = len(result.shape), None if y.axis is None else _axis_in_result(call, y.axis)
+    factor = x.scales[0] * beside(y.scales, axis, rank, np.float64) / along(out.scales, result, np.float64)
+    zero, store = along(out.zero_points, result, np.float64), storer(out, _F64)
+    low, high = float(out.storage_min), float(out.storage_max)
+
+    def kernel(lhs: np.ndarray, rhs: np.ndarray, *others: np.ndarray) -> Any:
+        total = sums(shift_x(lhs), shift_y(rhs), *others) * factor + zero
+        return store(np.rint(np.minimum(np.maximum(total, low), high)))
+
+    return kernel
+
+
+def _shifter(t: TensorType) -> tuple[ElementType, Run]:
+    """The integers less their zero points: of which type they are then, and how to get them."""
+    element = quantized_element(t)
+    if not any(element.zero_points):
+        return element.storage, identity
+    wide = ELEMENT_TYPES["i16" if element.bits <= 8 else "i32"]
+    zero, dtype = along(element.zero_points, t, wide.dtype), wide.dtype
+    return wide, lambda x: x.astype(dtype) - zero
+
+
+def _axis_in_result(call: Call, axis: int) -> int:
+    """The dimension of the result that a dimension of rhs becomes."""
+    name = call.name.removeprefix("stablehlo.")
+    lhs, rhs = len(call.tensor(0).shape), len(call.tensor(1).shape)
+    if name in ("convolution", "dynamic_conv"):
+        numbers = call.attribute("dimension_numbers")
+        outputs = numbers["kernel_output_feature_dimension"]
+        require(axis == outputs, f"rhs is quantized along dimension {axis} (expected {outputs}, its output features)")
+        return numbers["output_feature_dimension"]
+    batching, contracting, lhs_contracting = (), (0,), (lhs - 1,)
+    if name == "dot_general":
+        numbers = call.attribute("dot_dimension_numbers")
+        require(isinstance(numbers, Mapping), "dot_dimension_numbers must be a structure")
+        keys = "rhs_batching_dimensions", "rhs_contracting_dimensions", "lhs_contracting_dimensions"
+        batching, contracting, lhs_contracting = (tuple(numbers.get(k, ())) for k in keys)
+    require(axis not in contracting, f"rhs is quantized along dimension {axis}, which is contracted")
+    if axis in batching:
+        return batching.index(axis)
+    free = [d for d in range(rhs) if d not in (*batching, *contracting)]
+    return lhs - len(lhs_contracting) + free.index(axis)

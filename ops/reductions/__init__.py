@@ -1,0 +1,1 @@
+"""Ops that apply a body along dimensions: reductions, windows, scans and normalization."""

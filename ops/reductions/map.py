@@ -1,0 +1,46 @@
+"""map: a body applied to each element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..registry import BY_BODY, Call, Run, op
+from ..require import require, require_shape
+from ..types import TensorType
+
+
+@op("map", values="regions", accuracy=BY_BODY)
+def map_(call: Call) -> Run:
+    """The body applied to the operands' elements at each place.
+
+    (C1) operands and result have one shape. (C2) at least one operand. (C3) dimensions lists all dimensions in order.
+    (C4) the body takes a scalar of each operand's element type and gives one of the result's.
+    """
+    require(call.operands, "needs at least one operand")
+    tensors, result, body = [call.tensor(i) for i in range(len(call.operands))], call.result(), call.bodies[0]
+    rank = len(result.shape)
+    for t in tensors:
+        require_shape(call, t.shape)
+    dimensions = call.integers("dimensions")
+    require(dimensions == tuple(range(rank)), f"expected dimensions {list(range(rank))}, got {list(dimensions)}")
+    takes, gives = tuple(TensorType((), t.element) for t in tensors), (TensorType((), result.element),)
+    told = f"({', '.join(map(str, body.arguments))}) -> ({', '.join(map(str, body.results))})"
+    expected = f"({', '.join(map(str, takes))}) -> ({gives[0]})"
+    require((body.arguments, body.results) == (takes, gives), f"the body has type {told} (expected {expected})")
+    if rank == 0:
+        return lambda regions, *values: regions[0](*values)[0]
+    vectorised, element = body.vectorised, result.element
+    if vectorised is not None:
+        return lambda _, *arrays: np.broadcast_to(vectorised(*arrays)[0], arrays[0].shape)
+
+    def kernel(regions: tuple[Any, ...], *arrays: np.ndarray) -> np.ndarray:
+        results = np.empty(arrays[0].shape, element.dtype)
+        apply = regions[0]
+        for index in np.ndindex(results.shape):
+            # With the ellipsis an element is an array: the scalars of ml_dtypes' types are not what kernels take.
+            (results[index],) = apply(*(x[(*index, ...)] for x in arrays))
+        return results
+
+    return kernel

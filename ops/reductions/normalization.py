@@ -1,0 +1,156 @@
+"""Batch normalization: the specification's own compositions of other ops, each step rounded to the element type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..engine.cast import cast
+from ..policy import Policy
+from ..registry import Accuracy, Body, Call, Run, lookup, op
+from ..require import require, require_dimensions, require_element, require_shape
+from ..types import ELEMENT_TYPES, TensorType
+
+_STEPS = Accuracy("each step of its composition is rounded")
+
+
+class _Steps:
+    """The ops of the compositions over one operand type. A value for each feature is shaped to broadcast along it."""
+
+    def __init__(self, call: Call) -> None:
+        self._call, t = call, call.tensor()
+        rank, self._feature = len(t.shape), int(call.attribute("feature_index"))
+        require_dimensions("feature_index", (self._feature,), rank)
+        self._type = t
+        self._features = TensorType((t.shape[self._feature],), t.element)
+        self._across = tuple(-1 if d == self._feature else 1 for d in range(rank))
+        self._others = tuple(d for d in range(rank) if d != self._feature)
+        self.add, self.subtract, self.multiply, self.divide = (
+            self._bound(name, 2) for name in ("add", "subtract", "multiply", "divide")
+        )
+        self.sqrt = self._bound("sqrt", 1)
+        self.epsilon = self._constant(float(call.attribute("epsilon")))
+        self._zero, self._reduce = self._constant(0.0), self._bound_sum()
+
+    def check(self, first: int, *results: int) -> None:
+        """Operands from `first` on and these results have one element for each feature; all have one element type."""
+        tensors = [self._call.tensor(i) for i in range(1, len(self._call.operands))]
+        require_element(self._call, *tensors, *(self._call.result(i) for i in range(len(self._call.results))))
+        for t in (*tensors[first - 1 :], *(self._call.result(i) for i in results)):
+            self.check_features(t)
+
+    def check_features(self, t: TensorType) -> None:
+        n = self._features.shape[0]
+        fits = len(t.shape) == 1 and (t.shape[0] == n or None in (t.shape[0], n))
+        require(fits, f"{t} does not fit the features of {self._type} (expected {self._features})")
+
+    def spread(self, features: np.ndarray) -> np.ndarray:
+        return features.reshape(self._across)
+
+    def sum(self, x: np.ndarray) -> np.ndarray:
+        """The sum for each feature."""
+        return self._reduce((self._step,), x, self._zero)
+
+    def mean(self, x: np.ndarray) -> np.ndarray:
+        """The mean for each feature."""
+        return self.divide(self.sum(x), self.count(x))
+
+    def count(self, x: np.ndarray) -> np.ndarray:
+        """How many elements each feature has."""
+        features = x.shape[self._feature]
+        # Without features there is no result to see it in.
+        return self._constant(float(x.size // features if features else 0)).reshape((1,))
+
+    def _constant(self, value: float) -> np.ndarray:
+        # Constants of a program are rounded to nearest, whatever the policy.
+        return cast(np.array(value), ELEMENT_TYPES["f64"], self._type.element, Policy())
+
+    def _bound(self, name: str, operands: int, t: TensorType | None = None) -> Run:
+        record, t = lookup(name), t or self._type
+        assert record is not None
+        return record.function(self._call.like(name, (t,) * operands, (t,)))
+
+    def _bound_sum(self) -> Callable[..., np.ndarray]:
+        record, call = lookup("reduce"), self._call
+        assert record is not None
+        scalar = TensorType((), self._type.element)
+        add_scalars = self._bound("add", 2, scalar)
+        self._step = lambda x, y: (add_scalars(x, y),)
+        body = Body((scalar, scalar), (scalar,), "stablehlo.add", {}, lambda x, y: (self.add(x, y),))
+        attributes = {"dimensions": self._others}
+        types = (self._type, scalar), (self._features,)
+        return record.function(Call("stablehlo.reduce", *types, attributes, (body,), call.policy, call.random))
+
+
+@op("batch_norm_inference", "float", values="numbers", accuracy=_STEPS, operands=5)
+def batch_norm_inference(call: Call) -> Run:
+    """scale * (operand - mean) / sqrt(variance + epsilon) + offset, for each feature its own scale, mean and so on.
+
+    (C1) feature_index is a dimension. (C2) one element type. (C3-C6) scale, offset, mean and variance have an element
+    for each feature. (C7) the result has the operand's type.
+    """
+    steps = _Steps(call)
+    steps.check(1)
+    require_shape(call, call.tensor().shape)
+    return lambda x, scale, offset, mean, variance: _normalized(steps, x, scale, offset, mean, variance)
+
+
+def _normalized(steps: _Steps, x: np.ndarray, *features: np.ndarray) -> np.ndarray:
+    scale, offset, mean, variance = map(steps.spread, features)
+    deviation = steps.sqrt(steps.add(variance, steps.epsilon))
+    normalized = steps.divide(steps.subtract(x, mean), deviation)
+    return steps.add(steps.multiply(scale, normalized), offset)
+
+
+@op("batch_norm_training", "float", values="numbers", accuracy=_STEPS, operands=3)
+def batch_norm_training(call: Call) -> Run:
+    """The operand normalized by its own mean and variance for each feature, and those two.
+
+    (C1) feature_index is a dimension. (C2) one element type. (C3-C6) scale, offset, mean and variance have an element
+    for each feature. (C7) the output has the operand's type.
+    """
+    steps = _Steps(call)
+    steps.check(1, 1, 2)
+    require_shape(call, call.tensor().shape)
+
+    def kernel(x: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, ...]:
+        mean = steps.mean(x)
+        centered = steps.subtract(x, steps.spread(mean))
+        variance = steps.mean(steps.multiply(centered, centered))
+        return _normalized(steps, x, scale, offset, mean, variance), mean, variance
+
+    return kernel
+
+
+@op("batch_norm_grad", "float", values="numbers", accuracy=_STEPS, operands=5)
+def batch_norm_grad(call: Call) -> Run:
+    """The gradients of batch_norm_training's operand, scale and offset, from that of its output.
+
+    (C1) feature_index is a dimension. (C2) one element type. (C3) operand, grad_output and grad_operand have one shape.
+    (C4, C5) scale, mean, variance, grad_scale and grad_offset have an element for each feature.
+    """
+    steps = _Steps(call)
+    steps.check(5, 1, 2)
+    for i in (1, 2, 3):
+        steps.check_features(call.tensor(i))
+    require_shape(call, call.tensor().shape)
+    require_shape(call, call.tensor(4).shape)
+    add, subtract, multiply, divide = steps.add, steps.subtract, steps.multiply, steps.divide
+
+    def kernel(x: np.ndarray, *values: np.ndarray) -> tuple[np.ndarray, ...]:
+        scale, mean, variance = map(steps.spread, values[:3])
+        gradient = values[3]
+        centered = subtract(x, mean)
+        shifted = add(variance, steps.epsilon)
+        deviation = steps.sqrt(shifted)
+        count = steps.count(x).reshape((1,) * x.ndim)
+        grad_offset = steps.sum(gradient)
+        through_scale = steps.sum(multiply(gradient, centered))
+        rest = subtract(multiply(gradient, count), steps.spread(grad_offset))
+        rest = subtract(rest, divide(multiply(steps.spread(through_scale), centered), shifted))
+        grad_operand = multiply(divide(divide(scale, deviation), count), rest)
+        grad_scale = steps.sum(multiply(gradient, divide(centered, deviation)))
+        return grad_operand, grad_scale, grad_offset
+
+    return kernel

@@ -1,0 +1,117 @@
+"""Putting updates where they belong: as if one after the other, though few of them meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..registry import Body, Call
+from ..types import ElementType, Kind
+from .reduce import combining_of, fold_of
+
+Arrays = tuple[np.ndarray, ...]
+Step = Callable[..., Arrays]
+
+#: Puts updates into rows, in place: takes the region, for each operand a contiguous array of rows (or of elements), the
+#: row of each update, all in bounds, and for each operand the updates: as many rows (or elements) as there are numbers.
+Putter = Callable[[Step, Arrays, np.ndarray, Arrays], None]
+
+#: Where many updates of the same row go on in few rows, each row's are folded by themselves: such a fold takes about
+#: as long as so many steps on all rows that are left. Measured: 5,000 rows into 20,000, 2.5 ms and 1.5.
+_STEPS = 4
+
+
+def putter(call: Call, body: Body) -> Putter:
+    """How the updates of a body are put: as if one after the other, in their order."""
+    elements = [t.element for t in body.results]  # type: ignore[union-attr]
+    if body.passed_on == tuple(range(len(elements), 2 * len(elements))):  # the updates as they are
+        return _overwrite
+    step = body.vectorised if call.policy.rounding != "stochastic" else None
+    ufunc = _in_place(call, body, elements)
+    fold = fold_of(call, body)
+
+    def put(region: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
+        if not updates[0].size:
+            return
+        if ufunc is not None and rows[0].ndim == 1:
+            ufunc.at(rows[0], targets, updates[0])
+            return
+        if step is not None and _is_unique(targets, len(rows[0])):
+            _put_step(step, rows, targets, updates)
+            return
+        order, groups, firsts, counts = _grouped(targets, len(rows[0]))
+        done, active = 0, len(groups)
+        # The next update of every row that has one.
+        while step is not None and active and int(counts[0]) - done <= _STEPS * active:
+            chosen = order[firsts[:active] + done]
+            _put_step(step, rows, groups[:active], tuple(u.take(chosen, axis=0) for u in updates))
+            done += 1
+            active = int(np.searchsorted(-counts, -done))
+        for row, first, count in zip(*(v[:active].tolist() for v in (groups, firsts, counts)), strict=True):
+            chosen = order[first + done : first + count]
+            starts = [r[row : row + 1].reshape(-1) for r in rows]
+            results = fold(region, starts, [u.take(chosen, axis=0).reshape(len(chosen), -1) for u in updates])
+            for r, result in zip(rows, results, strict=True):
+                r[row : row + 1] = result
+
+    return put
+
+
+def _put_step(step: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
+    """One update for each of some rows, all different."""
+    results = step(*(r.take(targets, axis=0) for r in rows), *updates)
+    for r, result in zip(rows, results, strict=True):
+        r[targets] = result
+
+
+def _overwrite(_: Any, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
+    for r, u in zip(rows, updates, strict=True):
+        r[targets] = u  # numpy, too, keeps the last one
+
+
+def _in_place(call: Call, body: Body, elements: Sequence[ElementType]) -> np.ufunc | None:
+    """The ufunc that is the body, bit for bit, and as quick one by one as on arrays."""
+    combining = combining_of(body.sole_op)
+    if len(elements) != 1 or combining is None:
+        return None
+    element, ufunc = elements[0], combining.ufunc
+    if element.kind is Kind.BOOL:
+        return combining.of_booleans or ufunc
+    if element.is_integer:
+        return ufunc if element.bits >= 8 else None
+    if element.is_complex:
+        return ufunc if ufunc is np.add or ufunc is np.subtract else None
+    is_host = not element.is_minifloat and (element.bits >= 32 or call.policy.rounding == "nearest_even")
+    return ufunc if is_host and combining.on_floats else None
+
+
+def _is_unique(targets: np.ndarray, size: int) -> bool:
+    if len(targets) == 1:
+        return True
+    if size > 16 * len(targets) + 4096:
+        ordered = np.sort(targets)
+        return not (ordered[1:] == ordered[:-1]).any()
+    last = np.empty(size, np.int64)
+    numbers = np.arange(len(targets))
+    last[targets] = numbers
+    return np.array_equal(last[targets], numbers)
+
+
+def _grouped(targets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The numbers of the updates, those of one target together and in order; the targets, those with most updates
+    first; and for each the place of its first update, and how many there are."""
+    bits = max(len(targets) - 1, 1).bit_length()
+    if size.bit_length() + bits < 63:  # sorting numbers is quicker than a stable sort that tells the order
+        keys = np.sort((targets << bits) | np.arange(len(targets)))
+        order, ordered = keys & ((1 << bits) - 1), keys >> bits
+    else:
+        order = np.argsort(targets, kind="stable")
+        ordered = targets[order]
+    firsts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    counts = np.diff(firsts, append=len(ordered))
+    most = counts.max()
+    small = np.uint16 if most < 1 << 16 else np.int64  # numpy sorts small integers by their digits
+    by_count = np.argsort((most - counts).astype(small), kind="stable")
+    return order, ordered[firsts][by_count], firsts[by_count], counts[by_count]

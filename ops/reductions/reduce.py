@@ -1,0 +1,308 @@
+"""reduce, and the folds it is made of: a body applied along an axis, step by step, as fast as the same bits allow.
+
+The specification lets an implementation choose the order. Here it is always that of the source: the accumulator starts
+as the init value and takes the elements in row-major order, `accumulator = body(accumulator, element)`, each step
+rounded to the body's element type. A fold takes any short cut only where that gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..engine.blocks import apart, blocks, for_each
+from ..engine.cast import cast, wrap
+from ..engine.compiled import Kernels, kernels
+from ..engine.ranks import minifloat_ranks
+from ..engine.walk import Walk
+from ..kernel import PURE, Combining, Facts
+from ..registry import BY_BODY, Body, Call, OpError, Run, lookup, op
+from ..types import ElementType, Kind, TensorType
+
+#: Takes and returns tuples of arrays: the accumulators and then the elements in, the new accumulators out.
+Step = Callable[..., tuple[Any, ...]]
+#: Folds arrays along their first axis into accumulators of the shape that is left.
+Fold = Callable[[Step, Sequence[np.ndarray], Sequence[np.ndarray]], tuple[np.ndarray, ...]]
+
+#: Up to this many accumulators numpy's running sum is quicker than a step for each slice.
+_FEW = 8
+#: Elements that are brought together for so many accumulators at a time, which fit in the cache.
+_BLOCK, _COLUMNS = 1 << 15, 128
+#: Slices that lie together in memory and are so long are added one by one.
+_LONG = 1 << 11
+#: Maxima of so many minifloats are those of their ranks.
+_MANY = 1 << 12
+
+
+@op("reduce", values="regions", accuracy=BY_BODY, facts=PURE)
+def reduce(call: Call) -> Run:
+    """The elements along dimensions combined by the body, from the init value, in row-major order.
+
+    (C1) the inputs have one shape. (C3) as many init values and results as inputs. (C4, C5) the dimensions are distinct
+    and below the rank. (C6) the body takes and gives scalars; inputs are converted to their element types. (C7) the
+    results have the dimensions that are left. (C8) and the body's element types.
+    """
+    body, dimensions, count = call.bodies[0], call.integers("dimensions"), len(call.operands) // 2
+    if count == 0 or len(call.operands) != 2 * count or len(call.results) != count:
+        raise OpError(f"{len(call.operands)} operands and {len(call.results)} results (expected 2N and N)")
+    inputs = [call.tensor(i) for i in range(count)]
+    rank = len(inputs[0].shape)
+    if any(len(t.shape) != rank for t in inputs):
+        raise OpError("the inputs differ in shape")
+    if len(set(dimensions)) < len(dimensions) or not all(0 <= d < rank for d in dimensions):
+        raise OpError(f"dimensions {list(dimensions)} are not distinct ones of a tensor of rank {rank}")
+    elements = body_elements(body, count)
+    sources = [call.tensor(i).element for i in range(2 * count)]
+    order = [*sorted(dimensions), *(d for d in range(rank) if d not in dimensions)]
+    fold, folded = fold_of(call, body), len(dimensions)
+
+    def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> Any:
+        values = tuple(
+            cast(v, s, e, call.policy) if s != e else v for v, s, e in zip(values, sources, elements * 2, strict=True)
+        )
+        arrays, inits = values[:count], values[count:]
+        shape = [arrays[0].shape[d] for d in order]
+        kept = tuple(shape[folded:])
+        steps, width = math.prod(shape[:folded]), math.prod(kept)
+        rows = [x.transpose(order).reshape(steps, width) for x in arrays]
+        starts = [np.broadcast_to(init, width) for init in inits]
+        results = fold(regions[0], starts, rows) if steps and width else [s.copy() for s in starts]
+        results = tuple(np.asarray(r).reshape(kept) for r in results)
+        return results[0] if count == 1 else results
+
+    return kernel
+
+
+@dataclasses.dataclass(frozen=True)
+class Folding:
+    """A reduction of one tensor by a single op, as those see it who run it together with other ops."""
+
+    dimensions: tuple[int, ...]
+    element: ElementType
+    fold: Fold
+    largest: bool | None  #: whether it gives the largest or the smallest, None of other ops
+    combine: Run  #: the op itself, on arrays
+    facts: Facts  #: of the op
+
+
+def folding(call: Call) -> Folding | None:
+    """What a valid reduction is, None where it is not as plain as that."""
+    if len(call.operands) != 2 or call.policy.rounding == "stochastic":
+        return None
+    body, name = call.bodies[0], call.bodies[0].sole_op or ""
+    (element,) = body_elements(body, 1)
+    if any(call.tensor(i).element != element for i in range(2)):
+        return None
+    fold, record = _fold_of_op(call, name, element) if name else None, lookup(name)
+    if fold is None or record is None or record.facts.combining is None:
+        return None
+    t = TensorType((None,), element)
+    combine = record.function(call.like(name, (t, t), (t,)))
+    return Folding(
+        tuple(sorted(call.integers("dimensions"))), element, fold, record.facts.combining.largest, combine, record.facts
+    )
+
+
+def body_elements(body: Body, count: int) -> list[ElementType]:
+    """The element types of a reduction's body over `count` values. Raises OpError where it is no such body."""
+    types = [t for t in (*body.arguments, *body.results) if isinstance(t, TensorType) and t.shape == ()]
+    elements = [t.element for t in types[2 * count :]]
+    if len(body.results) != count or [t.element for t in types] != elements * 3:
+        raise OpError(f"the body has type {body} (expected one that takes {2 * count} scalars and returns {count})")
+    return elements
+
+
+def fold_of(call: Call, body: Body) -> Fold:
+    """How to fold a body. The arrays have two axes, neither of length 0: the one to fold along and the one to keep.
+
+    The accumulators have the length of the second, as do the results. The step given to the fold is the region itself
+    and is called with scalars.
+    """
+    elements = [t.element for t in body.results if isinstance(t, TensorType)]
+    if body.sole_op is not None and len(elements) == 1:
+        found = _fold_of_op(call, body.sole_op, elements[0])
+        if found is not None:
+            return found
+    if body.vectorised is not None and call.policy.rounding != "stochastic":
+        return _vectorised(body.vectorised, elements)
+    return _one_by_one
+
+
+def combining_of(name: str | None) -> Combining | None:
+    """What is known of an op as one that combines two operands; None where there is no such op, or nothing is known."""
+    record = lookup(name) if name else None
+    return None if record is None else record.facts.combining
+
+
+def _fold_of_op(call: Call, name: str, element: ElementType) -> Fold | None:
+    """The fold of a single op, None where there is no better one than step by step."""
+    combining = combining_of(name)
+    if combining is None:
+        return None
+    if not (element.is_float or element.is_complex):
+        ufunc = (element.kind is Kind.BOOL and combining.of_booleans) or combining.ufunc
+        return _whole(ufunc, element) if combining.any_order else None
+    if combining.largest is not None:
+        record, t = lookup(name), TensorType((None, None), element)
+        assert record is not None
+        return _extreme(combining.largest, record.function(call.like(name, (t, t), (t,))), element)
+    # Products of complex numbers are rounded differently in numpy's scalar and vector code.
+    is_host = element.is_complex and combining.ufunc is np.add
+    if element.is_float and not element.is_minifloat:
+        is_host = element.bits >= 32 or call.policy.rounding == "nearest_even"
+    return _in_order(combining.ufunc, element) if is_host and combining.on_floats else None
+
+
+def _whole(ufunc: np.ufunc, element: ElementType) -> Fold:
+    """Integers and booleans, in whatever order numpy likes."""
+    narrow = 1 < element.bits < 8
+    wide = np.dtype(np.int8 if element.kind is Kind.SIGNED else np.uint8) if narrow else element.dtype
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        start, x = (v.astype(wide, copy=False) for v in (starts[0], rows[0]))
+        total = ufunc(start, ufunc.reduce(x, axis=0, dtype=wide))
+        return (wrap(total, element) if narrow else total,)
+
+    return fold
+
+
+def _extreme(largest: bool, exact: Run, element: ElementType) -> Fold:
+    """Maxima and minima of floats, which have no order: but -0 is below +0, and of several NaN the first is given."""
+    ufunc, has_host = np.maximum if largest else np.minimum, element.is_float and element.bits >= 32
+    of_ranks: dict[bytes, np.ndarray] = {}  # for each code to start from, what becomes of each rank
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        start, x = starts[0], rows[0]
+        if has_host:
+            result = ufunc(start, ufunc.reduce(x, axis=0))
+            # numpy's own reduction does not tell zeros apart, nor NaN.
+            doubtful = np.flatnonzero((result == 0) | (result != result))
+            if len(doubtful):
+                result[doubtful] = exact(start[doubtful], _paired(exact, x[:, doubtful]))
+            return (result,)
+        if element.is_minifloat and x.size >= _MANY:
+            ranks = minifloat_ranks(element, largest)
+            found = ranks.extreme(x.view(np.uint8))
+            if start.strides != (0,):
+                return (exact(start, ranks.values.take(found)),)
+            code = start[:1].tobytes()
+            if code not in of_ranks:
+                of_ranks[code] = exact(start[:1], ranks.values)
+            return (of_ranks[code].take(found),)
+        return (exact(start, _paired(exact, x)),)
+
+    return fold
+
+
+def _paired(exact: Run, x: np.ndarray) -> np.ndarray:
+    """The slices joined in pairs of neighbours, and the pairs in pairs."""
+    while len(x) > 1:
+        pairs = exact(x[: len(x) - 1 : 2], x[1::2])
+        x = np.concatenate((pairs, x[-1:])) if len(x) % 2 else pairs
+    return x[0]
+
+
+def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
+    """Sums and products of the host's floats, each step after the other.
+
+    numpy adds up along an axis in pairs where the elements lie side by side, and in order where its steps are slices.
+    """
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        total, x = starts[0], rows[0]
+        steps, width = x.shape
+        compiled = kernels(x.size) if ufunc is np.add and x.dtype == np.float32 and width >= _FEW else None
+        if compiled is not None and x.T.flags.c_contiguous:
+            return (_add_rows(compiled, total, x.T),)
+        if width <= _FEW:
+            return (_running(ufunc, total, x),)
+        if width >= _LONG and x.strides[1] == x.itemsize:
+            total = total.copy()
+            for row in x:
+                ufunc(total, row, out=total)
+            return (total,)
+        result = np.empty(width, element.dtype)
+        parts = -(-width // _COLUMNS)  # of about the same width: a single column numpy would add up in pairs
+        ends = [width * i // parts for i in range(parts + 1)]
+        step = max(_BLOCK // _COLUMNS, 1)
+
+        def work(columns: tuple[int, int]) -> None:
+            here = slice(*columns)
+            use = np.empty((min(step, steps) + 1, columns[1] - columns[0]), element.dtype)
+            use[0] = total[here]
+            for first in range(0, steps, step):
+                count = min(step, steps - first)
+                use[1 : count + 1] = apart(x[first : first + count, here])
+                use[0] = ufunc.reduce(use[: count + 1], axis=0)
+            result[here] = use[0]
+
+        for_each(list(itertools.pairwise(ends)), work, x.size)
+        return (result,)
+
+    return fold
+
+
+def _add_rows(compiled: Kernels, totals: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The sum of each row, by several threads."""
+    totals = totals.copy()
+
+    def work(block: tuple[slice, ...]) -> None:
+        compiled.add_rows(totals[block], rows[block])
+
+    for_each(list(blocks(totals.shape, max(_COLUMNS // 2, 8))), work, rows.size)
+    return totals
+
+
+def _running(ufunc: np.ufunc, total: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """By numpy's running sum, for few accumulators."""
+    block = max(_BLOCK // len(total), 1)
+    running = np.empty((len(total), min(block, len(x)) + 1), total.dtype)
+    for begin in range(0, len(x), block):
+        part = x[begin : begin + block]
+        use = running[:, : len(part) + 1]
+        use[:, 0], use[:, 1:] = total, part.T
+        total = ufunc.accumulate(use, axis=1)[:, -1]
+    return total
+
+
+def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
+    """Any elementwise body: a step for each slice, on all accumulators at once."""
+    walk = None
+    if len(elements) == 1 and elements[0].is_minifloat:
+        walk = Walk(lambda total, element: step(total, element)[0], elements[0], elements[0])
+
+    def fold(scalar: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        steps, width = rows[0].shape
+        if walk is not None and walk.is_worth(steps, width):
+            totals = walk.along(starts[0].view(np.uint8), rows[0].view(np.uint8))
+            return (totals.view(elements[0].dtype),)
+        if width == 1:
+            return _one_by_one(scalar, starts, rows)
+        totals = tuple(starts)
+        for slices in zip(*map(np.ascontiguousarray, rows), strict=True):
+            totals = step(*totals, *slices)
+        return tuple(np.broadcast_to(t, width) for t in totals)
+
+    return fold
+
+
+def _one_by_one(step: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Any body at all, on scalars."""
+    results = [np.empty(s.shape, s.dtype) for s in starts]
+    for i in range(len(starts[0])):
+        totals = tuple(s[i, ...] for s in starts)
+        for cells in zip(*(_cells(x[:, i]) for x in rows), strict=True):
+            totals = step(*totals, *cells)
+        for result, total in zip(results, totals, strict=True):
+            result[i] = total
+    return tuple(results)
+
+
+def _cells(x: np.ndarray) -> list[np.ndarray]:
+    """The elements as arrays of rank 0: the scalars of ml_dtypes' types are not what kernels take."""
+    return [x[i, ...] for i in range(len(x))]

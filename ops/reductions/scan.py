@@ -1,0 +1,93 @@
+"""scan: a body carried along a dimension, from slice to slice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..registry import BY_BODY, Call, OpError, Run, op
+from ..types import TensorType, Type
+
+
+@op("chlo.scan", values="regions", accuracy=BY_BODY)
+def scan(call: Call) -> Run:
+    """The body applied to each slice of the inputs along a dimension and to the values that it carries along.
+
+    The operands are inputs and then first values of the carries; the body takes a slice of each input (without the
+    dimension) and the carries, and gives a slice of each output and the next carries; the results are the outputs and
+    the last carries. `is_reverse` begins with the last slice. Where there are no inputs, `scan_dim_size` tells how many
+    slices there are. `is_associative` allows an order of evaluation that is not made use of.
+    """
+    if len(call.bodies) != 1:
+        raise OpError(f"has {len(call.bodies)} regions (expected 1)")
+    body, dimension = call.bodies[0], int(call.attribute("dimension"))
+    tensors = [call.tensor(i) for i in range(len(call.operands))]
+    # An input's slice has one dimension less; a carry has the type of its first value.
+    inputs = sum(
+        isinstance(t, TensorType) and len(t.shape) < len(own.shape)
+        for t, own in zip(body.arguments, tensors, strict=False)
+    )
+    carries = len(tensors) - inputs
+    outputs = len(call.results) - carries
+    results = [call.result(i) for i in range(len(call.results))]
+    length = _length(call, tensors[:inputs], results[: max(outputs, 0)], dimension)
+    takes = [*(_slice(t, dimension) for t in tensors[:inputs]), *tensors[inputs:]]
+    gives = [*(_slice(t, dimension) for t in results[:outputs]), *results[outputs:]]
+    if outputs < 0 or not (_agree(body.arguments, takes) and _agree(body.results, gives)):
+        told = f"({', '.join(map(str, takes))}) -> ({', '.join(map(str, gives))})"
+        raise OpError(f"the body has type {body} (expected {told})")
+    empty = [tuple(0 if n is None else n for n in t.shape) for t in gives[:outputs]]
+    dtypes = [t.element.dtype for t in gives[:outputs]]
+    backwards, is_single = bool(call.attributes.get("is_reverse", False)), len(results) == 1
+
+    def kernel(regions: tuple[Callable[..., tuple[Any, ...]], ...], *values: np.ndarray) -> Any:
+        step, carried = regions[0], values[inputs:]
+        steps = values[0].shape[dimension] if inputs else length
+        slices = [np.moveaxis(x, dimension, 0) for x in values[:inputs]]
+        collected = [np.empty((steps, *shape), dtype) for shape, dtype in zip(empty, dtypes, strict=True)]
+        for count, i in enumerate(range(steps - 1, -1, -1) if backwards else range(steps)):
+            found = step(*(x[i, ...] for x in slices), *carried)
+            carried = found[outputs:]
+            if count == 0:
+                collected = [np.empty((steps, *v.shape), d) for v, d in zip(found[:outputs], dtypes, strict=True)]
+            for whole, part in zip(collected, found[:outputs], strict=True):
+                whole[i] = part
+        done = (*(np.moveaxis(x, 0, dimension) for x in collected), *carried)
+        return done[0] if is_single else done
+
+    return kernel
+
+
+def _length(call: Call, inputs: list[TensorType], outputs: list[TensorType], dimension: int) -> int:
+    """How many slices there are, 0 where only running tells."""
+    sizes: set[int | None] = set()
+    for t in (*inputs, *outputs):
+        if not 0 <= dimension < len(t.shape):
+            raise OpError(f"dimension {dimension} is not one of {t}")
+        sizes.add(t.shape[dimension])
+    given = call.attributes.get("scan_dim_size")
+    if given is not None and int(given) >= 0:
+        sizes.add(int(given))
+    elif not inputs:
+        raise OpError("scan_dim_size is missing (there are no inputs to tell it)")
+    sizes -= {None}
+    if len(sizes) > 1:
+        raise OpError(f"inputs, outputs and scan_dim_size differ in the size of dimension {dimension}")
+    return next(iter(sizes), 0) or 0
+
+
+def _slice(t: TensorType, dimension: int) -> TensorType:
+    return TensorType(t.shape[:dimension] + t.shape[dimension + 1 :], t.element)
+
+
+def _agree(types: Sequence[Type], expected: list[TensorType]) -> bool:
+    """Whether the types can be the same."""
+    return len(types) == len(expected) and all(
+        isinstance(t, TensorType)
+        and t.element == e.element
+        and len(t.shape) == len(e.shape)
+        and all(a == b or None in (a, b) for a, b in zip(t.shape, e.shape, strict=True))
+        for t, e in zip(types, expected, strict=True)
+    )

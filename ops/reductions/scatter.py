@@ -1,0 +1,225 @@
+"""Scatters: windows of a tensor, at computed places, combined with updates by a body."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..engine.cast import cast
+from ..kernel import PURE
+from ..movement.gather import Places, integers, interleaving, row_major
+from ..registry import BY_BODY, Call, Run, op
+from ..require import require, require_dimensions
+from .put import Arrays, Putter, Step, putter
+from .reduce import body_elements
+
+Shape = tuple[int, ...]
+
+#: How many shapes a use of an op remembers the index arithmetic of. A static program has one.
+_SHAPES = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class _Windows:
+    """Where the windows of one scatter go: all that depends on shapes alone."""
+
+    places: Places
+    shape: Shape
+    sizes: Shape  #: of windows, for each dimension
+    grid: Shape
+    order: Shape  #: from the axes of grid and window to those of the updates
+    along: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of(cls, places: Places, window_axes: Shape, shape: Shape, indices: Shape, updates: Shape) -> _Windows:
+        """Raises OpError where the shapes do not fit."""
+        places.check_shapes(shape, indices)
+        window, grid = places.window(len(shape)), places.grid(indices)
+        told = f"update_window_dims {list(window_axes)} must be {len(window)}, the dimensions windows have"
+        require(len(window_axes) == len(window), told)
+        require(len(updates) == len(grid) + len(window), f"updates have {len(updates)} dimensions")
+        sizes = [1] * len(shape)
+        for d, axis in zip(window, window_axes, strict=True):
+            sizes[d] = updates[axis]
+            require(sizes[d] <= shape[d], f"updates have size {sizes[d]} in dimension {axis} (at most {shape[d]})")
+        order = interleaving(window_axes, len(updates))
+        inner = grid + tuple(sizes[d] for d in window)
+        expected = tuple(inner[axis] for axis in order)
+        require(updates == expected, f"updates have shape {list(updates)} (expected {list(expected)})")
+        return cls(places, shape, tuple(sizes), grid, order, tuple(places.along(indices)))
+
+    def kernel(self, put: Putter) -> Run:
+        """Takes the region, the tensors (as tuples), the indices and the updates, and gives new tensors."""
+        if math.prod(self.grid) == 1:
+            return functools.partial(self._one, put)
+        # Windows of size 1 wherever they move are apart or the same, and can be put whole.
+        whole = all(self.sizes[d] == 1 for d in self.places.mapped)
+        return functools.partial(self._rows if whole else self._elements, put)
+
+    def _one(self, put: Putter, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
+        """A single window is a slice."""
+        starts = dict(zip(self.places.mapped, indices.reshape(-1).tolist(), strict=True))
+        inside, covered = [], []
+        for d, (n, size) in enumerate(zip(self.shape, self.sizes, strict=True)):
+            start = int(starts.get(d, 0))
+            low = min(max(start, 0), n)
+            high = max(min(start + size, n), low)
+            inside.append(slice(low, high))
+            covered.append(slice(low - start, high - start))
+        results = tuple(np.array(x, order="C") for x in tensors)
+        blocks = [r[(*inside, ...)] for r in results]
+        rows = tuple(np.ascontiguousarray(b).reshape(1, -1) for b in blocks)
+        parts = tuple(u.reshape(self.sizes)[(*covered, ...)].reshape(1, -1) for u in updates)
+        put(region, rows, np.zeros(1, np.int64), parts)
+        for block, row in zip(blocks, rows, strict=True):
+            block[...] = row.reshape(block.shape)
+        return results
+
+    def _rows(self, put: Putter, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
+        """The tensor as a matrix with a row for each place a window can be at."""
+        starts, rank = self._starts(indices), len(self.shape)
+        moving = sorted({*starts, *self.places.dropped})
+        height = math.prod(self.shape[d] for d in moving)
+        width = math.prod(n for d, n in enumerate(self.sizes) if d not in moving)
+        targets, inside = np.zeros((), np.int64), np.ones((), bool)
+        for d, stride in zip(moving, row_major(tuple(self.shape[d] for d in moving)), strict=True):
+            if d in starts:
+                targets = targets + (starts[d] if stride == 1 else starts[d] * stride)
+                inside = inside & self._is_inside(starts[d], d)
+        targets = np.broadcast_to(targets, self.grid).reshape(-1)
+        count, inner = targets.size, np.argsort(self.order)
+        parts = tuple(u.transpose(inner).reshape((count, width) if width != 1 else count) for u in updates)
+        results = tuple(np.array(x, order="C") for x in tensors)
+        reach = tuple(slice(None) if d in moving else slice(0, n) for d, n in enumerate(self.sizes))
+        blocks = [r[(*reach, ...)].transpose(*moving, *(d for d in range(rank) if d not in moving)) for r in results]
+        rows = tuple(np.ascontiguousarray(b).reshape((height, width) if width != 1 else height) for b in blocks)
+        put(region, rows, *_inside(targets, np.broadcast_to(inside, self.grid).reshape(-1), parts))
+        for block, row in zip(blocks, rows, strict=True):
+            if not np.may_share_memory(block, row):
+                block[...] = row.reshape(block.shape)
+        return results
+
+    def _elements(self, put: Putter, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
+        """Every element of the updates by itself, in row-major order."""
+        starts, rank = self._starts(indices), len(self.shape)
+        window = self.places.window(rank)
+        targets, inside = np.zeros((), np.int64), np.ones((), bool)
+        for d, stride in enumerate(row_major(self.shape)):
+            at = starts.get(d, np.zeros((), np.int64))
+            at = np.broadcast_to(at, self.grid).reshape(self.grid + (1,) * len(window))
+            if d in window:
+                at = at + np.arange(self.sizes[d]).reshape([-1 if w == d else 1 for w in window])
+            targets = targets + at * stride
+            if d in starts:
+                inside = inside & self._is_inside(at, d)
+        inside = np.broadcast_to(inside, targets.shape)
+        targets, inside = (v.transpose(self.order).reshape(-1) for v in (targets, inside))
+        results = tuple(np.array(x, order="C") for x in tensors)
+        rows = tuple(r.reshape(-1) for r in results)
+        put(region, rows, *_inside(targets, inside, tuple(u.reshape(-1) for u in updates)))
+        return results
+
+    def _starts(self, indices: np.ndarray) -> dict[int, np.ndarray]:
+        """For each dimension where it varies, the start of every window."""
+        found = dict(zip(self.places.mapped, self.places.coordinates(indices), strict=True))
+        return found | dict(zip(self.places.batching, self.along, strict=True))
+
+    def _is_inside(self, at: np.ndarray, d: int) -> np.ndarray | bool:
+        """Whether coordinates are in bounds; all of them are, mostly. One that wrapped around is not."""
+        n = self.shape[d]
+        return not at.size or (at.min() >= 0 and at.max() < n) or ((at >= 0) & (at < n))
+
+
+def _inside(targets: np.ndarray, inside: np.ndarray, updates: Arrays) -> tuple[np.ndarray, Arrays]:
+    """The targets that are in bounds, and their updates."""
+    if inside.all():
+        return targets, updates
+    chosen = np.flatnonzero(inside)
+    return targets[chosen], tuple(u.take(chosen, axis=0) for u in updates)
+
+
+def _places_of(numbers: Mapping[str, Any]) -> Places:
+    return Places(
+        mapped=integers(numbers, "scatter_dims_to_operand_dims"),
+        dropped=integers(numbers, "inserted_window_dims"),
+        batching=integers(numbers, "input_batching_dims"),
+        of_indices=integers(numbers, "scatter_indices_batching_dims"),
+        vector=int(numbers.get("index_vector_dim", 0)),
+    )
+
+
+def targets(numbers: Mapping[str, Any], shape: Shape, indices: np.ndarray, updates: Shape) -> np.ndarray:
+    """For each update, in row-major order, the flat index of the element that it goes to; -1 where out of bounds.
+
+    `numbers` are the scatter_dimension_numbers, `shape` and `updates` the shapes of the tensor and of the updates.
+    """
+    found = np.full(math.prod(updates), -1)
+
+    def record(_: Step, rows: Arrays, at: np.ndarray, parts: Arrays) -> None:
+        found[parts[0].reshape(-1)] = rows[0][at].reshape(-1)
+
+    axes = integers(numbers, "update_window_dims")
+    put = _Windows.of(_places_of(numbers), axes, shape, indices.shape, updates).kernel(record)
+    tensor, ids = (np.arange(math.prod(s)).reshape(s) for s in (shape, updates))
+    put(lambda *x: x, (tensor,), indices, (ids,))
+    return found
+
+
+@op("scatter", values="regions", accuracy=BY_BODY, facts=PURE)
+def scatter(call: Call) -> Run:
+    """The operand with updates combined by a body into windows at computed indices. Windows out of bounds are skipped.
+
+    Updates of the same element are combined in the order of the updates (row-major), whatever `unique_indices` and
+    `indices_are_sorted` promise. Bounds hold for each element of a window by itself.
+
+    (C1, C3) One shape for all inputs and one for all updates. (C2, C4) The dimensions of inputs, windows and updates
+    agree. (C5) As many updates as inputs. (C6) of the same element types. (C7, C8) update_window_dims are distinct, in
+    order and the updates'. (C9 to C13) Dimensions without window are distinct, in order and the inputs'. (C14 to C18)
+    Batching dimensions come in pairs of one size. (C19 to C22) Index vectors fit the indices and their map. (C23) The
+    body takes and gives scalars. (C24, C25) The results have the inputs' shape and the body's element types.
+    """
+    count = len(call.operands) // 2
+    require(
+        count and len(call.operands) == 2 * count + 1,
+        f"takes inputs, indices and as many updates, not {len(call.operands)} operands",
+    )
+    inputs, updates = ([call.tensor(i + first) for i in range(count)] for first in (0, count + 1))
+    indices, results = call.tensor(count), [call.result(i) for i in range(len(call.results))]
+    require(indices.element.is_integer, f"scatter_indices is {indices} (expected integers)")
+    require(len(call.bodies) == 1, f"takes a body, not {len(call.bodies)}")
+    elements = body_elements(call.bodies[0], count)
+    require([t.element for t in results] == elements, f"results are {results}")
+    for x, u, r in zip(inputs, updates, results, strict=True):
+        fits = x.shape == inputs[0].shape and r.admits(x.shape)
+        require(fits, f"{x}, {inputs[0]} and {r} differ in shape")
+        require(u.shape == updates[0].shape, f"updates {u} and {updates[0]} differ in shape")
+        require(u.element == x.element, f"updates {u} for {x} (expected of the same element type)")
+    numbers = call.attribute("scatter_dimension_numbers")
+    places = _places_of(numbers)
+    places.check(len(inputs[0].shape), len(indices.shape))
+    axes = integers(numbers, "update_window_dims")
+    require_dimensions("update_window_dims", axes, len(updates[0].shape))
+    require(list(axes) == sorted(axes), f"update_window_dims {list(axes)} must be in order")
+    put = putter(call, call.bodies[0])
+    windows = functools.lru_cache(_SHAPES)(lambda *shapes: _Windows.of(places, axes, *shapes).kernel(put))
+    if inputs[0].is_static and indices.is_static and updates[0].is_static:
+        windows(inputs[0].shape, indices.shape, updates[0].shape)
+    sources = [t.element for t in inputs]
+
+    def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> np.ndarray | Arrays:
+        tensors, where, parts = values[:count], values[count], values[count + 1 :]
+        if sources != elements:
+            tensors, parts = (
+                tuple(cast(x, s, e, call.policy) for x, s, e in zip(v, sources, elements, strict=True))
+                for v in (tensors, parts)
+            )
+        put_all = windows(tensors[0].shape, where.shape, parts[0].shape)
+        found = put_all(regions[0], tensors, where, parts)
+        return found[0] if count == 1 else found
+
+    return kernel

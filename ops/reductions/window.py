@@ -1,0 +1,333 @@
+"""Windows that slide over a tensor: reductions of each, and scatters to the element selected in each."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..engine.blocks import blocks, for_each
+from ..engine.cast import cast
+from ..engine.lookup import Table
+from ..engine.ranks import minifloat_ranks
+from ..kernel import PURE
+from ..registry import BY_BODY, Body, Call, Run, lookup, op
+from ..require import require, require_shape
+from ..types import Kind, TensorType
+from .padded_windows import PaddedWindows
+from .put import putter
+from .reduce import body_elements, combining_of, fold_of
+
+Shape = tuple[int, ...]
+
+#: How many shapes a use of an op remembers the index arithmetic of. A static program has one.
+_SHAPES = 16
+
+#: Elements of windows that are laid out at a time.
+_BLOCK = 1 << 20
+
+#: Windows of up to so many elements are folded all at once where there are so many of them, parts of such a size.
+_FEW, _MANY, _PART = 128, 1 << 10, 1 << 15
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """How windows lie along one dimension."""
+
+    size: int  #: of the dimension
+    window: int  #: elements of a window
+    stride: int = 1
+    low: int = 0  #: padding before the first element; what is negative is cut off
+    high: int = 0
+    base_dilation: int = 1
+    window_dilation: int = 1
+
+    @property
+    def count(self) -> int:
+        """How many windows there are."""
+        dilated = (self.size - 1) * self.base_dilation + 1 if self.size else 0
+        padded = self.low + dilated + self.high
+        reach = (self.window - 1) * self.window_dilation + 1 if self.window else 0
+        return 0 if padded <= 0 or reach > padded else (padded - reach) // self.stride + 1
+
+    @functools.cached_property
+    def layout(self) -> tuple[int, int, int, bool]:
+        """The elements to lay out, the steps from one to the next of a window and from window to window, and whether
+        these are all elements there are, or those that windows touch, window by window."""
+        reach = (self.count - 1) * self.stride + (self.window - 1) * self.window_dilation + 1
+        if reach <= self.count * self.window:
+            return reach, self.window_dilation, self.stride, True
+        return self.count * self.window, 1, self.window, False
+
+    @functools.cached_property
+    def copied(self) -> tuple[slice | np.ndarray, slice | np.ndarray]:
+        """The elements laid out that are not padding, and those of the dimension that they are."""
+        length, _, _, is_dense = self.layout
+        if is_dense:
+            first = -(min(self.low, 0) // self.base_dilation)  # of those not cut off
+            start = first * self.base_dilation + self.low
+            count = max(min(self.size - first, -((start - length) // self.base_dilation)), 0)
+            stop = start + (count - 1) * self.base_dilation + 1 if count else start
+            return slice(start, stop, self.base_dilation), slice(first, first + count)
+        places = np.arange(self.count)[:, None] * self.stride + np.arange(self.window) * self.window_dilation - self.low
+        source, rest = np.divmod(places.reshape(-1), self.base_dilation)
+        inside = np.flatnonzero((rest == 0) & (source >= 0) & (source < self.size))
+        return inside, source[inside]
+
+
+Axes = Sequence[Axis]
+
+
+def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
+    """All windows of an array: first the axes within a window, then those of the windows. Not to be written to.
+
+    The memory it takes is that of the padded array, or of the windows where that is less.
+    """
+    shape = tuple(a.window for a in axes) + tuple(a.count for a in axes)
+    if 0 in shape:
+        return np.empty(shape, x.dtype)
+    laid, source = [a.copied[0] for a in axes], [a.copied[1] for a in axes]
+    lengths = tuple(a.layout[0] for a in axes)
+    if not all(a.layout[3] for a in axes):
+        laid, source = (_grid(v, n) for v, n in ((laid, lengths), (source, x.shape)))
+    padded = x[tuple(source)]
+    if padded.shape != lengths:
+        padded = np.full(lengths, fill, x.dtype)
+        padded[tuple(laid)] = x[tuple(source)]
+    inner = [step * a.layout[1] for step, a in zip(padded.strides, axes, strict=True)]
+    outer = [step * a.layout[2] for step, a in zip(padded.strides, axes, strict=True)]
+    bits = (
+        padded if x.dtype.isbuiltin == 1 else padded.view(f"u{x.dtype.itemsize}")
+    )  # as_strided knows numpy's own only
+    return np.lib.stride_tricks.as_strided(bits, shape, inner + outer, writeable=False).view(x.dtype)
+
+
+def _grid(indices: Sequence[slice | np.ndarray], lengths: Shape) -> list[Any]:
+    each = [np.arange(n)[i] if isinstance(i, slice) else i for i, n in zip(indices, lengths, strict=True)]
+    return list(np.ix_(*each))
+
+
+def integers_or(call: Call, name: str, default: Sequence[int]) -> Shape:
+    """A list of integers as long as the default, which stands for one that is left out. Raises OpError else."""
+    found = call.integers(name) if name in call.attributes else tuple(default)
+    require(len(found) == len(default), f"{name} {list(found)} must have {len(default)} numbers")
+    return found
+
+
+def require_positive(name: str, values: Sequence[int]) -> None:
+    """Raise OpError where a value is not above zero."""
+    require(all(v > 0 for v in values), f"{name} {list(values)} must be positive")
+
+
+def _axes(call: Call, rank: int) -> Callable[[Shape], tuple[Axis, ...]]:
+    """How windows lie over a tensor of a given shape."""
+    ones = (1,) * rank
+    names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
+    window, strides, base, dilations = lists = [integers_or(call, name, ones) for name in names]
+    for name, values in zip(names, lists, strict=True):
+        require_positive(name, values)
+    padding = integers_or(call, "padding", (0,) * (2 * rank))
+    rest = tuple(zip(window, strides, padding[::2], padding[1::2], base, dilations, strict=True))
+    return functools.lru_cache(_SHAPES)(
+        lambda shape: tuple(Axis(n, *others) for n, others in zip(shape, rest, strict=True))
+    )
+
+
+@op("reduce_window", values="regions", accuracy=BY_BODY, facts=PURE)
+def reduce_window(call: Call) -> Run:
+    """Each result is a window of the operand folded by a body: the initial value with the first element, and so on.
+
+    Windows are folded in row-major order, one step after the other; padding and the holes of dilation are initial
+    values too.
+
+    (C1) As many inputs as initial values and results. (C2) One shape for all inputs. (C3) Initial values are scalars of
+    the inputs' types. (C4, C6, C8, C10, C12) A number, or pair for padding, for each dimension. (C5, C7, C9, C11)
+    Sizes, strides and dilations are positive. (C13) The body takes and gives scalars. (C14 to C16) The results have one
+    shape, which the windows tell, and the body's element types.
+    """
+    count = len(call.operands) // 2
+    require(
+        count and len(call.operands) == 2 * count, f"takes inputs and as many initial values, not {len(call.operands)}"
+    )
+    inputs, inits = ([call.tensor(i + first) for i in range(count)] for first in (0, count))
+    body = _body(call, 0)
+    elements = body_elements(body, count)
+    require(len(call.results) == count, f"has {len(call.results)} results (expected {count})")
+    results = [call.result(i) for i in range(count)]
+    for x, init, result, element in zip(inputs, inits, results, elements, strict=True):
+        require(x.shape == inputs[0].shape, f"inputs {x} and {inputs[0]} differ in shape")
+        require(init == TensorType((), x.element), f"an initial value is {init} (expected tensor<{x.element}>)")
+        require(result == TensorType(results[0].shape, element), f"a result is {result} (expected of {element})")
+    axes_of = _axes(call, len(inputs[0].shape))
+    if inputs[0].is_static:
+        require_shape(call, tuple(a.count for a in axes_of(call.operand_shape())))
+    fold, sources = fold_of(call, body), [t.element for t in inputs] * 2
+    by_rank = extreme_of(call, body)
+    step = body.vectorised if call.policy.rounding != "stochastic" else None
+
+    def kernel(regions: tuple[Callable[..., tuple[np.ndarray, ...]], ...], *values: np.ndarray) -> Any:
+        pairs = zip(values, sources, elements * 2, strict=True)
+        values = tuple(v if s == e else cast(v, s, e, call.policy) for v, s, e in pairs)
+        axes = axes_of(values[0].shape)
+        size = math.prod(a.window for a in axes)
+        if size <= _FEW and math.prod(a.count for a in axes) >= _MANY:
+            found = by_rank(values[0], values[1], axes) if by_rank is not None else None
+            if found is not None:
+                return found
+            if step is not None:
+                found = _place_by_place(step, values[:count], values[count:], axes)
+                return found[0] if count == 1 else found
+        if step is not None:
+            padded = PaddedWindows(lambda totals, rows: fold(regions[0], totals, rows), values[count:], axes)
+            found = padded.results(values[:count])
+            if found is not None:
+                return found[0] if count == 1 else found
+        views = [windows(x, init, axes) for x, init in zip(values[:count], values[count:], strict=True)]
+        window, shape = views[0].shape[: len(axes)], views[0].shape[len(axes) :]
+        found = tuple(np.empty(shape, x.dtype) for x in views)
+        for columns in blocks(shape, _BLOCK // math.prod(window)) if 0 not in shape else ():
+            width = math.prod(s.stop - s.start for s in columns)
+            totals = [np.broadcast_to(init, width) for init in values[count:]]
+            for rows in blocks(window, _BLOCK // width):
+                totals = fold(regions[0], totals, [v[rows + columns].reshape(-1, width) for v in views])
+            for result, total in zip(found, totals, strict=True):
+                result[columns] = total.reshape(result[columns].shape)
+        return found[0] if count == 1 else found
+
+    return kernel
+
+
+def _place_by_place(
+    step: Callable[..., tuple[np.ndarray, ...]], arrays: Sequence[np.ndarray], inits: Sequence[np.ndarray], axes: Axes
+) -> tuple[np.ndarray, ...]:
+    """The windows folded all at the same time, first their first elements, then their second."""
+    views = [windows(x, init, axes) for x, init in zip(arrays, inits, strict=True)]
+    window, shape = views[0].shape[: len(axes)], views[0].shape[len(axes) :]
+    found = tuple(np.empty(shape, x.dtype) for x in views)
+
+    def work(part: tuple[slice, ...]) -> None:
+        totals = tuple(inits)
+        for place in np.ndindex(window):
+            totals = step(*totals, *(v[place + part] for v in views))
+        for result, total in zip(found, totals, strict=True):
+            result[part] = total
+
+    for_each(list(blocks(shape, _PART)), work, found[0].size * math.prod(window))
+    return found
+
+
+def extreme_of(call: Call, body: Body) -> Callable[[np.ndarray, np.ndarray, Axes], np.ndarray | None] | None:
+    """The largest or smallest of each window, if that is what the body gives and the elements are minifloats."""
+    combining = combining_of(body.sole_op)
+    largest = None if combining is None else combining.largest
+    t = body.results[0]
+    if largest is None or len(body.results) > 1 or not isinstance(t, TensorType) or not t.element.is_minifloat:
+        return None
+    record = lookup(body.sole_op or "")
+    assert record is not None
+    combine = record.function(call.like(record.name, (TensorType((None,), t.element),) * 2, (t,)))
+    results: dict[tuple[bytes, bool], Table] = {}  # for each initial value, what becomes of each rank, or each key
+
+    def extreme(x: np.ndarray, init: np.ndarray, axes: Axes) -> np.ndarray | None:
+        ranks = minifloat_ranks(t.element, largest)
+        codes, fill_code = np.ascontiguousarray(x).view(np.uint8), init.reshape(1).view(np.uint8)
+        (found, fill), is_ranked = ranks.comparable(codes, fill_code)
+        for d, axis in enumerate(axes):  # one dimension after the other; the last has the shortest runs of neighbours
+            if axis != Axis(axis.size, 1):
+                alone = [axis if i == d else Axis(n, 1) for i, n in enumerate(found.shape)]
+                view = windows(found, fill[0], alone).reshape(axis.window, *(a.count for a in alone))
+                found = view[0]
+                for other in view[1:]:
+                    found = np.maximum(found, other)
+        if is_ranked and len(ranks.values) - ranks.nan > 1 and (found >= ranks.nan).any():
+            return None  # which NaN it is goes by their order
+        key = init.tobytes(), is_ranked
+        if key not in results:
+            results[key] = Table(combine(init.reshape(1), ranks.values if is_ranked else ranks.of_key))
+        return results[key].at(found)
+
+    return extreme
+
+
+def _body(call: Call, index: int) -> Body:
+    require(index < len(call.bodies), f"takes {index + 1} or more regions, not {len(call.bodies)}")
+    return call.bodies[index]
+
+
+@op("select_and_scatter", values="regions", accuracy=BY_BODY, operands=3, facts=PURE)
+def select_and_scatter(call: Call) -> Run:
+    """Each source goes to the element selected in its window of the operand, and is combined there by a body.
+
+    The first element of a window is the selected one until it loses to a later one, in row-major order; padding is
+    never selected, and the source of a window without any other element goes nowhere. Sources of one element are
+    combined, after the initial value, in their order.
+
+    (C1, C3) One element type for operand, source and the scalar initial value. (C2) The source has an element for each
+    window. (C4, C6, C8) A number, or pair for padding, for each dimension. (C5, C7) which are positive. (C9) select
+    takes two scalars and gives an i1. (C10) scatter takes and gives scalars. (C11, C12) The result has the operand's
+    shape and scatter's element type.
+    """
+    operand, source, init = (call.tensor(i) for i in range(3))
+    selects, scatters = _body(call, 0), _body(call, 1)
+    (element,) = body_elements(scatters, 1)
+    scalar = TensorType((), operand.element)
+    require(source.element == operand.element, f"source is {source} (expected of {operand.element})")
+    require(init == scalar, f"init_value is {init} (expected {scalar})")
+    is_choice = (
+        len(selects.results) == 1 and isinstance(r := selects.results[0], TensorType) and r.element.kind is Kind.BOOL
+    )
+    require(is_choice and selects.arguments == (scalar, scalar), f"select must take two {scalar} and give a tensor<i1>")
+    require(call.result().element == element, f"the result is {call.result()} (expected of {element})")
+    require_shape(call, operand.shape)
+    axes_of = _axes(call, len(operand.shape))
+    if operand.is_static and source.is_static:
+        expected = tuple(a.count for a in axes_of(call.operand_shape()))
+        require(source.shape == expected, f"source is {source} (should have shape {list(expected)})")
+    put = putter(call, scatters)
+
+    def kernel(regions: tuple[Callable[..., tuple[np.ndarray, ...]], ...], *values: np.ndarray) -> np.ndarray:
+        x, sources, init = values
+        axes = axes_of(x.shape)
+        places = windows(np.arange(x.size).reshape(x.shape), -1, axes)
+        elements = windows(x, init, axes)
+        choice = choose if selects.vectorised is not None else _choose_one_by_one
+        chosen = choice(selects.vectorised or regions[0], elements, places, len(axes)).reshape(-1)
+        there = np.flatnonzero(chosen >= 0)
+        if operand.element != element:
+            sources, init = (cast(v, operand.element, element, call.policy) for v in (sources, init))
+        result = np.full(x.size, init, element.dtype)
+        put(regions[1], (result,), chosen[there], (sources.reshape(-1).take(there),))
+        return result.reshape(x.shape)
+
+    return kernel
+
+
+def choose(select: Callable[..., tuple[Any, ...]], elements: np.ndarray, places: np.ndarray, rank: int) -> np.ndarray:
+    """The place of the element selected in each window, -1 where it has none but padding."""
+    shape = elements.shape[rank:]
+    best, at = np.zeros(shape, elements.dtype), np.full(shape, -1)
+    for index in np.ndindex(elements.shape[:rank]) if 0 not in shape else ():
+        candidates, there = elements[index], places[index]
+        wins = (there >= 0) & ((at < 0) | ~np.asarray(select(best, candidates)[0]))
+        best, at = np.where(wins, candidates, best), np.where(wins, there, at)
+    return at
+
+
+def _choose_one_by_one(
+    select: Callable[..., tuple[Any, ...]], elements: np.ndarray, places: np.ndarray, rank: int
+) -> np.ndarray:
+    """As `choose`, for a region that takes scalars only."""
+    shape = elements.shape[rank:]
+    at = np.full(shape, -1)
+    for column in np.ndindex(shape):
+        best = None
+        for index in np.ndindex(elements.shape[:rank]):
+            if places[index + column] >= 0:
+                candidate = elements[(*index, *column, ...)]
+                if best is None or not select(best, candidate)[0]:
+                    best, at[column] = candidate, places[index + column]
+    return at
