@@ -93,3 +93,12 @@ def end_all(mark: str, seconds: float = 10) -> list[str]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     return list(left.values())
+
+
+def run_minihlo(*arguments: str) -> int:
+    """The exit status of the command in a process of its own, whose output `capfd` sees.
+
+    The command forks, which a process that has JAX's threads must not do.
+    """
+    code = "import sys; from minihlo.interp.cli import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run([sys.executable, "-P", "-c", code, *arguments], timeout=300).returncode

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minihlo.interp import cli, load
+from minihlo.interp import load
 from minihlo.interp.compile.planner import plan
 from minihlo.interp.errors import ExecutionError, ProgramError
 from minihlo.interp.system import depth
 from minihlo.ops.engine.speed import NONE
+
+from .processes import run_minihlo
 
 T = "tensor<2xi32>"
 
@@ -158,7 +160,7 @@ def test_a_recursion_without_an_end_names_function_and_place(
     path = tmp_path / "loop.mlir"
     main = f"func.func @main(%x: {T}) -> {T} {{\n  %0 = func.call @g(%x) : ({T}) -> {T}\n  return %0 : {T}\n}}\n"
     path.write_text(main + RECURSIVE[name])
-    assert cli.main(["run", str(path), "--input", "2xi32=1"]) == 2
+    assert run_minihlo("run", str(path), "--input", "2xi32=1") == 2
     _, err = capfd.readouterr()
     assert err.count("\n") == 1
     assert err.startswith(f"{path}:")

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from minihlo.interp import cli, load
+from minihlo.interp import load
 from minihlo.interp.compile.planner import plan
 from minihlo.interp.errors import LimitError, ProgramError
 from minihlo.interp.parse import syntax
 from minihlo.interp.parse.syntax import MAX_DIGITS
+
+from .processes import run_minihlo
 
 ENDLESS = """func.func @main() -> tensor<i32> {
   %t = stablehlo.constant dense<true> : tensor<i1>
@@ -47,15 +49,15 @@ def endless(tmp_path: Path) -> str:
 
 def test_timeout_of_run_and_diff(capfd: pytest.CaptureFixture[str], endless: str) -> None:
     for command in (["run", endless], ["diff", endless, "minihlo"]):
-        assert cli.main([*command, "--timeout", "2"]) == 124
+        assert run_minihlo(*command, "--timeout", "2") == 124
         out, err = capfd.readouterr()
         assert (out, err) == ("", f"minihlo: {endless}: stopped after 2 seconds (--timeout)\n")
-    assert cli.main(["run", endless.replace("endless", "x"), "--timeout", "100"]) == 2  # an error is one still
+    assert run_minihlo("run", endless.replace("endless", "x"), "--timeout", "100") == 2  # an error is one still
 
 
 def test_a_program_in_time_is_not_disturbed(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "counts.mlir").write_text(COUNTS)
-    assert cli.main(["run", str(tmp_path / "counts.mlir"), "--timeout", "300", "--max-steps", str(STEPS)]) == 0
+    assert run_minihlo("run", str(tmp_path / "counts.mlir"), "--timeout", "300", "--max-steps", str(STEPS)) == 0
     assert capfd.readouterr().out == "tensor<i32> {100}\n"
 
 
@@ -66,7 +68,7 @@ def test_the_number_of_steps_is_exact(capfd: pytest.CaptureFixture[str], endless
         assert int(program.run(enough, [])[0]) == 100
     with pytest.raises(LimitError, match=rf"^<string>:5:8: stablehlo.while: stopped after {STEPS - 1} steps$"):
         program.run(plan(program.program, most_steps=STEPS - 1), [])
-    assert cli.main(["run", endless, "--max-steps", "1000"]) == 124
+    assert run_minihlo("run", endless, "--max-steps", "1000") == 124
     assert capfd.readouterr().err == f"{endless}:4:8: stablehlo.while: stopped after 1000 steps\n"
 
 
@@ -74,7 +76,7 @@ def test_the_number_of_steps_is_exact(capfd: pytest.CaptureFixture[str], endless
 def test_limits_of_test(capfd: pytest.CaptureFixture[str], endless: str, limit: list[str]) -> None:
     with open(endless, "a") as file:
         file.write(f"// -----\n{COUNTS}")
-    assert cli.main(["test", endless, "-j", "1", *limit]) == 1
+    assert run_minihlo("test", endless, "-j", "1", *limit) == 1
     out, err = capfd.readouterr()
     told = (out + err).split("\n")[0]
     assert told.startswith(f"{endless}:")
@@ -84,13 +86,13 @@ def test_limits_of_test(capfd: pytest.CaptureFixture[str], endless: str, limit: 
 
 @pytest.mark.parametrize("option", ["--timeout=0", "--timeout=x", "--timeout=-1", "--timeout=inf", "--timeout=nan"])
 def test_bad_timeouts(capfd: pytest.CaptureFixture[str], endless: str, option: str) -> None:
-    assert cli.main(["run", endless, option]) == 2
+    assert run_minihlo("run", endless, option) == 2
     assert "expected seconds" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--max-steps=0", "--max-steps=1.5", "--max-steps=-1", "--max-steps=" + "9" * 50])
 def test_bad_numbers_of_steps(capfd: pytest.CaptureFixture[str], endless: str, option: str) -> None:
-    assert cli.main(["run", endless, option]) == 2
+    assert run_minihlo("run", endless, option) == 2
     assert "expected an integer" in capfd.readouterr().err
 
 

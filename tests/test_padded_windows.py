@@ -12,7 +12,7 @@ import pytest
 from minihlo.interp import load
 from minihlo.ops import padded_windows
 from minihlo.ops import window as window_module
-from minihlo.ops.minifloat.cast import cast
+from minihlo.ops.engine.cast import cast
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES
 
