@@ -1,11 +1,13 @@
 """What tests share: how processes end, and what those of `minihlo conform` need."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from minihlo.interp.backends import ChildBackend
 from minihlo.interp.cli import main
 from minihlo.interp.conform.result import Report, load
 
@@ -20,6 +22,9 @@ def nothing_outlives_the_tests() -> Iterator[None]:
     mark = str(os.getpid())
     os.environ[processes.MARK] = mark
     yield
+    for thing in gc.get_objects():  # the backends that tests and tools keep for each other; they end with this process
+        if isinstance(thing, ChildBackend):
+            thing.close()
     left = processes.end_all(mark)
     assert not left, f"still running: {left}"
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from minihlo.interp import parser
+from minihlo.interp.parse import parser
 
 from .test_malformed import ADD, REGIONS, STRUCTURES, mutated_bytes, mutated_text
 

@@ -13,7 +13,7 @@ from jax import export, lax
 from jax.scipy import linalg
 
 from minihlo.interp import ExecutionError, load
-from minihlo.ops import xla_targets
+from minihlo.ops.programs import xla_targets
 
 linear = lax.linalg
 

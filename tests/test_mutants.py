@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minihlo.interp import load, npy
+from minihlo.interp import load
 from minihlo.interp.errors import InputError
+from minihlo.interp.values import npy
 
 from .mutants import FORMS, commands
 from .processes import commands_of

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from minihlo.interp import load
-from minihlo.ops import padded_windows
-from minihlo.ops import window as window_module
 from minihlo.ops.engine.cast import cast
 from minihlo.ops.policy import Policy
+from minihlo.ops.reductions import padded_windows
+from minihlo.ops.reductions import window as window_module
 from minihlo.ops.types import ELEMENT_TYPES
 
 from .run_op import TYPES, from_codes

@@ -75,7 +75,7 @@ def _call_target(target: str, options: dict[str, str], ctx: Any, *operands: Any,
         raise NotImplementedError(f"subset_by_index is not implemented for platform {PLATFORM}")
     if parameters.get("sort_eig_vals"):
         raise NotImplementedError(f"sort_eig_vals is not implemented for platform {PLATFORM}")
-    config: dict[str, Any] = {ours: ir.BoolAttr.get(bool(parameters[theirs])) for theirs, ours in options.items()}
+    config: dict[str, Any] = {ours: ir.BoolAttr.get(bool(parameters.get(theirs))) for theirs, ours in options.items()}
     types = _types(ctx, ctx.avals_out)
     return mlir.custom_call(target, result_types=types, operands=operands, backend_config=config, api_version=4).results
 
@@ -126,7 +126,10 @@ def _emit_callback(
     )
     sharding = options.get("sharding")
     if sharding is not None:
-        mlir.set_sharding(ctx.module_context, result, _with_token(sharding) if tokens and types else sharding)
+        put: Any = mlir.set_sharding  # which takes the module's context too from jax 0.10 on
+        takes_context = len(inspect.signature(put).parameters) > 2
+        where = _with_token(sharding) if tokens and types else sharding
+        put(*([ctx.module_context] if takes_context else []), result, where)
     results = list(result.results)
     return results[len(tokens) :], (results[0] if tokens else None), holder
 
