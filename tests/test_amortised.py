@@ -51,3 +51,9 @@ def test_the_latest_is_made_anew_for_other_bits() -> None:
     zero = np.zeros(1, np.float32)
     found = [latest.at([x], make, 8) for x in (zero, zero.copy(), -zero, zero)]
     assert found == [[1], [1], [2], [3]]
+
+
+def test_what_is_dropped_while_it_is_made_is_given_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    thing: Amortised[str] = Amortised(lambda: "made", 0, nbytes=len)
+    monkeypatch.setattr(amortised._kept, "add", lambda thing, _: thing.drop())  # as by another thread
+    assert (thing.get(1), thing.made(), thing.value) == ("made", "made", None)

@@ -37,15 +37,16 @@ class Amortised(Generic[T]):
 
     def get(self, work: float) -> T | None:
         """The thing, if it is there or if it pays with so much work more; else None."""
-        if self.value is None:
+        thing = self.value  # which another thread may drop at any time
+        if thing is None:
             self._left -= work + self._per_call
             if self._left > 0:
                 return None
-            self.value = self._make()
-            nbytes = self._nbytes(self.value)
+            thing = self.value = self._make()
+            nbytes = self._nbytes(thing)
             if nbytes:
                 _kept.add(self, nbytes)
-        return self.value
+        return thing
 
     def made(self) -> T:
         """The thing, made now if it is not there."""
