@@ -23,6 +23,8 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 _CONSOLE = re.compile(r"(^```console\n)(.*?)(^```$)", re.DOTALL | re.MULTILINE)
+# The variables of the environment that reach a command.
+_KEPT = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR", "USER")
 _COMMAND = re.compile(r"^\$ (.*)$", re.MULTILINE)
 
 
@@ -36,7 +38,8 @@ def outputs(documents: Iterable[str]) -> dict[str, str]:
 
 
 def _output(command: str) -> str:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "MINIHLO_", "PYTEST_"))}
+    # Of the caller's environment only what a process needs: `CI`, for one, makes pytest's summary longer.
+    environment = {k: v for k, v in os.environ.items() if k in _KEPT}
     environment |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100"}
     result = subprocess.run(
         command, shell=True, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
