@@ -123,6 +123,43 @@ def test_select_and_scatter_of_minifloats() -> None:
     np.testing.assert_array_equal(wide, scattered(*wide_arrays, w, SELECTS["GE"], lambda a, b: a + b))
 
 
+@pytest.mark.parametrize("direction", SELECTS)
+@pytest.mark.parametrize("is_vectorised", [True, False])
+def test_windows_that_are_almost_all_padding(direction: str, is_vectorised: bool) -> None:
+    """Time and memory go by the elements that windows hold, not by their places, of which there are 10^12 or more."""
+    rng = np.random.default_rng(SEED)
+    huge, far = 10**12, 1 << 62
+    select = compare(direction)
+    if not is_vectorised:
+        t, v = "tensor<i32>", "tensor<1xi32>"
+        select = (
+            f"%t = stablehlo.reshape %x : ({t}) -> {v}\n%v = stablehlo.reshape %t : ({v}) -> {t}\n"
+            + select.replace("%x", "%v")
+        )
+    for shape, window, strides, padding in (
+        ((50,), (huge,), (7,), ((huge, 30),)),
+        ((50,), (huge,), (huge // 100,), ((huge, huge),)),
+        ((6, 5), (huge, 3), (huge - 1, 2), ((huge - 1, huge), (1, 1))),
+        ((6, 5), (3, huge), (2, huge // 3), ((0, -1), (huge, huge))),
+        ((4, 0), (2, huge), (2, 1), ((0, 0), (huge, 3))),
+        ((9,), (far,), (far // 3,), ((far - 5, far - 5),)),
+    ):
+        w = Windows(shape, window, strides, padding, (1,) * len(shape), (1,) * len(shape))
+        x, source = (rng.integers(-4, 5, s, np.int32) for s in (w.shape, w.counts))
+        expected = np.full(shape, 3, np.int32)
+        for start in np.ndindex(w.counts):
+            firsts = [i * s - low for i, s, (low, _) in zip(start, w.strides, padding, strict=True)]
+            held = [range(max(f, 0), min(f + n, size)) for f, n, size in zip(firsts, window, shape, strict=True)]
+            inside = list(itertools.product(*held))
+            best = inside[0] if inside else None
+            for at in inside[1:]:
+                best = best if SELECTS[direction](x[best], x[at]) else at
+            if best is not None:
+                expected[best] += source[start]
+        (found,) = load(scatter_program(w, select, BODIES["add"][0]))(x, source, np.array(3, np.int32))
+        np.testing.assert_array_equal(found, expected, err_msg=str(w))
+
+
 def test_the_gradient_of_jax_max_pool() -> None:
     def pool(x: jax.Array) -> jax.Array:
         return jax.lax.reduce_window(x, -np.inf, jax.lax.max, (1, 3, 2), (1, 2, 2), "SAME").sum()

@@ -15,7 +15,8 @@ from ...ops.movement.gather import integers
 from ...ops.products.einsum import labels_of
 from ...ops.products.ragged_dot import group_of_place
 from ...ops.reductions.scatter import targets
-from ...ops.reductions.window import Axis, choose, windows
+from ...ops.reductions.select_and_scatter import chosen_places
+from ...ops.reductions.window import Axis, windows
 from ...ops.types import TensorType
 from ..program import Operation
 from .wide import sole, widened
@@ -302,15 +303,12 @@ def targets_of(operation: Operation, values: Arrays) -> np.ndarray | None:
             return None
         x, indices, updates = values
         return targets(operation.attributes["scatter_dimension_numbers"], x.shape, indices, updates.shape)
-    x, _, init = values
-    (select, _) = operation.regions
+    x, (select, _) = values[0], operation.regions
     compare = _COMPARISONS.get(str(select.operations[0].attributes.get("comparison_direction")))
     is_plain = sole(select) == "stablehlo.compare" and select.operations[0].operands == select.arguments[:2]
     if compare is None or not is_plain:
         return None
-    axes = axes_of(operation, x.shape)
-    places = windows(np.arange(x.size).reshape(x.shape), -1, axes)
-    return choose(lambda a, b: (compare(a, b),), windows(x, init, axes), places, len(axes)).reshape(-1)
+    return chosen_places(lambda a, b: (compare(a, b),), x, axes_of(operation, x.shape)).reshape(-1)
 
 
 _COMPARISONS = {"GE": np.greater_equal, "GT": np.greater, "LE": np.less_equal, "LT": np.less}

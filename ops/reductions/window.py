@@ -1,4 +1,4 @@
-"""Windows that slide over a tensor: reductions of each, and scatters to the element selected in each."""
+"""Windows that slide over a tensor, and reductions of each."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from ..engine.ranks import minifloat_ranks
 from ..kernel import PURE
 from ..registry import BY_BODY, Body, Call, Run, lookup, op
 from ..require import require, require_shape
-from ..types import Kind, TensorType
+from ..types import TensorType
 from .padded_windows import PaddedWindows
-from .put import putter
 from .reduce import body_elements, combining_of, fold_of
 
 Shape = tuple[int, ...]
@@ -123,7 +122,7 @@ def require_positive(name: str, values: Sequence[int]) -> None:
     require(all(v > 0 for v in values), f"{name} {list(values)} must be positive")
 
 
-def _axes(call: Call, rank: int) -> Callable[[Shape], tuple[Axis, ...]]:
+def axes_of_call(call: Call, rank: int) -> Callable[[Shape], tuple[Axis, ...]]:
     """How windows lie over a tensor of a given shape."""
     ones = (1,) * rank
     names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
@@ -154,7 +153,7 @@ def reduce_window(call: Call) -> Run:
         count and len(call.operands) == 2 * count, f"takes inputs and as many initial values, not {len(call.operands)}"
     )
     inputs, inits = ([call.tensor(i + first) for i in range(count)] for first in (0, count))
-    body = _body(call, 0)
+    body = body_of(call, 0)
     elements = body_elements(body, count)
     require(len(call.results) == count, f"has {len(call.results)} results (expected {count})")
     results = [call.result(i) for i in range(count)]
@@ -162,7 +161,7 @@ def reduce_window(call: Call) -> Run:
         require(x.shape == inputs[0].shape, f"inputs {x} and {inputs[0]} differ in shape")
         require(init == TensorType((), x.element), f"an initial value is {init} (expected tensor<{x.element}>)")
         require(result == TensorType(results[0].shape, element), f"a result is {result} (expected of {element})")
-    axes_of = _axes(call, len(inputs[0].shape))
+    axes_of = axes_of_call(call, len(inputs[0].shape))
     if inputs[0].is_static:
         require_shape(call, tuple(a.count for a in axes_of(call.operand_shape())))
     fold, sources = fold_of(call, body), [t.element for t in inputs] * 2
@@ -253,81 +252,6 @@ def extreme_of(call: Call, body: Body) -> Callable[[np.ndarray, np.ndarray, Axes
     return extreme
 
 
-def _body(call: Call, index: int) -> Body:
+def body_of(call: Call, index: int) -> Body:
     require(index < len(call.bodies), f"takes {index + 1} or more regions, not {len(call.bodies)}")
     return call.bodies[index]
-
-
-@op("select_and_scatter", values="regions", accuracy=BY_BODY, operands=3, facts=PURE)
-def select_and_scatter(call: Call) -> Run:
-    """Each source goes to the element selected in its window of the operand, and is combined there by a body.
-
-    The first element of a window is the selected one until it loses to a later one, in row-major order; padding is
-    never selected, and the source of a window without any other element goes nowhere. Sources of one element are
-    combined, after the initial value, in their order.
-
-    (C1, C3) One element type for operand, source and the scalar initial value. (C2) The source has an element for each
-    window. (C4, C6, C8) A number, or pair for padding, for each dimension. (C5, C7) which are positive. (C9) select
-    takes two scalars and gives an i1. (C10) scatter takes and gives scalars. (C11, C12) The result has the operand's
-    shape and scatter's element type.
-    """
-    operand, source, init = (call.tensor(i) for i in range(3))
-    selects, scatters = _body(call, 0), _body(call, 1)
-    (element,) = body_elements(scatters, 1)
-    scalar = TensorType((), operand.element)
-    require(source.element == operand.element, f"source is {source} (expected of {operand.element})")
-    require(init == scalar, f"init_value is {init} (expected {scalar})")
-    is_choice = (
-        len(selects.results) == 1 and isinstance(r := selects.results[0], TensorType) and r.element.kind is Kind.BOOL
-    )
-    require(is_choice and selects.arguments == (scalar, scalar), f"select must take two {scalar} and give a tensor<i1>")
-    require(call.result().element == element, f"the result is {call.result()} (expected of {element})")
-    require_shape(call, operand.shape)
-    axes_of = _axes(call, len(operand.shape))
-    if operand.is_static and source.is_static:
-        expected = tuple(a.count for a in axes_of(call.operand_shape()))
-        require(source.shape == expected, f"source is {source} (should have shape {list(expected)})")
-    put = putter(call, scatters)
-
-    def kernel(regions: tuple[Callable[..., tuple[np.ndarray, ...]], ...], *values: np.ndarray) -> np.ndarray:
-        x, sources, init = values
-        axes = axes_of(x.shape)
-        places = windows(np.arange(x.size).reshape(x.shape), -1, axes)
-        elements = windows(x, init, axes)
-        choice = choose if selects.vectorised is not None else _choose_one_by_one
-        chosen = choice(selects.vectorised or regions[0], elements, places, len(axes)).reshape(-1)
-        there = np.flatnonzero(chosen >= 0)
-        if operand.element != element:
-            sources, init = (cast(v, operand.element, element, call.policy) for v in (sources, init))
-        result = np.full(x.size, init, element.dtype)
-        put(regions[1], (result,), chosen[there], (sources.reshape(-1).take(there),))
-        return result.reshape(x.shape)
-
-    return kernel
-
-
-def choose(select: Callable[..., tuple[Any, ...]], elements: np.ndarray, places: np.ndarray, rank: int) -> np.ndarray:
-    """The place of the element selected in each window, -1 where it has none but padding."""
-    shape = elements.shape[rank:]
-    best, at = np.zeros(shape, elements.dtype), np.full(shape, -1)
-    for index in np.ndindex(elements.shape[:rank]) if 0 not in shape else ():
-        candidates, there = elements[index], places[index]
-        wins = (there >= 0) & ((at < 0) | ~np.asarray(select(best, candidates)[0]))
-        best, at = np.where(wins, candidates, best), np.where(wins, there, at)
-    return at
-
-
-def _choose_one_by_one(
-    select: Callable[..., tuple[Any, ...]], elements: np.ndarray, places: np.ndarray, rank: int
-) -> np.ndarray:
-    """As `choose`, for a region that takes scalars only."""
-    shape = elements.shape[rank:]
-    at = np.full(shape, -1)
-    for column in np.ndindex(shape):
-        best = None
-        for index in np.ndindex(elements.shape[:rank]):
-            if places[index + column] >= 0:
-                candidate = elements[(*index, *column, ...)]
-                if best is None or not select(best, candidate)[0]:
-                    best, at[column] = candidate, places[index + column]
-    return at
