@@ -80,6 +80,11 @@ class Body:
     passed_on: tuple[int | None, ...] = ()
     #: The arguments that the results depend on; None where this is not known.
     reads: frozenset[int] | None = None
+    #: Whether each result is one of the arguments, chosen by comparisons: nothing is computed, so nothing is rounded.
+    selects: bool = False
+    #: Of a body that takes accumulators and as many elements, a body for each result, where that depends on its own
+    #: accumulator and element alone. Empty otherwise.
+    parts: tuple[Body, ...] = ()
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.arguments))}) -> ({', '.join(map(str, self.results))})"

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from minihlo.interp import load
+from minihlo.ops.engine.blocks import blocks
 from minihlo.ops.policy import Policy
 from minihlo.ops.reductions import window as window_module
-from minihlo.ops.reductions.window import Axis, blocks, windows
+from minihlo.ops.reductions.axes import Axis, windows
 from minihlo.ops.registry import OpError
 
 from . import reference

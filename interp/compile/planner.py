@@ -25,7 +25,7 @@ from ..errors import InputError, ProgramError, ResourceError, shown
 from ..program import Function, Operation, Program, Region, Value
 from ..steps import Steps
 from ..system import depth, heap, host_floats, memory
-from . import flow, indexing, late, scalars
+from . import flow, indexing, late, scalars, selection
 from .expand import expansion
 from .fusion import Fusion
 from .inline import CALLS, inlined
@@ -338,14 +338,17 @@ class _Planner:
         ):
             sole = None
         arguments, needed = {v: i for i, v in enumerate(region.arguments)}, flow.needed(region)
+        vectorised = self._vectorised(region)
         return Body(
             tuple(v.type for v in region.arguments),
             tuple(v.type for v in region.returns),
             sole.name if sole else None,
             sole.attributes if sole else {},
-            self._vectorised(region),
+            vectorised,
             tuple(arguments.get(v) for v in region.returns),
             frozenset(i for v, i in arguments.items() if v in needed),
+            vectorised is not None and selection.is_selection(region),
+            tuple(map(self._body, selection.parts(region))) if vectorised is not None else (),
         )
 
     def _vectorised(self, region: Region) -> Callable[..., tuple[Any, ...]] | None:

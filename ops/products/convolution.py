@@ -14,7 +14,8 @@ from ..engine.blocks import blocks, for_each
 from ..engine.cast import cast
 from ..kernel import PURE
 from ..policy import Policy
-from ..reductions.window import Axis, integers_or, require_positive, windows
+from ..reductions.axes import Axis, windows
+from ..reductions.window import integers_or, require_positive
 from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..require import require, require_dimensions, require_shape
 from ..types import ELEMENT_TYPES

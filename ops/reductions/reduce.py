@@ -128,9 +128,13 @@ def fold_of(call: Call, body: Body) -> Fold:
         found = _fold_of_op(call, body.sole_op, elements[0])
         if found is not None:
             return found
-    if body.vectorised is not None and call.policy.rounding != "stochastic":
-        return _vectorised(body.vectorised, elements)
-    return _one_by_one
+    if body.vectorised is None or call.policy.rounding == "stochastic":
+        return _one_by_one
+    if body.selects:
+        return _by_halves(body.vectorised)
+    if body.parts:
+        return _apart([(fold_of(call, part), part) for part in body.parts])
+    return _vectorised(body.vectorised, elements)
 
 
 def combining_of(name: str | None) -> Combining | None:
@@ -151,17 +155,60 @@ def _fold_of_op(call: Call, name: str, element: ElementType) -> Fold | None:
         record, t = lookup(name), TensorType((None, None), element)
         assert record is not None
         return _extreme(combining.largest, record.function(call.like(name, (t, t), (t,))), element)
+    return _in_order(combining.ufunc, element) if _is_host(call, combining, element) else None
+
+
+def _is_host(call: Call, combining: Combining, element: ElementType) -> bool:
+    """Whether numpy's function gives the op's bits on a type of floats or complex numbers."""
     # Products of complex numbers are rounded differently in numpy's scalar and vector code.
     is_host = element.is_complex and combining.ufunc is np.add
     if element.is_float and not element.is_minifloat:
         is_host = element.bits >= 32 or call.policy.rounding == "nearest_even"
-    return _in_order(combining.ufunc, element) if is_host and combining.on_floats else None
+    return is_host and combining.on_floats
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """The accumulators after each step of a fold along the first axis, by numpy's own running fold."""
+
+    ufunc: np.ufunc
+    dtype: np.dtype  #: to compute in
+    narrow: ElementType | None  #: the integers of fewer bits that the results are wrapped to
+    commutes: bool  #: whether the operands of a step can change places
+
+    def __call__(self, init: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """From the initial value along rows, (steps, columns); the result has that shape."""
+        x = rows.astype(self.dtype)
+        self.ufunc(init.astype(self.dtype), x[:1], out=x[:1])
+        self.ufunc.accumulate(x, axis=0, out=x)
+        return wrap(x, self.narrow) if self.narrow is not None else x
+
+
+def running_of(call: Call, name: str | None, element: ElementType) -> Running | None:
+    """The running fold of a single op; None where numpy has none that gives its bits."""
+    combining = combining_of(name)
+    if combining is None:
+        return None
+    if element.is_float or element.is_complex:
+        if combining.largest is not None or not _is_host(call, combining, element):
+            return None
+        return Running(combining.ufunc, element.dtype, None, combining.any_order)
+    if not combining.any_order:
+        return None
+    ufunc = (element.kind is Kind.BOOL and combining.of_booleans) or combining.ufunc
+    narrow, dtype = _in_bytes(element)
+    return Running(ufunc, dtype, element if narrow else None, True)
+
+
+def _in_bytes(element: ElementType) -> tuple[bool, np.dtype]:
+    """Whether a type of integers has fewer bits than a byte, and the type that numpy computes in."""
+    narrow = 1 < element.bits < 8
+    return narrow, np.dtype(np.int8 if element.kind is Kind.SIGNED else np.uint8) if narrow else element.dtype
 
 
 def _whole(ufunc: np.ufunc, element: ElementType) -> Fold:
     """Integers and booleans, in whatever order numpy likes."""
-    narrow = 1 < element.bits < 8
-    wide = np.dtype(np.int8 if element.kind is Kind.SIGNED else np.uint8) if narrow else element.dtype
+    narrow, wide = _in_bytes(element)
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         start, x = (v.astype(wide, copy=False) for v in (starts[0], rows[0]))
@@ -287,6 +334,44 @@ def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
         for slices in zip(*map(np.ascontiguousarray, rows), strict=True):
             totals = step(*totals, *slices)
         return tuple(np.broadcast_to(t, width) for t in totals)
+
+    return fold
+
+
+def _by_halves(step: Step) -> Fold:
+    """A body that chooses among its arguments: neighbours in pairs, and the pairs in pairs.
+
+    The specification leaves the order open; of an associative body, as all that find an extreme are, the results are
+    those of every order.
+    """
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        steps, width = rows[0].shape
+        results = tuple(np.empty(width, s.dtype) for s in starts)
+
+        def work(part: tuple[slice, ...]) -> None:
+            values = tuple(x[:, *part] for x in rows)
+            while (length := len(values[0])) > 1:
+                pairs = step(*(v[: length - 1 : 2] for v in values), *(v[1::2] for v in values))
+                rest = [v[length - 1 :] if length % 2 else v[:0] for v in values]
+                values = tuple(np.concatenate(pair) for pair in zip(pairs, rest, strict=True))
+            for result, total in zip(results, step(*(s[part] for s in starts), *(v[0] for v in values)), strict=True):
+                result[part] = total
+
+        for_each(list(blocks((width,), max(_BLOCK // steps, 1))), work, steps * width)
+        return results
+
+    return fold
+
+
+def _apart(folds: Sequence[tuple[Fold, Body]]) -> Fold:
+    """Accumulators that have nothing to do with each other, each by a fold of its own."""
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        return tuple(
+            run(part.vectorised, (start,), (x,))[0]  # pyright: ignore[reportArgumentType]
+            for (run, part), start, x in zip(folds, starts, rows, strict=True)
+        )
 
     return fold
 

@@ -12,9 +12,10 @@ from ..kernel import PURE
 from ..registry import BY_BODY, Call, Run, op
 from ..require import require, require_shape
 from ..types import Kind, TensorType
+from .axes import Axis, windows
 from .put import putter
 from .reduce import body_elements
-from .window import Axes, Axis, axes_of_call, body_of, windows
+from .window import Axes, axes_of_call, body_of
 
 Shape = tuple[int, ...]
 Select = Callable[..., tuple[Any, ...]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -18,10 +17,10 @@ from ..kernel import PURE
 from ..registry import BY_BODY, Body, Call, Run, lookup, op
 from ..require import require, require_shape
 from ..types import TensorType
+from .axes import Axis, Shape, windows
+from .overlapping import Prefixes, are_large, by_tree
 from .padded_windows import PaddedWindows
-from .reduce import body_elements, combining_of, fold_of
-
-Shape = tuple[int, ...]
+from .reduce import body_elements, combining_of, fold_of, running_of
 
 #: How many shapes a use of an op remembers the index arithmetic of. A static program has one.
 _SHAPES = 16
@@ -33,81 +32,7 @@ _BLOCK = 1 << 20
 _FEW, _MANY, _PART = 128, 1 << 10, 1 << 15
 
 
-@dataclasses.dataclass(frozen=True)
-class Axis:
-    """How windows lie along one dimension."""
-
-    size: int  #: of the dimension
-    window: int  #: elements of a window
-    stride: int = 1
-    low: int = 0  #: padding before the first element; what is negative is cut off
-    high: int = 0
-    base_dilation: int = 1
-    window_dilation: int = 1
-
-    @property
-    def count(self) -> int:
-        """How many windows there are."""
-        dilated = (self.size - 1) * self.base_dilation + 1 if self.size else 0
-        padded = self.low + dilated + self.high
-        reach = (self.window - 1) * self.window_dilation + 1 if self.window else 0
-        return 0 if padded <= 0 or reach > padded else (padded - reach) // self.stride + 1
-
-    @functools.cached_property
-    def layout(self) -> tuple[int, int, int, bool]:
-        """The elements to lay out, the steps from one to the next of a window and from window to window, and whether
-        these are all elements there are, or those that windows touch, window by window."""
-        reach = (self.count - 1) * self.stride + (self.window - 1) * self.window_dilation + 1
-        if reach <= self.count * self.window:
-            return reach, self.window_dilation, self.stride, True
-        return self.count * self.window, 1, self.window, False
-
-    @functools.cached_property
-    def copied(self) -> tuple[slice | np.ndarray, slice | np.ndarray]:
-        """The elements laid out that are not padding, and those of the dimension that they are."""
-        length, _, _, is_dense = self.layout
-        if is_dense:
-            first = -(min(self.low, 0) // self.base_dilation)  # of those not cut off
-            start = first * self.base_dilation + self.low
-            count = max(min(self.size - first, -((start - length) // self.base_dilation)), 0)
-            stop = start + (count - 1) * self.base_dilation + 1 if count else start
-            return slice(start, stop, self.base_dilation), slice(first, first + count)
-        places = np.arange(self.count)[:, None] * self.stride + np.arange(self.window) * self.window_dilation - self.low
-        source, rest = np.divmod(places.reshape(-1), self.base_dilation)
-        inside = np.flatnonzero((rest == 0) & (source >= 0) & (source < self.size))
-        return inside, source[inside]
-
-
 Axes = Sequence[Axis]
-
-
-def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
-    """All windows of an array: first the axes within a window, then those of the windows. Not to be written to.
-
-    The memory it takes is that of the padded array, or of the windows where that is less.
-    """
-    shape = tuple(a.window for a in axes) + tuple(a.count for a in axes)
-    if 0 in shape:
-        return np.empty(shape, x.dtype)
-    laid, source = [a.copied[0] for a in axes], [a.copied[1] for a in axes]
-    lengths = tuple(a.layout[0] for a in axes)
-    if not all(a.layout[3] for a in axes):
-        laid, source = (_grid(v, n) for v, n in ((laid, lengths), (source, x.shape)))
-    padded = x[tuple(source)]
-    if padded.shape != lengths:
-        padded = np.full(lengths, fill, x.dtype)
-        padded[tuple(laid)] = x[tuple(source)]
-    inner = [step * a.layout[1] for step, a in zip(padded.strides, axes, strict=True)]
-    outer = [step * a.layout[2] for step, a in zip(padded.strides, axes, strict=True)]
-    bits = (
-        padded if x.dtype.isbuiltin == 1 else padded.view(f"u{x.dtype.itemsize}")
-    )  # as_strided knows numpy's own only
-    return np.lib.stride_tricks.as_strided(bits, shape, inner + outer, writeable=False).view(x.dtype)
-
-
-def _grid(indices: Sequence[slice | np.ndarray], lengths: Shape) -> list[Any]:
-    each = [np.arange(n)[i] if isinstance(i, slice) else i for i, n in zip(indices, lengths, strict=True)]
-    return list(np.ix_(*each))
 
 
 def integers_or(call: Call, name: str, default: Sequence[int]) -> Shape:
@@ -167,12 +92,18 @@ def reduce_window(call: Call) -> Run:
     fold, sources = fold_of(call, body), [t.element for t in inputs] * 2
     by_rank = extreme_of(call, body)
     step = body.vectorised if call.policy.rounding != "stochastic" else None
+    prefixes = None
+    if step is not None and count == 1:
+        prefixes = Prefixes(step, elements[0], running_of(call, body.sole_op, elements[0]))
 
     def kernel(regions: tuple[Callable[..., tuple[np.ndarray, ...]], ...], *values: np.ndarray) -> Any:
         pairs = zip(values, sources, elements * 2, strict=True)
         values = tuple(v if s == e else cast(v, s, e, call.policy) for v, s, e in pairs)
         axes = axes_of(values[0].shape)
         size = math.prod(a.window for a in axes)
+        found = prefixes.results(values[0], values[1], axes) if prefixes is not None else None
+        if found is not None:
+            return found
         if size <= _FEW and math.prod(a.count for a in axes) >= _MANY:
             found = by_rank(values[0], values[1], axes) if by_rank is not None else None
             if found is not None:
@@ -184,6 +115,9 @@ def reduce_window(call: Call) -> Run:
             padded = PaddedWindows(lambda totals, rows: fold(regions[0], totals, rows), values[count:], axes)
             found = padded.results(values[:count])
             if found is not None:
+                return found[0] if count == 1 else found
+            if are_large(axes):
+                found = by_tree(step, values[:count], values[count:], axes)
                 return found[0] if count == 1 else found
         views = [windows(x, init, axes) for x, init in zip(values[:count], values[count:], strict=True)]
         window, shape = views[0].shape[: len(axes)], views[0].shape[len(axes) :]

@@ -1,0 +1,95 @@
+"""How windows lie along the dimensions of a tensor, and their elements laid out."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Shape = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """How windows lie along one dimension."""
+
+    size: int  #: of the dimension
+    window: int  #: elements of a window
+    stride: int = 1
+    low: int = 0  #: padding before the first element; what is negative is cut off
+    high: int = 0
+    base_dilation: int = 1
+    window_dilation: int = 1
+
+    @property
+    def count(self) -> int:
+        """How many windows there are."""
+        dilated = (self.size - 1) * self.base_dilation + 1 if self.size else 0
+        padded = self.low + dilated + self.high
+        reach = (self.window - 1) * self.window_dilation + 1 if self.window else 0
+        return 0 if padded <= 0 or reach > padded else (padded - reach) // self.stride + 1
+
+    @functools.cached_property
+    def layout(self) -> tuple[int, int, int, bool]:
+        """The elements to lay out, the steps from one to the next of a window and from window to window, and whether
+        these are all elements there are, or those that windows touch, window by window."""
+        reach = (self.count - 1) * self.stride + (self.window - 1) * self.window_dilation + 1
+        if reach <= self.count * self.window:
+            return reach, self.window_dilation, self.stride, True
+        return self.count * self.window, 1, self.window, False
+
+    @functools.cached_property
+    def copied(self) -> tuple[slice | np.ndarray, slice | np.ndarray]:
+        """The elements laid out that are not padding, and those of the dimension that they are."""
+        length, _, _, is_dense = self.layout
+        if is_dense:
+            first = -(min(self.low, 0) // self.base_dilation)  # of those not cut off
+            start = first * self.base_dilation + self.low
+            count = max(min(self.size - first, -((start - length) // self.base_dilation)), 0)
+            stop = start + (count - 1) * self.base_dilation + 1 if count else start
+            return slice(start, stop, self.base_dilation), slice(first, first + count)
+        places = np.arange(self.count)[:, None] * self.stride + np.arange(self.window) * self.window_dilation - self.low
+        source, rest = np.divmod(places.reshape(-1), self.base_dilation)
+        inside = np.flatnonzero((rest == 0) & (source >= 0) & (source < self.size))
+        return inside, source[inside]
+
+
+Axes = Sequence[Axis]
+
+
+def laid_out(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
+    """The elements and padding that windows touch, along each dimension as `Axis.layout` says. May be a view of `x`."""
+    laid, source = [a.copied[0] for a in axes], [a.copied[1] for a in axes]
+    lengths = tuple(a.layout[0] for a in axes)
+    if not all(a.layout[3] for a in axes):
+        laid, source = (_grid(v, n) for v, n in ((laid, lengths), (source, x.shape)))
+    padded = x[tuple(source)]
+    if padded.shape != lengths:
+        padded = np.full(lengths, fill, x.dtype)
+        padded[tuple(laid)] = x[tuple(source)]
+    return padded
+
+
+def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
+    """All windows of an array: first the axes within a window, then those of the windows. Not to be written to.
+
+    The memory it takes is that of the padded array, or of the windows where that is less.
+    """
+    shape = tuple(a.window for a in axes) + tuple(a.count for a in axes)
+    if 0 in shape:
+        return np.empty(shape, x.dtype)
+    padded = laid_out(x, fill, axes)
+    inner = [step * a.layout[1] for step, a in zip(padded.strides, axes, strict=True)]
+    outer = [step * a.layout[2] for step, a in zip(padded.strides, axes, strict=True)]
+    bits = (
+        padded if x.dtype.isbuiltin == 1 else padded.view(f"u{x.dtype.itemsize}")
+    )  # as_strided knows numpy's own only
+    return np.lib.stride_tricks.as_strided(bits, shape, inner + outer, writeable=False).view(x.dtype)
+
+
+def _grid(indices: Sequence[slice | np.ndarray], lengths: Shape) -> list[Any]:
+    each = [np.arange(n)[i] if isinstance(i, slice) else i for i, n in zip(indices, lengths, strict=True)]
+    return list(np.ix_(*each))

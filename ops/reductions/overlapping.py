@@ -1,0 +1,139 @@
+"""Large windows that overlap, as prefix sums and running maxima have them: what they share is computed once.
+
+A fold of each window by itself takes windows times window elements steps. Two ways take less:
+
+- Windows that hold all that came before (`jnp.cumsum`) are the steps of one fold from the left. The results are those
+  of the folds, bit for bit. Where they hold all that follows, the same fold runs from the right: the last element and
+  the initial value first.
+- Any other windows are put together from folds of 1, 2, 4, ... neighbours. That is a tree over the elements of a
+  window in their order. The specification leaves the order open (StableHLO 1.10, `reduce_window` and `reduce`); bodies
+  that round differently in another order give other bits here than the fold from the left, as on any compiler.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..engine.walk import Walk
+from ..types import ElementType
+from .axes import Axis, laid_out
+from .reduce import Running
+
+#: Takes and returns tuples of arrays: the accumulators and then the elements in, the new accumulators out.
+Step = Callable[..., tuple[Any, ...]]
+Values = Sequence[np.ndarray]
+
+#: Windows are put together from what they share where they have more elements than this, and there are so many times
+#: more elements in all windows than there are elements. Smaller ones are folded side by side, from the left.
+_LARGE, _OVERLAP = 128, 4
+#: So many steps are made one by one where a table for them does not pay: each takes 10 µs, the table 1 ms.
+_SHORT = 100
+
+
+def are_large(axes: Sequence[Axis]) -> bool:
+    """Whether windows have so many elements, and share so many of them, that they are not folded one by one."""
+    if 0 in (size := [a.count for a in axes]) or math.prod(a.window for a in axes) <= _LARGE:
+        return False
+    laid = math.prod(a.layout[0] for a in axes)
+    return math.prod(size) * math.prod(a.window for a in axes) >= _OVERLAP * laid
+
+
+class Prefixes:
+    """Windows along one dimension that hold all elements up to theirs, or all from theirs on, as one running fold.
+
+    step: the body on arrays.
+    element: the type of the accumulator, if there is but one.
+    running: the body as numpy's own running fold, if it is such a one.
+    """
+
+    def __init__(self, step: Step, element: ElementType, running: Running | None) -> None:
+        self._step, self._running = step, running
+        self._forward = self._backward = None
+        if element.is_minifloat and running is None:
+            self._forward = Walk(lambda total, x: step(total, x)[0], element, element)
+            self._backward = Walk(lambda total, x: step(x, total)[0], element, element)
+
+    def results(self, x: np.ndarray, init: np.ndarray, axes: Sequence[Axis]) -> np.ndarray | None:
+        """The result of each window; None where they are others, or are folded otherwise."""
+        along = [d for d, axis in enumerate(axes) if axis != Axis(axis.size, 1)]
+        if len(along) != 1 or x.size == 0:
+            return None
+        (d,) = along
+        axis = axes[d]
+        reach = axis.window - 1
+        forward = axis == Axis(axis.size, axis.window, low=reach)
+        backward = axis == Axis(axis.size, axis.window, high=reach) and are_large(axes)
+        if not (forward or backward):
+            return None
+        if axis.window < axis.size or not self._is_neutral(init):
+            return None
+        rows = np.moveaxis(x, d, 0).reshape(axis.size, -1)
+        found = self._folded(rows if forward else rows[::-1], init, forward)
+        if found is None:
+            return None
+        found = found if forward else found[::-1]
+        return np.moveaxis(found.reshape(axis.size, *np.delete(x.shape, d)), 0, d)
+
+    def _is_neutral(self, init: np.ndarray) -> bool:
+        """Whether padding, which is the initial value, leaves an accumulator of that value as it is."""
+        return np.asarray(self._step(init, init)[0]).tobytes() == init.tobytes()
+
+    def _folded(self, rows: np.ndarray, init: np.ndarray, forward: bool) -> np.ndarray | None:
+        if self._running is not None:
+            return self._running(init, rows) if forward or self._running.commutes else None
+        walk = self._forward if forward else self._backward
+        if walk is None:
+            return None
+        if not walk.is_worth(*rows.shape) and len(rows) <= _SHORT:
+            return self._step_by_step(rows, init, forward)
+        codes, found = np.ascontiguousarray(rows).view(np.uint8), np.empty(rows.shape, np.uint8)
+        walk.along(np.full(rows.shape[1], init.reshape(1).view(np.uint8)[0]), codes, found)
+        return found.view(rows.dtype)
+
+    def _step_by_step(self, rows: np.ndarray, init: np.ndarray, forward: bool) -> np.ndarray:
+        total, found = np.broadcast_to(init, rows.shape[1:]), np.empty(rows.shape, rows.dtype)
+        for i, row in enumerate(rows):
+            found[i] = total = self._step(*((total, row) if forward else (row, total)))[0]
+        return found
+
+
+def by_tree(step: Step, arrays: Values, inits: Values, axes: Sequence[Axis]) -> tuple[np.ndarray, ...]:
+    """The result of each window, by folds of 1, 2, 4, ... neighbours, the last dimension first."""
+    parts = tuple(laid_out(x, init, axes) for x, init in zip(arrays, inits, strict=True))
+    for d in reversed(range(len(axes))):
+        parts = _along(step, parts, d, axes[d])
+    return tuple(np.broadcast_to(total, part.shape) for total, part in zip(step(*inits, *parts), parts, strict=True))
+
+
+def _along(step: Step, parts: tuple[np.ndarray, ...], d: int, axis: Axis) -> tuple[np.ndarray, ...]:
+    """The windows along one dimension of what is laid out."""
+    _, inner, outer, _ = axis.layout
+    span = (axis.count - 1) * outer + 1
+    totals: tuple[np.ndarray, ...] | None = None
+    done, length = 0, 1  # elements of each window in `totals`, and of each fold in `parts`
+    while True:
+        if axis.window & length:
+            pieces = tuple(_cut(p, d, done * inner, span, outer) for p in parts)
+            totals = pieces if totals is None else _same_shape(step(*totals, *pieces), pieces)
+            done += length
+        if done == axis.window:
+            assert totals is not None
+            return totals
+        shift = length * inner
+        kept = parts[0].shape[d] - shift
+        left, right = (tuple(_cut(p, d, first, kept, 1) for p in parts) for first in (0, shift))
+        parts = _same_shape(step(*left, *right), left)
+        length *= 2
+
+
+def _cut(x: np.ndarray, d: int, first: int, span: int, step: int) -> np.ndarray:
+    return x[(slice(None),) * d + (slice(first, first + span, step),)]
+
+
+def _same_shape(values: Sequence[Any], like: Values) -> tuple[np.ndarray, ...]:
+    """What a step gives, as wide as its operands: a constant has no dimensions."""
+    return tuple(np.broadcast_to(v, x.shape) for v, x in zip(values, like, strict=True))
