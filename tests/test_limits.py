@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from minihlo.interp import load
@@ -122,3 +123,46 @@ def test_malformed_checks_are_looked_at_once(monkeypatch: pytest.MonkeyPatch, pa
     with pytest.raises(ProgramError, match=r"^<string>:1:\d+: check.expect_eq: its form is not right"):
         load("func.func @m(%x: tensor<f32>) {" + part * 1000)
     assert len(looks) == 1
+
+
+#: Operations on tensors without elements, one size of which is far above what could be stepped through.
+HUGE = 10**13
+WITHOUT_ELEMENTS = {
+    "iota": (f"{HUGE}x0xi8", (), f"stablehlo.iota dim = 0 : tensor<{HUGE}x0xi8>"),
+    "cholesky": (
+        f"{HUGE}x0x0xf32",
+        (f"{HUGE}x0x0xf32",),
+        f"stablehlo.cholesky %0, lower = true : tensor<{HUGE}x0x0xf32>",
+    ),
+    "scatter": (
+        f"{HUGE}x0xf32",
+        (f"{HUGE}x0xf32", "2x1xi64", f"2x{HUGE}x0xf32"),
+        """"stablehlo.scatter"(%0, %1, %2) <{scatter_dimension_numbers = #stablehlo.scatter<
+          update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+        ^bb0(%x: tensor<f32>, %y: tensor<f32>): stablehlo.return %y : tensor<f32>
+        }) : """
+        f"(tensor<{HUGE}x0xf32>, tensor<2x1xi64>, tensor<2x{HUGE}x0xf32>) -> tensor<{HUGE}x0xf32>",
+    ),
+    "convolution": (
+        f"1x{HUGE}x0xf32",
+        ("1x1x1xf32", "1x1x0xf32"),
+        "stablehlo.convolution(%0, %1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], "
+        f"window = {{pad = [[0, {HUGE - 1}]]}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : "
+        f"(tensor<1x1x1xf32>, tensor<1x1x0xf32>) -> tensor<1x{HUGE}x0xf32>",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_ELEMENTS)
+def test_tensors_without_elements_take_no_memory(name: str) -> None:
+    """Whatever their sizes: a step, or a byte, for each of 10^13 would not end, or not fit."""
+    result, operands, operation = WITHOUT_ELEMENTS[name]
+    arguments = ", ".join(f"%{i}: tensor<{t}>" for i, t in enumerate(operands))
+    program = f"func.func @main({arguments}) -> tensor<{result}> {{\n%r = {operation}\nreturn %r : tensor<{result}>\n}}"
+    shapes = [tuple(map(int, t.split("x")[:-1])) for t in operands]
+    values = [
+        np.zeros(shape, t.split("x")[-1].replace("i", "int").replace("f", "float"))
+        for shape, t in zip(shapes, operands, strict=True)
+    ]
+    (found,) = load(program)(*values)
+    assert found.shape == tuple(map(int, result.split("x")[:-1]))

@@ -55,6 +55,22 @@ def test_axes_of_a_mesh():
             rows_of(axes)
 
 
+def test_rows_are_filled_up_with_minus_one():
+    for rows, expected in (
+        ([[0, 1, -1, -1], [2, -1, -1, -1]], [[0, 1], [2]]),
+        ([[0, 1], [2, -1]], [[0, 1], [2]]),
+        ([[-1, -1], [0, 1]], [[], [0, 1]]),
+        ([[-1] * 4] * 3, [[]] * 3),
+        (np.zeros((0, 3)), []),
+        (np.zeros((2, 0)), []),
+    ):
+        found = Groups(Call("", (), (), {"replica_groups": np.array(rows, np.int64)})).rows
+        assert [list(row) for row in found] == expected
+    for wrong in ([[0, -1, 1, -1]], [[-2, -1]], [[0, 0, -1]]):
+        with pytest.raises(OpError, match="not distinct numbers of at least 0"):
+            Groups(Call("", (), (), {"replica_groups": np.array(wrong)}))
+
+
 @pytest.mark.parametrize(
     "mesh",
     [

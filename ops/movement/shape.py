@@ -43,6 +43,8 @@ def iota(call: Call) -> Run:
     dimension, element = int(call.attribute("iota_dimension")), call.result().element
     shape = settled_shape(call, (None,) * len(call.result().shape))
     require_dimensions("iota_dimension", (dimension,), len(shape))
+    if 0 in shape:
+        return lambda: np.empty(shape, element.dtype)
     size = shape[dimension]
     across = tuple(size if d == dimension else 1 for d in range(len(shape)))
     policy = call.policy.for_results(element)

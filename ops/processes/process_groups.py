@@ -132,7 +132,9 @@ def _rows(groups: Any) -> Rows:
     array = np.asarray(groups)
     if array.dtype.kind not in "iu" or (array.ndim != 2 and array.size):
         raise OpError("replica_groups is neither a list of lists of numbers nor axes of a mesh")
-    rows = array.reshape(len(array), -1).tolist() if array.size else []
+    array = array.reshape(len(array), -1) if array.size else np.empty((0, 0), np.int64)
+    used = np.flatnonzero((array != -1).any(0))
+    rows = array[:, : used[-1] + 1 if len(used) else 0].tolist()  # without columns of nothing but -1 at the end
     return tuple(
         tuple(row[: row.index(-1)] if -1 in row and not any(i >= 0 for i in row[row.index(-1) :]) else row)
         for row in rows

@@ -170,6 +170,8 @@ def _products(
     kernel = y.transpose(0, *spatial, 2, 1).reshape(groups, depth, outputs)
 
     found = np.empty((groups, batch, *(a.count for a in axes), outputs), dtype)
+    if not found.size:  # however large the windows are
+        return found
     if depth == 0:
         empty = multiply(np.empty((groups, 1, 0), x.dtype), kernel)
         found[...] = empty.reshape(groups, *[1] * (len(axes) + 1), outputs)
@@ -186,7 +188,7 @@ def _products(
         found[:, *block] = multiply(rows.reshape(groups, math.prod(shape[1:]), depth), kernel).reshape(*shape, outputs)
 
     limit = (_PLAIN_BLOCK if is_plain else _BLOCK) // (groups * depth)
-    parts = list(blocks(found.shape[1:-1], max(limit, _ROWS))) if found.size else []
+    parts = list(blocks(found.shape[1:-1], max(limit, _ROWS)))
     for_each(parts, work, found.size * depth >> 3 if is_plain else 0)
     return found
 

@@ -60,6 +60,8 @@ def cholesky(call: Call) -> Run:
 
 
 def _factor(a: np.ndarray, upper: bool) -> np.ndarray:
+    if not a.size:  # of which there may be many
+        return a
     try:
         found = np.linalg.cholesky(a, upper=upper)
     except np.linalg.LinAlgError:

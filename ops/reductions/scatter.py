@@ -172,7 +172,7 @@ def targets(numbers: Mapping[str, Any], shape: Shape, indices: np.ndarray, updat
 
 @op("scatter", values="regions", accuracy=BY_BODY, facts=PURE)
 def scatter(call: Call) -> Run:
-    """The operand with updates combined by a body into windows at computed indices. Windows out of bounds are skipped.
+    """The operand with updates combined by a body into windows at computed indices. What is out of bounds is skipped.
 
     Updates of the same element are combined in the order of the updates (row-major), whatever `unique_indices` and
     `indices_are_sorted` promise. Bounds hold for each element of a window by itself.
@@ -219,7 +219,8 @@ def scatter(call: Call) -> Run:
                 for v in (tensors, parts)
             )
         put_all = windows(tensors[0].shape, where.shape, parts[0].shape)
-        found = put_all(regions[0], tensors, where, parts)
+        is_empty = not parts[0].size  # however large the windows are
+        found = tuple(map(np.array, tensors)) if is_empty else put_all(regions[0], tensors, where, parts)
         return found[0] if count == 1 else found
 
     return kernel
