@@ -12,7 +12,7 @@ from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.result import CaseResult
 from minihlo.interp.conform.rows import RowPart
 from minihlo.interp.conform.tester import Spec, Tester
-from minihlo.interp.conform.verdicts.diagnosis import across_forms
+from minihlo.interp.conform.verdicts.forms import across_forms
 from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.ops.policy import Policy
 

@@ -8,13 +8,13 @@ import pytest
 
 from minihlo.interp.conform.cases import cases, data
 from minihlo.interp.conform.cases.cases import Case
-from minihlo.interp.conform.cases.expected import as_exact, expected
-from minihlo.interp.conform.cases.formats import FORMATS, INTEGERS, code_dtype, integers
-from minihlo.interp.conform.cases.rounding import Exact, encode
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.pictured import pictured
 from minihlo.interp.conform.result import DIVERGENT, FAIL, PASS
 from minihlo.interp.conform.verdicts.judge import ELEMENT_VERDICTS, judge
+from minihlo.interp.oracle.expected import as_exact, expected
+from minihlo.interp.oracle.formats import FORMATS, INTEGERS, code_dtype, integers
+from minihlo.interp.oracle.rounding import Exact, encode
 
 from . import oracle
 

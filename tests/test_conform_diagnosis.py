@@ -5,13 +5,17 @@ from collections.abc import Callable
 
 import numpy as np
 
+from minihlo.interp.comparison import places
+from minihlo.interp.comparison.diagnosis import Diagnosis
 from minihlo.interp.conform.cases import data
 from minihlo.interp.conform.cases.cases import SIZES, Case
-from minihlo.interp.conform.cases.formats import FORMATS
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.result import FAIL, CaseResult
 from minihlo.interp.conform.verdicts import diagnosis
+from minihlo.interp.conform.verdicts.forms import across_forms
 from minihlo.interp.conform.verdicts.judge import Judged
+from minihlo.interp.conform.verdicts.outcome import explained as explained_by
+from minihlo.interp.oracle.formats import FORMATS
 
 
 def test_what_fails_anywhere_may_stand_at_the_end_by_chance() -> None:
@@ -23,14 +27,14 @@ def test_what_fails_anywhere_may_stand_at_the_end_by_chance() -> None:
         got[failing] ^= 1
         return made, made.judge(got, 4, False)[0], got
 
-    assert diagnosis.explain(*part("size-7", [6])) != "only the last element of the array"
-    assert diagnosis.explain(*part("size-64", [63])) == "only the last element of the array"
-    told = [("array", "the operand is"), ("size-64", "only the last element of the array")]
+    assert diagnosis.explain(*part("size-7", [6])).sentence != "only the last element of the array"
+    assert diagnosis.explain(*part("size-64", [63])).sentence == "only the last element of the array"
+    told = [("array", Diagnosis("the operand is", ("one-operand",))), ("size-64", places.of_tail(1))]
     cases = [
-        CaseResult("a", form, "a", [], "", "", "", FAIL, counts={FAIL: 5 - 4 * i}, diagnosis=why)
+        explained_by(CaseResult("a", form, "a", [], "", "", "", FAIL, counts={FAIL: 5 - 4 * i}), why)
         for i, (form, why) in enumerate(told)
     ]
-    assert [c.diagnosis for c in diagnosis.across_forms(cases)] == ["the operand is"] * 2
+    assert [c.diagnosis for c in across_forms(cases)] == ["the operand is"] * 2
 
 
 def explained(op: str, operands: tuple[str, ...], result: str, fault: Callable[[list[float], int], int]) -> str:
@@ -113,4 +117,4 @@ def converted_to_f32(element: str) -> tuple[Part, np.ndarray]:
 
 def said(part: Part, got: np.ndarray) -> str:
     """What is said of a backend's results."""
-    return diagnosis.explain(part, part.judge(got, 0, False)[0], got)
+    return diagnosis.explain(part, part.judge(got, 0, False)[0], got).sentence

@@ -6,10 +6,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from minihlo.interp.conform.cases import faithful
-from minihlo.interp.conform.cases.exact import evaluate
-from minihlo.interp.conform.cases.formats import FORMATS
+from minihlo.interp.comparison import faithful
 from minihlo.interp.conform.result import ACCURACY, FAIL, PASS
+from minihlo.interp.oracle.exact import evaluate
+from minihlo.interp.oracle.formats import FORMATS
 
 from .conform_planted import results
 

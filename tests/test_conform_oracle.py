@@ -10,17 +10,19 @@ import mpmath
 import numpy as np
 import pytest
 
-from minihlo.interp.conform.cases import cases, data, exact, rounding
+from minihlo.interp.comparison import choices
+from minihlo.interp.comparison.sums import models as sums
+from minihlo.interp.conform.cases import cases, data
 from minihlo.interp.conform.cases.cases import Case
-from minihlo.interp.conform.cases.expected import Expected, converted, expected
-from minihlo.interp.conform.cases.formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, code_dtype
-from minihlo.interp.conform.cases.functions import FUNCTIONS, decide
-from minihlo.interp.conform.cases.rounding import Exact, encode
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.result import ACCURACY, DIVERGENT, FAIL, PASS
 from minihlo.interp.conform.rows import RowPart
-from minihlo.interp.conform.verdicts import choices, sums
 from minihlo.interp.conform.verdicts.judge import ELEMENT_VERDICTS, judge
+from minihlo.interp.oracle import exact, rounding
+from minihlo.interp.oracle.expected import Expected, converted, expected
+from minihlo.interp.oracle.formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, code_dtype
+from minihlo.interp.oracle.functions import FUNCTIONS, decide
+from minihlo.interp.oracle.rounding import Exact, encode
 from minihlo.ops.registry import ops
 from minihlo.ops.types import ELEMENT_TYPES
 
@@ -234,12 +236,12 @@ def explained(rows: list[list[float]], results: list[float], **options: str) -> 
 
 def test_models_of_sums() -> None:
     ones = [16.0] + [1.0] * 15
-    assert explained([ones], [32.0]).model == "exact, rounded once"
-    assert explained([ones], [16.0]).model == "accumulated in f8E4M3FN in order"
-    assert explained([ones], [30.0]).model == "accumulated in f8E4M3FN pairwise"
-    assert explained([ones], [28.0]).model == "accumulated in f8E4M3FN in windows of 4"
+    assert explained([ones], [32.0]).sentence == "exact, rounded once"
+    assert explained([ones], [16.0]).sentence == "accumulated in f8E4M3FN in order"
+    assert explained([ones], [30.0]).sentence == "accumulated in f8E4M3FN pairwise"
+    assert explained([ones], [28.0]).sentence == "accumulated in f8E4M3FN in windows of 4"
     wrong = explained([ones, ones], [48.0, 32.0])
-    assert wrong.model == "none (exact, rounded once explains most)"
+    assert wrong.sentence == "none (exact, rounded once explains most)"
     assert wrong.unexplained.tolist() == [True, False]
 
 
@@ -249,7 +251,7 @@ def test_products_are_rounded_in_a_narrow_type() -> None:
     f32 = FORMATS["f32"]
 
     def model(value: float) -> str:
-        return sums.explain(p, encode(f32, Exact.of(np.array([value])))[0], lambda a, r: a == r[0]).model
+        return sums.explain(p, encode(f32, Exact.of(np.array([value])))[0], lambda a, r: a == r[0]).sentence
 
     assert model(20.25) == "exact, rounded once"
     assert model(20.0).startswith("products and sums rounded in f8E4M3FN") or "then rounded" in model(20.0)
@@ -335,7 +337,7 @@ def test_a_rule_of_the_backend_is_what_its_results_are_held_to() -> None:
     assert [ELEMENT_VERDICTS[v] for v in judged.verdicts] == [DIVERGENT] * 9 + [FAIL]
     assert judged.right.tolist() == [0x7E] * 10
     assert (judged.errors[9], judged.distances[9]) == (1, 1)
-    assert judged.choices == {rounding.OVERFLOW: {"the largest number": 9, "NaN": 1}}
+    assert judged.choices == {rounding.OVERFLOW: {"largest": 9, "nan": 1}}
 
 
 def test_ties_go_one_way() -> None:
@@ -401,10 +403,10 @@ def test_the_sign_of_an_exact_zero_is_no_matter_of_accuracy() -> None:
 
 
 def test_known_choices_are_named() -> None:
-    assert choices.told(rounding.FROM_NAN, "f4E2M1FN", {"the largest number": 3}) == (
+    assert choices.sentence(rounding.FROM_NAN, "f4E2M1FN", {"largest": 3}) == (
         "NaN converted to a format without NaN: the largest number, as ONNX documents"
     )
-    told = choices.told(rounding.INFINITE, "f4E2M1FN", {"the largest number": 1})
+    told = choices.sentence(rounding.INFINITE, "f4E2M1FN", {"largest": 1})
     assert told.endswith("the largest number, as minihlo, ml_dtypes, XLA CPU")
 
 

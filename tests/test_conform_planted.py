@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from minihlo.interp.conform.cases.formats import FORMATS, integers
 from minihlo.interp.conform.result import FAIL, PASS
+from minihlo.interp.oracle.formats import FORMATS, integers
 
 from .conform_planted import Fault, results
 

@@ -17,7 +17,7 @@ from minihlo.interp.conform import tester
 from minihlo.interp.conform.cases.cases import LAYOUTS, SIZES, Case, cases, forms
 from minihlo.interp.conform.cases.data import parts
 from minihlo.interp.conform.result import CRASH, FAIL, PASS, CaseResult
-from minihlo.interp.conform.verdicts.diagnosis import across_forms
+from minihlo.interp.conform.verdicts.forms import across_forms
 from minihlo.interp.conform.verdicts.outcome import Settings, merged
 from minihlo.ops.policy import Policy
 

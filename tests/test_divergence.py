@@ -303,8 +303,8 @@ def test_minifloat_functions_may_be_rounded_to_f16_first_and_no_more() -> None:
 
 def test_what_formats_leave_open() -> None:
     """Each point of the table, with the codes of other implementations, and one that none of them gives."""
-    from minihlo.interp.diff.grades import OPEN, graded
-    from minihlo.interp.diff.open import forgive
+    from minihlo.interp.comparison.grades import OPEN, SAME, WRONG, graded
+    from minihlo.interp.comparison.left_open import grade_open
     from minihlo.interp.diff.source import Source
     from minihlo.ops.minifloat.open_points import OPEN_POINTS
     from minihlo.ops.types import ELEMENT_TYPES
@@ -325,14 +325,14 @@ def test_what_formats_leave_open() -> None:
         for code in {*point.others.values(), point.code ^ 1} - {point.code}:
             theirs = np.array([code], target.format.code_dtype).view(target.dtype)
             found = graded(theirs, ours)
-            if found.verdict == PASS:  # both are NaN
+            if found.worst == SAME:  # both are NaN
                 continue
-            forgive(operation, operands, theirs, ours, found)
+            grade_open(operation, operands, theirs, ours, found)
             if point.result_type == "f8E4M3FN":  # what is open there is the sign of NaN, not whether it is one
-                assert found.verdict == FAIL
+                assert found.worst == WRONG
                 continue
             assert found.grades.tolist() == [OPEN], point
-            assert found.notes == [point.question]
+            assert [n.identifier for n in found.notes] == [point.identifier]
 
 
 def test_what_ops_leave_open() -> None:
@@ -379,7 +379,7 @@ def test_faults_of_xla_are_named_with_their_lines() -> None:
         "rounded twice",
     ]
     assert [o.notes for o in failures] == [
-        ["the limits of the integer type are rounded to the format before the number is held to them"],
+        ["the limits of the integer type are rounded to the format before the number is compared with them"],
         ["operands that are subnormal are flushed to zero"],
         ["results that are subnormal are flushed to zero"],
         ["the result is rounded twice, to f32 first"],

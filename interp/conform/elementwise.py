@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ..backends.operation import Operation
+from ..comparison.faithful import sides_of_function
+from ..oracle.exact import evaluate
+from ..oracle.expected import Expected, expected
+from ..oracle.formats import FORMATS, code_dtype
+from ..oracle.rounding import Exact, encode
 from .cases import chains
 from .cases.cases import SIZES, Case
 from .cases.data import Operands
-from .cases.exact import evaluate
-from .cases.expected import Expected, expected
-from .cases.faithful import sides_of_function
-from .cases.formats import FORMATS, code_dtype
 from .cases.layouts import LAYOUTS, emit, view
 from .cases.programs import Builder, compare_attributes, tensor
-from .cases.rounding import Exact, encode
 from .result import FAIL, PASS
 from .verdicts.judge import Judged, judge
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ..oracle.formats import MINIFLOATS, bits
 from .cases.data import numbers
-from .cases.formats import MINIFLOATS, bits
 from .elementwise import Part, of_positions
 from .result import UNTRIED, ErrorCurve, ErrorMap
 from .rows import RowPart

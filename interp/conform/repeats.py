@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..backends import BackendError
-from .cases.formats import FORMATS
+from ..comparison import places
+from ..comparison.diagnosis import NONE, Diagnosis
+from ..comparison.equality import equal_codes
 from .cases.layouts import LAYOUTS
 from .elementwise import Part
 from .result import FAIL, PASS
 from .rows import RowPart
-from .verdicts import places
 from .verdicts.judge import ELEMENT_VERDICTS, Judged
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 AnyPart = Part | RowPart
 Results = list[np.ndarray | BackendError]
 
+#: The cause of what fails in some runs alone.
+INTERMITTENT = "intermittent"
 #: How many runs tell what share of the results is wrong.
 RUNS = 4
 _FAIL, _PASS = ELEMENT_VERDICTS.index(FAIL), ELEMENT_VERDICTS.index(PASS)
@@ -69,25 +72,27 @@ class Evidence:
         ever = np.logical_or.reduce(self.runs)
         return every if every.sum() > _ALWAYS * max(1, ever.sum()) else None
 
-    def told(self) -> str:
-        """What is intermittent, or of which places; nothing of what stands with operands."""
+    def diagnosis(self) -> Diagnosis:
+        """Failures that are intermittent or depend on places; empty for those that depend on operands."""
         if self.is_intermittent:
             return intermittent([int(r.sum()) for r in self.runs], self.runs[0].size)
         if self.is_of_places and self.moved is not None:
-            return (
-                places.told(self.runs[0] | self.moved, self.right & ~self.moved)
-                or "which elements fail depends on where they stand"
-            )
-        return ""
+            return places.common(self.runs[0] | self.moved, self.right & ~self.moved) or _OF_PLACES
+        return NONE
 
 
-def intermittent(wrong: Sequence[int], size: int) -> str:
+_OF_PLACES = Diagnosis("which elements fail depends on where they stand", ("places",))
+
+
+def intermittent(wrong: Sequence[int], size: int) -> Diagnosis:
     """How many results of so many are wrong in runs that should be alike."""
     count, runs = sum(n > 0 for n in wrong), len(wrong)
     share = f"{sum(wrong) / (size * count):.1%} of the results"
     if count == runs:
-        return f"intermittent: in {runs} runs {share} are wrong, not always the same ones"
-    return f"intermittent: in {count} of {runs} runs {share} are wrong"
+        sentence = f"intermittent: in {runs} runs {share} are wrong, not always the same ones"
+    else:
+        sentence = f"intermittent: in {count} of {runs} runs {share} are wrong"
+    return Diagnosis(sentence, (INTERMITTENT,))
 
 
 def failing(judged: Judged) -> np.ndarray:
@@ -97,10 +102,7 @@ def failing(judged: Judged) -> np.ndarray:
 
 def same(result: str, a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two runs give the same codes, or both NaN."""
-    equal = a == b
-    if result in FORMATS:
-        equal = equal | (FORMATS[result].is_nan(a) & FORMATS[result].is_nan(b))
-    return bool(equal.all())
+    return bool(equal_codes(result, a, b).all())
 
 
 def runs_of(

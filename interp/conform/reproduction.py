@@ -9,10 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..backends import BackendError
+from ..comparison import choices
+from ..comparison.diagnosis import NONE, Diagnosis
 from .elementwise import Part, of_positions
 from .repeats import AnyPart, Evidence, Results, Runner
 from .result import ACCURACY, CaseResult
-from .verdicts import choices, diagnosis, outcome
+from .verdicts import diagnosis, outcome
 from .verdicts.judge import ELEMENT_VERDICTS, Judged
 from .verdicts.outcome import Settings
 
@@ -45,19 +47,20 @@ def explained(
 
     `evidence` is what runs of some of them have shown, by their places among the parts.
     """
-    firsts = [_told(found[i]).failures[0].index for i, *_ in failing]
+    firsts = [_known(found[i]).failures[0].index for i, *_ in failing]
     chosen = [_places(part, judged, at) for at, (_, part, judged, _) in zip(firsts, failing, strict=True)]
     few = [part.restricted(places) for places, (_, part, _, _) in zip(chosen, failing, strict=True)]
     results = tester.results(few) if not tester.settings.operands else [None] * len(few)
     for (i, part, judged, got), places, some, repeated in zip(failing, chosen, few, results, strict=True):
         shown = evidence.get(i)
-        sentence = diagnosis.explain(part, judged, got, shown)
-        if shown is not None and shown.told():
+        why = diagnosis.explain(part, judged, got, shown)
+        result = outcome.explained(_known(found[i]), why)
+        if shown is not None and shown.diagnosis():
             again = _again(tester.settings, part)
-            yield i, dataclasses.replace(_told(found[i]), diagnosis=sentence, is_of_places=shown.is_of_places, **again)
+            yield i, dataclasses.replace(result, is_of_places=shown.is_of_places, **again)
             continue
         how, again = _reproduced(tester, part, parts, places, got, some, repeated)
-        yield i, dataclasses.replace(_told(found[i]), diagnosis="; ".join(filter(None, (sentence, how))), **again)
+        yield i, dataclasses.replace(outcome.explained(result, why.joined(how)), **again)
 
 
 def _places(part: Part, judged: Judged, at: int) -> np.ndarray:
@@ -70,30 +73,32 @@ def _places(part: Part, judged: Judged, at: int) -> np.ndarray:
     return np.append(at, np.repeat(middle, _ENOUGH))
 
 
+_ONLY_IN_ARRAYS = Diagnosis("only in arrays, not alone", ("only-in-arrays",))
+_ONLY_IN_WHOLE = Diagnosis("only in the whole array", ("only-in-whole-array",))
+_ONLY_WITH_OTHERS = Diagnosis("only in a program with other ops", ("only-with-other-ops",))
+
+
 def _reproduced(
     tester: Prober, part: Part, parts: Sequence[AnyPart], places: np.ndarray, got: np.ndarray, few: Part, repeated: Any
-) -> tuple[str, dict[str, Any]]:
+) -> tuple[Diagnosis, dict[str, Any]]:
     """What it takes to see the failure at the first of `places` again, if more than those, and the command that does.
 
     `few` is the part at the places, and `repeated` what the backend gives for that.
     """
     at, limit = int(places[0]), tester.settings.ulp
     if tester.settings.operands:
-        return "", _again(tester.settings, part, tester.settings.operands)
+        return NONE, _again(tester.settings, part, tester.settings.operands)
     if not of_positions(part.form):
         others = [outcome.operands_text(part, int(places[1]), len(places) - 1)] if len(places) > 1 else []
         if _repeats(few, repeated, got[at], limit):
-            return "", _again(tester.settings, few, [outcome.operands_text(part, at), *others])
+            return NONE, _again(tester.settings, few, [outcome.operands_text(part, at), *others])
         many = part.restricted(np.full(_VECTOR, at))  # a vector of them may do what one does not
         if _repeats(many, tester.results([many])[0], got[at], limit):
-            return "only in arrays, not alone", _again(
-                tester.settings, many, [outcome.operands_text(part, at, _VECTOR)]
-            )
+            return _ONLY_IN_ARRAYS, _again(tester.settings, many, [outcome.operands_text(part, at, _VECTOR)])
     if tester.kind == "operations" or _repeats(part, tester.results([part])[0], got[at], limit):
-        return "" if of_positions(part.form) else "only in the whole array", _again(tester.settings, part)
+        return NONE if of_positions(part.form) else _ONLY_IN_WHOLE, _again(tester.settings, part)
     beside = _company(tester, part, parts, got[at])
-    told = "only in a program with other ops"
-    return told, _again(tester.settings, part, beside=[_signature_and_form(p) for p in beside])
+    return _ONLY_WITH_OTHERS, _again(tester.settings, part, beside=[_signature_and_form(p) for p in beside])
 
 
 def _company(tester: Prober, part: Part, parts: Sequence[AnyPart], wrong: np.ndarray) -> list[AnyPart]:
@@ -123,7 +128,7 @@ def _again(settings: Settings, part: Part, operands: Sequence[str] = (), beside:
     return {"command": command, "program": text, "inputs": inputs}
 
 
-def _told(result: CaseResult | None) -> CaseResult:
+def _known(result: CaseResult | None) -> CaseResult:
     assert result is not None
     return result
 

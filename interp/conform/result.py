@@ -131,8 +131,11 @@ class CaseResult:
     histogram: dict[str, int] = dataclasses.field(default_factory=dict)  #: how many elements are so many ULP off
     #: What the failing elements have in common, in one sentence: "all failing operands are subnormal".
     diagnosis: str = ""
+    causes: list[str] = dataclasses.field(default_factory=list)  #: the same by identifier
     is_of_places: bool = False  #: which elements fail depends on where they stand, not on their operands
     choices: list[str] = dataclasses.field(default_factory=list)  #: what is open, and what the backend does
+    #: The same by identifier: of each open point how often each choice was made (comparison.choices).
+    open_points: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     model: str = ""  #: of a sum: what explains the results: "rounded once from f32"
     message: str = ""  #: why there is no result
     failures: list[Failure] = dataclasses.field(default_factory=list)  #: some, FAIL before ACCURACY before DIVERGENT

@@ -8,16 +8,16 @@ import functools
 import numpy as np
 
 from ..backends.operation import Operation
+from ..comparison.sums.models import Problem
+from ..oracle.exact import evaluate, total_order
+from ..oracle.expected import Expected
+from ..oracle.formats import FORMATS, Format
+from ..oracle.rounding import NAN_ORDER, ZEROS
 from .cases import row_programs
 from .cases.cases import Case
-from .cases.exact import evaluate, total_order
-from .cases.expected import Expected
-from .cases.formats import FORMATS, Format
 from .cases.programs import Builder
-from .cases.rounding import NAN_ORDER, ZEROS
 from .cases.row_data import Arrays, start_code
 from .elementwise import Call
-from .verdicts.sums import Problem
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

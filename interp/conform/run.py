@@ -19,7 +19,8 @@ from .cases.cases import FORMS, Case, cases, chosen, forms
 from .reproduction import MOST_CASES
 from .result import CaseResult, Report, Run, load
 from .tester import Spec, Tester
-from .verdicts import diagnosis, outcome
+from .verdicts import outcome
+from .verdicts.forms import across_forms
 from .verdicts.outcome import Settings
 
 #: A finished task: its place among the tasks, and the results of its specs.
@@ -163,7 +164,7 @@ class Session:
             order = {key: i for i, key in enumerate(self._wanted)}
             self.report.cases.sort(key=lambda c: order[c.key])
             if self.report.run.complete:
-                self.report.cases = diagnosis.across_forms(self.report.cases)
+                self.report.cases = across_forms(self.report.cases)
             self._save()
         return self.report
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from ..backends import BackendError
 from ..backends.operation import Operation
+from ..oracle.formats import FORMATS, all_codes, bits, code_dtype
 from . import repeats, tests
 from .backend import takes, to_integers
 from .cases import data
 from .cases.cases import ROW_OPS, Case
-from .cases.formats import FORMATS, all_codes, bits, code_dtype
 from .cases.layouts import LAYOUTS
 from .cases.programs import Builder
 from .cases.row_data import arrays
@@ -131,8 +131,9 @@ class Tester:
         for i in wrong:
             part, result = parts[i], found[i]
             if isinstance(part, RowPart) and len(runs[i]) > 1:
-                told = repeats.intermittent([self._wrong(part, np.asarray(r)) for r in runs[i]], part.size)
-                found[i] = dataclasses.replace(result, diagnosis=told, model="")  # pyright: ignore[reportArgumentType]
+                shown = repeats.intermittent([self._wrong(part, np.asarray(r)) for r in runs[i]], part.size)
+                assert result is not None
+                found[i] = outcome.explained(dataclasses.replace(result, model=""), shown)
         elementwise = [(i, p) for i in wrong if isinstance(p := parts[i], Part)]
         shown = repeats.evidence(self, [p for _, p in elementwise], [runs[i] for i, _ in elementwise])
         return dict(zip((i for i, _ in elementwise), shown, strict=True))

@@ -18,11 +18,11 @@ import numpy as np
 from ...ops.registry import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, lookup
 from ..backends import BackendError
 from ..errors import Error
+from ..oracle.exact import OPS
+from ..oracle.expected import Expected
+from ..oracle.formats import FORMATS, Format, bits
 from ..parse.chunks import Chunk, chunks
 from .cases.cases import ROW_OPS, Case
-from .cases.exact import OPS
-from .cases.expected import Expected
-from .cases.formats import FORMATS, Format, bits
 from .result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
 from .verdicts import outcome
 from .verdicts.judge import ELEMENT_VERDICTS, FAR, judge

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .cases.formats import FORMATS, INTEGERS, bits, integers
+from ..oracle.formats import FORMATS, INTEGERS, bits, integers
 
 
 def code_text(code: int, element: str) -> str:

@@ -14,14 +14,16 @@ from ...ops.policy import Policy
 from ...ops.registry import lookup
 from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
 from ..backends.codes import codes
-from ..conform.cases.cases import Case
-from ..conform.cases.formats import FORMATS, INTEGERS
-from ..conform.verdicts.suspects import suspects
+from ..comparison.diagnosis import Results, by_faults
+from ..comparison.equality import equal_values
+from ..comparison.faults.table import faults_of
+from ..comparison.grades import SAME, WRONG, Graded, Note
+from ..comparison.places import of_array
+from ..comparison.sums.exact_sums import spread
+from ..comparison.wide import in_f64
+from ..oracle.case import OpCase
+from ..oracle.formats import FORMATS, INTEGERS
 from ..program import Operation, Value
-from .exact_sums import spread
-from .grades import SAME, WRONG, Graded, same
-from .sum_faults import place
-from .wide import in_f64
 
 _F64 = ELEMENT_TYPES["f64"]
 _PLAIN = Policy()
@@ -30,8 +32,10 @@ _SAMPLE = 2048
 _NAMES = ("comparison_direction", "compare_type")
 
 
-def diagnose(operation: Operation, operands: Sequence[np.ndarray], theirs: np.ndarray, graded: Graded) -> list[str]:
-    """The first of the faults (`conform.suspects`) that gives all results of an elementwise op, or none.
+def diagnose(
+    operation: Operation, operands: Sequence[np.ndarray], theirs: np.ndarray, ours: np.ndarray, graded: Graded
+) -> list[Note]:
+    """The first of the fault models (`comparison.faults`) that gives all results of an elementwise op, or none.
 
     Of what is not exact but near enough, or left open, a fault need not give the results.
     """
@@ -46,22 +50,16 @@ def diagnose(operation: Operation, operands: Sequence[np.ndarray], theirs: np.nd
         for x, name in zip(operands, case.operands, strict=True)
     )
     got = codes(theirs.reshape(-1)[flat], case.result)
-    with np.errstate(all="ignore"):
-        for suspect in suspects(case):
-            found = suspect.compute(case, given)
-            if found is not None and _agree(case.result, found, got):
-                return [suspect.sentence]
-    return [where] if (where := place(wrong)) else []
+    failing, others = np.arange(len(at[0])), np.arange(len(at[0]), len(flat))
+    results = Results(case, given, got, codes(ours.reshape(-1)[flat], case.result), np.zeros(len(flat), np.uint8))
+    why = by_faults(faults_of(case), results, failing, others, whole=True)
+    if why:
+        return [Note(why.causes[0], why.sentence)]
+    where = of_array(wrong)
+    return [where] if where else []
 
 
-def _agree(result: str, found: np.ndarray, got: np.ndarray) -> bool:
-    equal = found == got
-    if result in FORMATS:
-        equal |= FORMATS[result].is_nan(found) & FORMATS[result].is_nan(got)
-    return bool(equal.all())
-
-
-def _case(operation: Operation) -> Case | None:
+def _case(operation: Operation) -> OpCase | None:
     """The op as the conformance tester asks it, None where it does not."""
     record = lookup(operation.name)
     types = [v.type for v in (*operation.operands, *operation.results)]
@@ -78,7 +76,7 @@ def _case(operation: Operation) -> Case | None:
     is_wide = any(n in FORMATS and FORMATS[n].bits > 32 for n in names)  # whose results f64 does not tell
     if name != "convert" and (is_wide or not all(n in FORMATS for n in names[:-1])):
         return None
-    return Case(name, tuple(names[:-1]), names[-1], attributes)
+    return OpCase(name, tuple(names[:-1]), names[-1], attributes)
 
 
 def unrounded(
@@ -87,7 +85,7 @@ def unrounded(
     theirs: np.ndarray,
     makers: Mapping[Value, Operation],
     values: Mapping[Value, np.ndarray],
-) -> list[str]:
+) -> list[Note]:
     """Whether an operand was taken as it was before it was rounded: of a program whose ops are compiled together."""
     element = type_of_dtype(theirs.dtype)
     if not element.is_float:
@@ -105,6 +103,7 @@ def unrounded(
             found = in_f64(operation, [held if j == i else x for j, x in enumerate(operands)])
             if found is None or found[0].shape != theirs.shape:
                 continue
-            if same(theirs, cast(found[0], _F64, element, _PLAIN)).all():
-                return [f"as if the result of {maker.name} ({maker.location}) had not been rounded before"]
+            if equal_values(theirs, cast(found[0], _F64, element, _PLAIN)).all():
+                sentence = f"as if the result of {maker.name} ({maker.location}) had not been rounded before"
+                return [Note("operand-not-rounded", sentence)]
     return []

@@ -14,6 +14,8 @@ from ...ops.registry import lookup
 from ...ops.types import TensorType, Type, type_of_dtype
 from .. import machine
 from ..backends import OPERATIONS, Backend, BackendError
+from ..comparison.grades import SAME, WRONG, Graded
+from ..comparison.ulp import distance
 from ..compile.planner import Plan
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, worst
 from ..errors import Error
@@ -21,8 +23,7 @@ from ..program import Location, Operation, Value
 from ..testing.told import shown
 from ..values import transport
 from .diagnosis import unrounded
-from .grades import SAME, VERDICTS, WRONG, Graded, ulps
-from .judge import Kind, judge, kind_of
+from .judge import VERDICTS, Kind, judge, kind_of
 from .operations import operate
 from .report import Example, OpReport
 from .source import Source, inputs, is_movable
@@ -133,13 +134,14 @@ class Examiner:
         before = report.verdict
         for i, graded in enumerate(found):
             report.elements += graded.grades.size
-            if graded.grades.max(initial=SAME) == SAME:
+            if graded.worst == SAME:
                 continue
-            report.verdict = worst([report.verdict, graded.verdict])
+            verdict = VERDICTS[graded.worst]
+            report.verdict = worst([report.verdict, verdict])
             notes = graded.notes
-            if graded.verdict == FAIL and not notes and i == 0:
+            if verdict == FAIL and not notes and i == 0:
                 notes = unrounded(operation, operands, theirs[0], self.makers, self.values)
-            report.notes += [n for n in notes if n not in report.notes]
+            report.add(notes)
             self._count(report, graded, theirs[i], ours[i])
             examples = self._examples(operation, operands, theirs[i], ours[i], graded)
             if report.verdict != before:  # what is worse is told first
@@ -154,16 +156,16 @@ class Examiner:
         differs = graded.grades != SAME
         for grade, count in zip(*np.unique(graded.grades[differs], return_counts=True), strict=True):
             report.verdicts[VERDICTS[int(grade)]] += int(count)
-        distances = ulps(theirs[differs], ours[differs])
+        distances = distance(theirs[differs], ours[differs])
         report.histogram[None] += int(np.isnan(distances).sum())
-        for distance, count in zip(*np.unique(distances[~np.isnan(distances)], return_counts=True), strict=True):
-            report.histogram[float(distance)] += int(count)
+        for steps, count in zip(*np.unique(distances[~np.isnan(distances)], return_counts=True), strict=True):
+            report.histogram[float(steps)] += int(count)
         report.histogram += type(report.histogram)()  # without zeros
 
     def _examples(
         self, operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: Graded
     ) -> list[Example]:
-        distances = ulps(theirs, ours).reshape(theirs.shape)
+        distances = distance(theirs, ours).reshape(theirs.shape)
         order = np.lexsort((-np.nan_to_num(distances, nan=np.inf).ravel(), -graded.grades.ravel().astype(int)))[
             :_EXAMPLES
         ]
@@ -213,7 +215,7 @@ class Examiner:
             ours = machine.run(small.plan(made, self._policy), few)
         except Error:
             return
-        if not mistaken(theirs, ours) and judge(made, _operands(made, few), theirs, ours)[0].verdict == FAIL:
+        if not mistaken(theirs, ours) and judge(made, _operands(made, few), theirs, ours)[0].worst == WRONG:
             report.program = text
             self._give(report, few)
 

@@ -9,14 +9,19 @@ import numpy as np
 
 from ...ops.registry import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, lookup
 from ...ops.types import TensorType, type_of_dtype
+from ..comparison.functions import near
+from ..comparison.grades import NEAR, OPEN, SAME, WRONG, Graded, Note, graded
+from ..comparison.left_open import grade_open, note
+from ..comparison.sums import permitted as sums
+from ..conform.result import ACCURACY, DIVERGENT, FAIL, PASS
 from ..program import Operation
-from . import sums
 from .diagnosis import diagnose
-from .functions import near
-from .grades import NEAR, OPEN, SAME, WRONG, Graded, graded
-from .open import forgive
 
 Arrays = Sequence[np.ndarray]
+
+
+#: The verdict of each grade.
+VERDICTS = (PASS, DIVERGENT, ACCURACY, FAIL)
 
 
 class Kind(enum.Enum):
@@ -32,14 +37,14 @@ class Kind(enum.Enum):
 def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) -> list[Graded]:
     """A grade for each element of each result, which are of the same shapes and types."""
     found = [graded(t, o) for t, o in zip(theirs, ours, strict=True)]
-    if all(g.grades.max(initial=SAME) == SAME for g in found):
+    if all(g.worst == SAME for g in found):
         return found
     kind = kind_of(operation)
     for i, g in enumerate(found):
-        if g.grades.max(initial=SAME) == SAME:
+        if g.worst == SAME:
             continue
         if i == 0:
-            forgive(operation, operands, theirs[0], ours[0], g)
+            grade_open(operation, operands, theirs[0], ours[0], g)
         if kind is Kind.SUM:
             sums.permit(operation, operands, theirs[i], ours[i], g)
         elif kind is Kind.FUNCTION:
@@ -47,10 +52,10 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
         elif kind is Kind.STEPS:
             _same_at_large(operation, theirs[i], ours[i], g)
         elif kind is Kind.RANDOM:
-            g.set(g.grades == WRONG, OPEN, "what it gives is left to the implementation")
+            g.set(g.grades == WRONG, OPEN, note("implementation"))
         _in_another_order(operation, theirs[i], ours[i], g)
         if kind is not Kind.SUM:
-            g.notes += diagnose(operation, operands, theirs[i], g)
+            g.notes += diagnose(operation, operands, theirs[i], ours[i], g)
     return found
 
 
@@ -111,10 +116,10 @@ def _is_complex(operation: Operation) -> bool:
 
 def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
     """What takes many steps: half of the digits of the largest element."""
-    note = f"not judged: {Kind.STEPS.value}"
+    why = Note("steps", f"not judged: {Kind.STEPS.value}")
     element = type_of_dtype(theirs.dtype)
     if not (element.is_float or element.is_complex) or not ours.size:
-        return found.set(found.grades == WRONG, NEAR, note)
+        return found.set(found.grades == WRONG, NEAR, why)
     with np.errstate(all="ignore"):
         x, y = (v.astype(np.complex128) for v in (theirs, ours))
         largest = np.max(np.abs(y[np.isfinite(y)]), initial=0.0)
@@ -122,8 +127,8 @@ def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, f
     share = (
         0.5 if element.part.is_minifloat else 2.0 ** -(element.part.format.precision // (4 if operation.regions else 2))
     )
-    found.set(np.abs(x - y) <= largest * share, NEAR, note)
-    return found.set(~np.isfinite(x) & ~np.isfinite(y), NEAR, note)
+    found.set(np.abs(x - y) <= largest * share, NEAR, why)
+    return found.set(~np.isfinite(x) & ~np.isfinite(y), NEAR, why)
 
 
 def _in_another_order(operation: Operation, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
@@ -132,11 +137,11 @@ def _in_another_order(operation: Operation, theirs: np.ndarray, ours: np.ndarray
     if name == "stablehlo.sort" and not attributes.get("is_stable", False):
         axis = int(attributes.get("dimension", -1))
         if np.array_equal(np.sort(_bits(theirs), axis=axis), np.sort(_bits(ours), axis=axis)):
-            found.set(found.grades == WRONG, OPEN, "the order of equal elements, as the sort is not stable")
+            found.set(found.grades == WRONG, OPEN, note("order-of-equals"))
     if name == "stablehlo.scatter" and not attributes.get("unique_indices", False):
         body = operation.regions[0]
         if body.returns[:1] == body.arguments[-1:]:
-            found.set(found.grades == WRONG, OPEN, "which of several updates of one place is the last")
+            found.set(found.grades == WRONG, OPEN, note("last-update"))
 
 
 def _bits(x: np.ndarray) -> np.ndarray:

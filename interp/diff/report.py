@@ -6,12 +6,14 @@ import dataclasses
 import linecache
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...ops.types import TensorType
+from ..comparison.grades import Note
 from ..conform.result import CRASH, FAIL, PASS, VERDICTS, worst
 from ..program import Location
 from ..values import npy
@@ -60,10 +62,20 @@ class OpReport:
     histogram: Counter[float | None] = dataclasses.field(default_factory=Counter)  #: how many are so many ULP off
     worst: list[Example] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
+    #: The same by identifier: open points, faults, accumulators and limits of accuracy (`interp.comparison`).
+    causes: list[str] = dataclasses.field(default_factory=list)
     program: str = ""  #: the op alone, whose operands are `inputs`: those of the worst result
     is_float: bool = True  #: the first result is of floats, or complex numbers
     inputs: list[np.ndarray] = dataclasses.field(default_factory=list)
     input_types: list[TensorType] = dataclasses.field(default_factory=list)
+
+    def add(self, notes: Iterable[Note]) -> None:
+        """Add notes that are not there yet."""
+        for note in notes:
+            if note.sentence not in self.notes:
+                self.notes.append(note.sentence)
+            if note.identifier not in self.causes:
+                self.causes.append(note.identifier)
 
     @property
     def failed(self) -> bool:

@@ -18,6 +18,7 @@ ONNX = "ONNX documents"
 class OpenPoint:
     """One question, and one case of it: an op on codes of one type, and the code each implementation returns."""
 
+    identifier: str  #: links the row to every other table and to reports; the sentences can be reworded at any time
     question: str
     ours: str
     formats: tuple[str, ...]  #: to which the question applies
@@ -35,6 +36,7 @@ _SIGNED_NAN = ("f8E3M4", "f8E4M3", "f8E4M3FN", "f8E5M2")
 
 OPEN_POINTS: tuple[OpenPoint, ...] = (
     OpenPoint(
+        "nan-converted",
         "NaN converted to a format without NaN",
         "-0",
         _NO_NAN,
@@ -46,6 +48,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         {ML_DTYPES: 0x8, XLA: 0x8, ONNX: 0x7},
     ),
     OpenPoint(
+        "negative-nan-converted",
         "NaN with its sign set, converted to a format without NaN",
         "+0",
         _NO_NAN,
@@ -57,6 +60,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         {ML_DTYPES: 0x0, XLA: 0x8, ONNX: 0x7},
     ),
     OpenPoint(
+        "invalid-operation",
         "an invalid operation (0/0) in a format without NaN",
         "-0, as NaN is converted (ml_dtypes: the host's NaN, negative on x86-64, converted)",
         _NO_NAN,
@@ -68,6 +72,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         {ML_DTYPES: 0x0, XLA: 0x8},
     ),
     OpenPoint(
+        "infinite-result",
         "an infinite result (1/0) in a format without infinity and NaN",
         "the largest number",
         _NO_NAN,
@@ -79,6 +84,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         {ML_DTYPES: 0x7, XLA: 0x7},
     ),
     OpenPoint(
+        "invalid-nan-sign",
         "the sign of the NaN of an invalid operation (0/0)",
         "positive (ml_dtypes and XLA: the host's, negative on x86-64)",
         _SIGNED_NAN,
@@ -90,6 +96,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         {ML_DTYPES: 0xFF, XLA: 0xFF},
     ),
     OpenPoint(
+        "fnuz-nan-sign",
         "the sign of the NaN of an FNUZ format, whose code is that of -0",
         "negative",
         ("f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E5M2FNUZ"),
@@ -101,6 +108,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         {ML_DTYPES: 0xFF, XLA: 0x7F},
     ),
     OpenPoint(
+        "zero-result",
         "zero in a format without zero",
         "NaN",
         _E8M0,
@@ -112,6 +120,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         {ML_DTYPES: 0xFF, XLA: 0xFF},
     ),
     OpenPoint(
+        "negative-number",
         "a negative number in a format without sign",
         "NaN",
         _E8M0,
@@ -123,6 +132,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         {ML_DTYPES: 0xFF, XLA: 0xFF},
     ),
     OpenPoint(
+        "below-smallest",
         "a positive result below the smallest number, in a format without zero (2**-127 / 2)",
         "the smallest number",
         _E8M0,
@@ -134,6 +144,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         {ML_DTYPES: 0x00, XLA: 0xFF},
     ),
     OpenPoint(
+        "vanished",
         "a positive result so small that it vanishes in f32 too (up to 2**-150), in a format without zero",
         "NaN, as zero",
         _E8M0,
@@ -145,6 +156,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         {ML_DTYPES: 0xFF, XLA: 0xFF},
     ),
     OpenPoint(
+        "tie",
         "ties in a format of one significant bit, whose significands are all odd (3 lies between 2 and 4)",
         "the larger",
         _E8M0,

@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 
-from .formats import FORMATS, INTEGERS, MINIFLOATS, Format, code_dtype
+from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS, Format, code_dtype
 
 #: Steps of f64 beside a boundary: the next numbers, what f32 (of 29 bits less) rounds to it, and the ties of f32.
 _OF_F64 = (-(1 << 30), -(1 << 28), -3, -1, 0, 1, 3, 1 << 28, 1 << 30)

@@ -7,8 +7,9 @@ import fnmatch
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
-from .exact import COMPARISONS, FUNCTIONS, OPS, arity
-from .formats import FORMATS, INTEGERS, MINIFLOATS
+from ...oracle.case import OpCase
+from ...oracle.exact import COMPARISONS, FUNCTIONS, OPS, arity
+from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS
 from .layouts import LAYOUTS
 
 _SIZES = (0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 1000)
@@ -51,13 +52,8 @@ BODIES = ("add", "multiply", "maximum", "minimum")
 
 
 @dataclasses.dataclass(frozen=True)
-class Case:
-    """An op on types."""
-
-    op: str
-    operands: tuple[str, ...]  #: element types
-    result: str
-    attributes: tuple[tuple[str, str], ...] = ()
+class Case(OpCase):
+    """An op on types, with its name in reports and its place in their grid."""
 
     @property
     def name(self) -> str:

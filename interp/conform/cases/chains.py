@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from .cases import Case
-from .data import Operands
-from .exact import estimate, evaluate
-from .expected import Expected, expected
-from .formats import FORMATS
+from ...comparison.faults.record import Compute, Fault
+from ...oracle.case import OpCase, Operands
+from ...oracle.exact import estimate, evaluate
+from ...oracle.expected import Expected, expected
+from ...oracle.formats import FORMATS
+from ...oracle.rounding import Exact, encode
 from .programs import Builder, tensor
-from .rounding import Exact, encode
 
 #: The scale of what is quantized, of which no product with a minifloat is rounded in f32, and its reciprocal in f32.
 _SCALES, _INVERSE = (0.75, 0.3125), 1.0 / 0.6875
@@ -34,16 +34,16 @@ class Step:
     value: float = 0.0  #: of a constant
 
 
-def steps(case: Case) -> tuple[Step, ...]:
+def steps(case: OpCase) -> tuple[Step, ...]:
     """The steps of a chain, the last of which gives the result."""
     return _CHAINS[dict(case.attributes)["steps"]](case)
 
 
-def _by_way_of(between: str) -> Callable[[Case], tuple[Step, ...]]:
+def _by_way_of(between: str) -> Callable[[OpCase], tuple[Step, ...]]:
     return lambda case: (Step("convert", between, (0,)), Step("convert", case.result, (1,)))
 
 
-def _held(case: Case, n: int) -> tuple[Step, ...]:
+def _held(case: OpCase, n: int) -> tuple[Step, ...]:
     """What holds the last of n values to the range of the result's format, and converts it."""
     fmt = FORMATS[case.result]
     low = -fmt.max if fmt.is_signed else float(fmt.decode(np.array([0]))[0])
@@ -55,11 +55,11 @@ def _held(case: Case, n: int) -> tuple[Step, ...]:
     )
 
 
-def _scaled(case: Case) -> tuple[Step, ...]:
+def _scaled(case: OpCase) -> tuple[Step, ...]:
     return (Step("multiply", "f32", (0, 1)), *_held(case, 3))
 
 
-def _dequantized(case: Case) -> tuple[Step, ...]:
+def _dequantized(case: OpCase) -> tuple[Step, ...]:
     return (
         Step("convert", "f32", (0,)),
         Step("convert", "f32", (1,)),
@@ -74,7 +74,7 @@ def _dequantized(case: Case) -> tuple[Step, ...]:
     )
 
 
-def _in_bf16(case: Case) -> tuple[Step, ...]:
+def _in_bf16(case: OpCase) -> tuple[Step, ...]:
     return (
         Step("convert", "bf16", (0,)),
         Step("convert", "bf16", (1,)),
@@ -89,15 +89,15 @@ def _complex_of(element: str) -> str:
     return f"complex<{element}>"
 
 
-def _to_complex(part: str) -> Callable[[Case], tuple[Step, ...]]:
+def _to_complex(part: str) -> Callable[[OpCase], tuple[Step, ...]]:
     return lambda case: (Step("convert", _complex_of(case.result), (0,)), Step(part, case.result, (1,)))
 
 
-def _from_complex(case: Case) -> tuple[Step, ...]:
+def _from_complex(case: OpCase) -> tuple[Step, ...]:
     return Step("complex", _complex_of(case.operands[0]), (0, 1)), Step("convert", case.result, (2,))
 
 
-def _between_complex(part: str) -> Callable[[Case], tuple[Step, ...]]:
+def _between_complex(part: str) -> Callable[[OpCase], tuple[Step, ...]]:
     return lambda case: (
         Step("complex", _complex_of(case.operands[0]), (0, 1)),
         Step("convert", _complex_of(case.result), (2,)),
@@ -105,7 +105,7 @@ def _between_complex(part: str) -> Callable[[Case], tuple[Step, ...]]:
     )
 
 
-_CHAINS: dict[str, Callable[[Case], tuple[Step, ...]]] = {
+_CHAINS: dict[str, Callable[[OpCase], tuple[Step, ...]]] = {
     **{f"via_{t}": _by_way_of(t) for t in ("f16", "bf16", "f32")},
     "scale_clamp_convert": _scaled,
     "dequantize_add_quantize": _dequantized,
@@ -118,7 +118,7 @@ _CHAINS: dict[str, Callable[[Case], tuple[Step, ...]]] = {
 # -- as part of a program ----------------------------------------------------------------------------------------------
 
 
-def emit(builder: Builder, case: Case, values: list[str], shape: tuple[int, ...]) -> str:
+def emit(builder: Builder, case: OpCase, values: list[str], shape: tuple[int, ...]) -> str:
     """Adds the chain to a program, on values of a shape; returns the name of its result."""
     names, types = list(values), list(case.operands)
     constants: set[int] = set()
@@ -152,7 +152,7 @@ def _constant(step: Step) -> np.ndarray:
 # -- what is right -----------------------------------------------------------------------------------------------------
 
 
-def right(case: Case, operands: Operands) -> Expected:
+def right(case: OpCase, operands: Operands) -> Expected:
     """The results of a chain whose every step is rounded to its type."""
     values: list[Expected] = [Expected(x, np.zeros(len(x), np.uint8)) for x in operands]
     parts: dict[int, tuple[Expected, Expected]] = {}
@@ -174,7 +174,7 @@ def right(case: Case, operands: Operands) -> Expected:
                 found = found[0]
         else:
             with np.errstate(all="ignore"):
-                found = expected(Case(step.op, tuple(sources), step.gives), tuple(x.codes for x in taken))
+                found = expected(OpCase(step.op, tuple(sources), step.gives), tuple(x.codes for x in taken))
         assert found is not None
         values.append(found)
         types.append(step.gives)
@@ -188,7 +188,7 @@ def _converted(
     assert value is not None
 
     def part(x: Expected, a: str, b: str) -> Expected:
-        found = x if a == b else expected(Case("convert", (a,), b), (x.codes,))
+        found = x if a == b else expected(OpCase("convert", (a,), b), (x.codes,))
         if a == b or a not in FORMATS or b not in FORMATS or FORMATS[b].nan != "ieee":
             return found
         has_sign = FORMATS[a].is_nan(x.codes) & np.signbit(FORMATS[a].decode(x.codes))
@@ -210,8 +210,8 @@ def _of_parts(element: str) -> str:
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
-def suspects(case: Case) -> Iterator[tuple[str, Callable[[Case, Operands], np.ndarray | None]]]:
-    """Chains in which a result is not rounded, or to a wider type: in words, and the codes that come of it."""
+def faults_of(case: OpCase) -> Iterator[Fault]:
+    """Chains in which a result is not rounded, or to a wider type."""
     found = steps(case)
     if any(t not in FORMATS for t in (*case.operands, *(s.gives for s in found))):
         return
@@ -222,16 +222,17 @@ def suspects(case: Case) -> Iterator[tuple[str, Callable[[Case, Operands], np.nd
         for wide in ("", *(("f32",) if i in narrow else ())):
             instead = f", but to {wide}" if wide else ""
             sentence = f"the result of {step.op} is not rounded to {step.gives} before the next op{instead}"
-            yield sentence, _skipping({i: wide})
+            yield Fault("not-rounded-before-next", sentence, _skipping({i: wide}))
     if len(narrow) > 1:
         types = ", ".join(dict.fromkeys(found[i].gives for i in narrow))
-        yield f"no result is rounded to {types}, but to f32", _skipping(dict.fromkeys(narrow, "f32"))
+        sentence = f"no result is rounded to {types}, but to f32"
+        yield Fault("none-rounded", sentence, _skipping(dict.fromkeys(narrow, "f32")))
 
 
-def _skipping(wider: dict[int, str]) -> Callable[[Case, Operands], np.ndarray | None]:
+def _skipping(wider: dict[int, str]) -> Compute:
     """With some steps rounded to other types, or to f64 alone."""
 
-    def compute(case: Case, operands: Operands) -> np.ndarray | None:
+    def compute(case: OpCase, operands: Operands) -> np.ndarray | None:
         numbers = [FORMATS[t].decode(x) for x, t in zip(operands, case.operands, strict=True)]
         codes = operands[0]
         for i, step in enumerate(steps(case)):

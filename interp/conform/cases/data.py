@@ -8,10 +8,11 @@ import zlib
 
 import numpy as np
 
+from ...oracle.case import Operands
+from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, bits, code_dtype, integers
 from ..words import count
 from .boundaries import boundaries, near
 from .cases import SIZES, WIDE, Case, is_common
-from .formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, bits, code_dtype, integers
 from .layouts import LAYOUTS, arranged
 
 #: How many operands without dimensions are tried.
@@ -20,8 +21,6 @@ _SCALARS = 4
 _CONSTANTS = 4096
 #: Elements of one part: programs on more are cut.
 PART = 1 << 20
-
-Operands = tuple[np.ndarray, ...]  #: codes, flat and of one length: an element of each goes into one result
 
 
 def rng(seed: int, *words: str) -> np.random.Generator:

@@ -6,11 +6,11 @@ import functools
 
 import numpy as np
 
+from ...oracle.formats import FORMATS, Format, all_codes
+from ...oracle.rounding import Exact, encode
 from .cases import LENGTHS, Case
 from .data import rng
-from .formats import FORMATS, Format, all_codes
 from .layouts import LAYOUTS
-from .rounding import Exact, encode
 
 Arrays = tuple[np.ndarray, ...]  #: of codes
 #: A convolution's window and features for each length.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...oracle.formats import FORMATS
 from .cases import Case
-from .formats import FORMATS
 from .programs import Builder, compare_attributes, tensor
 from .row_data import Arrays, start_code
 

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...oracle.formats import FORMATS
 from .. import files
-from ..cases.formats import FORMATS
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Report, worst
 from ..words import count
 from .html_cases import BAD, SIGNS, accuracy, anchor, failures

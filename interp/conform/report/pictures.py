@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..cases.formats import FORMATS, Format
+from ...oracle.formats import FORMATS, Format
 from ..result import CUT, UNTRIED, CaseResult
 from ..words import code_text, number_text
 from .markup import Markup, element, png

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cases.formats import FORMATS, Format
+from ...oracle.formats import FORMATS, Format
 from ..result import ABSENT, CUT, IS_INFINITE, IS_NAN, NOT_NAN, OPEN, UNTRIED, WRONG_ZERO, CaseResult
 from .markup import Markup, element
 

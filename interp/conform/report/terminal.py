@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..cases.formats import FORMATS, INTEGERS, MINIFLOATS
+from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS
 from ..result import (
     ABSENT,
     ACCURACY,

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 
-from ..cases import rounding
-from ..cases.expected import Expected
-from ..cases.faithful import is_faithful
-from ..cases.formats import FORMATS, Format, bits
+from ...comparison import choices
+from ...comparison.equality import equal_codes
+from ...comparison.faithful import is_faithful
+from ...comparison.ulp import FAR, signed_steps
+from ...oracle import rounding
+from ...oracle.expected import Expected
+from ...oracle.formats import FORMATS, Format
 from ..result import ABSENT, ACCURACY, CUT, DIVERGENT, FAIL, IS_INFINITE, IS_NAN, NOT_NAN, OPEN, PASS, WRONG_ZERO
-from . import choices
 
 #: Verdicts of elements, as bytes.
 ELEMENT_VERDICTS = (PASS, DIVERGENT, ACCURACY, FAIL)
 _PASS, _DIVERGENT, _ACCURACY, _FAIL = range(4)
-#: What stands for no distance.
-FAR = np.int64(1) << 62
 #: Formats of up to 8 bits are computed in a wider one everywhere: functions are faithful there (faithful.py). Those of
 #: 16 are computed in themselves by some (XLA's expm1 in f16 is 2 ULP off); there an exact result that is a number of
 #: the format has to be that number. Wider ones are left to the limit, as in mathematical libraries.
@@ -36,7 +35,7 @@ class Judged:
     verdicts: np.ndarray
     errors: np.ndarray
     distances: np.ndarray  #: in ULP, FAR where there is none
-    choices: dict[int, Counter[str]]
+    choices: dict[int, dict[str, int]]  #: by open point (oracle.rounding) how often each choice was made
     right: (
         np.ndarray
     )  #: the right codes; where a backend has a rule of its own for what is left open, those of the rule
@@ -56,12 +55,11 @@ def judge(
     be faithful, whatever the limit.
     """
     right, chosen = _by_rules(result, got, expected)
-    equal = got == right
+    equal = equal_codes(result, got, right)
     if result in FORMATS:
         fmt = FORMATS[result]
         nan, nan_right = fmt.is_nan(got), fmt.is_nan(right)
-        equal |= nan & nan_right
-        signed, distances = _distances(result, got, right, expected.left_open)
+        signed, distances = signed_steps(fmt, got, right, expected.left_open == rounding.OVERFLOW)
         errors = np.clip(signed, -CUT, CUT).astype(np.int8)
         errors[(signed == 0) & ~equal] = WRONG_ZERO
         errors[np.isinf(fmt.decode(got)) & (distances > 1)] = IS_INFINITE
@@ -97,13 +95,13 @@ def _as_good_as(
 
     What a rule of the backend makes of an open point has no neighbours.
     """
-    found = np.zeros(got.shape, bool)
+    fit = np.zeros(got.shape, bool)
     at = np.flatnonzero(candidates & (right == expected.codes))
     if at.size:
         side = sides(at)
         is_narrow = FORMATS[result].bits <= _FAITHFUL_BITS
-        found[at] = is_faithful(result, got[at], right[at], side) if is_narrow else side != 0
-    return found
+        fit[at] = is_faithful(result, got[at], right[at], side) if is_narrow else side != 0
+    return fit
 
 
 def _is_near(fmt: Format, got: np.ndarray, right: np.ndarray, distances: np.ndarray, limit: int) -> np.ndarray:
@@ -132,33 +130,10 @@ def _by_rules(result: str, got: np.ndarray, expected: Expected) -> tuple[np.ndar
     return right, chosen
 
 
-def _distances(result: str, got: np.ndarray, codes: np.ndarray, left_open: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Steps from the right result, with sign, and without; FAR where one of the two is no number."""
-    fmt = FORMATS[result]
-    beyond = fmt.max_code + 1
-    ranks = fmt.rank(got).astype(np.float64)
-    right = fmt.rank(codes).astype(np.float64)
-    nan, nan_right = fmt.is_nan(got), fmt.is_nan(codes)
-    far = nan | nan_right | fmt.is_none(got)
-    if not fmt.has_infinity and fmt.nan != "none":  # NaN stands for what is beyond the largest number
-        overflowed = left_open == rounding.OVERFLOW
-        sign = np.where(overflowed & ~nan, np.sign(ranks), 1.0)
-        right = np.where(overflowed & nan_right, sign * beyond, right)
-        ranks = np.where(nan & ~nan_right, np.copysign(beyond, right), ranks)
-        near_the_end = np.abs(right) >= beyond - 4
-        far = (nan & ~nan_right & ~near_the_end) | (nan_right & ~nan & ~overflowed) | fmt.is_none(got)
-    signed = ranks - right
-    if fmt.bits == 64:  # whose ranks f64 does not tell apart
-        between = fmt.rank(got) - fmt.rank(codes)
-        signed = np.where(np.abs(signed) < 2.0**61, between.astype(np.float64), signed)
-    signed = np.where(far, 0.0, signed)
-    return signed, np.where(far, FAR, np.minimum(np.abs(signed), float(FAR)).astype(np.int64))
-
-
 def _open_points(
     result: str, got: np.ndarray, expected: Expected, judged: Judged, ruled: dict[int, np.ndarray], zeros_are_open: bool
 ) -> None:
-    """Turns what is left open and one of the known choices into DIVERGENT; tells which choices were made."""
+    """Turns what is left open and one of the known choices into DIVERGENT, and counts the choices."""
     for point in map(int, np.unique(expected.left_open)):
         if not point or (point == rounding.ZEROS and not zeros_are_open):
             continue
@@ -170,10 +145,4 @@ def _open_points(
         places = at[is_divergent]
         judged.verdicts[places], judged.errors[places] = _DIVERGENT, OPEN
         if places.size:
-            names = choices.names(point)
-            judged.choices[point] = Counter(names[c] for c in chosen[chosen >= 0].tolist())
-
-
-def error_bits(result: str) -> int:
-    """The width of a result's codes, for printing."""
-    return bits(result)
+            judged.choices[point] = choices.counted(point, chosen)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..cases.exact import total_order
-from ..cases.formats import Format
+from ...comparison.diagnosis import NONE, Diagnosis
+from ...oracle.exact import total_order
+from ...oracle.formats import Format
 from ..words import number_text
 
 
-def told(fmt: Format, given: np.ndarray, got: np.ndarray) -> str:
-    """A sentence that holds of every row; nothing where there is none.
+def of_rows(fmt: Format, given: np.ndarray, got: np.ndarray) -> Diagnosis:
+    """What holds of every row of a wrong sort; empty where nothing does.
 
     Args:
         fmt: the format of the codes.
@@ -18,7 +19,7 @@ def told(fmt: Format, given: np.ndarray, got: np.ndarray) -> str:
         got: the same rows after that.
     """
     if (np.sort(given, axis=1) != np.sort(got, axis=1)).any():
-        return "rows have other elements after they are sorted"
+        return Diagnosis("rows have other elements after they are sorted", ("sort-other-elements",))
     numbers = fmt.decode(got)
     # A NaN without sign comes last, or first.
     first = np.isnan(numbers[:, :1])
@@ -26,40 +27,41 @@ def told(fmt: Format, given: np.ndarray, got: np.ndarray) -> str:
     if fmt.nan != "sign":  # one NaN is as good as another of the same sign
         place = np.where(np.isnan(numbers), np.where(np.signbit(numbers), -1 << 32, 1 << 32), place)
     if (np.diff(place, axis=1) <= 0).all():
-        return "in descending order"
+        return Diagnosis("in descending order", ("sort-descending",))
     signed = np.where(got & fmt.sign_bit != 0, got.astype(np.int64) - (fmt.ones + 1) * 2, got)
     for words, key in (("as unsigned integers", got.astype(np.int64)), ("as signed integers", signed)):
         if (np.diff(key, axis=1) >= 0).all():
-            return f"the codes are sorted {words}"
+            return Diagnosis(f"the codes are sorted {words}", ("sort-codes",))
     falls = np.diff(place, axis=1) < 0
     if not falls.any():
-        return ""
+        return NONE
     left, right = numbers[:, :-1][falls], numbers[:, 1:][falls]
     if ((left == 0) & (right == 0)).all():
-        return "-0 and +0 count as equal"
+        return Diagnosis("-0 and +0 count as equal", ("sort-zeros-equal",))
     if (np.isnan(left) | np.isnan(right)).any():
         return _of_nan(fmt, numbers, place)
     return _of_equals(numbers, left, right)
 
 
-def _of_nan(fmt: Format, numbers: np.ndarray, place: np.ndarray) -> str:
+def _of_nan(fmt: Format, numbers: np.ndarray, place: np.ndarray) -> Diagnosis:
     """Numbers alone are in order; NaN stands where it was, or at one end."""
     rest = [p[~np.isnan(x)] for p, x in zip(place, numbers, strict=True)]
     if any((np.diff(p) < 0).any() for p in rest):
-        return ""
+        return NONE
     nan = np.isnan(numbers)
     if fmt.nan == "sign":
-        return "NaN is neither first nor last"
+        return Diagnosis("NaN is neither first nor last", ("sort-nan-inside",))
     ends = [("first", np.sort(~nan, axis=1) == ~nan), ("last", np.sort(nan, axis=1) == nan)]
-    return next((f"every NaN comes {words}, whatever its sign" for words, fits in ends if fits.all()), "")
+    words = next((words for words, fits in ends if fits.all()), None)
+    return Diagnosis(f"every NaN comes {words}, whatever its sign", (f"sort-nan-{words}",)) if words else NONE
 
 
-def _of_equals(numbers: np.ndarray, left: np.ndarray, right: np.ndarray) -> str:
+def _of_equals(numbers: np.ndarray, left: np.ndarray, right: np.ndarray) -> Diagnosis:
     """Numbers between two sizes that count as equal, with all their signs or with each; all others are in order."""
     sizes = np.abs(np.concatenate([left, right]))
     least, most = float(sizes.min()), float(sizes.max())
     if not np.isfinite(most):
-        return ""
+        return NONE
     crosses = bool((np.signbit(left) != np.signbit(right)).any())
     size, keys = np.abs(numbers), numbers
     inside = (size <= most) & (crosses | (size >= least))
@@ -68,7 +70,12 @@ def _of_equals(numbers: np.ndarray, left: np.ndarray, right: np.ndarray) -> str:
     ends = (np.copysign(np.inf, numbers), np.full(numbers.shape, np.inf))
     ordered = (np.where(np.isnan(numbers), end, keys) for end in ends)
     if not np.logical_or.reduce([(x[:, 1:] >= x[:, :-1]).all(axis=1) for x in ordered]).all():
-        return ""
+        return NONE
     if crosses:
-        return f"numbers from -{number_text(most)} to {number_text(most)} count as equal"
-    return f"numbers of one sign and of sizes from {number_text(least)} to {number_text(most)} count as equal"
+        return Diagnosis(
+            f"numbers from -{number_text(most)} to {number_text(most)} count as equal", ("sort-small-equal",)
+        )
+    return Diagnosis(
+        f"numbers of one sign and of sizes from {number_text(least)} to {number_text(most)} count as equal",
+        ("sort-range-equal",),
+    )

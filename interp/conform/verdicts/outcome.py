@@ -11,18 +11,21 @@ from typing import Any
 import numpy as np
 
 from ...backends import BackendError
+from ...comparison import choices
+from ...comparison.diagnosis import NONE, Diagnosis
+from ...comparison.open_points import IDENTIFIERS
+from ...comparison.sums.models import Results, exact, explain
 from ...errors import printable
+from ...oracle.expected import Expected
 from ..cases.cases import Case
-from ..cases.expected import Expected
 from ..cases.programs import Builder
 from ..elementwise import Part
 from ..pictured import pictured
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
 from ..rows import RowPart
 from ..words import code_text, input_text, value_text
-from . import choices, diagnosis
+from . import diagnosis
 from .judge import ELEMENT_VERDICTS, FAR, Judged, judge
-from .sums import Results, exact, explain
 
 _FAIL = ELEMENT_VERDICTS.index(FAIL)
 
@@ -51,6 +54,11 @@ def without_result(case: Case, form: str, how: str, text: str, settings: Setting
     if BackendError(how, text).is_lack:
         return blank(case, form, UNSUPPORTED, message=printable(text))
     return blank(case, form, CRASH, message=printable(text), command=command(case, form, settings))
+
+
+def explained(result: CaseResult, why: Diagnosis) -> CaseResult:
+    """A result with its diagnosis."""
+    return dataclasses.replace(result, diagnosis=why.sentence, causes=list(why.causes))
 
 
 def command(
@@ -99,7 +107,8 @@ def _counted(part: Part | RowPart, judged: Judged, total: int, seconds: float) -
         counts={v: n for v, n in counts.items() if n},
         worst_ulp=int(distances.max()) if distances.size else None,
         histogram=histogram(distances),
-        choices=[choices.told(p, part.case.result, dict(c)) for p, c in judged.choices.items()],
+        choices=[choices.sentence(p, part.case.result, c) for p, c in judged.choices.items()],
+        open_points={IDENTIFIERS[p]: c for p, c in judged.choices.items()},
         seconds=round(seconds, 3),
     )
 
@@ -107,39 +116,40 @@ def _counted(part: Part | RowPart, judged: Judged, total: int, seconds: float) -
 def told_rows(part: RowPart, got: np.ndarray, settings: Settings, zeros_are_open: bool, seconds: float) -> CaseResult:
     """The result of a case on rows."""
     if part.case.op == "sort" or part.body in ("maximum", "minimum"):
-        expected, model = part.with_nan_first(got) if part.case.op == "sort" else part.expected, ""
+        expected, model = part.with_nan_first(got) if part.case.op == "sort" else part.expected, NONE
         judged = judge(part.case.result, got, expected, 0, zeros_are_open)
-        sentence = diagnosis.explain_rows(part, judged, got)
+        why = diagnosis.explain_rows(part, judged, got)
     else:
-        sentence = ""
+        why = NONE
         codes, left_open = exact(part.problem)
         expected = Expected(codes, left_open)
         judged, model = _by_model(part, got, expected)
     found = _counted(part, judged, len(got), seconds)
     return dataclasses.replace(
         found,
-        model=model,
-        diagnosis=sentence,
+        model=model.sentence,
+        diagnosis=why.sentence,
+        causes=[*why.causes, *model.causes],
         failures=_failures(part, judged, got, expected.codes, settings.errors),
         **pictured(part, judged),
         command="" if found.verdict in (PASS, DIVERGENT) else command(part.case, part.form, settings),
     )
 
 
-def _by_model(part: RowPart, got: np.ndarray, right: Expected) -> tuple[Judged, str]:
+def _by_model(part: RowPart, got: np.ndarray, right: Expected) -> tuple[Judged, Diagnosis]:
     """Results are right that a model explains; the errors of the others are those from the exact result."""
 
     def matches(found: np.ndarray, results: Results) -> np.ndarray:
         judged = judge(part.case.result, found, Expected(*results), 0)
         return judged.verdicts != _FAIL
 
-    explained = explain(part.problem, got, matches)
+    model = explain(part.problem, got, matches)
     judged = judge(part.case.result, got, right, 0)
-    wrong = explained.unexplained
+    wrong = model.unexplained
     judged.verdicts[~wrong & (judged.verdicts == _FAIL)] = 0
     judged.verdicts[wrong] = _FAIL
     judged.errors[~wrong] = 0
-    return judged, explained.model
+    return judged, Diagnosis(model.sentence, (model.identifier,) if model.identifier else ())
 
 
 def histogram(distances: np.ndarray) -> dict[str, int]:
@@ -201,6 +211,7 @@ def merged(a: CaseResult, b: CaseResult, errors: int) -> CaseResult:
     counts = Counter(a.counts) + Counter(b.counts)
     steps = Counter(a.histogram) + Counter(b.histogram)
     distances = [d for d in (a.worst_ulp, b.worst_ulp) if d is not None]
+    points = dict.fromkeys([*a.open_points, *b.open_points])
     first = a if a.verdict == worst([a.verdict, b.verdict]) else b
     order = (FAIL, CRASH, ACCURACY, DIVERGENT)
     return dataclasses.replace(
@@ -210,6 +221,7 @@ def merged(a: CaseResult, b: CaseResult, errors: int) -> CaseResult:
         histogram={d: steps[d] for d in sorted(steps, key=int)},
         worst_ulp=max(distances, default=None),
         choices=list(dict.fromkeys([*a.choices, *b.choices])),
+        open_points={p: dict(Counter(a.open_points.get(p)) + Counter(b.open_points.get(p))) for p in points},
         failures=sorted([*a.failures, *b.failures], key=lambda f: order.index(f.verdict))[:errors],
         seconds=round(a.seconds + b.seconds, 3),
     )

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ops.engine.cast import cast
-from ...ops.engine.keys import value_keys
-from ...ops.policy import Policy
-from ...ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
-from ..program import Operation
+from ....ops.engine.cast import cast
+from ....ops.engine.keys import value_keys
+from ....ops.policy import Policy
+from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
+from ...program import Operation
+from ..wide import in_f64, sole, widened, with_body
 from .terms import Terms, targets_of, terms_of
-from .wide import in_f64, sole, widened, with_body
 
 _PLAIN, F64 = Policy(), ELEMENT_TYPES["f64"]
 _ADD, _MULTIPLY = "stablehlo.add", "stablehlo.multiply"

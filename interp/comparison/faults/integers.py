@@ -1,4 +1,4 @@
-"""Wrong ways to convert to integers, as `faults` has them for the rest."""
+"""Wrong ways to convert to integers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..cases.cases import Case
-from ..cases.data import Operands
-from ..cases.expected import converted
-from ..cases.formats import FORMATS, INTEGERS, code_dtype
-from ..cases.rounding import Exact, encode
-from .faults import Codes, Compute
+from ...oracle.case import OpCase, Operands
+from ...oracle.expected import converted
+from ...oracle.formats import FORMATS, INTEGERS, code_dtype
+from ...oracle.rounding import Exact, encode
+from .record import Codes, Compute
 
 
-def _applies(case: Case) -> bool:
+def _applies(case: OpCase) -> bool:
     return case.op == "convert" and case.result in INTEGERS and case.operands[0] in FORMATS
 
 
@@ -26,7 +25,7 @@ def _limits(element: str) -> tuple[int, int]:
 def rounded(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
     """Conversions that round in some way, and do not truncate; what is then beyond the type loses its upper bits."""
 
-    def compute(case: Case, operands: Operands) -> Codes | None:
+    def compute(case: OpCase, operands: Operands) -> Codes | None:
         if not _applies(case):
             return None
         numbers = FORMATS[case.operands[0]].decode(operands[0])
@@ -43,7 +42,7 @@ def rounded(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
 def wrapped(bits: int) -> Compute:
     """Conversions to integers by way of one of so many bits."""
 
-    def compute(case: Case, operands: Operands) -> Codes | None:
+    def compute(case: OpCase, operands: Operands) -> Codes | None:
         if not _applies(case):
             return None
         whole = np.trunc(FORMATS[case.operands[0]].decode(operands[0]))
@@ -56,7 +55,7 @@ def wrapped(bits: int) -> Compute:
     return compute
 
 
-def limits_in_format(case: Case, operands: Operands) -> Codes | None:
+def limits_in_format(case: OpCase, operands: Operands) -> Codes | None:
     """An integer type's limits, rounded to the format and compared there with the number."""
     if not _applies(case):
         return None

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ..cases.exact import evaluate
-from ..cases.formats import FORMATS, Format, all_codes
-from ..cases.rounding import Exact, encode
+from ...oracle.exact import evaluate
+from ...oracle.formats import FORMATS, Format, all_codes
+from ...oracle.rounding import Exact, encode
 
 Values = np.ndarray  #: [outputs, terms]
 Combine = Callable[[Values, Values], Values]
-Order = Callable[[Values, Combine], Values]
+Fold = Callable[[Values, Combine], Values]
+Sum = Callable[[np.ndarray], np.ndarray]  #: from rows of terms in f64 to sums in f64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +97,58 @@ def fused(fmt: Format) -> Type:
     return Type(fmt.name, lambda x: x, lambda x, y: rounded(rounded(x) + y), lambda x: x)
 
 
+# -- accumulators ------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """An order in which terms are combined."""
+
+    identifier: str
+    sentence: str
+    fold: Fold
+    #: It is tried whatever the number of results; of few results one of a hundred others gives them by chance.
+    is_plain: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Accumulator:
+    """A way to form sums: a type and an order, or the unit of a chip."""
+
+    identifier: str
+    sentence: str
+    sum: Sum
+    is_plain: bool = False  #: see Order
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """How products and sums are held in a type."""
+
+    type: Type
+    identifier: str
+    sentence: str
+
+    def in_order(self, order: Order) -> Accumulator:
+        """This in one order."""
+
+        def total(rows: np.ndarray) -> np.ndarray:
+            if not rows.shape[1]:
+                return np.zeros(len(rows))
+            return self.type.exact(order.fold(self.type.load(rows), self.type.combine))
+
+        identifier = f"{self.identifier}/{self.type.name}/{order.identifier}"
+        sentence = f"{self.sentence} in {self.type.name} {order.sentence}"
+        return Accumulator(identifier, sentence, total, order.is_plain)
+
+
+def held(t: Type, is_cut: bool, has_fused: bool = True) -> Iterator[Held]:
+    """How sums are held in a type: `is_cut` where it has no room for products, which are rounded then, or fused."""
+    yield Held(t, "rounded", "products and sums rounded") if is_cut else Held(t, "accumulated", "accumulated")
+    if is_cut and has_fused:
+        yield Held(fused(FORMATS[t.name]), "fused", "exact products accumulated")
+
+
 # -- orders ------------------------------------------------------------------------------------------------------------
 
 
@@ -136,11 +189,11 @@ def _in_windows(x: Values, n: int, combine: Combine) -> Values:
     return np.concatenate([sums, in_order(x[:, whole:], combine)[:, None]], axis=1)
 
 
-def _windows(n: int) -> Order:
+def _windows(n: int) -> Fold:
     return lambda x, combine: in_order(_in_windows(x, n, combine), combine)
 
 
-def _centred(n: int) -> Order:
+def _centred(n: int) -> Fold:
     """Windows that begin before the first term by as much as the last goes beyond the end."""
 
     def order(x: Values, combine: Combine) -> Values:
@@ -153,7 +206,7 @@ def _centred(n: int) -> Order:
     return order
 
 
-def _lanes(n: int, join: Order) -> Order:
+def _lanes(n: int, join: Fold) -> Fold:
     """A vector of n sums, joined, and then what remains one by one."""
 
     def order(x: Values, combine: Combine) -> Values:
@@ -171,25 +224,26 @@ def _lanes(n: int, join: Order) -> Order:
     return order
 
 
-def orders(n: int, most: int | None = None) -> Iterator[tuple[str, Order]]:
+def orders(n: int, most: int | None = None) -> Iterator[Order]:
     """The orders in which n terms are combined, of up to `most` steps; in order eight times as many."""
 
     def is_short(steps: int) -> bool:
         return most is None or steps <= most
 
     if is_short(n // 8):
-        yield "in order", in_order
+        yield Order("in-order", "in order", in_order, is_plain=True)
     if n > 2:
         if is_short(n):
-            yield "in reverse", _reverse
-        yield "pairwise", _pairwise
-        yield "in halves", _halves
+            yield Order("reverse", "in reverse", _reverse)
+        yield Order("pairwise", "pairwise", _pairwise, is_plain=True)
+        yield Order("halves", "in halves", _halves, is_plain=True)
     for size in (2, 4, 8, 16, 32, 64, 128, 256, 512):
         if size < n and is_short(size + n // size):
-            yield f"in windows of {size}", _windows(size)
+            yield Order(f"windows-{size}", f"in windows of {size}", _windows(size))
             if n % size:
-                yield f"in centred windows of {size}", _centred(size)
+                yield Order(f"centred-windows-{size}", f"in centred windows of {size}", _centred(size))
     for size in (2, 4, 8, 16, 32, 64):
         if size < n and is_short(n // size):
-            yield f"in {size} lanes", _lanes(size, _halves)
-            yield f"in {size} lanes, joined in order", _lanes(size, in_order)
+            yield Order(f"lanes-{size}", f"in {size} lanes", _lanes(size, _halves))
+            sentence = f"in {size} lanes, joined in order"
+            yield Order(f"lanes-{size}-joined-in-order", sentence, _lanes(size, in_order), is_plain=True)

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .cases import Case
-from .data import Operands
+from .case import OpCase, Operands
 from .exact import COMPARISONS, FUNCTIONS, compare, estimate, evaluate, total_order
 from .formats import FORMATS, INTEGERS, Format, all_codes, bits, code_dtype, integers
 from .rounding import (
@@ -48,7 +47,7 @@ class Expected:
 TO_INTEGERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"toward zero": np.trunc, "to nearest even": np.rint}
 
 
-def expected(case: Case, operands: Operands, to_integers: str = "toward zero") -> Expected:
+def expected(case: OpCase, operands: Operands, to_integers: str = "toward zero") -> Expected:
     """The right results of an elementwise case; `to_integers` is one of TO_INTEGERS."""
     with np.errstate(all="ignore"):
         if case.op == "convert":
@@ -128,7 +127,7 @@ def _clamped(element: str, operands: Operands) -> Expected:
     return Expected(second.codes, np.where(either, np.uint8(ZEROS), np.uint8(0)))
 
 
-def _compared(case: Case, operands: Operands, element: str) -> Expected:
+def _compared(case: OpCase, operands: Operands, element: str) -> Expected:
     direction, kind = (value for _, value in case.attributes)
     found = compare(direction, kind, element, *operands)
     left_open = np.zeros(len(found), np.uint8)

@@ -13,13 +13,15 @@ import numpy as np
 
 from ...ops.engine.cast import codes_of
 from ...ops.types import type_of_dtype
-from ..conform.cases.exact import FUNCTIONS
-from ..conform.cases.faithful import is_faithful, sides, sides_of_function
-from ..conform.cases.formats import FORMATS
-from ..conform.cases.rounding import Exact
+from ..oracle.exact import FUNCTIONS
+from ..oracle.formats import FORMATS
+from ..oracle.rounding import Exact
 from ..program import Operation
-from .exact_sums import between
-from .grades import NEAR, OPEN, Graded, is_subnormal, ulps
+from .faithful import is_faithful, sides, sides_of_function
+from .grades import NEAR, OPEN, Graded, Note, is_subnormal
+from .left_open import note
+from .sums.exact_sums import between
+from .ulp import distance
 from .wide import in_f64
 
 #: How far from the correctly rounded result a function may be.
@@ -32,6 +34,9 @@ _DOUBT = 2.0**-44
 #: Of more results than this the side is not decided one by one.
 _DECIDED = 1 << 14
 
+_FAITHFUL = Note("faithful", "one of the numbers next to the exact one, as if it was rounded to f16 first")
+_FLUSHED = Note("subnormal-flushed", "a subnormal result is flushed to zero")
+
 Arrays = Sequence[np.ndarray]
 
 
@@ -41,25 +46,26 @@ def near(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.nd
     if element.is_complex:
         part = element.part.format
         error = np.abs(theirs - ours) <= ULPS[element.part.name] * 2.0**-part.precision * np.abs(ours)
-        found.set(error, NEAR, f"within {ULPS[element.part.name]} ULP of the number's length")
-        found.set(~np.isfinite(theirs) & ~np.isfinite(ours), OPEN, "in which way a complex number is not finite")
+        limit = ULPS[element.part.name]
+        found.set(error, NEAR, Note("near-complex", f"within {limit} ULP of the number's length"))
+        found.set(~np.isfinite(theirs) & ~np.isfinite(ours), OPEN, note("complex-not-finite"))
     elif element.is_minifloat:
-        apart = ulps(theirs, ours)
+        apart = distance(theirs, ours)
         close = np.isnan(apart) | (apart <= 2)  # NaN may stand for what is beyond the largest
         side = _sides(operation, operands, ours, close & (found.grades > OPEN))
         if side is None:
-            return found.set(apart <= 1, NEAR, "within 1 ULP")
+            return found.set(apart <= 1, NEAR, Note("near", "within 1 ULP"))
         got, right = (codes_of(np.asarray(x, order="C"), element.format) for x in (theirs, ours))
         close &= is_faithful(element.name, got, right, side)
         exact = in_f64(operation, operands)
         if exact is not None and exact[0].shape == theirs.shape:
             close &= between(theirs, exact[0], np.abs(exact[0]) * _OF_F16 * _SHARE + _OF_F16 * _LEAST)
-        found.set(close, NEAR, "one of the numbers next to the exact one, as if it was rounded to f16 first")
+        found.set(close, NEAR, _FAITHFUL)
     elif element.is_float:
         limit = ULPS[element.name]
-        near = (ulps(theirs, ours) <= limit) & ~_is_exact(operation, operands, ours, found)
-        found.set(near, NEAR, f"within {limit} ULP, and no standard asks for more")
-        found.set((theirs == 0) & is_subnormal(ours), NEAR, "a subnormal result is flushed to zero")
+        near = (distance(theirs, ours) <= limit) & ~_is_exact(operation, operands, ours, found)
+        found.set(near, NEAR, Note("near", f"within {limit} ULP, and no standard asks for more"))
+        found.set((theirs == 0) & is_subnormal(ours), NEAR, _FLUSHED)
     return None
 
 

@@ -14,9 +14,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..cases.formats import FORMATS
-from ..cases.rounding import Exact, encode
-from .accumulation import Type, fused, holds, orders, types
+from ...oracle.formats import FORMATS
+from ...oracle.rounding import Exact, encode
+from .accumulation import Held, held, holds, orders, types
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,68 +71,79 @@ def _exact_product(row: list[float]) -> tuple[float, int]:
     return nearest, (rest > 0) - (rest < 0)
 
 
-def models(problem: Problem) -> Iterator[tuple[str, Results]]:
-    """Each model's name and results, the likeliest first."""
-    yield "exact, rounded once", exact(problem)
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A way to form the sums of a problem, and the results of it."""
+
+    identifier: str
+    sentence: str
+    results: Results
+
+
+def models(problem: Problem) -> Iterator[Model]:
+    """The models of a problem, the likeliest first."""
+    yield Model("exact", "exact, rounded once", exact(problem))
     result = FORMATS[problem.result]
-    for t, how in _accumulations(problem):
-        terms = t.load(problem.terms)
-        for order, combine in orders(problem.terms.shape[1]):
-            sums = t.exact(combine(terms, t.combine))
-            where = f"{how} in {t.name} {order}"
-            yield where, encode(result, Exact.of(sums))
+    for how in _held(problem):
+        terms = how.type.load(problem.terms)
+        for order in orders(problem.terms.shape[1]):
+            sums = how.type.exact(order.fold(terms, how.type.combine))
+            way = how.in_order(order)
+            yield Model(way.identifier, way.sentence, encode(result, Exact.of(sums)))
             for via in ("f16", problem.element):
                 # The sum is rounded to another type before it becomes the result's.
-                if via not in (t.name, problem.result):
+                if via not in (how.type.name, problem.result) and holds(FORMATS[via], FORMATS[problem.element]):
                     narrow = FORMATS[via]
                     through = narrow.decode(encode(narrow, Exact.of(sums))[0])
-                    if holds(narrow, FORMATS[problem.element]):
-                        yield f"{where}, then rounded to {via}", encode(result, Exact.of(through))
+                    identifier, sentence = f"{way.identifier}/then-{via}", f"{way.sentence}, then rounded to {via}"
+                    yield Model(identifier, sentence, encode(result, Exact.of(through)))
 
 
-def _accumulations(problem: Problem) -> Iterator[tuple[Type, str]]:
-    """The types to accumulate in, in words; where they have no room for products these are rounded first, or not."""
+def _held(problem: Problem) -> Iterator[Held]:
+    """How sums are held in each type; where it has no room for products these are rounded first, or not."""
     for t in types(FORMATS[problem.element], problem.body):
         values = t.exact(t.load(problem.terms))
         is_cut = problem.is_dot and bool(((values != problem.terms) & np.isfinite(problem.terms)).any())
-        yield t, "products and sums rounded" if is_cut else "accumulated"
-        if is_cut and problem.element != "f8E8M0FNU":
-            yield fused(FORMATS[t.name]), "exact products accumulated"
+        yield from held(t, is_cut, problem.element != "f8E8M0FNU")
 
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """The model that explains most, what it gives, and which results nothing explains."""
+    """The model that explains most results, in words and by identifier, and which results nothing explains."""
 
-    model: str
+    sentence: str
+    identifier: str  #: empty where results are not explained
     unexplained: np.ndarray
 
 
 def explain(problem: Problem, got: np.ndarray, matches: Callable[[np.ndarray, Results], np.ndarray]) -> Explanation:
     """The model of a backend's results. `matches(got, results)` says which are what a model gives."""
-    best, most = "", -1
+    best, identifier, most = "", "", -1
     tame = np.ones(len(got), bool) if not problem.is_wild.size else ~problem.is_wild
     any_model = np.zeros(len(got), bool)
     left = np.ones(len(got), bool)
     with np.errstate(all="ignore"):
         is_exact = matches(got, exact(problem))  # of which nobody can say that it is wrong, whatever the others are
-        for name, results in models(problem):
-            hit = matches(got, results)
+        for model in models(problem):
+            hit = matches(got, model.results)
             any_model |= hit
             count = int((hit & tame).sum())
             if count > most:
-                best, most, left = name, count, ~hit & tame
+                best, identifier, most, left = model.sentence, model.identifier, count, ~hit & tame
             if hit[tame].all() and any_model.all():
-                return Explanation(name, ~hit & tame)
+                return Explanation(model.sentence, model.identifier, ~hit & tame)
         bounded = _within("f32", problem, got)
         unexplained = (left | (~tame & ~any_model)) & ~bounded & ~(~tame & any_model) & ~is_exact
         if not unexplained.any() and left.any():
-            best = "accumulated in f32, in an order of its own"
+            best, identifier = "accumulated in f32, in an order of its own", "accumulated/f32/unknown-order"
         elif unexplained.mean() <= _FEW and FORMATS[problem.result].bits == 16:
             # Units that sum small blocks in a wider type, and the blocks in the result's, are like that.
             unexplained &= ~_within(problem.result, problem, got)
             best += f", and a few accumulated in {problem.result} in another order"
-    return Explanation(best if not unexplained.any() else f"none ({best} explains most)", unexplained)
+            identifier += f"/few-{problem.result}"
+    if unexplained.any():
+        return Explanation(f"none ({best} explains most)", "", unexplained)
+    return Explanation(best, identifier, unexplained)
 
 
 #: What part of results may be explained by the bound of the result's own type alone.

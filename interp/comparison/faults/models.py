@@ -1,8 +1,4 @@
-"""Wrong ways to compute: how operands are read, what is done, how the result is written.
-
-Each takes a case and its operands and gives the codes that come of it, or None where it makes no sense for the case.
-`suspects` says in words what they are.
-"""
+"""Wrong ways to compute: how operands are read, what is done, how the result is written. `table` names them."""
 
 from __future__ import annotations
 
@@ -11,25 +7,23 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..cases.cases import Case
-from ..cases.data import Operands
-from ..cases.exact import COMPARISONS, OPS, compare, estimate, evaluate
-from ..cases.expected import as_exact, converted, logistic_by_steps
-from ..cases.formats import FORMATS, INTEGERS, Format, integers
-from ..cases.rounding import EVEN, Exact, encode
+from ...oracle.case import OpCase, Operands
+from ...oracle.exact import COMPARISONS, FUNCTIONS, OPS, compare, estimate, evaluate
+from ...oracle.expected import as_exact, converted, logistic_by_steps
+from ...oracle.formats import FORMATS, INTEGERS, Format, integers
+from ...oracle.rounding import EVEN, Exact, encode
+from .record import Codes, Compute
 
-Codes = np.ndarray
-Compute = Callable[[Case, Operands], "Codes | None"]
 Read = Callable[[Format, Codes], np.ndarray]
 Write = Callable[[Format, np.ndarray], Codes]
 
 
-def as_it_is(fmt: Format, codes: Codes) -> np.ndarray:
+def decoded(fmt: Format, codes: Codes) -> np.ndarray:
     return fmt.decode(codes)
 
 
 def computed(
-    case: Case, operands: Operands, read: Read = as_it_is, rounding: str = EVEN, through: str = ""
+    case: OpCase, operands: Operands, read: Read = decoded, rounding: str = EVEN, through: str = ""
 ) -> Codes | None:
     """The op on operands as they are read, rounded in some way, by way of another format."""
     if case.op not in (*OPS, "convert", "compare", "is_finite"):
@@ -52,7 +46,33 @@ def computed(
     return encode(target, Exact.of(wide.decode(codes)), rounding)[0]
 
 
-def _converted(case: Case, operands: Operands, rounding: str, through: str) -> Codes | None:
+def reading(read: Read) -> Compute:
+    """The op on operands that are read in some way."""
+    return lambda case, operands: computed(case, operands, read)
+
+
+def rounding(how: str) -> Compute:
+    """The op, rounded in some way."""
+    return lambda case, operands: computed(case, operands, rounding=how)
+
+
+def through(wide: str) -> Compute:
+    """The op, rounded to a wider format first."""
+    return lambda case, operands: computed(case, operands, through=wide)
+
+
+def twice(wide: str) -> Compute:
+    """`through`, unless the operands of a conversion are of that format, or a function would be exact in f64."""
+
+    def compute(case: OpCase, operands: Operands) -> Codes | None:
+        if (wide in case.operands and case.op == "convert") or (wide == "f64" and case.op in FUNCTIONS):
+            return None
+        return computed(case, operands, through=wide)
+
+    return compute
+
+
+def _converted(case: OpCase, operands: Operands, rounding: str, through: str) -> Codes | None:
     if case.op != "convert" or case.result not in FORMATS:
         return None
     if not through:
@@ -78,7 +98,7 @@ def flushed(fmt: Format, codes: Codes) -> Codes:
 
 
 def flush(read: Read, results: bool, through: str = "") -> Compute:
-    def compute(case: Case, operands: Operands) -> Codes | None:
+    def compute(case: OpCase, operands: Operands) -> Codes | None:
         found = computed(case, operands, read, through=through)
         if found is None or not results:
             return found
@@ -87,7 +107,7 @@ def flush(read: Read, results: bool, through: str = "") -> Compute:
     return compute
 
 
-def flush_in_f32(case: Case, operands: Operands) -> Codes | None:
+def flush_in_f32(case: OpCase, operands: Operands) -> Codes | None:
     """Operands and results that are subnormal in f32, in which the op is computed."""
 
     def read(fmt: Format, codes: Codes) -> np.ndarray:
@@ -102,7 +122,7 @@ def flush_in_f32(case: Case, operands: Operands) -> Codes | None:
     return np.where(np.abs(numbers) < 2.0**-126, zeros, found)
 
 
-def smallest_up(case: Case, operands: Operands) -> Codes | None:
+def smallest_up(case: OpCase, operands: Operands) -> Codes | None:
     """What lies between the two smallest numbers is rounded up."""
     numbers, found = in_f64(case, operands), computed(case, operands)
     if case.result not in FORMATS or numbers is None or found is None:
@@ -118,7 +138,7 @@ def beyond_the_largest(fmt: Format, codes: Codes) -> np.ndarray:
     return np.where(fmt.is_nan(codes) & (codes & fmt.sign_bit != 0), -fmt.max - step, numbers)
 
 
-def lost_at_the_smallest_normal(case: Case, operands: Operands) -> Codes | None:
+def lost_at_the_smallest_normal(case: OpCase, operands: Operands) -> Codes | None:
     """What is rounded up from the subnormal numbers to the first that is not one becomes zero."""
     numbers, found = in_f64(case, operands), computed(case, operands)
     if case.result not in FORMATS or numbers is None or found is None:
@@ -135,10 +155,17 @@ def nan_as(number: float) -> Read:
     return read
 
 
+def fnuz_nan_as_zero(case: OpCase, operands: Operands) -> Codes | None:
+    """0x80 of the FNUZ formats, which is NaN, as -0."""
+    if not any(FORMATS[t].nan == "sign" for t in case.operands if t in FORMATS):
+        return None
+    return computed(case, operands, nan_as(-0.0))
+
+
 def biased(by: int, operands_too: bool, results_too: bool) -> Compute:
     """With the bias of a format off by so much: of what is read, of what is written, or of both."""
 
-    def compute(case: Case, operands: Operands) -> Codes | None:
+    def compute(case: OpCase, operands: Operands) -> Codes | None:
         factor = 2.0**-by
 
         def read(fmt: Format, codes: Codes) -> np.ndarray:
@@ -161,7 +188,7 @@ def biased(by: int, operands_too: bool, results_too: bool) -> Compute:
 def reciprocal(through: str, of_product: bool) -> Compute:
     """x times the reciprocal of y, which is rounded, and so is the product."""
 
-    def compute(case: Case, operands: Operands) -> Codes | None:
+    def compute(case: OpCase, operands: Operands) -> Codes | None:
         if case.op != "divide":
             return None
         fmt = FORMATS[case.result]
@@ -176,7 +203,7 @@ def reciprocal(through: str, of_product: bool) -> Compute:
     return compute
 
 
-def as_float(case: Case, operands: Operands) -> Codes | None:
+def as_float(case: OpCase, operands: Operands) -> Codes | None:
     if case.op != "compare" or case.attributes[1][1] != "TOTALORDER":
         return None
     return compare(case.attributes[0][1], "FLOAT", case.operands[0], *operands)
@@ -186,7 +213,7 @@ def operand(which: int) -> Compute:
     return lambda case, x: x[which] if len(x) > which and case.operands[which] == case.result else None
 
 
-def swapped(case: Case, operands: Operands) -> Codes | None:
+def swapped(case: OpCase, operands: Operands) -> Codes | None:
     fits = len(operands) == 2 and case.op in ("subtract", "divide", "remainder", "power", "atan2", "compare")
     return computed(case, operands[::-1]) if fits else None
 
@@ -194,7 +221,7 @@ def swapped(case: Case, operands: Operands) -> Codes | None:
 def of_magnitude(compute: Compute) -> Compute:
     """A fault of conversions that drop the sign first, as the target has none."""
 
-    def found(case: Case, operands: Operands) -> Codes | None:
+    def found(case: OpCase, operands: Operands) -> Codes | None:
         if case.op != "convert" or case.result not in FORMATS or FORMATS[case.result].is_signed:
             return None
         codes, source = operands[0], case.operands[0]
@@ -210,21 +237,21 @@ def of_magnitude(compute: Compute) -> Compute:
     return found
 
 
-def without_sign(case: Case, operands: Operands) -> Codes | None:
+def without_sign(case: OpCase, operands: Operands) -> Codes | None:
     if case.result not in FORMATS or FORMATS[case.result].is_signed:
         return None
     numbers = in_f64(case, operands)
     return None if numbers is None else encode(FORMATS[case.result], Exact.of(np.abs(numbers)))[0]
 
 
-def sign_in_exponent(case: Case, operands: Operands) -> Codes | None:
+def sign_in_exponent(case: OpCase, operands: Operands) -> Codes | None:
     found, numbers = without_sign(case, operands), in_f64(case, operands)
     if found is None or numbers is None:
         return None
     return np.where(np.signbit(numbers), found | 0x80, found).astype(found.dtype)
 
 
-def in_f64(case: Case, operands: Operands, read: Read = as_it_is) -> np.ndarray | None:
+def in_f64(case: OpCase, operands: Operands, read: Read = decoded) -> np.ndarray | None:
     if any(t not in FORMATS for t in case.operands):
         return as_exact(operands[0], case.operands[0]).value if case.op == "convert" else None
     if case.op not in OPS and case.op != "convert":
@@ -235,7 +262,7 @@ def in_f64(case: Case, operands: Operands, read: Read = as_it_is) -> np.ndarray 
 def logistic(through: str) -> Compute:
     """1 / (1 + exp(-x)), each step rounded."""
 
-    def compute(case: Case, operands: Operands) -> Codes | None:
+    def compute(case: OpCase, operands: Operands) -> Codes | None:
         if case.op != "logistic":
             return None
         fmt = FORMATS[through or case.result]
@@ -245,7 +272,7 @@ def logistic(through: str) -> Compute:
     return compute
 
 
-def integral_by_addition(case: Case, operands: Operands) -> Codes | None:
+def integral_by_addition(case: OpCase, operands: Operands) -> Codes | None:
     """Roundings to integers that add 2 to the number of mantissa bits and take it away again."""
     if case.op not in ("floor", "ceil", "round_nearest_even", "round_nearest_afz"):
         return None
@@ -261,7 +288,7 @@ def integral_by_addition(case: Case, operands: Operands) -> Codes | None:
 def saturated(*signs: int) -> Compute:
     """What is beyond the largest number becomes that, of numbers of these signs."""
 
-    def compute(case: Case, operands: Operands) -> Codes | None:
+    def compute(case: OpCase, operands: Operands) -> Codes | None:
         found, numbers = computed(case, operands), in_f64(case, operands)
         if found is None or numbers is None or case.result not in FORMATS:
             return None
@@ -273,7 +300,7 @@ def saturated(*signs: int) -> Compute:
     return compute
 
 
-def unsigned_zeros(case: Case, operands: Operands) -> Codes | None:
+def unsigned_zeros(case: OpCase, operands: Operands) -> Codes | None:
     """Results that are zero are +0."""
     found = computed(case, operands)
     if found is None or case.result not in FORMATS or not FORMATS[case.result].has_zero:

@@ -11,10 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from .exact import estimate
-from .formats import FORMATS
-from .functions import decide
-from .rounding import Exact
+from ..oracle.exact import estimate
+from ..oracle.formats import FORMATS
+from ..oracle.functions import decide
+from ..oracle.rounding import Exact
 
 #: A function in f64 is nearer to the exact value than this share of it.
 _DOUBT = 2.0**-44

@@ -10,18 +10,20 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...ops.engine.cast import cast, codes_of
-from ...ops.policy import Policy
-from ...ops.types import ELEMENT_TYPES, ElementType, type_of_dtype
-from ..conform.cases.formats import FORMATS
-from ..conform.verdicts import accumulation
+from ....ops.engine.cast import cast, codes_of
+from ....ops.policy import Policy
+from ....ops.types import ELEMENT_TYPES, ElementType, type_of_dtype
+from ...oracle.formats import FORMATS
+from ..equality import equal_values
+from ..grades import Note
+from . import accumulation
+from .accumulation import Accumulator, Held, Sum
 from .exact_sums import F64, ExactSums, between, spread
-from .grades import same
 from .terms import BLOCK, axes_of
 
 _PLAIN = Policy()
@@ -34,29 +36,15 @@ _SCANS = (16, 32, 128)
 #: Tiles that XLA folds several dimensions by.
 _TILE = 32
 
-Sum = Callable[[np.ndarray], np.ndarray]  #: from rows of terms in f64 to sums in f64
-
-
-@dataclasses.dataclass(frozen=True)
-class Accumulator:
-    """A way to sum, in words."""
-
-    name: str
-    sum: Sum
-
 
 def accumulators(element: ElementType, body: str, count: int, is_dot: bool) -> Iterator[Accumulator]:
     """The types of up to 16 bits that sums of an element type may be formed in, each in many orders."""
-    for t, how in _types(element, body, is_dot):
-        for order, combine in accumulation.orders(count, _STEPS):
-            yield Accumulator(f"{how} in {t.name} {order}", _sum(t, combine))
+    for how in _types(element, body, is_dot):
+        for order in accumulation.orders(count, _STEPS):
+            yield how.in_order(order)
 
 
-def _sum(t: accumulation.Type, combine: accumulation.Order) -> Sum:
-    return lambda rows: t.exact(combine(t.load(rows), t.combine)) if rows.shape[1] else np.zeros(len(rows))
-
-
-def _types(element: ElementType, body: str, is_dot: bool) -> Iterator[tuple[accumulation.Type, str]]:
+def _types(element: ElementType, body: str, is_dot: bool) -> Iterator[Held]:
     known = {t.name: t for t in accumulation.types(FORMATS[element.name], body)}
     for name in dict.fromkeys((element.name, "f16", "bf16")):
         if name not in known:
@@ -64,9 +52,7 @@ def _types(element: ElementType, body: str, is_dot: bool) -> Iterator[tuple[accu
         t = dataclasses.replace(known[name], load=_loads(ELEMENT_TYPES[name]))
         # Two significands need twice the bits: products of f8 are exact in f16, but not in f8 or bf16.
         is_cut = is_dot and 2 * element.format.precision > FORMATS[name].mantissa_bits + 1
-        yield t, "products and sums rounded" if is_cut else "accumulated"
-        if is_cut and element.name != "f8E8M0FNU":
-            yield accumulation.fused(FORMATS[name]), "exact products accumulated"
+        yield from accumulation.held(t, is_cut, element.name != "f8E8M0FNU")
 
 
 def _loads(element: ElementType) -> Sum:
@@ -80,27 +66,23 @@ def _loads(element: ElementType) -> Sum:
 # -- one model for all results -----------------------------------------------------------------------------------------
 
 
-def model_of(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> str:
-    """The accumulator that gives all the results asked for, in words; empty where none does."""
-    for name, results in _scans(sums):
+def model_of(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> Note | None:
+    """The accumulator that gives all the results asked for; None where none does."""
+    for note, results in _scans(sums):
         if _same(cast(results, F64, type_of_dtype(theirs.dtype), _PLAIN), theirs)[asked].all():
-            return name
+            return note
     if sums.terms is None:
-        return ""
+        return None
     got = theirs.reshape(-1)
     sample = sampled(sums, wrong, asked)
     rows = sums.terms.rows(sample)
     is_dot = not sums.operation.regions
-    for found in itertools.chain(_tiles(sums), accumulators(*_asked(sums), rows.shape[1], is_dot), units(sums)):
-        if is_dot and asked.sum() < _FEW and not found.name.endswith(_PLAIN_ORDERS):
+    for way in itertools.chain(_tiles(sums), accumulators(*_asked(sums), rows.shape[1], is_dot), units(sums)):
+        if is_dot and asked.sum() < _FEW and not way.is_plain:
             continue
-        if gives(found.sum, rows, got[sample]) and is_confirmed(found.sum, sums, got, asked):
-            return found.name
-    return ""
-
-
-#: Orders that are tried whatever the number of results: of few one of a hundred others gives them, whatever is wrong.
-_PLAIN_ORDERS = (" in order", " pairwise", " in halves")
+        if gives(way.sum, rows, got[sample]) and is_confirmed(way.sum, sums, got, asked):
+            return Note(way.identifier, way.sentence)
+    return None
 
 
 def _asked(sums: ExactSums) -> tuple[ElementType, str]:
@@ -129,11 +111,11 @@ def is_confirmed(form: Sum, sums: ExactSums, got: np.ndarray, asked: np.ndarray)
 
 
 def _same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """As `same`; but zeros are one number, as orders do not agree on their signs."""
-    return same(x, y) | ((x == 0) & (y == 0))
+    """As `equal_values`; but zeros are one number, as orders do not agree on their signs."""
+    return equal_values(x, y) | ((x == 0) & (y == 0))
 
 
-def _scans(sums: ExactSums) -> Iterator[tuple[str, np.ndarray]]:
+def _scans(sums: ExactSums) -> Iterator[tuple[Note, np.ndarray]]:
     """Cumulative sums along a dimension, cut into blocks: of a block the sum in order, and those of blocks likewise."""
     operation, x = sums.operation, sums.operands[0]
     if not operation.name.endswith("reduce_window") or x.ndim == 0:
@@ -147,13 +129,14 @@ def _scans(sums: ExactSums) -> Iterator[tuple[str, np.ndarray]]:
     plain = (axis.window, axis.stride, axis.base_dilation, axis.window_dilation) == (n, 1, 1, 1)
     if not plain or not (is_forward or (axis.low, axis.high) == (0, n - 1)):
         return
-    t = next(t for t, _ in _types(*_asked(sums), is_dot=False))
+    t = next(_types(*_asked(sums), is_dot=False)).type
     terms = np.moveaxis(x, moving[0], -1)
     rows = terms.reshape(-1, n)[:, :: 1 if is_forward else -1]
     loaded = t.load(np.ascontiguousarray(cast(rows, sums.element, F64, _PLAIN)))
     for base in _SCANS:
         found = t.exact(_scan(loaded, base, t.combine))[:, :: 1 if is_forward else -1].reshape(terms.shape)
-        yield f"accumulated in {t.name} in scans of {base}", np.moveaxis(found, -1, moving[0])
+        note = Note(f"accumulated/{t.name}/scans-{base}", f"accumulated in {t.name} in scans of {base}")
+        yield note, np.moveaxis(found, -1, moving[0])
 
 
 def _tiles(sums: ExactSums) -> Iterator[Accumulator]:
@@ -163,7 +146,7 @@ def _tiles(sums: ExactSums) -> Iterator[Accumulator]:
     """
     if sums.terms is None or not sums.terms.extent:
         return
-    t = next(t for t, _ in _types(*_asked(sums), is_dot=False))
+    t = next(_types(*_asked(sums), is_dot=False)).type
     extent = sums.terms.extent
 
     def form(rows: np.ndarray) -> np.ndarray:
@@ -175,7 +158,8 @@ def _tiles(sums: ExactSums) -> Iterator[Accumulator]:
             x = _tiled(x, init, t.load(neutral[:1])[0, 0], t.combine)
         return t.exact(accumulation.in_order(np.concatenate([init, x.reshape(len(x), -1)], axis=1), t.combine))
 
-    yield Accumulator(f"accumulated in {t.name} in centred tiles of {_TILE}", form)
+    sentence = f"accumulated in {t.name} in centred tiles of {_TILE}"
+    yield Accumulator(f"accumulated/{t.name}/centred-tiles-{_TILE}", sentence, form)
 
 
 def _tiled(x: np.ndarray, init: np.ndarray, neutral: Any, combine: accumulation.Combine) -> np.ndarray:
@@ -344,18 +328,22 @@ def steps(sums: ExactSums) -> list[Sum]:
     """A fold in the element type, each step rounded, as its body is written: in order, and in windows as XLA's."""
     if sums.element.bits > 16 or sums.terms is None:
         return []
-    t = next(t for t, _ in _types(*_asked(sums), is_dot=False))
-    wanted = ("in order", "in windows of 32", "in centred windows of 32")
-    return [_sum(t, order) for name, order in accumulation.orders(sums.terms.count, _STEPS) if name in wanted]
+    return _in_orders(sums, ("in-order", "windows-32", "centred-windows-32"))
+
+
+def _in_orders(sums: ExactSums, wanted: Sequence[str]) -> list[Sum]:
+    """A fold in the element type in those of some orders, by identifier, that there are for its terms."""
+    assert sums.terms is not None
+    how = next(_types(*_asked(sums), is_dot=False))
+    known = accumulation.orders(sums.terms.count, _STEPS)
+    return [how.in_order(order).sum for order in known if order.identifier in wanted]
 
 
 def folds(sums: ExactSums) -> list[Sum]:
     """The same in several orders."""
     if sums.element.bits > 16 or sums.terms is None:
         return []
-    t = next(t for t, _ in _types(*_asked(sums), is_dot=False))
-    wanted = ("in order", "in reverse", "pairwise", "in halves", "in windows of 32", "in 8 lanes")
-    found = [_sum(t, order) for name, order in accumulation.orders(sums.terms.count, _STEPS) if name in wanted]
+    found = _in_orders(sums, ("in-order", "reverse", "pairwise", "halves", "windows-32", "lanes-8"))
 
     def shuffled(rows: np.ndarray) -> np.ndarray:
         order = np.random.Generator(np.random.Philox(0)).permutation(rows.shape[1])
@@ -374,9 +362,13 @@ def units(sums: ExactSums) -> list[Accumulator]:
         return []
     is_small = sums.element.is_minifloat
     bits, sizes = (13, (32, 16)) if is_small else (23, (4, 8, 16))
-    found = [Accumulator(f"cut off below {bits} fraction bits, {n} terms at a time", _aligned(bits, n)) for n in sizes]
-    if is_small or sums.element.name == "f16":
-        found += [Accumulator(f"rounded to f16 after every {n} terms", _in_steps(n, "f16")) for n in (32, 16, 8)]
+    found = []
+    for n in sizes:
+        sentence = f"cut off below {bits} fraction bits, {n} terms at a time"
+        found.append(Accumulator(f"aligned/{bits}-bits/{n}-terms", sentence, _aligned(bits, n)))
+    for n in (32, 16, 8) if is_small or sums.element.name == "f16" else ():
+        sentence = f"rounded to f16 after every {n} terms"
+        found.append(Accumulator(f"steps/f16/{n}-terms", sentence, _in_steps(n, "f16")))
     return found
 
 

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from ...ops.movement.gather import integers
-from ...ops.products.einsum import labels_of
-from ...ops.products.ragged_dot import group_of_place
-from ...ops.reductions.axes import Axis, windows
-from ...ops.reductions.scatter import targets
-from ...ops.reductions.select_and_scatter import chosen_places
-from ...ops.types import TensorType
-from ..program import Operation
-from .wide import sole, widened
+from ....ops.movement.gather import integers
+from ....ops.products.einsum import labels_of
+from ....ops.products.ragged_dot import group_of_place
+from ....ops.reductions.axes import Axis, windows
+from ....ops.reductions.scatter import targets
+from ....ops.reductions.select_and_scatter import chosen_places
+from ....ops.types import TensorType
+from ...program import Operation
+from ..wide import sole, widened
 
 #: Terms that are looked at together: 32 MiB of f64.
 BLOCK = 1 << 22

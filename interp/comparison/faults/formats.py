@@ -1,4 +1,4 @@
-"""Formats that are taken for others: as `faults`, for the ops whose operands and results are read and written so."""
+"""Formats that are taken for others, by the ops whose operands and results are read and written so."""
 
 from __future__ import annotations
 
@@ -6,33 +6,35 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..cases.cases import Case
-from ..cases.data import Operands
-from ..cases.exact import COMPARISONS, FUNCTIONS, OPS, evaluate
-from ..cases.expected import as_exact
-from ..cases.formats import FORMATS, INTEGERS, Format, code_dtype
-from ..cases.rounding import Exact, encode
-from .faults import Codes, Compute
+from ...oracle.case import OpCase, Operands
+from ...oracle.exact import COMPARISONS, FUNCTIONS, OPS, evaluate
+from ...oracle.expected import as_exact
+from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS, Format, code_dtype
+from ...oracle.rounding import Exact, encode
+from .record import MANY, Codes, Compute, Fault
 
 #: What a format of exponents alone becomes in code that knows only such as have a sign.
 _SIGNED = Format("a format with a sign, 7 bits of exponent with bias 128, and 0x80 for NaN", 7, 0, 128, "sign")
 
 
-def mistaken(case: Case) -> Iterator[tuple[str, Compute]]:
-    """For each minifloat of a case the others of its width that it may be taken for, in words, and what comes of it."""
-    if case.op in (*FUNCTIONS, "type"):  # whose results take long, and tell no more than those of the others
+def mistaken(case: OpCase) -> Iterator[Fault]:
+    """For each minifloat of a case the others of its width that it may be taken for."""
+    if case.op in (*FUNCTIONS, "type"):  # functions take long, and show no more than the other ops
         return
     for name in dict.fromkeys((*case.operands, case.result)):
-        if name not in FORMATS or not FORMATS[name].is_minifloat:
-            continue
-        fmt = FORMATS[name]
-        others = [f for f in FORMATS.values() if f.bits == fmt.bits and f.name != name and f.is_signed]
-        for other in others if fmt.is_signed else [_SIGNED]:
-            yield f"{name} is taken for {other.name}", _taken(name, other)
+        if name in MINIFLOATS:
+            yield from (TABLE[name, other.name] for other in _others(name))
+
+
+def _others(name: str) -> list[Format]:
+    fmt = FORMATS[name]
+    if not fmt.is_signed:
+        return [_SIGNED]
+    return [f for f in FORMATS.values() if f.bits == fmt.bits and f.name != name and f.is_signed]
 
 
 def _taken(name: str, other: Format) -> Compute:
-    def compute(case: Case, operands: Operands) -> Codes | None:
+    def compute(case: OpCase, operands: Operands) -> Codes | None:
         def meant(element: str) -> Format | None:
             return other if element == name else FORMATS.get(element)
 
@@ -48,7 +50,7 @@ def _taken(name: str, other: Format) -> Compute:
     return compute
 
 
-def _computed(case: Case, numbers: list[np.ndarray], target: Format | None) -> Codes | None:
+def _computed(case: OpCase, numbers: list[np.ndarray], target: Format | None) -> Codes | None:
     if case.op == "compare":
         direction, kind = (v for _, v in case.attributes)
         return COMPARISONS[direction](*numbers) if kind == "FLOAT" else None
@@ -63,3 +65,12 @@ def _computed(case: Case, numbers: list[np.ndarray], target: Format | None) -> C
     if case.op == "convert":
         return encode(target, Exact.of(numbers[0]))[0]
     return evaluate(case.op, target, *numbers)[0] if case.op in OPS else None
+
+
+def _fault(name: str, other: Format) -> Fault:
+    named = other.name if other.name in FORMATS else "signed"
+    return Fault(f"{name}-as-{named}", f"{name} is taken for {other.name}", _taken(name, other), MANY)
+
+
+#: By the names of the format and of the one that it is taken for.
+TABLE: dict[tuple[str, str], Fault] = {(n, other.name): _fault(n, other) for n in MINIFLOATS for other in _others(n)}

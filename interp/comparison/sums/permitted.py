@@ -13,18 +13,21 @@ from collections.abc import Callable, Sequence
 import ml_dtypes
 import numpy as np
 
-from ...ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
-from ..program import Operation
+from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
+from ...program import Operation
+from ..grades import NEAR, OPEN, SAME, WRONG, Graded, Note
+from ..places import of_array
+from ..wide import sole
 from .accumulators import folds, is_like, model_of, units
 from .exact_sums import ExactSums, between
-from .grades import NEAR, OPEN, SAME, WRONG, Graded
-from .sum_faults import place, sum_fault
-from .wide import sole
+from .sum_faults import sum_fault
 
 _PRODUCTS = ("dot", "dot_general", "convolution", "dynamic_conv", "einsum", "unary_einsum", "ragged_dot")
 _FOLDS = ("reduce", "reduce_window", "scatter", "select_and_scatter")
 _ADD, _MULTIPLY = "stablehlo.add", "stablehlo.multiply"
 _PRECISION = {name: ELEMENT_TYPES[name].format.precision for name in ("f32", "f64")}
+_MAY_OVERFLOW = Note("may-overflow", "it may overflow on the way")
+_ZEROS = Note("zero-signs", "zeros have the wrong sign")
 
 Arrays = Sequence[np.ndarray]
 
@@ -43,7 +46,7 @@ def is_sum(operation: Operation) -> bool:
 def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
     """Grade those elements of a sum that are right, or what an accumulator gives that explains all of them.
 
-    What is left as wrong is told why, where a fault explains all results.
+    Where a fault explains all results, it is noted.
     """
     element, result = _element(operation), type_of_dtype(theirs.dtype)
     sums = ExactSums.of(operation, operands)
@@ -56,17 +59,17 @@ def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.
     if found.grades.max(initial=SAME) == SAME or element.is_complex:
         return None
     overflows = (sums.sizes > np.finfo(np.float32).max) & ~np.isfinite(theirs.astype(np.float64))
-    found.set(overflows, NEAR, "it may overflow on the way")
+    found.set(overflows, NEAR, _MAY_OVERFLOW)
     wrong, asked = found.grades == WRONG, found.grades != OPEN
     if not wrong.any() or not result.is_float:
         return None
     if sums.wrong_zeros(theirs)[wrong].any():  # which no accumulator gives
         if sums.wrong_zeros(theirs)[wrong].all():
-            found.notes.append("zeros have the wrong sign")
+            found.notes.append(_ZEROS)
         return None
     if note := _again(sums, theirs, bits, asked):
         return found.set(wrong, OPEN, note)
-    note = _narrowed(operation, operands, theirs, wrong) if element.bits == 32 else ""
+    note = _narrowed(operation, operands, theirs, wrong) if element.bits == 32 else None
     if element.bits < 32:
         note = _narrow(sums, theirs, wrong, asked & ~overflows)
     if note:
@@ -74,37 +77,40 @@ def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.
     fault = sum_fault(sums, theirs, ours, wrong, asked)
     if not fault and element.bits < 32 and _is_like(sums, theirs, wrong, asked & ~overflows):
         words = f"rounded to {element} at each step" if operation.regions else "formed in units of fewer bits than f32"
-        return found.set(wrong, NEAR, f"as near, everywhere, as sums that are {words}, in an order of their own")
-    if fault := fault or place(wrong):
+        sentence = f"as near, everywhere, as sums that are {words}, in an order of their own"
+        return found.set(wrong, NEAR, Note("like-steps" if operation.regions else "like-units", sentence))
+    if fault := fault or of_array(wrong):
         found.notes.append(fault)
     return None
 
 
-def _again(sums: ExactSums, theirs: np.ndarray, bits: int, asked: np.ndarray) -> str:
-    """Whether a sum has its initial value more than once, as the specification allows, in words."""
+def _again(sums: ExactSums, theirs: np.ndarray, bits: int, asked: np.ndarray) -> Note | None:
+    """Whether a sum has its initial value more than once, as the specification allows."""
     init = float(np.asarray(sums.operands[-1]).reshape(-1)[0].astype(np.float64)) if sums.operands[-1].size else 0.0
     if not sums.operation.name.endswith(".reduce") or sums.is_product or init == 0 or not np.isfinite(init):
-        return ""
+        return None
     first = np.flatnonzero(asked & np.isfinite(sums.exact))[:1]
     more = (theirs.reshape(-1)[first].astype(np.float64) - sums.exact.reshape(-1)[first]) / init
     if not more.size or not np.isfinite(more[0]) or not 0 < (times := round(float(more[0]))) <= sums.counts.max():
-        return ""
+        return None
     again = dataclasses.replace(sums, exact=sums.exact + times * init, sizes=sums.sizes + times * abs(init))
     if between(theirs, again.exact, again.slack(bits))[asked].all():
-        return f"the initial value is taken {times + 1} times, which the specification leaves open"
-    return ""
+        sentence = f"the initial value is taken {times + 1} times, which the specification leaves open"
+        return Note("initial-values", sentence)
+    return None
 
 
-def _narrow(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> str:
-    """The accumulator narrower than f32 that explains all results, in words."""
+def _narrow(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> Note | None:
+    """The accumulator narrower than f32 that explains all results."""
     result = type_of_dtype(theirs.dtype)
     for name in ("f16", "bf16"):
         through = ELEMENT_TYPES[name]
         is_between = through.format.precision > result.format.precision
         if is_between and sums.within(theirs, _PRECISION["f32"], through)[asked].all():
-            return f"as if the sum was rounded to {through} first, and then to {result}"
+            sentence = f"as if the sum was rounded to {through} first, and then to {result}"
+            return Note(f"exact/then-{through}", sentence)
     model = model_of(sums, theirs, wrong, asked)
-    return f"as if {model}" if model else ""
+    return Note(model.identifier, f"as if {model.sentence}") if model else None
 
 
 def _is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> bool:
@@ -117,15 +123,16 @@ def _is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.n
         return not sums.element.is_minifloat and is_like(sums, theirs, wrong, asked, folds(sums))
 
 
-def _narrowed(operation: Operation, operands: Arrays, theirs: np.ndarray, wrong: np.ndarray) -> str:
-    """The type that operands of f32 were rounded to, which the default precision permits, in words."""
+def _narrowed(operation: Operation, operands: Arrays, theirs: np.ndarray, wrong: np.ndarray) -> Note | None:
+    """The type that operands of f32 were rounded to, which the default precision permits."""
     if operation.regions or not _is_imprecise(operation):
-        return ""
-    for name, rounded in _NARROWED.items():
+        return None
+    for identifier, (name, rounded) in _NARROWED.items():
         narrow = ExactSums.of(operation, [rounded(x) for x in operands])
         if narrow is not None and narrow.within(theirs, _PRECISION["f32"])[wrong].all():
-            return f"as of operands rounded to {name}, which the default precision permits"
-    return ""
+            sentence = f"as of operands rounded to {name}, which the default precision permits"
+            return Note(f"operands-{identifier}", sentence)
+    return None
 
 
 def _element(operation: Operation) -> ElementType | None:
@@ -153,8 +160,8 @@ def _rounded_bits(bits: int, half: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 #: What operands of f32 are rounded to by matrix units.
-_NARROWED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "TF32": _rounded_bits(13, 1 << 12),
-    "TF32, towards zero": _rounded_bits(13, 0),
-    "bf16": lambda x: x.astype(ml_dtypes.bfloat16).astype(np.float32) if x.dtype == np.float32 else x,
+_NARROWED: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
+    "tf32": ("TF32", _rounded_bits(13, 1 << 12)),
+    "tf32-toward-zero": ("TF32, towards zero", _rounded_bits(13, 0)),
+    "bf16": ("bf16", lambda x: x.astype(ml_dtypes.bfloat16).astype(np.float32) if x.dtype == np.float32 else x),
 }

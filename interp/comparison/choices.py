@@ -1,19 +1,20 @@
-"""What is left open, which choices are known, and which of them a result is.
+"""Which choice a result is where a format or an operation leaves it open.
 
-The questions that a format leaves open stand in `ops.minifloat.open_points`, with what each known implementation gives;
-here are the same for whole groups of operands, and for the few points that are not the format's but the operation's.
+Each open point has choices that are known, each a record with an identifier. What is none of them is wrong.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from ....ops.minifloat.open_points import OPEN_POINTS, OpenPoint
-from ..cases import rounding
-from ..cases.formats import FORMATS, INTEGERS, Format
+from ...ops.minifloat.open_points import OPEN_POINTS, OpenPoint
+from ..oracle import rounding
+from ..oracle.formats import FORMATS, INTEGERS, Format
+from .open_points import IDENTIFIERS, row
 
 Codes = np.ndarray
 Fits = Callable[[Format, Codes, Codes], np.ndarray]  #: of the format, the results and the expected ones
@@ -41,37 +42,59 @@ def _zero(_: Format) -> int:
     return 0
 
 
-_LARGEST = ("the largest number", _signed_like(lambda f: f.max_code))
-_NAN = ("NaN", lambda f, got, _: f.is_nan(got))
-_NO_INFINITY = ("NaN", lambda f, got, _: f.is_nan(got) & (not f.has_infinity))
-_ZERO = ("zero", lambda f, got, _: (got & f.ones == 0) & ~f.is_nan(got))
-_SMALLEST = ("the smallest number", _is(_zero))
-_BEYOND = (("infinity", _signed_like(lambda f: f.infinity_code)), _NO_INFINITY, _LARGEST)
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What an implementation may give at an open point."""
 
+    identifier: str
+    sentence: str
+    fits: Fits = lambda _, got, __: np.zeros(got.shape, bool)  #: which results are of this choice, by themselves
+
+
+_LARGEST = Choice("largest", "the largest number", _signed_like(lambda f: f.max_code))
+_NAN = Choice("nan", "NaN", lambda f, got, _: f.is_nan(got))
+_NO_INFINITY = Choice("nan", "NaN", lambda f, got, _: f.is_nan(got) & (not f.has_infinity))
+_ZERO = Choice("zero", "zero", lambda f, got, _: (got & f.ones == 0) & ~f.is_nan(got))
+_SMALLEST = Choice("smallest", "the smallest number", _is(_zero))
+_PLUS_ZERO, _MINUS_ZERO = Choice("plus-zero", "+0", _is(_zero)), Choice("minus-zero", "-0", _is(lambda f: f.sign_bit))
+_BEYOND = (Choice("infinity", "infinity", _signed_like(lambda f: f.infinity_code)), _NO_INFINITY, _LARGEST)
 _INVALID = (
-    ("+0", _is(_zero)),
-    ("-0", _is(lambda f: f.sign_bit)),
-    ("the largest number", _is(lambda f: f.max_code)),
-    ("the lowest number", _is(lambda f: f.max_code | f.sign_bit)),
+    _PLUS_ZERO,
+    _MINUS_ZERO,
+    Choice("largest", "the largest number", _is(lambda f: f.max_code)),
+    Choice("lowest", "the lowest number", _is(lambda f: f.max_code | f.sign_bit)),
 )
 
-#: Of each open point the choices that are known. What is none of them is wrong.
-CHOICES: dict[int, tuple[tuple[str, Fits], ...]] = {
+
+def _as_expected(_: Format, got: Codes, expected: Codes) -> np.ndarray:
+    return got == expected
+
+
+#: Of each open point the choices that are known.
+CHOICES: dict[int, tuple[Choice, ...]] = {
     rounding.OVERFLOW: _BEYOND,
     rounding.INFINITE: (*_BEYOND, _ZERO),
     rounding.INVALID: _INVALID,
     rounding.FROM_NAN: _INVALID,
     rounding.FROM_NEGATIVE_NAN: _INVALID,
-    rounding.NEGATIVE: (_NAN, _SMALLEST, ("the number without its sign", lambda _, got, __: np.zeros(got.shape, bool))),
+    # `by_rule` recognizes the choices that have no test of single results.
+    rounding.NEGATIVE: (_NAN, _SMALLEST, Choice("magnitude", "the number without its sign")),
     rounding.ZERO: (_NAN, _SMALLEST),
     rounding.SMALL: (_NAN, _SMALLEST),
     rounding.TIE: (
-        ("the larger", lambda _, got, expected: got == expected),
-        ("the smaller", lambda _, got, expected: got == expected - 1),
-        ("the one of even code", lambda _, got, __: np.zeros(got.shape, bool)),  # which `by_rule` knows
+        Choice("larger", "the larger", _as_expected),
+        Choice("smaller", "the smaller", lambda _, got, expected: got == expected - 1),
+        Choice("even", "the one of even code"),
     ),
-    rounding.ABOVE: (("the largest number", lambda _, got, expected: got == expected), _NAN),
-    rounding.ZEROS: (("+0", _is(_zero)), ("-0", _is(lambda f: f.sign_bit))),
+    rounding.ABOVE: (Choice("largest", "the largest number", _as_expected), _NAN),
+    rounding.ZEROS: (_PLUS_ZERO, _MINUS_ZERO),
+    # What is not the default is the other.
+    rounding.NAN_ORDER: (Choice("last", "last, after infinity"), Choice("first", "first, before -infinity")),
+    rounding.NOT_AN_INTEGER: (
+        Choice("nearest", "the nearest integer, 0 for NaN"),
+        Choice("other", "another integer"),
+    ),
+    rounding.WRAPPED: (Choice("lowest-bits", "its lowest bits"), Choice("nearest", "the nearest integer")),
 }
 
 #: Points at which a backend has one rule: what departs from it now and then is wrong, though it might be a rule too.
@@ -86,38 +109,6 @@ _MOSTLY = 0.75
 #: What part of results has to be another choice than the usual one for that to be the rule; one of two signs is half.
 _ALMOST = 0.75
 
-#: The question of each point in the table of open points, for one format of each kind; "" where that has none.
-_QUESTIONS = {
-    rounding.INVALID: "an invalid operation (0/0) in a format without NaN",
-    rounding.FROM_NAN: "NaN converted to a format without NaN",
-    rounding.FROM_NEGATIVE_NAN: "NaN with its sign set, converted to a format without NaN",
-    rounding.INFINITE: "an infinite result (1/0) in a format without infinity and NaN",
-    rounding.NEGATIVE: "a negative number in a format without sign",
-    rounding.ZERO: "zero in a format without zero",
-    rounding.SMALL: "a positive result below the smallest number, in a format without zero (2**-127 / 2)",
-    rounding.TIE: "ties in a format of one significant bit, whose significands are all odd (3 lies between 2 and 4)",
-}
-_WORDS = {
-    rounding.OVERFLOW: "a result beyond the largest number",
-    rounding.INFINITE: "an infinite result",
-    rounding.ZEROS: "the sign of a zero (the larger or smaller of +0 and -0; sign of -0)",
-    rounding.NAN_ORDER: "the place of the NaN without sign in the total order",
-    rounding.NOT_AN_INTEGER: "a number beyond the integer type, or NaN",
-    rounding.WRAPPED: "an integer beyond the integer type",
-    rounding.ABOVE: "a number above the largest that is nearest to it, in a format of one significant bit",
-}
-
-
-def names(point: int) -> tuple[str, ...]:
-    """The choices of an open point."""
-    if point == rounding.NAN_ORDER:
-        return "last, after infinity", "first, before -infinity"
-    if point == rounding.NOT_AN_INTEGER:
-        return "the nearest integer, 0 for NaN", "another integer"
-    if point == rounding.WRAPPED:
-        return "its lowest bits", "the nearest integer"
-    return tuple(name for name, _ in CHOICES[point])
-
 
 def choose(point: int, result: str, got: Codes, expected: Codes) -> np.ndarray:
     """Which of the choices each result is; -1 for none."""
@@ -130,8 +121,8 @@ def choose(point: int, result: str, got: Codes, expected: Codes) -> np.ndarray:
         return np.where(got == expected, 0, np.where(is_end, 1, -1))
     fmt = FORMATS[result]
     found = np.full(got.shape, -1)
-    for i, (_, fits) in reversed(list(enumerate(CHOICES[point]))):
-        found = np.where(fits(fmt, got, expected), i, found)
+    for i, choice in reversed(list(enumerate(CHOICES[point]))):
+        found = np.where(choice.fits(fmt, got, expected), i, found)
     if point == rounding.OVERFLOW and fmt.nan == "none":
         found = np.where(got == expected, found, -1)  # there is nothing else than the largest number
     return found
@@ -153,7 +144,7 @@ def by_rule(point: int, result: str, got: Codes, expected: Codes, magnitudes: Co
     usual = choose(point, result, expected, expected)
     rule = _rule(known, usual)
     if point == rounding.NAN_ORDER:
-        # Of sorts `rows` has found already whether rows are in the one order or the other.
+        # Of sorts `rows` has compared each row with both orders before.
         return (expected ^ bool(rule) if got.dtype == bool else got), chosen
     if point == rounding.TIE:
         if 0 < known.sum() < known.size and not (got[chosen >= 0] & 1).any():
@@ -186,26 +177,33 @@ def _unsigned(fmt: Format, got: Codes, expected: Codes, magnitudes: Codes, chose
     return magnitudes, np.where(fits, _MAGNITUDE, np.where(chosen == _SMALLEST_ONE, chosen, -1))
 
 
-def told(point: int, result: str, chosen: dict[str, int]) -> str:
-    """A sentence on what a backend makes of an open point: the choices with how often each was made."""
-    row = _open_point(point, result)
-    question = row.question if row else _WORDS[point]
-    made = ", or ".join(sorted(chosen, key=lambda c: -chosen[c]))
-    others = _who(row, point, set(chosen)) if row else ""
-    return f"{question}: {made}{others}"
+def counted(point: int, chosen: np.ndarray) -> dict[str, int]:
+    """How often each choice was made, by its identifier, of what `choose` or `by_rule` give."""
+    return dict(Counter(CHOICES[point][c].identifier for c in chosen[chosen >= 0].tolist()))
 
 
-@functools.cache
-def _open_point(point: int, result: str) -> OpenPoint | None:
-    question = _QUESTIONS.get(point)
-    return next((p for p in OPEN_POINTS if p.question == question and result in p.formats), None)
+def sentence(point: int, result: str, chosen: Mapping[str, int], table: Iterable[OpenPoint] = OPEN_POINTS) -> str:
+    """A sentence on what a backend makes of an open point: the choices, the most frequent first.
+
+    Args:
+        point: a byte of `oracle.rounding`.
+        result: the element type of the results.
+        chosen: how often each choice was made, by its identifier.
+        table: the open points of the formats.
+    """
+    found = row(IDENTIFIERS[point], result, table)
+    words = {c.identifier: c.sentence for c in CHOICES[point]}
+    made = ", or ".join(words[c] for c in sorted(chosen, key=lambda c: -chosen[c]))
+    others = _who(found, point, set(chosen)) if isinstance(found, OpenPoint) else ""
+    return f"{found.question}: {made}{others}"
 
 
-def _who(row: OpenPoint, point: int, chosen: set[str]) -> str:
+def _who(found: OpenPoint, point: int, chosen: set[str]) -> str:
     """ ", as XLA CPU": the implementations that make the same choice at the table's example."""
-    fmt = FORMATS[row.result_type]
-    codes = np.array([row.code, *row.others.values()], fmt.code_dtype)
-    made = choose(point, row.result_type, codes, np.full_like(codes, row.code))
-    which = ("minihlo", *(name.split(",")[0].split(" 0")[0] for name in row.others))
-    alike = [who for who, c in zip(which, made, strict=True) if c >= 0 and names(point)[c] in chosen]
+    fmt = FORMATS[found.result_type]
+    codes = np.array([found.code, *found.others.values()], fmt.code_dtype)
+    made = choose(point, found.result_type, codes, np.full_like(codes, found.code))
+    which = ("minihlo", *(name.split(",")[0].split(" 0")[0] for name in found.others))
+    choices = CHOICES[point]
+    alike = [who for who, c in zip(which, made, strict=True) if c >= 0 and choices[c].identifier in chosen]
     return f", as {', '.join(alike)}" if alike and len(chosen) == 1 else ""

@@ -1,0 +1,58 @@
+"""The grade of each element of a result that is compared with ours, and the reasons."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ...ops.engine.cast import codes_of
+from ...ops.types import type_of_dtype
+from ..oracle.formats import FORMATS
+from .equality import equal_values
+
+#: The grade of an element, from best to worst.
+SAME, OPEN, NEAR, WRONG = range(4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Note:
+    """A reason for grades: an open point, a fault, an accumulator, a limit of accuracy."""
+
+    identifier: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclasses.dataclass
+class Graded:
+    """The elements of one result."""
+
+    grades: np.ndarray  #: uint8
+    notes: list[Note] = dataclasses.field(default_factory=list)
+
+    @property
+    def worst(self) -> int:
+        """The grade of the worst element."""
+        return int(self.grades.max(initial=SAME))
+
+    def set(self, where: np.ndarray, grade: int, note: Note | None = None) -> None:
+        """Change the grade of the elements `where` which are WRONG so far."""
+        chosen = where & (self.grades == WRONG)
+        if chosen.any():
+            self.grades[chosen] = grade
+            if note is not None and note not in self.notes:
+                self.notes.append(note)
+
+
+def graded(theirs: np.ndarray, ours: np.ndarray) -> Graded:
+    """Grades of typed arrays by equality alone: what is not the same is wrong."""
+    return Graded(np.where(equal_values(theirs, ours), np.uint8(SAME), np.uint8(WRONG)))
+
+
+def is_subnormal(x: np.ndarray) -> np.ndarray:
+    """Which floats are smaller than the smallest normal one, but not zero; in f8E8M0FNU 2**-127, as it is in f32."""
+    element = type_of_dtype(x.dtype)
+    return np.asarray(FORMATS[element.name].is_subnormal(codes_of(np.asarray(x, order="C"), element.format)))

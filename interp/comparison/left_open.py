@@ -1,0 +1,91 @@
+"""Which elements of a typed result nobody can call wrong: the format or the operation leaves them open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...ops.types import Kind, TensorType, type_of_dtype
+from ..oracle import rounding
+from ..oracle.formats import FORMATS, Format
+from ..oracle.rounding import Exact, encode
+from ..program import Operation
+from .grades import OPEN, Graded, Note
+from .open_points import IDENTIFIERS, row
+from .ulp import distance
+from .wide import in_f64, widened
+
+_EXTREMES = ("maximum", "minimum", "clamp", "reduce", "reduce_window", "select_and_scatter", "scatter")
+#: A positive number up to this is zero in f32: a point of its own among those below the smallest number of f8E8M0FNU.
+_VANISHED = 2.0**-150
+
+Arrays = Sequence[np.ndarray]
+
+
+def note(identifier: str, element: str = "") -> Note:
+    """The open point of that identifier."""
+    return Note(identifier, row(identifier, element).question)
+
+
+def grade_open(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: Graded) -> None:
+    """Grade the elements of the first result as OPEN that are left open."""
+    name = operation.name.removeprefix("stablehlo.")
+    element = type_of_dtype(theirs.dtype)
+    if element.is_integer and name == "convert":
+        graded.set(~_fits(operands[0], operation), OPEN, note("beyond-integer"))
+    elif element.is_integer and name in ("divide", "remainder"):
+        x, y = (v.astype(np.int64 if element.kind is Kind.SIGNED else np.uint64) for v in operands)
+        least = -(1 << (element.bits - 1)) if element.kind is Kind.SIGNED else 1  # unsigned numbers have no -1
+        overflows = (y == -1) & (x == least) if least < 0 else np.zeros(y.shape, bool)
+        graded.set(np.broadcast_to((y == 0) | overflows, graded.grades.shape), OPEN, note("integer-division"))
+    elif name == "compare" and operation.attributes.get("compare_type") == "TOTALORDER":
+        t = operation.operands[0].type
+        if isinstance(t, TensorType) and t.element.is_float and FORMATS[t.element.name].nan == "sign":
+            is_nan = np.logical_or(*(np.isnan(x.astype(np.float32)) for x in operands))
+            graded.set(is_nan, OPEN, note("fnuz-nan-sign", t.element.name))
+    elif element.is_float:
+        if name in _EXTREMES:
+            graded.set((theirs == 0) & (ours == 0), OPEN, note("signs-of-zeros"))
+        if element.is_minifloat:
+            _of_format(operation, operands, theirs, ours, FORMATS[element.name], graded)
+
+
+def _fits(x: np.ndarray, operation: Operation) -> np.ndarray:
+    """Which numbers are within the range of the integer type that they are converted to."""
+    source, target = operation.operands[0].type, operation.results[0].type
+    assert isinstance(target, TensorType)
+    if not isinstance(source, TensorType) or not source.element.is_float:
+        return np.ones(x.shape, bool)
+    bits, signed = target.element.bits, target.element.kind is Kind.SIGNED
+    low, high = (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1)) if signed else (0.0, 2.0**bits)
+    whole = np.trunc(widened(x, source))
+    return np.asarray((whole >= low) & (whole < high))
+
+
+def _of_format(
+    operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, fmt: Format, graded: Graded
+) -> None:
+    """Grade what a format without NaN, or without zero, leaves open about exact results, as the oracle marks it."""
+    if fmt.nan != "none" and fmt.has_zero:
+        return
+    exact = in_f64(operation, operands)
+    if exact is None or exact[0].shape != graded.grades.shape:
+        return
+    _, marks = encode(fmt, Exact.of(exact[0]))
+    if fmt.has_zero:
+        points = (rounding.INVALID, rounding.INFINITE)
+    else:
+        points = (rounding.ZERO, rounding.NEGATIVE, rounding.SMALL, rounding.TIE)
+    for point in points:
+        where = marks == point
+        if point == rounding.TIE:
+            graded.set(where & (distance(theirs, ours) == 1), OPEN, note("tie", fmt.name))
+        elif point == rounding.SMALL:
+            graded.set(where & (exact[0] <= _VANISHED), OPEN, note("vanished", fmt.name))
+            graded.set(where, OPEN, note("below-smallest", fmt.name))
+        elif point == rounding.INVALID and operation.name == "stablehlo.convert":
+            graded.set(where & ~np.signbit(exact[0]), OPEN, note("nan-converted", fmt.name))
+            graded.set(where & np.signbit(exact[0]), OPEN, note("negative-nan-converted", fmt.name))
+        else:
+            graded.set(where, OPEN, note(IDENTIFIERS[point], fmt.name))

@@ -1,0 +1,138 @@
+"""Faults of a place in an array: a lane of a vector, the last partial vector, the last elements, all after the n-th.
+
+An element is at fault for its place where it fails there whatever the operands are: `is_of_places` compares a run with
+one on the same elements in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from .diagnosis import NONE, Diagnosis
+from .grades import Note
+
+#: Sizes of vectors, in elements.
+_VECTORS = (2, 4, 8, 16, 32, 64, 128, 256)
+#: Places whose remainder is the same by chance: as unlikely as this for the fewest that are named a lane.
+_CHANCE = 1e-4
+#: As many elements at the end of an array as these make a tail; more is what comes after some element.
+TAIL = 16
+
+
+def is_of_places(failing: np.ndarray, moved: np.ndarray, order: np.ndarray) -> bool:
+    """Whether failures stand at places, and not with operands.
+
+    Args:
+        failing: bool, which elements fail.
+        moved: bool, which fail where the elements are in another order.
+        order: that order; the element `order[i]` stands at place i.
+    """
+    of_elements = np.zeros(failing.shape, bool)
+    of_elements[order[moved]] = True
+    return not (of_elements == failing).all()
+
+
+def common(failing: np.ndarray, right: np.ndarray) -> Diagnosis:
+    """What the places of an array have in common at which elements fail; empty where that cannot be said.
+
+    Args:
+        failing: bool, which elements fail; of several runs of the same size any that did.
+        right: bool, which are right; what is left open is neither.
+    """
+    at, n = np.flatnonzero(failing), len(failing)
+    if not at.size or not right.any():
+        return NONE
+    return _end(at, right) or _lane(at, right, n)
+
+
+def _end(at: np.ndarray, right: np.ndarray) -> Diagnosis:
+    """All elements from one on; of many it is more likely that they come after so many than that they are a tail."""
+    first, n = int(at[0]), len(right)
+    if right[first:].any():
+        return NONE
+    return of_tail(n - first) if n - first <= TAIL else of_start(first)
+
+
+def of_tail(count: int) -> Diagnosis:
+    """The last elements fail."""
+    which = f"{count} elements" if count > 1 else "element"
+    return Diagnosis(f"only the last {which} of the array", (f"last-elements:{count}",))
+
+
+def of_start(first: int) -> Diagnosis:
+    """All elements from one on fail."""
+    return Diagnosis(f"only from element {first:,} on", (f"from-element:{first}",))
+
+
+def of_lane(lane: int, vector: int) -> Diagnosis:
+    """One lane of a vector fails."""
+    sentence = f"only in lane {lane} of {vector}: at places i with i mod {vector} = {lane}"
+    return Diagnosis(sentence, (f"lane:{lane}:{vector}",))
+
+
+def _lane(at: np.ndarray, right: np.ndarray, n: int) -> Diagnosis:
+    """A remainder that all share: of the smallest vector of which no such place is right, else of the largest."""
+    shared = [v for v in _VECTORS if v < n and len(np.unique(at % v)) == 1]
+    whole = [v for v in shared if not right[int(at[0] % v) :: v].any()]
+    if whole and len(at) > 1:
+        return of_lane(int(at[0] % whole[0]), whole[0])
+    if not shared or float(shared[-1]) ** -(len(at) - 1) > _CHANCE:
+        return NONE
+    return of_lane(int(at[0] % shared[-1]), shared[-1])
+
+
+def of_sizes(tails: Mapping[int, int]) -> Diagnosis:
+    """What several sizes of arrays say together.
+
+    Args:
+        tails: for each size, how many elements at the end fail (all others are right).
+
+    Returns:
+        a diagnosis of the last partial vector, on what comes after an element, or on as many last elements of each.
+    """
+    failing = {n: tail for n, tail in tails.items() if tail}
+    if not failing or max(tails) < _VECTORS[-1]:
+        return NONE
+    starts = {n - tail for n, tail in failing.items()}
+    if len(starts) == 1 and all(n <= min(starts) for n in tails if n not in failing) and len(failing) > 1:
+        return of_start(starts.pop())
+    count = max(failing.values())
+    sizes = ", ".join(str(n) for n in sorted(failing) if n > count)
+    if sizes and count <= TAIL and all(tail == min(n, count) for n, tail in tails.items()):
+        return Diagnosis(f"{of_tail(count).sentence}s of {sizes}", ("last-elements-of-sizes",))
+    vectors = [v for v in _VECTORS[1:] if all(n % v == tail for n, tail in tails.items())]
+    if vectors:
+        elements = " or ".join(map(str, vectors))
+        return Diagnosis(f"only the last partial vector, if vectors have {elements} elements", ("last-partial-vector",))
+    return NONE
+
+
+# -- arrays of several dimensions --------------------------------------------------------------------------------------
+
+
+def of_array(wrong: np.ndarray) -> Note | None:
+    """In which part of an array the wrong elements lie, if it is one index of a dimension, or one of every few."""
+    if wrong.sum() < 2:
+        return None
+    for d, n in enumerate(wrong.shape):
+        along = np.flatnonzero(wrong.any(axis=tuple(i for i in range(wrong.ndim) if i != d)))
+        if n > 1 and len(along) == 1:
+            return Note(f"index:{d}:{along[0]}", f"all wrong results are at index {along[0]} of dimension {d}")
+    for d, n in enumerate(wrong.shape):
+        along = np.flatnonzero(wrong.any(axis=tuple(i for i in range(wrong.ndim) if i != d)))
+        for lanes in (32, 16, 8, 4):
+            if n >= 2 * lanes and len(along) == n // lanes and len(set(along % lanes)) == 1:
+                lane = along[0] % lanes
+                sentence = f"all wrong results are at indices of dimension {d} that are {lane} modulo {lanes}"
+                return Note(f"lane:{d}:{lane}:{lanes}", sentence)
+        if (
+            n >= 4
+            and len(along) == n // 2
+            and along[-1] - along[0] == len(along) - 1
+            and 0 in (along[0], along[0] - n // 2)
+        ):
+            half = "first" if along[0] == 0 else "second"
+            return Note(f"half:{d}:{half}", f"all wrong results are in the {half} half of dimension {d}")
+    return None

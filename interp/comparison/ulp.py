@@ -1,0 +1,81 @@
+"""Distances in ULP: how many steps lie between two numbers of a format.
+
+Both zeros are one number, and infinity is the step after the largest number. There is no distance from NaN to a number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...ops.engine.cast import codes_of
+from ...ops.types import type_of_dtype
+from ..oracle.formats import FORMATS, Format
+
+#: The distance where there is none, of `signed_steps`.
+FAR = np.int64(1) << 62
+
+
+def distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """How far apart the elements of two typed arrays are.
+
+    Args:
+        x: numbers of any element type.
+        y: numbers of the same type and shape.
+
+    Returns:
+        f64, of that shape; NaN where exactly one of two floats is NaN. Of integers the difference, of booleans 0 or 1,
+        of complex numbers the larger distance of their parts.
+    """
+    element = type_of_dtype(x.dtype)
+    if element.is_complex:
+        return np.fmax(distance(np.real(x), np.real(y)), distance(np.imag(x), np.imag(y)))
+    if element.name == "i1":
+        return (x != y).astype(np.float64)
+    if not element.is_float:
+        wide = np.uint64 if np.asarray(x).dtype == np.uint64 else np.int64
+        return _difference(x.astype(wide), y.astype(wide))
+    fmt = FORMATS[element.name]
+    first, second = (codes_of(np.asarray(v, order="C"), element.format) for v in (x, y))
+    nan = fmt.is_nan(first), fmt.is_nan(second)
+    steps = _difference(fmt.rank(first), fmt.rank(second))
+    return np.where(nan[0] & nan[1], 0.0, np.where(nan[0] | nan[1], np.nan, steps))
+
+
+def _difference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The difference of 64-bit integers in f64."""
+    with np.errstate(over="ignore"):  # modulo 2**64 the difference is right
+        return np.asarray((np.maximum(x, y).astype(np.uint64) - np.minimum(x, y).astype(np.uint64)).astype(np.float64))
+
+
+def signed_steps(
+    fmt: Format, got: np.ndarray, right: np.ndarray, overflowed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Steps from right codes to those that are given, where NaN may stand for what is beyond the largest number.
+
+    Args:
+        fmt: the format of all codes.
+        got: codes; such as are none of the format have no distance.
+        right: codes.
+        overflowed: bool, where the exact result is beyond the largest number. In a format without infinity the NaN
+            of such a result is the step after the largest number.
+
+    Returns:
+        the steps with their sign, in f64, 0 where there is no distance; and without, int64, FAR where there is none.
+    """
+    beyond = fmt.max_code + 1
+    ranks = fmt.rank(got).astype(np.float64)
+    wanted = fmt.rank(right).astype(np.float64)
+    nan, nan_right = fmt.is_nan(got), fmt.is_nan(right)
+    far = nan | nan_right | fmt.is_none(got)
+    if not fmt.has_infinity and fmt.nan != "none":  # NaN stands for what is beyond the largest number
+        sign = np.where(overflowed & ~nan, np.sign(ranks), 1.0)
+        wanted = np.where(overflowed & nan_right, sign * beyond, wanted)
+        ranks = np.where(nan & ~nan_right, np.copysign(beyond, wanted), ranks)
+        near_the_end = np.abs(wanted) >= beyond - 4
+        far = (nan & ~nan_right & ~near_the_end) | (nan_right & ~nan & ~overflowed) | fmt.is_none(got)
+    signed = ranks - wanted
+    if fmt.bits == 64:  # f64 does not distinguish the ranks of its own codes
+        between = fmt.rank(got) - fmt.rank(right)
+        signed = np.where(np.abs(signed) < 2.0**61, between.astype(np.float64), signed)
+    signed = np.where(far, 0.0, signed)
+    return signed, np.where(far, FAR, np.minimum(np.abs(signed), float(FAR)).astype(np.int64))
