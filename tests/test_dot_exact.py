@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minihlo.ops.engine.gemm import exact_product
+from minihlo.ops.engine.gemm import product
 from minihlo.ops.policy import OVERFLOWS, Policy
 from minihlo.ops.products import exact_matmul
 
@@ -216,7 +216,16 @@ def test_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [(1, 200, 64, 64), (3, 70, 33, 300), (1, 17, 5000, 3), (2, 600, 9, 129), (1, 40, 128, 128)]
+    "shape",
+    [
+        (1, 200, 64, 64),
+        (3, 70, 33, 300),
+        (2, 600, 9, 129),
+        (1, 400, 128, 128),
+        (70, 50, 40, 90),
+        (2, 130, 300, 257),
+        (1, 5, 2000, 999),
+    ],
 )
 def test_products_in_pieces_are_the_whole_product(shape: tuple[int, int, int, int]) -> None:
     batch, rows, length, columns = shape
@@ -230,4 +239,4 @@ def test_products_in_pieces_are_the_whole_product(shape: tuple[int, int, int, in
     )
     for a, b in ((x, y), transposed):
         for is_threaded in (True, False):
-            assert (exact_product(a, b, is_threaded) == wanted).all()
+            assert (product(a, b, is_threaded) == wanted).all()

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..engine.cast import array_of, cast, codes_of
-from ..engine.gemm import exact_product
+from ..engine.gemm import product
 from ..engine.lookup import Table
 from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format, Nan
@@ -77,7 +77,7 @@ def plain_operands(lhs: np.ndarray, rhs: np.ndarray, call: Call, length: int) ->
 
 def rounded_product(lhs: np.ndarray, rhs: np.ndarray, call: Call) -> np.ndarray:
     """The product of (batch, M, K) and (batch, K, N) plain operands in the type of the op's result, by one thread."""
-    sums = exact_product(lhs, rhs, is_threaded=False)
+    sums = product(lhs, rhs, is_threaded=False)
     return cast(sums, _F32 if sums.dtype == np.float32 else _F64, call.result().element, call.policy)
 
 
@@ -105,16 +105,16 @@ def tiled(
     rhs: np.ndarray,
     dtype: np.dtype,
     depth: int,
-    product: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    of_tile: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """`product(lhs, rhs)`, by as many smaller products of tiles as keep what each takes in memory within bounds.
+    """`of_tile(lhs, rhs)`, by as many smaller products of tiles as keep what each takes in memory within bounds.
 
     A product is taken to need eight bytes for an element of an operand and eight times `depth` for one of the result.
     """
     (batch, rows, length), columns = lhs.shape, rhs.shape[-1]
     room = _TILE_BYTES // 8
     if batch * max(rows * length, length * columns, rows * columns * depth) <= room:
-        return product(lhs, rhs)
+        return of_tile(lhs, rhs)
     side = max(1, room // max(length, 1))
     column_step = min(columns, side, max(1, room // depth))
     row_step = min(rows, side, max(1, room // (depth * column_step)))
@@ -124,7 +124,7 @@ def tiled(
         for i in range(0, rows, row_step):
             for j in range(0, columns, column_step):
                 x, y = lhs[b : b + batch_step, i : i + row_step], rhs[b : b + batch_step, :, j : j + column_step]
-                result[b : b + batch_step, i : i + row_step, j : j + column_step] = product(x, y)
+                result[b : b + batch_step, i : i + row_step, j : j + column_step] = of_tile(x, y)
     return result
 
 
@@ -206,7 +206,7 @@ def _sums(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, ra
     result's type, as the policy says."""
     dtype = _exact_type(x.low + y.low, _bound(x, y))
     if dtype is not None:
-        return exact_product(x.values(dtype), y.values(dtype))
+        return product(x.values(dtype), y.values(dtype))
     exact = _banded(x, y)
     if result_type != _F64:
         return exact.to_f64()
@@ -244,7 +244,7 @@ def _banded(x: _Operand, y: _Operand) -> ExactSums:
         for y_first in range(y.low, y.low + y.spread, y_step):
             y_values = y.values(np.float64, y_first, y_step)
             if y_values.any():
-                exact.add(exact_product(x_values, y_values), x_first + y_first)
+                exact.add(product(x_values, y_values), x_first + y_first)
     return exact
 
 
@@ -273,9 +273,9 @@ def _set_special(sums: np.ndarray, x: _Operand, y: _Operand) -> None:
     nan = xs["nan"].any(-1, keepdims=True) | ys["nan"].any(-2, keepdims=True)
     if x.format.has_infinity or y.format.has_infinity:
         x_sign, x_infinity, y_sign, y_infinity = xs["sign"], xs["infinity"], ys["sign"], ys["infinity"]
-        direction = x_infinity @ y_sign + x_sign @ y_infinity
-        count = np.abs(x_infinity) @ np.abs(y_sign) + np.abs(x_sign) @ np.abs(y_infinity)
-        of_zero = np.abs(x_infinity) @ ys["zero"] + xs["zero"] @ np.abs(y_infinity)
+        direction = product(x_infinity, y_sign) + product(x_sign, y_infinity)
+        count = product(np.abs(x_infinity), np.abs(y_sign)) + product(np.abs(x_sign), np.abs(y_infinity))
+        of_zero = product(np.abs(x_infinity), ys["zero"]) + product(xs["zero"], np.abs(y_infinity))
         nan |= (np.abs(direction) != count) | (of_zero > 0)
         np.copyto(sums, np.copysign(np.inf, direction), where=count > 0, casting="same_kind")
     sums[nan] = np.nan
@@ -289,5 +289,5 @@ def _set_negative_zeros(sums: np.ndarray, x: _Operand, y: _Operand) -> None:
         count = np.zeros(sums.shape)  # of products that are +0
         for x_sign, y_sign in ((xs["negative"], ys["negative"]), (1 - xs["negative"], 1 - ys["negative"])):
             x_zero, y_zero = xs["zero"] * x_sign, ys["zero"] * y_sign
-            count += x_zero @ y_sign + (x_sign - x_zero) @ y_zero
+            count += product(x_zero, y_sign) + product(x_sign - x_zero, y_zero)
         sums[zero & (count < x.codes.shape[-1])] = -0.0

@@ -16,6 +16,7 @@ import functools
 
 import numpy as np
 
+from ..engine import gemm
 from ..engine.cast import cast
 from ..policy import Policy
 from ..random_stream import RandomStream
@@ -77,8 +78,7 @@ def host_matmul(
     def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x, y = widen(x, lhs_type, compute), widen(y, rhs_type, compute)
         short = x.shape[-1] <= (_SHORT_COMPLEX if compute.is_complex else _SHORT)
-        sums = _in_order(x, y) if short else np.matmul(x, y)
-        sums += 0  # a sum starts from +0, so it is not -0; BLAS differ there
+        sums = _in_order(x, y) if short else gemm.product(x, y)
         if result_type.is_float and result_type.bits < 8:
             # These have no NaN, and what they have in its place goes by its sign, which processors differ in.
             sums[np.isnan(sums)] = np.nan
@@ -90,7 +90,7 @@ def host_matmul(
 
 
 def _in_order(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The product with every step rounded, as the C++ reference interpreter does.
+    """The product with every step rounded, as the C++ reference interpreter does. No sum is -0: it starts from +0.
 
     A BLAS that fuses multiplications with additions gives other last bits, and where terms cancel, as in the parts of a
     complex product, that is all the bits. Programs compare their results with such as these.
@@ -189,9 +189,9 @@ def _integers(
     def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x, y = _as_host(x, lhs_type), _as_host(y, rhs_type)
         if bound <= 1 << 24:
-            sums = np.matmul(x.astype(np.float32), y.astype(np.float32))
+            sums = gemm.product(x.astype(np.float32), y.astype(np.float32))
         elif bound <= 1 << 53:
-            sums = np.matmul(x.astype(np.float64), y.astype(np.float64))
+            sums = gemm.product(x.astype(np.float64), y.astype(np.float64))
         else:
             sums = _modular(x, y)
         whole = sums.astype(np.int64)
@@ -224,5 +224,5 @@ def _modular(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     total = np.zeros((*x.shape[:-1], y.shape[-1]), np.int64)
     for i in range(4):
         for j in range(4 - i):
-            total += np.matmul(xs[i], ys[j]).astype(np.int64) << (16 * (i + j))
+            total += gemm.product(xs[i], ys[j]).astype(np.int64) << (16 * (i + j))
     return total

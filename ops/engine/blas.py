@@ -1,0 +1,83 @@
+"""The host's BLAS on one thread, for as long as we multiply.
+
+A BLAS wakes its threads for each product of more than some 2**18 terms, and they spin while they wait for each other.
+On a busy machine that costs a time slice for each product. So products run on one thread of it, and `gemm.py` cuts
+large ones into parts for our own threads, which do not wait for a part that nobody has begun.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import threading
+from collections.abc import Callable
+
+#: How builds of OpenBLAS name their functions: what stands before `openblas_set_num_threads`, and after it.
+_BEFORE, _AFTER = ("", "scipy_"), ("", "64_", "_64", "64")
+
+#: Gives the number of threads of a library, and sets it.
+_Library = tuple[Callable[[], int], Callable[[int], None]]
+
+
+class _OneThread:
+    """A context in which BLAS has one thread. It may be entered by several threads; the last to leave restores it."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._libraries: list[_Library] | None = None
+        self._before: list[tuple[Callable[[int], None], int]] = []
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                if self._libraries is None:
+                    self._libraries = _loaded()
+                self._before = [(change, count) for get, change in self._libraries if (count := get()) > 1]
+                for change, _ in self._before:
+                    change(1)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                for change, count in self._before:
+                    change(count)
+
+
+def _loaded() -> list[_Library]:
+    """Each OpenBLAS of this process; numpy has loaded its own. Other libraries keep their threads.
+
+    What threadpoolctl itself sets belongs to the thread that set it first, and we are called by any thread.
+    """
+    from threadpoolctl import threadpool_info  # looks through what is loaded, which takes milliseconds
+
+    libraries = []
+    for entry in threadpool_info():
+        if entry["internal_api"] == "openblas":
+            library = ctypes.CDLL(entry["filepath"])
+            for before, after in itertools.product(_BEFORE, _AFTER):
+                names = [f"{before}openblas_{verb}_num_threads{after}" for verb in ("get", "set")]
+                if all(hasattr(library, name) for name in names):
+                    libraries.append(tuple(getattr(library, name) for name in names))
+                    break
+    return libraries
+
+
+_state = _OneThread()
+
+
+def one_thread() -> _OneThread:
+    """The context in which BLAS has one thread."""
+    return _state
+
+
+def _begin_anew() -> None:
+    """In a child after a fork nobody else is inside."""
+    global _state
+    _state = _OneThread()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
