@@ -176,6 +176,8 @@ class Op:
     doc: str
     #: Each element of the result depends on the same element of the operands; the kernel takes any rank.
     is_elementwise: bool = False
+    #: Elementwise, without attributes, and its operands and its result have one type.
+    is_function: bool = False
     #: What running it does beside giving a result, so that it must run each time, in order.
     has_effects: bool = False
     #: The attributes that name functions, alone or in lists.
@@ -283,8 +285,8 @@ def op(
     def declare(bind: Callable[[Call], Run]) -> Callable[[Call], Run]:
         taken = element_types(types)
         name_, doc = full_name(name), bind.__doc__ or ""
-        flags = is_elementwise, has_effects, calls, any_sizes
-        register(Op(name_, bind, taken, values, accuracy, operands, doc, *flags, facts=facts))
+        flags = {"has_effects": has_effects, "calls": calls, "any_sizes": any_sizes, "facts": facts}
+        register(Op(name_, bind, taken, values, accuracy, operands, doc, is_elementwise, **flags))
         return bind
 
     return declare

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from minihlo.interp import Policy, load
+from minihlo.ops.registry import full_name
 
 from . import oracle
 from .oracle import FORMATS, MINIFLOATS, Format
@@ -18,17 +19,8 @@ from .oracle import FORMATS, MINIFLOATS, Format
 SEED = 20240607
 
 DTYPES = {
-    "f4E2M1FN": ml_dtypes.float4_e2m1fn,
-    "f6E2M3FN": ml_dtypes.float6_e2m3fn,
-    "f6E3M2FN": ml_dtypes.float6_e3m2fn,
-    "f8E3M4": ml_dtypes.float8_e3m4,
-    "f8E4M3": ml_dtypes.float8_e4m3,
-    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
-    "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
-    "f8E4M3B11FNUZ": ml_dtypes.float8_e4m3b11fnuz,
-    "f8E5M2": ml_dtypes.float8_e5m2,
-    "f8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
-    "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
+    # ml_dtypes spells f8E4M3FN as float8_e4m3fn.
+    **{name: getattr(ml_dtypes, f"float{name[1]}_{name[2:].lower()}") for name in MINIFLOATS},
     "f16": np.float16,
     "bf16": ml_dtypes.bfloat16,
     "f32": np.float32,
@@ -68,7 +60,7 @@ def program(arguments: Sequence[str], ops: Sequence[tuple[str, Sequence[int], st
         name, _, attributes = text.partition(" ")
         types = ", ".join(tensor(arguments[i]) for i in operands)
         values = ", ".join(f"%a{i}" for i in operands)
-        lines.append(f'  %r{number} = "stablehlo.{name}"({values}) {attributes} : ({types}) -> {tensor(result)}')
+        lines.append(f'  %r{number} = "{full_name(name)}"({values}) {attributes} : ({types}) -> {tensor(result)}')
     results = ", ".join(tensor(result) for _, _, result in ops)
     heads = ", ".join(f"%a{i}: {tensor(t)}" for i, t in enumerate(arguments))
     values = ", ".join(f"%r{i}" for i in range(len(ops)))

@@ -81,7 +81,7 @@ class Pretender:
 def findings(tool: Any, op: str, how: str, kind: str) -> list[Any]:
     """What is found with such a pretender, as soon as there are two."""
     checker = tool("run").Checker([Pretender(tool, op, how)])
-    for index in range(60):
+    for index in range(120):
         checker.check(tool("builder").random_program(0, index), str(index))
         found = [f for f in checker.tally.findings if f.kind == kind]
         if len(found) >= 2:

@@ -7,21 +7,16 @@ says on which side of the correctly rounded result the exact value lies, and `is
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 
 from ..oracle.exact import estimate
 from ..oracle.formats import FORMATS
-from ..oracle.functions import decide
+from ..oracle.functions import FUNCTIONS, decide
 from ..oracle.rounding import Exact
 
 #: A function in f64 is nearer to the exact value than this share of it.
 _DOUBT = 2.0**-44
-#: These have -1 and 1 as limits. No digits that are computed tell their results for large numbers from these.
-_BOUNDED = ("tanh", "logistic", "exponential_minus_one")
-#: An operand at which a function has a rational value; at other rational operands it has none (Lindemann, Weierstrass).
-_RATIONAL_AT = {"log": 1.0}
 
 
 def is_faithful(element: str, got: np.ndarray, right: np.ndarray, side: np.ndarray) -> np.ndarray:
@@ -68,7 +63,7 @@ def sides(element: str, right: np.ndarray, exact: Exact) -> np.ndarray:
 
 
 def sides_of_function(op: str, element: str, operands: tuple[np.ndarray, ...], right: np.ndarray) -> np.ndarray:
-    """`sides` of one of `exact.FUNCTIONS` on codes of one format; each is decided, to as many digits as that takes."""
+    """`sides` of one of `FUNCTIONS` on codes of one format; each is decided, to as many digits as that takes."""
     fmt = FORMATS[element]
     numbers = [fmt.decode(x) for x in operands]
     value = estimate(op, *numbers)
@@ -92,50 +87,13 @@ def _numbers(element: str, codes: np.ndarray, like: np.ndarray) -> np.ndarray:
 
 def _decided(op: str, operands: list[float], number: float, value: float) -> int:
     """The sign of a function's exact value minus a number that it is next to, or is; `value` is the function in f64."""
-    if _is_exact(op, operands, number):
+    if FUNCTIONS[op].is_exact(operands, number):
         return 0
     nearest, side = decide(op, *operands)
     if nearest != number:
         return 1 if nearest > number else -1
-    if side == 0 and op in _BOUNDED and abs(number) == 1:
+    if side == 0 and FUNCTIONS[op].is_bounded and abs(number) == 1:
         return -int(number)
     if side == 0 and number == 0:  # smaller than any decimal number
         return int(math.copysign(1, value))
     return side
-
-
-def _is_exact(op: str, operands: list[float], number: float) -> bool:
-    """Whether a function gives this very number. The algebraic ones may; the others do so at 0 or 1 alone."""
-    x = operands[0]
-    if op == "power":
-        return _is_power(x, operands[1], number)
-    if op == "atan2":
-        return x == 0 and number == 0
-    if op in ("rsqrt", "cbrt"):
-        root, of = Fraction(number), Fraction(x)
-        return root * root * of == 1 if op == "rsqrt" else root**3 == of
-    return x == _RATIONAL_AT.get(op, 0.0)
-
-
-def _is_power(x: float, y: float, number: float) -> bool:
-    """Whether x ** y is a number: powers of two by exponents, what is left by integers."""
-    if y == 0 or abs(x) == 1 or x == 0 or number == 0:
-        return number != 0 or x == 0
-    of, result, exponent = Fraction(abs(x)), Fraction(abs(number)), Fraction(y)
-    (odd, two), (odd_result, two_result) = _split(of), _split(result)
-    if two * exponent != two_result:
-        return False
-    if odd == 1 or odd_result == 1:
-        return odd == odd_result
-    # An odd number of b bits is no 2^k-th power of another if 2^k > b, and its power has more bits than any format.
-    if exponent.denominator > 64 or abs(exponent.numerator) > 64 * exponent.denominator or exponent < 0:
-        return False
-    return odd**exponent.numerator == odd_result**exponent.denominator
-
-
-def _split(number: Fraction) -> tuple[int, int]:
-    """An odd integer and the power of two that make a positive binary fraction."""
-    twos = math.frexp(float(number))[1] - 1
-    odd = number / Fraction(2) ** twos
-    shift = odd.denominator.bit_length() - 1
-    return odd.numerator, twos - shift

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .formats import FORMATS, Format
-from .functions import decide
+from .functions import FUNCTIONS, decide
 from .rounding import EVEN, Exact, encode
 
 Numbers = np.ndarray  #: f64
@@ -85,7 +85,7 @@ def _away(x: Numbers) -> Numbers:
     return np.copysign(whole + (size - whole >= 0.5), x)
 
 
-_EXACT: dict[str, Callable[..., Exact]] = {
+_OF_TWO: dict[str, Callable[..., Exact]] = {
     "add": add,
     "subtract": lambda x, y: add(x, -y),
     "multiply": multiply,
@@ -93,7 +93,8 @@ _EXACT: dict[str, Callable[..., Exact]] = {
     "remainder": lambda x, y: Exact.of(np.fmod(x, y)),  # exact in f64 as in any format
     "maximum": maximum,
     "minimum": minimum,
-    "clamp": clamp,
+}
+_OF_ONE: dict[str, Callable[..., Exact]] = {
     "sqrt": sqrt,
     "abs": lambda x: Exact.of(np.abs(x)),
     "negate": lambda x: Exact.of(-x),
@@ -103,41 +104,21 @@ _EXACT: dict[str, Callable[..., Exact]] = {
     "round_nearest_even": lambda x: Exact.of(np.rint(x)),
     "round_nearest_afz": lambda x: Exact.of(_away(x)),
 }
+_EXACT = {**_OF_ONE, **_OF_TWO, "clamp": clamp}
 
 # -- functions ---------------------------------------------------------------------------------------------------------
 
-
-def _host_logistic(x: Numbers) -> Numbers:
-    small = np.exp(-np.abs(x))
-    return np.where(x < 0, small, 1.0) / (1.0 + small)
-
-
-_HOST: dict[str, Callable[..., Numbers]] = {
-    "atan2": np.arctan2,
-    "cbrt": np.cbrt,
-    "cosine": np.cos,
-    "exponential": np.exp,
-    "exponential_minus_one": np.expm1,
-    "log": np.log,
-    "log_plus_one": np.log1p,
-    "logistic": _host_logistic,
-    "power": np.power,
-    "rsqrt": lambda x: 1.0 / np.sqrt(x),
-    "sine": np.sin,
-    "tan": np.tan,
-    "tanh": np.tanh,
-}
 #: Far more than the error of any host's function in f64, and far less than a step of f32.
 _DOUBT = 2.0**-46
 
-_BINARY = ("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "atan2", "power")
-FUNCTIONS = tuple(_HOST)
-OPS = tuple(sorted({*_EXACT, *_HOST} - {"clamp"}))
+OPS = tuple(sorted({*_OF_ONE, *_OF_TWO, *FUNCTIONS}))
 
 
 def arity(op: str) -> int:
     """How many operands an op of one element type takes."""
-    return 3 if op == "clamp" else 2 if op in _BINARY else 1
+    if op in FUNCTIONS:
+        return FUNCTIONS[op].arity
+    return 3 if op == "clamp" else 2 if op in _OF_TWO else 1
 
 
 def estimate(op: str, *operands: Numbers) -> Numbers:
@@ -145,7 +126,7 @@ def estimate(op: str, *operands: Numbers) -> Numbers:
     with np.errstate(all="ignore"):
         if op == "convert":
             return operands[0]
-        return np.asarray(_EXACT[op](*operands).value if op in _EXACT else _HOST[op](*operands))
+        return np.asarray(_EXACT[op](*operands).value if op in _EXACT else FUNCTIONS[op].host(*operands))
 
 
 def evaluate(op: str, fmt: Format, *operands: Numbers, rounding: str = EVEN) -> tuple[np.ndarray, np.ndarray]:
@@ -161,7 +142,7 @@ def evaluate(op: str, fmt: Format, *operands: Numbers, rounding: str = EVEN) -> 
 
 
 def _function(op: str, fmt: Format, operands: tuple[Numbers, ...], rounding: str) -> tuple[np.ndarray, np.ndarray]:
-    value = np.asarray(_HOST[op](*operands))
+    value = np.asarray(FUNCTIONS[op].host(*operands))
     value = np.where(np.isnan(value), np.nan, value)
     codes, left_open = encode(fmt, Exact.of(value), rounding)
     if rounding != EVEN:  # a fault to be recognized: nothing that has to be exact

@@ -1,11 +1,19 @@
-"""Functions to as many digits as are needed, by Python's decimal numbers: for results that f64 cannot decide."""
+"""The functions that are not rational: in f64, and to as many digits as needed by Python's decimal numbers.
+
+A new function is one row of `FUNCTIONS`.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import decimal
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
 
 #: Digits to try. What these do not tell from an f64 is one: a function that is not algebraic comes no nearer, and an
 #: algebraic one (a root, a power) that is exact has few digits.
@@ -15,7 +23,7 @@ _ONE, _TWO = Decimal(1), Decimal(2)
 
 def decide(name: str, *operands: float) -> tuple[float, int]:
     """The f64 nearest to the function of finite numbers, and on which side of that the exact result lies."""
-    function = FUNCTIONS[name]
+    function = FUNCTIONS[name].exact
     nearest, side = 0.0, 0
     for digits in _DIGITS:
         # Operands and steps may be as small as 2^-149, and as large as 2^128: what cancels is so many digits more.
@@ -120,18 +128,81 @@ def _tan(x: Decimal) -> Decimal:
     return sine / cosine
 
 
-FUNCTIONS: dict[str, Callable[..., Decimal]] = {
-    "atan2": _atan2,
-    "cbrt": _cbrt,
-    "cosine": lambda x: _sine_and_cosine(x)[1],
-    "exponential": lambda x: x.exp(),
-    "exponential_minus_one": _expm1,
-    "log": lambda x: x.ln(),
-    "log_plus_one": lambda x: (_ONE + x).ln(),
-    "logistic": _logistic,
-    "power": _power,
-    "rsqrt": lambda x: _ONE / x.sqrt(),
-    "sine": lambda x: _sine_and_cosine(x)[0],
-    "tan": _tan,
-    "tanh": _tanh,
+def _host_logistic(x: np.ndarray) -> np.ndarray:
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, 1.0) / (1.0 + small)
+
+
+# -- which results are numbers of few digits ---------------------------------------------------------------------------
+
+
+def _rational_at(at: float) -> Callable[[Sequence[float], float], bool]:
+    """The function has a rational value at this operand, and at no other rational one (Lindemann, Weierstrass)."""
+    return lambda operands, _: operands[0] == at
+
+
+def _is_power(operands: Sequence[float], number: float) -> bool:
+    """Whether a power is this number: powers of two by exponents, what is left by integers."""
+    x, y = operands
+    if y == 0 or abs(x) == 1 or x == 0 or number == 0:
+        return number != 0 or x == 0
+    of, result, exponent = Fraction(abs(x)), Fraction(abs(number)), Fraction(y)
+    (odd, two), (odd_result, two_result) = _split(of), _split(result)
+    if two * exponent != two_result:
+        return False
+    if odd == 1 or odd_result == 1:
+        return odd == odd_result
+    # An odd number of b bits is no 2^k-th power of another if 2^k > b, and its power has more bits than any format.
+    if exponent.denominator > 64 or abs(exponent.numerator) > 64 * exponent.denominator or exponent < 0:
+        return False
+    return odd**exponent.numerator == odd_result**exponent.denominator
+
+
+def _split(number: Fraction) -> tuple[int, int]:
+    """An odd integer and the power of two that make a positive binary fraction."""
+    twos = math.frexp(float(number))[1] - 1
+    odd = number / Fraction(2) ** twos
+    shift = odd.denominator.bit_length() - 1
+    return odd.numerator, twos - shift
+
+
+_AT_ZERO, _AT_ONE = _rational_at(0.0), _rational_at(1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function of numbers.
+
+    host: in f64, with an error far below a step of f32.
+    exact: of finite numbers, to as many digits as the decimal context has.
+    arity: how many operands it takes.
+    is_exact: whether the function of these operands is this very number.
+    is_bounded: -1 or 1 is a limit. No digits that are computed tell the results for large operands from it.
+    """
+
+    host: Callable[..., np.ndarray]
+    exact: Callable[..., Decimal]
+    arity: int = 1
+    is_exact: Callable[[Sequence[float], float], bool] = _AT_ZERO
+    is_bounded: bool = False
+
+
+FUNCTIONS: dict[str, Function] = {
+    "atan2": Function(np.arctan2, _atan2, 2, lambda operands, number: operands[0] == number == 0),
+    "cbrt": Function(np.cbrt, _cbrt, is_exact=lambda operands, root: Fraction(root) ** 3 == Fraction(operands[0])),
+    "cosine": Function(np.cos, lambda x: _sine_and_cosine(x)[1]),
+    "exponential": Function(np.exp, lambda x: x.exp()),
+    "exponential_minus_one": Function(np.expm1, _expm1, is_bounded=True),
+    "log": Function(np.log, lambda x: x.ln(), is_exact=_AT_ONE),
+    "log_plus_one": Function(np.log1p, lambda x: (_ONE + x).ln()),
+    "logistic": Function(_host_logistic, _logistic, is_bounded=True),
+    "power": Function(np.power, _power, 2, _is_power),
+    "rsqrt": Function(
+        lambda x: 1.0 / np.sqrt(x),
+        lambda x: _ONE / x.sqrt(),
+        is_exact=lambda operands, root: Fraction(root) ** 2 * Fraction(operands[0]) == 1,
+    ),
+    "sine": Function(np.sin, lambda x: _sine_and_cosine(x)[0]),
+    "tan": Function(np.tan, _tan),
+    "tanh": Function(np.tanh, _tanh, is_bounded=True),
 }

@@ -22,7 +22,7 @@ from .pjrt.handles import ALIVE, FACTS, STATE
 from .pjrt.runtime import Addresses, fact, getter, objects, pool, ready, too_deep, words
 
 #: The numpy type of each buffer type, by its number, and the other way round.
-DTYPES = {i: ELEMENT_TYPES[name].dtype for i, name in enumerate(abi.ELEMENTS) if name}
+DTYPES = {i: ELEMENT_TYPES[name].dtype for i, name in enumerate(abi.ELEMENTS) if name in ELEMENT_TYPES}
 CODES = {dtype: i for i, dtype in DTYPES.items()}
 _ITEM_SIZES = {code: dtype.itemsize for code, dtype in DTYPES.items()} | {abi.TOKEN: 0}
 

@@ -62,7 +62,7 @@ def elementwise(
         taken = element_types(types)
         expand = element_types(expanded)
         what = full_name(name), bind, taken, "numbers", accuracy, operands, doc
-        register(Op(*what, is_elementwise=True, expanded=expand, facts=facts))
+        register(Op(*what, is_elementwise=True, is_function=True, expanded=expand, facts=facts))
         return host
 
     return declare

@@ -5,12 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from minihlo.interp.backends.functions import NUMPY
 from minihlo.ops.minifloat.formats import MINIFLOATS
 
-from .cases import Case
+from ..dialects import is_registered
+from .cases import Case, elementwise
 
 _SIX_BITS = ("f6E2M3FN", "f6E3M2FN")
-_NOT_IN_NUMPY = ("logistic", "round_nearest_afz", "rsqrt")
+_OPS = [name for name, _, _ in elementwise() if " " not in name]
+_NOT_IN_NUMPY = [name for name in _OPS if name not in NUMPY]
+#: Ops of ours that the StableHLO of this jaxlib does not have.
+_UNKNOWN = [name for name in _OPS if not is_registered(f"stablehlo.{name}")]
 _INT4 = {"i4", "ui4"}
 
 
@@ -40,7 +45,7 @@ ABSENCES = (
     ),
     Absence(
         "ml_dtypes",
-        "logistic, round_nearest_afz, rsqrt, and compare with TOTALORDER",
+        f"{', '.join(_NOT_IN_NUMPY)}, and compare with TOTALORDER",
         "numpy has no such function.",
         lambda case: case.op in _NOT_IN_NUMPY or case.op.endswith("TOTALORDER"),
     ),
@@ -50,6 +55,13 @@ ABSENCES = (
         "f6E2M3FN and 4-bit integers",
         "ml_dtypes has no cast between them.",
         lambda case: case.op == "convert" and _is_no_cast({case.operand, case.result}),
+    ),
+    *(
+        Absence(
+            peer, ", ".join(_UNKNOWN), "The StableHLO of this jaxlib has no such op.", lambda case: case.op in _UNKNOWN
+        )
+        for peer in ("xla", "reference")
+        if _UNKNOWN
     ),
 )
 

@@ -57,13 +57,10 @@ class Case:
 @functools.cache
 def elementwise() -> tuple[tuple[str, int, bool], ...]:
     """Name, arity and whether the result is boolean, of every op of floats that works element by element."""
-    left_out = ("select", "clamp", "compare", "convert", "real", "imag", "reduce_precision")
-    left_out += ("uniform_quantize", "uniform_dequantize")
     named = {"abs": 1, "is_finite": 1}
     for op in ops().values():
         dialect, _, name = op.name.partition(".")
-        takes_all = all(ELEMENT_TYPES[t] in op.types for t in MINIFLOATS)
-        if dialect == "stablehlo" and takes_all and op.is_elementwise and name not in left_out:
+        if dialect == "stablehlo" and op.is_function and all(ELEMENT_TYPES[t] in op.types for t in MINIFLOATS):
             named[name] = op.operands or 0
     comparisons = [(f"compare {d}{kind}", 2, True) for d in DIRECTIONS for kind in ("", " TOTALORDER")]
     return (*((name, arity, name == "is_finite") for name, arity in sorted(named.items())), *comparisons)

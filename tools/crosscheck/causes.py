@@ -14,6 +14,7 @@ import numpy as np
 from minihlo.ops.engine.cast import cast
 from minihlo.ops.minifloat.codec import decode
 from minihlo.ops.policy import Policy
+from minihlo.ops.registry import ops
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
 from .cases import Case, code_dtype
@@ -26,9 +27,8 @@ F16, F32, F64, E8M0 = (ELEMENT_TYPES[n] for n in ("f16", "f32", "f64", "f8E8M0FN
 NO_NAN = ("f4E2M1FN", "f6E2M3FN", "f6E3M2FN")
 
 #: Functions that are not rational.
-FUNCTIONS = (
-    *("atan2", "cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "power"),
-    *("rsqrt", "sine", "tan", "tanh"),
+FUNCTIONS = tuple(
+    sorted(op.name.removeprefix("stablehlo.") for op in ops().values() if op.is_function and op.accuracy.is_near)
 )
 
 Model = Callable[[Case, Sequence[Codes]], "Codes | None"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dialects import is_registered
 from .numbers import (
     Codes,
     array,
@@ -140,9 +141,13 @@ class Chunk:
         return [Value(n, s, e, t) for n, (s, e), t in zip(names, results, types, strict=True)]
 
     def short(self, op: str, *operands: Value, attributes: str = "", result: str | None = None) -> Value:
-        """An op whose operands and result are of one type, in its short form."""
+        """An op whose operands and result are of one type, in its short form where the dialect's parser has one."""
         first = operands[0]
         full = op if "." in op else f"stablehlo.{op}"
+        if not is_registered(full):
+            return self.apply(
+                full, operands, (first.shape, result or first.element), attributes=attributes.strip(" {}")
+            )
         names = ", ".join(v.name for v in operands)
         found = Value(
             self.fresh("r"), first.shape, result or first.element, tensor(first.shape, result or first.element)

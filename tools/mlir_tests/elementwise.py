@@ -8,7 +8,8 @@ import math
 import random
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from minihlo.ops.registry import Op
 from tests import oracle
@@ -34,6 +35,7 @@ from .numbers import (
 )
 
 SEED = 20240607
+F = TypeVar("F")
 
 #: About how many cases a function of one number has; how many one of two has beside the special ones.
 _UNARY, _RANDOM = 40, 24
@@ -49,6 +51,14 @@ CHLO_BINARY = tuple(f"chlo.{name}" for name in functions.BINARY)
 def generator(*names: str) -> random.Random:
     """Random numbers that are the same in each run."""
     return random.Random(SEED + zlib.crc32(" ".join(names).encode()))
+
+
+def _definition(op: Op, ours: Mapping[str, F], oracles: Mapping[str, F]) -> tuple[str, F]:
+    """The name of an op in a table, and its exact definition there. The oracle has ops of CHLO as `chlo.name`."""
+    name = op.name.removeprefix("stablehlo.")
+    if name not in oracles:
+        name = name.removeprefix("chlo.")
+    return name, oracles[name] if name in oracles else ours[name]
 
 
 # -- of one number ---------------------------------------------------------------------------------------------------
@@ -109,8 +119,7 @@ def _place(fmt: oracle.Format, c: int) -> tuple[int, Fraction]:
 
 @cases(*STABLEHLO_UNARY, *CHLO_UNARY)
 def unary(op: Op, element: str) -> Iterator[Chunk]:
-    name = op.name.partition(".")[2]
-    function = functions.UNARY[name] if op.name.startswith("chlo") else oracle.UNARY[name]
+    name, function = _definition(op, functions.UNARY, oracle.UNARY)
     fmt, plain, left_open = FORMATS[element], [], []
     for c in unary_codes(element, function, name):
         result = function(decode(fmt, c))
@@ -283,8 +292,7 @@ def _is_modest(fmt: oracle.Format, *codes: int) -> bool:
 
 @cases(*STABLEHLO_BINARY, *CHLO_BINARY)
 def binary(op: Op, element: str) -> Iterator[Chunk]:
-    name = op.name.partition(".")[2]
-    function = functions.BINARY.get(name) or oracle.BINARY[name]
+    name, function = _definition(op, functions.BINARY, oracle.BINARY)
 
     def compute(x: Codes, y: Codes) -> Codes:
         return each(element, function, x, y)

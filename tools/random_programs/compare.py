@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from minihlo.ops.registry import ops
 from minihlo.ops.types import ElementType
 
 from .program import Step, codes
@@ -108,10 +109,8 @@ def flushed(x: np.ndarray) -> np.ndarray:
     return np.where(has_subnormal(x), np.copysign(0.0, x.astype(np.float64)).astype(np.float32).astype(x.dtype), x)
 
 
-_ELEMENTARY = (
-    "rsqrt", "cbrt", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "tanh", "tan", "sine",
-    "cosine", "atan2", "power",
-)  # fmt: skip
+#: Functions that a host computes nearly.
+_ELEMENTARY = frozenset(name.removeprefix("stablehlo.") for name, op in ops().items() if op.accuracy.is_near)
 _COMPLEX_ONLY = ("sqrt", "abs", "sign", "divide", "multiply")
 
 

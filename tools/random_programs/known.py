@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..dialects import is_registered
 from . import explain
 from .compare import Case
 from .program import Step, codes
@@ -97,12 +98,22 @@ def _is_narrow(step: Step) -> bool:
     return any(t.bits < 32 for t in step.elements)
 
 
+def _is_chlo(step: Step) -> bool:
+    return step.op.startswith("chlo.")
+
+
+def _is_unknown(step: Step) -> bool:
+    return not is_registered(step.op)
+
+
 LACKS: tuple[Lack, ...] = (
     Lack("xla", "has no 6-bit floats", lambda s: any(t.is_float and t.bits == 6 for t in s.elements)),
     Lack("xla", "takes no shapes that are values", _DYNAMIC),
     Lack("xla", "folds in an order of its own", lambda s: "order" in s.notes),
     Lack("xla", "normalizes batches of types under 32 bits in f32 throughout", _both(_BATCH_NORM, _is_narrow)),
     Lack("reference", "has no such op (it aborts)", _SPEC_ONLY),
+    *(Lack(peer, "computes CHLO's functions by formulas of its own", _is_chlo) for peer in ("xla", "reference")),
+    *(Lack(peer, "has no such op", _is_unknown) for peer in ("xla", "reference")),
 )
 
 FAILINGS: tuple[Failing, ...] = (

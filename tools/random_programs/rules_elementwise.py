@@ -4,49 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from minihlo.ops.registry import lookup, ops
 from minihlo.ops.types import ELEMENT_TYPES, ElementType, Kind
 
-from .builder import ALL, FLOATS, I1, INTEGERS, NUMBERS, Builder, Unfit, rule, size
+from .builder import ALL, FLOATS, I1, Builder, Unfit, rule, size
 from .program import Value
 
-SIGNED = tuple(t for t in INTEGERS if t.kind is Kind.SIGNED)
-COMPLEX = tuple(t for t in ALL if t.is_complex)
-BITS = (I1, *INTEGERS)
-INEXACT = [
-    "sqrt",
-    "rsqrt",
-    "cbrt",
-    "exponential",
-    "exponential_minus_one",
-    "log",
-    "log_plus_one",
-    "logistic",
-    "tanh",
-    "tan",
-    "sine",
-    "cosine",
-]
 
-UNARY: dict[str, Sequence[ElementType]] = {
-    "abs": (*SIGNED, *FLOATS, *COMPLEX),
-    "negate": NUMBERS,
-    "sign": (*SIGNED, *FLOATS, *COMPLEX),
-    **dict.fromkeys(("floor", "ceil", "round_nearest_even", "round_nearest_afz"), FLOATS),
-    "not": BITS,
-    **dict.fromkeys(("popcnt", "count_leading_zeros"), INTEGERS),
-    **dict.fromkeys(("real", "imag"), (*FLOATS, *COMPLEX)),
-    "is_finite": FLOATS,
-    **dict.fromkeys(INEXACT, (*FLOATS, *COMPLEX)),
-}
-BINARY: dict[str, Sequence[ElementType]] = {
-    **dict.fromkeys(("add", "multiply", "maximum", "minimum"), ALL),
-    **dict.fromkeys(("subtract", "divide"), NUMBERS),
-    "remainder": (*INTEGERS, *FLOATS),
-    "power": NUMBERS,
-    "atan2": (*FLOATS, *COMPLEX),
-    **dict.fromkeys(("and", "or", "xor"), BITS),
-    **dict.fromkeys(("shift_left", "shift_right_logical", "shift_right_arithmetic"), INTEGERS),
-}
+def _types(op: str) -> Sequence[ElementType]:
+    """The element types that an op takes."""
+    record = lookup(op)
+    assert record is not None, op
+    return [t for t in ALL if t in record.types]
+
+
+def _functions(dialect: str, operands: int) -> list[str]:
+    """The functions of a dialect that take so many operands."""
+    return sorted(n for n, op in ops().items() if n.startswith(dialect) and op.is_function and op.operands == operands)
+
+
+#: Beside functions, what needs no attributes.
+_OF_ONE = ("abs", "popcnt", "count_leading_zeros", "real", "imag", "is_finite")
+_OF_TWO = ("shift_left", "shift_right_logical", "shift_right_arithmetic")
+
+UNARY = {op: _types(op) for op in (*_functions("stablehlo.", 1), *_OF_ONE)}
+BINARY = {op: _types(op) for op in (*_functions("stablehlo.", 2), *_OF_TWO)}
+CHLO = {op: _types(op) for n in (1, 2) for op in _functions("chlo.", n)}
 
 
 @rule(5)
@@ -63,6 +46,15 @@ def binary(b: Builder) -> None:
     op = b.one_of(list(BINARY))
     x = b.value(BINARY[op])
     b.add(op, [x, b.like(x)], [(size(x), x.type.element)])
+
+
+@rule(1)
+def of_chlo(b: Builder) -> None:
+    op = b.one_of(list(CHLO))
+    x = b.value(CHLO[op])
+    record = lookup(op)
+    operands = [x, b.like(x)] if record is not None and record.operands == 2 else [x]
+    b.add(op, operands, [(size(x), x.type.element)])
 
 
 @rule(2)

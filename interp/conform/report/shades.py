@@ -9,11 +9,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from ...oracle.exact import OPS, estimate
 from ...oracle.formats import FORMATS, Format
 from ..result import ABSENT, CUT, IS_INFINITE, IS_NAN, NOT_NAN, OPEN, UNTRIED, WRONG_ZERO, CaseResult
 from .markup import Markup, element
@@ -67,37 +66,6 @@ SPECIAL = {
 _STEPS = (1, 4, 16, CUT)  #: the largest distance of each strength of a colour
 RIGHT = 4  #: how many shades are of right results; they come first
 
-#: Of some ops the result in f64, which tells in which region of the format it lies. Elsewhere only NaN is known.
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
-    "divide": np.divide,
-    "power": np.power,
-    "remainder": np.fmod,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "atan2": np.arctan2,
-    "convert": np.positive,
-    "negate": np.negative,
-    "abs": np.abs,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "cbrt": np.cbrt,
-    "exponential": np.exp,
-    "exponential_minus_one": np.expm1,
-    "log": np.log,
-    "log_plus_one": np.log1p,
-    "tanh": np.tanh,
-    "tan": np.tan,
-    "sine": np.sin,
-    "cosine": np.cos,
-    "logistic": lambda x: 1 / (1 + np.exp(-x)),
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round_nearest_even": np.rint,
-}
-
 
 def shades(case: CaseResult, errors: np.ndarray, *operands: np.ndarray) -> np.ndarray:
     """The place in SHADES of each element; `operands` are numbers, none where the elements are in their own order."""
@@ -122,12 +90,10 @@ def is_wrong(errors: np.ndarray) -> np.ndarray:
 def regions(case: CaseResult, *operands: np.ndarray) -> np.ndarray:
     """In which part of the format the right result lies."""
     shape = np.broadcast_shapes(*(x.shape for x in operands))
-    fmt, function = FORMATS.get(case.result), _FUNCTIONS.get(case.op)
-    found = np.zeros(shape, np.uint8)
-    if fmt is None or function is None or case.form == "chain":
+    fmt, found = FORMATS.get(case.result), np.zeros(shape, np.uint8)
+    if fmt is None or case.op not in (*OPS, "convert") or case.form == "chain":
         return found
-    with np.errstate(all="ignore"):
-        result = np.broadcast_to(function(*operands), shape)
+    result = np.broadcast_to(estimate(case.op, *operands), shape)
     smallest_normal = 2.0**fmt.min_exponent if fmt.has_zero else 2.0 ** (fmt.min_exponent + 1)
     found[(result != 0) & (np.abs(result) < smallest_normal)] = NAMES.index("subnormal")
     found[np.abs(result) > _overflow(fmt)] = NAMES.index("overflow")
