@@ -215,6 +215,21 @@ def test_complex_functions(op: str, element: str) -> None:
     assert np.all(np.abs(run(op, element, x) - expected) <= tolerance * np.abs(expected))
 
 
+@pytest.mark.parametrize(("element", "edge"), [("complex<f32>", 88.8), ("complex<f64>", 709.9)])
+def test_complex_exponential_minus_one_that_overflows(element: str, edge: float) -> None:
+    """Where e to the real part is above the largest number, what a sine or cosine makes of it may not be."""
+    parts = [(edge, 1e-3), (edge, -1e-3), (edge, 1.5707), (edge, 0.0), (1e23, 0.0), (1e23, -0.0), (-1e23, 0.0)]
+    x = np.array([complex(*p) for p in parts], element_type(element).dtype)
+    found, largest = run("exponential_minus_one", element, x), np.finfo(x.dtype).max
+    for z, result in zip(x, found, strict=True):
+        exact = mpmath.expm1(mpmath.mpc(complex(z)))
+        for part, expected in ((result.real, exact.real), (result.imag, exact.imag)):
+            rounded = math.copysign(math.inf, expected) if abs(expected) > largest else float(expected)
+            assert part == pytest.approx(rounded, rel=1e-6 if element == "complex<f32>" else 1e-14), (z, result)
+        assert math.copysign(1, result.imag) == math.copysign(1, z.imag)
+    assert run("exponential_minus_one", element, np.array([complex(math.inf, 0)], x.dtype))[0] == math.inf
+
+
 def test_complex_order_is_lexicographic() -> None:
     x = np.array([1 + 2j, 1 + 2j, 0, complex(math.nan, 0), 3])
     y = np.array([1 + 3j, 0 + 9j, 0, 1, complex(0, math.nan)])

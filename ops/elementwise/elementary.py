@@ -10,6 +10,9 @@ from ..minifloat import functions
 from ..registry import CORRECTLY_ROUNDED, ROUNDED_TO_32
 from .elementwise import elementwise
 
+#: Where e to that power and the same less one are one number of f64.
+_LARGE = 40
+
 
 @elementwise(
     "sqrt", "float complex", accuracy=CORRECTLY_ROUNDED, direct=functions.sqrt, facts=Facts(compiled=opcodes.SQRT)
@@ -56,7 +59,11 @@ def exponential(x):
 @elementwise("exponential_minus_one", "float complex", accuracy=ROUNDED_TO_32, direct=functions.exponential_minus_one)
 def exponential_minus_one(x):
     """e to the power of the operand, less one, accurate near zero."""
-    return np.expm1(x)
+    result = np.expm1(x)
+    if np.iscomplexobj(x):  # the host multiplies an exponential that overflows by a sine, which may be small or zero
+        overflows = ~np.isfinite(result) & (x.real > _LARGE)
+        result = np.where(overflows, exponential(x), result) if overflows.any() else result
+    return result
 
 
 @elementwise("log", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log)
