@@ -18,7 +18,6 @@ from ..ops.grid.exchange import DeadlockError
 from ..ops.programs.interpreter import with_streams
 from ..ops.registry import CheckError, OpError
 from .compile.planner import Plan
-from .compile.writer import label
 from .errors import CheckFailure, Error, ExecutionError, LimitError, ResourceError
 from .program import Operation
 from .steps import StepsError
@@ -110,7 +109,7 @@ def _too_deep(error: RecursionError, plan: Plan) -> str:
     at: dict[str, Operation] = {}
     for frame, line in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename
-        operation = plan.sources[file][1][line - 1] if file in plan.sources else None
+        operation = plan.sources[file].operations[line - 1] if file in plan.sources else None
         if operation is not None:
             counts[file] += 1
             at[file] = operation
@@ -119,7 +118,8 @@ def _too_deep(error: RecursionError, plan: Plan) -> str:
     file, count = counts.most_common(1)[0]
     place = f"{at[file].location}: {at[file].name}"
     if count > 1:
-        return f"{place}: {label(file)} calls itself too deeply, {count} times so far (a recursion without an end?)"
+        name = plan.sources[file].label
+        return f"{place}: {name} calls itself too deeply, {count} times so far (a recursion without an end?)"
     return f"{place}: {sum(counts.values())} calls are nested here (expected fewer)"
 
 
@@ -128,7 +128,7 @@ def failed_operation(error: BaseException, plan: Plan) -> Operation | None:
     found = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_filename in plan.sources:
-            operations = plan.sources[frame.f_code.co_filename][1]
+            operations = plan.sources[frame.f_code.co_filename].operations
             found = operations[line - 1] or found
     return found
 

@@ -37,6 +37,7 @@ class Operation:
     attributes: dict[str, Any]
     regions: tuple[Region, ...]
     location: Location
+    origin: Operation | None = None  #: the op of the source that a pass has put this one in the place of
 
 
 @dataclasses.dataclass(eq=False, slots=True)

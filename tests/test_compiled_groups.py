@@ -7,9 +7,11 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp import machine
-from minihlo.interp.compile import fusion, planner
-from minihlo.interp.compile.grouped import columns, fast, rows
-from minihlo.interp.compile.grouped import tables as group_tables
+from minihlo.interp.compile import planner
+from minihlo.interp.compile.executors import columns, rows
+from minihlo.interp.compile.executors import compiled as machine_code
+from minihlo.interp.compile.executors import tables as group_tables
+from minihlo.interp.compile.passes import fuse
 from minihlo.ops.engine import compiled
 from minihlo.ops.engine.amortised import Latest
 from minihlo.ops.engine.fast import opcodes, run
@@ -43,8 +45,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     monkeypatch.setattr(compiled, "_left", 0)
     monkeypatch.setattr(group_tables, "_CALL_COST", 1 << 20)
     monkeypatch.setattr(group_tables, "_shared", group_tables.Shared())
-    monkeypatch.setattr(fusion, "_MANY", 0)
-    monkeypatch.setattr(fast, "FROM", 1)
+    monkeypatch.setattr(fuse, "_MANY", 0)
+    monkeypatch.setattr(machine_code, "FROM", 1)
     for name, number in (("_SHORT", 1), ("_ELEMENTS", 64), ("_WIDE", 24), ("BLOCK", 0)):
         monkeypatch.setattr(run, name, number)
     programs: list[object] = []

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp.compile import late
+from minihlo.interp.compile import specialize
 from minihlo.interp.errors import ExecutionError, InputError, ResourceError
 from minihlo.interp.system import memory
 from minihlo.ops.registry import EXACT, Call, Kernel, Op
@@ -502,7 +502,7 @@ def test_kernels_are_kept_but_not_for_ever() -> None:
 
     types = (TensorType((None, 2), ELEMENT_TYPES["f32"]),)
     record = Op("test.same", bind, frozenset(ELEMENT_TYPES.values()), "codes", EXACT, 1, "The operand.")
-    kernel = late.bind(record, Call(record.name, types, types, {}))
+    kernel = specialize.bind(record, Call(record.name, types, types, {}))
     for n in (1, 2, 1, 2):
         assert kernel(np.zeros((n, 2))).shape == (n, 2)
     assert bound == [(1, 2), (2, 2)]

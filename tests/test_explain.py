@@ -24,6 +24,8 @@ TEXT = """func.func @main(%x: tensor<8xf8E4M3FN>, %y: tensor<8xf32>) -> (tensor<
   return %b, %e : tensor<8xf8E4M3FN>, tensor<8xf32>
 }
 """
+TABLE = "table 1: table of 256 entries: one f8E4M3FN input, 8 elements; until then one block"
+BLOCKS = "blocks 2: one block: one f32 input, 8 elements"
 INPUTS = ("--input", "8xf8E4M3FN=1", "--input", "8xf32=2")
 
 
@@ -41,29 +43,35 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
     return call
 
 
-def test_groups_are_told_by_place() -> None:
-    found = explain.groups(interp.load(TEXT).plan())
+def groups(program: interp.LoadedProgram) -> dict[str, str]:
+    return {place: part.group for place, part in explain.groups(program.plan()).items()}
+
+
+def test_groups_are_known_by_place() -> None:
+    found = groups(interp.load(TEXT))
     places: dict[str, str] = {
         f"<string>:{line}:8": group
         for line, group in ((2, "table 1"), (3, "table 1"), (4, "blocks 2"), (5, "blocks 2"))
     }
     assert found == places
-    assert explain.groups(interp.load(TEXT, without="blocks").plan()) == {p: g for p, g in places.items() if "t" in g}
-    assert explain.groups(interp.load(TEXT, without="tables, blocks").plan()) == {}
+    assert groups(interp.load(TEXT, without="blocks")) == {p: g for p, g in places.items() if "t" in g}
+    assert groups(interp.load(TEXT, without="tables, blocks")) == {}
 
 
 def test_trace_names_the_groups(run) -> None:
     code, out, _ = run("--trace")
     assert code == 0
     assert [line for line in out if line.startswith("x.mlir")] == [
-        "x.mlir:2:8: stablehlo.exponential (table 1)",
-        "x.mlir:3:8: stablehlo.multiply (table 1)",
-        "x.mlir:4:8: stablehlo.add (blocks 2)",
-        "x.mlir:5:8: stablehlo.sqrt (blocks 2)",
+        f"x.mlir:2:8: stablehlo.exponential ({TABLE})",
+        f"x.mlir:3:8: stablehlo.multiply ({TABLE})",
+        f"x.mlir:4:8: stablehlo.add ({BLOCKS})",
+        f"x.mlir:5:8: stablehlo.sqrt ({BLOCKS})",
         "x.mlir:6:8: stablehlo.reverse",
     ]
     _, out, _ = run("--trace", "--format", "json", "--without", "blocks")
-    assert [json.loads(line).get("group") for line in out[:5]] == ["table 1", "table 1", None, None, None]
+    told = [json.loads(line) for line in out[:5]]
+    assert [line.get("group") for line in told] == ["table 1", "table 1", None, None, None]
+    assert [line.get("reason") for line in told] == [TABLE.partition(": ")[2]] * 2 + [None] * 3
 
 
 def test_the_generated_python_is_printed(run) -> None:

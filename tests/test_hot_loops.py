@@ -11,7 +11,7 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp import machine
-from minihlo.interp.compile import hot, planner
+from minihlo.interp.compile import compiled_loops, planner
 from minihlo.ops.engine import compiled, speed
 from minihlo.ops.types import ELEMENT_TYPES
 
@@ -27,13 +27,13 @@ def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(compiled, "is_available", lambda: True)
     elif not compiled.is_available():
         pytest.skip("numba is not installed")
-    monkeypatch.setattr(hot, "_WORTH", 0)
-    monkeypatch.setattr(hot, "_TURNS", 3)
+    monkeypatch.setattr(compiled_loops, "_WORTH", 0)
+    monkeypatch.setattr(compiled_loops, "_TURNS", 3)
 
 
-def loops(plan: planner.Plan) -> list[hot.HotLoop]:
+def loops(plan: planner.Plan) -> list[compiled_loops.CompiledLoop]:
     scope: dict[str, Any] = plan.entry.__globals__
-    return list({id(v): v for v in scope.values() if isinstance(v, hot.HotLoop)}.values())
+    return list({id(v): v for v in scope.values() if isinstance(v, compiled_loops.CompiledLoop)}.values())
 
 
 def random_loop(rng: np.random.Generator) -> tuple[str, list[np.ndarray]]:
@@ -135,14 +135,14 @@ def test_of_nested_loops_the_inner_one_is_compiled() -> None:
 def test_a_loop_is_python_until_it_has_taken_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", STAND_IN)
     monkeypatch.setattr(compiled, "is_available", lambda: True)
-    monkeypatch.setattr(hot, "_WORTH", 1e9)
+    monkeypatch.setattr(compiled_loops, "_WORTH", 1e9)
     text, arrays = random_loop(np.random.default_rng(1))
     program = interp.load(text)
     first = [r.tobytes() for r in program(*arrays)]
     (loop,) = loops(program.plan())
     assert loop._run is None
     assert 0 < loop._spent < 1e9
-    monkeypatch.setattr(hot, "_WORTH", loop._spent)
+    monkeypatch.setattr(compiled_loops, "_WORTH", loop._spent)
     assert [r.tobytes() for r in program(*arrays)] == first
     assert loop._run is not None
 
@@ -152,7 +152,7 @@ def test_without_a_compiler_or_with_one_that_fails(monkeypatch: pytest.MonkeyPat
     program = interp.load(text).program
     assert loops(planner.plan(program, speed=speed.Speed(compiled=False))) == []
     monkeypatch.setattr(compiled, "is_available", lambda: True)
-    monkeypatch.setattr(hot, "_WORTH", 0)
+    monkeypatch.setattr(compiled_loops, "_WORTH", 0)
     monkeypatch.setitem(sys.modules, "numba", None)
     plan = planner.plan(program)
     (loop,) = loops(plan)

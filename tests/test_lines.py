@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp.compile.grouped import columns, rows
+from minihlo.interp.compile.executors import columns, rows
 from minihlo.ops.engine import amortised, blocks
 from minihlo.ops.engine.speed import NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES

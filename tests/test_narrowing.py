@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp.compile import narrowing
+from minihlo.interp.compile import kernels
 from minihlo.ops.engine.speed import NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES
 
@@ -20,7 +20,7 @@ from .test_speed import POLICIES, results
 def test_clipping_before_a_convert_goes_by_its_table(
     low: str, high: str, t: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(narrowing, "_WORTH", 0)
+    monkeypatch.setattr(kernels, "_CLIPPED_WORTH", 0)
     low, high = low.replace("-inf", "0xFF800000"), high.replace("nan", "0x7FC10000")
     text = f"""
     func.func @main(%x: tensor<3000xf32>, %s: tensor<f32>) -> (tensor<3000x{t}>, tensor<3000x{t}>, tensor<3000xf32>) {{
@@ -57,5 +57,5 @@ def test_clipping_by_a_number_that_bfloat16_has_not_is_left_alone() -> None:
           %r = stablehlo.convert %m : (tensor<300xf32>) -> tensor<300xf8E5M2>
           return %r : tensor<300xf8E5M2>
         }}"""
-        (source,) = [s for s, _ in interp.load(text).plan().sources.values() if "k1(" in s or "k0(" in s][:1]
+        source = next(s.text for s in interp.load(text).plan().sources.values() if "k1(" in s.text or "k0(" in s.text)
         assert source.count(" = k") == ops, source

@@ -10,7 +10,7 @@ import pytest
 from minihlo import interp
 from minihlo.interp import machine
 from minihlo.interp.compile import planner
-from minihlo.interp.compile.scan import Scan
+from minihlo.interp.compile.executors.scan import ScanRunner
 from minihlo.ops.engine import compiled, walk
 from minihlo.ops.engine.speed import NONE, Speed
 from minihlo.ops.policy import Policy
@@ -281,4 +281,4 @@ def test_walks_too_long_to_be_laid_out_at_once(rows: int, monkeypatch: pytest.Mo
 
 def test_a_walk_is_named_in_the_plan() -> None:
     plan = interp.load(scan("f8E5M2", BODIES["sum"], PLACES["first to last"])).plan()
-    assert sum(isinstance(v, Scan) for v in plan.entry.__globals__.values()) == 1
+    assert sum(isinstance(v, ScanRunner) for v in plan.entry.__globals__.values()) == 1

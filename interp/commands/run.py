@@ -18,7 +18,7 @@ from ...ops.programs.checks import Condition, check
 from ...ops.registry import CheckError
 from ...ops.types import TensorType, Type, type_of_dtype
 from ..api import read, read_stream
-from ..compile.explain import groups, listing
+from ..compile.explain import Part, groups, listing
 from ..compile.planner import Listener, Plan, plan, speed_without
 from ..errors import CheckFailure, InputError, OutputError, ProgramError
 from ..machine import run as run_plan
@@ -183,7 +183,7 @@ class _Recorder:
         self._trace, self._form, self._full = options.trace, options.format, options.full
         self._folder = Path(options.probe_dir) if options.probe_dir else None
         self._count = 0
-        self.groups: dict[str, str] = {}  # the group of each op, by its place
+        self.groups: dict[str, Part] = {}  # the group of each op, by its place
         if self._folder and self._folder.exists() and not self._folder.is_dir():
             raise OutputError(f"--probe-dir: {self._folder} is not a folder")
 
@@ -204,11 +204,14 @@ class _Recorder:
         group = self.groups.get(where)
         if self._trace and self._form == "json":
             told: dict[str, Any] = {"location": where, "op": operation.name}
-            told |= {"group": group} if group else {}
+            told |= {"group": group.group, "reason": group.reason} if group else {}
             print(json.dumps(told | {"results": [json_value(v, t) for v, t in typed]}), flush=True)
         elif self._trace:
             texts = [format_value(v, t, self._form, self._full) for v, t in typed]
-            print("\n".join([f"{where}: {operation.name}{f' ({group})' if group else ''}", *texts]), flush=True)
+            print(
+                "\n".join([f"{where}: {operation.name}{f' ({group.group}: {group.reason})' if group else ''}", *texts]),
+                flush=True,
+            )
         if self._folder:
             for value, t in typed:
                 self._write(operation.name, where, value, t)

@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from ..program import Operation
+from .choose import why_alone
 from .planner import Plan
-from .writer import label
-
-#: How the generated functions of groups end in their names.
-_GROUPS = ("table", "blocks", "reduction", "ranks")
 
 
-def groups(plan: Plan) -> dict[str, str]:
-    """The group that each op is part of, by the op's place, such as `table 1`; ops that run alone have none."""
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """The group that an op is part of, such as `table 1`, and why that runs as it does."""
+
+    group: str
+    reason: str
+
+
+def groups(plan: Plan) -> dict[str, Part]:
+    """The group that each op is part of, by the op's place; ops that run alone have none."""
     parts = [
-        (label(file), [o.location for o in operations if o is not None and o.location.line])
-        for file, (_, operations) in plan.sources.items()
-        if label(file) in _GROUPS
+        (chosen, places)
+        for chosen in plan.chosen
+        if (places := [o.location for o in chosen.operations if o.location.line])
     ]
     parts.sort(key=lambda part: [(p.line, p.column) for p in part[1]])
-    return {str(place): f"{label} {i + 1}" for i, (label, places) in enumerate(parts) for place in places}
+    return {
+        str(place): Part(f"{chosen.label} {i + 1}", str(chosen.decision))
+        for i, (chosen, places) in enumerate(parts)
+        for place in places
+    }
 
 
 def listing(plan: Plan) -> str:
-    """The generated functions, each line with the op that it runs, and its place."""
+    """The generated functions, each line with the op that it runs, and its place; what runs alone with the reason."""
+    fused = {operation for chosen in plan.chosen for operation in chosen.operations}
     parts = []
-    for file, (text, operations) in plan.sources.items():
-        lines = [f"# {label(file)}"]
-        for line, operation in zip(text.splitlines(), operations, strict=True):
-            lines.append(line.rstrip() if _is_plain(line, operation) else f"{line.rstrip()}  # {_told(operation)}")
+    for source in plan.sources.values():
+        lines = [f"# {source.label}{f': {source.reason}' if source.reason else ''}"]
+        for line, operation in zip(source.text.splitlines(), source.operations, strict=True):
+            comment = "" if operation is None or line.lstrip().startswith("del ") else _comment(operation, fused)
+            lines.append(line.rstrip() + comment)
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
 
-def _is_plain(line: str, operation: Operation | None) -> bool:
-    return operation is None or line.lstrip().startswith("del ")
-
-
-def _told(operation: Operation | None) -> str:
-    return f"{operation.location}: {operation.name}" if operation else ""
+def _comment(operation: Operation, fused: set[Operation]) -> str:
+    place = f"  # {operation.location}: {operation.name}"
+    return place if operation in fused or operation.regions else f"{place} ({why_alone(operation)})"

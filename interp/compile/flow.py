@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...ops.grid.parallel import current_grid
+from ...ops.kernel import Run
 from ...ops.types import TensorType
 from ..program import Operation, Region, Value
 from . import scalars
-from .hot import HotLoop, is_whole, may_be_hot
-from .hot import is_plain as hot_lines
-from .scan_reader import Vectorised, may_be_scan, scan_of
+from .compiled_loops import CompiledLoop, is_whole, may_be_compiled
+from .compiled_loops import is_plain as has_only_numbers
+from .uses import captures
 from .writer import Writer
 
 #: Python allows no more than 20 loops within each other, and 100 levels of indentation.
@@ -37,50 +38,29 @@ def is_inline(operation: Operation, writer: Writer) -> bool:
     return all(isinstance(v.type, TensorType) and v.type.is_static for v in values)
 
 
-def captures(region: Region) -> tuple[Value, ...]:
-    """The values a region uses and does not define, in the order of use."""
-    defined: set[Value] = set()
-    used: dict[Value, None] = {}
-
-    def visit(r: Region) -> None:
-        defined.update(r.arguments)
-        for operation in r.operations:
-            used.update(dict.fromkeys(operation.operands))
-            for inner in operation.regions:
-                visit(inner)
-            defined.update(operation.results)
-        used.update(dict.fromkeys(r.returns))
-
-    visit(region)
-    return tuple(v for v in used if v not in defined)
-
-
-def needed(region: Region) -> set[Value]:
-    """The values that what a region returns depends on, those returned among them."""
-    values = set(region.returns)
-    for operation in reversed(region.operations):
-        if operation.regions or not values.isdisjoint(operation.results):
-            values.update(operation.operands, *map(captures, operation.regions))
-    return values
-
-
-def write(
-    operation: Operation, writer: Writer, body: Body, compiles: bool = False, vectorised: Vectorised | None = None
-) -> None:
-    """Write a loop or branch; `compiles` says that a loop may be compiled.
-
-    `vectorised` makes functions of arrays of regions of scalars, if loops may be run as scans.
-    """
+def write(operation: Operation, writer: Writer, body: Body, compiles: bool = False) -> None:
+    """Write a loop or branch; `compiles` says that a loop may be compiled."""
     if operation.name == "stablehlo.while":
-        hot = HotLoop() if compiles and may_be_hot(operation) else None
-        _while(operation, writer, body, hot, vectorised if may_be_scan(operation) else None)
+        _while(operation, writer, body, CompiledLoop() if compiles and may_be_compiled(operation) else None)
     else:
         _branches(operation, writer, body)
 
 
-def _while(
-    operation: Operation, writer: Writer, body: Body, hot: HotLoop | None, vectorised: Vectorised | None
-) -> None:
+def write_scan(operation: Operation, writer: Writer, kernel: Run) -> None:
+    """Write a scan: single numbers are taken and given as plain ones."""
+    source, *carried = operation.operands
+    plain = [scalars.form(v.type) is not None for v in carried]
+    names = [writer.use_plain(v) if is_plain else writer.use(v) for v, is_plain in zip(carried, plain, strict=True)]
+    operands = [writer.use(source), *names]
+    results = [
+        writer.define_plain(v) if is_plain else writer.define(v)
+        for v, is_plain in zip(operation.results, plain, strict=True)
+    ]
+    text = f"{', '.join(results)}, = {writer.thing(kernel)}({', '.join(operands)})"
+    writer.line(text, operation.origin or operation, results, operands)
+
+
+def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledLoop | None) -> None:
     condition, turn = operation.regions
     plain = [scalars.form(v.type) is not None for v in operation.operands]
     names = [writer.fresh() for _ in operation.operands]
@@ -93,7 +73,7 @@ def _while(
     for region in (condition, turn):
         for value, name, is_plain in zip(region.arguments, names, plain, strict=True):
             writer.let(value, name, is_plain)
-    place = writer.reserve(operation) if hot is not None or vectorised is not None else None
+    place = writer.reserve(operation) if compiled is not None else None
     with writer.together(), writer.block("while True:", operation):
         start = writer.count
         body(condition)
@@ -101,39 +81,28 @@ def _while(
         writer.line(f"if not {go}: break", operation, (), (go,))
         body(turn)
         _assign(operation, writer, names, turn.returns, plain)
-        if hot is not None and place is not None:
-            _heat(hot, writer, names, start, place)
-        elif vectorised is not None and place is not None:
-            _scan(operation, writer, names, vectorised, place)
+        if compiled is not None and place is not None:
+            _let_compile(compiled, writer, names, start, place)
         _forget(operation, writer, turn, plain)
         # A process of a grid is stopped when another one fails.
         writer.line(
             f"if {grid} is not None and {grid}.is_stopped: {grid}.stop_here_if_stopped()", operation, (), (grid,)
         )
-    if hot is not None and hot.is_set:
-        writer.line(f"{writer.thing(hot)}.end()", operation)
+    if compiled is not None and compiled.is_set:
+        writer.line(f"{writer.thing(compiled)}.end()", operation)
     for value, name, is_plain in zip(operation.results, names, plain, strict=True):
         writer.let(value, name, is_plain)
 
 
-def _heat(hot: HotLoop, writer: Writer, names: Sequence[str], start: int, place: int) -> None:
+def _let_compile(loop: CompiledLoop, writer: Writer, names: Sequence[str], start: int, place: int) -> None:
     """Let a loop, whose turn is written from line `start` on, be compiled if it has plain numbers only."""
     lines, defined, used = writer.since(start)
     captured = sorted(used - defined - set(names))
-    if names and writer.are_plain(captured) and hot_lines(lines, {*defined, *names, *captured}):
-        hot.set(lines, names, captured)
+    if names and writer.are_plain(captured) and has_only_numbers(lines, {*defined, *names, *captured}):
+        loop.set(lines, names, captured)
         left = "".join(f"{name}, " for name in names)
-        call = f"{left}= {writer.thing(hot)}({', '.join((*names, *captured))})"
+        call = f"{left}= {writer.thing(loop)}({', '.join((*names, *captured))})"
         writer.fill(place, call, names, captured)
-
-
-def _scan(operation: Operation, writer: Writer, names: Sequence[str], vectorised: Vectorised, place: int) -> None:
-    """Let all turns of a loop be made at once if it is a scan."""
-    found = scan_of(operation, writer.constants, vectorised)
-    if found is not None:
-        source = writer.use(found.source)
-        call = f"{', '.join(names)}, = {writer.thing(found)}({', '.join((source, *names))})"
-        writer.fill(place, call, names, [source])
 
 
 def _forget(operation: Operation, writer: Writer, turn: Region, plain: Sequence[bool]) -> None:

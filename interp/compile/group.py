@@ -1,181 +1,219 @@
-"""The function of one group, and the kernel that runs it."""
+"""Fused groups as data: what they are computed from, the steps of each element, and what they give.
+
+A group is immutable and hashable. Whatever runs it derives from it: the lookup table, whose key its function is, the
+generated Python, the body over arrays, the program of the compiled machine, the step of a scan. It holds no kernel:
+those of its steps are found from the declarations of their operations when the group is emitted (`kernels.py`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Sequence
+import functools
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from ...ops.engine.fast.recipes import Lookup, Recipe, Step
-from ...ops.policy import Policy
-from ...ops.reductions.reduce import Folding
+from ...ops.registry import lookup
 from ...ops.types import ElementType, TensorType
-from ..program import Value
-from .fusible import Axes, Node, PutOff, Root, along, element_of, frozen, identity, shape_of
-from .grouped.blocks import by_blocks
-from .grouped.columns import by_columns, once_settled, trailing_columns
-from .grouped.fast import fold_or_compiled, or_compiled
-from .grouped.folds import RankedReduction, by_folds
-from .grouped.leaf import Compute, Leaf, Shape
-from .grouped.rows import by_rows, leading_rows
-from .grouped.tables import Tables, by_laid_table, by_table, shared_tables
-from .writer import Writer
+from ..program import Operation
+from .leaf import MOST_BITS, Leaf, Shape, width
+
+#: The operations that passes put into a region, beside those that programs have.
+GROUP, RANK, UNRANK, SPREAD, SCAN = (f"minihlo.{name}" for name in ("group", "rank", "unrank", "spread", "scan"))
+
+#: What an element costs, in nanoseconds: a lookup, an op on floats, one that is computed in f64 and rounded, one on
+#: integers.
+LOOKUP_COST, _FLOAT, _NEAR, _INTEGER = 0.5, 0.15, 6.0, 0.1
 
 
-class Group:
-    """The function of a group in the making.
+class Attributes(Mapping[str, Any]):
+    """The attributes of an operation as a key: equal where all values are, arrays by their bits."""
 
-    Where all leaves have the group's shape or are repeated along it, results are written over what nothing needs any
-    more: on 10**6 elements quantize and layer norm take a fifth less for it.
+    __slots__ = ("_key", "_values")
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self._key = tuple((k, _frozen(v)) for k, v in sorted(values.items())) if values else ()
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Attributes) and self._key == other._key
+
+    def __repr__(self) -> str:
+        return repr(dict(self._values))
+
+
+def _frozen(value: Any) -> Hashable:
+    if isinstance(value, Function | Ranked):
+        return value
+    if isinstance(value, Mapping):
+        return tuple((k, _frozen(v)) for k, v in sorted(value.items()))
+    if isinstance(value, tuple | list):
+        return tuple(map(_frozen, value))
+    if isinstance(value, np.ndarray | np.generic):
+        return str(value.dtype), value.shape, value.tobytes()
+    return type(value).__name__, repr(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """A single number."""
+
+    element: ElementType
+    data: bytes
+
+    @staticmethod
+    def of(array: np.ndarray, element: ElementType) -> Constant:
+        return Constant(element, array.tobytes())
+
+    @property
+    def array(self) -> np.ndarray:
+        """The number as an array of rank 0."""
+        return np.frombuffer(self.data, self.element.dtype)[0, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One elementwise operation of a function; `operands` are numbers of the function's values.
+
+    `types` are those of the operands and then of the result. Tensors have the shape of the group, which is written
+    (None,); operands may be single numbers, of shape ().
     """
 
-    def __init__(self, fusion: PutOff, shape: Shape, roots: tuple[Root, ...] | None) -> None:
-        self._fusion, self._shape, self._is_table = fusion, shape, roots is not None
-        self._writer = Writer({})
-        self._names: dict[Root, str] = {}
-        self._key: list[Hashable] = []
-        self._constants: dict[str, tuple[np.ndarray, ElementType]] = {}
-        self._steps: list[Step | Lookup] = []
-        self._whole: set[str] = set()  # the names of what has the group's shape
-        self._written: set[str] = set()  # and is an array that an op here has made
-        self.roots: list[Root] = []
-        for root in roots or ():
-            self._add(root)
+    name: str
+    attributes: Attributes
+    operands: tuple[int, ...]
+    types: tuple[TensorType, ...]
 
-    def _add(self, root: Root) -> str:
-        self.roots.append(root)
-        name = self._names[root] = self._writer.define(root[0])
-        if tuple(self._leaf(root).spread(len(self._shape))) == self._shape:
-            self._whole.add(name)
-        return name
+    @property
+    def elements(self) -> tuple[ElementType, ...]:
+        return tuple(t.element for t in self.types)
 
-    def _leaf(self, root: Root) -> Leaf:
-        return Leaf(root[0].type, root[1])  # type: ignore[arg-type]
+    @property
+    def element(self) -> ElementType:
+        return self.types[-1].element
 
-    def value(self, value: Value, axes: Axes) -> str:
-        """The name of a value, laid along some of the group's dimensions."""
-        root = value, axes
-        if root in self._names:
-            return self._names[root]
-        scalar = self._fusion.scalar(value)
-        if scalar is not None:
-            name = self._names[root] = self._writer.thing(scalar)
-            self._key.append((name, str(scalar.dtype), scalar.tobytes()))
-            self._constants[name] = scalar, element_of(value)
-            return name
-        # What a table is made of may have been written since its roots were found.
-        node = (self._fusion.nodes if self._is_table else self._fusion.pending).get(value)
-        if node is None:
-            return self._add(root)
-        if node.spread is not None:
-            name = self._names[root] = self.value(node.operation.operands[0], along(node.spread, axes))
-            return name
-        if not self._is_table:
-            if node.shape != self._shape or axes != identity(value):
-                return self._add(root)  # it is smaller, and computed first
-            if self._fusion.is_table(node):
-                return self._table(root, node)
-        return self._apply(root, node)
 
-    def _apply(self, root: Root, node: Node) -> str:
-        operation, axes = node.operation, root[1]
-        names = [self.value(v, axes if shape_of(v) else ()) for v in operation.operands]
-        kernel = node.kernel
-        over = [name for name in names if kernel.has_out and name in self._written]
-        name = self._names[root] = self._writer.apply(kernel.call, operation, names, over)
-        if not self._whole.isdisjoint(names):
-            self._whole.add(name)
-            if kernel.has_out:
-                self._written.add(name)
-        types = tuple(map(element_of, (*operation.operands, *operation.results)))
-        self._steps.append(
-            Step(operation.name, operation.attributes, names, name, types, kernel.of_bfloat16, kernel.facts.compiled)
-        )
-        self._key.append((operation.name, frozen(operation.attributes), tuple(names), name, types))
-        return name
+@dataclasses.dataclass(frozen=True)
+class Lookup:
+    """A part of a function that is a lookup table: a function of one or two codes."""
 
-    def _table(self, root: Root, node: Node) -> str:
-        """What hangs on few bits within a group that does not, by its own table."""
-        assert node.roots is not None
-        part = Group(self._fusion, self._shape, node.roots)
-        names = [part.value(*root)]
-        tables, compute, _ = part._tables(names)
-        operands = [self._names[r] if r in self._names else self._add(r) for r in node.roots]
-        name = self._names[root] = self._writer.apply(by_laid_table(tables, compute), node.operation, operands)
-        self._steps.append(Lookup(tables.entries, tables.widths, operands, name, element_of(root[0])))
-        return name
+    function: Function
+    operands: tuple[int, ...]
 
-    def _leaves(self) -> list[Leaf]:
-        return list(map(self._leaf, self.roots))
+    @property
+    def element(self) -> ElementType:
+        return self.function.results[0]
 
-    def _compute(self, names: Sequence[str], label: str, writes_over: bool = False) -> Compute:
-        parameters = [self._names[root] for root in self.roots]
-        return self._writer.function(parameters, names, label, self._fusion.sources, writes_over)
 
-    def _tables(self, names: Sequence[str]) -> tuple[Tables, Compute, list[Leaf]]:
-        compute, leaves = self._compute(names, "table"), self._leaves()
-        elements = tuple(leaf.type.element for leaf in leaves)
-        return (
-            shared_tables((self._fusion.settings, elements, tuple(names), *self._key), compute, elements),
-            compute,
-            leaves,
-        )
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """What a group does to each element, wherever it stands.
 
-    def _recipe(self, values: Sequence[Value], names: Sequence[str]) -> Recipe | None:
-        """What the group does, for those who run it in their own way; None where they are not asked."""
-        if not self._fusion.speed.compiled or not isinstance(self._fusion.settings, Policy):
-            return None
-        leaves = [(self._names[root], element_of(root[0])) for root in self.roots]
-        outputs = [(name, element_of(v)) for name, v in zip(names, values, strict=True)]
-        return Recipe(leaves, self._constants, self._steps, outputs, self._fusion.settings)
+    Its values are numbered: the leaves, then the constants, then the results of the steps in their order.
+    """
 
-    def table_kernel(self, values: Sequence[Value], names: Sequence[str]) -> Any:
-        """The kernel by table."""
-        tables, compute, leaves = self._tables(names)
-        wide = by_blocks(compute, leaves, self._shape, [v.type for v in values])  # type: ignore[misc]
-        return by_table(tables, leaves, self._shape, wide, len(values) == 1)
+    leaves: tuple[ElementType, ...]
+    constants: tuple[Constant, ...]
+    steps: tuple[Step | Lookup, ...]
+    outputs: tuple[int, ...]
 
-    def fold_kernel(self, values: Sequence[Value], names: Sequence[str], found: Folding) -> Any:
-        """The kernel of a reduction of the group's only value."""
-        if not self._is_table:
-            compute, leaves = self._compute(names, "reduction", True), self._leaves()
-            kernel = by_folds(compute, leaves, self._shape, found)
-            return fold_or_compiled(kernel, self._recipe(values, names), compute, leaves, self._shape, found)
-        tables, compute, leaves = self._tables(names)
-        look_up, recipe = by_laid_table(tables, compute), self._recipe(values, names)
-        if recipe is not None:
-            operands = [name for name, _ in recipe.leaves]
-            steps = [Lookup(tables.entries, tables.widths, operands, names[0], element_of(values[0]))]
-            recipe = dataclasses.replace(recipe, constants={}, steps=steps)
+    @property
+    def first_step(self) -> int:
+        """The number of the first step's result."""
+        return len(self.leaves) + len(self.constants)
 
-        def looked_up(*parts: np.ndarray) -> tuple[np.ndarray]:
-            return (look_up(*parts),)
+    @property
+    def results(self) -> tuple[ElementType, ...]:
+        """The element types of the outputs."""
+        values = [*self.leaves, *(c.element for c in self.constants), *(s.element for s in self.steps)]
+        return tuple(values[i] for i in self.outputs)
 
-        kernel = by_folds(looked_up, leaves, self._shape, found)
-        return fold_or_compiled(kernel, recipe, looked_up, leaves, self._shape, found)
+    @property
+    def bits(self) -> int:
+        """How many bits tell the cases apart; more than any table has where a leaf has too many."""
+        return sum(width(element) or MOST_BITS + 1 for element in self.leaves)
 
-    def ranked_reduction(
-        self, names: Sequence[str], found: Folding, start: np.ndarray
-    ) -> tuple[RankedReduction, Hashable]:
-        compute, leaves = self._compute(names, "ranks"), self._leaves()
-        ranked = RankedReduction(compute, leaves[0].type, found, start)
-        return ranked, (found.largest, start.tobytes(), tuple(names), tuple(self._key))
+    @property
+    def pays_as_table(self) -> bool:
+        """Whether a lookup table of all cases is small enough, and quicker than the steps."""
+        costs = [c for step in self.steps if (c := cost_of_step(step)) > 0]
+        return 0 < self.bits <= MOST_BITS and len(costs) > 1 and sum(costs) > LOOKUP_COST
 
-    def wide_kernel(self, values: Sequence[Value], names: Sequence[str]) -> Any:
-        leaves = self._leaves()
-        results: list[TensorType] = [v.type for v in values]  # type: ignore[misc]
-        rows = leading_rows(leaves, self._shape) if self._fusion.speed.tables else None
-        columns = trailing_columns(leaves, self._shape) if self._fusion.speed.tables else None
-        compute = self._compute(names, "blocks", rows is None and columns is None)
-        if rows is not None:
-            kernel = by_rows(compute, leaves, self._shape, results, *rows)
-            if rows[1] == 0:  # it is one table
-                return kernel
-        elif columns is not None:
-            kernel = by_columns(compute, leaves, self._shape, results, *columns)
-        else:
-            kernel = by_blocks(compute, leaves, self._shape, results)
-        compiled = or_compiled(kernel, self._recipe(values, names), compute, leaves, self._shape, results)
-        return compiled if columns is None or compiled is kernel else once_settled(kernel, compiled, columns[0])
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A fused operation: the leaves and how they lie along the shape, and the function of their elements."""
+
+    leaves: tuple[Leaf, ...]
+    shape: Shape
+    function: Function
+
+    @property
+    def results(self) -> list[TensorType]:
+        return [TensorType(self.shape, element) for element in self.function.results]
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Which op a step of a group comes from, for errors and listings; of a lookup table, those in it too."""
+
+    operation: Operation
+    inside: tuple[Origin, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Reduction:
+    """A reduction of a group's only output, by one operation whose result is of the output's element type."""
+
+    name: str
+    dimensions: tuple[int, ...]
+    element: ElementType
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranked:
+    """The largest or smallest value of a function of one leaf of 8 bits, from an initial value on.
+
+    It is found as the rank that codes have among the function's values (`RANK`), and the rank is turned into the
+    value (`UNRANK`), which is an elementwise operation and can be fused. `name` is the op that reduces.
+    """
+
+    function: Function
+    name: str
+    start: Constant
+
+
+def cost_of_step(step: Step | Lookup) -> float:
+    return LOOKUP_COST if isinstance(step, Lookup) else cost_of(step.name, step.elements)
+
+
+def cost_of(name: str, elements: tuple[ElementType, ...]) -> float:
+    """What an operation costs for an element, in nanoseconds; `elements` are the types of operands and result."""
+    if name == "stablehlo.bitcast_convert":
+        return 0.0
+    if name == UNRANK:
+        return LOOKUP_COST
+    return _cost_of(name, elements)
+
+
+@functools.lru_cache(1 << 12)
+def _cost_of(name: str, elements: tuple[ElementType, ...]) -> float:
+    if any(e.is_float and e.bits <= 16 for e in elements):
+        return LOOKUP_COST
+    record = lookup(name)
+    if any(e.is_float for e in elements):
+        return _NEAR if record is not None and record.accuracy.is_near else _FLOAT
+    return _INTEGER

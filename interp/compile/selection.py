@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ops.registry import lookup
 from ...ops.types import Kind, TensorType
 from ..program import Region, Value
-from .flow import needed
+from .uses import needed
 
 
 def is_selection(region: Region) -> bool:

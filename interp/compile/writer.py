@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 import keyword
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,8 +23,19 @@ from . import scalars
 #: Values of at least this many bytes are dropped as soon as nothing needs them.
 _DROP_FROM = 1 << 16
 
-#: The name of a generated file -> its text, and the op of each line.
-Sources = dict[str, tuple[str, list[Operation | None]]]
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A generated function: what it is, its text, the op of each line, and of a group why it runs as it does."""
+
+    label: str
+    text: str
+    operations: list[Operation | None]
+    reason: str
+
+
+#: The generated functions by the names of their files, which tracebacks have.
+Sources = dict[str, Source]
 
 
 @dataclasses.dataclass(slots=True)
@@ -42,7 +53,7 @@ class Writer:
 
     _numbers = itertools.count()
 
-    def __init__(self, constants: dict[Value, Any]) -> None:
+    def __init__(self, constants: Mapping[Value, Any]) -> None:
         self.constants = constants
         self._names: dict[Value, str] = {}  # of arrays
         self._plain: dict[Value, str] = {}  # of plain numbers
@@ -235,16 +246,25 @@ class Writer:
     # -- the function --------------------------------------------------------------------------------------------------
 
     def function(
-        self, parameters: Sequence[str], returns: Sequence[str], label: str, sources: Sources, writes_over: bool = False
+        self,
+        parameters: Sequence[str],
+        returns: Sequence[str],
+        label: str,
+        sources: Sources,
+        writes_over: bool = False,
+        reason: str = "",
     ) -> Callable[..., tuple[Any, ...]]:
-        """The function of these parameters that gives a tuple; `writes_over` is for what `apply` says."""
+        """The function of these parameters that gives a tuple.
+
+        With `writes_over` results may be written over operands, as `apply` says; `reason` is for listings.
+        """
         result = "".join(f"{name}, " for name in returns)
         self.line(f"return ({result})", None, (), returns)
         head = _Line(f"def run({', '.join(parameters)}):", None, -1, tuple(parameters))
         lines = self._with_drops([head, *self._lines], writes_over)
         text = "".join(f"{'    ' * (line.depth + 1)}{line.text}\n" for line in lines)
         file = f"<minihlo plan {next(self._numbers)} {shown(label)}>"
-        sources[file] = text, [line.operation for line in lines]
+        sources[file] = Source(shown(label), text, [line.operation for line in lines], reason)
         exec(compile(text, file, "exec"), self._globals)
         return self._globals["run"]
 
@@ -285,8 +305,3 @@ class Writer:
 
 def _is_large(t: Type) -> bool:
     return isinstance(t, TensorType) and (not t.is_static or t.nbytes >= _DROP_FROM)
-
-
-def label(file: str) -> str:
-    """What a generated function is for, by the name of its file: `table` of `<minihlo plan 3 table>`."""
-    return file.removeprefix("<").removesuffix(">").split(" ", 3)[-1]

@@ -12,8 +12,9 @@ from ....ops.engine.amortised import Latest
 from ....ops.engine.blocks import block, for_each
 from ....ops.engine.compiled import kernels
 from ....ops.engine.lookup import Table, all_of
-from ....ops.types import TensorType
-from .leaf import Compute, Leaf, Shape, alone
+from ....ops.kernel import Run
+from ..leaf import Leaf, Shape, alone
+from .job import Job
 
 #: A table for each row pays if there are so many times more elements than entries.
 _ROWS_PAY = 3
@@ -29,10 +30,12 @@ def leading_rows(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, int] | None
     return (at, leading) if math.prod(shape[leading:]) >= 256 * _ROWS_PAY else None
 
 
-def by_rows(
-    compute: Compute, leaves: Sequence[Leaf], shape: Shape, results: Sequence[TensorType], at: int, leading: int
-) -> Any:
-    """The kernel that makes a table of all codes of leaf `at` for each row, where the other leaves stay the same."""
+def by_rows(job: Job, _: Run | None) -> Run:
+    """The kernel that makes a table of all codes of one leaf for each row, where the other leaves stay the same."""
+    compute, leaves, shape, results = job.compute, job.group.leaves, job.group.shape, job.group.results
+    found = leading_rows(leaves, shape)
+    assert found is not None
+    at, leading = found
     views, is_single, size = [leaf.view(shape) for leaf in leaves], len(results) == 1, math.prod(shape)
     every = all_of(leaves[at].type.element, 8)
     rows, columns = math.prod(shape[:leading]), math.prod(shape[leading:])

@@ -28,7 +28,7 @@ _WORTH, _TURNS = 0.1, 1 << 24
 _KNOWN = {"abs", "min", "max"}
 
 
-class HotLoop:
+class CompiledLoop:
     """A loop, called before it runs as Python: gives the values that are carried, after some turns or all or none."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class HotLoop:
             return None
 
 
-def may_be_hot(operation: Operation) -> bool:
+def may_be_compiled(operation: Operation) -> bool:
     """Whether a while loop has whole numbers only, as far as its types tell, and there is a compiler."""
     if not compiled.is_available() or not all(is_whole(v.type) for v in operation.operands):
         return False

@@ -1,31 +1,58 @@
-"""Which loops are scans over codes: reads the regions of a while loop; see `scan.py` for what they are."""
+"""The pass that finds the loops that are scans over codes; `executors/scan.py` says what they are and runs them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...ops.registry import lookup
-from ...ops.types import Kind, TensorType, Type
-from ..program import Operation, Region, Value
+from ....ops.registry import lookup
+from ....ops.types import Kind, TensorType, Type
+from ...program import Operation, Region, Value
+from ..executors.scan import MOST, Place, Scan, Stack
+from ..group import SCAN
+from ..leaf import width
+from ..vectorise import function_of
 from .fusible import is_fusible, only, shape_of, spread_of
-from .grouped.leaf import width
-from .scan import MOST, Place, Scan, Stack
-
-#: Makes a function of arrays of a region of scalars; None where that cannot be.
-Vectorised = Callable[[Region], Callable[..., tuple[Any, ...]] | None]
 
 
-def scan_of(operation: Operation, constants: Mapping[Value, Any], vectorised: Vectorised) -> Scan | None:
-    """The scan that a while loop is; None of any other loop."""
-    return _Reader(operation, constants).scan(vectorised)
+def find_scans(region: Region, constants: Mapping[Value, Any]) -> Region:
+    """A region, valid and with its constants known, in which a scan comes before each loop that is one.
+
+    `SCAN`, with a `Scan`, takes the array of the rows and what the loop carries, and gives what is carried after all
+    turns, or all of it as it was: the loop stands behind it and makes the turns that are left. The body of a loop is
+    read op by op, so this comes before ops are fused.
+    """
+    operations: list[Operation] = []
+    changed = False
+    for operation in region.operations:
+        regions = tuple([find_scans(r, constants) for r in operation.regions])
+        new = operation
+        if not all(x is y for x, y in zip(regions, operation.regions, strict=True)):
+            new = dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)
+        found = scan_of(operation, constants) if operation.name == "stablehlo.while" else None
+        if found is not None:
+            scan, source = found
+            carried = tuple([Value(v.type) for v in operation.operands])
+            origin, operands = operation.origin or operation, (source, *operation.operands)
+            operations.append(Operation(SCAN, operands, carried, {"scan": scan}, (), operation.location, origin))
+            new = dataclasses.replace(new, operands=carried, origin=origin)
+        changed |= new is not operation
+        operations.append(new)
+    return Region(region.arguments, operations, region.returns) if changed else region
 
 
-def may_be_scan(operation: Operation) -> bool:
-    """Whether a loop carries codes, as far as types tell."""
-    return any(shape_of(v) and _is_byte(v) for v in operation.operands)
+def scan_of(operation: Operation, constants: Mapping[Value, Any]) -> tuple[Scan, Value] | None:
+    """The scan that a while loop is, and the array whose rows it takes; None of any other loop."""
+    regions = operation.regions
+    values = [*operation.operands, *operation.results, *(v for r in regions for v in (*r.arguments, *r.returns))]
+    if not all(isinstance(v.type, TensorType) and v.type.is_static for v in values):
+        return None
+    if not any(shape_of(v) and _is_byte(v) for v in operation.operands):
+        return None
+    return _Reader(operation, constants).scan()
 
 
 class _Reader:
@@ -34,6 +61,7 @@ class _Reader:
     def __init__(self, operation: Operation, constants: Mapping[Value, Any]) -> None:
         self._constants, self._location = constants, operation.location
         self._condition, self._turn = operation.regions
+        self._operands = operation.operands
         self._position = {v: i for i, v in enumerate(self._turn.arguments)}
         self._made = {r: o for o in self._turn.operations for r in o.results}
         self._places: dict[Value, Place] = {
@@ -44,7 +72,7 @@ class _Reader:
         self._scalars: dict[Value, Value] = {}
         self._step: list[Operation] = []
 
-    def scan(self, vectorised: Vectorised) -> Scan | None:
+    def scan(self) -> tuple[Scan, Value] | None:
         end = self._end()
         if end is None or not all(map(_is_plain, self._turn.operations)):
             return None
@@ -65,7 +93,7 @@ class _Reader:
                 states.append(i)
         if len(states) != 1 or counts.get(end[0], (0, 0))[0] != 1:
             return None
-        return self._with_state(states[0], counts, end, updates, vectorised)
+        return self._with_state(states[0], counts, end, updates)
 
     def _with_state(
         self,
@@ -73,8 +101,7 @@ class _Reader:
         counts: Mapping[int, tuple[int, int]],
         end: tuple[int, int],
         updates: Sequence[tuple[int, Operation]],
-        vectorised: Vectorised,
-    ) -> Scan | None:
+    ) -> tuple[Scan, Value] | None:
         state = self._turn.arguments[position]
         if not (_is_byte(state) and shape_of(state)):
             return None
@@ -93,8 +120,17 @@ class _Reader:
             results = results if result in results else [*results, result]
             stacks.append(Stack(i, row, results.index(result)))
         returns = tuple(r for r in results if r is not None)
-        step = vectorised(Region(tuple(arguments), self._step, returns)) if len(returns) == len(results) else None
-        return step and Scan(counts, *end, (position, state.type), self._source, self._row, stacks, step)
+        if len(returns) < len(results):
+            return None
+        found = function_of(Region(tuple(arguments), self._step, returns), self._constants)
+        assert isinstance(self._source.type, TensorType)
+        if found is None:
+            return None
+        step, _ = found
+        source = self._source.type
+        scan = Scan(tuple(counts.items()), *end, position, state.type, source, self._row, tuple(stacks), step)
+        place = self._position.get(self._source)  # it may be carried, always the same
+        return scan, self._source if place is None else self._operands[place]
 
     # -- counts and places -------------------------------------------------------------------------------------------
 
@@ -108,7 +144,7 @@ class _Reader:
         return (arguments.index(number), limit) if number in arguments and limit is not None else None
 
     def _read_place(self, made: Operation) -> None:
-        """Find whether an op gives a number that hangs on a single carried one."""
+        """Find whether an op gives a number that depends on a single carried one."""
         if len(made.results) != 1 or not _is_index(made.results[0].type):
             return
         places, numbers = [self._places.get(v) for v in made.operands], [self._number(v) for v in made.operands]
@@ -124,7 +160,7 @@ class _Reader:
             case "stablehlo.subtract", [None, (i, by, start)], [int(n), _]:
                 found = i, -by, n - start
             case "stablehlo.select", [_, _, place], _ if place and self._is_negative(made.operands[0], place):
-                found = place  # and counted from the end below zero: places that are no rows are told when it runs
+                found = place  # and counted from the end below zero: whether these are rows is seen when it runs
             case _:
                 return
         self._places[made.results[0]] = found

@@ -1,8 +1,8 @@
-"""Loops that carry codes along the rows of an array, as scans do, are walks through a table of all pairs of codes.
+"""Scans: loops that carry codes along the rows of an array run as walks through a table of all pairs of codes.
 
 The rule. A loop that counts to a constant, takes a row of one array in each turn, makes the carried codes anew from
 themselves and the row by elementwise ops, both of 8 bits or less, and puts aside at most rows of what such ops give is
-recognised (`scan_reader.py`). When it is about to run, all its turns are made at once by `ops/engine/walk.py` if that
+recognised (`find_scans.py`). When it is about to run, all its turns are made at once by `ops/engine/walk.py` if that
 is worth a table; the loop itself, which stands behind that, is left with none. Where a row is not there, or a table not
 worth it, the loop runs.
 
@@ -13,19 +13,19 @@ all steps are put aside 3.1, 0.8 and 0.1.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...ops.engine.lookup import Table
-from ...ops.engine.walk import Walk, of_all_pairs
-from ...ops.types import ElementType, TensorType
-from ..program import Value
+from ....ops.engine.lookup import Table
+from ....ops.engine.walk import Walk, of_all_pairs
+from ....ops.types import ElementType, TensorType
+from ..group import Function
 
 #: Numbers that count are below this.
 MOST = 1 << 31
-#: A place that moves by one step in each turn: the carried count it hangs on, the factor of that, and what is added.
+#: A place that moves by one step in each turn: the carried count it depends on, the factor of that, and what is added.
 Place = tuple[int, int, int]
 
 
@@ -38,30 +38,35 @@ class Stack:
     result: int
 
 
+@dataclasses.dataclass(frozen=True)
 class Scan:
-    """A loop that is recognised: gives the values that are carried after all its turns, or as they were.
+    """A loop that is a scan.
 
-    `counts` has what is added to carried numbers in a turn, and the least number of their types; the loop goes on while
-    number `counter` is below `limit`. `state` is the place of the carried codes and their type, `source` the array of
-    which `row` is taken. `step` gives the next codes and what is put aside, for arrays of codes and elements of rows.
+    counts: for carried numbers what is added to them in a turn, and the least number of their types.
+    counter, limit: the loop goes on while this carried number is below the limit.
+    state, state_type: the place of the carried codes, and their type.
+    source, row: the type of the array of which a row is taken in each turn, and which.
+    step: gives the next codes and what is put aside, of a code and the element of a row.
     """
 
-    def __init__(
-        self,
-        counts: Mapping[int, tuple[int, int]],
-        counter: int,
-        limit: int,
-        state: tuple[int, TensorType],
-        source: Value,
-        row: Place,
-        stacks: Sequence[Stack],
-        step: Callable[..., tuple[Any, ...]],
-    ) -> None:
-        self.source = source  #: the array whose rows are taken
-        self._counts, self._counter, self._limit = counts, counter, limit
-        (self._state, self._type), self._row, self._stacks = state, row, stacks
-        assert isinstance(source.type, TensorType)
-        self._elements: tuple[ElementType, ElementType] = self._type.element, source.type.element
+    counts: tuple[tuple[int, tuple[int, int]], ...]
+    counter: int
+    limit: int
+    state: int
+    state_type: TensorType
+    source: TensorType
+    row: Place
+    stacks: tuple[Stack, ...]
+    step: Function
+
+
+class ScanRunner:
+    """Runs a scan: gives the values that are carried after all its turns, or as they were."""
+
+    def __init__(self, scan: Scan, step: Callable[..., tuple[Any, ...]]) -> None:
+        self._counts, self._counter, self._limit = dict(scan.counts), scan.counter, scan.limit
+        self._state, self._type, self._row, self._stacks = scan.state, scan.state_type, scan.row, scan.stacks
+        self._elements: tuple[ElementType, ElementType] = self._type.element, scan.source.element
         self._step = step
         self._walk = Walk(lambda total, element: step(total, element)[0], *self._elements)
         self._tables: dict[int, Table] = {}

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.blocks import apart, block, blocks, for_each
-from ....ops.engine.lookup import Table, all_of
-from ....ops.engine.ranks import Ranks, ranks
+from ....ops.kernel import Run
 from ....ops.reductions.reduce import Folding
-from ....ops.types import TensorType
-from .leaf import Compute, Leaf, Shape, cut
+from ..leaf import Compute, Leaf, Shape, cut
+from .job import Job
+from .tables import by_laid_table
 
 #: How many sums and the like, a column of them, are formed at a time. Few columns of extremes are formed part by part.
 _COLUMNS, _FEW = 256, 8
@@ -25,11 +25,26 @@ _WIDE = 16
 _Part = tuple[Sequence[Any], Shape]
 
 
-def by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Folding) -> Any:
+def by_folds(job: Job, _: Run | None) -> Run:
     """The kernel that reduces the only value of a group, of which it never holds more than a block.
 
     It takes the leaves and the initial value.
     """
+    return _by_folds(job.compute, job.group.leaves, job.group.shape, job.folding)
+
+
+def by_table_folds(job: Job, _: Run | None) -> Run:
+    """The same of a group that is a lookup table."""
+    return _by_folds(looked_up(job), job.group.leaves, job.group.shape, job.folding)
+
+
+def looked_up(job: Job) -> Compute:
+    """The function of a group of one output by its table, on arrays that broadcast together."""
+    look_up = by_laid_table(job.tables)
+    return lambda *parts: (look_up(*parts),)
+
+
+def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Folding) -> Run:
     folded = folding.dimensions
     kept = [d for d in range(len(shape)) if d not in folded]
     # The dimensions to fold come first, so that a step is a slice; unless steps have no order and lie together.
@@ -105,34 +120,3 @@ def _steps(column: tuple[slice, ...], size: int) -> int:
 
 def no_step(*_: Any) -> Any:
     raise AssertionError("a fold of a single op asks for no step")
-
-
-class RankedReduction:
-    """The largest or smallest of values that hang on one leaf of 8 bits: as its rank, and what the rank stands for."""
-
-    def __init__(self, compute: Compute, leaf: TensorType, folding: Folding, init: np.ndarray) -> None:
-        self._compute, self._element, self._folding, self._init = compute, leaf.element, folding, init
-        shape: Shape = leaf.shape  # type: ignore[assignment]
-        folded = folding.dimensions
-        kept = [d for d in range(len(shape)) if d not in folded]
-        self._order = (*folded, *kept)
-        self._rows = math.prod(shape[d] for d in folded), math.prod(shape[d] for d in kept)
-        self._kept = tuple(shape[d] for d in kept)
-
-    @functools.cached_property
-    def _ranks(self) -> Ranks:
-        numbers = np.broadcast_to(self._compute(all_of(self._element, 8))[0], 256)
-        return ranks(np.ascontiguousarray(numbers), self._folding.element, bool(self._folding.largest))
-
-    @functools.cached_property
-    def _values(self) -> Table:
-        numbers = self._ranks.values
-        results = np.broadcast_to(self._folding.combine(self._init.reshape(1), numbers), numbers.shape)
-        return Table(np.concatenate([results, np.repeat(results[-1:], 256 - len(results))]))
-
-    def rank(self, x: np.ndarray) -> np.ndarray:
-        codes = x.view(np.uint8).transpose(self._order).reshape(self._rows)
-        return self._ranks.extreme(codes).reshape(self._kept)
-
-    def value(self, rank: np.ndarray) -> np.ndarray:
-        return self._values.at(rank)

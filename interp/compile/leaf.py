@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.types import ElementType, Kind, TensorType
+from ...ops.types import ElementType, Kind, TensorType
 
 Compute = Callable[..., tuple[np.ndarray, ...]]
 Shape = tuple[int, ...]
+#: For each dimension of a tensor the one of another that it lies along, None where it has size 1.
+Axes = tuple[int | None, ...]
 
 #: The most bits of all leaves for which there are tables.
 MOST_BITS = 16
@@ -22,7 +24,7 @@ class Leaf:
     """The type of a leaf, and for each of its dimensions which one of the group's it lies along, None if of size 1."""
 
     type: TensorType
-    axes: tuple[int | None, ...]
+    axes: Axes
 
     def spread(self, rank: int) -> list[int]:
         """Its shape among the group's dimensions, 1 where it has none."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from ...ops.registry import lookup
-from ..program import Function, Operation, Program, Region, Value
+from ....ops.registry import lookup
+from ...program import Function, Operation, Program, Region, Value
 
 #: The longest function that is inlined, in ops, and how many ops all calls in a function may come to.
 _LONGEST, _MOST = 200, 2000

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.blocks import block, blocks, for_each
-from ....ops.types import TensorType
-from .leaf import Compute, Leaf, Shape, cut, filled
+from ....ops.kernel import Run
+from ..leaf import Leaf, Shape, cut, filled
+from .job import Job
 
 
-def by_blocks(compute: Compute, leaves: Sequence[Leaf], shape: Shape, results: Sequence[TensorType]) -> Any:
+def by_blocks(job: Job, _: Run | None) -> Run:
     """The kernel that computes as many elements at a time as fit the cache."""
+    compute, leaves, shape, results = job.compute, job.group.leaves, job.group.shape, job.group.results
     is_single, size = len(results) == 1, math.prod(shape)
     if size <= block(size):
         views = [leaf.view(shape) for leaf in leaves]

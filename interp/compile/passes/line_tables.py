@@ -1,31 +1,32 @@
-"""Which ops run by a table for each row or column, with those put off before them; see `grouped/rows.py`."""
+"""Which ops run by a table for each row or column, with those deferred before them; see `executors/rows.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..program import Value
-from .fusible import PutOff, Root, along, identity, shape_of
-from .grouped.columns import trailing_columns
-from .grouped.leaf import Leaf
-from .grouped.rows import leading_rows
+from ...program import Value
+from ..executors.columns import trailing_columns
+from ..executors.rows import leading_rows
+from ..leaf import Leaf
+from .fusible import Root, along, identity, shape_of
+from .grouping import Deferred
 
-#: Tables for rows hang on so many tensors at most.
+#: Tables for rows depend on so many tensors at most.
 _MOST = 16
 
 
-def has_lines(operands: Sequence[Value], fusion: PutOff) -> bool:
-    """Whether all that an op on these operands hangs on makes tables for rows or columns that pay."""
+def has_line_tables(operands: Sequence[Value], deferred: Deferred) -> bool:
+    """Whether all that an op on these operands depends on makes tables for rows or columns that pay."""
     shape = max((shape_of(v) for v in operands), key=len)
     found: dict[Root, None] = {}
     seen: set[Root] = set()
     stack = [(v, identity(v)) for v in operands]
     while stack:
         value, axes = root = stack.pop()
-        if root in seen or fusion.scalar(value) is not None:
+        if root in seen or deferred.number(value) is not None:
             continue
         seen.add(root)
-        node = fusion.pending.get(value)
+        node = deferred.pending.get(value)
         if node is None:
             found[root] = None
             if len(found) > _MOST:

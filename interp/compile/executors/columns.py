@@ -12,7 +12,7 @@ for each op 3.5 and 6.3, by columns 2.8 and 2.1; with the scale and bias of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,9 @@ from ....ops.engine.amortised import Latest
 from ....ops.engine.blocks import block, for_each
 from ....ops.engine.compiled import kernels
 from ....ops.engine.lookup import all_of
-from ....ops.types import TensorType
-from .leaf import Compute, Leaf, Shape, alone
+from ....ops.kernel import Run
+from ..leaf import Leaf, Shape, alone
+from .job import Job
 
 #: A table for each column pays if there are so many times more rows than entries; and how much they may take.
 _COLUMNS_PAY, _MOST_BYTES = 3, 1 << 24
@@ -42,10 +43,16 @@ def trailing_columns(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, int] | 
     return (at, leading) if pays else None
 
 
-def by_columns(
-    compute: Compute, leaves: Sequence[Leaf], shape: Shape, results: Sequence[TensorType], at: int, leading: int
-) -> Any:
-    """The kernel that makes a table of all codes of leaf `at` for each column, where the other leaves stay the same."""
+def by_columns(job: Job, _: Run | None) -> Run:
+    """The kernel that makes a table of all codes of one leaf for each column, where the others stay the same."""
+    return job.once(_by_columns)
+
+
+def _by_columns(job: Job) -> Run:
+    compute, leaves, shape, results = job.compute, job.group.leaves, job.group.shape, job.group.results
+    found = trailing_columns(leaves, shape)
+    assert found is not None
+    at, leading = found
     views, is_single, size = [leaf.view(shape) for leaf in leaves], len(results) == 1, math.prod(shape)
     every = all_of(leaves[at].type.element, 8)
     rows, columns = math.prod(shape[:leading]), math.prod(shape[leading:])
@@ -105,8 +112,12 @@ def by_columns(
     return kernel
 
 
-def once_settled(kernel: Callable[..., Any], before: Callable[..., Any], at: int) -> Callable[..., Any]:
-    """One kernel where all operands but leaf `at` are those of the last call, and one that makes no tables before."""
+def by_settled_columns(job: Job, otherwise: Run | None) -> Run:
+    """Tables for columns where all operands but one leaf are those of the last call, `otherwise` before."""
+    found, kernel = trailing_columns(job.group.leaves, job.group.shape), job.once(_by_columns)
+    assert found is not None
+    assert otherwise is not None
+    at = found[0]
     last: list[bytes] | None = None
 
     def run(*values: np.ndarray) -> Any:
@@ -115,6 +126,6 @@ def once_settled(kernel: Callable[..., Any], before: Callable[..., Any], at: int
         if operands == last:
             return kernel(*values)
         last = operands
-        return before(*values)
+        return otherwise(*values)
 
     return run

@@ -1,0 +1,201 @@
+"""Binds the operations of a program to their declarations: their kernels, and what these may know of regions."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ...ops.engine.speed import Speed
+from ...ops.kernel import Kernel
+from ...ops.policy import Policy
+from ...ops.random_stream import RandomStream
+from ...ops.registry import Body, Call, Callee, Op, OpError, lookup
+from ...ops.types import TensorType, Type
+from ..errors import ProgramError, ResourceError
+from ..program import Function, Operation, Program, Region, Value
+from ..system import heap, memory
+from . import selection, specialize
+from .expand import expansion
+from .generate import generate
+from .group import Lookup, Origin, Step
+from .kernels import Kernels
+from .processes import with_mesh
+from .reductions import sole_operation
+from .uses import needed
+from .vectorise import function_of
+from .writer import Sources
+
+#: Gives what runs a function of the program that some op names.
+FunctionOf = Callable[[str, Operation], Callable[..., tuple[Any, ...]]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bound:
+    """An op and its kernel."""
+
+    record: Op
+    call: Call
+    kernel: Kernel
+
+    def with_spare(self, spare: frozenset[int]) -> Bound:
+        """The same where nothing needs some operands afterwards."""
+        call = dataclasses.replace(self.call, spare=spare)
+        return Bound(self.record, call, specialize.bind(self.record, call))
+
+
+class Binder:
+    """Binds the operations of one plan. `calls` becomes true where one of them names a function.
+
+    `run_of` gives what runs a function of the program that an op names; it raises ProgramError where there is none.
+    """
+
+    def __init__(
+        self, program: Program, policy: Policy, speed: Speed, random: RandomStream, sources: Sources, run_of: FunctionOf
+    ) -> None:
+        self._program, self._policy, self._speed, self._random = program, policy, speed, random
+        self._sources, self._run_of = sources, run_of
+        self._bound: dict[Operation, Bound | Function] = {}
+        self.kernels = Kernels(policy, random)
+        self.calls = False
+
+    def bind(self, region: Region, constants: Mapping[Value, Any]) -> None:
+        """Bind all operations of a region and of the regions in it, those too whose values nothing needs.
+
+        Raises ProgramError for an op that is not supported or not valid, and ResourceError for a tensor that cannot be
+        held, with the place.
+        """
+        for operation in region.operations:
+            for result in operation.results:
+                check_size(result.type, operation)
+                if self._speed.heap and _is_large(result.type):
+                    heap.keep()
+            if operation.results and operation.results[0] in constants and not operation.regions:
+                continue  # it was bound to be computed
+            if operation.name == "interpreter.print":
+                continue
+            self._bound[operation.origin or operation] = self._bind(operation, constants)
+            for inner in operation.regions:
+                self.bind(inner, constants)
+
+    def kernel(self, operation: Operation) -> Kernel | None:
+        """The kernel of an op without regions; None where it is not declared for the op's types.
+
+        Raises ProgramError and ResourceError as `bind` does.
+        """
+        for result in operation.results:
+            check_size(result.type, operation)
+        record = lookup(operation.name)
+        if record is None or not record.takes(v.type for v in operation.operands):
+            return None
+        return self._use(operation, record, {}).kernel
+
+    def find(self, operation: Operation) -> Bound | Function | None:
+        """What an op was bound to, or the one that it stands in the place of: an op, or the function it expands to."""
+        return self._bound.get(operation.origin or operation)
+
+    def _bind(self, operation: Operation, constants: Mapping[Value, Any]) -> Bound | Function:
+        record = lookup(operation.name)
+        if record is None or not record.takes(v.type for v in operation.operands):
+            function = expansion(operation)
+            if function is not None:
+                return function
+        if record is None:
+            raise ProgramError(f"{operation.location}: {operation.name}: this op is not supported")
+        return self._use(operation, record, constants)
+
+    def _use(self, operation: Operation, record: Op, constants: Mapping[Value, Any]) -> Bound:
+        operands, results = (tuple([v.type for v in values]) for values in (operation.operands, operation.results))
+        try:
+            if record.is_elementwise and len(results) == 1 and not record.calls and _are_static((*operands, *results)):
+                # Many are alike: each is bound once.
+                return Bound(record, _NO_CALL, self.kernels.of_operation(operation))
+            call = Call(
+                operation.name,
+                operands,
+                results,
+                with_mesh(operation.attributes, self._program),
+                tuple([self._body(region, constants) for region in operation.regions]),
+                self._policy,
+                self._random,
+                self._callees(operation, record.calls, constants),
+                functools.partial(check_size, operation=operation),
+            )
+            return Bound(record, call, specialize.bind(record, call))
+        except OpError as error:
+            raise ProgramError(f"{operation.location}: {operation.name}: {error}") from error
+
+    def _callees(
+        self, operation: Operation, attributes: Iterable[str], constants: Mapping[Value, Any]
+    ) -> dict[str, Callee]:
+        """The functions that attributes of an op name."""
+        callees: dict[str, Callee] = {}
+        for name in _names([operation.attributes.get(a) for a in attributes]):
+            self.calls = True
+            run, function = self._run_of(name, operation), self._program.functions[name]
+            assert function.body is not None
+            body = self._body(function.body, constants)
+            callees[name] = Callee(function.argument_types, function.result_types, run, body)
+        return callees
+
+    def _body(self, region: Region, constants: Mapping[Value, Any]) -> Body:
+        """What an op may know of its region."""
+        sole = sole_operation(region)
+        arguments, read = {v: i for i, v in enumerate(region.arguments)}, needed(region)
+        vectorised = self._vectorised(region, constants)
+        parts = selection.parts(region) if vectorised is not None else []
+        return Body(
+            tuple([v.type for v in region.arguments]),
+            tuple([v.type for v in region.returns]),
+            sole.name if sole else None,
+            sole.attributes if sole else {},
+            vectorised,
+            tuple([arguments.get(v) for v in region.returns]),
+            frozenset([i for v, i in arguments.items() if v in read]),
+            vectorised is not None and selection.is_selection(region),
+            tuple([self._body(part, constants) for part in parts]),
+        )
+
+    def _vectorised(self, region: Region, constants: Mapping[Value, Any]) -> Callable[..., tuple[Any, ...]] | None:
+        """The region over arrays; see `Body.vectorised`."""
+        found = function_of(region, constants)
+        if found is None:
+            return None
+        function, origins = found
+
+        def kernel_of(step: Step | Lookup, _: Origin) -> Kernel:
+            assert isinstance(step, Step)
+            return self.kernels.of_step(step, (None,))
+
+        try:
+            return generate(function, origins, kernel_of, "vectorised", self._sources)
+        except OpError:
+            return None  # the region itself is bound too, and that error says what is wrong
+
+
+_NO_CALL = Call("", (), (), {})
+
+
+def check_size(t: Type, operation: Operation) -> None:
+    """Raise ResourceError, with the place of an op, where there is no room for a value."""
+    if isinstance(t, TensorType) and t.is_static:
+        try:
+            memory.check(t.nbytes, str(t))
+        except ResourceError as error:
+            raise ResourceError(f"{operation.location}: {operation.name}: {error}") from None
+
+
+def _names(value: Any) -> list[str]:
+    """The strings in nested lists."""
+    if isinstance(value, tuple | list):
+        return [name for v in value for name in _names(v)]
+    return [value] if isinstance(value, str) else []
+
+
+def _are_static(types: Iterable[Type]) -> bool:
+    return all(isinstance(t, TensorType) and t.is_static for t in types)
+
+
+def _is_large(t: Type) -> bool:
+    return isinstance(t, TensorType) and t.is_static and t.nbytes >= heap.LARGE

@@ -1,0 +1,193 @@
+"""Writes the Python functions of regions that have gone through the passes.
+
+The generated functions are plain assignments of kernel calls, so running costs what the kernels cost, and the line
+of a traceback tells the op. Values are dropped after their last use. Names in generated code are ours alone: nothing
+of the program's text is in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...ops.engine.speed import Speed
+from ...ops.kernel import Kernel, Run
+from ...ops.policy import Policy
+from ...ops.types import TensorType
+from ..program import Function, Operation, Region, Value
+from ..steps import Steps
+from . import flow, indexing, scalars
+from .bind import Binder, Bound
+from .choose import choose
+from .decision import Chosen, Decision
+from .executors.job import Job
+from .executors.ways import EXECUTORS
+from .group import GROUP, RANK, SCAN, SPREAD, UNRANK
+from .passes.inline import CALLS
+from .processes import one_at_a_time, printer
+from .uses import captures, uses_of
+from .writer import Sources, Writer
+
+Listener = Callable[[Operation, tuple[Any, ...]], None]
+#: The operations that passes put in.
+_OWN = (GROUP, RANK, UNRANK, SPREAD, SCAN)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What code is written with: whether operations are fused, and whom to tell of those that have run."""
+
+    policy: Policy
+    speed: Speed
+    fuses: bool
+    listener: Listener | None
+    steps: Steps | None
+
+
+#: Gives what a region becomes by itself: of an op's expansion.
+Compiled = Callable[[Region, str], Callable[..., tuple[Any, ...]]]
+
+
+class Emitter:
+    """Writes the functions of one plan."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        binder: Binder,
+        sources: Sources,
+        functions: Mapping[str, Any],
+        compiled: Compiled,
+    ) -> None:
+        self._settings, self._binder, self._sources = settings, binder, sources
+        self._functions, self._compiled = functions, compiled
+        self.chosen: list[Chosen] = []
+        self._spare: dict[Operation, frozenset[int]] = {}
+
+    def function(
+        self, region: Region, captures: tuple[Value, ...], label: str, constants: Mapping[Value, Any]
+    ) -> Callable[..., tuple[Any, ...]]:
+        """The Python function of a region; its captured values are its first parameters."""
+        writer = Writer(constants)
+        parameters = [writer.define(v) for v in (*captures, *region.arguments)]
+        self._region(region, writer)
+        return writer.function(parameters, [writer.use(v) for v in region.returns], label, self._sources)
+
+    def _region(self, region: Region, writer: Writer) -> None:
+        """The ops of a region, in a function whose writer knows the region's arguments and what it captures."""
+        steps = self._settings.steps
+        if steps is not None:
+            writer.line(f"{writer.thing(steps.take)}()", None)
+        if self._settings.fuses:
+            self._note_spare(region)
+        for operation in region.operations:
+            if operation.name in _OWN:
+                self._own(operation, writer)
+            elif not (operation.results and not operation.regions and operation.results[0] in writer.constants):
+                self._operation(operation, writer)
+
+    def _note_spare(self, region: Region) -> None:
+        """Find the operands that ops may write over: what is made in the region and nothing else uses."""
+        changing = [
+            o
+            for o in region.operations
+            if o.name not in _OWN
+            and isinstance(b := self._binder.find(o), Bound)
+            and b.record.facts.overwrites is not None
+        ]
+        if changing:
+            uses, made = uses_of(region), {*region.arguments, *(r for o in region.operations for r in o.results)}
+            for operation in changing:
+                places = [i for i, v in enumerate(operation.operands) if v in made and uses.get(v) == [operation]]
+                self._spare[operation] = frozenset(places)
+
+    # -- one operation -------------------------------------------------------------------------------------------------
+
+    def _own(self, operation: Operation, writer: Writer) -> None:
+        """An operation that a pass has put in."""
+        source = operation.origin or operation
+        decision = choose(operation, self._settings.speed)
+        kernel = self._kernel(operation, decision)
+        if operation.name == SCAN:
+            return flow.write_scan(operation, writer, kernel)
+        return writer.call(kernel, source, operation.operands, operation.results)
+
+    def _kernel(self, operation: Operation, decision: Decision) -> Run:
+        """The kernel of an operation by a decision."""
+        ways = [EXECUTORS[d.executor] for d in decision.chain()]
+        kernels, policy = self._binder.kernels, self._settings.policy
+        writes_over = all(way.writes_over for way in ways)
+        job = Job(operation, decision, kernels, policy, self._sources, ways[0].label, writes_over)
+        run: Run | None = None
+        for way in reversed(ways):
+            run = way.kernel(job, run)
+        assert run is not None
+        self.chosen += job.chosen()
+        return run
+
+    def _operation(self, operation: Operation, writer: Writer) -> None:
+        source = operation.origin or operation
+        if operation.name == "interpreter.print":
+            return writer.call(printer(operation), source, operation.operands, ())
+        bound = self._binder.find(operation)
+        if isinstance(bound, Function):
+            assert bound.body is not None
+            run = self._compiled(bound.body, bound.name)
+            writer.call(run, source, operation.operands, operation.results, always_tuple=True)
+            return self._after(operation, writer)
+        settings, kernel = self._settings, self._kernel_of(operation, bound)
+        spare = self._spare.get(operation, frozenset())
+        if settings.speed.scalars:
+            if self._plain(operation, kernel, writer):
+                return None
+            if flow.is_inline(operation, writer):
+                return flow.write(operation, writer, lambda r: self._region(r, writer), settings.speed.compiled)
+            if indexing.write(operation, writer, 0 in spare):
+                return None
+        if operation.name in CALLS:
+            assert bound is not None
+            (callee,) = bound.call.functions
+            writer.call_function(self._functions[callee], operation)
+            return self._after(operation, writer)
+        regions = []
+        for region in operation.regions:
+            captured = tuple([v for v in captures(region) if v not in writer.constants])
+            regions.append((self.function(region, captured, operation.name, writer.constants), captured))
+        takes_plain = bound is not None and bound.record.facts.takes_numbers
+        if spare and bound is not None:
+            kernel = bound.with_spare(spare).kernel
+        writer.call(
+            kernel.call, source, operation.operands, operation.results, regions=regions, takes_plain=takes_plain
+        )
+        return self._after(operation, writer)
+
+    def _kernel_of(self, operation: Operation, bound: Bound | None) -> Kernel:
+        if bound is None or "clipped" in operation.attributes:
+            return self._binder.kernels.of_operation(operation)
+        return bound.kernel
+
+    def _plain(self, operation: Operation, kernel: Kernel, writer: Writer) -> bool:
+        """Write an op on single numbers as an expression, if some of them are there as plain numbers."""
+        if len(operation.results) != 1 or not any(writer.is_plain(v) for v in operation.operands):
+            return False
+        types = [v.type for v in (*operation.operands, *operation.results)]
+        if not all(isinstance(t, TensorType) and scalars.form(t) for t in types):
+            return False
+        elements = [t.element for t in types if isinstance(t, TensorType)]
+        names = [writer.use_plain(v) for v in operation.operands]
+        policy = self._settings.policy
+        use = scalars.Use(elements[:-1], elements[-1], names, operation.attributes, policy, kernel, writer.thing)
+        expression = scalars.expression(operation.name, use)
+        if expression is not None:
+            writer.plain(expression, operation, names)
+        return expression is not None
+
+    def _after(self, operation: Operation, writer: Writer) -> None:
+        """What follows an op where steps are counted or someone listens."""
+        source = operation.origin or operation
+        if self._settings.steps is not None:
+            writer.call(self._settings.steps.take, source, (), ())
+        if self._settings.listener is not None:
+            listener = one_at_a_time(self._settings.listener)
+            writer.call(lambda *values: listener(source, values), source, operation.results, ())

@@ -1,0 +1,82 @@
+"""Groups by compiled code, where that knows all that a group does; otherwise as they are without it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....ops.engine.fast.recipes import Recipe
+from ....ops.engine.fast.run import FROM, Runner
+from ....ops.kernel import Run
+from ....ops.registry import lookup
+from ..group import Group, Reduction
+from ..leaf import Compute
+from .blocks import in_merged, merged_dimensions
+from .folds import looked_up, no_step
+from .job import Job
+
+
+def by_machine(job: Job, otherwise: Run | None) -> Run:
+    """The kernel of a group that is run by compiled code, and `otherwise` as long as it cannot be."""
+    leaves, shape = job.group.leaves, job.group.shape
+    assert otherwise is not None
+    merged = merged_dimensions(leaves, shape)
+    spreads = [in_merged(leaf.spread(len(shape)), merged) for leaf in leaves]
+    runner = Runner(job.recipe, job.compute, [math.prod(shape[d] for d in dims) for dims in merged], spreads)
+    views, dtypes = [leaf.view(shape) for leaf in leaves], [t.element.dtype for t in job.group.results]
+
+    def kernel(*values: np.ndarray) -> Any:
+        found = runner.run(values, views, dtypes)
+        if found is None:
+            return otherwise(*values)
+        laid = [r.reshape(shape) for r in found]
+        return laid[0] if len(laid) == 1 else tuple(laid)
+
+    return kernel
+
+
+def folds_by_machine(job: Job, otherwise: Run | None) -> Run:
+    """The same of a reduction of a group."""
+    return _folds(job, otherwise, job.recipe, job.compute)
+
+
+def table_folds_by_machine(job: Job, otherwise: Run | None) -> Run:
+    """The same of a group that is a lookup table."""
+    return _folds(job, otherwise, job.table_recipe, looked_up(job))
+
+
+def is_for_machine(group: Group, reduction: Reduction | None) -> bool:
+    """Whether a group is large enough for compiled code, and its reduction one that the machine has."""
+    shape = group.shape
+    if math.prod(shape) < FROM:
+        return False
+    if reduction is None:
+        return True
+    first, record = len(shape) - len(reduction.dimensions), lookup(reduction.name)
+    is_inner = reduction.dimensions == tuple(range(first, len(shape)))
+    if record is None or record.facts.compiled_fold is None or not is_inner or reduction.element.name != "f32":
+        return False
+    rows = [math.prod(leaf.spread(len(shape))[first:]) for leaf in group.leaves]
+    return all(n in (1, math.prod(shape[first:])) for n in rows)
+
+
+def _folds(job: Job, otherwise: Run | None, recipe: Recipe, compute: Compute) -> Run:
+    leaves, shape, folding = job.group.leaves, job.group.shape, job.folding
+    first, fold = len(shape) - len(folding.dimensions), folding.facts.compiled_fold
+    assert otherwise is not None
+    assert fold is not None
+    spreads = [leaf.spread(len(shape)) for leaf in leaves]
+    spreads = [[*s[:first], math.prod(s[first:])] for s in spreads]
+    sizes = [*shape[:first], math.prod(shape[first:])]
+    runner, views = Runner(recipe, compute, sizes, spreads), [leaf.view(shape) for leaf in leaves]
+
+    def instead(totals: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return folding.fold(no_step, (totals,), [np.ascontiguousarray(rows.T)])[0]
+
+    def kernel(*values: np.ndarray) -> np.ndarray:
+        totals = runner.fold(fold, folding.largest is not None, values[:-1], views, values[-1], instead)
+        return otherwise(*values) if totals is None else totals.reshape(shape[:first])
+
+    return kernel

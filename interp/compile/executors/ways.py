@@ -1,0 +1,47 @@
+"""The executors by name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from .alone import as_view, by_kernel, by_ranks, by_scan, of_ranks
+from .blocks import by_blocks
+from .columns import by_columns, by_settled_columns
+from .compiled import by_machine, folds_by_machine, table_folds_by_machine
+from .folds import by_folds, by_table_folds
+from .job import Executor
+from .rows import by_rows
+from .table import by_table
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """A way to run operations.
+
+    kernel: makes the kernel of a job.
+    label: what the group's function is called in listings.
+    writes_over: whether that function may write over arrays that it has made.
+    """
+
+    kernel: Executor
+    label: str = ""
+    writes_over: bool = False
+
+
+EXECUTORS = {
+    "alone": Way(by_kernel),
+    "view": Way(as_view),
+    "ranks": Way(by_ranks, "ranks"),
+    "values of ranks": Way(of_ranks),
+    "scan": Way(by_scan),
+    "table": Way(by_table, "table"),
+    "rows": Way(by_rows, "blocks"),
+    "columns": Way(by_columns, "blocks"),
+    "settled columns": Way(by_settled_columns, "blocks"),
+    "blocks": Way(by_blocks, "blocks", True),
+    "compiled": Way(by_machine, "blocks", True),
+    "fold": Way(by_folds, "reduction", True),
+    "table fold": Way(by_table_folds, "table"),
+    "compiled fold": Way(folds_by_machine, "reduction", True),
+    "compiled table fold": Way(table_folds_by_machine, "table"),
+}

@@ -1,6 +1,0 @@
-"""Groups of elementwise ops when they run: by a table of all cases, by a table for each row, or block by block.
-
-A group computes some values of one shape from its leaves: tensors whose dimensions lie along some of the shape's. What
-it does to single elements is in one function, `compute`, which takes arrays that broadcast together. The ways to run it
-call that function on other arrays than the leaves themselves, so they give the same bits.
-"""

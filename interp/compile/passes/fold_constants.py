@@ -1,0 +1,85 @@
+"""The pass that computes operations on constants once, when a program is planned."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....ops.kernel import Kernel
+from ....ops.policy import Policy
+from ....ops.registry import OpError, lookup
+from ....ops.types import TensorType
+from ...program import Operation, Region, Value
+
+#: Results of ops on constants are computed once, up to this many bytes.
+_LIMIT = 1 << 20
+
+
+def fold_constants(
+    region: Region, policy: Policy, kernel_of: Callable[[Operation], Kernel | None]
+) -> tuple[Region, dict[Value, Any]]:
+    """A region in which operations on constants are constants themselves, and the values of all constants.
+
+    `kernel_of` gives the kernel of an op that has no regions, None where it is not declared for the op's types. It
+    raises an error with the op's place where the op is not valid.
+    """
+    constants: dict[Value, Any] = {}
+    return _folded(region, policy, kernel_of, constants), constants
+
+
+def _folded(
+    region: Region, policy: Policy, kernel_of: Callable[[Operation], Kernel | None], constants: dict[Value, Any]
+) -> Region:
+    operations: list[Operation] = []
+    changed = False
+    for operation in region.operations:
+        if operation.regions:
+            regions = tuple([_folded(r, policy, kernel_of, constants) for r in operation.regions])
+            if any(new is not old for new, old in zip(regions, operation.regions, strict=True)):
+                origin, changed = operation.origin or operation, True
+                operation = dataclasses.replace(operation, regions=regions, origin=origin)
+        elif _is_foldable(operation, policy, constants):
+            values = _values(operation, kernel_of(operation), constants)
+            if values is not None:
+                constants.update(zip(operation.results, values, strict=True))
+                if operation.name != "stablehlo.constant":
+                    operations += [_constant(r, v, operation) for r, v in zip(operation.results, values, strict=True)]
+                    changed = True
+                    continue
+        operations.append(operation)
+    return Region(region.arguments, operations, region.returns) if changed else region
+
+
+def _is_foldable(operation: Operation, policy: Policy, constants: dict[Value, Any]) -> bool:
+    if not operation.results:
+        return False
+    if operation.name == "stablehlo.constant":
+        return True  # it costs nothing, whatever its size
+    if policy.rounding == "stochastic" or not all(v in constants for v in operation.operands):
+        return False
+    size = 0
+    for result in operation.results:
+        if not isinstance(result.type, TensorType) or not result.type.is_static:
+            return False
+        size += result.type.nbytes
+    record = lookup(operation.name)
+    return size <= _LIMIT and record is not None and not record.has_effects
+
+
+def _values(operation: Operation, kernel: Kernel | None, constants: dict[Value, Any]) -> tuple[Any, ...] | None:
+    if kernel is None:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            values = kernel(*(constants[v] for v in operation.operands))
+    except (OpError, ArithmeticError, LookupError, TypeError, ValueError, MemoryError):
+        return None  # it fails where it runs, if it runs
+    return (values,) if len(operation.results) == 1 else values
+
+
+def _constant(result: Value, value: Any, operation: Operation) -> Operation:
+    origin = operation.origin or operation
+    return Operation("stablehlo.constant", (), (result,), {"value": value}, (), operation.location, origin)

@@ -1,0 +1,428 @@
+"""Each pass makes of a program another one that computes the same: a program in, a program out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.interp.compile.choose import choose, why_alone
+from minihlo.interp.compile.executors.ways import EXECUTORS
+from minihlo.interp.compile.group import GROUP, RANK, SCAN, SPREAD, UNRANK, Group, Lookup, Step
+from minihlo.interp.compile.passes.find_scans import find_scans
+from minihlo.interp.compile.passes.fold_constants import fold_constants
+from minihlo.interp.compile.passes.fuse import fuse
+from minihlo.interp.compile.passes.inline import inlined
+from minihlo.interp.compile.passes.narrow import narrow
+from minihlo.interp.program import Operation, Region, Value
+from minihlo.ops.engine.speed import Speed
+from minihlo.ops.kernel import Kernel
+from minihlo.ops.policy import Policy
+from minihlo.ops.registry import Call, lookup
+
+from .test_scans import BODIES, PLACES, scan
+
+PLAIN, NUMPY = Policy(), Speed(compiled=False)
+
+
+def region_of(body: str, arguments: str, returns: str, types: str) -> Region:
+    """The body of `@main`."""
+    text = f"func.func @main({arguments}) -> ({types}) {{\n{body}\nreturn {returned(returns, types)}\n}}"
+    found = interp.load(text).program.functions["main"].body
+    assert found is not None
+    return found
+
+
+def returned(values: str, types: str) -> str:
+    return f"{values} : {types}"
+
+
+def kernel_of(operation: Operation) -> Kernel | None:
+    record = lookup(operation.name)
+    assert record is not None
+    types = [tuple(v.type for v in values) for values in (operation.operands, operation.results)]
+    return record.kernel(Call(operation.name, *types, operation.attributes))
+
+
+def folded(region: Region, policy: Policy = PLAIN) -> tuple[Region, Mapping[Value, Any]]:
+    return fold_constants(region, policy, kernel_of)
+
+
+def names(region: Region) -> list[str]:
+    return [operation.name.partition(".")[2] for operation in region.operations]
+
+
+def steps(group: Group) -> list[str]:
+    return ["table" if isinstance(s, Lookup) else s.name.partition(".")[2] for s in group.function.steps]
+
+
+# -- inline ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_becomes_the_ops_of_the_function() -> None:
+    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %y = func.call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>
+      %z = stablehlo.add %y, %x : tensor<4xf32>
+      return %z : tensor<4xf32>
+    }
+    func.func private @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+      %b = stablehlo.sqrt %a : tensor<4xf32>
+      %c = stablehlo.negate %b : tensor<4xf32>
+      return %c : tensor<4xf32>
+    }"""
+    program = interp.load(text).program
+    body = program.functions["main"].body
+    assert body is not None
+    found = inlined(program, body)
+    assert names(found) == ["sqrt", "negate", "add"]
+    sqrt, negate, add = found.operations
+    assert (sqrt.operands, negate.operands) == (body.arguments, sqrt.results)
+    assert (negate.results, add) == (body.operations[0].results, body.operations[1])
+
+
+# -- fold_constants ----------------------------------------------------------------------------------------------------
+
+CONSTANTS = """
+  %c = stablehlo.constant dense<2.0> : tensor<4xf32>
+  %d = stablehlo.multiply %c, %c : tensor<4xf32>
+  %e = stablehlo.negate %d : tensor<4xf32>
+  %r = stablehlo.add %x, %e : tensor<4xf32>"""
+
+
+def test_ops_on_constants_become_constants() -> None:
+    region = region_of(CONSTANTS, "%x: tensor<4xf32>", "%r", "tensor<4xf32>")
+    found, constants = folded(region)
+    assert names(found) == ["constant", "constant", "constant", "add"]
+    assert [o.results for o in found.operations] == [o.results for o in region.operations]
+    assert found.operations[2].operands == ()
+    assert found.operations[2].origin is region.operations[2]
+    assert [constants[o.results[0]].tolist() for o in found.operations[:3]] == [[2.0] * 4, [4.0] * 4, [-4.0] * 4]
+    assert (found.operations[3], found.arguments, found.returns) == (
+        region.operations[3], region.arguments, region.returns
+    )  # fmt: skip
+
+
+def test_constants_are_folded_in_regions_too() -> None:
+    body = """
+      %c = stablehlo.constant dense<3> : tensor<i32>
+      %r = stablehlo.while(%i = %x) : tensor<i32>
+      cond {
+        %d = stablehlo.add %c, %c : tensor<i32>
+        %go = stablehlo.compare LT, %i, %d : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %go : tensor<i1>
+      } do {
+        %n = stablehlo.add %i, %c : tensor<i32>
+        stablehlo.return %n : tensor<i32>
+      }"""
+    region = region_of(body, "%x: tensor<i32>", "%r", "tensor<i32>")
+    found, constants = folded(region)
+    loop, old = found.operations[1], region.operations[1]
+    assert names(loop.regions[0]) == ["constant", "compare"]
+    assert loop.regions[1] is old.regions[1]
+    assert (loop.origin, loop.operands, loop.results) == (old, old.operands, old.results)
+    assert constants[loop.regions[0].operations[0].results[0]] == 6
+
+
+@pytest.mark.parametrize(
+    ("body", "policy"),
+    [
+        (CONSTANTS.replace("4xf32", "300000xf32"), PLAIN),  # more than a MiB
+        (CONSTANTS, Policy(rounding="stochastic")),  # bits are drawn when it runs
+    ],
+)
+def test_what_is_not_folded(body: str, policy: Policy) -> None:
+    t = "tensor<300000xf32>" if "300000" in body else "tensor<4xf32>"
+    region = region_of(body, f"%x: {t}", "%r", t)
+    found, constants = folded(region, policy)
+    assert found is region
+    assert list(constants) == [region.operations[0].results[0]]
+
+
+# -- narrow ------------------------------------------------------------------------------------------------------------
+
+
+def clipped(low: str = "-2.0", between: str = "") -> Region:
+    body = f"""
+      %low = stablehlo.constant dense<{low}> : tensor<300xf32>
+      %one = stablehlo.constant dense<1.0> : tensor<f32>
+      %high = stablehlo.broadcast_in_dim %one, dims = [] : (tensor<f32>) -> tensor<300xf32>
+      %q = stablehlo.divide %x, %y : tensor<300xf32>
+      %a = stablehlo.maximum %low, %q : tensor<300xf32>
+      %b = stablehlo.minimum %a, %high : tensor<300xf32>
+      {between}
+      %r = stablehlo.convert %b : (tensor<300xf32>) -> tensor<300xf8E4M3FN>"""
+    v = "tensor<300xf32>"
+    return region_of(body, f"%x: {v}, %y: {v}", "%r", "tensor<300xf8E4M3FN>")
+
+
+def test_a_convert_takes_the_clipping_along() -> None:
+    region, constants = folded(clipped())
+    found = narrow(region, constants)
+    assert found.operations[:-1] == region.operations[:-1]
+    convert, divide = found.operations[-1], region.operations[3]
+    assert (convert.name, convert.origin) == ("stablehlo.convert", region.operations[-1])
+    assert (convert.operands, convert.results) == (divide.results, region.operations[-1].results)
+    function = convert.attributes["clipped"]
+    assert [s.name for s in function.steps] == ["stablehlo.maximum", "stablehlo.minimum", "stablehlo.convert"]
+    assert [float(c.array) for c in function.constants] == [-2.0, 1.0]
+    assert [s.operands for s in function.steps] == [(1, 0), (3, 2), (4,)]
+
+
+def test_clipping_by_a_number_that_bfloat16_has_not_stays() -> None:
+    region, constants = folded(clipped("0.1"))
+    convert = narrow(region, constants).operations[-1]
+    assert convert.operands == region.operations[4].results
+    assert [s.name for s in convert.attributes["clipped"].steps] == ["stablehlo.minimum", "stablehlo.convert"]
+
+
+def test_what_is_clipped_in_memory_already_is_not_clipped_again() -> None:
+    region, constants = folded(clipped(between="%t = stablehlo.reverse %b, dims = [0] : tensor<300xf32>"))
+    assert narrow(region, constants) is region
+
+
+# -- find_scans --------------------------------------------------------------------------------------------------------
+
+
+def scan_region(text: str) -> tuple[Region, Mapping[Value, Any]]:
+    found = interp.load(text).program.functions["main"].body
+    assert found is not None
+    return folded(found)
+
+
+def test_a_scan_is_put_before_its_loop() -> None:
+    region, constants = scan_region(scan("f8E5M2", BODIES["decay"], PLACES["first to last"]))
+    found = find_scans(region, constants)
+    assert names(found) == [*names(region)[:-1], "scan", "while"]
+    put, loop = found.operations[-2:]
+    old = region.operations[-1]
+    assert (put.name, loop.origin, loop.results, loop.regions) == (SCAN, old, old.results, old.regions)
+    assert (put.operands, loop.operands) == ((old.operands[3], *old.operands), put.results)
+    record = put.attributes["scan"]
+    assert (record.counter, record.limit, record.state, record.row) == (0, 9, 2, (0, 1, 0))
+    assert [s.name.partition(".")[2] for s in record.step.steps] == ["multiply", "add", "multiply"]
+    assert hash(record) == hash(dataclasses.replace(record))
+
+
+def test_a_loop_that_is_no_scan_is_left_alone() -> None:
+    text = scan("f8E5M2", BODIES["decay"], PLACES["first to last"]).replace("compare LT", "compare LE")
+    region, constants = scan_region(text)
+    assert find_scans(region, constants) is region
+
+
+# -- fuse --------------------------------------------------------------------------------------------------------------
+
+
+def fused(body: str, arguments: str, returns: str, types: str, speed: Speed = NUMPY) -> Region:
+    region, constants = folded(region_of(body, arguments, returns, types))
+    found = fuse(region, constants, speed, PLAIN)
+    assert (found.arguments, found.returns) == (region.arguments, region.returns)
+    return found
+
+
+V, F = "tensor<4x300xf8E4M3FN>", "tensor<4x300xf32>"
+
+
+def test_a_chain_is_one_group() -> None:
+    body = f"""
+      %two = stablehlo.constant dense<2.0> : {F}
+      %w = stablehlo.convert %x : ({V}) -> {F}
+      %e = stablehlo.exponential %w : {F}
+      %m = stablehlo.multiply %e, %two : {F}
+      %n = stablehlo.subtract %m, %w : {F}
+      %unused = stablehlo.tanh %n : {F}
+      %r = stablehlo.convert %n : ({F}) -> {V}"""
+    found = fused(body, f"%x: {V}", "%r", V)
+    assert names(found) == ["constant", "group"]
+    put = found.operations[-1]
+    group: Group = put.attributes["group"]
+    assert (put.operands, put.results) == (found.arguments, found.returns)
+    assert steps(group) == ["convert", "exponential", "multiply", "subtract", "convert"]
+    assert [s.operands for s in group.function.steps] == [(0,), (2,), (3, 1), (4, 2), (5,)]
+    assert (group.shape, group.function.outputs, group.leaves[0].axes) == ((4, 300), (6,), (0, 1))
+    origins = [o.operation.name for o in put.attributes["origins"]]
+    assert origins == [s.name for s in group.function.steps]
+
+
+def test_what_three_inputs_meet_in_has_tables_within_it() -> None:
+    body = f"""
+      %a = stablehlo.multiply %x, %y : {V}
+      %b = stablehlo.exponential %a : {V}
+      %w = stablehlo.convert %b : ({V}) -> {F}
+      %r = stablehlo.add %w, %z : {F}"""
+    found = fused(body, f"%x: {V}, %y: {V}, %z: {F}", "%r", F)
+    (put,) = found.operations
+    group = put.attributes["group"]
+    assert steps(group) == ["table", "add"]
+    assert [s.name for s in group.function.steps[0].function.steps] == [
+        "stablehlo.multiply", "stablehlo.exponential", "stablehlo.convert"
+    ]  # fmt: skip
+
+
+def test_a_reduction_takes_the_group_that_feeds_it() -> None:
+    v, s = "tensor<64x300xf32>", "tensor<64xf32>"
+    body = f"""
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %m = stablehlo.multiply %x, %y : {v}
+      %a = stablehlo.abs %m : {v}
+      %r = stablehlo.reduce(%a init: %zero) applies stablehlo.add across dimensions = [1] : ({v}, tensor<f32>) -> {s}"""
+    found = fused(body, f"%x: {v}, %y: {v}", "%r", s)
+    zero, put = found.operations
+    reduction = put.attributes["reduction"]
+    assert (reduction.name, reduction.dimensions) == ("stablehlo.add", (1,))
+    assert (steps(put.attributes["group"]), put.operands) == (
+        ["multiply", "abs"], (*found.arguments, *zero.results)
+    )  # fmt: skip
+
+
+def test_the_largest_of_a_function_of_codes_is_ranked() -> None:
+    v, w, s = "tensor<64x300xf8E5M2>", "tensor<64x300xf32>", "tensor<64xf32>"
+    body = f"""
+      %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+      %w = stablehlo.convert %x : ({v}) -> {w}
+      %m = stablehlo.reduce(%w init: %low) applies stablehlo.maximum across dimensions = [1]
+        : ({w}, tensor<f32>) -> {s}
+      %r = stablehlo.negate %m : {s}"""
+    found = fused(body, f"%x: {v}", "%r", s)
+    assert names(found) == ["constant", "rank", "group"]
+    _, rank, put = found.operations
+    assert (rank.name, rank.operands, put.operands) == (RANK, found.arguments, rank.results)
+    assert [s.name for s in put.attributes["group"].function.steps] == [UNRANK, "stablehlo.negate"]
+    assert rank.attributes["dimensions"] == (1,)
+
+
+def test_a_broadcast_by_itself_is_a_view() -> None:
+    body = "%r = stablehlo.broadcast_in_dim %x, dims = [1] : (tensor<3xf32>) -> tensor<2x3xf32>"
+    (put,) = fused(body, "%x: tensor<3xf32>", "%r", "tensor<2x3xf32>").operations
+    assert (put.name, put.attributes["axes"]) == (SPREAD, (1,))
+
+
+def test_regions_are_fused_and_what_has_nothing_to_fuse_stays_the_same_object() -> None:
+    body = """
+      %r = stablehlo.while(%i = %x) : tensor<4xf32>
+      cond {
+        %go = stablehlo.constant dense<false> : tensor<i1>
+        stablehlo.return %go : tensor<i1>
+      } do {
+        %n = stablehlo.add %i, %i : tensor<4xf32>
+        %s = stablehlo.sqrt %n : tensor<4xf32>
+        stablehlo.return %s : tensor<4xf32>
+      }"""
+    region, constants = folded(region_of(body, "%x: tensor<4xf32>", "%r", "tensor<4xf32>"))
+    (loop,) = fuse(region, constants, NUMPY, PLAIN).operations
+    assert names(loop.regions[1]) == ["group"]
+    assert loop.regions[0] is region.operations[0].regions[0]
+    body = body.replace("%s = stablehlo.sqrt %n", "%s = stablehlo.reverse %n, dims = [0]")
+    alone, constants = folded(region_of(body, "%x: tensor<4xf32>", "%r", "tensor<4xf32>"))
+    assert fuse(alone, constants, NUMPY, PLAIN) is alone
+
+
+# -- groups as keys ----------------------------------------------------------------------------------------------------
+
+
+def group_of(shape: str, op: str = "multiply", number: str = "2.0") -> Group:
+    v = f"tensor<{shape}xf8E4M3FN>"
+    body = f"""
+      %c = stablehlo.constant dense<{number}> : {v}
+      %e = stablehlo.exponential %x : {v}
+      %r = stablehlo.{op} %e, %c : {v}"""
+    return fused(body, f"%x: {v}", "%r", v).operations[-1].attributes["group"]
+
+
+def test_groups_are_keys() -> None:
+    group = group_of("300")
+    assert (group, hash(group)) == (group_of("300"), hash(group_of("300")))
+    other = group_of("5x6")
+    assert group != other
+    assert (group.function, hash(group.function)) == (other.function, hash(other.function))
+    unlike = [group_of("300", "add"), group_of("300", number="0.0"), group_of("300", number="-0.0")]
+    assert len({group.function, *(g.function for g in unlike)}) == 4
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        group.shape = (2,)  # type: ignore[misc]
+
+
+def test_attributes_tell_groups_apart() -> None:
+    def comparing(direction: str) -> Step | Lookup:
+        body = f"""
+          %p = stablehlo.compare {direction}, %x, %y : ({V}, {V}) -> tensor<4x300xi1>
+          %r = stablehlo.select %p, %x, %y : tensor<4x300xi1>, {V}"""
+        return fused(body, f"%x: {V}, %y: {V}", "%r", V).operations[-1].attributes["group"].function.steps[0]
+
+    assert comparing("LT") == comparing("LT") != comparing("GT")
+
+
+# -- choose ------------------------------------------------------------------------------------------------------------
+
+
+def decided(body: str, arguments: str, returns: str, types: str, speed: Speed = NUMPY) -> list[tuple[str, str]]:
+    operations = [o for o in fused(body, arguments, returns, types, speed).operations if o.name == GROUP]
+    decisions = [choose(operation, speed) for operation in operations]
+    assert {d.executor for decision in decisions for d in decision.chain()} <= set(EXECUTORS)
+    return [(decision.executor, decision.reason) for decision in decisions]
+
+
+def affine(shape: str, scale: str, dims: str) -> tuple[str, str, str, str]:
+    v, w, s = f"tensor<{shape}xf8E5M2>", f"tensor<{shape}xf32>", f"tensor<{scale}xf32>"
+    body = f"""
+      %w = stablehlo.convert %x : ({v}) -> {w}
+      %b = stablehlo.broadcast_in_dim %s, dims = [{dims}] : ({s}) -> {w}
+      %m = stablehlo.multiply %w, %b : {w}
+      %r = stablehlo.convert %m : ({w}) -> {v}"""
+    return body, f"%x: {v}, %s: {s}", "%r", v
+
+
+def test_a_table_of_pairs() -> None:
+    v = "tensor<1000000xf8E4M3FN>"
+    body = f"%a = stablehlo.add %x, %y : {v}\n%r = stablehlo.tanh %a : {v}"
+    wanted = "table of 65,536 entries: two f8E4M3FN inputs, 1,000,000 elements"
+    assert decided(body, f"%x: {v}, %y: {v}", "%r", v) == [("table", wanted)]
+    (without,) = decided(body, f"%x: {v}, %y: {v}", "%r", v, Speed(compiled=False, tables=False))
+    assert without[0] == "blocks"
+
+
+def test_tables_for_rows_and_columns() -> None:
+    (rows,), (columns,) = decided(*affine("4x1000", "4", "0")), decided(*affine("4000x20", "20", "1"))
+    reason = "a table of 256 entries for each of 4 rows: only one f8E5M2 input varies along a row, 4,000 elements"
+    assert rows == ("rows", reason)
+    reason = (
+        "a table of 256 entries for each of 20 columns: only one f8E5M2 input varies down a column, 80,000 elements"
+    )
+    assert columns == ("columns", reason)
+
+
+def test_blocks_of_wide_inputs() -> None:
+    body = f"%a = stablehlo.add %x, %y : {F}\n%r = stablehlo.sqrt %a : {F}"
+    assert decided(body, f"%x: {F}, %y: {F}", "%r", F) == [("blocks", "one block: two f32 inputs, 1,200 elements")]
+
+
+@pytest.mark.parametrize(
+    ("op", "t", "why"),
+    [
+        ("stablehlo.reverse %x, dims = [0]", "tensor<4xf32>", "not elementwise"),
+        ("stablehlo.negate %x", "tensor<4xcomplex<f32>>", "complex elements"),
+        ("stablehlo.negate %x", "tensor<f32>", "single numbers"),
+        ("stablehlo.negate %x", "tensor<0xf32>", "no elements"),
+        ("stablehlo.exponential %x", "tensor<4xf64>", "its elements are not computed one by one"),
+        ("stablehlo.negate %x", "tensor<4xf32>", "no operation beside it to fuse with"),
+    ],
+)
+def test_why_an_operation_runs_alone(op: str, t: str, why: str) -> None:
+    (operation,) = region_of(f"%r = {op} : {t}", f"%x: {t}", "%r", t).operations
+    assert why_alone(operation) == f"alone: {why}"
+    assert choose(operation, NUMPY).executor == "alone"
+
+
+def test_kernels_of_equal_steps_are_shared() -> None:
+    v = "tensor<4xf32>"
+    body = f"""%a = stablehlo.sqrt %x : {v}
+      %b = stablehlo.reverse %a, dims = [0] : {v}
+      %c = stablehlo.sqrt %b : {v}"""
+    plan = interp.load(f"func.func @main(%x: {v}) -> {v} {{\n{body}\nreturn %c : {v}\n}}").plan()
+    calls = [k for name, k in plan.entry.__globals__.items() if name.startswith("k")]
+    assert len(calls) == 3
+    assert calls[0] is calls[2]
+    x = np.array([1, 4, 9, 16], np.float32)
+    assert plan.entry(x)[0].tolist() == np.sqrt(np.sqrt(x)[::-1]).tolist()
