@@ -1,7 +1,6 @@
-"""`python -m tools.crosscheck`: says what is not as the tables of divergences have it; --update writes them anew.
+"""`python -m tools.crosscheck`: compares the peers with the tables of divergences; --update writes the tables anew.
 
-`ops` compares op by op on every code and pair of codes, `programs` the functions of mlir_tests/; both, unless one is
-named.
+`ops` compares op by op on every code and pair of codes, `programs` the functions of mlir_tests/. The default is both.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from .table import DIVERGENCES
 
 
 def _ops() -> tuple[Sequence[Any], Sequence[str]]:
-    found = compare()
-    return found.rows, found.missing
+    differences = compare()
+    return differences.rows, differences.missing
 
 
 def _programs() -> tuple[Sequence[Any], Sequence[str]]:
@@ -35,18 +34,18 @@ _WHAT: dict[str, tuple[Callable[[], tuple[Sequence[Any], Sequence[str]]], Table[
 
 
 def _check(what: str, update: bool) -> bool:
-    """Whether a table is what is found, every case with a known cause; or has become so."""
+    """Whether a table is current and every case has a known cause; with `update`, whether it was written so."""
     run, table = _WHAT[what]
     rows, missing = run()
     versions, known = table.load() if table.path.exists() else ({}, ())
     lines = [*table.differences(known, rows), *missing]
-    current = {p.package: p.version for p in PEERS.values()}
+    current = {p.package: p.version for p in PEERS.values() if what == "ops" or p.is_in_programs}
     if versions != current:
         lines.insert(0, f"the table is about {versions}, and this is {current}")
     for line in lines:
         print(line)
     unexplained = [r for r in rows if not r.cause]
-    print(f"{what}: {len(rows)} rows; {len(lines)} not as the table has it; {len(unexplained)} without a cause")
+    print(f"{what}: {len(rows)} rows; {len(lines)} differ from the table; {len(unexplained)} without a cause")
     if update and not missing and not unexplained:
         table.path.write_text(table.dump(current, rows))
         print(f"{table.path} is written; `git diff` it, then run `make generate`")
@@ -55,7 +54,7 @@ def _check(what: str, update: bool) -> bool:
 
 
 def main() -> int:
-    """Run the command: 1 where a table is not what is found, or a case has no known cause."""
+    """Run the command: 1 where a table is not current, or a case has no known cause."""
     parser = argparse.ArgumentParser(prog="python -m tools.crosscheck", description=__doc__)
     parser.add_argument("what", nargs="?", choices=list(_WHAT), help="which comparison (default: both)")
     parser.add_argument("--update", action="store_true", help="write the table; look at what changed before you commit")

@@ -1,113 +1,140 @@
-"""Why a peer's result differs: each cause recomputes what it says, and explains only the cases it reproduces.
+"""Why a peer's result differs: the causes of `causes.toml`, and which of them explains an element.
 
-A cause is a model: it takes a case and the operands' codes, and gives the codes that the peer would have for that
-reason, or None where it does not apply. Causes are tried in order; the first that gives the peer's own code is the one.
-The sentences of the page stand with the models.
+A cause explains only results that it gives: those of a fault model, or of a choice at a point that is left open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+import fnmatch
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from minihlo.ops.engine.cast import cast
-from minihlo.ops.minifloat.codec import decode
-from minihlo.ops.policy import Policy
-from minihlo.ops.registry import ops
-from minihlo.ops.types import ELEMENT_TYPES, ElementType
+from minihlo.interp.backends.functions import NUMPY
+from minihlo.interp.comparison.choices import CHOICES, choose
+from minihlo.interp.comparison.equality import equal_codes
+from minihlo.interp.comparison.open_points import IDENTIFIERS
+from minihlo.interp.oracle.case import OpCase, Operands
+from minihlo.interp.oracle.exact import FUNCTIONS, OPS
+from minihlo.interp.oracle.expected import Expected
+from minihlo.interp.oracle.formats import FORMATS
 
-from .cases import Case, code_dtype
-from .peers import Codes, results
-from .registry import Causes
+from ..dialects import is_registered
+from .models import FAULTS
+from .registry import ACCURACY
 
-F16, F32, F64, E8M0 = (ELEMENT_TYPES[n] for n in ("f16", "f32", "f64", "f8E8M0FNU"))
-
-#: Formats without NaN and infinities.
-NO_NAN = ("f4E2M1FN", "f6E2M3FN", "f6E3M2FN")
-
-#: Functions that are not rational.
-FUNCTIONS = tuple(
-    sorted(op.name.removeprefix("stablehlo.") for op in ops().values() if op.is_function and op.accuracy.is_near)
-)
-
-Model = Callable[[Case, Sequence[Codes]], "Codes | None"]
+_MARKS = {identifier: mark for mark, identifier in IDENTIFIERS.items()}
 
 
-CAUSES: Causes[Model] = Causes()
-cause = CAUSES.declare
+@dataclasses.dataclass(frozen=True)
+class Cause:
+    """One reason for differences of some peers."""
+
+    name: str
+    peers: tuple[str, ...]
+    kind: str  #: one of `registry.KINDS`
+    title: str
+    why: str
+    faults: tuple[str, ...] = ()  #: fault models by identifier: the results of one of them
+    gives: str = ""  #: "nan": only of results that are NaN where the right ones are not
+    points: tuple[str, ...] = ()  #: open points by identifier: where one of them is marked
+    choices: tuple[str, ...] = ()  #: and one of these choices is made; any, if there are none
+    ops: tuple[str, ...] = ("*",)
+    functions: bool = False
+    operands: tuple[str, ...] = ("*",)
+    results: tuple[str, ...] = ("*",)
+
+    def applies(self, peer: str, case: OpCase) -> bool:
+        """Whether the cause is about a case at all."""
+        return (
+            peer in self.peers
+            and (not self.functions or case.op in FUNCTIONS)
+            and _is_one(case.op, self.ops)
+            and _is_one(case.operands[0], self.operands)
+            and _is_one(case.result, self.results)
+        )
+
+    def explains(self, case: OpCase, operands: Operands, expected: Expected, got: np.ndarray) -> np.ndarray:
+        """Which results are those that the cause gives."""
+        hit = np.zeros(got.shape, bool)
+        for name in self.faults:
+            with np.errstate(all="ignore"):
+                found = FAULTS[name].compute(case, operands)
+            if found is not None:
+                hit |= equal_codes(case.result, found, got)
+        for point in self.points:
+            at = np.flatnonzero(expected.left_open == _MARKS[point])
+            if at.size:
+                made = choose(_MARKS[point], case.result, got[at], expected.codes[at])
+                known = [i for i, c in enumerate(CHOICES[_MARKS[point]]) if c.identifier in self.choices]
+                hit[at] |= np.isin(made, known) if self.choices else made >= 0
+        if case.result in FORMATS and (self.gives == "nan" or self.kind == ACCURACY):
+            fmt = FORMATS[case.result]
+            is_nan, is_nan_right = fmt.is_nan(got), fmt.is_nan(expected.codes)
+            hit &= (is_nan & ~is_nan_right) if self.gives == "nan" else ~is_nan & ~is_nan_right
+        return hit
 
 
-# -- what models are made of ------------------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class Absence:
+    """A group of cases of which a peer gives no result."""
+
+    peer: str
+    cases: tuple[str, ...]  #: patterns of signatures
+    what: str
+    why: str
 
 
-def is_nan(codes: Codes, t: ElementType) -> np.ndarray:
-    return decode(codes, t.format).is_nan if t.is_float else np.zeros(codes.shape, bool)
+def _is_one(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, p) for p in patterns)
 
 
-def value(codes: Codes, t: ElementType) -> np.ndarray:
-    """The numbers, in f64; those of i1 and integers too."""
-    with np.errstate(all="ignore"):  # a signalling NaN
-        return np.ascontiguousarray(codes).view(t.dtype).astype(np.float64)
+def _record(kind: type, data: dict) -> object:
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
 
 
-def codes_of(values: np.ndarray, t: ElementType) -> Codes:
-    """The codes that numbers of f64 are rounded to."""
-    return convert(np.asarray(values, np.float64).view(np.uint64), F64, t)
+_DATA = tomllib.loads((Path(__file__).parent / "causes.toml").read_text())
+#: By name, in the order in which they are tried.
+CAUSES: dict[str, Cause] = {d["name"]: _record(Cause, d) for d in _DATA["causes"]}  # pyright: ignore[reportAssignmentType]
+
+#: Ops of the tester that numpy, or the StableHLO of this jaxlib, does not have.
+_NOT_IN_NUMPY = tuple(op for op in OPS if op not in NUMPY)
+_UNKNOWN = tuple(op for op in OPS if not is_registered(f"stablehlo.{op}"))
 
 
-def convert(codes: Codes, source: ElementType, target: ElementType) -> Codes:
-    """Our own conversion."""
-    codes = np.ascontiguousarray(codes)
-    with np.errstate(all="ignore"):
-        return np.asarray(cast(codes.view(source.dtype), source, target, Policy())).view(code_dtype(target))
+def _absences() -> Iterator[Absence]:
+    yield from (_record(Absence, d) for d in _DATA["absences"])  # pyright: ignore[reportReturnType]
+    patterns = (*(f"{op}.*" for op in _NOT_IN_NUMPY), "compare_*_TOTALORDER.*")
+    what = f"{', '.join(_NOT_IN_NUMPY)}, and compare with TOTALORDER"
+    yield Absence("ml_dtypes", patterns, what, "numpy has no such function.")
+    for peer in ("xla", "reference") if _UNKNOWN else ():
+        patterns = tuple(f"{op}.*" for op in _UNKNOWN)
+        yield Absence(peer, patterns, ", ".join(_UNKNOWN), "The StableHLO of this jaxlib has no such op.")
 
 
-def direct(case: Case, operands: Sequence[Codes], op: str | None = None, t: ElementType | None = None) -> Codes:
-    """Our own result; of another op, or of another type (that of the operands then)."""
-    t = t or case.operand_type
-    result = case.result if case.result == "i1" or case.op == "convert" else t.name
-    changed = Case(op or case.op, t.name, len(operands), result)
-    (found,) = results("direct", [changed], operands)
-    assert isinstance(found, np.ndarray)
-    return found
+ABSENCES: tuple[Absence, ...] = tuple(_absences())
 
 
-def rounded_twice(case: Case, wide: ElementType, operands: Sequence[Codes]) -> Codes:
-    """The exact result rounded to a wider type and then to the result's."""
-    t = case.operand_type
-    if case.op == "convert":
-        return convert(convert(operands[0], t, wide), wide, case.result_type)
-    found = direct(case, [convert(x, t, wide) for x in operands], t=wide)
-    return found if case.result == "i1" else convert(found, wide, case.result_type)
-
-
-def in_f64(case: Case, operands: Sequence[Codes]) -> np.ndarray:
-    """The results as numbers of f64."""
-    t = case.operand_type
-    wide = [value(x, t).view(np.uint64) for x in operands]
-    return value(wide[0] if case.op == "convert" else direct(case, wide, t=F64), F64)
+def absence_of(peer: str, signature: str) -> Absence | None:
+    """The absence that a case belongs to on a peer, if it is known to give no result."""
+    return next((a for a in ABSENCES if a.peer == peer and _is_one(signature, a.cases)), None)
 
 
 def assign(
-    peer: str, case: Case, operands: Sequence[Codes], expected: Codes, got: Codes
+    peer: str, case: OpCase, operands: Operands, expected: Expected, got: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """The causes of a peer's differences, each with the places it explains; "" for those that none does.
-
-    A NaN is as good as another.
-    """
-    t = case.result_type
-    nan = is_nan(got, t)
-    left = np.flatnonzero((got != expected) & ~(nan & is_nan(expected, t)))
-    for c in CAUSES.values():
+    """The causes of a peer's differences, each with the places it explains; "" for those that none does."""
+    left = np.flatnonzero(~equal_codes(case.result, got, expected.codes))
+    for cause in CAUSES.values():
         if not left.size:
             return
-        if peer in c.peers:
-            model = c.model(case, [x[left] for x in operands])
-            if model is not None:
-                hit = (model == got[left]) | (nan[left] & is_nan(model, t))
-                if hit.any():
-                    yield c.name, left[hit]
-                left = left[~hit]
+        if cause.applies(peer, case):
+            hit = cause.explains(case, tuple(x[left] for x in operands), expected.at(left), got[left])
+            if hit.any():
+                yield cause.name, left[hit]
+            left = left[~hit]
     if left.size:
         yield "", left

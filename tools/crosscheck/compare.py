@@ -1,102 +1,131 @@
-"""Runs the peers on the cases and makes rows of what differs."""
+"""Runs the conformance tester's cases on the peers and makes rows of what differs, each with its cause."""
 
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
 from minihlo.interp.backends import BackendError
-from minihlo.ops.programs.checks import INFINITELY_FAR, ulp_distance
-from minihlo.ops.types import ElementType
+from minihlo.interp.comparison.ulp import FAR, signed_steps
+from minihlo.interp.conform.cases import data
+from minihlo.interp.conform.cases.cases import Case, cases
+from minihlo.interp.conform.elementwise import Part
+from minihlo.interp.conform.tester import Tester
+from minihlo.interp.conform.verdicts.outcome import Settings
+from minihlo.interp.oracle.expected import Expected
+from minihlo.interp.oracle.formats import FORMATS, INTEGERS, MINIFLOATS
 
-from . import causes_reference, causes_rounding, causes_xla  # noqa: F401  they declare the causes
-from .absent import is_absent
-from .cases import Case, batches, operands
-from .causes import CAUSES, assign
-from .peers import PEERS, Codes, results
+from .causes import CAUSES, Absence, absence_of, assign
+from .peers import PEERS, backend_of
 from .registry import ACCURACY
 from .table import Row
 
+#: The cases of the tester whose operands are enumerated: its first level, in the form of plain arrays.
+_LEVEL, _FORM, _SEED = 1, "array", 0
+
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What a comparison found: the rows, and the cases of which a peer gave no result, or gave one unexpectedly."""
+class Differences:
+    """The rows of a comparison, and the cases of which a peer gave no result, or gave one unexpectedly."""
 
     rows: tuple[Row, ...]
     missing: tuple[str, ...]
 
 
-def compare(chosen: Iterable[Sequence[Case]] | None = None) -> Found:
-    """Compare all peers on batches of cases (all of them by default)."""
+def compared() -> list[Case]:
+    """The elementwise cases that peers are compared on."""
+    left_out = ("type", "chain", "select", "clamp")
+    return [c for c in cases(_LEVEL) if c.has_elements and c.op not in left_out and _is_wanted(c)]
+
+
+def _is_wanted(case: Case) -> bool:
+    """Of conversions those of minifloats, and those to f16 and bf16 from 64 bits."""
+    if case.op != "convert":
+        return True
+    types = case.operands[0], case.result
+    if not any(t in MINIFLOATS for t in types):
+        return case.result in ("f16", "bf16") and types[0] in ("f64", "i64")
+    return not any(t in INTEGERS and t not in ("i8", "ui8", "i32") for t in types)
+
+
+def part_of(case: Case) -> Part:
+    """A case with its operands: all codes, all pairs of codes; of wide types those at and near boundaries."""
+    return Part(case, _FORM, data.operands(case, _FORM, _LEVEL, _SEED))
+
+
+def compare(
+    chosen: Iterable[Case] | None = None, peers: Sequence[str] = (), started: dict[str, Any] | None = None
+) -> Differences:
+    """Compare peers on cases.
+
+    Args:
+        chosen: all of `compared` by default.
+        peers: the names of some peers; all by default.
+        started: backends by the name of the peer, in the place of its own.
+    """
+    wanted = compared() if chosen is None else list(chosen)
     rows: list[Row] = []
     missing: list[str] = []
-    # One thread for each peer in a process of its own: they run beside each other and beside what runs here.
-    pools = {name: ThreadPoolExecutor(1) for name in PEERS if name in ("xla", "reference")}
-    try:
-        jobs = []
-        for batch in batches() if chosen is None else chosen:
-            codes = operands(batch[0].operand, batch[0].arity)
-            futures = {name: pool.submit(_results, name, batch, codes) for name, pool in pools.items()}
-            jobs.append((batch, codes, futures))
-        for batch, codes, futures in jobs:
-            ours = results("direct", batch, codes)
-            for peer in PEERS:
-                theirs = _of(futures[peer]) if peer in futures else _results(peer, batch, codes)
-                for case, got, expected in zip(batch, theirs, ours, strict=True):
-                    assert isinstance(expected, np.ndarray)
-                    absent = isinstance(got, BackendError)
-                    if absent != is_absent(peer, case):
-                        told = f"gives no result: {got}" if absent else "gives a result, and should have none"
-                        missing.append(f"{peer} {case.name} of {case.operand} {told}")
-                    if not isinstance(got, BackendError):
-                        rows += _rows(peer, case, codes, expected, got)
-    finally:
-        for pool in pools.values():
-            pool.shutdown(cancel_futures=True)
-    return Found(tuple(sorted(rows, key=Row.order)), tuple(missing))
+    for name in peers or PEERS:
+        mine = [c for c in wanted if fnmatch.fnmatchcase(c.signature, PEERS[name].cases)]
+        tester = Tester((started or {}).get(name) or backend_of(name), Settings(name))
+        missing += _unexpected(name, tester, mine)
+        for some in _together(mine):
+            there = [c for c in some if absence_of(name, c.signature) is None]
+            parts = [part_of(c) for c in there]
+            for part, got in zip(parts, tester.results(parts), strict=True):
+                if isinstance(got, BackendError):
+                    missing.append(f"{name} {part.case.signature}: expected a result, got none: {got}")
+                else:
+                    rows += _rows(name, part, got)
+    return Differences(tuple(sorted(rows, key=Row.order)), tuple(missing))
 
 
-def _of(future: Future[list[Codes | BackendError]]) -> list[Codes | BackendError]:
-    return future.result()
+def _unexpected(peer: str, tester: Tester, mine: Sequence[Case]) -> Iterator[str]:
+    """The absences that are none any more: one case of each is tried."""
+    tried: set[Absence] = set()
+    for case in mine:
+        absence = absence_of(peer, case.signature)
+        if absence is not None and absence not in tried:
+            tried.add(absence)
+            if not isinstance(tester.results([part_of(case)])[0], BackendError):
+                yield f"{peer} {case.signature}: expected no result, got one"
 
 
-def _results(peer: str, batch: Sequence[Case], codes: Sequence[Codes]) -> list[Codes | BackendError]:
-    """The results of a peer. Cases that it is known to lack are run apart, since one of them fails a whole program."""
-    lacks = [is_absent(peer, case) for case in batch]
-    if all(lacks) and peer != "ml_dtypes":  # then one failure stands for all: each would end a process
-        first = results(peer, batch[:1], codes)[0]
-        return [first] * len(batch)
-    there = iter(results(peer, [c for c, absent in zip(batch, lacks, strict=True) if not absent], codes))
-    return [
-        results(peer, [case], codes)[0] if absent else next(there) for case, absent in zip(batch, lacks, strict=True)
-    ]
+def _together(wanted: Sequence[Case]) -> Iterator[list[Case]]:
+    """Cases with the same operands, which run in one program."""
+    groups: dict[tuple[str, ...], list[Case]] = {}
+    for case in wanted:
+        groups.setdefault(case.operands, []).append(case)
+    yield from groups.values()
 
 
-def _rows(peer: str, case: Case, codes: Sequence[Codes], expected: Codes, got: Codes) -> Iterator[Row]:
-    for name, places in assign(peer, case, codes, expected, got):
+def _rows(peer: str, part: Part, got: np.ndarray) -> Iterator[Row]:
+    case, expected = part.case, part.expected
+    got = got.astype(expected.codes.dtype, copy=False)
+    for name, places in assign(peer, case, part.operands, expected, got):
         first = places[0]
-        ulp = 0
-        if name and CAUSES[name].kind == ACCURACY:
-            ulp = _farthest(case.result_type, got[places], expected[places])
+        is_near = name and CAUSES[name].kind == ACCURACY
         yield Row(
             peer,
-            case.op,
-            case.operand,
+            case.name,
+            case.operands[0],
             case.result,
             name,
             len(places),
-            tuple(int(x[first]) for x in codes),
+            tuple(int(x[first]) for x in part.operands),
             int(got[first]),
-            int(expected[first]),
-            ulp,
+            int(expected.codes[first]),
+            _farthest(case.result, expected.at(places), got[places]) if is_near else 0,
         )
 
 
-def _farthest(t: ElementType, got: Codes, expected: Codes) -> int:
-    distance = int(ulp_distance(got.view(t.dtype), expected.view(t.dtype)).max())
-    if distance == INFINITELY_FAR:
-        raise ValueError("a result that is not finite is not a matter of accuracy")
-    return distance
+def _farthest(element: str, expected: Expected, got: np.ndarray) -> int:
+    _, steps = signed_steps(FORMATS[element], got, expected.codes, np.zeros(got.shape, bool))
+    if (steps == FAR).any():
+        raise ValueError("expected a number of ULP of what is a matter of accuracy, got NaN for a number")
+    return int(steps.max())

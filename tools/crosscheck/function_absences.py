@@ -57,7 +57,7 @@ _NO_XLA = (*_NO_XLA, "stablehlo.uniform_dequantize", "chlo.ragged_dot")
 
 FUNCTION_ABSENCES = (
     FunctionAbsence(
-        "op newer than the peer's StableHLO",
+        "op-newer-than-the-peer-StableHLO",
         "reference",
         ABSENT,
         "collective_reduce is not there yet",
@@ -66,7 +66,7 @@ FUNCTION_ABSENCES = (
         _is_newer,
     ),
     FunctionAbsence(
-        "op newer than XLA's StableHLO",
+        "op-newer-than-XLAs-StableHLO",
         "xla",
         ABSENT,
         "collective_reduce is not there yet",
@@ -75,7 +75,7 @@ FUNCTION_ABSENCES = (
         _is_newer,
     ),
     FunctionAbsence(
-        "op not evaluated",
+        "op-not-evaluated",
         "reference",
         ABSENT,
         "Ops that the reference interpreter does not evaluate",
@@ -84,7 +84,7 @@ FUNCTION_ABSENCES = (
         _holds("chlo.", *(f"stablehlo.{op}" for op in _NO_REFERENCE)),
     ),
     FunctionAbsence(
-        "quantized types not evaluated",
+        "quantized-types-not-evaluated",
         "reference",
         ABSENT,
         "Quantized types",
@@ -93,7 +93,7 @@ FUNCTION_ABSENCES = (
         _holds("stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"),
     ),
     FunctionAbsence(
-        "probes need files",
+        "probes-need-files",
         "reference",
         ABSENT,
         "interpreter.probe ends the process",
@@ -102,7 +102,7 @@ FUNCTION_ABSENCES = (
         _holds("interpreter.probe"),
     ),
     FunctionAbsence(
-        "sums of nothing",
+        "sums-of-nothing",
         "reference",
         ERROR,
         "dot_general that contracts a dimension of size 0 ends the process",
@@ -111,7 +111,7 @@ FUNCTION_ABSENCES = (
         lambda f: f.file == "dot_general" and re.search(r"\(tensor<\d+x0x\w+>, tensor<0x", f.chunk.text) is not None,
     ),
     FunctionAbsence(
-        "no 6-bit types",
+        "no-6-bit-types",
         "xla",
         ABSENT,
         "f6E2M3FN and f6E3M2FN",
@@ -121,7 +121,7 @@ FUNCTION_ABSENCES = (
         tried=("abs",),
     ),
     FunctionAbsence(
-        "no such op",
+        "no-such-op",
         "xla",
         ABSENT,
         "Ops that XLA's CPU compiler does not take",
@@ -131,7 +131,7 @@ FUNCTION_ABSENCES = (
         _holds(*_NO_XLA),
     ),
     FunctionAbsence(
-        "no expansion",
+        "no-expansion",
         "xla",
         ABSENT,
         "chlo.bessel_i1e and chlo.erfc of types of eight bits and less",
@@ -140,7 +140,7 @@ FUNCTION_ABSENCES = (
         lambda f: f.file in ("chlo_bessel_i1e", "chlo_erfc") and re.search(r"_b?f16", f.name) is None,
     ),
     FunctionAbsence(
-        "programs of several processes",
+        "programs-of-several-processes",
         "xla",
         ABSENT,
         "Processes, tokens and probes of the interpreters' own dialect",
@@ -150,7 +150,7 @@ FUNCTION_ABSENCES = (
         _holds("interpreter.run_parallel", "interpreter.probe"),
     ),
     FunctionAbsence(
-        "nobody at the other end",
+        "nobody-at-the-other-end",
         "xla",
         ABSENT,
         "outfeed waits for somebody to read",
@@ -160,7 +160,7 @@ FUNCTION_ABSENCES = (
         tried=(),
     ),
     FunctionAbsence(
-        "no random minifloats",
+        "no-random-minifloats",
         "xla",
         ERROR,
         "rng of a type of eight bits and less ends the process",
@@ -169,7 +169,7 @@ FUNCTION_ABSENCES = (
         lambda f: f.file == "rng" and re.search(r"_b?f16", f.name) is None,
     ),
     FunctionAbsence(
-        "sums of 4-bit numbers in f32",
+        "sums-of-4-bit-numbers-in-f32",
         "xla",
         ERROR,
         "dot_general of f4E2M1FN with a result in f32 is refused",

@@ -6,14 +6,17 @@ it does not apply. Differences that a cause of a single op explains (`causes`) n
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from minihlo.interp.oracle.expected import expected
 from minihlo.ops.programs.checks import INFINITELY_FAR, ulp_distance
 
-from .causes import CAUSES, assign, is_nan
+from .causes import CAUSES, assign
 from .functions import Checked
+from .numbers import is_nan
 from .peers import Codes
 from .registry import ACCURACY, Causes
 
@@ -29,7 +32,8 @@ def explained(peer: str, checked: Checked) -> Iterator[tuple[str, np.ndarray]]:
     left = np.flatnonzero(checked.got != checked.expected)
     if checked.case is not None:
         case, operands = checked.case
-        for name, places in assign(peer, case, operands, checked.expected, checked.got):
+        right = dataclasses.replace(expected(case, operands), codes=checked.expected)
+        for name, places in assign(peer, case, operands, right, checked.got):
             if name:
                 yield name, places
                 left = np.setdiff1d(left, places)

@@ -13,10 +13,10 @@ from minihlo.interp.parse.parser import make_context
 from minihlo.ops.policy import Policy
 from minihlo.ops.programs.checks import ulp_distance
 
-from .causes import E8M0
 from .function_causes import function_cause, name_of
 from .function_causes_xla import BF16  # whose causes come first
 from .functions import Checked, Function, codes_of_values
+from .numbers import E8M0
 from .peers import Codes
 from .registry import ACCURACY, ERROR, OPEN
 
@@ -64,7 +64,7 @@ def _if_near(checked: Checked, steps: Codes, other: Codes, model: Codes) -> Code
 
 
 @function_cause(
-    "neighbours by bits",
+    "neighbours-by-bits",
     "xla",
     ERROR,
     "chlo.next_after takes every format for one with a sign and -0",
@@ -76,7 +76,7 @@ def _neighbours_by_bits(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "CHLO in steps, left open",
+    "CHLO-in-steps-left-open",
     "xla",
     OPEN,
     "What a format leaves open, after an expansion of CHLO's",
@@ -88,7 +88,7 @@ def _left_open_in_steps(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "CHLO in steps",
+    "CHLO-in-steps",
     "xla",
     ACCURACY,
     "CHLO's functions are expanded to a series of ops, each of which rounds to the format",
@@ -100,7 +100,7 @@ def _chlo_in_steps(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "CHLO in steps that fail",
+    "CHLO-in-steps-that-fail",
     "xla",
     ERROR,
     "An expansion of CHLO's gives another special value, or has a step that the format cannot hold",
@@ -113,7 +113,7 @@ def _chlo_fails(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "CHLO in approximate steps",
+    "CHLO-in-approximate-steps",
     "xla",
     ACCURACY,
     "A step of an expansion of CHLO's is not correctly rounded",
@@ -125,7 +125,7 @@ def _chlo_approximately(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "steps below 2^-126",
+    "steps-below-the-smallest-normal",
     "xla",
     ERROR,
     "A step of an expansion that is subnormal in f32 is taken for zero",
@@ -143,7 +143,7 @@ def _steps_flushed(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "zeta at infinity",
+    "zeta-at-infinity",
     "xla",
     ERROR,
     "chlo.zeta(inf, 1) is NaN",

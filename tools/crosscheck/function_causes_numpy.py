@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from .causes import E8M0, F16, is_nan, value
+from minihlo.ops.types import ELEMENT_TYPES
+
 from .function_causes import function_cause
 from .functions import Checked
+from .numbers import E8M0, F16, is_nan, value
 from .peers import Codes
 from .registry import ERROR, OPEN
 
 
 @function_cause(
-    "zeros of numpy's own f16",
+    "zeros-of-numpys-own-f16",
     "ml_dtypes",
     OPEN,
     "numpy's maximum, minimum and sign of f16 do not tell +0 from -0",
@@ -29,7 +31,7 @@ def _zeros(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "beyond wide integers",
+    "beyond-wide-integers",
     "ml_dtypes",
     OPEN,
     "What an integer type of 32 or 64 bits cannot hold becomes what the processor makes of it",
@@ -39,13 +41,14 @@ def _beyond(checked: Checked) -> Codes | None:
     if checked.case is None or checked.case[0].op != "convert" or not checked.element.is_integer:
         return None
     case, operands = checked.case
-    info, x = np.iinfo(case.result_type.dtype), value(operands[0], case.operand_type)
-    fits = (np.trunc(x) >= float(info.min)) & (np.trunc(x) <= float(info.max)) & ~is_nan(operands[0], case.operand_type)
+    source = ELEMENT_TYPES[case.operands[0]]
+    info, x = np.iinfo(checked.element.dtype), value(operands[0], source)
+    fits = (np.trunc(x) >= float(info.min)) & (np.trunc(x) <= float(info.max)) & ~is_nan(operands[0], source)
     return np.where(fits & (np.abs(x) < 2.0 ** (checked.element.bits - 1)), checked.expected, checked.got)
 
 
 @function_cause(
-    "results below 2^-126 rounded up",
+    "results-below-the-smallest-normal-rounded-up",
     "upcast",
     ERROR,
     "A function's result between 2^-127 and 2^-126 becomes 2^-126 in f8E8M0FNU",

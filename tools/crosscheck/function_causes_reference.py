@@ -6,9 +6,9 @@ import numpy as np
 
 from minihlo.ops.policy import Policy
 
-from .causes import is_nan
 from .function_causes import function_cause, name_of
 from .functions import Checked, codes_of_values
+from .numbers import is_nan
 from .peers import Codes
 from .registry import ERROR, OPEN
 
@@ -16,7 +16,7 @@ _SUMS = ("stablehlo.dot_general", "stablehlo.convolution", "stablehlo.dynamic_co
 
 
 @function_cause(
-    "sums in steps",
+    "sums-in-steps",
     "reference",
     OPEN,
     "dot_general and convolutions round each product and each partial sum to the format",
@@ -31,7 +31,7 @@ def _sums_in_steps(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "reduce_precision on bits",
+    "reduce-precision-on-bits",
     "reference",
     ERROR,
     "reduce_precision takes every format for one like f16",
@@ -63,7 +63,7 @@ def _reduce_precision_on_bits(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "sorted without a total order",
+    "sorted-without-a-total-order",
     "reference",
     ERROR,
     "sort compares as FLOAT where its comparator says TOTALORDER",

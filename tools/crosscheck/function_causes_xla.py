@@ -9,9 +9,9 @@ import numpy as np
 from minihlo.ops.registry import Call, lookup
 from minihlo.ops.types import ELEMENT_TYPES, ElementType, TensorType
 
-from .causes import E8M0, F16, F32, convert, is_nan
 from .function_causes import function_cause, name_of
 from .functions import Checked, Function, codes_of_values
+from .numbers import E8M0, F16, F32, convert, is_nan
 from .peers import Codes
 from .registry import ACCURACY, ERROR, OPEN
 
@@ -19,7 +19,7 @@ BF16 = ELEMENT_TYPES["bf16"]
 
 
 @function_cause(
-    "NaN loses its payload",
+    "NaN-loses-its-payload",
     "xla",
     OPEN,
     "A NaN that is only moved can become another NaN",
@@ -50,7 +50,7 @@ def _with_flushed_inputs(function: Function) -> dict[int, np.ndarray]:
 
 
 @function_cause(
-    "subnormals of bf16 flushed",
+    "subnormals-of-bf16-flushed",
     "xla",
     ERROR,
     "Subnormal numbers of bf16 count as zero, and as results are zero",
@@ -64,7 +64,7 @@ def _bf16_flushed(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "functions of flushed numbers",
+    "functions-of-flushed-numbers",
     "xla",
     ERROR,
     "atan2 of two subnormal numbers of bf16 is NaN, cbrt of one is about -5.6e-16",
@@ -83,7 +83,7 @@ def _functions_of_flushed(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "sorted with subnormals as zero",
+    "sorted-with-subnormals-as-zero",
     "xla",
     ERROR,
     "sort takes subnormal numbers of bf16 for equal to zero",
@@ -133,7 +133,7 @@ def _flushed_f32(codes: Codes, t: ElementType) -> Codes:
 
 
 @function_cause(
-    "reduce_precision in f16",
+    "reduce-precision-in-f16",
     "xla",
     ERROR,
     "reduce_precision reduces f16, and the result is then rounded to the format",
@@ -147,7 +147,7 @@ def _reduced_in_f16(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "several steps in f32",
+    "several-steps-in-f32",
     "xla",
     OPEN,
     "Ops of several steps compute f8E8M0FNU in f32 throughout",
@@ -160,7 +160,7 @@ def _steps_in_f32(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "subnormals flushed in sums",
+    "subnormals-flushed-in-sums",
     "xla",
     ERROR,
     "dot_general takes 2^-127 of f8E8M0FNU for zero",
@@ -172,7 +172,7 @@ def _flushed_in_sums(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "functions of f16 within an ULP",
+    "functions-of-f16-within-an-ULP",
     "xla",
     ACCURACY,
     "Functions of f16 are not always correctly rounded",
@@ -183,7 +183,7 @@ def _near(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "zeros in f8E8M0FNU",
+    "zeros-in-f8E8M0FNU",
     "xla",
     ERROR,
     "cholesky and triangular_solve of f8E8M0FNU are NaN",
@@ -196,13 +196,13 @@ def _zeros_in_e8m0(checked: Checked) -> Codes | None:
 
 
 @function_cause(
-    "false is 2^-127",
+    "false-is-the-smallest",
     "xla",
     OPEN,
     "false converts to 2^-127 in f8E8M0FNU",
     "The format has no zero. From every other type zero converts to NaN, here and in minihlo.",
 )
 def _false_is_smallest(checked: Checked) -> Codes | None:
-    if checked.case is None or (checked.case[0].operand, checked.element) != ("i1", E8M0):
+    if checked.case is None or (checked.case[0].operands[0], checked.element) != ("i1", E8M0):
         return None
     return np.where(checked.case[1][0] == 0, 0, 0x7F).astype(np.uint8)

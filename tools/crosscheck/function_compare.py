@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -13,16 +13,13 @@ from minihlo.interp.backends import BackendError
 from minihlo.ops.programs.checks import ulp_distance
 
 from . import (
-    causes_reference,  # noqa: F401  these declare causes
-    causes_rounding,  # noqa: F401
-    causes_xla,  # noqa: F401
-    function_causes_chlo,  # noqa: F401
+    function_causes_chlo,  # noqa: F401  these declare causes
     function_causes_numpy,  # noqa: F401
     function_causes_reference,  # noqa: F401
     function_causes_xla,  # noqa: F401
 )
-from .absent import is_absent
 from .causes import CAUSES
+from .causes import absence_of as absence_of_case
 from .function_absences import FunctionAbsence, absence_of
 from .function_causes import FUNCTION_CAUSES, explained
 from .function_table import FunctionRow
@@ -40,8 +37,12 @@ class _Difference:
     places: np.ndarray
 
 
-def compare_functions(peer: str, files: Iterable[str]) -> list[FunctionRow]:
-    """The rows of a peer for some files."""
+#: What each function returns on a peer, or why it returns nothing.
+Run = Callable[[str, Sequence[Function]], "list[list[np.ndarray] | BackendError]"]
+
+
+def compare_functions(peer: str, files: Iterable[str], run: Run = run) -> list[FunctionRow]:
+    """The rows of a peer for some files. `run` runs functions on a peer that takes programs."""
     chosen = [f for file in files for f in functions(file)]
     if peer == "ml_dtypes":
         return _rows(peer, chosen, {}, {f: list(_by_ml_dtypes(f)) for f in chosen})
@@ -66,8 +67,8 @@ def _by_ml_dtypes(function: Function) -> Iterator[Checked]:
         if isinstance(got, Checked):
             if (got.got != got.expected).any():
                 yield got
-        elif not is_absent("ml_dtypes", case):
-            raise AssertionError(f"ml_dtypes gives no {case.name} of {case.operand}: {got}")
+        elif absence_of_case("ml_dtypes", case.signature) is None:
+            raise AssertionError(f"ml_dtypes gives no {case.signature}: {got}")
 
 
 def _absences(
@@ -107,7 +108,7 @@ def _rows(
             silent["", function.file].append(function)
             absences = {**absences, function: ("", "a check fails, and all codes are right")}
     rows = [
-        FunctionRow(peer, cause, file, tuple(_short(f) for f in some), says=absences[some[0]][1])
+        FunctionRow(peer, cause, file, tuple(f.short for f in some), says=absences[some[0]][1])
         for (cause, file), some in silent.items()
     ]
     return [*rows, *(_row(peer, cause, file, some) for (cause, file), some in differ.items())]
@@ -116,7 +117,7 @@ def _rows(
 def _row(peer: str, cause: str, file: str, some: Sequence[_Difference]) -> FunctionRow:
     counted: dict[str, int] = defaultdict(int)
     for d in some:
-        counted[_short(d.function)] += len(d.places)
+        counted[d.function.short] += len(d.places)
     checked, place = some[0].checked, some[0].places[0]
     declared = CAUSES.get(cause) or FUNCTION_CAUSES.get(cause)
     return FunctionRow(
@@ -133,11 +134,6 @@ def _row(peer: str, cause: str, file: str, some: Sequence[_Difference]) -> Funct
     )
 
 
-def _short(function: Function) -> str:
-    """A function's name without the file's."""
-    return function.name.removeprefix(function.file).lstrip("_")
-
-
 def _farthest(d: _Difference) -> int:
     t = d.checked.element
     return int(ulp_distance(d.checked.got[d.places].view(t.dtype), d.checked.expected[d.places].view(t.dtype)).max())
@@ -146,4 +142,4 @@ def _farthest(d: _Difference) -> int:
 def all_rows(files: Iterable[str]) -> list[FunctionRow]:
     """The rows of all peers."""
     files = list(files)
-    return [row for peer in PEERS for row in compare_functions(peer, files)]
+    return [row for peer in PEERS.values() if peer.is_in_programs for row in compare_functions(peer.name, files)]

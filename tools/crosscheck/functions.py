@@ -11,6 +11,11 @@ from typing import Any
 import numpy as np
 
 from minihlo.interp.backends import BackendError, Minihlo
+from minihlo.interp.backends import operation as backend_operation
+from minihlo.interp.conform.cases.cases import Case
+from minihlo.interp.oracle.case import Operands
+from minihlo.interp.oracle.exact import OPS
+from minihlo.interp.oracle.formats import FORMATS, INTEGERS
 from minihlo.interp.parse.chunks import Chunk, chunks
 from minihlo.interp.program import Operation
 from minihlo.interp.testing import checked, told
@@ -20,9 +25,8 @@ from minihlo.ops.types import ElementType, TensorType
 from tools.mlir_tests import catalog
 
 from . import forked
-from .cases import Case, code_dtype, elementwise
-from .causes import is_nan
-from .peers import Codes, backend_of, results
+from .numbers import code_dtype, is_nan
+from .peers import Codes, backend_of
 
 #: What checks compare, by the `id` of the check.
 Values = Mapping[int, np.ndarray]
@@ -41,6 +45,11 @@ class Function:
     @property
     def name(self) -> str:
         return self.chunk.function
+
+    @property
+    def short(self) -> str:
+        """The name without the file's."""
+        return self.name.removeprefix(self.file).lstrip("_")
 
     @functools.cached_property
     def exported(self) -> Exported:
@@ -91,7 +100,7 @@ class Checked:
     expected: Codes
 
     @functools.cached_property
-    def case(self) -> tuple[Case, list[Codes]] | None:
+    def case(self) -> tuple[Case, Operands] | None:
         """As a case of the comparison op by op, with the operands' codes; None where the op has no cases there."""
         return None if self.operation is None else _case(self.operation, self.function.values)
 
@@ -181,7 +190,7 @@ def by_ml_dtypes(function: Function) -> Iterator[tuple[Case, Checked | BackendEr
         right = _checked(function, check, np.asarray(function.values[id(check.operands[0])]))
         if right.case is not None and right.got.size:
             case, operands = right.case
-            (got,) = results("ml_dtypes", [case], operands)
+            got = _by_ml_dtypes(case, operands)
             if isinstance(got, BackendError):
                 yield case, got
             else:
@@ -189,15 +198,19 @@ def by_ml_dtypes(function: Function) -> Iterator[tuple[Case, Checked | BackendEr
                 yield case, dataclasses.replace(right, got=np.where(nan, right.expected, got))
 
 
+def _by_ml_dtypes(case: Case, operands: Operands) -> Codes | BackendError:
+    try:
+        operation = backend_operation.Operation(case.op, case.operands, case.result, dict(case.attributes))
+        return np.asarray(backend_of("ml_dtypes").operate(operation, list(operands)))  # pyright: ignore[reportAttributeAccessIssue]
+    except BackendError as error:
+        return error
+
+
 # -- ops as cases ------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def _names() -> dict[str, int]:
-    return {name: arity for name, arity, _ in elementwise()}
-
-
-def _case(operation: Operation, values: Mapping[int, Any]) -> tuple[Case, list[Codes]] | None:
+def _case(operation: Operation, values: Mapping[int, Any]) -> tuple[Case, Operands] | None:
+    """An elementwise op as the conformance tester has it, with the codes of its operands; None where it has none."""
     result = operation.results[0].type
     if not isinstance(result, TensorType) or not all(isinstance(v.type, TensorType) for v in operation.operands):
         return None
@@ -206,14 +219,23 @@ def _case(operation: Operation, values: Mapping[int, Any]) -> tuple[Case, list[C
     if name in ("iota", "dynamic_iota"):
         shape = np.asarray(values[id(operation.results[0])]).shape
         places = np.indices(shape)[int(operation.attributes["iota_dimension"])]
-        return Case("convert", "i32", 1, element.name), [places.astype(np.int32).view(np.uint32).ravel()]
+        return Case("convert", ("i32",), element.name), (places.astype(np.int32).view(np.uint32).ravel(),)
+    attributes: tuple[tuple[str, str], ...] = ()
     if name == "compare":
-        name += f" {operation.attributes['comparison_direction']}"
-        name += " TOTALORDER" * (operation.attributes.get("compare_type") == "TOTALORDER")
+        total = operation.attributes.get("compare_type") == "TOTALORDER"
+        direction = str(operation.attributes["comparison_direction"])
+        attributes = (("comparison_direction", direction), ("compare_type", "TOTALORDER" if total else "FLOAT"))
     sources = {v.type.element for v in operation.operands}
-    if (name != "convert" and name not in _names()) or len(sources) != 1:
+    if len(sources) != 1 or not _is_known(name, *sources, element):
         return None
     (source,) = sources
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    codes = [codes_of_values(np.broadcast_to(a, shape), source) for a in arrays]
-    return Case(name, source.name, len(arrays), element.name), codes
+    codes = tuple(codes_of_values(np.broadcast_to(a, shape), source) for a in arrays)
+    return Case(name, (source.name,) * len(arrays), element.name, attributes), codes
+
+
+def _is_known(name: str, source: ElementType, result: ElementType) -> bool:
+    """Whether the oracle has an op on these types."""
+    if name == "convert":
+        return all(t.name in FORMATS or t.name in INTEGERS or t.name == "i1" for t in (source, result))
+    return name in (*OPS, "compare", "is_finite") and source.name in FORMATS and source.bits <= 32

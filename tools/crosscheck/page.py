@@ -8,22 +8,16 @@ from collections.abc import Callable
 from minihlo.ops.minifloat.formats import MINIFLOATS
 from minihlo.ops.types import ELEMENT_TYPES
 
-from . import causes_reference, causes_rounding, causes_xla  # noqa: F401  they declare the causes
-from .absent import ABSENCES
-from .cases import batches, operands
-from .causes import CAUSES
+from .causes import ABSENCES, CAUSES, Cause
+from .compare import compared as compared_cases
+from .compare import part_of
 from .function_page import SECTIONS as PROGRAMS
 from .peers import PEERS
-from .registry import ACCURACY, ERROR, KINDS, OPEN, Cause
+from .registry import ACCURACY, ERROR, KINDS, OPEN
 from .table import DIVERGENCES, Row
 from .tables import code_text, markdown, number_text
 
-_TITLES = {
-    "xla": "XLA's CPU compiler",
-    "reference": "StableHLO's reference interpreter",
-    "ml_dtypes": "ml_dtypes",
-    "upcast": "minihlo, arithmetic `upcast`",
-}
+_TITLES = {p.name: p.title for p in PEERS.values()}
 
 
 def summary() -> str:
@@ -94,7 +88,7 @@ def _formats(rows: list[Row]) -> str:
 
 
 def _plainness(row: Row) -> tuple[bool, int]:
-    """Rows whose example is easiest to read come first: of 8 bits, and with short numbers."""
+    """How easy the example of a row is to read: of 8 bits, and with short numbers."""
     t = ELEMENT_TYPES[row.operand]
     numbers = [number_text(c, t) for c in row.example]
     return t.bits <= 8, -sum(map(len, numbers))
@@ -113,11 +107,11 @@ def _anchor(title: str) -> str:
 
 def compared() -> str:
     """What was compared, in numbers."""
-    found = batches()
-    ops = {c.op.partition(" ")[0] for b in found for c in b}
-    cases = sum(len(b) * len(operands(b[0].operand, b[0].arity)[0]) for b in found)
+    wanted = compared_cases()
+    ops = {c.op for c in wanted}
+    total = sum(part_of(c).size for c in wanted)
     formats = ", ".join(f"`{f}`" for f in MINIFLOATS)
-    return f"{len(ops)} ops, {cases:,} cases for each peer; formats: {formats}."
+    return f"{len(ops)} ops, {total:,} cases for each peer; formats: {formats}."
 
 
 SECTIONS: dict[str, Callable[[], str]] = {

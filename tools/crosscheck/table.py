@@ -12,8 +12,8 @@ _PATH = Path(__file__).parent.parent / "divergences.toml"
 
 _HEAD = """\
 # What differs from minihlo's exact results, on every code and pair of codes. Written by `python -m tools.crosscheck
-# --update`; the tests hold it. Why each cause is what it is stands in tools/crosscheck/causes_*.py, and rendered in
-# docs/divergences.md. Codes are written in hexadecimal: the operands, the peer's result and the exact one.
+# --update`; the tests hold it. The causes stand in tools/crosscheck/causes.toml, and rendered
+# in docs/divergences.md. Codes are written in hexadecimal: the operands, the peer's result and the exact one.
 """
 
 

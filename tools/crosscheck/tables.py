@@ -9,7 +9,7 @@ import numpy as np
 
 from minihlo.ops.types import ElementType
 
-from .causes import value
+from .numbers import value
 
 
 def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

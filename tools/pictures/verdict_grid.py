@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from minihlo.interp.conform.cases.cases import Case
 from minihlo.ops.minifloat.formats import MINIFLOATS
 
-from ..crosscheck import (
-    causes_reference,  # noqa: F401  these declare the causes
-    causes_rounding,  # noqa: F401
-    causes_xla,  # noqa: F401
-)
-from ..crosscheck.absent import is_absent
-from ..crosscheck.cases import Case, batches
-from ..crosscheck.causes import CAUSES
+from ..crosscheck.causes import CAUSES, absence_of
+from ..crosscheck.compare import compared
 from ..crosscheck.registry import ACCURACY, ERROR, OPEN
 from ..crosscheck.table import DIVERGENCES
 from .svg import WIDTH, Picture
@@ -39,10 +34,11 @@ def grid() -> dict[str, dict[str, str]]:
         if row.peer == PEER:
             kinds[row.op, row.operand, row.result].add(CAUSES[row.cause].kind)
     cells: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for case in (c for batch in batches() for c in batch):
-        found = {_ABSENT} if is_absent(PEER, case) else kinds[case.op, case.operand, case.result] or {_AGREES}
+    for case in compared():
+        is_absent = absence_of(PEER, case.signature) is not None
+        looks = {_ABSENT} if is_absent else kinds[case.name, case.operands[0], case.result] or {_AGREES}
         for name, column in _places(case):
-            cells[name][column] |= found
+            cells[name][column] |= looks
     order = list(_LOOKS)
     return {
         name: {f: min(found, key=order.index) for f, found in columns.items()}
@@ -53,10 +49,10 @@ def grid() -> dict[str, dict[str, str]]:
 def _places(case: Case) -> list[tuple[str, str]]:
     """The cells that a case belongs to."""
     if case.op == "convert":
-        ends = [("convert from", case.operand), ("convert to", case.result)]
+        ends = [("convert from", case.operands[0]), ("convert to", case.result)]
         return [(name, element) for name, element in ends if element in MINIFLOATS]
-    name, _, rest = case.op.partition(" ")
-    return [(f"{name}, total order" if rest.endswith("TOTALORDER") else name, case.operand)]
+    is_total = ("compare_type", "TOTALORDER") in case.attributes
+    return [(f"{case.op}, total order" if is_total else case.op, case.operands[0])]
 
 
 def verdicts() -> str:
