@@ -70,7 +70,7 @@ from tools.mlir_tests import catalog
 from tools.random_programs import builder, compare, known, rules_elementwise
 
 assert "| `test_exp2` | float |" in tables.ops_table() and "| `test_distance` | float |" in tables.ops_table()
-signatures = {"test_exp2.f8E4M3", "test_distance.f8E4M3"}
+signatures = {"test_exp2.f8E4M3"}  # of what the tester has an oracle for
 assert signatures <= {c.signature for c in crosscheck.compared()}
 assert all(causes.absence_of(p, s) for p in ("xla", "reference", "ml_dtypes") for s in signatures)
 assert "stablehlo.test_exp2" in rules_elementwise.UNARY and "stablehlo.test_distance" in rules_elementwise.BINARY
