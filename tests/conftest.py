@@ -1,5 +1,6 @@
 """What tests share: how processes end, and what those of `minihlo conform` need."""
 
+import dataclasses
 import gc
 import os
 from collections.abc import Callable, Iterator
@@ -10,10 +11,14 @@ import pytest
 from minihlo.interp.backends import ChildBackend
 from minihlo.interp.cli import main
 from minihlo.interp.conform.result import Report, load
+from minihlo.ops.engine import speed
 
 from . import processes
 
 processes.hear_signals()
+
+#: Changes fields of the tuning, for as long as the test lasts: `tune(block=5)`.
+Tune = Callable[..., None]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,6 +32,25 @@ def nothing_outlives_the_tests() -> Iterator[None]:
             thing.close()
     left = processes.end_all(mark)
     assert not left, f"still running: {left}"
+
+
+@pytest.fixture
+def tune() -> Iterator[Tune]:
+    """Changes the tuning of what this test runs, and of the plans that it makes without naming a `Speed`."""
+    tokens = []
+
+    def change(**numbers: int) -> None:
+        now = speed.current()
+        tokens.append(speed.enter(dataclasses.replace(now, tuning=dataclasses.replace(now.tuning, **numbers))))
+
+    yield change
+    for token in reversed(tokens):
+        speed.leave(token)
+
+
+def tuned(switches: speed.Speed) -> speed.Speed:
+    """The same optimizations with the tuning of the test that runs."""
+    return dataclasses.replace(switches, tuning=speed.tuning())
 
 
 @pytest.fixture

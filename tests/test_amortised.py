@@ -1,10 +1,13 @@
 """Things that are made once they pay, and the bound on the memory of all of them."""
 
-import numpy as np
-import pytest
+from typing import Any
 
-from minihlo.ops.engine import amortised
-from minihlo.ops.engine.amortised import Amortised, Latest
+import numpy as np
+
+from minihlo.ops.engine.amortised import Amortised, Cache, Latest
+from minihlo.ops.engine.speed import tuning
+
+from .conftest import Tune
 
 
 def test_it_is_made_once_the_work_without_it_has_cost_as_much() -> None:
@@ -23,11 +26,13 @@ def test_what_is_wanted_at_once_is_made_at_once() -> None:
     assert (thing.made(), thing.value) == ("made", "made")
 
 
-def test_the_oldest_go_when_all_take_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amortised, "_kept", amortised._Kept())
-    monkeypatch.setattr(amortised, "MOST_BYTES", 250)
-    things = [Amortised(lambda i=i: np.full(100, i, np.uint8), 0, nbytes=lambda x: x.nbytes) for i in range(4)]
-    free = Amortised(lambda: "takes nothing", 0)
+def test_the_oldest_go_when_all_take_too_much(tune: Tune) -> None:
+    cache = Cache()
+    tune(most_bytes=250)
+    things = [
+        Amortised(lambda i=i: np.full(100, i, np.uint8), 0, nbytes=lambda x: x.nbytes, cache=cache) for i in range(4)
+    ]
+    free = Amortised(lambda: "takes nothing", 0, cache=cache)
     free.get(1)
     for thing in things:
         thing.get(1)
@@ -35,7 +40,7 @@ def test_the_oldest_go_when_all_take_too_much(monkeypatch: pytest.MonkeyPatch) -
     assert free.value is not None
     assert things[0].made()[0] == 0
     assert [thing.value is None for thing in things] == [False, True, True, False]
-    latest = Latest()
+    latest = Latest(cache)
     latest.at([np.zeros(3)], lambda: ["large"], 240)
     assert [thing.value is None for thing in things] == [True, True, True, True]
     assert latest.at([np.zeros(3)], lambda: ["anew"], 240) == ["large"]  # one thing alone may be larger than the bound
@@ -53,7 +58,23 @@ def test_the_latest_is_made_anew_for_other_bits() -> None:
     assert found == [[1], [1], [2], [3]]
 
 
-def test_what_is_dropped_while_it_is_made_is_given_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    thing: Amortised[str] = Amortised(lambda: "made", 0, nbytes=len)
-    monkeypatch.setattr(amortised._kept, "add", lambda thing, _: thing.drop())  # as by another thread
+def test_what_is_dropped_while_it_is_made_is_given_all_the_same() -> None:
+    class Dropping(Cache):
+        def add(self, thing: Any, nbytes: int) -> None:
+            super().add(thing, nbytes)
+            thing.drop()  # as another thread may do
+
+    thing: Amortised[str] = Amortised(lambda: "made", 0, nbytes=len, cache=Dropping())
     assert (thing.get(1), thing.made(), thing.value) == ("made", "made", None)
+
+
+def test_prices_follow_the_tuning_and_a_cache_can_be_emptied(tune: Tune) -> None:
+    cache = Cache(1000)
+    thing = Amortised(lambda: b"made", lambda: tuning().cast_worth, lambda: tuning().call_cost, len, cache)
+    tune(cast_worth=100, call_cost=10)
+    assert [thing.get(40), thing.get(39)] == [None, None]  # 99
+    tune(cast_worth=99)
+    assert thing.get(-10) == b"made"
+    cache.clear()
+    assert thing.value is None
+    assert thing.get(0) is None  # all is as at the beginning

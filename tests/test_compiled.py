@@ -19,16 +19,18 @@ from minihlo.ops.engine.cast import cast
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
+from .conftest import Tune, tuned
+
 MINIFLOATS = [t for t in ELEMENT_TYPES.values() if t.is_minifloat]
 needs_numba = pytest.mark.skipif(not compiled.is_available(), reason="numba is not installed")
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> compiled.Kernels:
+def at_once(tune: Tune) -> compiled.Kernels:
     """Everything is handed to compiled kernels, however small."""
-    monkeypatch.setattr(compiled, "_FROM", 1)
-    monkeypatch.setattr(compiled, "_left", 0)
-    monkeypatch.setattr(lookup, "_FEW", 0)
+    tune(compiled_from=1)
+    tune(compiled_worth=0)
+    tune(lookup_few=0)
     found = compiled.kernels(1)
     assert found is not None
     return found
@@ -164,7 +166,7 @@ def test_sums_step_by_step(t: ElementType, shape: tuple[int, ...], dimension: in
     small = cast(rng.standard_normal(shape).astype(np.float32), ELEMENT_TYPES["f32"], t, Policy())
     for array in (x, small):
         found, wanted = (
-            machine.run(planner.plan(program, speed=s), [array, small.reshape(-1)[0, ...]])[0].tobytes()
+            machine.run(planner.plan(program, speed=tuned(s)), [array, small.reshape(-1)[0, ...]])[0].tobytes()
             for s in (speed.Speed(), speed.NONE)
         )
         assert found == wanted
@@ -195,6 +197,7 @@ _LARGE = """
 import sys
 import numpy as np
 from minihlo import interp
+
 program = interp.load('''func.func @main(%x: tensor<1000000xf8E5M2>) -> tensor<1000000xf8E5M2> {
   %y = stablehlo.negate %x : tensor<1000000xf8E5M2>
   %z = stablehlo.tanh %y : tensor<1000000xf8E5M2>

@@ -9,7 +9,6 @@ from minihlo import interp
 from minihlo.interp import machine
 from minihlo.interp.compile import planner
 from minihlo.interp.compile.executors import columns, rows
-from minihlo.interp.compile.executors import compiled as machine_code
 from minihlo.interp.compile.executors import tables as group_tables
 from minihlo.interp.compile.passes import fuse
 from minihlo.ops.engine import compiled
@@ -21,6 +20,7 @@ from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES, ElementType, type_of_dtype
 
 from . import fusible_programs
+from .conftest import Tune, tuned
 
 pytestmark = pytest.mark.skipif(not compiled.is_available(), reason="numba is not installed")
 
@@ -39,16 +39,15 @@ _PLAIN = Policy()
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def ran(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> list[object]:
     """Every group is for compiled code, in blocks of a few elements; gives the programs that ran."""
-    monkeypatch.setattr(compiled, "_FROM", 1)
-    monkeypatch.setattr(compiled, "_left", 0)
+    tune(compiled_from=1)
+    tune(compiled_worth=0)
     monkeypatch.setattr(group_tables, "_CALL_COST", 1 << 20)
     monkeypatch.setattr(group_tables, "_shared", group_tables.Shared())
     monkeypatch.setattr(fuse, "_MANY", 0)
-    monkeypatch.setattr(machine_code, "FROM", 1)
-    for name, number in (("_SHORT", 1), ("_ELEMENTS", 64), ("_WIDE", 24), ("BLOCK", 0)):
-        monkeypatch.setattr(run, name, number)
+    tune(fast_from=1)
+    tune(fast_short=1, fast_elements=64, fast_wide=24, fast_alone=0)
     programs: list[object] = []
     real = run.Runner._all
 
@@ -71,7 +70,8 @@ def bits(x: np.ndarray) -> bytes:
 def check(text: str, *arrays: np.ndarray, policy: Policy = _PLAIN) -> None:
     program = interp.load(text).program
     found, wanted = (
-        machine.run(planner.plan(program, policy=policy, speed=s), list(arrays)) for s in (Speed(tables=True), NONE)
+        machine.run(planner.plan(program, policy=policy, speed=tuned(s)), list(arrays))
+        for s in (Speed(tables=True), NONE)
     )
     assert [(r.dtype, r.shape, bits(r)) for r in found] == [(r.dtype, r.shape, bits(r)) for r in wanted], text
 
@@ -345,7 +345,7 @@ def test_columns_are_looked_up_once_the_other_operands_stay_the_same(
     x = rng.integers(0, 256, (300, 7), np.uint8).view(ELEMENT_TYPES["f8E5M2"].dtype)
     operands = [rng.standard_normal(7).astype(np.float32) for _ in range(4)]
     program = interp.load(text).program
-    plain, quick = (planner.plan(program, speed=s) for s in (NONE, Speed()))
+    plain, quick = (planner.plan(program, speed=tuned(s)) for s in (NONE, Speed()))
     made: list[int] = []
     real = Latest.at
     monkeypatch.setattr(Latest, "at", lambda *rest: made.append(1) or real(*rest))

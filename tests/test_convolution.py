@@ -15,11 +15,11 @@ import pytest
 from minihlo.interp import load
 from minihlo.interp.errors import ExecutionError
 from minihlo.ops.policy import Policy
-from minihlo.ops.products import convolution as module
 from minihlo.ops.registry import OpError
 from minihlo.ops.types import ELEMENT_TYPES
 
 from . import oracle, reference
+from .conftest import Tune
 from .places import dims, listed
 from .run_op import bind, codes, from_codes, run, tensor
 
@@ -189,11 +189,11 @@ def test_any_convolution(empty: bool) -> None:
         assert dynamic.transpose(c.result_order).tolist() == expected.tolist(), c
 
 
-def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_make_no_difference(tune: Tune) -> None:
     rng = np.random.default_rng(SEED)
-    monkeypatch.setattr(module, "_ROWS", 1)
+    tune(convolution_rows=1)
     for block in (1, 30, 200):
-        monkeypatch.setattr(module, "_BLOCK", block)
+        tune(convolution_block=block)
         for _ in range(20):
             c = random_convolution(rng)
             x, y = integers(rng, c)
@@ -256,11 +256,9 @@ TRIPLES += [("f8E4M3FN", "f8E5M2", "f8E4M3FN"), ("f8E5M2", "f8E4M3FNUZ", "bf16")
 @pytest.mark.parametrize("types", TRIPLES, ids="-".join)
 @pytest.mark.parametrize("rounding", ["nearest_even", "toward_zero"])
 @pytest.mark.parametrize("rows", [1, 256])
-def test_minifloats_are_exact(
-    types: tuple[str, str, str], rounding: str, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_ROWS", rows)
-    monkeypatch.setattr(module, "_PLAIN_BLOCK", rows)
+def test_minifloats_are_exact(types: tuple[str, str, str], rounding: str, rows: int, tune: Tune) -> None:
+    tune(convolution_rows=rows)
+    tune(convolution_plain_block=rows)
     """Sums of all finite codes, as fractions, rounded once."""
     rng = np.random.default_rng(SEED)
     c = Convolution((1, 2, 9, 7), (3, 2, 3, 2), (0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2), (1, 1), ((1, 0), (1, 1)),

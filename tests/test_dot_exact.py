@@ -12,9 +12,9 @@ import pytest
 
 from minihlo.ops.engine.gemm import product
 from minihlo.ops.policy import OVERFLOWS, Policy
-from minihlo.ops.products import exact_matmul
 
 from . import oracle
+from .conftest import Tune
 from .run_op import codes, from_codes, run, tensor
 from .test_dot import EVERY, finite_codes, matmul, numbers
 
@@ -197,7 +197,7 @@ def test_stochastic_sums() -> None:
     assert (found == matmul(x, y, "f4E2M1FN", Policy(rounding="stochastic")).astype(np.float32)).all()
 
 
-def test_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles(tune: Tune) -> None:
     """Cut into small products, the result is the same."""
     rng = np.random.default_rng(5)
     x, y = (
@@ -206,7 +206,7 @@ def test_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     whole = {}
     for size in (1 << 26, 1 << 13, 1 << 11, 1 << 9, 8):
-        monkeypatch.setattr(exact_matmul, "_TILE_BYTES", size)
+        tune(exact_tile_bytes=size)
         for a, b, result in ((x, y, "f8E5M2"), (x, y, "f64"), (codes(x), codes(y), "i32")):
             found = run("dot_general", a, b, result=tensor(result, 5, 9, 11),
                         dot_dimension_numbers=numbers((0,), (0,), (2,), (1,)))  # fmt: skip

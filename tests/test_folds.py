@@ -7,17 +7,17 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp.compile.passes import fuse
-from minihlo.ops.engine import blocks
 
+from .conftest import Tune
 from .test_speed import ways
 
 
 @pytest.mark.parametrize("block", [1, 300, 1 << 16])
 @pytest.mark.parametrize("width", [15, 16, 40, 300])
 @pytest.mark.parametrize("op", ["add", "multiply"])
-def test_sums_go_step_by_step(op: str, width: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_go_step_by_step(op: str, width: int, block: int, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     monkeypatch.setattr(fuse, "_MANY", 0)
-    monkeypatch.setattr(blocks, "BLOCK", block)
+    tune(block=block)
     text = f"""
     func.func @main(%x: tensor<{width}x50xf32>, %init: tensor<f32>) -> tensor<{width}xf32> {{
       %a = stablehlo.negate %x : tensor<{width}x50xf32>
@@ -43,10 +43,10 @@ def test_sums_go_step_by_step(op: str, width: int, block: int, monkeypatch: pyte
 @pytest.mark.parametrize("dimensions", [(0,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)])
 @pytest.mark.parametrize("op", ["maximum", "minimum"])
 def test_extremes_along_any_dimensions(
-    op: str, dimensions: tuple[int, ...], block: int, monkeypatch: pytest.MonkeyPatch
+    op: str, dimensions: tuple[int, ...], block: int, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     monkeypatch.setattr(fuse, "_MANY", 0)
-    monkeypatch.setattr(blocks, "BLOCK", block)
+    tune(block=block)
     shape = (6, 5, 7)
     kept = [n for d, n in enumerate(shape) if d not in dimensions]
     full, result = "tensor<6x5x7xf32>", f"tensor<{''.join(f'{n}x' for n in kept)}f32>"
@@ -81,10 +81,10 @@ def test_extremes_along_any_dimensions(
 @pytest.mark.parametrize("places", [(100, 900), (900, 100), (350, 360)])
 @pytest.mark.parametrize("op", ["maximum", "minimum"])
 def test_of_several_nan_the_first_is_given_though_parts_are_folded_by_themselves(
-    op: str, places: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    op: str, places: tuple[int, int], monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     monkeypatch.setattr(fuse, "_MANY", 0)
-    monkeypatch.setattr(blocks, "BLOCK", 300)
+    tune(block=300)
     text = f"""
     func.func @main(%x: tensor<1200xf32>, %init: tensor<f32>) -> tensor<f32> {{
       %b = stablehlo.abs %x : tensor<1200xf32>

@@ -7,10 +7,11 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp.compile.executors import columns, rows
-from minihlo.ops.engine import amortised, blocks
+from minihlo.ops.engine import amortised
 from minihlo.ops.engine.speed import NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES
 
+from .conftest import Tune
 from .test_speed import POLICIES, results
 
 SHAPES = {"columns": ((3, 17, 5, 2), (2, 3)), "rows": ((2, 3, 40), (0, 1))}
@@ -18,11 +19,11 @@ SHAPES = {"columns": ((3, 17, 5, 2), (2, 3)), "rows": ((2, 3, 40), (0, 1))}
 
 @pytest.mark.parametrize("t", ["f8E4M3FNUZ", "f8E5M2", "f6E3M2FN", "f4E2M1FN", "f8E8M0FNU"])
 @pytest.mark.parametrize("lines", SHAPES)
-def test_affine_by_lines(lines: str, t: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_affine_by_lines(lines: str, t: str, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     monkeypatch.setattr(columns, "_COLUMNS_PAY", 0 if lines == "columns" else 99)
     monkeypatch.setattr(rows, "_ROWS_PAY", 0 if lines == "rows" else 99)
     monkeypatch.setattr(columns, "_TOGETHER", 4)
-    monkeypatch.setattr(blocks, "BLOCK", 50)
+    tune(block=50)
     shape, places = SHAPES[lines]
     full, dims = (f"tensor<{'x'.join(map(str, s))}x" for s in (shape, [shape[d] for d in places]))
     text = f"""
@@ -52,7 +53,7 @@ def test_affine_by_lines(lines: str, t: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("lines", ["columns", "row"])
-def test_tables_are_made_anew_for_other_operands(lines: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_are_made_anew_for_other_operands(lines: str, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     monkeypatch.setattr(columns, "_COLUMNS_PAY", 0)
     monkeypatch.setattr(rows, "_ROWS_PAY", 99 if lines == "columns" else 0)
     full = "tensor<30x7xf8E5M2>"
@@ -79,7 +80,7 @@ def test_tables_are_made_anew_for_other_operands(lines: str, monkeypatch: pytest
         assert found.tobytes() == (x.astype(np.float32) * scale).tobytes()
         assert len(made) == count
     # What takes too much memory with others is forgotten.
-    monkeypatch.setattr(amortised, "MOST_BYTES", 0)
+    tune(most_bytes=0)
     for operands in ([scales[0]], [scales[1]]):
         amortised.Latest().at(operands, lambda: (), 1)
     (found,) = program(x, scales[1])

@@ -7,13 +7,15 @@ import pytest
 
 from minihlo.ops.engine import lookup
 
+from .conftest import Tune
+
 EVERY = np.arange(256, dtype=np.uint8)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 @pytest.mark.parametrize("few", [0, 1 << 20])
-def test_pairs_of_codes(few: int, dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "_FEW", few)
+def test_pairs_of_codes(few: int, dtype: type, tune: Tune) -> None:
+    tune(lookup_few=few)
     rng = np.random.default_rng(0)
     entries = rng.integers(0, 256, 1 << 16).astype(dtype)
     table = lookup.Table(entries)

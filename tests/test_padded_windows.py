@@ -13,9 +13,9 @@ from minihlo.interp import load
 from minihlo.ops.engine.cast import cast
 from minihlo.ops.policy import Policy
 from minihlo.ops.reductions import padded_windows
-from minihlo.ops.reductions import window as window_module
 from minihlo.ops.types import ELEMENT_TYPES
 
+from .conftest import Tune
 from .run_op import TYPES, from_codes
 from .windows import SEED, Windows, program
 
@@ -60,11 +60,11 @@ def by_steps(w: Windows, x: np.ndarray, init: np.ndarray, body: str, element: st
 
 
 @pytest.mark.parametrize("element", KINDS, ids=str)
-def test_the_bits_are_those_of_the_whole_fold(element: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bits_are_those_of_the_whole_fold(element: Any, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     """With every kind of initial value: neutral and not, zeros of both signs, infinities, NaN."""
-    monkeypatch.setattr(padded_windows, "_LARGE", 1)
-    monkeypatch.setattr(padded_windows, "_LESS", 1)
-    monkeypatch.setattr(window_module, "_FEW", 0)
+    tune(padded_from=1)
+    tune(padded_share=1)
+    tune(window_few=0)
     rng = np.random.default_rng(SEED)
     kind = str(element)
     names = ["or", "maximum", "add"] if kind == "i1" else [n for n in BODIES if n != "or" or not element.is_float]
@@ -94,10 +94,9 @@ def test_the_bits_are_those_of_the_whole_fold(element: Any, monkeypatch: pytest.
     assert used > 8
 
 
-def test_gaps_that_are_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_LARGE", 1), ("_LESS", 1), ("_GAP", 1), ("_PART", 4), ("_STEPS", 3)):
-        monkeypatch.setattr(padded_windows, name, value)
-    monkeypatch.setattr(window_module, "_FEW", 0)
+def test_gaps_that_are_not_filled(tune: Tune) -> None:
+    tune(padded_from=1, padded_share=1, padded_gap=1, padded_part=4, padded_steps=3)
+    tune(window_few=0)
     rng = np.random.default_rng(SEED)
     for number in range(80):
         w, name = random_padding(rng), FLOATS[number % 5]

@@ -16,6 +16,8 @@ from minihlo.ops.engine.speed import NONE, Speed
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES
 
+from .conftest import Tune, tuned
+
 N, WIDTH = 9, 5
 POLICIES = (Policy(), Policy(rounding="toward_zero", overflow="saturate"), Policy(arithmetic="upcast"))
 #: What makes the next state %n of the state %c and the row %x, and what is put aside, %y.
@@ -94,9 +96,9 @@ def arguments(t: str, rows: int = N) -> list[np.ndarray]:
 
 
 @pytest.fixture
-def walked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def walked(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> list[int]:
     """A table is made for any step; gives the numbers of turns that were made at once."""
-    monkeypatch.setattr(walk, "_WORTH", 0)
+    tune(transition_worth=0)
     found: list[int] = []
     real = walk.Walk.along
 
@@ -113,7 +115,7 @@ def both(text: str, arrays: list[np.ndarray], policy: Policy) -> tuple[list[byte
     program = interp.load(text).program
     told = []
     for speed in (NONE, Speed()):
-        plan = planner.plan(program, policy=policy, speed=speed)
+        plan = planner.plan(program, policy=policy, speed=tuned(speed))
         told.append([np.asarray(r).tobytes() for r in machine.run(plan, arrays)])
     return told[0], told[1]
 
@@ -208,14 +210,12 @@ def test_counts_that_overflow_are_left_to_turns(walked: list[int]) -> None:
 @pytest.mark.parametrize("size", [(300, 3), (40, 30), (30, 300)])
 @pytest.mark.parametrize("is_compiled", [False, True])
 @pytest.mark.parametrize("is_kept", [False, True])
-def test_all_ways_to_walk(
-    size: tuple[int, int], is_compiled: bool, is_kept: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_ways_to_walk(size: tuple[int, int], is_compiled: bool, is_kept: bool, tune: Tune) -> None:
     if is_compiled:
         if not compiled.is_available():
             pytest.skip("numba is not installed")
-        monkeypatch.setattr(compiled, "_FROM", 1)
-        monkeypatch.setattr(compiled, "_left", 0)
+        tune(compiled_from=1)
+        tune(compiled_worth=0)
     rng, element = np.random.default_rng(1), ELEMENT_TYPES["ui8"]
     table = rng.integers(0, 256, (256, 256), np.uint8)
     rows, starts = rng.integers(0, 256, size, np.uint8), rng.integers(0, 256, size[1], np.uint8)
@@ -232,10 +232,10 @@ def test_all_ways_to_walk(
 @pytest.mark.parametrize("forgets", [True, False])
 @pytest.mark.parametrize("is_kept", [False, True])
 def test_long_walks_in_pieces(
-    size: tuple[int, int], forgets: bool, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+    size: tuple[int, int], forgets: bool, is_kept: bool, monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
     """An average that moves forgets where it came from; a sum of bytes never does."""
-    monkeypatch.setattr(compiled, "_FROM", 1 << 60)
+    tune(compiled_from=1 << 60)
     whole: list[int] = []
     for way in ("_one_by_one", "_together"):
         real = getattr(walk.Walk, way)
@@ -264,9 +264,9 @@ def test_long_walks_in_pieces(
 
 
 @pytest.mark.parametrize("rows", [3000, 2100, 2048])
-def test_walks_too_long_to_be_laid_out_at_once(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_FROM", 1 << 60)
-    monkeypatch.setattr(walk, "_LONGEST", 1 << 15)
+def test_walks_too_long_to_be_laid_out_at_once(rows: int, tune: Tune) -> None:
+    tune(compiled_from=1 << 60)
+    tune(piece_elements=1 << 15)
     rng = np.random.default_rng(3)
     codes, starts = rng.integers(0, 256, (rows, 16), np.uint8), rng.integers(0, 256, 16, np.uint8)
     kept = np.zeros_like(codes)

@@ -12,7 +12,6 @@ import pytest
 
 from minihlo.interp.api import load
 from minihlo.interp.errors import ProgramError
-from minihlo.ops.movement import sort as sort_module
 from minihlo.ops.registry import Body, Call, OpError, lookup
 from minihlo.ops.types import ELEMENT_TYPES
 
@@ -327,9 +326,9 @@ def numbers(x: np.ndarray, t) -> list:
 @pytest.mark.parametrize("t", EIGHT_BITS, ids=str)
 @pytest.mark.parametrize("shape", [(66_000,), (60, 1200), (3300, 20)])
 @pytest.mark.parametrize("direction", ["LT", "GT"])
-def test_many(direction, shape, t, monkeypatch):
+def test_many(direction, shape, t, tune):
     """Numbers, zeros of either sign among them, which are equal and stay in order."""
-    monkeypatch.setattr(sort_module, "_AT_ONCE", 5000)
+    tune(sort_at_once=5000)
     x = np.random.default_rng(1).integers(0, 1 << t.bits, shape, np.uint8).view(t.dtype)
     if t.is_float:
         x = np.where(np.isnan(x.astype(np.float32)), np.array(1, t.dtype), x)

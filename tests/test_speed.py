@@ -16,13 +16,14 @@ from minihlo.interp.compile.executors import folds, rows
 from minihlo.interp.compile.executors import tables as group_tables
 from minihlo.interp.compile.passes import fuse
 from minihlo.ops import registry
-from minihlo.ops.engine import amortised, blocks, cast, compiled, lookup
+from minihlo.ops.engine import cast
 from minihlo.ops.engine.amortised import Amortised
 from minihlo.ops.engine.speed import NAMES, NONE, Speed
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES, type_of_dtype
 
 from . import fusible_programs, loop_programs
+from .conftest import Tune, tuned
 
 ALONE = {name: Speed().without(",".join(n for n in NAMES if n != name)) for name in NAMES}
 SETTINGS = {"all": Speed(), **ALONE}
@@ -35,17 +36,17 @@ POLICIES = (
 
 
 @pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+def eager(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     """Tables at the first element, blocks of four; rows and reductions are fused or compiled, however few there are."""
     monkeypatch.setattr(group_tables, "_CALL_COST", 1 << 20)
     monkeypatch.setattr(group_tables, "_shared", group_tables.Shared())
-    monkeypatch.setattr(blocks, "BLOCK", 4)
+    tune(block=4)
     monkeypatch.setattr(rows, "_ROWS_PAY", 0)
     monkeypatch.setattr(folds, "_COLUMNS", 3)
     monkeypatch.setattr(fuse, "_MANY", 0)
-    monkeypatch.setattr(compiled, "_FROM", 1)
-    monkeypatch.setattr(compiled, "_left", 0)
-    monkeypatch.setattr(lookup, "_FEW", 0)
+    tune(compiled_from=1)
+    tune(compiled_worth=0)
+    tune(lookup_few=0)
 
 
 def bits(x: np.ndarray) -> bytes:
@@ -62,7 +63,7 @@ def ways(program: interp.LoadedProgram) -> set[str]:
 
 
 def results(program: Any, arrays: list[np.ndarray], speed: Speed, policy: Policy) -> list[tuple[Any, ...]]:
-    plan = planner.plan(program.program, policy=policy, speed=speed)
+    plan = planner.plan(program.program, policy=policy, speed=tuned(speed))
     # A second run finds tables that the first has made.
     first, second = (machine.run(plan, arrays) for _ in range(2))
     told = [[(r.dtype, r.shape, bits(r)) for r in run] for run in (first, second)]
@@ -182,8 +183,8 @@ def test_a_chain_on_one_minifloat_is_one_table_that_equal_groups_share() -> None
     assert found[0] is found[1] is not found[2]
 
 
-def test_tables_are_bounded_and_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amortised, "MOST_BYTES", 600)
+def test_tables_are_bounded_and_made_anew(tune: Tune) -> None:
+    tune(most_bytes=600)
     x = np.arange(256, dtype=np.uint8).view(interp.cast([0], "f8E5M2").dtype)
     programs = [interp.load(chain((256,), "f8E5M2", *ops)) for ops in itertools.permutations(("tanh", "sqrt", "log"))]
     wanted = [machine.run(planner.plan(p.program, speed=NONE), [x])[0].tobytes() for p in programs]
@@ -324,13 +325,13 @@ def test_the_environment_turns_means_off(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     "pair", [("f32", "f8E4M3FN"), ("f64", "f8E5M2"), ("f8E3M4", "f64"), ("i32", "f6E2M3FN"), ("f8E4M3", "i4")]
 )
-def test_casts_by_blocks_are_the_whole_cast(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_casts_by_blocks_are_the_whole_cast(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     source, target = (ELEMENT_TYPES[name] for name in pair)
     x = np.random.default_rng(1).integers(-40, 40, (9, 6, 11)).astype(np.float32)
     x = cast.cast(x, ELEMENT_TYPES["f32"], source, Policy())
     for laid in (x, x.T, x[::2, :, ::-1], x[0, 0], x[:, :0]):
         wanted = cast.cast(laid, source, target, Policy())
-        monkeypatch.setattr(blocks, "BLOCK", 5)
+        tune(block=5)
         found = cast.cast(laid, source, target, Policy())
         monkeypatch.undo()
         assert (found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minihlo.ops.engine import cast
+from minihlo.ops.engine import amortised, cast
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES
+
+from .conftest import Tune
 
 F64 = ELEMENT_TYPES["f64"]
 POLICIES = [Policy(), Policy(rounding="toward_zero"), Policy(rounding="up", overflow="saturate")]
@@ -28,12 +30,12 @@ def numbers(target: str) -> np.ndarray:
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 @pytest.mark.parametrize("target", [t.name for t in ELEMENT_TYPES.values() if t.is_minifloat])
-def test_f64_by_its_upper_bits(target: str, policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f64_by_its_upper_bits(target: str, policy: Policy, tune: Tune) -> None:
     x, element = numbers(target), ELEMENT_TYPES[target]
-    monkeypatch.setattr(cast, "_of_f64", lambda *_: cast._OfF64(element, policy))
-    monkeypatch.setattr(cast, "_WORTH", 1 << 40)
+    amortised.SHARED.clear()
+    tune(cast_worth=1 << 40)
     wanted = cast.cast(x, F64, element, policy)
-    monkeypatch.setattr(cast, "_WORTH", 0)
+    tune(cast_worth=0)
     found = cast.cast(x, F64, element, policy)
     differs = np.flatnonzero(found.view(np.uint8) != wanted.view(np.uint8))
     assert not len(differs), x[differs[:3]]

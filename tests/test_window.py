@@ -12,11 +12,11 @@ import pytest
 from minihlo.interp import load
 from minihlo.ops.engine.blocks import blocks
 from minihlo.ops.policy import Policy
-from minihlo.ops.reductions import window as window_module
 from minihlo.ops.reductions.axes import Axis, windows
 from minihlo.ops.registry import OpError
 
 from . import reference
+from .conftest import Tune
 from .run_op import TYPES, from_codes, tensor
 from .windows import ADD, BODIES, CHOICE, SEED, Windows, bind, by_formula, program, random_case, wrapped
 
@@ -73,9 +73,9 @@ POOL = Windows((1, 17, 14), (1, 3, 2), (1, 2, 1), ((0, 0), (1, 1), (0, 1)), (1, 
 @pytest.mark.parametrize("element", [t for t in TYPES if t.is_float and t.bits <= 16], ids=str)
 @pytest.mark.parametrize("op", ["add", "maximum", "minimum", "multiply"])
 @pytest.mark.parametrize("at_once_from", [0, 1 << 10])
-def test_small_floats(at_once_from: int, element: Any, op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_floats(at_once_from: int, element: Any, op: str, tune: Tune) -> None:
     """Every code, rounded at every step as ml_dtypes' scalars are, but for which NaN and the sign of zero."""
-    monkeypatch.setattr(window_module, "_MANY", at_once_from)
+    tune(window_many=at_once_from)
     if element.name == "f8E8M0FNU":
         pytest.skip("ml_dtypes has other ideas of what vanishes")
     rng = np.random.default_rng(SEED)
@@ -140,9 +140,9 @@ def test_rounding() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 5, 40])
-def test_blocks_make_no_difference(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_make_no_difference(block: int, tune: Tune) -> None:
     rng = np.random.default_rng(SEED)
-    monkeypatch.setattr(window_module, "_BLOCK", block)
+    tune(window_block=block)
     for name in ("subtract", "maximum"):
         for _ in range(10):
             w, x, init = random_case(rng)
@@ -151,10 +151,10 @@ def test_blocks_make_no_difference(block: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("part", [1, 5, 1 << 15])
-def test_windows_folded_all_at_once(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_folded_all_at_once(part: int, tune: Tune) -> None:
     rng = np.random.default_rng(SEED)
-    monkeypatch.setattr(window_module, "_MANY", 0)
-    monkeypatch.setattr(window_module, "_PART", part)
+    tune(window_many=0)
+    tune(window_part=part)
     for name in ("subtract", "maximum", "two ops", "constant"):
         for _ in range(10):
             w, x, init = random_case(rng)
@@ -164,13 +164,13 @@ def test_windows_folded_all_at_once(part: int, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("element", [t for t in TYPES if t.is_minifloat], ids=str)
 @pytest.mark.parametrize("op", ["maximum", "minimum"])
-def test_of_several_nan_the_first_of_a_window_is_given(op: str, element: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_nan_the_first_of_a_window_is_given(op: str, element: Any, tune: Tune) -> None:
     rng = np.random.default_rng(SEED)
     x = from_codes(rng.integers(0, 256, POOL.shape), element)
     text = program(POOL, f"%z = stablehlo.{op} %x, %y : T", str(element))
     found = []
     for many in (0, 1 << 30):
-        monkeypatch.setattr(window_module, "_MANY", many)
+        tune(window_many=many)
         found.append(load(text)(x, from_codes(1, element))[0].tobytes())
     assert found[0] == found[1]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.engine.speed import DEFAULT, NONE, VARIABLE, Speed
+from ...ops.engine.speed import DEFAULT, NONE, VARIABLE, Speed, tuning
 from ...ops.policy import Policy
 from ...ops.random_stream import RandomStream
 from ...ops.types import TensorType, Type
@@ -118,11 +118,15 @@ def plan(
 
 
 def default_speed() -> Speed:
-    """All optimizations but those that an environment variable lists. Raises InputError for an unknown name."""
+    """All optimizations but those that an environment variable lists; tuned as the caller.
+
+    Raises InputError for an unknown name.
+    """
     try:
-        return DEFAULT.without(os.environ.get(VARIABLE, "")) if os.environ.get(VARIABLE) else DEFAULT
+        found = DEFAULT.without(os.environ.get(VARIABLE, "")) if os.environ.get(VARIABLE) else DEFAULT
     except ValueError as error:
         raise InputError(f"{VARIABLE}: {error}") from None
+    return found if tuning() is found.tuning else dataclasses.replace(found, tuning=tuning())
 
 
 def speed_without(names: str, what: str) -> Speed:

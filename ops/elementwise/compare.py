@@ -11,6 +11,7 @@ import numpy as np
 
 from ..engine.fast import opcodes
 from ..engine.keys import key_table, total_keys
+from ..engine.speed import tuning
 from ..kernel import Facts, Scalar
 from ..minifloat import arithmetic
 from ..minifloat.number import Number
@@ -59,9 +60,6 @@ _TYPES: dict[Kind, tuple[str, ...]] = {
 }
 
 _BOOLS = (np.False_, np.True_)
-
-#: From this many elements on, choosing by bits is quicker than np.where, whose time depends on the pattern.
-_MANY = 4096
 
 
 @op("compare", values="numbers", operands=2, is_elementwise=True)
@@ -153,7 +151,7 @@ def select(call: Call) -> Run:
 def choose(element: ElementType, pred: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """`x` where `pred`, else `y`: arrays of type `element`, whose bits are moved as they are."""
     size = element.dtype.itemsize
-    if size > 4 or pred.size < _MANY:
+    if size > 4 or pred.size < tuning().select_many:
         return np.where(pred, x, y)
     x_bits, y_bits = x.view(f"u{size}"), y.view(f"u{size}")
     mask = np.negative(pred.view(np.int8)).astype(f"i{size}").view(f"u{size}")

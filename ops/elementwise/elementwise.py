@@ -11,6 +11,7 @@ import numpy as np
 
 from ..engine.cast import wrap
 from ..engine.fast import opcodes
+from ..engine.speed import tuning
 from ..kernel import NOTHING, Combining, Facts, Kernel, Scalar
 from ..minifloat import arithmetic
 from ..minifloat.number import Number
@@ -175,13 +176,9 @@ def remainder(x, y):
     return np.fmod(x, y)
 
 
-#: Numbers are kept repeated up to so many bytes: those of the blocks in which large arrays are taken.
-_KEPT = 1 << 18
-
-
 def _repeated(number, shape):
     """An array of this shape that has one number everywhere; not to be written to."""
-    if math.prod(shape) * number.itemsize > _KEPT:
+    if math.prod(shape) * number.itemsize > tuning().repeated_bytes:
         return np.full(shape, number, number.dtype)
     return _kept(number.tobytes(), number.dtype, shape)
 

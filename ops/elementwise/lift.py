@@ -22,7 +22,8 @@ import numpy as np
 
 from ..engine.amortised import Amortised
 from ..engine.cast import array_of, cast, codes_of
-from ..engine.lookup import TINY, Table, of_pairs
+from ..engine.lookup import Table, of_pairs
+from ..engine.speed import tuning
 from ..kernel import Kernel, Run
 from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format, Nan
@@ -41,10 +42,6 @@ _HOST_ERROR = 16
 
 #: Where the lower halves of f64 stand among all halves.
 _LOWER_HALF = slice(0 if sys.byteorder == "little" else 1, None, 2)
-
-#: What one call is taken to cost beside its elements, in elements, in the choice to build a table: of functions that
-#: take 10 µs an element, and of basic ones that take 0.3 µs.
-_CALL_COST, _BASIC_CALL_COST = 32, 1 << 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +181,11 @@ class Tabulated:
         self._fmt, self._arity, self._compute = fmt, function.arity, compute
         self._dtype = np.dtype(bool) if function.is_predicate else fmt.dtype
         cases = 1 << (8 * fmt.dtype.itemsize * function.arity)
-        per_call = _BASIC_CALL_COST if function.is_basic else _CALL_COST
+        is_basic = function.is_basic
+
+        def per_call() -> int:
+            return tuning().basic_call_cost if is_basic else tuning().call_cost
+
         self._table = Amortised(lambda: Table(self._entries()), cases, per_call, lambda t: t.entries.nbytes)
         # The table once more, for scalars, where indexing bytes is quicker; and a value for each code.
         self._codes: memoryview = memoryview(b"")
@@ -200,7 +201,7 @@ class Tabulated:
 
     def pairs(self, result: TensorType) -> Run:
         """The kernel of a function of two, for a result of this type."""
-        if not result.is_static or result.size > TINY:
+        if not result.is_static or result.size > tuning().lookup_tiny:
             return self.binary
         shape: tuple[int, ...] = result.shape  # type: ignore[assignment]
 

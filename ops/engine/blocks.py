@@ -24,8 +24,6 @@ from . import speed
 
 Part = TypeVar("Part")
 
-#: The most elements that are worked on at a time.
-BLOCK = 1 << 17
 
 #: The first cache of a processor: its bytes, those after which its places repeat, and those that are filled together.
 _CACHE, _PERIOD, _LINE = 1 << 15, 1 << 12, 64
@@ -35,7 +33,8 @@ _pool: ThreadPoolExecutor | None = None
 
 def block(size: int) -> int:
     """How many elements of an array of `size` are to be worked on at a time."""
-    return size if size <= BLOCK else min(size >> 2, BLOCK)
+    most = speed.tuning().block
+    return size if size <= most else min(size >> 2, most)
 
 
 def blocks(shape: Sequence[int], limit: int) -> Iterator[tuple[slice, ...]]:
@@ -70,7 +69,8 @@ def for_each(parts: Sequence[Part], work: Callable[[Part], object], size: int) -
 
     The threads see the context variables of the caller, numpy's error state among them.
     """
-    workers = min(speed.current().workers, len(parts)) if size > BLOCK else 1
+    now = speed.current()
+    workers = min(now.workers, len(parts)) if size > now.tuning.block else 1
     if workers == 1:
         for part in parts:
             work(part)

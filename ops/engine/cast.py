@@ -16,11 +16,12 @@ from .amortised import Amortised
 from .blocks import block, blocks, for_each
 from .compiled import Kernels, kernels
 from .lookup import Table
+from .speed import tuning
 
 _EXACT = Policy()  # of a cast that loses nothing, whatever the policy
 _F32, _F64 = FORMATS["f32"], FORMATS["f64"]
 #: The bits of f64 that are cut off before a lookup, and how many elements pay for its table.
-_CUT, _WORTH = 45, 1 << 20
+_CUT = 45
 
 
 def codes_of(x: np.ndarray, fmt: Format) -> np.ndarray:
@@ -139,7 +140,7 @@ class _OfF64:
 
     def __init__(self, target: ElementType, policy: Policy) -> None:
         self._target, self._policy = target, policy
-        self._table = Amortised(self._entries, _WORTH, nbytes=lambda table: table.nbytes)
+        self._table = Amortised(self._entries, lambda: tuning().cast_worth, nbytes=lambda table: table.nbytes)
 
     def _entries(self) -> np.ndarray:
         numbers = (np.arange(1 << 64 - _CUT, dtype=np.uint64) << _CUT).view(np.float64)

@@ -25,9 +25,8 @@ from typing import Any
 import numpy as np
 
 from . import compiled_cache, speed
+from .amortised import Amortised
 
-#: Arrays of fewer elements are left to numpy, and so are all until this many elements would have been taken.
-_FROM, _WORTH = 1 << 13, 1 << 22
 #: Keeps nothing.
 _NONE = np.empty((0, 0), np.uint8)
 
@@ -204,9 +203,11 @@ class Kernels:
 
 def kernels(size: int) -> Kernels | None:
     """The kernels, if an array of so many elements is for them."""
-    if size < _FROM or not speed.current().compiled or not _is_worth(size):
+    now = speed.current()
+    if size < now.tuning.compiled_from or not now.compiled or not is_available():
         return None
-    return _kernels()
+    made = _made.value or _made.get(size)
+    return made[0] if made else None
 
 
 def machine(size: int) -> Callable[..., int] | None:
@@ -215,15 +216,7 @@ def machine(size: int) -> Callable[..., int] | None:
     return None if found is None else found.machine
 
 
-_left = _WORTH
 _lock = threading.RLock()
-
-
-def _is_worth(size: int) -> bool:
-    global _left
-    if _left > 0:
-        _left -= size
-    return _left <= 0
 
 
 @functools.cache
@@ -232,19 +225,21 @@ def is_available() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def _kernels() -> Kernels | None:
-    if not is_available():
-        return None
-    with _lock:
-        return _made()
-
-
 @functools.cache
-def _made() -> Kernels | None:
+def _imported() -> tuple[Kernels | None]:
     try:
-        return Kernels()
+        return (Kernels(),)
     except Exception:  # of a numba that does not fit this Python or numpy: it raises what it likes
-        return None
+        return (None,)
+
+
+def _kernels() -> tuple[Kernels | None]:
+    with _lock:
+        return _imported()
+
+
+#: The kernels, once so many elements would have been for them; None in their place where numba does not work.
+_made = Amortised(_kernels, lambda: speed.tuning().compiled_worth)
 
 
 def _machine() -> Callable[..., int]:

@@ -17,13 +17,7 @@ from ..types import ElementType, Kind
 from .amortised import Amortised
 from .blocks import block, blocks, for_each
 from .compiled import Kernels, kernels
-
-#: Up to so many elements a single call of numpy is quickest.
-_FEW = 1 << 13
-#: Up to so many pairs are looked up in place.
-TINY = 512
-#: Pairs are made once so many elements have been looked up, and are of use for entries up to this size.
-_PAIRS_FROM, _PAIRS_UP_TO = 1 << 17, 4
+from .speed import tuning
 
 
 class Table:
@@ -33,12 +27,12 @@ class Table:
         entries.setflags(write=False)
         self.entries = entries
         self._bits = entries.view(f"u{entries.itemsize}") if entries.itemsize <= 8 else entries
-        self._pairs = Amortised(self._of_pairs, _PAIRS_FROM, nbytes=lambda pairs: pairs.nbytes)
+        self._pairs = Amortised(self._of_pairs, lambda: tuning().pairs_from, nbytes=lambda pairs: pairs.nbytes)
 
     def at(self, codes: np.ndarray) -> np.ndarray:
         """The results for an array of codes: unsigned integers of one byte, or two, as many as the table has."""
         size = codes.size
-        if size <= _FEW:
+        if size <= tuning().lookup_few:
             return self.entries.take(codes)
         if not codes.flags.c_contiguous:
             if codes.flags.f_contiguous:
@@ -52,7 +46,7 @@ class Table:
             compiled = kernels(size) if len(table) == 1 << 8 * codes.itemsize and table.dtype.kind == "u" else None
             if compiled is not None:
                 return self._at_compiled(compiled, codes, bits, result)
-            if len(table) == 256 and table.itemsize <= _PAIRS_UP_TO and size % 2 == 0:
+            if len(table) == 256 and table.itemsize <= tuning().pairs_entry_bytes and size % 2 == 0:
                 pairs = self._pairs.get(size)
                 if pairs is not None:
                     table, codes, bits = pairs, codes.view(np.uint16), bits.view(pairs.dtype)
@@ -85,7 +79,7 @@ class Table:
         size = 1
         for n in shape:
             size *= n
-        if size <= _FEW:
+        if size <= tuning().lookup_few:
             return self.entries.take(joined(parts, widths))
         if len(parts) == 2 and (rows := self._rows_of(*parts)) is not None:
             return rows

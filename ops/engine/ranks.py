@@ -20,9 +20,7 @@ from ..minifloat.codec import decode
 from ..types import ElementType
 from .keys import total_keys
 from .lookup import Table, all_of
-
-#: With fewer steps than this ranks are quicker: where those of a column lie together in memory, and where they do not.
-_STEPS, _SLICES = 32, 8
+from .speed import tuning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +67,7 @@ class Ranks:
 
     def extreme(self, codes: np.ndarray) -> np.ndarray:
         """The rank that wins along the first axis; of several NaN the first, as where one is compared to the next."""
-        few = _STEPS if codes.strides[0] == 1 else _SLICES
+        few = tuning().rank_steps if codes.strides[0] == 1 else tuning().rank_slices
         if self._order is None or len(codes) < few:
             return self._by_rank(codes)
         winners, nan = self._order.extreme(codes)

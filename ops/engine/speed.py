@@ -7,6 +7,9 @@ import dataclasses
 import os
 from collections.abc import Callable
 
+from .tuning import DEFAULT as UNTUNED
+from .tuning import Tuning
+
 
 @dataclasses.dataclass(frozen=True)
 class Speed:
@@ -18,6 +21,7 @@ class Speed:
     compiled: large arrays are handed to kernels that numba compiles, where it is installed.
     heap: freed memory is kept for the next large array, where the C library is glibc.
     threads: how many threads may work on one large array; 0 means as many as there are processors, at most 8.
+    tuning: the thresholds and block sizes.
     """
 
     tables: bool = True
@@ -26,6 +30,7 @@ class Speed:
     compiled: bool = True
     heap: bool = True
     threads: int = 0
+    tuning: Tuning = UNTUNED
 
     @property
     def workers(self) -> int:
@@ -41,7 +46,8 @@ class Speed:
         return dataclasses.replace(self, **off)  # pyright: ignore[reportArgumentType]
 
 
-NAMES = tuple(f.name for f in dataclasses.fields(Speed))
+#: The optimizations that can be turned off.
+NAMES = tuple(f.name for f in dataclasses.fields(Speed) if f.name != "tuning")
 NONE = Speed().without(",".join(NAMES))
 #: The environment variable that lists what is turned off unless a program is told otherwise.
 VARIABLE = "MINIHLO_WITHOUT"
@@ -61,6 +67,11 @@ _current: contextvars.ContextVar[Speed] = contextvars.ContextVar("minihlo speed"
 current: Callable[[], Speed] = _current.get
 enter = _current.set
 leave = _current.reset
+
+
+def tuning() -> Tuning:
+    """The thresholds and block sizes of the kernels that run now, or that are made now for a plan."""
+    return current().tuning
 
 
 def _processors() -> int:

@@ -26,21 +26,7 @@ from .amortised import Amortised
 from .blocks import apart, blocks, for_each
 from .compiled import Kernels, kernels
 from .lookup import all_of
-
-#: Up to so many accumulators are walked one after the other, and from so many on indices are joined by ops.
-_FEW, _MANY = 24, 256
-#: A table is made for so many steps of all accumulators; where these are few, each counts as so many.
-_WORTH, _FEW_COST = 1 << 16, 16
-#: Columns that one thread walks at a time, and elements before Ctrl-C is looked for.
-_COLUMNS, _BLOCK = 128, 1 << 22
-#: Elements that are laid out, or made indices, at a time.
-_INDICES = 1 << 15
-#: The fewest rows of a piece, the most accumulators of all pieces together, and the most elements walked on end.
-_PIECE, _SIDE_BY_SIDE, _LONGEST = 128, 1024, 1 << 22
-#: The fewest pieces that are worth it, and the fewest accumulators in all of them.
-_PIECES, _NARROW = 4, 64
-#: After so many rows the paths are looked at again; and a row takes as long as so many accumulators, besides its own.
-_LOOK, _ROW = 16, 256
+from .speed import tuning
 
 #: Gives the next accumulators for arrays of accumulators and of elements.
 Step = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -51,13 +37,15 @@ class Walk:
 
     def __init__(self, step: Step, total: ElementType, element: ElementType) -> None:
         self._step, self._total, self._element = step, total, element
-        self._table = Amortised(self._entries, _WORTH, nbytes=lambda table: table.nbytes)
+        self._table = Amortised(self._entries, lambda: tuning().transition_worth, nbytes=lambda table: table.nbytes)
         # Of walks that could be made in pieces so many are not, and so many have not been since the last try.
         self._rests = self._rested = 0
 
     def is_worth(self, steps: int, columns: int) -> bool:
         """Whether there is a table, or it is worth making for so many steps and those that were asked for before."""
-        return self._table.get(steps * columns * (_FEW_COST if columns <= _FEW else 1)) is not None
+        now = tuning()
+        cost = now.transition_few_cost if columns <= now.transition_few else 1
+        return self._table.get(steps * columns * cost) is not None
 
     @property
     def entries(self) -> np.ndarray:
@@ -85,7 +73,7 @@ class Walk:
         compiled = kernels(rows.size)
         if compiled is not None:
             return self._along_compiled(compiled, starts, rows, kept)
-        step = max(_LONGEST // max(len(starts), 1), 1)
+        step = max(tuning().piece_elements // max(len(starts), 1), 1)
         for first in range(0, len(rows), step):
             here = slice(first, first + step)
             starts = self._some(starts, rows[here], None if kept is None else kept[here])
@@ -104,39 +92,41 @@ class Walk:
         return self._whole(starts, rows, kept) if found is None else found
 
     def _whole(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
-        if len(starts) <= _FEW:
+        now = tuning()
+        if len(starts) <= now.transition_few:
             return self._one_by_one(starts, rows, kept)
-        return (
-            self._joined(starts, rows) if kept is None and len(starts) >= _MANY else self._together(starts, rows, kept)
-        )
+        if kept is None and len(starts) >= now.transition_many:
+            return self._joined(starts, rows)
+        return self._together(starts, rows, kept)
 
     def _along_compiled(
         self, compiled: Kernels, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None
     ) -> np.ndarray:
         """Some accumulators after others, by several threads."""
-        totals, count = starts.copy(), max(_BLOCK // _COLUMNS, 1)
+        now = tuning()
+        totals, count = starts.copy(), max(now.transition_block // now.transition_columns, 1)
 
         def work(part: tuple[slice, ...]) -> None:
             for first in range(0, len(rows), count):
                 here = slice(first, first + count), *part
                 compiled.walk(totals[part], rows[here], self.entries, None if kept is None else kept[here])
 
-        for_each(list(blocks(totals.shape, _COLUMNS)), work, rows.size)
+        for_each(list(blocks(totals.shape, now.transition_columns)), work, rows.size)
         return totals
 
     def _in_pieces(
         self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None, count: int
     ) -> tuple[np.ndarray | None, bool]:
         """The same for so many pieces side by side, None if they do not run together; and whether that was quicker."""
-        columns, length = len(starts), len(rows) // count
+        columns, length, now = len(starts), len(rows) // count, tuning()
         before = len(rows) - count * length
         starts = self._together(starts, rows[:before], None if kept is None else kept[:before])
         laid = np.moveaxis(rows[before:].reshape(count, length, columns), 0, 1).reshape(length, -1)
         path = np.empty_like(laid)
         ends = self._together(np.tile(starts, count), laid, path)
         totals = np.concatenate([starts, ends[:-columns]])
-        for first in range(0, length, _LOOK):
-            here = slice(first, first + _LOOK)
+        for first in range(0, length, now.piece_look):
+            here = slice(first, first + now.piece_look)
             last = path[here][-1].copy()
             totals = self._together(totals, laid[here], path[here])
             if np.array_equal(totals, last):
@@ -145,8 +135,8 @@ class Walk:
                 if kept is not None:
                     paths = np.moveaxis(path.reshape(length, count, columns), 1, 0)
                     kept[before:].reshape(count, length, columns)[...] = paths
-                time = (length + first + _LOOK) * (_ROW + count * columns)
-                return ends[-columns:], time < len(rows) * (_ROW + columns)
+                time = (length + first + now.piece_look) * (now.piece_row_cost + count * columns)
+                return ends[-columns:], time < len(rows) * (now.piece_row_cost + columns)
         return None, False
 
     def _one_by_one(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
@@ -190,13 +180,14 @@ class Walk:
 
 def _pieces(steps: int, columns: int) -> int:
     """Into how many pieces to cut a walk; 0 where that brings nothing."""
-    count = min(_SIDE_BY_SIDE // max(columns, 1), steps // _PIECE)
-    return count if count >= _PIECES and count * columns >= _NARROW else 0
+    now = tuning()
+    count = min(now.piece_columns // max(columns, 1), steps // now.piece_rows)
+    return count if count >= now.pieces and count * columns >= now.pieces_columns else 0
 
 
 def _in_order(rows: np.ndarray, dtype: type) -> Iterator[np.ndarray]:
     """The rows one after the other, each by itself in memory; of another type they are copies."""
-    count = max(_INDICES // rows.shape[1], 1)
+    count = max(tuning().transition_indices // rows.shape[1], 1)
     for first in range(0, len(rows), count):
         yield from apart(rows[first : first + count]).astype(dtype, order="C", copy=False)
 

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.speed import tuning
 from ..registry import CORRECTLY_ROUNDED, Call, Run, lookup, op
 from ..require import require, require_dimensions, require_element, require_shape
 from ..types import ELEMENT_TYPES, TensorType
-
-#: A program sees the same few sizes again and again: kernels for so many are kept.
-_KEPT = 16
 
 Sizes = tuple[int, ...]
 
@@ -46,7 +44,7 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
         found = kernels.get(key)
         if found is None:
             found = bind(key, operands)
-            if len(kernels) >= _KEPT:
+            if len(kernels) >= tuning().shapes:
                 kernels.clear()
             kernels[key] = found
         return found(*operands)

@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.speed import tuning
 from ..kernel import PURE
 from ..registry import Call, OpError, Run, op
 from ..require import require, require_dimensions, require_element, require_shape
 
 Shape = tuple[int, ...]
-
-#: How many shapes a use of an op remembers the index arithmetic of. A static program has one.
-_SHAPES = 16
 
 
 def integers(attributes: Mapping[str, Any], name: str) -> Shape:
@@ -185,7 +183,7 @@ def _gather(call: Call, places: Places, offset_dims: Shape, sizes: Shape | None)
     require(len(offset_dims) == len(window), f"offset_dims {list(offset_dims)} must be {len(window)}, as slices have")
     rank = len(places.grid((0,) * len(indices.shape))) + len(window)
     require(len(result.shape) == rank, f"the result is {result} (expected of rank {rank})")
-    taker = functools.lru_cache(_SHAPES)(functools.partial(_taker, places, offset_dims))
+    taker = functools.lru_cache(tuning().shapes)(functools.partial(_taker, places, offset_dims))
     if sizes is not None and operand.is_static and indices.is_static:
         shape, kernel = taker(call.operand_shape(0), call.operand_shape(1), sizes)
         require_shape(call, shape)

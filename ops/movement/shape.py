@@ -8,14 +8,11 @@ import operator
 import numpy as np
 
 from ..engine.cast import cast
+from ..engine.speed import tuning
 from ..kernel import PURE, Facts, Scalar
 from ..registry import CORRECTLY_ROUNDED, Call, OpError, Run, op
 from ..require import identity, require, require_dimensions, require_element, require_shape, settled_shape, storage
 from ..types import ELEMENT_TYPES, ElementType, TokenType, TupleType
-
-#: Elements of an iota computed at a time, so that the steps between take little memory.
-_IOTA_CHUNK = 1 << 20
-
 
 #: Of a single number the result is the number.
 _SAME = Facts(scalar=Scalar(any_type="{0}"), is_pure=True)
@@ -53,9 +50,9 @@ def iota(call: Call) -> Run:
     def kernel() -> np.ndarray:
         rng = call.random.generator if stochastic else None
         line = np.empty(size, element.dtype)
-        for i in range(0, size, _IOTA_CHUNK):
-            indices = np.arange(i, min(i + _IOTA_CHUNK, size))
-            line[i : i + _IOTA_CHUNK] = cast(indices, ELEMENT_TYPES["i64"], element, policy, rng)
+        for i in range(0, size, tuning().iota_block):
+            indices = np.arange(i, min(i + tuning().iota_block, size))
+            line[i : i + tuning().iota_block] = cast(indices, ELEMENT_TYPES["i64"], element, policy, rng)
         return np.broadcast_to(line.reshape(across), shape)
 
     if stochastic:

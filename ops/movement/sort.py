@@ -23,16 +23,11 @@ import numpy as np
 from ..engine.amortised import Amortised
 from ..engine.keys import total_keys, value_keys
 from ..engine.lookup import Table, all_of
+from ..engine.speed import tuning
 from ..kernel import PURE
 from ..registry import BY_BODY, Call, OpError, Run, op
 from ..types import ElementType, Kind, TensorType
 
-#: Rows of codes this long are sorted by counting, unless more ranks than this are shared by codes that are there.
-_COUNTED, _TOGETHER = 4096, 3
-#: A comparator is asked about all pairs of codes once so many elements are sorted.
-_ASKED = 1 << 16
-#: Codes that are sorted at a time in short rows: their places take eight times as much memory.
-_AT_ONCE = 1 << 20
 #: Whether the elements at the first positions come before those at the second: positions in the flattened rows.
 Before = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -61,7 +56,7 @@ def sort(call: Call) -> Run:
     vectorised = call.bodies[0].vectorised
     order_of_codes: Amortised[list[_Order | None]] | None = None  # in a list, since there may be no order
     if vectorised is not None and _goes_by_codes(call, elements[0]):
-        order_of_codes = Amortised(lambda: [_order_of_codes(vectorised, elements)], _ASKED)
+        order_of_codes = Amortised(lambda: [_order_of_codes(vectorised, elements)], lambda: tuning().sort_worth)
 
     def kernel(regions: tuple[Callable[..., tuple[Any]], ...], *arrays: np.ndarray) -> Any:
         length = arrays[0].shape[dimension]
@@ -151,8 +146,8 @@ class _Order:
     def sorted(self, rows: np.ndarray) -> np.ndarray:
         """Each of the rows sorted."""
         codes, (count, length) = rows.view(np.uint8), rows.shape
-        result, step = np.empty_like(codes), max(_AT_ONCE // length, 1)
-        if length >= _COUNTED:
+        result, step = np.empty_like(codes), max(tuning().sort_at_once // length, 1)
+        if length >= tuning().sort_counted:
             for row, found in zip(codes, result, strict=True):
                 found[...] = self._counted(row)
         else:
@@ -170,7 +165,7 @@ class _Order:
         """One row."""
         counts, ranks = np.bincount(codes, minlength=256), self._ranks.entries
         together = [same for same in self._shared if np.count_nonzero(counts[same]) > 1]
-        if len(together) > _TOGETHER:
+        if len(together) > tuning().sort_together:
             return codes.take(self.argsort(codes))
         result = np.repeat(self._codes, counts[self._codes])
         for same in together:

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..engine.keys import total_keys
+from ..engine.speed import tuning
 from ..registry import Call, OpError, Run, op
 from ..types import ElementType, TensorType
-
-#: Rows of at least this many elements are worth parting before sorting.
-_LONG = 64
 
 
 @op("chlo.top_k", "bool integer float", values="numbers", operands=1)
@@ -56,6 +54,6 @@ def largest(rows: np.ndarray, element: ElementType, count: int) -> np.ndarray:
     # Key and position in one integer: no two are equal, so that any way of sorting is stable.
     wide = keys.astype(np.int64) - (1 << 31 if keys.dtype == np.uint32 else 0)
     packed = (wide << 32) | np.arange(length)
-    if count < length // 4 and length >= _LONG:
+    if count < length // 4 and length >= tuning().top_k_long:
         packed = np.partition(packed, count, axis=1)[:, :count]
     return np.sort(packed, axis=1)[:, :count] & 0xFFFFFFFF

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..engine.blocks import blocks, for_each
 from ..engine.cast import cast
+from ..engine.speed import tuning
 from ..kernel import PURE
 from ..policy import Policy
 from ..reductions.axes import Axis, windows
@@ -23,12 +24,6 @@ from .exact_matmul import may_be_plain, plain_operands, rounded_product
 from .matmul import matmul
 
 Shape = tuple[int, ...]
-
-#: How many shapes and paddings a use of an op remembers the index arithmetic of. A static program has one.
-_SHAPES = 16
-
-#: Elements of windows that are laid out at a time, of codes and of decoded numbers; and windows at least.
-_BLOCK, _PLAIN_BLOCK, _ROWS = 1 << 22, 1 << 16, 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +99,7 @@ def _convolution(call: Call, has_padding: bool) -> Run:
     back = tuple(numbers.result.index(d) for d in range(rank))
     zero = cast(np.zeros((), np.float32), ELEMENT_TYPES["f32"], lhs.element, Policy())
 
-    @functools.lru_cache(_SHAPES)
+    @functools.lru_cache(tuning().shapes)
     def plan(lhs: Shape, rhs: Shape, padding: Shape) -> tuple[Axis, ...]:
         (batch, feature, *space), (outputs, inputs, *kernel) = lhs, rhs
         require(batch % batches == 0, f"lhs has batch {batch} (expected a multiple of batch_group_count {batches})")
@@ -187,8 +182,8 @@ def _products(
         shape = rows.shape[: inner + 1]
         found[:, *block] = multiply(rows.reshape(groups, math.prod(shape[1:]), depth), kernel).reshape(*shape, outputs)
 
-    limit = (_PLAIN_BLOCK if is_plain else _BLOCK) // (groups * depth)
-    parts = list(blocks(found.shape[1:-1], max(limit, _ROWS)))
+    limit = (tuning().convolution_plain_block if is_plain else tuning().convolution_block) // (groups * depth)
+    parts = list(blocks(found.shape[1:-1], max(limit, tuning().convolution_rows)))
     for_each(parts, work, found.size * depth >> 3 if is_plain else 0)
     return found
 

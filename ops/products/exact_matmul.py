@@ -18,6 +18,7 @@ import numpy as np
 from ..engine.cast import array_of, cast, codes_of
 from ..engine.gemm import product
 from ..engine.lookup import Table
+from ..engine.speed import tuning
 from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format, Nan
 from ..minifloat.number import FINITE
@@ -28,7 +29,6 @@ from ..types import ELEMENT_TYPES, ElementType
 from .exact_sum import ExactSums
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
-_TILE_BYTES = 1 << 25  # what one part of a large product may take
 
 
 def exact_matmul(
@@ -112,7 +112,7 @@ def tiled(
     A product is taken to need eight bytes for an element of an operand and eight times `depth` for one of the result.
     """
     (batch, rows, length), columns = lhs.shape, rhs.shape[-1]
-    room = _TILE_BYTES // 8
+    room = tuning().exact_tile_bytes // 8
     if batch * max(rows * length, length * columns, rows * columns * depth) <= room:
         return of_tile(lhs, rhs)
     side = max(1, room // max(length, 1))

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..engine.speed import tuning
 from ..minifloat.number import FINITE, WORK_BITS, Number
 
 _WORD = 48  # an int64 then has room for 2**15 additions before its carries must be passed on
 _MASK = np.int64((1 << _WORD) - 1)
-_BLOCK = 1 << 13  # elements worked on at a time: what a processor's nearest memory holds
 
 
 class ExactSums:
@@ -78,7 +78,8 @@ class ExactSums:
         return Number(*(array.reshape(self._shape) for array in (kind, negative, significand, exponent)))
 
     def _blocks(self) -> Iterator[slice]:
-        return (slice(i, i + _BLOCK) for i in range(0, self._words.shape[1], _BLOCK))
+        step = tuning().exact_sum_block
+        return (slice(i, i + step) for i in range(0, self._words.shape[1], step))
 
     def _magnitudes(self, block: slice) -> tuple[np.ndarray, np.ndarray]:
         """The words of the sums' magnitudes, each of 48 bits, and where sums are negative."""

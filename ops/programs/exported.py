@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.speed import tuning
 from ..registry import Call, OpError, Run, lookup
 from ..require import require
 from ..types import TensorType
 from .custom_call import bound_target
-
-#: How many shapes and windows a use remembers the kernels of.
-_KEPT = 16
 
 
 @bound_target("shape_assertion")
@@ -44,7 +42,7 @@ def dynamic_reduce_window(call: Call) -> Run:
     for i in range(count, len(call.operands)):
         require(call.tensor(i).element.is_integer, f"operand {i} is {call.tensor(i)} (expected integers)")
 
-    @functools.lru_cache(_KEPT)
+    @functools.lru_cache(tuning().shapes)
     def bound(shapes: tuple[tuple[int, ...], ...], *lists: tuple[int, ...]) -> Run:
         types = tuple(TensorType(shape, call.tensor(i).element) for i, shape in enumerate(shapes))
         attributes = dict(zip(names, lists, strict=True))
@@ -66,7 +64,7 @@ def dynamic_top_k(call: Call) -> Run:
         call.tensor(1).element.is_integer and call.tensor(1).shape == (), f"k is {call.tensor(1)} (expected an integer)"
     )
 
-    @functools.lru_cache(_KEPT)
+    @functools.lru_cache(tuning().shapes)
     def bound(shape: tuple[int, ...], k: int) -> Run:
         record, shapes = lookup("chlo.top_k"), (*shape[:-1], k)
         assert record is not None
@@ -82,7 +80,7 @@ def dynamic_rng_bit_generator(call: Call) -> Run:
     require(len(call.operands) == 2, f"takes 2 operands, not {len(call.operands)}")
     require(call.tensor(1).element.is_integer, f"the shape is {call.tensor(1)} (expected integers)")
 
-    @functools.lru_cache(_KEPT)
+    @functools.lru_cache(tuning().shapes)
     def bound(*shape: int) -> Run:
         record, output = lookup("rng_bit_generator"), TensorType(shape, call.result(1).element)
         assert record is not None

@@ -13,12 +13,10 @@ from collections.abc import Callable
 import numpy as np
 
 from ..engine.cast import array_of, cast, codes_of, wrap
+from ..engine.speed import tuning
 from ..registry import Accuracy, Call, OpError, Run, op
 from ..require import require
 from ..types import ELEMENT_TYPES, ElementType, Kind
-
-#: Counters encrypted at a time, so that the rounds work in the cache.
-_BLOCK = 1 << 13
 
 _U32, _U64 = np.uint32, np.uint64
 _MASK64, _MASK128 = (1 << 64) - 1, (1 << 128) - 1
@@ -84,10 +82,10 @@ def _key(word: int) -> tuple[int, int]:
 def threefry_words(key: int, counter: int, count: int) -> np.ndarray:
     """The words of `count` consecutive counters, as an array of shape (2, count)."""
     result = np.empty((2, count), _U32)
-    for i in range(0, count, _BLOCK):
-        counters = np.arange(i, min(i + _BLOCK, count), dtype=_U64)
+    for i in range(0, count, tuning().random_block):
+        counters = np.arange(i, min(i + tuning().random_block, count), dtype=_U64)
         counters += _U64(counter)  # modulo 2**64
-        result[:, i : i + _BLOCK] = threefry2x32(_key(key), *_words(counters))
+        result[:, i : i + tuning().random_block] = threefry2x32(_key(key), *_words(counters))
     return result
 
 
@@ -95,13 +93,13 @@ def philox_words(key: int, counter: int, count: int) -> np.ndarray:
     """The words of `count` consecutive counters of 128 bits, as an array of shape (count, 4)."""
     low, high = _U64(counter & _MASK64), _U64(counter >> 64)
     result = np.empty((count, 4), _U32)
-    for i in range(0, count, _BLOCK):
-        lows = np.arange(i, min(i + _BLOCK, count), dtype=_U64)
+    for i in range(0, count, tuning().random_block):
+        lows = np.arange(i, min(i + tuning().random_block, count), dtype=_U64)
         lows += low
         highs = high + (lows < low)  # the carry
         words = philox4x32(_key(key), (*_words(lows), *_words(highs)))
         for column, word in enumerate(words):
-            result[i : i + _BLOCK, column] = word
+            result[i : i + tuning().random_block, column] = word
     return result
 
 

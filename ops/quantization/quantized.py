@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.amortised import Amortised
+from ..engine.speed import tuning
 from ..registry import CORRECTLY_ROUNDED, Body, Call, Op, Run, for_quantized, lookup, op
 from ..require import identity, require, require_shape
 from ..types import ELEMENT_TYPES, ElementType, FutureType, QuantizedType, TensorType, TupleType, Type
@@ -28,8 +29,6 @@ _F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]  #: of the scaled sums, 
 _NEARNESS = frozenset(f"check.expect_{name}" for name in ("almost_eq", "almost_eq_const", "close"))
 _PRODUCTS = frozenset(f"stablehlo.{name}" for name in ("dot_general", "dot", "convolution", "dynamic_conv"))
 _COLLECTIVES = ("all_reduce", "reduce_scatter", "collective_reduce")
-#: Elements of work that one call is taken to cost beside its elements, in the choice to build a table.
-_CALL_COST = 32
 
 
 @op("uniform_quantize", "float", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
@@ -229,7 +228,7 @@ class _Table:
     def __init__(self, compute: Run, record: Op, call: Call) -> None:
         self._compute, self._record, self._call = compute, record, call
         cases = 1 << (8 * len(call.operands))
-        self._table = Amortised(self._build, cases, _CALL_COST, lambda table: table.nbytes)
+        self._table = Amortised(self._build, cases, lambda: tuning().call_cost, lambda table: table.nbytes)
 
     def __call__(self, x: np.ndarray, *others: np.ndarray) -> np.ndarray:
         table = self._table.get(max(x.size, *(y.size for y in others), 0))

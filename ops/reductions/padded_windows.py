@@ -17,18 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.speed import tuning
+
 #: The accumulators, or the initial values: arrays with a single element each.
 Values = tuple[np.ndarray, ...]
 #: Folds arrays of (steps, 1) into accumulators.
 Fold = Callable[[Values, Sequence[np.ndarray]], Values]
-
-#: Windows are looked at so from that many places on, of which more than this share must be padding. Smaller ones are
-#: folded side by side; one so large takes a millisecond or more by itself, and a tenth of that here.
-_LARGE, _LESS = 1 << 20, 4
-#: Steps to look for a cycle in. A byte comes round in 256; powers of a float run into zero or infinity in 2,100.
-_STEPS = 1 << 12
-#: Steps of padding, and elements, that are folded at a time; and gaps that are filled with padding instead.
-_PART, _GAP = 1 << 16, 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,10 +78,10 @@ class PaddedWindows:
     def results(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
         """The result of each window; None where that is not the way to find it."""
         counts = [a.count for a in self._axes]
-        if 0 in counts or self._size < _LARGE or max(a.low + a.high for a in self._axes) >= 1 << 60:
+        if 0 in counts or self._size < tuning().padded_from or max(a.low + a.high for a in self._axes) >= 1 << 60:
             return None
         held = math.prod(min(a.window, a.size) for a in self._axes)  # at most, by each window
-        if held * _LESS > self._size:
+        if held * tuning().padded_share > self._size:
             return None
         lines = [
             _line(a.size, a.window, a.stride, a.low, a.base_dilation, a.window_dilation, a.count) for a in self._axes
@@ -143,6 +137,7 @@ class PaddedWindows:
         totals: Values,
     ) -> Values:
         """The accumulators after the last element, from those before the first."""
+        now = tuning()
         lengths = [int(line.count[w[0]]) for line, w in zip(lines, windows, strict=True)]
         run = lengths[-1]  # elements along the last dimension
         inner = lines[-1].places - 1
@@ -157,26 +152,26 @@ class PaddedWindows:
             place = sum(i * s for i, s in zip(index, steps, strict=False))
             gap = 0 if previous is None else place - previous - 1
             previous = place + last
-            if gap > _GAP:
+            if gap > now.padded_gap:
                 totals, rows, waiting = self._folded(totals, rows), [[] for _ in arrays], 0
                 totals = self._skip(totals, gap)
             elif gap:
                 for row, init in zip(rows, self._inits, strict=True):
                     row.append(np.repeat(init, gap))
-            for first in range(0, run, 1 if inner > _GAP else _PART // (inner + 1)):
-                part = slice(first, first + (1 if inner > _GAP else _PART // (inner + 1)))
-                if first and inner > _GAP:
+            for first in range(0, run, 1 if inner > now.padded_gap else now.padded_part // (inner + 1)):
+                part = slice(first, first + (1 if inner > now.padded_gap else now.padded_part // (inner + 1)))
+                if first and inner > now.padded_gap:
                     totals, rows = self._folded(totals, rows), [[] for _ in arrays]
                     totals = self._skip(totals, inner)
                 for row, x, init in zip(rows, held, self._inits, strict=True):
                     here = x[number, part]
-                    if 0 < inner <= _GAP:
+                    if 0 < inner <= now.padded_gap:
                         spread = np.repeat(init, len(here) * (inner + 1))
                         spread[inner if first else 0 :: inner + 1] = here
                         here = spread if first else spread[: len(spread) - inner]
                     row.append(here)
                 waiting += len(rows[0][-1])
-                if waiting >= _PART:
+                if waiting >= now.padded_part:
                     totals, rows, waiting = self._folded(totals, rows), [[] for _ in arrays], 0
         return self._folded(totals, rows)
 
@@ -190,7 +185,7 @@ class PaddedWindows:
         """The accumulators with padding folded in, up to so many steps."""
         states, seen = [totals], {_bits(totals): 0}
         row = [init.reshape(1, 1) for init in self._inits]
-        while len(states) <= min(most, _STEPS):
+        while len(states) <= min(most, tuning().padded_steps):
             totals = tuple(np.ascontiguousarray(t).reshape(1) for t in self._fold(totals, row))
             if (bits := _bits(totals)) in seen:
                 return _Padding(states, len(states) - seen[bits])
@@ -207,8 +202,8 @@ class PaddedWindows:
 
     def _walked(self, totals: Values, count: int) -> Values:
         """The same step by step."""
-        for first in range(0, count, _PART):
-            length = min(_PART, count - first)
+        for first in range(0, count, tuning().padded_part):
+            length = min(tuning().padded_part, count - first)
             found = self._fold(totals, [np.repeat(init, length).reshape(-1, 1) for init in self._inits])
             totals = tuple(np.ascontiguousarray(t).reshape(1) for t in found)
         return totals

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.speed import tuning
 from ..registry import Body, Call
 from ..types import ElementType, Kind
 from .reduce import combining_of, fold_of
@@ -17,10 +18,6 @@ Step = Callable[..., Arrays]
 #: Puts updates into rows, in place: takes the region, for each operand a contiguous array of rows (or of elements), the
 #: row of each update, all in bounds, and for each operand the updates: as many rows (or elements) as there are numbers.
 Putter = Callable[[Step, Arrays, np.ndarray, Arrays], None]
-
-#: Where many updates of the same row go on in few rows, each row's are folded by themselves: such a fold takes about
-#: as long as so many steps on all rows that are left. Measured: 5,000 rows into 20,000, 2.5 ms and 1.5.
-_STEPS = 4
 
 
 def putter(call: Call, body: Body) -> Putter:
@@ -44,7 +41,7 @@ def putter(call: Call, body: Body) -> Putter:
         order, groups, firsts, counts = _grouped(targets, len(rows[0]))
         done, active = 0, len(groups)
         # The next update of every row that has one.
-        while step is not None and active and int(counts[0]) - done <= _STEPS * active:
+        while step is not None and active and int(counts[0]) - done <= tuning().scatter_steps * active:
             chosen = order[firsts[:active] + done]
             _put_step(step, rows, groups[:active], tuple(u.take(chosen, axis=0) for u in updates))
             done += 1

@@ -19,6 +19,7 @@ from ..engine.blocks import apart, blocks, for_each
 from ..engine.cast import cast, wrap
 from ..engine.compiled import Kernels, kernels
 from ..engine.ranks import minifloat_ranks
+from ..engine.speed import tuning
 from ..engine.walk import Walk
 from ..kernel import PURE, Combining, Facts
 from ..registry import BY_BODY, Body, Call, OpError, Run, lookup, op
@@ -28,15 +29,6 @@ from ..types import ElementType, Kind, TensorType
 Step = Callable[..., tuple[Any, ...]]
 #: Folds arrays along their first axis into accumulators of the shape that is left.
 Fold = Callable[[Step, Sequence[np.ndarray], Sequence[np.ndarray]], tuple[np.ndarray, ...]]
-
-#: Up to this many accumulators numpy's running sum is quicker than a step for each slice.
-_FEW = 8
-#: Elements that are brought together for so many accumulators at a time, which fit in the cache.
-_BLOCK, _COLUMNS = 1 << 15, 128
-#: Slices that lie together in memory and are so long are added one by one.
-_LONG = 1 << 11
-#: Maxima of so many minifloats are those of their ranks.
-_MANY = 1 << 12
 
 
 @op("reduce", values="regions", accuracy=BY_BODY, facts=PURE)
@@ -232,7 +224,7 @@ def _extreme(largest: bool, exact: Run, element: ElementType) -> Fold:
             if len(doubtful):
                 result[doubtful] = exact(start[doubtful], _paired(exact, x[:, doubtful]))
             return (result,)
-        if element.is_minifloat and x.size >= _MANY:
+        if element.is_minifloat and x.size >= tuning().reduce_ranks:
             ranks = minifloat_ranks(element, largest)
             found = ranks.extreme(x.view(np.uint8))
             if start.strides != (0,):
@@ -262,21 +254,23 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         total, x = starts[0], rows[0]
-        steps, width = x.shape
-        compiled = kernels(x.size) if ufunc is np.add and x.dtype == np.float32 and width >= _FEW else None
+        (steps, width), now = x.shape, tuning()
+        is_compiled = ufunc is np.add and x.dtype == np.float32 and width >= now.reduce_few
+        compiled = kernels(x.size) if is_compiled else None
         if compiled is not None and x.T.flags.c_contiguous:
             return (_add_rows(compiled, total, x.T),)
-        if width <= _FEW:
+        if width <= now.reduce_few:
             return (_running(ufunc, total, x),)
-        if width >= _LONG and x.strides[1] == x.itemsize:
+        if width >= now.reduce_long and x.strides[1] == x.itemsize:
             total = total.copy()
             for row in x:
                 ufunc(total, row, out=total)
             return (total,)
         result = np.empty(width, element.dtype)
-        parts = -(-width // _COLUMNS)  # of about the same width: a single column numpy would add up in pairs
+        # Of about the same width: a single column numpy would add up in pairs.
+        parts = -(-width // now.reduce_columns)
         ends = [width * i // parts for i in range(parts + 1)]
-        step = max(_BLOCK // _COLUMNS, 1)
+        step = max(now.reduce_block // now.reduce_columns, 1)
 
         def work(columns: tuple[int, int]) -> None:
             here = slice(*columns)
@@ -301,13 +295,13 @@ def _add_rows(compiled: Kernels, totals: np.ndarray, rows: np.ndarray) -> np.nda
     def work(block: tuple[slice, ...]) -> None:
         compiled.add_rows(totals[block], rows[block])
 
-    for_each(list(blocks(totals.shape, max(_COLUMNS // 2, 8))), work, rows.size)
+    for_each(list(blocks(totals.shape, max(tuning().reduce_columns // 2, 8))), work, rows.size)
     return totals
 
 
 def _running(ufunc: np.ufunc, total: np.ndarray, x: np.ndarray) -> np.ndarray:
     """By numpy's running sum, for few accumulators."""
-    block = max(_BLOCK // len(total), 1)
+    block = max(tuning().reduce_block // len(total), 1)
     running = np.empty((len(total), min(block, len(x)) + 1), total.dtype)
     for begin in range(0, len(x), block):
         part = x[begin : begin + block]
@@ -358,7 +352,7 @@ def _by_halves(step: Step) -> Fold:
             for result, total in zip(results, step(*(s[part] for s in starts), *(v[0] for v in values)), strict=True):
                 result[part] = total
 
-        for_each(list(blocks((width,), max(_BLOCK // steps, 1))), work, steps * width)
+        for_each(list(blocks((width,), max(tuning().reduce_block // steps, 1))), work, steps * width)
         return results
 
     return fold

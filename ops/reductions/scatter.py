@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.cast import cast
+from ..engine.speed import tuning
 from ..kernel import PURE
 from ..movement.gather import Places, integers, interleaving, row_major
 from ..registry import BY_BODY, Call, Run, op
@@ -19,9 +20,6 @@ from .put import Arrays, Putter, Step, putter
 from .reduce import body_elements
 
 Shape = tuple[int, ...]
-
-#: How many shapes a use of an op remembers the index arithmetic of. A static program has one.
-_SHAPES = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +204,7 @@ def scatter(call: Call) -> Run:
     require_dimensions("update_window_dims", axes, len(updates[0].shape))
     require(list(axes) == sorted(axes), f"update_window_dims {list(axes)} must be in order")
     put = putter(call, call.bodies[0])
-    windows = functools.lru_cache(_SHAPES)(lambda *shapes: _Windows.of(places, axes, *shapes).kernel(put))
+    windows = functools.lru_cache(tuning().shapes)(lambda *shapes: _Windows.of(places, axes, *shapes).kernel(put))
     if inputs[0].is_static and indices.is_static and updates[0].is_static:
         windows(inputs[0].shape, indices.shape, updates[0].shape)
     sources = [t.element for t in inputs]

@@ -13,6 +13,7 @@ from ..engine.blocks import blocks, for_each
 from ..engine.cast import cast
 from ..engine.lookup import Table
 from ..engine.ranks import minifloat_ranks
+from ..engine.speed import tuning
 from ..kernel import PURE
 from ..registry import BY_BODY, Body, Call, Run, lookup, op
 from ..require import require, require_shape
@@ -21,16 +22,6 @@ from .axes import Axis, Shape, windows
 from .overlapping import Prefixes, are_large, by_tree
 from .padded_windows import PaddedWindows
 from .reduce import body_elements, combining_of, fold_of, running_of
-
-#: How many shapes a use of an op remembers the index arithmetic of. A static program has one.
-_SHAPES = 16
-
-#: Elements of windows that are laid out at a time.
-_BLOCK = 1 << 20
-
-#: Windows of up to so many elements are folded all at once where there are so many of them, parts of such a size.
-_FEW, _MANY, _PART = 128, 1 << 10, 1 << 15
-
 
 Axes = Sequence[Axis]
 
@@ -56,7 +47,7 @@ def axes_of_call(call: Call, rank: int) -> Callable[[Shape], tuple[Axis, ...]]:
         require_positive(name, values)
     padding = integers_or(call, "padding", (0,) * (2 * rank))
     rest = tuple(zip(window, strides, padding[::2], padding[1::2], base, dilations, strict=True))
-    return functools.lru_cache(_SHAPES)(
+    return functools.lru_cache(tuning().shapes)(
         lambda shape: tuple(Axis(n, *others) for n, others in zip(shape, rest, strict=True))
     )
 
@@ -104,7 +95,7 @@ def reduce_window(call: Call) -> Run:
         found = prefixes.results(values[0], values[1], axes) if prefixes is not None else None
         if found is not None:
             return found
-        if size <= _FEW and math.prod(a.count for a in axes) >= _MANY:
+        if size <= tuning().window_few and math.prod(a.count for a in axes) >= tuning().window_many:
             found = by_rank(values[0], values[1], axes) if by_rank is not None else None
             if found is not None:
                 return found
@@ -122,10 +113,10 @@ def reduce_window(call: Call) -> Run:
         views = [windows(x, init, axes) for x, init in zip(values[:count], values[count:], strict=True)]
         window, shape = views[0].shape[: len(axes)], views[0].shape[len(axes) :]
         found = tuple(np.empty(shape, x.dtype) for x in views)
-        for columns in blocks(shape, _BLOCK // math.prod(window)) if 0 not in shape else ():
+        for columns in blocks(shape, tuning().window_block // math.prod(window)) if 0 not in shape else ():
             width = math.prod(s.stop - s.start for s in columns)
             totals = [np.broadcast_to(init, width) for init in values[count:]]
-            for rows in blocks(window, _BLOCK // width):
+            for rows in blocks(window, tuning().window_block // width):
                 totals = fold(regions[0], totals, [v[rows + columns].reshape(-1, width) for v in views])
             for result, total in zip(found, totals, strict=True):
                 result[columns] = total.reshape(result[columns].shape)
@@ -149,7 +140,7 @@ def _place_by_place(
         for result, total in zip(found, totals, strict=True):
             result[part] = total
 
-    for_each(list(blocks(shape, _PART)), work, found[0].size * math.prod(window))
+    for_each(list(blocks(shape, tuning().window_part)), work, found[0].size * math.prod(window))
     return found
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.fast.recipes import Recipe
-from ....ops.engine.fast.run import FROM, Runner
+from ....ops.engine.fast.run import Runner
+from ....ops.engine.speed import tuning
 from ....ops.kernel import Run
 from ....ops.registry import lookup
 from ..group import Group, Reduction
@@ -50,7 +51,7 @@ def table_folds_by_machine(job: Job, otherwise: Run | None) -> Run:
 def is_for_machine(group: Group, reduction: Reduction | None) -> bool:
     """Whether a group is large enough for compiled code, and its reduction one that the machine has."""
     shape = group.shape
-    if math.prod(shape) < FROM:
+    if math.prod(shape) < tuning().fast_from:
         return False
     if reduction is None:
         return True

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.engine.lookup import TINY, of_pairs
+from ....ops.engine.lookup import of_pairs
+from ....ops.engine.speed import tuning
 from ....ops.kernel import Run
 from ..leaf import Leaf, filled
 from .job import Job
@@ -38,7 +39,7 @@ def by_table(job: Job, otherwise: Run | None) -> Run:
 
     if len(leaves) == 1:
         return of_one
-    is_small = size <= TINY and len(leaves) == 2 and tables.widths[1] == 8
+    is_small = size <= tuning().lookup_tiny and len(leaves) == 2 and tables.widths[1] == 8
     if not is_small or not is_single or not all(_fits(leaf, len(shape)) for leaf in leaves):
         return of_many
     operands: list[Any] = [(leaf.type.shape, leaf.type.element.dtype) for leaf in leaves]

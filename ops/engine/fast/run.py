@@ -15,22 +15,11 @@ from typing import Any
 import numpy as np
 
 from .. import speed
-from ..blocks import BLOCK, for_each
+from ..blocks import for_each
 from ..compiled import machine
 from . import opcodes as op
 from .programs import program
 from .recipes import Program, Recipe
-
-#: Smaller groups are left to numpy.
-FROM = 1 << 14
-#: Elements of a block; where rows are folded so many rows side by side, and so many elements of each.
-_ELEMENTS, _HIGH, _WIDE = 2048, 8, 512
-#: Rows of fewer elements are left to numpy.
-_SHORT = 32
-#: An exponential takes as long as so many other ops together.
-_NEAR = 8
-#: Parts that a thread is given.
-_PARTS = 4
 
 #: What numpy does instead: gives the outputs for parts of the leaves.
 Compute = Callable[..., Sequence[np.ndarray]]
@@ -76,7 +65,7 @@ class Runner:
         return self._programs[fold, wide]
 
     def _made(self, fold: int | None, wide: int) -> Program | None:
-        if self._columns < _SHORT:
+        if self._columns < speed.tuning().fast_short:
             return None
         fixed = [set(s[:-1]) <= {1} and (s[-1] == 1 or wide == self._columns) for s in self._spreads]
         return program(self._recipe, fold, fixed)
@@ -86,7 +75,8 @@ class Runner:
     ) -> list[np.ndarray] | None:
         """The outputs, as matrices; None where this is left to numpy. The views lay the leaves along the shape."""
         rows, columns = self._rows, self._columns
-        high, wide = (1, _ELEMENTS) if columns > _ELEMENTS else (max(_ELEMENTS // columns, 1), columns)
+        most = speed.tuning().fast_elements
+        high, wide = (1, most) if columns > most else (max(most // columns, 1), columns)
         call = machine(self.size)
         made = self._program(None, wide) if call is not None else None
         tables = self._tables(made)
@@ -110,13 +100,14 @@ class Runner:
         """The totals of all rows, of f32, by one of the machine's folds; `is_free` says that the order is all one."""
         rows, columns = self._rows, self._columns
         is_split = is_free and rows == 1
-        wide = min(columns, _ELEMENTS if is_split else _WIDE)
+        now = speed.tuning()
+        wide = min(columns, now.fast_elements if is_split else now.fast_wide)
         call = machine(self.size)
         made = self._program(kind, wide) if call is not None else None
         tables = self._tables(made)
         if call is None or made is None or tables is None:
             return None
-        high = 1 if rows == 1 else max(_HIGH, _ELEMENTS // wide // _HIGH * _HIGH)
+        high = 1 if rows == 1 else max(now.fast_high, now.fast_elements // wide // now.fast_high * now.fast_high)
         pieces, leaves = -(-columns // wide), _laid(values, views)
         totals = np.full(rows, start, np.float32)
         if not is_split:
@@ -154,8 +145,9 @@ class Runner:
         addresses = [_addresses(arrays) for arrays in (leaves, tables, found)]
         where = np.array([0, 0, self._rows, self._columns, *block, made.registers, made.once], np.int64)
         nothing = np.zeros(0, np.float32)
-        weight = self.size * (_NEAR if (made.code[:, 0] == op.EXP).any() else 1)
-        parts = _PARTS * speed.current().workers if weight > BLOCK else 1
+        now = speed.current()
+        weight = self.size * (now.tuning.fast_exponential if (made.code[:, 0] == op.EXP).any() else 1)
+        parts = now.tuning.fast_parts * now.workers if weight > now.tuning.fast_alone else 1
         step = max(-(-blocks // together // parts), 1) * together
 
         def work(begin: int) -> None:

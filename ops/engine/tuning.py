@@ -1,0 +1,158 @@
+"""The sizes and counts that decide which of several equal ways is taken. None of them can change a bit of a result.
+
+A record of them travels with `Speed`, which a plan has: kernels read `speed.tuning()` when they run. A number that
+decides in which order floats are summed is no tuning, and stands where the sum is formed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """Thresholds and block sizes, each with what measured it. Counts are of elements unless something else is said.
+
+    Measured on two cores of an x86-64 server with 2 MiB of second-level cache each, with numpy 2.4.
+    """
+
+    #: The most bytes of all lookup tables together; the oldest are dropped first. A program uses some MiB of tables.
+    most_bytes: int = 1 << 27
+    #: How many shapes one use of an op keeps index arrays of. A static program has one shape, a dynamic one few.
+    shapes: int = 16
+    #: Bytes up to which a single number is kept repeated: those of a block.
+    repeated_bytes: int = 1 << 18
+
+    # -- blocks and threads --
+
+    #: Elements of a block. Two threads, 10**6 elements, blocks of 2**15 and 2**17, ms: quantize 4.0 and 2.9,
+    #: softmax 8.8 and 7.2, silu(a) * b 2.4 and 1.5. An array of one block is left to one thread.
+    block: int = 1 << 17
+
+    # -- lookup tables --
+
+    #: One call of `take` is the quickest way up to this size.
+    lookup_few: int = 1 << 13
+    #: Indices of pairs are joined in place up to this size, which takes a third of the time of new arrays.
+    lookup_tiny: int = 512
+    #: A table of pairs of entries is made after so many lookups: 0.45 ns a lookup becomes 0.25.
+    pairs_from: int = 1 << 17
+    #: Bytes of an entry up to which a table of pairs stays in the cache.
+    pairs_entry_bytes: int = 4
+    #: What one call costs beside its elements, in elements of 10 µs: of an exact function computed by itself.
+    call_cost: int = 32
+    #: The same in elements of 0.3 µs: of exact sums, products and the like.
+    basic_call_cost: int = 1 << 10
+    #: The table from f64 to a format is made after so many elements.
+    cast_worth: int = 1 << 20
+
+    # -- kernels compiled by numba --
+
+    #: Smaller arrays are left to numpy.
+    compiled_from: int = 1 << 13
+    #: numba is imported (0.5 s from its cache) once so many elements would have been taken.
+    compiled_worth: int = 1 << 22
+    #: Groups of fewer elements are left to numpy.
+    fast_from: int = 1 << 14
+    #: Elements of a block of the compiled machine: its registers stay in the first-level cache.
+    fast_elements: int = 2048
+    #: Where rows are folded: so many rows side by side, and so many elements of each.
+    fast_high: int = 8
+    fast_wide: int = 512
+    #: Rows of fewer elements are left to numpy.
+    fast_short: int = 32
+    #: An exponential takes as long as so many other ops together.
+    fast_exponential: int = 8
+    #: Parts that one thread is given, so that threads that are interrupted lose little.
+    fast_parts: int = 4
+    #: Groups of no more elements run on one thread.
+    fast_alone: int = 1 << 17
+
+    # -- transition tables --
+    # A row of 64 codes: 1.3 µs for two bytes side by side in an index, 1.6 for indices joined by ops, which of wide
+    # rows are the quicker; a code at a time in Python 0.1 µs.
+
+    #: Up to so many accumulators go one after the other; from `transition_many` on, indices are joined by ops.
+    transition_few: int = 24
+    transition_many: int = 256
+    #: A table is made for so many steps of all accumulators; a step of few accumulators counts as so many.
+    transition_worth: int = 1 << 16
+    transition_few_cost: int = 16
+    #: Columns of one thread; elements between two looks for Ctrl-C; elements laid out at a time.
+    transition_columns: int = 128
+    transition_block: int = 1 << 22
+    transition_indices: int = 1 << 15
+    #: The fewest rows of a piece, the most accumulators of all pieces, and the most elements in one go. A moving
+    #: average of 1,000 rows of 64: 1.25 ms as a whole, 0.68 in pieces.
+    piece_rows: int = 128
+    piece_columns: int = 1024
+    piece_elements: int = 1 << 22
+    #: The fewest pieces that pay, and the fewest accumulators in all of them.
+    pieces: int = 4
+    pieces_columns: int = 64
+    #: Paths are compared after so many rows; a row costs as much as so many accumulators beside its own.
+    piece_look: int = 16
+    piece_row_cost: int = 256
+
+    # -- reductions and windows --
+
+    #: Up to so many accumulators numpy's running sum is quicker than a step for each slice.
+    reduce_few: int = 8
+    #: Elements brought together for so many accumulators at a time, which fit the first-level cache as f32.
+    reduce_block: int = 1 << 15
+    reduce_columns: int = 128
+    #: Slices that lie together in memory and are so long are added one by one.
+    reduce_long: int = 1 << 11
+    #: Maxima of so many minifloats are found by their ranks.
+    reduce_ranks: int = 1 << 12
+    #: Rows of bytes up to which ranks are compared step by step, and slices that do not lie together.
+    rank_steps: int = 32
+    rank_slices: int = 8
+    #: Elements of windows laid out at a time.
+    window_block: int = 1 << 20
+    #: Windows of up to so many elements are folded at once where there are at least so many, in parts of this size.
+    window_few: int = 128
+    window_many: int = 1 << 10
+    window_part: int = 1 << 15
+    #: Windows over at least so many places, of which all but one of so many are padding, skip the padding: one takes
+    #: a millisecond or more by itself, and a tenth of that so.
+    padded_from: int = 1 << 20
+    padded_share: int = 4
+    #: Steps among which a cycle is looked for. A byte comes round in 256; powers of a float end within 2,100.
+    padded_steps: int = 1 << 12
+    #: Steps and elements folded at a time, and gaps that are filled with padding instead.
+    padded_part: int = 1 << 16
+    padded_gap: int = 16
+    #: A scatter folds the updates of few rows each by itself, as one such fold takes as long as so many steps on all
+    #: rows that are left. 5,000 updates of 20,000 rows: 2.5 ms without, 1.5 with.
+    scatter_steps: int = 4
+
+    # -- sorting and choosing --
+
+    #: Rows of codes of this length are sorted by counting, unless more ranks than this have several codes.
+    sort_counted: int = 4096
+    sort_together: int = 3
+    #: A comparator is evaluated for all pairs of codes once so many elements are sorted.
+    sort_worth: int = 1 << 16
+    #: Codes sorted at a time in short rows: their places take eight times as much memory.
+    sort_at_once: int = 1 << 20
+    #: Rows of at least so many elements are partitioned before the largest are sorted.
+    top_k_long: int = 64
+    #: From so many elements on a choice by bits is quicker than `np.where`, whose time depends on the pattern.
+    select_many: int = 4096
+
+    # -- products, numbers by the way --
+
+    #: Elements of windows of a convolution laid out at a time, of codes and of decoded numbers; windows at least.
+    convolution_block: int = 1 << 22
+    convolution_plain_block: int = 1 << 16
+    convolution_rows: int = 256
+    #: Bytes of one part of a large exact product, and elements of an exact sum at a time.
+    exact_tile_bytes: int = 1 << 25
+    exact_sum_block: int = 1 << 13
+    #: Counters encrypted at a time, and elements of an iota: so the steps between stay in the cache.
+    random_block: int = 1 << 13
+    iota_block: int = 1 << 20
+
+
+DEFAULT = Tuning()
