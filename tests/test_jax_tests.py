@@ -48,6 +48,19 @@ def test_a_file_is_run_to_its_end_once_and_told_on_the_page(tmp_path: Path, monk
     assert "no longer fail\n\n- `x_test.py::Tests::test_a`\n\n## Tests that are not run" in text
     assert "- `x_test.py::Tests::test_g`: it never ends\n" in text
 
+    # Without the results, or without those of the CPU, what the page says stays, if the file is run in the same way.
+    files, nothing = [file, run.File("y_test.py")], tmp_path / "nothing"
+    run.path_of(results, file, "cpu").unlink()
+    assert [page.text(files, r, reasons, "1.2.3", text) for r in (nothing, results)] == [text] * 2
+    # Where nothing has failed on the CPU, its row goes with new results from here.
+    text = text.replace("| 4 | 1 | 1 | 2 | 3 | 1 |", "| 5 | 0 | 1 | 2 | 3 | 1 |")
+    run.Result({"Tests::test_b": run.PASSED}, is_complete=True, cases=3, devices=2).save(
+        run.path_of(results, file, "minihlo")
+    )
+    assert "| `x_test.py` | 2 | 3 | 5 | 0 | 1 | 1 | 0 | 0 |" in page.text(files, results, reasons, "1.2.3", text)
+    other = run.File("x_test.py", devices=2, cases=4)
+    assert "| `x_test.py` | 2 | 4 | not run |" in page.text([other], nothing, reasons, "1.2.3", text)
+
 
 def test_the_lists_can_be_read() -> None:
     files = listed()

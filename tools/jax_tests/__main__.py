@@ -1,7 +1,8 @@
 """JAX's own tests on JAX's CPU and here: `python -m tools.jax_tests FOLDER`, FOLDER being `tests` of a JAX checkout.
 
 Runs the files that `files.toml` lists on both platforms, keeps the results in a folder, and writes docs/jax-tests.md.
-What has been run is not run again: without FOLDER the page is written of what is there. Fetches nothing.
+What has been run is not run again: without FOLDER the page is written of what is there, and of the page before where a
+file has no results. Fetches nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def main() -> None:
             print(f"{file.name} on {platform}: {counts}, {result.seconds:.0f} s", flush=True)
     if not arguments.only:
         arguments.output.parent.mkdir(exist_ok=True)
-        arguments.output.write_text(page.text(listed(), arguments.results, page.reasons(), _table()["jax"]))
+        before = arguments.output.read_text() if arguments.output.exists() else ""
+        arguments.output.write_text(page.text(listed(), arguments.results, page.reasons(), _table()["jax"], before))
 
 
 def _forget(results: Path, file: run.File, every: bool) -> None:

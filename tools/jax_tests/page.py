@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from . import run
+from . import earlier, run
 
 _HEADER = """# JAX's own tests on platform minihlo
 
@@ -41,11 +41,9 @@ def worse(theirs: run.Result, ours: run.Result) -> list[str]:
     return sorted(n for n, o in ours.outcomes.items() if o in run.BAD and theirs.outcomes.get(n) not in run.BAD)
 
 
-def text(files: Sequence[run.File], results: Path, reasons: Sequence[Reason], version: str) -> str:
-    """The page, of the results that there are."""
-    pairs = {
-        f: tuple(run.Result.load(run.path_of(results, f, platform)) for platform in ("cpu", "minihlo")) for f in files
-    }
+def text(files: Sequence[run.File], results: Path, reasons: Sequence[Reason], version: str, before: str = "") -> str:
+    """The page, of the results that there are; for a platform that a file has none of, of the page before."""
+    pairs = {f: _results(f, results, before) for f in files}
     failures = {
         f"{f.name}::{name}": ours.messages.get(name, "")
         for f, (theirs, ours) in pairs.items()
@@ -66,6 +64,19 @@ def text(files: Sequence[run.File], results: Path, reasons: Sequence[Reason], ve
         "Tests that are not run", [f"`{f.name}::{name}`: {why}" for f in files for name, why in f.left_out]
     )
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _results(file: run.File, results: Path, before: str) -> tuple[run.Result, run.Result]:
+    theirs, ours = (run.Result.load(run.path_of(results, file, platform)) for platform in ("cpu", "minihlo"))
+    has_theirs, has_ours = (
+        r.is_complete and (r.cases, r.devices) == (file.cases, file.devices) for r in (theirs, ours)
+    )
+    their_row, our_row = earlier.results(before, file)
+    if not has_theirs and their_row.count(*run.BAD):
+        has_ours = False  # which tests failed on the CPU is not known, and which of ours to explain
+    pairs = ((theirs, has_theirs, their_row), (ours, has_ours, our_row))
+    found = [r if has or not row.is_complete else row for r, has, row in pairs]
+    return found[0], found[1]
 
 
 def _table(pairs: dict[run.File, tuple[run.Result, ...]]) -> Iterator[str]:
