@@ -1,16 +1,20 @@
-"""Where two results differ, and by how much."""
+"""Where two results of a step differ, and how near they have to be: as `interp.diff` judges an operation."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minihlo.ops.registry import ops
+from minihlo.interp.comparison.grades import WRONG, Graded, graded
+from minihlo.interp.diff.judge import Kind, judge, kind_of
+from minihlo.interp.diff.source import Source
+from minihlo.interp.program import Operation
 from minihlo.ops.types import ElementType
 
-from .program import Step, codes
+from .program import Step, cut
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +34,29 @@ class Case:
     def element(self) -> ElementType:
         return self.step.results[self.index].type.element
 
+    @functools.cached_property
+    def operation(self) -> Operation:
+        """The step as `interp.diff` has it."""
+        body = Source.of_text(cut([self.step])[0].named(), "step.mlir").function.body
+        assert body is not None
+        return body.operations[0]
+
     def rerun(self, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Our result on changed inputs."""
         return self.again([change(x) for x in self.inputs])[self.index]
+
+    def judged(self, mine: np.ndarray | None = None, inputs: Sequence[np.ndarray] | None = None) -> Graded:
+        """The grades of the peer's result where `mine` is ours, of `inputs`. By default both are those of the case."""
+        mine = self.ours if mine is None else mine
+        known = dict(zip(self.step.inputs, self.inputs if inputs is None else inputs, strict=True))
+        if kind_of(self.operation) is Kind.STEPS:  # which `interp.diff` judges by size alone
+            found = graded(self.theirs, mine)
+            if "sums" in self.step.notes and (self.element.is_float or self.element.is_complex):
+                found.grades[_within_rounding(self, mine)] = 0
+            return found
+        others = [mine] * len(self.step.results)  # of the other results nothing is asked
+        theirs = [self.theirs if i == self.index else mine for i in range(len(others))]
+        return judge(self.operation, [known[v] for v in self.step.operands], theirs, others)[self.index]
 
 
 def is_nan(x: np.ndarray) -> np.ndarray:
@@ -42,32 +66,6 @@ def is_nan(x: np.ndarray) -> np.ndarray:
 def parts(x: np.ndarray) -> list[np.ndarray]:
     """A complex array's two parts; any other array itself."""
     return [np.ascontiguousarray(p).reshape(x.shape) for p in (np.real(x), np.imag(x))] if x.dtype.kind == "c" else [x]
-
-
-def same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where two arrays of one type have the same bits, or both NaN."""
-    found = np.ones(x.shape, bool)
-    for a, b in zip(parts(x), parts(y), strict=True):
-        found &= (codes(a) == codes(b)) | (is_nan(a) & is_nan(b))
-    return found
-
-
-def steps_apart(x: np.ndarray, y: np.ndarray, t: ElementType) -> np.ndarray:
-    """How many codes apart two arrays of a float type are; NaN is far from all but NaN. Of integers their distance."""
-    far = float(1 << 64)
-    if not t.is_float:
-        return np.abs(x.astype(object) - y.astype(object)).astype(float)
-    a, b = _places(x, t), _places(y, t)
-    apart = np.abs(a - b).astype(float)
-    nan = is_nan(x), is_nan(y)
-    return np.where(nan[0] & nan[1], 0.0, np.where(nan[0] | nan[1], far, apart))
-
-
-def _places(x: np.ndarray, t: ElementType) -> np.ndarray:
-    """Floats as integers in the order of the numbers, both zeros at 0."""
-    bits = codes(x).astype(object)
-    sign = t.format.sign_bit
-    return np.asarray(np.where((bits & sign) != 0, -(bits & (sign - 1)), bits) if sign else bits, object)
 
 
 def wide(x: np.ndarray) -> np.ndarray:
@@ -109,22 +107,9 @@ def flushed(x: np.ndarray) -> np.ndarray:
     return np.where(has_subnormal(x), np.copysign(0.0, x.astype(np.float64)).astype(np.float32).astype(x.dtype), x)
 
 
-#: Functions that a host computes nearly.
-_ELEMENTARY = frozenset(name.removeprefix("stablehlo.") for name, op in ops().items() if op.accuracy.is_near)
-_COMPLEX_ONLY = ("sqrt", "abs", "sign", "divide", "multiply")
-
-
-def close(case: Case, mine: np.ndarray) -> np.ndarray:
-    """Whether the peer's results are as near to `mine` as the op promises; not so where it promises to be exact."""
-    step, t = case.step, case.element
-    if "sums" in step.notes and (t.is_float or t.is_complex):
-        return _within_rounding(case, mine)
-    if any(v.type.element.is_complex for v in step.operands) and step.short in (*_ELEMENTARY, *_COMPLEX_ONLY):
-        error = np.abs(wide(mine) - wide(case.theirs))
-        return np.asarray(error <= 16 * epsilon(t) * np.abs(wide(mine)))
-    if step.short in _ELEMENTARY and t.is_float:
-        return steps_apart(mine, case.theirs, t) <= (8 if t.bits >= 32 else 1)
-    return np.zeros(mine.shape, bool)
+def close(case: Case, mine: np.ndarray, inputs: Sequence[np.ndarray]) -> np.ndarray:
+    """Whether the peer's results are as near to `mine`, which is ours of `inputs`, as the op has to be."""
+    return case.judged(mine, inputs).grades != WRONG
 
 
 def _within_rounding(case: Case, mine: np.ndarray) -> np.ndarray:

@@ -7,23 +7,23 @@ import re
 
 import numpy as np
 
+from minihlo.interp.comparison.equality import equal_values as same
+from minihlo.interp.comparison.grades import WRONG
+
 from .arbiter import sides_with_us
-from .compare import Case, absolute, close, epsilon, flushed, has_subnormal, is_nan, same, wide
+from .compare import Case, absolute, close, epsilon, flushed, has_subnormal, is_nan, wide
 from .program import codes
 
 _FAR = 1e5  #: where arbiter.py does not judge exponentials
 
 
-def near(case: Case) -> np.ndarray:
-    return close(case, case.ours)
-
-
 def flushing(case: Case) -> np.ndarray:
     """The peer takes subnormal numbers of f32 and f64 for zero, and gives zero for them."""
     found = np.zeros(case.ours.shape, bool)
-    for candidate in (case.ours, case.rerun(flushed)):
+    tiny = [flushed(x) for x in case.inputs]
+    for inputs, candidate in ((case.inputs, case.ours), (tiny, case.again(tiny)[case.index])):
         for result in (candidate, flushed(candidate)):
-            found |= same(result, case.theirs) | close(case, result)
+            found |= close(case, result, inputs)
     return found
 
 
@@ -134,7 +134,8 @@ def from_the_wrong_side(case: Case) -> np.ndarray:
     """Just below the negative real axis a peer takes the value just above."""
     (x,) = case.inputs
     below = (np.real(x) < 0) & (np.imag(x) == 0) & np.signbit(np.imag(x))
-    return np.asarray(below & (same(case.theirs, np.conj(case.ours)) | close(case, np.conj(case.theirs))))
+    mirrored = Case(case.peer, case.step, case.inputs, case.index, case.ours, np.conj(case.theirs), case.again)
+    return np.asarray(below & (mirrored.judged().grades != WRONG))
 
 
 def real_parts_alone(case: Case) -> np.ndarray:
