@@ -1,4 +1,4 @@
-"""Runs plans: values in, values out, and every failure told with the place of the op that failed."""
+"""Runs plans: values in, values out, and every error names the place of the op that failed."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def run_grid(
     tasks = [functools.partial(plan.entry, *values) for values in inputs]
 
     def action() -> list[list[Any]]:
-        found = parallel.Grid(replicas, partitions).run(with_streams(tasks, plan.random))
-        results = iter(detached(tuple([r for rs in found for r in rs])))
-        return [list(itertools.islice(results, len(rs))) for rs in found]
+        gathered = parallel.Grid(replicas, partitions).run(with_streams(tasks, plan.random))
+        results = iter(detached(tuple([r for rs in gathered for r in rs])))
+        return [list(itertools.islice(results, len(rs))) for rs in gathered]
 
     return _run(plan, action, process)
 
@@ -91,15 +91,15 @@ def as_ours(error: Exception, plan: Plan) -> Exception:
     if isinstance(error, Error):
         return error
     if isinstance(error, CheckError):
-        return CheckFailure(_told(error, plan))
+        return CheckFailure(_message_with_place(error, plan))
     if isinstance(error, StepsError):
-        return LimitError(_told(error, plan))
+        return LimitError(_message_with_place(error, plan))
     if isinstance(error, MemoryError):
-        return ResourceError(f"{_told(error, plan)} (out of memory)")
+        return ResourceError(f"{_message_with_place(error, plan)} (out of memory)")
     if isinstance(error, RecursionError):
         return ExecutionError(_too_deep(error, plan))
     if isinstance(error, (OpError, ArithmeticError, LookupError, TypeError, ValueError, AssertionError)):
-        return ExecutionError(_told(error, plan))
+        return ExecutionError(_message_with_place(error, plan))
     return error
 
 
@@ -125,15 +125,15 @@ def _too_deep(error: RecursionError, plan: Plan) -> str:
 
 def failed_operation(error: BaseException, plan: Plan) -> Operation | None:
     """The innermost op whose kernel raised `error`."""
-    found = None
+    innermost = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_filename in plan.sources:
             operations = plan.sources[frame.f_code.co_filename].operations
-            found = operations[line - 1] or found
-    return found
+            innermost = operations[line - 1] or innermost
+    return innermost
 
 
-def _told(error: BaseException, plan: Plan) -> str:
+def _message_with_place(error: BaseException, plan: Plan) -> str:
     operation = failed_operation(error, plan)
     text = " ".join(_message(error, plan).split()) or type(error).__name__
     text += "".join(f" ({note})" for note in getattr(error, "__notes__", ()))

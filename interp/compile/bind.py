@@ -159,10 +159,10 @@ class Binder:
 
     def _vectorised(self, region: Region, constants: Mapping[Value, Any]) -> Callable[..., tuple[Any, ...]] | None:
         """The region over arrays; see `Body.vectorised`."""
-        found = function_of(region, constants)
-        if found is None:
+        function_and_origins = function_of(region, constants)
+        if function_and_origins is None:
             return None
-        function, origins = found
+        function, origins = function_and_origins
 
         def kernel_of(step: Step | Lookup, _: Origin) -> Kernel:
             assert isinstance(step, Step)

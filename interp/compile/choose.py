@@ -63,7 +63,7 @@ def _group(group: Group, speed: Speed) -> Decision:
     compiled = Decision("compiled", f"compiled code, once ready and if it has all {len(function.steps)} steps", plain)
     if columns is None or rows is not None:
         return compiled
-    return Decision("settled columns", f"{plain.reason}, once the other inputs stay the same", compiled)
+    return Decision("repeated columns", f"{plain.reason}, once the other inputs stay the same", compiled)
 
 
 def _fold(group: Group, reduction: Reduction, speed: Speed) -> Decision:

@@ -1,4 +1,4 @@
-"""Loops on whole numbers that numba compiles, where it is installed, once they have taken long as Python.
+"""Loops on whole numbers that numba compiles, where it is installed, once they have run long as Python.
 
 The rule. The text of a loop in which there is nothing but integers of at most 32 bits and booleans, no kernel and no
 other loop, is a function of 64-bit integers too: sums and products that overflow there are right in their lower bits,
@@ -85,7 +85,7 @@ class CompiledLoop:
 
 
 def may_be_compiled(operation: Operation) -> bool:
-    """Whether a while loop has whole numbers only, as far as its types tell, and there is a compiler."""
+    """Whether a while loop has whole numbers only, as far as its types say, and there is a compiler."""
     if not compiled.is_available() or not all(is_whole(v.type) for v in operation.operands):
         return False
     return all(_is_whole_region(region) for region in operation.regions)
@@ -109,8 +109,8 @@ def is_whole(t: Type) -> bool:
 
 def is_plain(lines: Iterable[tuple[int, str]], names: set[str]) -> bool:
     """Whether there is nothing in some lines but these names, and what every Python has."""
-    found = {word for _, text in lines for word in re.findall(r"[A-Za-z_]\w*", text)}
-    return all(word in names or word in _KNOWN or keyword.iskeyword(word) for word in found)
+    words = {word for _, text in lines for word in re.findall(r"[A-Za-z_]\w*", text)}
+    return all(word in names or word in _KNOWN or keyword.iskeyword(word) for word in words)
 
 
 def _leaving(text: str, result: str) -> str:

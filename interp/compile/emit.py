@@ -1,7 +1,7 @@
 """Writes the Python functions of regions that have gone through the passes.
 
 The generated functions are plain assignments of kernel calls, so running costs what the kernels cost, and the line
-of a traceback tells the op. Values are dropped after their last use. Names in generated code are ours alone: nothing
+of a traceback gives the op. Values are dropped after their last use. Names in generated code are ours alone: nothing
 of the program's text is in it.
 """
 
@@ -36,7 +36,7 @@ _OWN = (GROUP, RANK, UNRANK, SPREAD, SCAN)
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What code is written with: whether operations are fused, and whom to tell of those that have run."""
+    """What code is written with: whether operations are fused, and who listens to those that have run."""
 
     policy: Policy
     speed: Speed
@@ -78,7 +78,7 @@ class Emitter:
         """The ops of a region, in a function whose writer knows the region's arguments and what it captures."""
         steps = self._settings.steps
         if steps is not None:
-            writer.line(f"{writer.thing(steps.take)}()", None)
+            writer.line(f"{writer.name_of(steps.take)}()", None)
         if self._settings.fuses:
             self._note_spare(region)
         for operation in region.operations:
@@ -177,7 +177,7 @@ class Emitter:
         elements = [t.element for t in types if isinstance(t, TensorType)]
         names = [writer.use_plain(v) for v in operation.operands]
         policy = self._settings.policy
-        use = scalars.Use(elements[:-1], elements[-1], names, operation.attributes, policy, kernel, writer.thing)
+        use = scalars.Use(elements[:-1], elements[-1], names, operation.attributes, policy, kernel, writer.name_of)
         expression = scalars.expression(operation.name, use)
         if expression is not None:
             writer.plain(expression, operation, names)

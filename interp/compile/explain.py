@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from ...ops.types import TensorType
 from ..program import Operation
 from .choose import why_alone
 from .planner import Plan
@@ -47,4 +48,7 @@ def listing(plan: Plan) -> str:
 
 def _comment(operation: Operation, fused: set[Operation]) -> str:
     place = f"  # {operation.location}: {operation.name}"
-    return place if operation in fused or operation.regions else f"{place} ({why_alone(operation)})"
+    arrays = [r for r in operation.results if not isinstance(r.type, TensorType) or r.type.shape]
+    if operation in fused or operation.regions or not arrays:
+        return place
+    return f"{place} ({why_alone(operation)})"

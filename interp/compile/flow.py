@@ -56,7 +56,7 @@ def write_scan(operation: Operation, writer: Writer, kernel: Run) -> None:
         writer.define_plain(v) if is_plain else writer.define(v)
         for v, is_plain in zip(operation.results, plain, strict=True)
     ]
-    text = f"{', '.join(results)}, = {writer.thing(kernel)}({', '.join(operands)})"
+    text = f"{', '.join(results)}, = {writer.name_of(kernel)}({', '.join(operands)})"
     writer.line(text, operation.origin or operation, results, operands)
 
 
@@ -69,7 +69,7 @@ def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledL
         if is_whole(value.type):
             writer.use_plain(value)  # so that no turn does that
     grid = writer.fresh()
-    writer.line(f"{grid} = {writer.thing(current_grid)}()", operation, (grid,))
+    writer.line(f"{grid} = {writer.name_of(current_grid)}()", operation, (grid,))
     for region in (condition, turn):
         for value, name, is_plain in zip(region.arguments, names, plain, strict=True):
             writer.let(value, name, is_plain)
@@ -89,7 +89,7 @@ def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledL
             f"if {grid} is not None and {grid}.is_stopped: {grid}.stop_here_if_stopped()", operation, (), (grid,)
         )
     if compiled is not None and compiled.is_set:
-        writer.line(f"{writer.thing(compiled)}.end()", operation)
+        writer.line(f"{writer.name_of(compiled)}.end()", operation)
     for value, name, is_plain in zip(operation.results, names, plain, strict=True):
         writer.let(value, name, is_plain)
 
@@ -101,7 +101,7 @@ def _let_compile(loop: CompiledLoop, writer: Writer, names: Sequence[str], start
     if names and writer.are_plain(captured) and has_only_numbers(lines, {*defined, *names, *captured}):
         loop.set(lines, names, captured)
         left = "".join(f"{name}, " for name in names)
-        call = f"{left}= {writer.thing(loop)}({', '.join((*names, *captured))})"
+        call = f"{left}= {writer.name_of(loop)}({', '.join((*names, *captured))})"
         writer.fill(place, call, names, captured)
 
 

@@ -32,7 +32,7 @@ def generate(
     whole = {name for name, is_whole in zip(names, whole_leaves, strict=False) if is_whole}
     owned: set[str] = set()  # what has the group's shape and is an array that a step has made
     parameters = list(names)
-    names += [writer.thing(constant.array) for constant in function.constants]
+    names += [writer.name_of(constant.array) for constant in function.constants]
     for step, origin in zip(function.steps, origins, strict=True):
         kernel, operands = kernel_of(step, origin), [names[i] for i in step.operands]
         over = [name for name in operands if kernel.has_out and name in owned]

@@ -143,7 +143,7 @@ class Function:
 
     @property
     def bits(self) -> int:
-        """How many bits tell the cases apart; more than any table has where a leaf has too many."""
+        """How many bits index the cases; more than any table has where a leaf has too many."""
         return sum(width(element) or MOST_BITS + 1 for element in self.leaves)
 
     @property

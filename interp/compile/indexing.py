@@ -43,7 +43,7 @@ def write(operation: Operation, writer: Writer, is_spare: bool) -> bool:
         return True
     update = writer.use(operation.operands[1])
     result = writer.define(operation.results[0])
-    mine = f"{writer.thing(own_here)}({source})" if is_spare else f"{source}.copy()"
+    mine = f"{writer.name_of(own_here)}({source})" if is_spare else f"{source}.copy()"
     writer.line(f"{result} = {mine}", operation, (result,), (source,))
     writer.line(f"{result}[{place}] = {update}", operation, (), (result, update))
     return True

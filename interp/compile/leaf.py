@@ -1,4 +1,4 @@
-"""What a group of elementwise ops is computed from, and how it lies along the group's shape."""
+"""The leaves of groups, and how they lie along the group's shape."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def laid(leaf: Leaf, shape: Shape) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def width(element: ElementType) -> int | None:
-    """The bits that tell the elements of a type apart in a table; None where they are too many."""
+    """How many bits of an element index a table; None where they are too many."""
     if element.is_complex or element.bits > MOST_BITS:
         return None
     # Integers below eight bits may have any bits beside their own in the byte that stores them.
@@ -74,11 +74,11 @@ def cut(part: tuple[slice, ...], spreads: Sequence[list[int]]) -> list[tuple[sli
     return [tuple([everything if n == 1 else p for n, p in zip(s, part, strict=True)]) for s in spreads]
 
 
-def filled(found: Sequence[np.ndarray], shape: Shape) -> Any:
-    """The results of a kernel: what hangs on few leaves may have few elements, that are to be repeated."""
-    if len(found) == 1:
-        return found[0] if found[0].shape == shape else np.broadcast_to(found[0], shape)
-    return tuple([r if r.shape == shape else np.broadcast_to(r, shape) for r in found])
+def filled(results: Sequence[np.ndarray], shape: Shape) -> Any:
+    """The results of a kernel: what depends on few leaves may have few elements, which are repeated."""
+    if len(results) == 1:
+        return results[0] if results[0].shape == shape else np.broadcast_to(results[0], shape)
+    return tuple([r if r.shape == shape else np.broadcast_to(r, shape) for r in results])
 
 
 def alone(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, list[tuple[int, ...]]] | None:

@@ -109,12 +109,12 @@ def plan(
     """
     speed = NONE if listener is not None or most_steps is not None else speed or default_speed()
     steps = None if most_steps is None else Steps(most_steps)
-    found = find_function(program, function)
+    entry = find_function(program, function)
     try:
         with depth.room():
-            return _Planner(program, policy or Policy(), speed, listener, steps).plan(found)
+            return _Planner(program, policy or Policy(), speed, listener, steps).plan(entry)
     except RecursionError:
-        raise ProgramError(f"{found.location}: @{shown(found.name)} has regions nested too deeply") from None
+        raise ProgramError(f"{entry.location}: @{shown(entry.name)} has regions nested too deeply") from None
 
 
 def default_speed() -> Speed:

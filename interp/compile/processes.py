@@ -13,8 +13,8 @@ from ..parse.attributes import Opaque
 from ..program import Operation, Program
 from ..values.printing import format_value
 
-#: Held while something is printed or listened to, so that what one process tells is in one piece.
-_telling = threading.RLock()
+#: Held while something is printed or a listener is called, so that the output of one process stays in one piece.
+_output_lock = threading.RLock()
 
 _SDY_MESH = re.compile(r"#sdy\.mesh<\[(.*?)\](?:, device_ids=\[(.*?)\])?>")
 _SDY_AXIS = re.compile(r'"([^"]*)"=(\d+)')
@@ -27,7 +27,7 @@ def printer(operation: Operation) -> Callable[..., None]:
         process = current()
         where = f"{operation.location}" + (f" process {process.id}" if process.grid.shape != (1, 1) else "")
         texts = [f"{where}: {format_value(v, o.type)}" for v, o in zip(values, operation.operands, strict=True)]
-        with _telling:
+        with _output_lock:
             print("\n".join(texts), flush=True)
 
     return show
@@ -37,7 +37,7 @@ def one_at_a_time(function: Callable[..., None]) -> Callable[..., None]:
     """A function that only one process is in."""
 
     def run(*arguments: Any) -> None:
-        with _telling:
+        with _output_lock:
             function(*arguments)
 
     return run

@@ -20,7 +20,7 @@ from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, QuantizedType, TensorType, Type
 
 #: Gives an object a name in the source.
-Thing = Callable[[Any], str]
+NameOf = Callable[[Any], str]
 
 _BOOLS = (np.False_, np.True_)
 
@@ -42,17 +42,17 @@ class Form:
             cells = np.where(codes < half, codes, codes - len(codes)).astype(self.element.dtype)
         return [cells[i, ...] for i in range(len(codes))]
 
-    def boxed(self, name: str, thing: Thing) -> str:
+    def boxed(self, name: str, name_of: NameOf) -> str:
         element = self.element
         if element.kind is Kind.BOOL:
-            return f"{thing(_BOOLS)}[{name}]"
+            return f"{name_of(_BOOLS)}[{name}]"
         if element.is_minifloat:
-            return f"{thing(self._cells)}[{name}]"
+            return f"{name_of(self._cells)}[{name}]"
         if element.is_float:
             return name
         if element.bits < 8:
-            return f"{thing(self._cells)}[{name} & {(1 << element.bits) - 1}]"
-        return f"{thing(element.dtype.type)}({name})"
+            return f"{name_of(self._cells)}[{name} & {(1 << element.bits) - 1}]"
+        return f"{name_of(element.dtype.type)}({name})"
 
     def unboxed(self, name: str) -> str:
         element = self.element
@@ -64,14 +64,14 @@ class Form:
             return f"{name}[()]"
         return f"int({name})" if element.bits < 8 else f"{name}.item()"
 
-    def literal(self, value: Any, thing: Thing) -> str:
+    def literal(self, value: Any, name_of: NameOf) -> str:
         """A constant."""
         value = np.asarray(value)
         if self.element.kind is Kind.BOOL:
             return str(bool(value))
         if self.element.is_minifloat:
             return str(value.tobytes()[0])
-        return thing(value[()]) if self.element.is_float else f"({int(value)})"
+        return name_of(value[()]) if self.element.is_float else f"({int(value)})"
 
 
 @functools.cache
@@ -99,7 +99,7 @@ class Use:
     attributes: Mapping[str, Any]
     policy: Policy
     kernel: Kernel
-    thing: Thing
+    name_of: NameOf
 
 
 def expression(name: str, use: Use) -> str | None:
@@ -149,7 +149,7 @@ def _by_code(use: Use) -> str | None:
     """A lookup by codes."""
     if use.kernel.of_codes is None or not (use.result.is_minifloat or use.result.kind is Kind.BOOL):
         return None
-    return f"{use.thing(use.kernel.of_codes)}({', '.join(use.names)})"
+    return f"{use.name_of(use.kernel.of_codes)}({', '.join(use.names)})"
 
 
 def _convert(use: Use, source: ElementType, target: ElementType) -> str | None:
@@ -168,13 +168,13 @@ def _convert(use: Use, source: ElementType, target: ElementType) -> str | None:
         return None
     # numpy goes by f64, which holds all integers of 32 bits.
     exact = source.bits <= 32 or target.bits == 64
-    return f"{use.thing(target.dtype.type)}({x})" if exact and target.bits >= 32 else None
+    return f"{use.name_of(target.dtype.type)}({x})" if exact and target.bits >= 32 else None
 
 
 def _convert_byte(use: Use, source: ElementType, target: ElementType) -> str | None:
     """From a type of few elements, which the kernel is asked about once."""
-    found = form(TensorType((), target))
-    if found is None or use.policy.rounding == "stochastic":
+    held = form(TensorType((), target))
+    if held is None or use.policy.rounding == "stochastic":
         return None
     codes = np.arange(2 if source.kind is Kind.BOOL else 256, dtype=np.uint8)
     cells = codes != 0 if source.kind is Kind.BOOL else codes.view(source.dtype)
@@ -185,16 +185,16 @@ def _convert_byte(use: Use, source: ElementType, target: ElementType) -> str | N
     (x,) = use.names
     index = x if source.is_float or source.kind is not Kind.SIGNED else f"{x} & 255"
     if target.kind is Kind.BOOL:
-        return f"{use.thing([bool(r) for r in results])}[{index}]"
+        return f"{use.name_of([bool(r) for r in results])}[{index}]"
     if target.is_minifloat:
-        return f"{use.thing(b''.join(r.tobytes() for r in results))}[{index}]"
-    return f"{use.thing([r[()] if target.is_float else int(r) for r in results])}[{index}]"
+        return f"{use.name_of(b''.join(r.tobytes() for r in results))}[{index}]"
+    return f"{use.name_of([r[()] if target.is_float else int(r) for r in results])}[{index}]"
 
 
 def _convert_float(use: Use, source: ElementType, target: ElementType) -> str | None:
     (x,) = use.names
     if target.is_float and target.bits >= 32 and use.policy == Policy():
-        return f"{use.thing(target.dtype.type)}({x})"
+        return f"{use.name_of(target.dtype.type)}({x})"
     if source.name == "f32" and target.is_minifloat and target.format.precision <= 6:
         if use.policy.rounding == "stochastic":
             return None
@@ -204,5 +204,5 @@ def _convert_float(use: Use, source: ElementType, target: ElementType) -> str | 
             u = int.from_bytes(x.tobytes(), "little")
             return codes[u >> 16 | (u & 0xFFFF != 0)]
 
-        return f"{use.thing(encode)}({x})"
+        return f"{use.name_of(encode)}({x})"
     return None

@@ -1,8 +1,7 @@
-"""Ops on tensors whose types leave sizes open: bound when they run, once for each set of sizes that comes.
+"""Dynamic shapes: ops whose types leave sizes open are specialized when they run, once for each set of sizes.
 
-A program for any batch size says `tensor<?x4xf32>`. What its values are is known when it runs, and so an op is bound
-then, for tensors of their sizes: it meets the same checks and takes the same short cuts as in a program that states
-them.
+A program for any batch size says `tensor<?x4xf32>`. The sizes are known when it runs, and an op is bound then, for
+tensors of these sizes: it goes through the same checks and takes the same short cuts as in a program that states them.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def _elementwise(kernel: Run, call: Call) -> Run:
 def _remembered(call: Call, places: Iterable[int], bind: Callable[[Sizes], Run]) -> Run:
     """The kernels that `bind` makes for the sizes of the operands at `places`, each when it is wanted first.
 
-    These sizes must tell those of the results, which are held against their types once.
+    These sizes must determine those of the results, which are checked against their types once.
     """
     kernels: dict[Sizes, Run] = {}
     at = [i + (1 if call.bodies else 0) for i in places]  # the regions come first

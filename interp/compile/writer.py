@@ -100,9 +100,9 @@ class Writer:
         if value in self._plain and value not in self.constants:
             form, name, plain = scalars.form(value.type), self.fresh(), self._plain[value]
             assert form is not None
-            self.line(f"{name} = {form.boxed(plain, self.thing)}", None, (name,), (plain,))
+            self.line(f"{name} = {form.boxed(plain, self.name_of)}", None, (name,), (plain,))
         else:
-            name = self.thing(self.constants[value])
+            name = self.name_of(self.constants[value])
         self._names[value] = name
         return name
 
@@ -113,17 +113,17 @@ class Writer:
         form = scalars.form(value.type)
         assert form is not None
         if value in self.constants:
-            name = form.literal(self.constants[value], self.thing)
+            name = form.literal(self.constants[value], self.name_of)
         else:
             name, array = self.fresh(), self._names[value]
             self.line(f"{name} = {form.unboxed(array)}", None, (name,), (array,))
         self._plain[value] = name
         return name
 
-    def thing(self, thing: Any) -> str:
+    def name_of(self, value: Any) -> str:
         """The name of an object."""
         name = f"k{len(self._globals)}"
-        self._globals[name] = thing
+        self._globals[name] = value
         return name
 
     # -- lines ---------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Writer:
         always_tuple: bool = False,
         takes_plain: bool = False,
     ) -> None:
-        """`results = target(regions, operands)`; `operation` is told if it fails.
+        """`results = target(regions, operands)`; errors name `operation`.
 
         `takes_plain` says that scalars may be plain numbers.
         """
@@ -183,7 +183,7 @@ class Writer:
         uses = (*arguments, *(self.use(v) for _, captures in regions for v in captures))
         if regions:
             arguments.insert(0, f"({', '.join(self._region(f, captures) for f, captures in regions)},)")
-        text = f"{self.thing(target)}({', '.join(arguments)})"
+        text = f"{self.name_of(target)}({', '.join(arguments)})"
         names = tuple([self.define(r) for r in results])
         if names:
             comma = "," if always_tuple and len(names) == 1 else ""
@@ -198,7 +198,7 @@ class Writer:
         arguments = [self.use(v) for v in operation.operands]
         names = tuple([self.define(r) for r in operation.results])
         left = f"{', '.join(names)}, = " if names else ""
-        text = f"{left}{self.thing(function)}.target({', '.join(arguments)})"
+        text = f"{left}{self.name_of(function)}.target({', '.join(arguments)})"
         self.line(text, operation, names, arguments)
 
     def apply(
@@ -211,7 +211,7 @@ class Writer:
         """
         name = self.fresh()
         self._large.add(name)
-        self.line(f"{name} = {self.thing(target)}({', '.join(operands)})", operation, (name,), operands, over)
+        self.line(f"{name} = {self.name_of(target)}({', '.join(operands)})", operation, (name,), operands, over)
         return name
 
     def plain(self, expression: str, operation: Operation, uses: Sequence[str]) -> None:
@@ -296,7 +296,7 @@ class Writer:
         return result
 
     def _region(self, function: Callable[..., Any], captures: tuple[Value, ...]) -> str:
-        name = self.thing(function)
+        name = self.name_of(function)
         if not captures:
             return name
         self._globals["partial"] = functools.partial

@@ -16,8 +16,8 @@ from .job import Job
 
 def by_blocks(job: Job, _: Run | None) -> Run:
     """The kernel that computes as many elements at a time as fit the cache."""
-    compute, leaves, shape, results = job.compute, job.group.leaves, job.group.shape, job.group.results
-    is_single, size = len(results) == 1, math.prod(shape)
+    compute, leaves, shape, types = job.compute, job.group.leaves, job.group.shape, job.group.results
+    is_single, size = len(types) == 1, math.prod(shape)
     if size <= block(size):
         views = [leaf.view(shape) for leaf in leaves]
 
@@ -30,24 +30,24 @@ def by_blocks(job: Job, _: Run | None) -> Run:
     sizes = tuple(math.prod(shape[d] for d in dims) for dims in merged)
     views = [leaf.view(shape) for leaf in leaves]
     parts = [(part, cut(part, spreads)) for part in blocks(sizes, block(size))]
-    dtypes = [t.element.dtype for t in results]
+    dtypes = [t.element.dtype for t in types]
 
     def kernel(*values: np.ndarray) -> Any:
         laid = [
             (v if lay is None else lay(v)).reshape(spread)
             for v, lay, spread in zip(values, views, spreads, strict=True)
         ]
-        found = [np.empty(sizes, dtype) for dtype in dtypes]
+        results = [np.empty(sizes, dtype) for dtype in dtypes]
 
         def work(part: tuple[tuple[slice, ...], list[tuple[slice, ...]]]) -> None:
             here, there = part
             pieces = compute(*[v[p] for v, p in zip(laid, there, strict=True)])
-            for whole, piece in zip(found, pieces, strict=True):
+            for whole, piece in zip(results, pieces, strict=True):
                 whole[here] = piece
 
         for_each(parts, work, size)
-        found = [r.reshape(shape) for r in found]
-        return found[0] if is_single else tuple(found)
+        results = [r.reshape(shape) for r in results]
+        return results[0] if is_single else tuple(results)
 
     return kernel
 

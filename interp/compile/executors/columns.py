@@ -32,11 +32,14 @@ _TOGETHER = 256
 
 
 def trailing_columns(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, int] | None:
-    """The leaf of 8 bits that alone varies down a column, and how many dimensions tell the row, if such tables pay."""
-    found = alone(leaves, shape)
-    if found is None:
+    """The leaf of 8 bits that alone varies down a column, and how many dimensions number the rows.
+
+    None where there is none, or a table for each column does not pay.
+    """
+    varying = alone(leaves, shape)
+    if varying is None:
         return None
-    at, others = found
+    at, others = varying
     leading = min((d for s in others for d, n in enumerate(s) if n != 1), default=0)
     rows, columns = math.prod(shape[:leading]), math.prod(shape[leading:])
     pays = leading > 0 and rows >= 256 * _COLUMNS_PAY and columns <= _MOST_BYTES >> 11
@@ -49,15 +52,15 @@ def by_columns(job: Job, _: Run | None) -> Run:
 
 
 def _by_columns(job: Job) -> Run:
-    compute, leaves, shape, results = job.compute, job.group.leaves, job.group.shape, job.group.results
-    found = trailing_columns(leaves, shape)
-    assert found is not None
-    at, leading = found
-    views, is_single, size = [leaf.view(shape) for leaf in leaves], len(results) == 1, math.prod(shape)
+    compute, leaves, shape, types = job.compute, job.group.leaves, job.group.shape, job.group.results
+    varying = trailing_columns(leaves, shape)
+    assert varying is not None
+    at, leading = varying
+    views, is_single, size = [leaf.view(shape) for leaf in leaves], len(types) == 1, math.prod(shape)
     every = all_of(leaves[at].type.element, 8)
     rows, columns = math.prod(shape[:leading]), math.prod(shape[leading:])
     others = [leaf.spread(len(shape))[leading:] for leaf in leaves]
-    dtypes = [t.element.dtype for t in results]
+    dtypes = [t.element.dtype for t in types]
     place = np.arange(_TOGETHER, dtype=np.uint16) << 8
     step = max(block(size) // min(columns, _TOGETHER), 1)
     some = max(block(columns * 256) >> 8, 1)
@@ -83,8 +86,8 @@ def _by_columns(job: Job) -> Run:
             every if i == at else np.broadcast_to(v.reshape(n), shape[leading:]).reshape(columns, 1)
             for i, (v, n) in enumerate(zip(laid, others, strict=True))
         ]
-        found = [np.empty((rows, columns), dtype) for dtype in dtypes]
-        bits = [r.view(f"u{r.itemsize}") for r in found]
+        results = [np.empty((rows, columns), dtype) for dtype in dtypes]
+        bits = [r.view(f"u{r.itemsize}") for r in results]
         tables = latest.at([v for i, v in enumerate(fixed) if i != at], lambda: tabulated(fixed), nbytes)
 
         compiled = kernels(size)
@@ -106,18 +109,18 @@ def _by_columns(job: Job) -> Run:
 
         if compiled is None:
             for_each(parts, work, size)
-        found = [r.reshape(shape) for r in found]
-        return found[0] if is_single else tuple(found)
+        results = [r.reshape(shape) for r in results]
+        return results[0] if is_single else tuple(results)
 
     return kernel
 
 
-def by_settled_columns(job: Job, otherwise: Run | None) -> Run:
+def by_repeated_columns(job: Job, otherwise: Run | None) -> Run:
     """Tables for columns where all operands but one leaf are those of the last call, `otherwise` before."""
-    found, kernel = trailing_columns(job.group.leaves, job.group.shape), job.once(_by_columns)
-    assert found is not None
+    varying, kernel = trailing_columns(job.group.leaves, job.group.shape), job.once(_by_columns)
+    assert varying is not None
     assert otherwise is not None
-    at = found[0]
+    at = varying[0]
     last: list[bytes] | None = None
 
     def run(*values: np.ndarray) -> Any:

@@ -29,10 +29,10 @@ def by_machine(job: Job, otherwise: Run | None) -> Run:
     views, dtypes = [leaf.view(shape) for leaf in leaves], [t.element.dtype for t in job.group.results]
 
     def kernel(*values: np.ndarray) -> Any:
-        found = runner.run(values, views, dtypes)
-        if found is None:
+        results = runner.run(values, views, dtypes)
+        if results is None:
             return otherwise(*values)
-        laid = [r.reshape(shape) for r in found]
+        laid = [r.reshape(shape) for r in results]
         return laid[0] if len(laid) == 1 else tuple(laid)
 
     return kernel

@@ -72,7 +72,7 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
 
     def kernel(*values: np.ndarray) -> np.ndarray:
         laid = [v if lay is None else lay(v) for v, lay in zip(values[:-1], views, strict=True)]
-        found = np.empty(inner, dtype)
+        result = np.empty(inner, dtype)
 
         def fold_in(total: np.ndarray, plan: _Part) -> np.ndarray:
             places, whole = plan
@@ -93,11 +93,11 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
 
         def work(index: int) -> None:
             total = functools.reduce(fold_in, plans[index], start(index))
-            found[columns[index]] = total.reshape(found[columns[index]].shape)
+            result[columns[index]] = total.reshape(result[columns[index]].shape)
 
         if folding.largest is None or len(columns) > _FEW:
             for_each(range(len(columns)), work, size)
-            return found
+            return result
         # The parts of each column by themselves, and then what they gave in order: of several NaN the first is wanted.
         extremes: list[list[Any]] = [[None] * len(some) for some in plans]
 
@@ -108,8 +108,8 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
         for_each([(i, j) for i, some in enumerate(plans) for j in range(len(some))], work_on_part, size)
         for column, (total, *others) in zip(columns, extremes, strict=True):
             total = fold(no_step, (total,), [np.stack(others)])[0] if others else total
-            found[column] = total.reshape(found[column].shape)
-        return found
+            result[column] = total.reshape(result[column].shape)
+        return result
 
     return kernel
 

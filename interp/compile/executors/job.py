@@ -69,9 +69,9 @@ class Job:
     def folding(self) -> Folding:
         """How the group's output is reduced, of one that is."""
         reduction: Reduction = self.operation.attributes["reduction"]
-        found = folding_of(reduction, self.group.shape, self.policy)
-        assert found is not None
-        return found
+        folding = folding_of(reduction, self.group.shape, self.policy)
+        assert folding is not None
+        return folding
 
     @functools.cached_property
     def compute(self) -> Compute:
@@ -123,14 +123,14 @@ class Job:
     @functools.cached_property
     def _inner(self) -> dict[Lookup, Tables]:
         """The tables within the group."""
-        found: dict[Lookup, Tables] = {}
+        tables: dict[Lookup, Tables] = {}
         for step, origin in zip(self.group.function.steps, self.operation.attributes["origins"], strict=True):
-            if isinstance(step, Lookup) and step not in found:
+            if isinstance(step, Lookup) and step not in tables:
                 decision, sources = table_of(step.function), self._sources
                 compute = generate(step.function, origin.inside, self._kernel_of, "table", sources, (), str(decision))
                 self._inside.append(Chosen("table", decision, tuple([o.operation for o in origin.inside])))
-                found[step] = shared_tables(self.policy, step.function, compute)
-        return found
+                tables[step] = shared_tables(self.policy, step.function, compute)
+        return tables
 
     def _kernel_of(self, step: Step | Lookup, _: Origin) -> Kernel:
         if isinstance(step, Step):

@@ -21,26 +21,29 @@ _ROWS_PAY = 3
 
 
 def leading_rows(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, int] | None:
-    """The leaf of 8 bits that alone varies along a row, and how many dimensions tell the row, if such tables pay."""
-    found = alone(leaves, shape)
-    if found is None:
+    """The leaf of 8 bits that alone varies along a row, and how many dimensions number the rows.
+
+    None where there is none, or a table for each row does not pay.
+    """
+    varying = alone(leaves, shape)
+    if varying is None:
         return None
-    at, others = found
+    at, others = varying
     leading = max((d + 1 for s in others for d, n in enumerate(s) if n != 1), default=0)
     return (at, leading) if math.prod(shape[leading:]) >= 256 * _ROWS_PAY else None
 
 
 def by_rows(job: Job, _: Run | None) -> Run:
     """The kernel that makes a table of all codes of one leaf for each row, where the other leaves stay the same."""
-    compute, leaves, shape, results = job.compute, job.group.leaves, job.group.shape, job.group.results
-    found = leading_rows(leaves, shape)
-    assert found is not None
-    at, leading = found
-    views, is_single, size = [leaf.view(shape) for leaf in leaves], len(results) == 1, math.prod(shape)
+    compute, leaves, shape, types = job.compute, job.group.leaves, job.group.shape, job.group.results
+    varying = leading_rows(leaves, shape)
+    assert varying is not None
+    at, leading = varying
+    views, is_single, size = [leaf.view(shape) for leaf in leaves], len(types) == 1, math.prod(shape)
     every = all_of(leaves[at].type.element, 8)
     rows, columns = math.prod(shape[:leading]), math.prod(shape[leading:])
     others = [[*leaf.spread(len(shape))[:leading], 1] for leaf in leaves]
-    dtypes = [t.element.dtype for t in results]
+    dtypes = [t.element.dtype for t in types]
     # So few rows at a time that the number of a row fits the upper byte of an index.
     step = min(max(block(size) // columns, 1), 256)
     place = (np.arange(step, dtype=np.uint16) << 8)[:, None]
@@ -59,10 +62,10 @@ def by_rows(job: Job, _: Run | None) -> Run:
         ]
         if rows == 1:
             operands = [v for i, v in enumerate(fixed) if i != at]
-            found = [table.at(codes) for table in latest.at(operands, lambda: tabulated(fixed), nbytes)]
+            results = [table.at(codes) for table in latest.at(operands, lambda: tabulated(fixed), nbytes)]
         else:
-            found = [np.empty((rows, columns), dtype) for dtype in dtypes]
-            bits = [r.view(f"u{r.itemsize}") for r in found]
+            results = [np.empty((rows, columns), dtype) for dtype in dtypes]
+            bits = [r.view(f"u{r.itemsize}") for r in results]
             compiled = kernels(size)
 
             def work(first: int) -> None:
@@ -81,7 +84,7 @@ def by_rows(job: Job, _: Run | None) -> Run:
                     table.take(index, None, result[here], "wrap")
 
             for_each(range(0, rows, step), work, size)
-        found = [r.reshape(shape) for r in found]
-        return found[0] if is_single else tuple(found)
+        results = [r.reshape(shape) for r in results]
+        return results[0] if is_single else tuple(results)
 
     return kernel

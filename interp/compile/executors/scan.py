@@ -80,16 +80,16 @@ class ScanRunner:
         fit = all(least <= counts[i] < MOST for i, (_, least) in self._counts.items())
         if not fit or rows is None or None in places or not self._walk.is_worth(turns, codes.shape[1]):
             return carried
-        found, codes = [counts.get(i, v) for i, v in enumerate(carried)], codes[rows]
+        results, codes = [counts.get(i, v) for i, v in enumerate(carried)], codes[rows]
         states = np.empty((turns + 1 if self._stacks else 1, codes.shape[1]), np.uint8)
         states[0] = carried[self._state].reshape(-1).view(np.uint8)
         last = self._walk.along(states[0], codes, states[1:] if self._stacks else None)
-        found[self._state] = last.view(self._type.element.dtype).reshape(carried[self._state].shape)
+        results[self._state] = last.view(self._type.element.dtype).reshape(carried[self._state].shape)
         for stack, place in zip(self._stacks, places, strict=True):
             array = carried[stack.position]
-            found[stack.position] = array = np.empty_like(array) if turns == len(array) else array.copy()
+            results[stack.position] = array = np.empty_like(array) if turns == len(array) else array.copy()
             array[place] = self._result(stack.result, states, codes).view(array.dtype).reshape(-1, *array.shape[1:])
-        return found
+        return results
 
     def _rows(self, place: Place, carried: Sequence[Any], turns: int, count: int) -> slice | None:
         """The rows that all turns go to, of an array that has `count`; None where it has them not."""

@@ -24,18 +24,18 @@ def by_table(job: Job, otherwise: Run | None) -> Run:
     view, code = views[0], codes[0]
 
     def of_one(x: np.ndarray) -> Any:
-        found = built.value or built.get(size)
-        if found is None:
+        made = built.value or built.get(size)
+        if made is None:
             return wide(x)
         x = (x if view is None else view(x)).view(code)
-        return filled([table.at(x) for table in found], shape)
+        return filled([table.at(x) for table in made], shape)
 
     def of_many(*values: np.ndarray) -> Any:
-        found = built.value or built.get(size)
-        if found is None:
+        made = built.value or built.get(size)
+        if made is None:
             return wide(*values)
         parts = [(v if lay is None else lay(v)).view(code) for v, lay, code in zip(values, views, codes, strict=True)]
-        return filled([table.at_joined(parts, tables.widths) for table in found], shape)
+        return filled([table.at_joined(parts, tables.widths) for table in made], shape)
 
     if len(leaves) == 1:
         return of_one

@@ -44,8 +44,8 @@ class Tables:
 
     def entries(self, size: int) -> np.ndarray | None:
         """The first table's entries, if there is one or it is built for so many elements."""
-        found = self.built.value or self.built.get(size)
-        return None if found is None else found[0].entries
+        made = self.built.value or self.built.get(size)
+        return None if made is None else made[0].entries
 
 
 def _nbytes(tables: Sequence[Table]) -> int:
@@ -62,13 +62,13 @@ class Shared:
     def at(self, policy: Policy, function: Function, compute: Compute) -> Tables:
         key = policy, function
         with self._lock:
-            found = self._tables.get(key)
-            if found is None:
-                found = self._tables[key] = Tables(compute, function.leaves)
+            tables = self._tables.get(key)
+            if tables is None:
+                tables = self._tables[key] = Tables(compute, function.leaves)
                 while len(self._tables) > _MOST_GROUPS:
                     self._tables.popitem(last=False)
             self._tables.move_to_end(key)
-            return found
+            return tables
 
 
 _shared = Shared()
@@ -84,11 +84,11 @@ def by_laid_table(tables: Tables) -> Callable[..., np.ndarray]:
     codes, built = [np.dtype(f"u{e.dtype.itemsize}") for e in tables.elements], tables.built
 
     def kernel(*parts: np.ndarray) -> np.ndarray:
-        found = built.value or built.get(max(p.size for p in parts))
-        if found is None:
+        made = built.value or built.get(max(p.size for p in parts))
+        if made is None:
             return tables.compute(*parts)[0]
         if len(parts) == 1:
-            return found[0].at(parts[0].view(codes[0]))
-        return found[0].at_joined([p.view(code) for p, code in zip(parts, codes, strict=True)], tables.widths)
+            return made[0].at(parts[0].view(codes[0]))
+        return made[0].at_joined([p.view(code) for p, code in zip(parts, codes, strict=True)], tables.widths)
 
     return kernel

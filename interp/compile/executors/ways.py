@@ -6,7 +6,7 @@ import dataclasses
 
 from .alone import as_view, by_kernel, by_ranks, by_scan, of_ranks
 from .blocks import by_blocks
-from .columns import by_columns, by_settled_columns
+from .columns import by_columns, by_repeated_columns
 from .compiled import by_machine, folds_by_machine, table_folds_by_machine
 from .folds import by_folds, by_table_folds
 from .job import Executor
@@ -37,7 +37,7 @@ EXECUTORS = {
     "table": Way(by_table, "table"),
     "rows": Way(by_rows, "blocks"),
     "columns": Way(by_columns, "blocks"),
-    "settled columns": Way(by_settled_columns, "blocks"),
+    "repeated columns": Way(by_repeated_columns, "blocks"),
     "blocks": Way(by_blocks, "blocks", True),
     "compiled": Way(by_machine, "blocks", True),
     "fold": Way(by_folds, "reduction", True),

@@ -32,9 +32,9 @@ def find_scans(region: Region, constants: Mapping[Value, Any]) -> Region:
         new = operation
         if not all(x is y for x, y in zip(regions, operation.regions, strict=True)):
             new = dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)
-        found = scan_of(operation, constants) if operation.name == "stablehlo.while" else None
-        if found is not None:
-            scan, source = found
+        recognised = scan_of(operation, constants) if operation.name == "stablehlo.while" else None
+        if recognised is not None:
+            scan, source = recognised
             carried = tuple([Value(v.type) for v in operation.operands])
             origin, operands = operation.origin or operation, (source, *operation.operands)
             operations.append(Operation(SCAN, operands, carried, {"scan": scan}, (), operation.location, origin))
@@ -122,11 +122,11 @@ class _Reader:
         returns = tuple(r for r in results if r is not None)
         if len(returns) < len(results):
             return None
-        found = function_of(Region(tuple(arguments), self._step, returns), self._constants)
+        step_and_origins = function_of(Region(tuple(arguments), self._step, returns), self._constants)
         assert isinstance(self._source.type, TensorType)
-        if found is None:
+        if step_and_origins is None:
             return None
-        step, _ = found
+        step, _ = step_and_origins
         source = self._source.type
         scan = Scan(tuple(counts.items()), *end, position, state.type, source, self._row, tuple(stacks), step)
         place = self._position.get(self._source)  # it may be carried, always the same
@@ -150,23 +150,23 @@ class _Reader:
         places, numbers = [self._places.get(v) for v in made.operands], [self._number(v) for v in made.operands]
         match made.name, places, numbers:
             case "stablehlo.convert", [place], _ if place and made.operands[0].type == made.results[0].type:
-                found = place
+                moved = place
             case "stablehlo.add", [(i, by, start), None], [_, int(n)]:
-                found = i, by, start + n
+                moved = i, by, start + n
             case "stablehlo.add", [None, (i, by, start)], [int(n), _]:
-                found = i, by, start + n
+                moved = i, by, start + n
             case "stablehlo.subtract", [(i, by, start), None], [_, int(n)]:
-                found = i, by, start - n
+                moved = i, by, start - n
             case "stablehlo.subtract", [None, (i, by, start)], [int(n), _]:
-                found = i, -by, n - start
+                moved = i, -by, n - start
             case "stablehlo.select", [_, _, place], _ if place and self._is_negative(made.operands[0], place):
-                found = place  # and counted from the end below zero: whether these are rows is seen when it runs
+                moved = place  # and counted from the end below zero: whether these are rows is seen when it runs
             case _:
                 return
-        self._places[made.results[0]] = found
+        self._places[made.results[0]] = moved
 
     def _is_negative(self, value: Value, place: Place) -> bool:
-        """Whether a value tells that a place is below zero."""
+        """Whether a value is the comparison of a place with zero."""
         made = self._made.get(value)
         if made is None or not _is_less(made):
             return False
@@ -229,8 +229,8 @@ class _Reader:
 
     def _named(self, value: Value) -> Value:
         assert isinstance(value.type, TensorType)
-        found = self._scalars[value] = Value(TensorType((), value.type.element))
-        return found
+        scalar = self._scalars[value] = Value(TensorType((), value.type.element))
+        return scalar
 
     def _scalar(self, value: Value) -> Value | None:
         """What stands for each element of a value: constants do if they are the same number everywhere."""

@@ -43,7 +43,7 @@ from .fusible import (
     spread_of,
 )
 from .grouping import Builder, Node
-from .line_tables import has_line_tables
+from .row_tables import has_row_tables
 
 #: Up to which cost a value of a group is computed again rather than kept, if it is small or large.
 _CHEAP, _CHEAP_LARGE, _LARGE = 0.3, 1.0, 1 << 25
@@ -75,7 +75,7 @@ class _Fuser:
         self.number = Uniform(region, constants).number
         self._is_compiled = speed.compiled and is_available()
         self._uses = uses_of(region)
-        self._passed: set[int] = set()  # the ops, by id, that are in the new region
+        self._placed: set[int] = set()  # the ops, by id, that are in the new region
         self._operations: list[Operation] = []
 
     def fused(self) -> Region:
@@ -125,7 +125,7 @@ class _Fuser:
     def _need(self, values: Iterable[Value], leaving: Operation | None = None) -> None:
         """Put in what computes values; `leaving` is the op that needs them, and comes next."""
         if leaving is not None:
-            self._passed.add(id(leaving))
+            self._placed.add(id(leaving))
         wanted = [v for v in dict.fromkeys(values) if v in self.pending]
         for value in wanted:
             node = self.pending.get(value)
@@ -149,11 +149,11 @@ class _Fuser:
         reduction = reduction_of(operation)
         if reduction is None or reduction.element.bits < 16 or math.prod(node.shape) < _MANY:
             return False
-        found = folding_of(reduction, node.shape, self._policy)
-        if found is None:
+        folding = folding_of(reduction, node.shape, self._policy)
+        if folding is None:
             return False
         start = self.number(init)
-        if found.largest is not None and start is not None and self._rank(operation, reduction, node, start):
+        if folding.largest is not None and start is not None and self._rank(operation, reduction, node, start):
             return True
         if not self.is_table(node) and not self._is_cheap(node) and self._is_used_after(value, {id(operation)}):
             return False
@@ -234,7 +234,7 @@ class _Fuser:
                 best = first, roots
         if best is None or not best[1]:
             return None
-        if best[0] and self._speed.tables and self._speed.blocks and has_line_tables(operands, self):
+        if best[0] and self._speed.tables and self._speed.blocks and has_row_tables(operands, self):
             return None
         self._need(best[0])
         return best[1]
@@ -269,7 +269,7 @@ class _Fuser:
 
     def _done(self, values: Iterable[Value]) -> None:
         for value in values:
-            self._passed.add(id(self.pending.pop(value).operation))
+            self._placed.add(id(self.pending.pop(value).operation))
 
     def _put_table(self, values: list[Value], node: Node) -> None:
         assert node.roots is not None
@@ -312,15 +312,15 @@ class _Fuser:
 
     def _members(self, value: Value) -> set[Value]:
         """What a group computes that gives `value`: all that is deferred and has its shape."""
-        found, stack = {value}, [value]
+        members, stack = {value}, [value]
         while stack:
             for v in self.pending[stack.pop()].operation.operands:
                 node = self.pending.get(v)
-                if node is not None and node.spread is None and v not in found:
-                    found.add(v)
+                if node is not None and node.spread is None and v not in members:
+                    members.add(v)
                     if not self.is_table(node):
                         stack.append(v)
-        return found
+        return members
 
     def _joins(self, value: Value, node: Node, members: set[Value]) -> bool:
         """Whether another value that is needed too is to come from the same group."""
@@ -346,7 +346,7 @@ class _Fuser:
         return node.cost <= (max(limit, _CHEAP_COMPILED) if self._is_compiled and t.size >= _MANY else limit)
 
     def _is_used_after(self, value: Value, inside: set[int]) -> bool:
-        """Whether a value is needed later, by others than some ops, which are told by `id`."""
+        """Whether a value is needed later, by others than some ops, which are given by `id`."""
         seen, stack = inside, list(self._uses.get(value, ()))
         while stack:
             use = stack.pop()
@@ -357,7 +357,7 @@ class _Fuser:
             seen.add(id(use))
             if use.results and use.results[0] in self.pending:
                 stack += self._uses.get(use.results[0], ())
-            elif id(use) not in self._passed:
+            elif id(use) not in self._placed:
                 return True  # it is still to come
         return False
 

@@ -61,14 +61,14 @@ def _narrowed(operation: Operation, clips: Mapping[Value, Operation], number: An
     steps = [operation]
     (source,) = operation.operands
     while (clip := clips.get(source)) is not None:
-        found = [number(v) for v in clip.operands]
-        places = [i for i, n in enumerate(found) if n is None]
-        if len(places) != 1 or not all(n is None or _is_short(n) for n in found):
+        operands = [number(v) for v in clip.operands]
+        places = [i for i, n in enumerate(operands) if n is None]
+        if len(places) != 1 or not all(n is None or _is_short(n) for n in operands):
             break
         (place,) = places
-        if len(found) == 3 and place != 1:
+        if len(operands) == 3 and place != 1:
             break
-        numbers |= {v: n for v, n in zip(clip.operands, found, strict=True) if n is not None}
+        numbers |= {v: n for v, n in zip(clip.operands, operands, strict=True) if n is not None}
         steps.append(clip)
         source = clip.operands[place]
     if len(steps) == 1:

@@ -15,10 +15,10 @@ from .grouping import Deferred
 _MOST = 16
 
 
-def has_line_tables(operands: Sequence[Value], deferred: Deferred) -> bool:
+def has_row_tables(operands: Sequence[Value], deferred: Deferred) -> bool:
     """Whether all that an op on these operands depends on makes tables for rows or columns that pay."""
     shape = max((shape_of(v) for v in operands), key=len)
-    found: dict[Root, None] = {}
+    roots: dict[Root, None] = {}
     seen: set[Root] = set()
     stack = [(v, identity(v)) for v in operands]
     while stack:
@@ -28,8 +28,8 @@ def has_line_tables(operands: Sequence[Value], deferred: Deferred) -> bool:
         seen.add(root)
         node = deferred.pending.get(value)
         if node is None:
-            found[root] = None
-            if len(found) > _MOST:
+            roots[root] = None
+            if len(roots) > _MOST:
                 return False
         elif node.spread is not None:
             stack.append((node.operation.operands[0], along(node.spread, axes)))
@@ -37,5 +37,5 @@ def has_line_tables(operands: Sequence[Value], deferred: Deferred) -> bool:
             return False
         else:
             stack += [(v, axes if shape_of(v) else ()) for v in node.operation.operands]
-    leaves = [Leaf(v.type, axes) for v, axes in found]  # type: ignore[arg-type]
+    leaves = [Leaf(v.type, axes) for v, axes in roots]  # type: ignore[arg-type]
     return leading_rows(leaves, shape) is not None or trailing_columns(leaves, shape) is not None
