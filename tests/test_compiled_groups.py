@@ -8,9 +8,6 @@ import pytest
 from minihlo import interp
 from minihlo.interp import machine
 from minihlo.interp.compile import planner
-from minihlo.interp.compile.executors import columns, rows
-from minihlo.interp.compile.executors import tables as group_tables
-from minihlo.interp.compile.passes import fuse
 from minihlo.ops.engine import compiled
 from minihlo.ops.engine.amortised import Latest
 from minihlo.ops.engine.fast import opcodes, run
@@ -43,9 +40,8 @@ def ran(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> list[object]:
     """Every group is for compiled code, in blocks of a few elements; gives the programs that ran."""
     tune(compiled_from=1)
     tune(compiled_worth=0)
-    monkeypatch.setattr(group_tables, "_CALL_COST", 1 << 20)
-    monkeypatch.setattr(group_tables, "_shared", group_tables.Shared())
-    monkeypatch.setattr(fuse, "_MANY", 0)
+    tune(group_call_cost=1 << 20)
+    tune(fuse_many=0)
     tune(fast_from=1)
     tune(fast_short=1, fast_elements=64, fast_wide=24, fast_alone=0)
     programs: list[object] = []
@@ -328,10 +324,10 @@ def test_fusible_programs(seed: int) -> None:
 
 
 def test_columns_are_looked_up_once_the_other_operands_stay_the_same(
-    ran: list[object], monkeypatch: pytest.MonkeyPatch
+    ran: list[object], monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:
-    monkeypatch.setattr(columns, "_COLUMNS_PAY", 0)
-    monkeypatch.setattr(rows, "_ROWS_PAY", 99)
+    tune(columns_pay=0)
+    tune(rows_pay=99)
     full, wide, small = "tensor<300x7xf8E5M2>", "tensor<300x7xf32>", "tensor<7xf32>"
     body = f"""
     %w = stablehlo.convert %x : ({full}) -> {wide}

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp.compile.passes import fuse
 
 from .conftest import Tune
 from .test_speed import ways
@@ -15,8 +14,8 @@ from .test_speed import ways
 @pytest.mark.parametrize("block", [1, 300, 1 << 16])
 @pytest.mark.parametrize("width", [15, 16, 40, 300])
 @pytest.mark.parametrize("op", ["add", "multiply"])
-def test_sums_go_step_by_step(op: str, width: int, block: int, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
-    monkeypatch.setattr(fuse, "_MANY", 0)
+def test_sums_go_step_by_step(op: str, width: int, block: int, tune: Tune) -> None:
+    tune(fuse_many=0)
     tune(block=block)
     text = f"""
     func.func @main(%x: tensor<{width}x50xf32>, %init: tensor<f32>) -> tensor<{width}xf32> {{
@@ -42,10 +41,8 @@ def test_sums_go_step_by_step(op: str, width: int, block: int, monkeypatch: pyte
 @pytest.mark.parametrize("block", [1, 300, 1 << 16])
 @pytest.mark.parametrize("dimensions", [(0,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)])
 @pytest.mark.parametrize("op", ["maximum", "minimum"])
-def test_extremes_along_any_dimensions(
-    op: str, dimensions: tuple[int, ...], block: int, monkeypatch: pytest.MonkeyPatch, tune: Tune
-) -> None:
-    monkeypatch.setattr(fuse, "_MANY", 0)
+def test_extremes_along_any_dimensions(op: str, dimensions: tuple[int, ...], block: int, tune: Tune) -> None:
+    tune(fuse_many=0)
     tune(block=block)
     shape = (6, 5, 7)
     kept = [n for d, n in enumerate(shape) if d not in dimensions]
@@ -81,9 +78,9 @@ def test_extremes_along_any_dimensions(
 @pytest.mark.parametrize("places", [(100, 900), (900, 100), (350, 360)])
 @pytest.mark.parametrize("op", ["maximum", "minimum"])
 def test_of_several_nan_the_first_is_given_though_parts_are_folded_by_themselves(
-    op: str, places: tuple[int, int], monkeypatch: pytest.MonkeyPatch, tune: Tune
+    op: str, places: tuple[int, int], tune: Tune
 ) -> None:
-    monkeypatch.setattr(fuse, "_MANY", 0)
+    tune(fuse_many=0)
     tune(block=300)
     text = f"""
     func.func @main(%x: tensor<1200xf32>, %init: tensor<f32>) -> tensor<f32> {{

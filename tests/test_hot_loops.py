@@ -15,20 +15,22 @@ from minihlo.interp.compile import compiled_loops, planner
 from minihlo.ops.engine import compiled, speed
 from minihlo.ops.types import ELEMENT_TYPES
 
+from .conftest import Tune, tuned
+
 TYPES = ("i32", "ui32", "i8", "ui8", "i16", "i4", "ui4", "i2", "i1")
 STAND_IN = types.SimpleNamespace(boolean=bool, int64=int, njit=lambda *_, **__: lambda function: function)
 
 
 @pytest.fixture(params=["numba", "python"])
-def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     """Loops are compiled before their first turn, by numba or something that leaves them Python; and come back soon."""
     if request.param == "python":
         monkeypatch.setitem(sys.modules, "numba", STAND_IN)
         monkeypatch.setattr(compiled, "is_available", lambda: True)
     elif not compiled.is_available():
         pytest.skip("numba is not installed")
-    monkeypatch.setattr(compiled_loops, "_WORTH", 0)
-    monkeypatch.setattr(compiled_loops, "_TURNS", 3)
+    tune(loop_seconds=0)
+    tune(loop_turns=3)
 
 
 def loops(plan: planner.Plan) -> list[compiled_loops.CompiledLoop]:
@@ -88,7 +90,7 @@ def test_random_loops(seed: int) -> None:
     text, arrays = random_loop(np.random.default_rng(seed))
     program = interp.load(text).program
     wanted = machine.run(planner.plan(program, speed=speed.NONE), arrays)
-    plan = planner.plan(program, speed=speed.Speed())
+    plan = planner.plan(program, speed=tuned(speed.Speed()))
     (loop,) = loops(plan)
     for _ in range(2):
         found = machine.run(plan, arrays)
@@ -132,27 +134,28 @@ def test_of_nested_loops_the_inner_one_is_compiled() -> None:
     assert [r.item() for r in results] == [product - 2**32 * (product >= 2**31), 5.5]
 
 
-def test_a_loop_is_python_until_it_has_taken_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_is_python_until_it_has_taken_long(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     monkeypatch.setitem(sys.modules, "numba", STAND_IN)
     monkeypatch.setattr(compiled, "is_available", lambda: True)
-    monkeypatch.setattr(compiled_loops, "_WORTH", 1e9)
     text, arrays = random_loop(np.random.default_rng(1))
-    program = interp.load(text)
-    first = [r.tobytes() for r in program(*arrays)]
-    (loop,) = loops(program.plan())
-    assert loop._run is None
-    assert 0 < loop._spent < 1e9
-    monkeypatch.setattr(compiled_loops, "_WORTH", loop._spent)
-    assert [r.tobytes() for r in program(*arrays)] == first
-    assert loop._run is not None
+    found = {}
+    for seconds in (1e9, 1e-9):  # the second program has taken long after its first run
+        tune(loop_seconds=seconds)
+        program = interp.load(text)
+        first = [r.tobytes() for r in program(*arrays)]
+        (loop,) = loops(program.plan())
+        assert not loop.is_compiled
+        assert [r.tobytes() for r in program(*arrays)] == first
+        found[seconds] = loop.is_compiled
+    assert found == {1e9: False, 1e-9: True}
 
 
-def test_without_a_compiler_or_with_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_or_with_one_that_fails(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     text, arrays = random_loop(np.random.default_rng(2))
     program = interp.load(text).program
     assert loops(planner.plan(program, speed=speed.Speed(compiled=False))) == []
     monkeypatch.setattr(compiled, "is_available", lambda: True)
-    monkeypatch.setattr(compiled_loops, "_WORTH", 0)
+    tune(loop_seconds=0)
     monkeypatch.setitem(sys.modules, "numba", None)
     plan = planner.plan(program)
     (loop,) = loops(plan)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp.compile.executors import columns, rows
 from minihlo.ops.engine import amortised
 from minihlo.ops.engine.speed import NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES
@@ -19,10 +18,10 @@ SHAPES = {"columns": ((3, 17, 5, 2), (2, 3)), "rows": ((2, 3, 40), (0, 1))}
 
 @pytest.mark.parametrize("t", ["f8E4M3FNUZ", "f8E5M2", "f6E3M2FN", "f4E2M1FN", "f8E8M0FNU"])
 @pytest.mark.parametrize("lines", SHAPES)
-def test_affine_by_lines(lines: str, t: str, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
-    monkeypatch.setattr(columns, "_COLUMNS_PAY", 0 if lines == "columns" else 99)
-    monkeypatch.setattr(rows, "_ROWS_PAY", 0 if lines == "rows" else 99)
-    monkeypatch.setattr(columns, "_TOGETHER", 4)
+def test_affine_by_lines(lines: str, t: str, tune: Tune) -> None:
+    tune(columns_pay=0 if lines == "columns" else 99)
+    tune(rows_pay=0 if lines == "rows" else 99)
+    tune(columns_together=4)
     tune(block=50)
     shape, places = SHAPES[lines]
     full, dims = (f"tensor<{'x'.join(map(str, s))}x" for s in (shape, [shape[d] for d in places]))
@@ -54,8 +53,8 @@ def test_affine_by_lines(lines: str, t: str, monkeypatch: pytest.MonkeyPatch, tu
 
 @pytest.mark.parametrize("lines", ["columns", "row"])
 def test_tables_are_made_anew_for_other_operands(lines: str, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
-    monkeypatch.setattr(columns, "_COLUMNS_PAY", 0)
-    monkeypatch.setattr(rows, "_ROWS_PAY", 99 if lines == "columns" else 0)
+    tune(columns_pay=0)
+    tune(rows_pay=99 if lines == "columns" else 0)
     full = "tensor<30x7xf8E5M2>"
     small, dims = ("tensor<7xf32>", [1]) if lines == "columns" else ("tensor<f32>", [])
     text = f"""

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp.compile import kernels
 from minihlo.ops.engine.speed import NONE, Speed
 from minihlo.ops.types import ELEMENT_TYPES
 
+from .conftest import Tune
 from .test_speed import POLICIES, results
 
 
@@ -17,10 +17,8 @@ from .test_speed import POLICIES, results
 @pytest.mark.parametrize(
     ("low", "high"), [("-2.5", "240.0"), ("0.0", "0x7F800000"), ("0x80000000", "1.1"), ("-inf", "nan")]
 )
-def test_clipping_before_a_convert_goes_by_its_table(
-    low: str, high: str, t: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kernels, "_CLIPPED_WORTH", 0)
+def test_clipping_before_a_convert_goes_by_its_table(low: str, high: str, t: str, tune: Tune) -> None:
+    tune(narrow_worth=0)
     low, high = low.replace("-inf", "0xFF800000"), high.replace("nan", "0x7FC10000")
     text = f"""
     func.func @main(%x: tensor<3000xf32>, %s: tensor<f32>) -> (tensor<3000x{t}>, tensor<3000x{t}>, tensor<3000xf32>) {{

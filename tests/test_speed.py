@@ -12,9 +12,6 @@ import pytest
 from minihlo import interp
 from minihlo.interp import machine
 from minihlo.interp.compile import planner
-from minihlo.interp.compile.executors import folds, rows
-from minihlo.interp.compile.executors import tables as group_tables
-from minihlo.interp.compile.passes import fuse
 from minihlo.ops import registry
 from minihlo.ops.engine import cast
 from minihlo.ops.engine.amortised import Amortised
@@ -36,14 +33,13 @@ POLICIES = (
 
 
 @pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
+def eager(tune: Tune) -> None:
     """Tables at the first element, blocks of four; rows and reductions are fused or compiled, however few there are."""
-    monkeypatch.setattr(group_tables, "_CALL_COST", 1 << 20)
-    monkeypatch.setattr(group_tables, "_shared", group_tables.Shared())
+    tune(group_call_cost=1 << 20)
     tune(block=4)
-    monkeypatch.setattr(rows, "_ROWS_PAY", 0)
-    monkeypatch.setattr(folds, "_COLUMNS", 3)
-    monkeypatch.setattr(fuse, "_MANY", 0)
+    tune(rows_pay=0)
+    tune(fold_columns=3)
+    tune(fuse_many=0)
     tune(compiled_from=1)
     tune(compiled_worth=0)
     tune(lookup_few=0)

@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...ops.engine import compiled
+from ...ops.engine.speed import tuning
 from ...ops.grid.parallel import current_grid
 from ...ops.types import Kind, QuantizedType, TensorType, Type
 from ..program import Operation, Region
 
-#: Seconds that a loop takes as Python before it is compiled, and the turns after which a compiled one comes back.
-_WORTH, _TURNS = 0.1, 1 << 24
 #: The names that may stand in a loop beside values and keywords.
 _KNOWN = {"abs", "min", "max"}
 
@@ -36,6 +35,11 @@ class CompiledLoop:
         self._count = 0
         self._run: Callable[..., tuple[Any, ...]] | None = None
         self._began = self._spent = 0.0
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it runs compiled from now on."""
+        return self._run is not None
 
     @property
     def is_set(self) -> bool:
@@ -52,7 +56,7 @@ class CompiledLoop:
 
     def __call__(self, *values: Any) -> Sequence[Any]:
         if self._run is None:
-            if self._text is None or self._spent < _WORTH:
+            if self._text is None or self._spent < tuning().loop_seconds:
                 self._began = time.perf_counter()
                 return values[: self._count]
             self._run = self._compiled(values)
@@ -60,7 +64,7 @@ class CompiledLoop:
                 self._text = None
                 return values[: self._count]
         while True:
-            done, *carried = self._run(_TURNS, *values)
+            done, *carried = self._run(tuning().loop_turns, *values)
             if done:
                 return carried
             grid = current_grid()

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...ops.engine.amortised import Amortised
 from ...ops.engine.cast import by_blocks, through_bf16
+from ...ops.engine.speed import tuning
 from ...ops.kernel import Kernel
 from ...ops.policy import Policy
 from ...ops.random_stream import RandomStream
@@ -19,9 +20,6 @@ from .executors.ranks import RankedReduction
 from .group import UNRANK, Attributes, Function, Ranked, Reduction, Step
 from .leaf import Compute
 from .reductions import folding_of
-
-#: The table of a clipping convert is made once so many elements have gone the long way.
-_CLIPPED_WORTH = 1 << 16
 
 
 class Kernels:
@@ -96,7 +94,7 @@ class ClippingConvert:
 
     def __init__(self, steps: Callable[..., tuple[np.ndarray, ...]], dtype: np.dtype) -> None:
         self._steps, self._dtype = steps, dtype
-        self._table = Amortised(self._entries, _CLIPPED_WORTH, nbytes=lambda table: table.nbytes)
+        self._table = Amortised(self._entries, lambda: tuning().narrow_worth, nbytes=lambda table: table.nbytes)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         table = self.entries(x.size)

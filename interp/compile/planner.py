@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.engine.speed import DEFAULT, NONE, VARIABLE, Speed, tuning
+from ...ops.engine.speed import DEFAULT, NONE, VARIABLE, Speed, entered, tuning
 from ...ops.policy import Policy
 from ...ops.random_stream import RandomStream
 from ...ops.types import TensorType, Type
@@ -111,7 +111,7 @@ def plan(
     steps = None if most_steps is None else Steps(most_steps)
     entry = find_function(program, function)
     try:
-        with depth.room():
+        with depth.room(), entered(speed):
             return _Planner(program, policy or Policy(), speed, listener, steps).plan(entry)
     except RecursionError:
         raise ProgramError(f"{entry.location}: @{shown(entry.name)} has regions nested too deeply") from None

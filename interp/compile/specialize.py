@@ -10,12 +10,10 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ...ops.engine.speed import tuning
 from ...ops.kernel import Kernel, Run
 from ...ops.registry import Call, Op, OpError
 from ...ops.types import TensorType, Type
-
-#: A use of an op sees the same few sizes again and again: kernels for so many are kept.
-_KEPT = 16
 
 Sizes = tuple[tuple[int, ...], ...]
 
@@ -65,7 +63,7 @@ def _remembered(call: Call, places: Iterable[int], bind: Callable[[Sizes], Run])
         kernel = bind(sizes)
         results = kernel(*values)
         _require_types("the result", (results,) if len(call.results) == 1 else results, call.results)
-        if len(kernels) >= _KEPT:
+        if len(kernels) >= tuning().shapes:
             kernels.clear()
         kernels[sizes] = kernel
         return results

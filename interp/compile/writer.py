@@ -15,13 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ...ops.engine.speed import tuning
 from ...ops.types import TensorType, Type
 from ..errors import shown
 from ..program import Operation, Value
 from . import scalars
-
-#: Values of at least this many bytes are dropped as soon as nothing needs them.
-_DROP_FROM = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -304,4 +302,4 @@ class Writer:
 
 
 def _is_large(t: Type) -> bool:
-    return isinstance(t, TensorType) and (not t.is_static or t.nbytes >= _DROP_FROM)
+    return isinstance(t, TensorType) and (not t.is_static or t.nbytes >= tuning().drop_bytes)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from .tuning import DEFAULT as UNTUNED
 from .tuning import Tuning
@@ -67,6 +68,16 @@ _current: contextvars.ContextVar[Speed] = contextvars.ContextVar("minihlo speed"
 current: Callable[[], Speed] = _current.get
 enter = _current.set
 leave = _current.reset
+
+
+@contextlib.contextmanager
+def entered(speed: Speed) -> Iterator[None]:
+    """A context in which kernels are made and run with these optimizations."""
+    token = enter(speed)
+    try:
+        yield
+    finally:
+        leave(token)
 
 
 def tuning() -> Tuning:

@@ -46,6 +46,35 @@ class Tuning:
     #: The table from f64 to a format is made after so many elements.
     cast_worth: int = 1 << 20
 
+    # -- groups of ops, and loops --
+
+    #: What a call of a group costs beside its elements, in elements.
+    group_call_cost: int = 32
+    #: Groups whose tables are kept.
+    tables_of_groups: int = 1024
+    #: A table for each row, or each column, pays where there are so many times more elements than entries.
+    rows_pay: int = 3
+    columns_pay: int = 3
+    #: Bytes that the tables of all columns may take, and columns whose numbers fit a byte of an index.
+    columns_bytes: int = 1 << 24
+    columns_together: int = 256
+    #: Sums and the like that are formed side by side; fewer columns of extremes are formed part by part.
+    fold_columns: int = 256
+    fold_few: int = 8
+    #: A reduction of so many elements is worth fusing; a group has at most so many ops.
+    fuse_many: int = 1 << 14
+    fuse_longest: int = 100
+    #: Results of ops on constants are computed once up to this many bytes.
+    fold_bytes: int = 1 << 20
+    #: The table of a narrowed value is made after so many elements.
+    narrow_worth: int = 1 << 16
+    #: Seconds that a loop takes as Python before it is compiled, and the turns after which a compiled one comes back
+    #: to look for Ctrl-C.
+    loop_seconds: float = 0.1
+    loop_turns: int = 1 << 24
+    #: Values of so many bytes are dropped as soon as nothing needs them.
+    drop_bytes: int = 1 << 16
+
     # -- kernels compiled by numba --
 
     #: Smaller arrays are left to numpy.
@@ -96,11 +125,8 @@ class Tuning:
 
     # -- reductions and windows --
 
-    #: Up to so many accumulators numpy's running sum is quicker than a step for each slice.
-    reduce_few: int = 8
-    #: Elements brought together for so many accumulators at a time, which fit the first-level cache as f32.
+    #: Elements brought together at a time, which fit the first-level cache.
     reduce_block: int = 1 << 15
-    reduce_columns: int = 128
     #: Slices that lie together in memory and are so long are added one by one.
     reduce_long: int = 1 << 11
     #: Maxima of so many minifloats are found by their ranks.

@@ -30,6 +30,10 @@ Step = Callable[..., tuple[Any, ...]]
 #: Folds arrays along their first axis into accumulators of the shape that is left.
 Fold = Callable[[Step, Sequence[np.ndarray], Sequence[np.ndarray]], tuple[np.ndarray, ...]]
 
+#: Up to so many accumulators numpy's running sum is taken, which is quicker; else so many columns at a time, which fit
+#: the first-level cache as f32. No tuning: a part of a single column would be summed in pairs.
+_FEW, _COLUMNS = 8, 128
+
 
 @op("reduce", values="regions", accuracy=BY_BODY, facts=PURE)
 def reduce(call: Call) -> Run:
@@ -255,11 +259,11 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         total, x = starts[0], rows[0]
         (steps, width), now = x.shape, tuning()
-        is_compiled = ufunc is np.add and x.dtype == np.float32 and width >= now.reduce_few
+        is_compiled = ufunc is np.add and x.dtype == np.float32 and width >= _FEW
         compiled = kernels(x.size) if is_compiled else None
         if compiled is not None and x.T.flags.c_contiguous:
             return (_add_rows(compiled, total, x.T),)
-        if width <= now.reduce_few:
+        if width <= _FEW:
             return (_running(ufunc, total, x),)
         if width >= now.reduce_long and x.strides[1] == x.itemsize:
             total = total.copy()
@@ -268,9 +272,9 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
             return (total,)
         result = np.empty(width, element.dtype)
         # Of about the same width: a single column numpy would add up in pairs.
-        parts = -(-width // now.reduce_columns)
+        parts = -(-width // _COLUMNS)
         ends = [width * i // parts for i in range(parts + 1)]
-        step = max(now.reduce_block // now.reduce_columns, 1)
+        step = max(now.reduce_block // _COLUMNS, 1)
 
         def work(columns: tuple[int, int]) -> None:
             here = slice(*columns)
@@ -295,7 +299,7 @@ def _add_rows(compiled: Kernels, totals: np.ndarray, rows: np.ndarray) -> np.nda
     def work(block: tuple[slice, ...]) -> None:
         compiled.add_rows(totals[block], rows[block])
 
-    for_each(list(blocks(totals.shape, max(tuning().reduce_columns // 2, 8))), work, rows.size)
+    for_each(list(blocks(totals.shape, max(_COLUMNS // 2, 8))), work, rows.size)
     return totals
 
 

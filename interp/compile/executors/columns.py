@@ -21,14 +21,10 @@ from ....ops.engine.amortised import Latest
 from ....ops.engine.blocks import block, for_each
 from ....ops.engine.compiled import kernels
 from ....ops.engine.lookup import all_of
+from ....ops.engine.speed import tuning
 from ....ops.kernel import Run
 from ..leaf import Leaf, Shape, alone
 from .job import Job
-
-#: A table for each column pays if there are so many times more rows than entries; and how much they may take.
-_COLUMNS_PAY, _MOST_BYTES = 3, 1 << 24
-#: So many columns have numbers of 8 bits.
-_TOGETHER = 256
 
 
 def trailing_columns(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, int] | None:
@@ -42,7 +38,7 @@ def trailing_columns(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, int] | 
     at, others = varying
     leading = min((d for s in others for d, n in enumerate(s) if n != 1), default=0)
     rows, columns = math.prod(shape[:leading]), math.prod(shape[leading:])
-    pays = leading > 0 and rows >= 256 * _COLUMNS_PAY and columns <= _MOST_BYTES >> 11
+    pays = leading > 0 and rows >= 256 * tuning().columns_pay and columns <= tuning().columns_bytes >> 11
     return (at, leading) if pays else None
 
 
@@ -61,10 +57,11 @@ def _by_columns(job: Job) -> Run:
     rows, columns = math.prod(shape[:leading]), math.prod(shape[leading:])
     others = [leaf.spread(len(shape))[leading:] for leaf in leaves]
     dtypes = [t.element.dtype for t in types]
-    place = np.arange(_TOGETHER, dtype=np.uint16) << 8
-    step = max(block(size) // min(columns, _TOGETHER), 1)
+    together = tuning().columns_together
+    place = np.arange(together, dtype=np.uint16) << 8
+    step = max(block(size) // min(columns, together), 1)
     some = max(block(columns * 256) >> 8, 1)
-    parts = [(i, j) for j in range(0, columns, _TOGETHER) for i in range(0, rows, step)]
+    parts = [(i, j) for j in range(0, columns, together) for i in range(0, rows, step)]
     latest, nbytes = Latest(), columns * 256 * sum(dtype.itemsize for dtype in dtypes)
 
     def tabulated(fixed: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -101,7 +98,7 @@ def _by_columns(job: Job) -> Run:
             for_each(range(0, rows, step), look_up, size)
 
         def work(part: tuple[int, int]) -> None:
-            here = slice(part[0], min(part[0] + step, rows)), slice(part[1], min(part[1] + _TOGETHER, columns))
+            here = slice(part[0], min(part[0] + step, rows)), slice(part[1], min(part[1] + together, columns))
             index = codes[here].astype(np.uint16)
             index |= place[: index.shape[1]]
             for result, table in zip(bits, tables, strict=True):

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.blocks import apart, block, blocks, for_each
+from ....ops.engine.speed import tuning
 from ....ops.kernel import Run
 from ....ops.reductions.reduce import Folding
 from ..leaf import Compute, Leaf, Shape, cut
 from .job import Job
 from .tables import by_laid_table
 
-#: How many sums and the like, a column of them, are formed at a time. Few columns of extremes are formed part by part.
-_COLUMNS, _FEW = 256, 8
 #: Sums that numpy forms in the order of their steps, of so many columns or more.
 _WIDE = 16
 
@@ -55,7 +54,7 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
     outer, inner = tuple(shape[d] for d in folded), tuple(shape[d] for d in kept)
     views, size = [leaf.view(tuple(shape[d] for d in order)) for leaf in leaves], math.prod(shape)
     spreads = [leaf.spread(len(shape)) for leaf in leaves]
-    columns = list(blocks(inner, _COLUMNS))
+    columns = list(blocks(inner, tuning().fold_columns))
     fold, dtype = folding.fold, folding.element.dtype
     combining = folding.facts.combining
     in_order = combining is not None and combining.on_floats and dtype in (np.float32, np.float64)
@@ -95,7 +94,7 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
             total = functools.reduce(fold_in, plans[index], start(index))
             result[columns[index]] = total.reshape(result[columns[index]].shape)
 
-        if folding.largest is None or len(columns) > _FEW:
+        if folding.largest is None or len(columns) > tuning().fold_few:
             for_each(range(len(columns)), work, size)
             return result
         # The parts of each column by themselves, and then what they gave in order: of several NaN the first is wanted.

@@ -12,12 +12,10 @@ from ....ops.engine.amortised import Latest
 from ....ops.engine.blocks import block, for_each
 from ....ops.engine.compiled import kernels
 from ....ops.engine.lookup import Table, all_of
+from ....ops.engine.speed import tuning
 from ....ops.kernel import Run
 from ..leaf import Leaf, Shape, alone
 from .job import Job
-
-#: A table for each row pays if there are so many times more elements than entries.
-_ROWS_PAY = 3
 
 
 def leading_rows(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, int] | None:
@@ -30,7 +28,7 @@ def leading_rows(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, int] | None
         return None
     at, others = varying
     leading = max((d + 1 for s in others for d, n in enumerate(s) if n != 1), default=0)
-    return (at, leading) if math.prod(shape[leading:]) >= 256 * _ROWS_PAY else None
+    return (at, leading) if math.prod(shape[leading:]) >= 256 * tuning().rows_pay else None
 
 
 def by_rows(job: Job, _: Run | None) -> Run:

@@ -11,15 +11,11 @@ import numpy as np
 
 from ....ops.engine.amortised import Amortised
 from ....ops.engine.lookup import Table, all_of
+from ....ops.engine.speed import tuning
 from ....ops.policy import Policy
 from ....ops.types import ElementType
 from ..group import Function
 from ..leaf import MOST_BITS, Compute, width
-
-#: Tables of so many groups are kept.
-_MOST_GROUPS = 1024
-#: What a call is taken to cost beside its elements, in elements, in the choice to build a table.
-_CALL_COST = 32
 
 
 class Tables:
@@ -30,7 +26,9 @@ class Tables:
         self.widths = [w or MOST_BITS for w in map(width, elements)]
         if len(elements) == 1:
             self.widths = [max(self.widths[0], 8)]
-        self.built: Amortised[tuple[Table, ...]] = Amortised(self._build, 1 << sum(self.widths), _CALL_COST, _nbytes)
+        self.built: Amortised[tuple[Table, ...]] = Amortised(
+            self._build, 1 << sum(self.widths), lambda: tuning().group_call_cost, _nbytes
+        )
 
     def _build(self) -> tuple[Table, ...]:
         shape = tuple(1 << bits for bits in self.widths)
@@ -65,7 +63,7 @@ class Shared:
             tables = self._tables.get(key)
             if tables is None:
                 tables = self._tables[key] = Tables(compute, function.leaves)
-                while len(self._tables) > _MOST_GROUPS:
+                while len(self._tables) > tuning().tables_of_groups:
                     self._tables.popitem(last=False)
             self._tables.move_to_end(key)
             return tables

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ....ops.engine.speed import tuning
 from ....ops.kernel import Kernel
 from ....ops.policy import Policy
 from ....ops.registry import OpError, lookup
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
-
-#: Results of ops on constants are computed once, up to this many bytes.
-_LIMIT = 1 << 20
 
 
 def fold_constants(
@@ -66,7 +64,7 @@ def _is_foldable(operation: Operation, policy: Policy, constants: dict[Value, An
             return False
         size += result.type.nbytes
     record = lookup(operation.name)
-    return size <= _LIMIT and record is not None and not record.has_effects
+    return size <= tuning().fold_bytes and record is not None and not record.has_effects
 
 
 def _values(operation: Operation, kernel: Kernel | None, constants: dict[Value, Any]) -> tuple[Any, ...] | None:

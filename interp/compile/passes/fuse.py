@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.compiled import is_available
-from ....ops.engine.speed import Speed
+from ....ops.engine.speed import Speed, tuning
 from ....ops.policy import Policy
 from ....ops.registry import Op, lookup
 from ....ops.types import ELEMENT_TYPES, TensorType
@@ -49,10 +49,6 @@ from .row_tables import has_row_tables
 _CHEAP, _CHEAP_LARGE, _LARGE = 0.3, 1.0, 1 << 25
 #: The same where groups are run by compiled code, of many elements: a lookup costs no more than an array in memory.
 _CHEAP_COMPILED = 0.6
-#: A reduction of so many elements is worth fusing.
-_MANY = 1 << 14
-#: A group has so many ops at most.
-_LONGEST = 100
 
 
 def fuse(region: Region, constants: Mapping[Value, Any], speed: Speed, policy: Policy) -> Region:
@@ -116,7 +112,7 @@ class _Fuser:
             return False
         own = 0.0 if spread is not None else cost_of(operation.name, elements_of(operation))
         node = self._node(operation, shape, spread, own)
-        if len(node.members) > _LONGEST:
+        if len(node.members) > tuning().fuse_longest:
             self._need(operation.operands)
             node = self._node(operation, shape, spread, own)
         self.pending[result] = self.nodes[result] = node
@@ -147,7 +143,7 @@ class _Fuser:
         if node is None or node.spread is not None or len(operation.operands) != 2 or not self._speed.blocks:
             return False
         reduction = reduction_of(operation)
-        if reduction is None or reduction.element.bits < 16 or math.prod(node.shape) < _MANY:
+        if reduction is None or reduction.element.bits < 16 or math.prod(node.shape) < tuning().fuse_many:
             return False
         folding = folding_of(reduction, node.shape, self._policy)
         if folding is None:
@@ -343,7 +339,9 @@ class _Fuser:
         t = node.operation.results[0].type
         assert isinstance(t, TensorType)
         limit = _CHEAP if t.nbytes < _LARGE else _CHEAP_LARGE
-        return node.cost <= (max(limit, _CHEAP_COMPILED) if self._is_compiled and t.size >= _MANY else limit)
+        return node.cost <= (
+            max(limit, _CHEAP_COMPILED) if self._is_compiled and t.size >= tuning().fuse_many else limit
+        )
 
     def _is_used_after(self, value: Value, inside: set[int]) -> bool:
         """Whether a value is needed later, by others than some ops, which are given by `id`."""
