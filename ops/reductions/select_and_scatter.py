@@ -73,12 +73,16 @@ def chosen_places(select: Select, x: np.ndarray, axes: Axes, is_vectorised: bool
 
     `select` takes the best elements so far and the next ones: arrays, or scalars where it is not vectorised.
     """
+    keeps = select if is_vectorised else _one_by_one(select)
+    if all(a.window <= a.size for a in axes):
+        places = windows(np.arange(x.size).reshape(x.shape), -1, axes)
+        window, shape = places.shape[: len(axes)], places.shape[len(axes) :]
+        elements = windows(x, 0, axes)
+        steps = ((elements[index], places[index]) for index in np.ndindex(window))
+        return _chosen(keeps, steps, shape, x.dtype)
     shape = tuple(a.count for a in axes)
     if 0 in shape or not x.size:
         return np.full(shape, -1)
-    keeps = select if is_vectorised else _one_by_one(select)
-    if all(a.window <= a.size for a in axes):
-        return _chosen(keeps, _by_place(x, axes), shape, x.dtype)
     # A larger window has padding: step through the elements that it holds, once for windows that hold the same.
     distinct = [np.unique(_held(a), axis=1, return_inverse=True) for a in axes]
     held = [pairs for pairs, _ in distinct]
@@ -92,14 +96,6 @@ def _chosen(select: Select, steps: Iterator[Step], shape: Shape, dtype: np.dtype
         wins = (there >= 0) & ((at < 0) | ~np.asarray(select(best, candidates)[0]))
         best, at = np.where(wins, candidates, best), np.where(wins, there, at)
     return at
-
-
-def _by_place(x: np.ndarray, axes: Axes) -> Iterator[Step]:
-    """A step for each place of a window."""
-    places = windows(np.arange(x.size).reshape(x.shape), -1, axes)
-    elements = windows(x, np.zeros((), x.dtype), axes)
-    for index in np.ndindex(elements.shape[: len(axes)]):
-        yield elements[index], places[index]
 
 
 def _by_element(x: np.ndarray, held: Sequence[np.ndarray]) -> Iterator[Step]:
