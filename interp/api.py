@@ -109,7 +109,7 @@ def read_stream(file: IO[bytes], name: str) -> bytes:
         parts.append(part)
         size += len(part)
         if b"\0" in part and not parts[0].startswith(parser.BYTECODE):
-            raise ProgramError(f"{name}: a zero byte in the text (a program is {parser.READABLE})")
+            raise ProgramError(f"{name}: expected {parser.READABLE}, got a zero byte")
         if size > MOST_STREAMED:
             raise ProgramError(f"{name}: expected at most {MOST_STREAMED} bytes from a pipe or device, got more")
     return b"".join(parts)

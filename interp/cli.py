@@ -15,32 +15,37 @@ from .system.isolate import TIMED_OUT, report, run_isolated
 
 FORMS = ("dense", "codes", "json")
 
-_VALUE = """A VALUE is written as in IREE's tools, with MLIR's names of types: 4xf8E4M3FNUZ=1,-2.5,nan,0x7F (0x is a
-code), 2x2xi32=[[1 2][3 4]], 4xf32=1.0 (all four), f32=1.5, complex<f32>=(1,2), @x.npy, 8xf8E4M3FN=@codes.npy (uint8
-codes).
+_VALUE = """A VALUE is a type and numbers, as in IREE's tools with MLIR's names of types:
+4xf8E4M3FNUZ=1,-2.5,nan,0x7F (0x starts a code), 2x2xi32=[[1 2][3 4]], 4xf32=1.0 (four times the same number),
+f32=1.5, complex<f32>=(1,2). It can also be a file: @x.npy, or 8xf8E4M3FN=@codes.npy for codes stored as uint8."""
+
+_RUN = f"""{_VALUE}
 
 Exit status: 0 if every check holds, 1 if a check fails, 2 for bad input, 124 after --timeout or --max-steps."""
 
+_TEST = """Exit status: 0 if every program passes, 1 if one fails, 2 for bad input."""
 
 _CONFORM = """Usage: minihlo conform BACKEND | minihlo conform --list | minihlo conform diff A.json B.json
 
 BACKEND is minihlo, jax:PLATFORM, reference, ml_dtypes, torch:cpu, onnx, onnxruntime, iree:llvm-cpu, pjrt:PLUGIN.so,
-exec:COMMAND or a Python object, MODULE:NAME. Cases have signatures such as add.f8E4M3FNUZ; patterns may have * and ?.
+exec:COMMAND or a Python object, MODULE:NAME. Each case has a signature, such as add.f8E4M3FNUZ. Patterns may contain
+* and ?.
 
-Exit status: 0, 1 if there is a FAIL or CRASH that --xfail does not list (diff: if a result got worse), 2 for bad input,
-130 after Ctrl-C. The same command with the same --json then continues an unfinished run."""
+Exit status: 0 if no case fails, 1 if there is a FAIL or CRASH that --xfail does not list (diff: if a result got worse),
+2 for bad input, 130 after Ctrl-C. After Ctrl-C the same command with the same --json continues the run."""
 
+_DIFF = f"""Each op runs on the operands that the backend has computed. Its result is compared with the exact result of
+the same operands, so an error is reported at the op that causes it. Without inputs the program runs on random samples:
+ordinary numbers first, then codes of every kind.
 
-_DIFF = """Each op gets the operands that the backend has computed, and its result is compared with the exact result of
-the same operands: an error is reported where it arises. Without inputs the program runs on seeded samples: ordinary
-numbers, then codes of every kind. Exit status 1 if an op is wrong, or if the backend crashes on it, 124 after
---timeout.
+{_VALUE}
 
-"""
+Exit status: 0 if every op is right, 1 if an op is wrong or the backend crashes, 2 for bad input, 124 after
+--timeout."""
 
-_STATUS = """Exit status: 0 if all is well, 1 if a check fails or a backend is wrong, 2 for bad input, 70 for an error
-of minihlo itself, 74 if an output cannot be written (standard output or a file), 124 after --timeout
-or --max-steps, 130 after Ctrl-C, 141 if the reader of standard output has gone."""
+_STATUS = """Exit status: 0 if all checks hold, 1 if a check fails or a backend is wrong, 2 for bad input, 70 for an
+error of minihlo itself, 74 if an output cannot be written (standard output or a file), 124 after --timeout
+or --max-steps, 130 after Ctrl-C, 141 if the reader of standard output has closed it."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -78,7 +83,7 @@ def _status(arguments: list[str]) -> int:
 
 
 def _guarded(arguments: list[str]) -> list[str]:
-    """argparse takes `-inf` and `-0x1p3` for options: `cast`'s first negative value is marked as what it is."""
+    """Mark the first negative value of `cast` as a value: argparse takes `-inf` and `-0x1p3` for options."""
     if arguments[:1] == ["cast"]:
         for i, text in enumerate(arguments):
             if text[:1] == "-" and (text[1:2].isdigit() or text[1:2] == "." or text[1:4].lower() in ("inf", "nan")):
@@ -87,7 +92,7 @@ def _guarded(arguments: list[str]) -> list[str]:
 
 
 def command_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line. The documentation's reference is made of it."""
+    """Return the parser of the whole command line. The reference in the documentation is generated from it."""
     summary = "A StableHLO interpreter with exact FP8, FP6 and FP4 arithmetic."
     raw = argparse.RawDescriptionHelpFormatter
     parser = _Parser(prog="minihlo", description=summary, epilog=_STATUS, allow_abbrev=False, formatter_class=raw)
@@ -106,23 +111,29 @@ def command_parser() -> argparse.ArgumentParser:
         made.set_defaults(command=run)
         return made
 
-    _run_options(command("run", _run, "run a program and print its results", _VALUE))
+    _run_options(command("run", _run, "run a program and print its results", _RUN))
 
-    _diff_options(command("diff", _diff, "compare a backend with the exact results, op by op", _DIFF + _VALUE))
+    _diff_options(command("diff", _diff, "compare a backend with the exact results, op by op", _DIFF))
 
-    test = command("test", _test, "run the checks in .mlir files")
-    test.add_argument("paths", nargs="+", metavar="PATH", help="a .mlir file, or a folder of them")
-    _limit_options(test, "a program, which fails then,", True)
-    test.add_argument("-j", "--jobs", type=_positive, metavar="N", help="processes (default: one for each CPU)")
+    test = command("test", _test, "run the checks in .mlir files", _TEST)
+    test.add_argument("paths", nargs="+", metavar="PATH", help="a .mlir file, or a folder with .mlir files")
+    _limit_options(test, "each program", "; the program fails")
+    test.add_argument(
+        "-j", "--jobs", type=_positive, metavar="N", help="number of processes (default: one for each CPU)"
+    )
 
-    formats = command("formats", _lazily("tables", "formats"), "print the facts about the floating-point formats")
+    formats = command("formats", _lazily("tables", "formats"), "print the properties of the floating-point formats")
     formats.add_argument("name", nargs="?", metavar="NAME", help="one format, such as f8E4M3FN")
-    formats.add_argument("--codes", action="store_true", help="print every code of the format with its value")
+    formats.add_argument("--codes", action="store_true", help="print each code of the format with its value")
 
-    cast = command("cast", _lazily("cast"), "convert a number and print code, value, error and neighbours")
-    cast.add_argument("value", metavar="VALUE", help="1.5, -2e-3, nan, a typed VALUE such as f32=0.1 or 2xf32=1,2")
+    cast = command("cast", _lazily("cast"), "convert a number to a format; print its code, value, error and neighbours")
+    cast.add_argument(
+        "value",
+        metavar="VALUE",
+        help="a number such as 1.5, -2e-3 or nan, or a typed VALUE such as f32=0.1 or 2xf32=1,2",
+    )
     cast.add_argument("format", metavar="FORMAT", help="the type to convert to, such as f8E4M3FN")
-    cast.add_argument("--from", dest="source", metavar="TYPE", help="the type of VALUE, which is rounded to it first")
+    cast.add_argument("--from", dest="source", metavar="TYPE", help="round VALUE to this type first")
     _conversion_options(cast)
 
     _conform_options(command("conform", _lazily("conform"), "find a backend's wrong results, op by op", _CONFORM))
@@ -132,21 +143,23 @@ def command_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _limit_options(parser: argparse.ArgumentParser, of: str, steps: bool = True) -> None:
+def _limit_options(parser: argparse.ArgumentParser, of: str, then: str = "", steps: bool = True) -> None:
     add = parser.add_argument
-    add("--timeout", type=_seconds, metavar="SECONDS", help=f"end {of} after so many seconds")
+    add("--timeout", type=_seconds, metavar="SECONDS", help=f"stop {of} after this many seconds{then}")
     if steps:
-        text = f"end {of} after so many steps: ops that run, and regions that are entered"
+        text = f"stop {of} after N steps; each op that runs and each region that is entered is a step{then}"
         add("--max-steps", type=_steps, metavar="N", help=text)
 
 
 def _program_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", metavar="FILE", help="MLIR text, bytecode or a portable artifact; - is standard input")
+    add("file", metavar="FILE", help="MLIR text, MLIR bytecode or a StableHLO portable artifact (-: standard input)")
     add("--function", metavar="NAME", help="the function to run (default: @main, or the only public one)")
     inputs = parser.add_mutually_exclusive_group()
-    inputs.add_argument("--input", action="append", default=[], metavar="VALUE", help="the next argument")
-    inputs.add_argument("--args", metavar="LIST", help="all arguments: '[dense<1.0> : tensor<2xf32>, …]', or @FILE")
+    inputs.add_argument("--input", action="append", default=[], metavar="VALUE", help="the value of the next argument")
+    inputs.add_argument(
+        "--args", metavar="LIST", help="the values of all arguments: '[dense<1.0> : tensor<2xf32>, …]', or @FILE"
+    )
 
 
 def _diff_options(parser: argparse.ArgumentParser) -> None:
@@ -154,14 +167,32 @@ def _diff_options(parser: argparse.ArgumentParser) -> None:
     _limit_options(parser, "the comparison", steps=False)
     add = parser.add_argument
     parser.usage = "minihlo diff [options] FILE BACKEND"
-    add("backend", metavar="BACKEND", help="as in minihlo conform: jax:cpu, reference, iree:llvm-cpu, MODULE:NAME, …")
-    add("--how", choices=("op", "program"), default="op", help="run each op alone, or the program compiled as a whole")
     add(
-        "--turns", type=_positive, default=100, metavar="N", help="how many turns of a loop are compared (default: 100)"
+        "backend",
+        metavar="BACKEND",
+        help="the backend to compare: jax:cpu, reference, iree:llvm-cpu, … (see minihlo conform)",
     )
-    add("--json", metavar="F", help="write the report to F as JSON (- prints it)")
-    add("--save", metavar="DIR", help="write each wrong op as a program, with its operands, to a folder in DIR")
-    add("--accumulate", choices=ACCUMULATIONS, default=Policy.accumulate, help="how sums of minifloats are rounded")
+    add(
+        "--how",
+        choices=("op", "program"),
+        default="op",
+        help="run each op alone, or compile the whole program (default: op)",
+    )
+    add(
+        "--turns",
+        type=_positive,
+        default=100,
+        metavar="N",
+        help="number of iterations of a loop to compare (default: 100)",
+    )
+    add("--json", metavar="F", help="write the report as JSON (-: standard output)")
+    add("--save", metavar="DIR", help="write a program and its operands to a folder in DIR for each wrong op")
+    add(
+        "--accumulate",
+        choices=ACCUMULATIONS,
+        default=Policy.accumulate,
+        help="rounding of sums of products of minifloats (default: exact)",
+    )
     _conversion_options(parser)
 
 
@@ -169,60 +200,103 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     _program_options(parser)
     _limit_options(parser, "the run")
     add = parser.add_argument
-    add("--output", action="append", default=[], metavar="@F.npy", help="write the next result (- prints it)")
+    add("--output", action="append", default=[], metavar="@F.npy", help="write the next result to a file (-: print it)")
     add(
         "--expected",
         action="append",
         default=[],
         metavar="VALUE",
-        help="the expected value of the next result, bit for bit",
+        help="compare the next result with this value, bit for bit",
     )
-    add("--format", choices=FORMS, default=FORMS[0], help="how results are printed (default: dense)")
+    add("--format", choices=FORMS, default=FORMS[0], help="format of printed results (default: dense)")
     add("--full", action="store_true", help="print all elements of large results")
-    add("--arithmetic", default=Policy.arithmetic, metavar="direct|upcast[:TYPE]", help="how minifloats are computed")
-    add("--accumulate", choices=ACCUMULATIONS, default=Policy.accumulate, help="how sums of minifloats are rounded")
+    add(
+        "--arithmetic",
+        default=Policy.arithmetic,
+        metavar="direct|upcast[:TYPE]",
+        help="arithmetic on minifloats (default: direct)",
+    )
+    add(
+        "--accumulate",
+        choices=ACCUMULATIONS,
+        default=Policy.accumulate,
+        help="rounding of sums of products of minifloats (default: exact)",
+    )
     _conversion_options(parser)
-    add("--split-input-file", action="store_true", help="accepted; a file with // ----- is always several programs")
-    add("--probe-dir", metavar="DIR", help="write every value to DIR as .npy, and an index.csv")
-    add("--trace", action="store_true", help="print every op with its results and its fused group")
-    add("--print-plan", action="store_true", help="print the generated Python, with the op of each line")
-    add("--without", default="", metavar="A,B", help="turn optimizations off: tables, blocks, threads, …")
+    add(
+        "--split-input-file", action="store_true", help="accepted for compatibility: // ----- always separates programs"
+    )
+    add("--probe-dir", metavar="DIR", help="write each value to a .npy file in DIR, and an index.csv")
+    add("--trace", action="store_true", help="print each op with its results and its fused group")
+    add("--print-plan", action="store_true", help="print the generated Python code, with the op of each line")
+    add(
+        "--without",
+        default="",
+        metavar="A,B",
+        help="turn off optimizations: tables, blocks, threads, … (results stay the same)",
+    )
 
 
 def _conform_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("names", nargs="*", metavar="BACKEND", help="the backend to test; or: diff A.json B.json")
-    add("--list", action="store_true", help="print the cases with their forms, run nothing")
-    add("--ops", action="append", default=[], metavar="A,B", help="only these ops: add, compare_LT, reduce*, …")
-    add("--formats", action="append", default=[], metavar="A,B", help="only cases with these types: f8E4M3FN, f6*, …")
+    add("--list", action="store_true", help="print the cases and their forms, and run nothing")
+    add("--ops", action="append", default=[], metavar="A,B", help="run only these ops: add, compare_LT, reduce*, …")
+    add(
+        "--formats",
+        action="append",
+        default=[],
+        metavar="A,B",
+        help="run only cases with these types: f8E4M3FN, f6*, …",
+    )
     add(
         "--level",
         type=int,
         choices=(1, 2, 3),
         default=1,
-        help="how many cases are tried (default: 1, minutes; 3: days)",
+        help="how many cases to run (default: 1, which takes minutes; 3 takes days)",
     )
     add("--seed", type=_natural, default=0, metavar="N", help="seed of the random operands")
-    add("--errors", type=_positive, default=3, metavar="N", help="failures printed for a case (default: 3)")
+    add(
+        "--errors",
+        type=_positive,
+        default=3,
+        metavar="N",
+        help="number of failures to print for each case (default: 3)",
+    )
     add(
         "--ulp",
         type=_natural,
         default=4,
         metavar="N",
-        help="permitted error of 16-bit and wider functions (default: 4)",
+        help="permitted error in ULP of functions of 16-bit and wider types (default: 4)",
     )
-    add("--xfail", metavar="FILE", help="known failures: a signature or pattern in each line, and optionally a form")
+    add("--xfail", metavar="FILE", help="known failures: on each line a signature or pattern, and optionally a form")
     workers = parser.add_mutually_exclusive_group()
-    workers.add_argument("-j", "--jobs", type=_positive, metavar="N", help="processes (default: one for each CPU)")
+    workers.add_argument(
+        "-j", "--jobs", type=_positive, metavar="N", help="number of processes (default: one for each CPU)"
+    )
     workers.add_argument("--dask", metavar="ADDRESS", help="run on a Dask cluster, such as tcp://scheduler:8786")
-    add("--json", metavar="FILE", help="write the results; an unfinished run is continued")
+    add("--json", metavar="FILE", help="write the results as JSON; continue an unfinished run")
     add("--junit", metavar="FILE", help="write the results as JUnit XML")
     add("--html", metavar="FILE", help="write the results as one HTML page")
-    add("--timeout", type=_positive, default=20, metavar="S", help="seconds for one program (default: 20)")
-    add("--case", default="", metavar="SIGNATURE", help="only cases of this signature or pattern")
-    add("--form", default="", metavar="FORM", help="only this form: array, constant, scalar, size-7, …")
-    add("--operands", action="append", default=[], metavar="A,B", help="only these codes (0x03,0x40*64: 64 times)")
-    add("--beside", action="append", default=[], metavar="SIGNATURE:FORM", help="put this case into the same program")
+    add("--timeout", type=_positive, default=20, metavar="S", help="time limit of one program in seconds (default: 20)")
+    add("--case", default="", metavar="SIGNATURE", help="run only cases with this signature or pattern")
+    add("--form", default="", metavar="FORM", help="run only this form: array, constant, scalar, size-7, …")
+    add(
+        "--operands",
+        action="append",
+        default=[],
+        metavar="A,B",
+        help="run only these operands, as codes (0x40*64 repeats a code 64 times)",
+    )
+    add(
+        "--beside",
+        action="append",
+        default=[],
+        metavar="SIGNATURE:FORM",
+        help="compile this case into the same program",
+    )
     add(
         "--tests",
         default="",
@@ -233,10 +307,13 @@ def _conform_options(parser: argparse.ArgumentParser) -> None:
 
 def _conversion_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--rounding", choices=ROUNDINGS, default=Policy.rounding, help="how results are rounded (default: nearest_even)"
+        "--rounding", choices=ROUNDINGS, default=Policy.rounding, help="rounding of results (default: nearest_even)"
     )
     parser.add_argument(
-        "--overflow", choices=OVERFLOWS, default=Policy.overflow, help="results beyond the range (default: ieee)"
+        "--overflow",
+        choices=OVERFLOWS,
+        default=Policy.overflow,
+        help="what a result beyond the range becomes (default: ieee)",
     )
     parser.add_argument(
         "--seed", type=_natural, default=0, metavar="N", help="seed of stochastic rounding and random ops"
@@ -317,14 +394,14 @@ def _steps(text: str) -> int:
 def _natural(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 40 else -1
     if number < 0:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not an integer of at least 0")
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 0, got {text[:40]!r}")
     return number
 
 
 def _positive(text: str) -> int:
     number = _natural(text)
     if not 1 <= number <= 1024:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not an integer from 1 to 1024")
+        raise argparse.ArgumentTypeError(f"expected an integer from 1 to 1024, got {text[:40]!r}")
     return number
 
 

@@ -12,8 +12,8 @@ def shown(text: str) -> str:
     return _CONTROL.sub(_escape, text).replace("\n", "\\n")
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
 
 
 def printable(text: str) -> str:

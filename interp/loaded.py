@@ -58,22 +58,22 @@ class LoadedProgram:
         if listener is not None:
             return plan(self.program, function, policy, listener, self.speed)
         key = find_function(self.program, function).name, policy
-        found = self._plans.get(key)
-        if found is None:
-            found = plan(self.program, key[0], policy, speed=self.speed)
+        result = self._plans.get(key)
+        if result is None:
+            result = plan(self.program, key[0], policy, speed=self.speed)
             while len(self._plans) >= _PLANS:
                 self._plans.pop(next(iter(self._plans)))
-            self._plans[key] = found
+            self._plans[key] = result
         if is_plain:
-            self._plain = found
-        return found
+            self._plain = result
+        return result
 
     def run(self, plan: Plan, arrays: tuple[Any, ...] | list[Any]) -> list[np.ndarray]:
         """Run a plan of this program on arrays; see `__call__`."""
         types = plan.argument_types
         if len(arrays) != len(types):
-            takes = f"takes {len(types)} input{'s' * (len(types) != 1)} ({', '.join(map(str, types)) or 'none'})"
-            raise InputError(f"{self.program.file}: @{plan.function.name} {takes}, got {len(arrays)}")
+            takes = f"expected {len(types)} input{'s' * (len(types) != 1)} ({', '.join(map(str, types)) or 'none'})"
+            raise InputError(f"{self.program.file}: @{plan.function.name}: {takes}, got {len(arrays)}")
         values = [
             a if type(a) is np.ndarray and (a.dtype, a.shape) == fits else check_input(a, t, f"input {i}")
             for i, (a, t, fits) in enumerate(zip(arrays, types, plan.accepted, strict=True))

@@ -68,7 +68,7 @@ class JaxProgram(LoadedProgram):
             leaves = self.in_tree.flatten_up_to((tuple(args), dict(kwargs)))
         except ValueError as error:
             message = " ".join(str(error).split())[:300]
-            raise InputError(f"{self.program.file}: the arguments are not those of the function: {message}") from None
+            raise InputError(f"{self.program.file}: expected the arguments of the function: {message}") from None
         types = [t for t in find_function(self.program).argument_types if not isinstance(t, TokenType)]
         for i, t in zip(self._kept, types[len(self._first) :], strict=True):
             leaves[i] = _converted(leaves[i], t)
@@ -78,7 +78,7 @@ class JaxProgram(LoadedProgram):
         """What `@main` takes for a flat list of arrays: those that it uses, and None for a token."""
         count = self.in_tree.num_leaves
         if len(arrays) != count:
-            raise InputError(f"{self.program.file} takes {count} array{'s' * (count != 1)}, got {len(arrays)}")
+            raise InputError(f"{self.program.file}: expected {count} array{'s' * (count != 1)}, got {len(arrays)}")
         given = iter([*self._first, *(_without_key(arrays[i]) for i in self._kept)])
         types = find_function(self.program).argument_types
         return [None if isinstance(t, TokenType) else next(given) for t in types]

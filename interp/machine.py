@@ -72,7 +72,7 @@ def _run_here(plan: Plan, action: Callable[[], Any], process: parallel.Process |
     try:
         with np.errstate(all="ignore"):
             if plan.nests:
-                with depth.room():
+                with depth.deep_calls():
                     return action()
             return action()
     except Exception as error:

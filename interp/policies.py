@@ -70,10 +70,10 @@ is_chosen: Callable[[], object] = _chosen.get
 
 def chosen(default: Policy) -> Policy:
     """The policy that holds here; `default` where `policy` was not used, and for the fields it does not name."""
-    found = _chosen.get()
-    if found is None:
+    current = _chosen.get()
+    if current is None:
         return default
-    return found if isinstance(found, Policy) else _replaced(default, found)
+    return current if isinstance(current, Policy) else _replaced(default, current)
 
 
 @functools.lru_cache(64)
@@ -92,7 +92,7 @@ def parse_policy(text: str, default: Policy) -> Policy:
         name, _, value = (p.strip() for p in part.partition("="))
         if name not in names or not value:
             known = ", ".join(names)
-            raise InputError(f"{part!r} is not a field of a policy (expected name=value, name one of: {known})")
+            raise InputError(f"policy: expected name=value with a name of {known}, got {part!r}")
         if name == "seed" and not value.isdecimal():
             raise InputError(f"seed: expected an integer of at least 0, got {value!r}")
         fields[name] = int(value) if name == "seed" else value

@@ -67,14 +67,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not passed:
         return
     from .parse.chunks import chunks
-    from .testing.covered import told
+    from .testing.coverage import summary
 
     texts = []
     for path, names in passed.items():
-        found = chunks(path)
-        unique = _unique([c.function for c in found])
-        texts += [c.text for name, c in zip(unique, found, strict=True) if name in names]
-    terminalreporter.write_line(f"{config.getoption('--minihlo-backend')}: {told(len(texts), len(passed), texts)}")
+        functions = chunks(path)
+        unique = _unique([c.function for c in functions])
+        texts += [c.text for name, c in zip(unique, functions, strict=True) if name in names]
+    terminalreporter.write_line(f"{config.getoption('--minihlo-backend')}: {summary(len(texts), len(passed), texts)}")
 
 
 def _is_test(path: Path) -> bool:
@@ -93,13 +93,13 @@ class MlirFile(pytest.File):
         from .parse.chunks import chunks
 
         try:
-            found = chunks(self.path)
+            functions = chunks(self.path)
         except (OSError, UnicodeDecodeError) as error:
-            raise self.CollectError(f"{self.path}: cannot be read as text: {error}") from None
-        if not found:
-            raise self.CollectError(f"{self.path}: there is no function in this file")
+            raise self.CollectError(f"{self.path}: expected text, got: {error}") from None
+        if not functions:
+            raise self.CollectError(f"{self.path}: expected a function in the file, got none")
         file = _shown_path(self.path, self.config)
-        for name, chunk in zip(_unique([c.function for c in found]), found, strict=True):
+        for name, chunk in zip(_unique([c.function for c in functions]), functions, strict=True):
             yield MlirItem.from_parent(self, name=name, chunk=dataclasses.replace(chunk, file=file))
 
 
@@ -138,19 +138,19 @@ class MlirItem(pytest.Item):
                 text = f"{self.chunk.file}:{self.chunk.function_line}: {text}"
             raise MlirFailure(text) from error
         if mismatches:
-            raise MlirFailure("\n".join(self._told(mismatches, backend)))
+            raise MlirFailure("\n".join(self._describe(mismatches, backend)))
 
-    def _told(self, mismatches: list[Any], backend: Backend) -> Iterator[str]:
+    def _describe(self, mismatches: list[Any], backend: Backend) -> Iterator[str]:
         from .backends import Minihlo
         from .backends import backend as backend_of
         from .testing.checked import values_of
-        from .testing.told import told
+        from .testing.failures import describe
 
         ours = backend if isinstance(backend, Minihlo) else backend_of("minihlo")
         assert isinstance(ours, Minihlo)
         values = values_of(mismatches[0].program, self.chunk.function, ours)
         for mismatch in mismatches:
-            yield told(mismatch, self.chunk, backend.name, values)
+            yield describe(mismatch, self.chunk, backend.name, values)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if not isinstance(excinfo.value, MlirFailure):  # a bug of ours: with its traceback
@@ -186,9 +186,9 @@ def _backend(config: pytest.Config) -> Backend:
     if _BACKEND not in config.stash:
         name = str(config.getoption("--minihlo-backend"))
         try:
-            found = config.stash[_BACKEND] = backend(name)
-            if found.takes != PROGRAMS:
-                raise pytest.UsageError(f"{name} takes single operations, and .mlir files are programs")
+            result = config.stash[_BACKEND] = backend(name)
+            if result.takes != PROGRAMS:
+                raise pytest.UsageError(f"expected a backend that runs programs, got {name}, which runs operations")
         except Error as error:
             raise pytest.UsageError(str(error)) from None
     return config.stash[_BACKEND]

@@ -247,7 +247,7 @@ def test_commands_that_fail(tmp_path: Path, source: str, how: str, told: str) ->
 def test_commands_that_are_not_there() -> None:
     error = failure("exec:/no/such/program -x")
     assert error.how == "absent"
-    assert str(error).endswith("cannot be started: there is no command /no/such/program")
+    assert str(error).endswith("cannot be started: expected an executable command, got /no/such/program")
 
 
 def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
@@ -451,7 +451,7 @@ NO_NAMES += ["child", "worker:x", "base", "minihlo:upcast:", "no_such_module:x"]
 
 @pytest.mark.parametrize("name", NO_NAMES)
 def test_names_that_are_none(name: str) -> None:
-    with pytest.raises(InputError, match=f"^there is no backend {name!r}"):
+    with pytest.raises(InputError, match=f"^expected .*, got {name!r}"):
         backend(name)
 
 
@@ -460,7 +460,7 @@ def test_mistakes_in_names_are_told() -> None:
         backend("pjrt:/no/such.so")
     with pytest.raises(InputError, match="exec:'a: No closing quotation"):
         backend("exec:'a")
-    with pytest.raises(InputError, match=r"exec: : there is no command"):
+    with pytest.raises(InputError, match=r"exec: : expected a command"):
         backend("exec: ")
     with pytest.raises(InputError, match=r"\(torch:cpu\|cuda\)"):
         backend("torch:tpu")

@@ -220,16 +220,25 @@ def test_seeded_rounding_is_reproducible(folder: Path) -> None:
     [
         (("run", "no.mlir"), "no.mlir: No such file or directory"),
         (("run", "."), ".: Is a directory"),
-        (("run", "add.mlir"), "@main takes 2 inputs (tensor<4xf8E4M3FN>, tensor<4xf8E4M3FN>), got 0"),
+        (("run", "add.mlir"), "@main: expected 2 inputs (tensor<4xf8E4M3FN>, tensor<4xf8E4M3FN>), got 0"),
         (("run", "add.mlir", *INPUTS, "--input", "f32=1"), "got 3"),
-        (("run", "add.mlir", "--input", "f32=1", *INPUTS[:2]), "input 0 holds f32, not f8E4M3FN"),
-        (("run", "add.mlir", "--input", "2xf8E4M3FN=1", *INPUTS[:2]), "has shape [2], not [4]"),
-        (("run", "add.mlir", "--input", "4xf8E4M3FN=500", *INPUTS[:2]), "--input 0: 500 is out of range for f8E4M3FN"),
+        (("run", "add.mlir", "--input", "f32=1", *INPUTS[:2]), "input 0: expected f8E4M3FN, got f32"),
+        (
+            ("run", "add.mlir", "--input", "2xf8E4M3FN=1", *INPUTS[:2]),
+            "input 0: expected shape [4] for tensor<4xf8E4M3FN>, got [2]",
+        ),
+        (
+            ("run", "add.mlir", "--input", "4xf8E4M3FN=500", *INPUTS[:2]),
+            "--input 0: expected a number from -448 to 448 for f8E4M3FN, got 500",
+        ),
         (("run", "add.mlir", "--input", "99999999999999xf32=1"), "tensor<99999999999999xf32> takes"),
         (("run", "add.mlir", "--function", "foo"), "no function @foo (there is @main)"),
-        (("run", "add.mlir", *INPUTS, *("--output", "@x.npy") * 3), "--output is given 3 times"),
-        (("run", "add.mlir", *INPUTS, "--expected", "4xf32=1"), "--expected 0 is a tensor<4xf32>"),
-        (("run", "checks.mlir", "--output", "@x.npy"), "has 3 programs"),
+        (("run", "add.mlir", *INPUTS, *("--output", "@x.npy") * 3), "expected --output at most 2 times, got 3"),
+        (
+            ("run", "add.mlir", *INPUTS, "--expected", "4xf32=1"),
+            "--expected 0: expected tensor<4xf8E4M3FN>, got tensor<4xf32>",
+        ),
+        (("run", "checks.mlir", "--output", "@x.npy"), "expected one program for --output and --expected, got 3"),
         (("run", "add.mlir", "--rounding", "nearest"), "argument --rounding: invalid choice: 'nearest'"),
         (
             ("run", "add.mlir", "--arithmetic", "upcast:f9"),
@@ -242,12 +251,12 @@ def test_seeded_rounding_is_reproducible(folder: Path) -> None:
         (("walk",), "invalid choice: 'walk'"),
         (("test", "no"), "no: No such file or directory"),
         (("test", "add.mlir", "-j", "0"), "argument -j"),
-        (("formats", "f8E4M3FM"), "'f8E4M3FM' is not a format, did you mean f8E4M3FN?"),
-        (("formats", "f64", "--codes"), "f64 has 2**64 codes"),
+        (("formats", "f8E4M3FM"), "expected a format, got 'f8E4M3FM', did you mean f8E4M3FN?"),
+        (("formats", "f64", "--codes"), "--codes: expected a format of at most 16 bits, got f64"),
         (("cast", "1", "f9"), "'f9' is not an element type"),
-        (("cast", "one", "f8E4M3FN"), "'one' is not a number"),
-        (("cast", "500", "f32", "--from", "f8E4M3FN"), "500 is out of range for f8E4M3FN"),
-        (("ops", "addd"), "'addd' is not an op, did you mean add?"),
+        (("cast", "one", "f8E4M3FN"), "expected a number, got 'one'"),
+        (("cast", "500", "f32", "--from", "f8E4M3FN"), "expected a number from -448 to 448 for f8E4M3FN, got 500"),
+        (("ops", "addd"), "expected an op, got 'addd', did you mean add?"),
     ],
 )
 def test_mistakes_are_told_in_one_line(arguments, message, folder: Path) -> None:
@@ -262,7 +271,7 @@ def test_mistakes_are_told_in_one_line(arguments, message, folder: Path) -> None
         (("--output", "@no/x.npy"), "no/x.npy"),
         (("--output", "@."), ".: "),
         (("--output", "@/dev/full"), "/dev/full: No space left on device"),
-        (("--probe-dir", "add.mlir"), "add.mlir is not a folder"),
+        (("--probe-dir", "add.mlir"), "expected a folder, got add.mlir"),
         (("--probe-dir", "/dev/null/x"), "--probe-dir: /dev/null/x: Not a directory"),
     ],
 )
@@ -279,7 +288,7 @@ def test_files_that_cannot_be_written(arguments, message, folder: Path) -> None:
         ("func.func @main( {", "<stdin>:1:"),
         ("// -----\nfunc.func @main() -> tensor<f32> {\n  return\n}\n", "<stdin>:3:3: "),
         ("func.func @a() { return }\nfunc.func @b() { return }", "no function @main; name one (there is @a, @b)"),
-        (b"\xff\xfe", "<stdin>:1:1: byte 0xFF is not UTF-8"),
+        (b"\xff\xfe", "<stdin>:1:1: expected UTF-8"),
         (b"ML\xefR\x01", "<stdin>"),
     ],
 )

@@ -234,11 +234,14 @@ def test_what_a_backend_says_is_printed_without_control_characters(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--ops", "addd,negate"], "--ops addd: no match (did you mean add?)"),
-        (["--formats", "f8E5M2", "--formats", "f9"], "--formats f9: no match"),
-        (["--case", "add.f8E5M"], "--case add.f8E5M: no match (did you mean add.f8E5M2?)"),
-        (["--form", "arrays"], "--form arrays: no match (did you mean array?)"),
-        (["--ops", "add", "--case", "negate.f8E5M2"], "there is no such case"),
+        (["--ops", "addd,negate"], "--ops: expected an op or a pattern, got addd (did you mean add?)"),
+        (["--formats", "f8E5M2", "--formats", "f9"], "--formats: expected an element type or a pattern, got f9"),
+        (
+            ["--case", "add.f8E5M"],
+            "--case: expected a signature or a pattern, got add.f8E5M (did you mean add.f8E5M2?)",
+        ),
+        (["--form", "arrays"], "--form: expected a form or a pattern, got arrays (did you mean array?)"),
+        (["--ops", "add", "--case", "negate.f8E5M2"], "expected options that select a case"),
     ],
 )
 def test_what_there_is_not(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -287,7 +290,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixtur
     path.write_text(json.dumps(data))
     capsys.readouterr()
     assert main(words) == 0
-    assert "goes on after 5 cases" in capsys.readouterr().err
+    assert "continues an unfinished run, which has 5 cases" in capsys.readouterr().err
     resumed = load(path)
     assert [c.key for c in resumed.cases] == [c.key for c in whole.cases]
     assert [c.seconds for c in resumed.cases].count(77.5) == 1
@@ -344,16 +347,16 @@ def test_diff_tells_better_and_worse(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["nonsense"], "there is no backend 'nonsense'"),
-        (["minihlo", "--ops", "nonsense"], "--ops nonsense: no match"),
+        (["nonsense"], "expected a backend, got 'nonsense'"),
+        (["minihlo", "--ops", "nonsense"], "--ops: expected an op or a pattern, got nonsense"),
         (["minihlo", "--case", "add.f8E5M2", "--operands", "0x00"], "takes 2 operands"),
         (["minihlo", "--case", "add.f8E5M2", "--operands", "0x00,0x100"], "not a code of f8E5M2"),
-        (["minihlo", "--case", "add.*", "--operands", "0x00,0x00"], "goes with one --case"),
+        (["minihlo", "--case", "add.*", "--operands", "0x00,0x00"], "--operands: expected one --case"),
         (["minihlo", "--case", "negate.f8E5M2", "--operands", "0,0"], "negate.f8E5M2 takes 1 operand\n"),
         (["minihlo", "--errors", "0"], "--errors"),
         (["minihlo", "--xfail", "no such file"], "--xfail"),
-        (["diff", "a.json"], "takes two files"),
-        ([], "takes one backend"),
+        (["diff", "a.json"], "expected two files, A.json B.json, got 1"),
+        ([], "expected one backend, got none"),
     ],
 )
 def test_bad_input_is_told_in_one_line(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

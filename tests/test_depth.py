@@ -128,7 +128,7 @@ def test_in_a_thread_too() -> None:
     ],
 )
 def test_brackets_beyond_the_limit_have_a_place(text: str) -> None:
-    with pytest.raises(ProgramError, match=r"^<string>:\d+:\d+: brackets are nested more than 1000 deep"):
+    with pytest.raises(ProgramError, match=r"^<string>:\d+:\d+: expected at most 1000 nested brackets, got more"):
         load(text)
 
 

@@ -116,13 +116,16 @@ def test_mistakes_are_told_in_one_line(folder: Path) -> None:
     )
     np.save(folder / "x.npy", np.zeros(2, np.float32))
     for arguments, message in (
-        (("p.mlir", "nothing:else"), "there is no backend 'nothing:else'"),
+        (("p.mlir", "nothing:else"), "expected a backend, got 'nothing:else'"),
         (("p.mlir", "ml_dtypes", "--input", X, "--input", Y, "--how", "program"), "ml_dtypes takes single operations"),
         (("absent.mlir", "minihlo"), "absent.mlir: No such file or directory"),
-        (("p.mlir", "minihlo", "--input", X), "@main takes 2 inputs (tensor<4xf8E4M3FN>, tensor<4xf8E4M3FN>), got 1"),
-        (("p.mlir", "minihlo", "--input", X, "--input", "@x.npy"), "input 1 holds f32, not f8E4M3FN"),
+        (
+            ("p.mlir", "minihlo", "--input", X),
+            "@main: expected 2 inputs (tensor<4xf8E4M3FN>, tensor<4xf8E4M3FN>), got 1",
+        ),
+        (("p.mlir", "minihlo", "--input", X, "--input", "@x.npy"), "input 1: expected f8E4M3FN, got f32"),
         (("p.mlir", "minihlo", "--function", "f"), "no function @f"),
-        (("any.mlir", "minihlo"), "any.mlir: @main takes a tensor<?xf32> (give its --input)"),
+        (("any.mlir", "minihlo"), "any.mlir: @main: expected an --input of type tensor<?xf32>, got none"),
         (("p.mlir", "minihlo", "--turns", "0"), "--turns"),
         (("p.mlir", "minihlo", "--json", "no/such/folder.json"), "--json: no/such/folder.json"),
     ):

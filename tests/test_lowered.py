@@ -86,11 +86,11 @@ def test_an_exported_function_for_any_sizes(platforms: tuple[str, ...]) -> None:
 
 def test_errors() -> None:
     program = interp.load(lowered())
-    with pytest.raises(interp.InputError, match=r"^jit\(model\): the arguments are not those of the function: "):
+    with pytest.raises(interp.InputError, match=r"^jit\(model\): expected the arguments of the function: "):
         program.call(D)
-    with pytest.raises(interp.InputError, match=r"^jit\(model\) takes 4 arrays, got 1$"):
+    with pytest.raises(interp.InputError, match=r"^jit\(model\): expected 4 arrays, got 1$"):
         program(1)
-    with pytest.raises(interp.InputError, match="input 0 has shape"):
+    with pytest.raises(interp.InputError, match="input 0: expected shape"):
         program.call(D | {"a": np.ones(3, jnp.float8_e4m3fn)}, scale=0.5)
     with pytest.raises(interp.InputError, match=r"^expected a path, .* jax\.export\.Exported, got int$"):
         interp.load(3)

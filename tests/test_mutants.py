@@ -65,5 +65,5 @@ def test_a_zero_byte_in_the_name_of_an_attribute() -> None:
 def test_what_python_raises_for_a_header_is_one_line(header: str, tmp_path: Path) -> None:
     text, path = header.encode("latin-1") + b"\n", tmp_path / "x.npy"
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(8))
-    with pytest.raises(InputError, match=r"not a readable .npy file: [^\x00-\x1f]+$"):
+    with pytest.raises(InputError, match=r"expected a readable .npy file, got: [^\x00-\x1f]+$"):
         npy.load(str(path))

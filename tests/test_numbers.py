@@ -108,10 +108,10 @@ def test_cast_takes_what_np_load_gives_of_our_files() -> None:
     ("arguments", "options", "message"),
     [
         ((1, "f9"), {}, "'f9' is not an element type"),
-        ((1, "complex<f32>"), {}, "not a real type"),
-        ((1j, "f32"), {}, "not a real type"),
+        ((1, "complex<f32>"), {}, "expected a real type, got complex"),
+        ((1j, "f32"), {}, "expected a real type, got complex"),
         (("a", "f32"), {}, "expected an array of real numbers, got dtype <U1"),
-        (([1, [2]], "f32"), {}, "not an array"),
+        (([1, [2]], "f32"), {}, "expected an array"),
         ((2**70, "f32"), {}, "an integer beyond 64 bits"),
         ((1, "f8E5M2"), {"rounding": "x"}, "rounding: expected .*, got 'x'"),
         ((1, "f8E5M2"), {"overflow": "x"}, "overflow: expected .*, got 'x'"),
@@ -207,16 +207,16 @@ def test_signed_integers() -> None:
 
 
 def test_bad_packing_is_told() -> None:
-    with pytest.raises(interp.InputError, match=r"16 is not a code of f4E2M1FN \(0 to 15\)"):
+    with pytest.raises(interp.InputError, match=r"expected a code of f4E2M1FN \(0 to 15\), got 16"):
         interp.pack([3, 16], "f4E2M1FN")
-    with pytest.raises(interp.InputError, match="-1 is not a code"):
+    with pytest.raises(interp.InputError, match=r"expected a code of .*, got -1"):
         interp.pack([-1], "ui4")
-    with pytest.raises(interp.InputError, match="not float64"):
+    with pytest.raises(interp.InputError, match="got float64"):
         interp.pack([1.0], "f4E2M1FN")
     with pytest.raises(interp.InputError, match="a type of up to eight bits"):
         interp.pack([1], "f16")
     for data, shape in ((b"1", 3), (b"123", 3), (b"1", 0)):
-        with pytest.raises(interp.InputError, match="elements of f4E2M1FN take"):
+        with pytest.raises(interp.InputError, match=r"expected \d bytes for \d elements of f4E2M1FN, got "):
             interp.unpack(data, "f4E2M1FN", shape)
     for shape in (-1, 1.5, (1, True)):
         with pytest.raises(interp.InputError):

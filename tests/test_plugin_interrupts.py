@@ -56,3 +56,57 @@ def test_what_waits_for_the_program_of_a_thread_ends_before_it() -> None:
         assert not theirs.is_ready()
         """
     )
+
+
+def test_pressed_at_any_line_of_a_call_it_raises_nothing_in_a_function_that_the_framework_calls() -> None:
+    # An exception there goes to the hook, and the framework reads results that nobody has written.
+    run_jax(
+        _START
+        + """
+        import collections, time
+        unraisable = []
+        sys.unraisablehook = unraisable.append
+        add = jax.jit(lambda a, b: a + b)
+        y = jnp.ones((1000, 1000))
+        calls = {
+            "small": lambda: add(x, x), "large": lambda: add(y, y), "read": lambda: np.asarray(add(x, x)),
+            "write": lambda: jnp.asarray(np.arange(5)), "wait": lambda: slow(x, 3).block_until_ready(),
+            "delete": lambda: add(x, x).delete(),
+        }
+        for call in calls.values():
+            call(), call()
+        left, at = 0, None
+        def trace(frame, event, _):
+            global left, at
+            if "minihlo.interp.plugin" not in str(frame.f_globals.get("__name__")):
+                return trace if event == "call" else None
+            left -= 1
+            if left == 0:
+                at = frame.f_globals["__name__"]
+                signal.raise_signal(signal.SIGINT)
+            return trace
+        pressed, interrupted = collections.Counter(), collections.Counter()
+        for name, call in calls.items():
+            for k in range(1, 1000):
+                left, at = k, None
+                try:
+                    sys.settrace(trace)
+                    try:
+                        call()
+                    except jax.errors.JaxRuntimeError as error:
+                        assert "CANCELLED" in str(error), error
+                    sys.settrace(None)
+                    if at:  # it was delayed
+                        time.sleep(10)
+                        raise AssertionError(f"{at}: not interrupted")
+                except KeyboardInterrupt:
+                    sys.settrace(None)
+                    interrupted[name] += 1
+                if at is None:
+                    break
+                pressed[name] += 1
+            assert add(x, x).tolist() == [0, 2, 4, 6]
+        assert not unraisable, unraisable
+        assert pressed == interrupted and set(pressed) >= {"small", "large", "write"}, (pressed, interrupted)
+        """
+    )

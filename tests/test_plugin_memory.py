@@ -38,7 +38,7 @@ def test_arrays_stay_below_the_limit() -> None:
 
 
 def test_a_limit_that_cannot_be_read() -> None:
-    run_jax("fails(jax.devices, \"MINIHLO_MEMORY_LIMIT: 'plenty' is not a size\")", MINIHLO_MEMORY_LIMIT="plenty")
+    run_jax('fails(jax.devices, "MINIHLO_MEMORY_LIMIT: expected a size")', MINIHLO_MEMORY_LIMIT="plenty")
 
 
 def test_memory_is_given_back_soon_after_an_array_is_dropped() -> None:

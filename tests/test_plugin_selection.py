@@ -7,7 +7,7 @@ from .jax_child import run_jax
 WRONG = {
     "MINIHLO_POLICY": ("rounding=sideways", "MINIHLO_POLICY: rounding: expected one of"),
     "MINIHLO_NUM_DEVICES": ("1" * 5000, "MINIHLO_NUM_DEVICES: expected a number from 1 to 1024, got '1111"),
-    "MINIHLO_MEMORY_LIMIT": ("plenty", "MINIHLO_MEMORY_LIMIT: 'plenty' is not a size"),
+    "MINIHLO_MEMORY_LIMIT": ("plenty", "MINIHLO_MEMORY_LIMIT: expected a size"),
 }
 
 

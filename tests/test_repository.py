@@ -65,3 +65,7 @@ def test_command_line_starts_without_jax() -> None:
     assert "1.280000e+03" in result.stdout
     assert "minihlo.interp.machine" in imports
     assert not {"jax", "rich", "mpmath"} & imports
+
+
+def test_no_module_inspects_code_objects() -> None:
+    assert not [str(p) for p in SOURCES if re.search(r"\.__code__|\bCodeType\b|co_varnames", p.read_text())]

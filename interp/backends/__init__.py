@@ -45,7 +45,7 @@ def backend(name: str) -> Backend:
     kind = kind_of(name)
     for module in kind.modules:
         if not _is_installed(module):
-            raise InputError(f"{name} needs the module {module} (pip install 'minihlo[{kind.extra}]')")
+            raise InputError(f"backend {name} needs the module {module} (pip install 'minihlo[{kind.extra}]')")
     try:
         environment = kind.environment(rest)
     except ValueError as error:
@@ -60,12 +60,12 @@ def kind_of(name: str) -> Kind:
     if kind is not None:
         if kind.accepts(rest) and bool(colon) == bool(rest):
             return kind
-        raise InputError(f"there is no backend {name!r} ({kind.names})")
+        raise InputError(f"expected a backend {kind.names}, got {name!r}")
     if python.KIND.accepts(name):
         if _is_here(word.partition(".")[0]):
             return python.KIND
-        raise InputError(f"there is no backend {name!r}: no module {word} is found (names are {spellings()})")
-    raise InputError(f"there is no backend {name!r} (expected {spellings()})")
+        raise InputError(f"expected a backend, got {name!r}, and no module {word} exists (backends: {spellings()})")
+    raise InputError(f"expected a backend, got {name!r} (backends: {spellings()})")
 
 
 def spellings() -> str:

@@ -102,7 +102,7 @@ class ChildBackend:
     def _answer(self, what: str, *request: Any) -> Any:
         child = self._running()
         assert child.stdin is not None
-        with self._told_if_it_ends():
+        with self._reporting_its_end():
             write_frame(child.stdin, pickle.dumps(request))
             how, value = self._receive(child, self.seconds)
         if how == "results":
@@ -112,7 +112,7 @@ class ChildBackend:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._child is None:
             self._child = child = self._start()
-            with self._told_if_it_ends():
+            with self._reporting_its_end():
                 how, value = self._receive(child, START_SECONDS)
             if how != "results":
                 self.close()
@@ -138,15 +138,15 @@ class ChildBackend:
         return pickle.loads(read_frame(child.stdout))
 
     @contextlib.contextmanager
-    def _told_if_it_ends(self) -> Any:
+    def _reporting_its_end(self) -> Any:
         """Leaves no child behind that still has something to say, and tells how one died."""
         try:
             yield
         except (EOFError, BrokenPipeError):
             assert self._child is not None
-            code, said = self._child.wait(), self._last_words()
+            code, last_line = self._child.wait(), self._last_words()
             self.close()
-            raise BackendError("died", f"{self.name} {death(code)}: {said or 'it wrote no message'}") from None
+            raise BackendError("died", f"{self.name} {death(code)}: {last_line or 'it wrote no message'}") from None
         except BaseException:
             self.close()
             raise
@@ -158,11 +158,11 @@ class ChildBackend:
         return last_words(self._log.read()[-20000:].decode(errors="replace"))
 
 
-def last_words(said: str) -> str:
+def last_words(text: str) -> str:
     """The last line that tells an error, else the last."""
-    lines = [x.strip() for x in said.splitlines() if x.strip()]
-    told = [x for x in lines if any(w in x for w in ("rror", "ssertion", "Check failed", "UNREACHABLE", "LLVM"))]
-    return " ".join((told or lines or [""])[-1].split())[:300]
+    lines = [x.strip() for x in text.splitlines() if x.strip()]
+    errors = [x for x in lines if any(w in x for w in ("rror", "ssertion", "Check failed", "UNREACHABLE", "LLVM"))]
+    return " ".join((errors or lines or [""])[-1].split())[:300]
 
 
 def death(code: int) -> str:

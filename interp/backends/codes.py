@@ -21,5 +21,5 @@ def codes(array: np.ndarray, name: str) -> np.ndarray:
     """The codes of an array of the element type. Raises TypeError where it is of another."""
     t = ELEMENT_TYPES[name]
     if array.dtype != t.dtype:
-        raise TypeError(f"the result is {array.dtype} (expected {t.dtype})")
+        raise TypeError(f"expected a result of {t.dtype}, got {array.dtype}")
     return np.ascontiguousarray(array).view(code_dtype(t)).reshape(array.shape)

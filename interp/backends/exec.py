@@ -33,7 +33,7 @@ UNSUPPORTED = 69  #: EX_UNAVAILABLE of sysexits.h
 
 def _environment(command: str) -> Mapping[str, str]:
     if not shlex.split(command):  # which raises ValueError where a quotation has no end
-        raise ValueError("there is no command")
+        raise ValueError("expected a command, got none")
     return {}
 
 
@@ -43,7 +43,7 @@ KIND = Kind("exec:COMMAND", rest="(?s:.+)", environment=_environment)
 def start(rest: str) -> Evaluate:
     command = shlex.split(rest)
     if shutil.which(command[0]) is None:
-        raise FileNotFoundError(f"there is no command {command[0]}")
+        raise FileNotFoundError(f"expected an executable command, got {command[0]}")
 
     def evaluate(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         with tempfile.TemporaryDirectory(prefix="minihlo-exec-") as name:
@@ -55,23 +55,23 @@ def start(rest: str) -> Evaluate:
                 ended = subprocess.run([*command, name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
             except OSError as error:
                 raise BackendError("died", f"{command[0]} cannot be run: {error.strerror}") from None
-            said = ended.stderr[-20000:].decode(errors="replace").strip()
+            message = ended.stderr[-20000:].decode(errors="replace").strip()
             if ended.returncode == UNSUPPORTED:
-                raise BackendError("refused", (said.splitlines() or ["it does not say why"])[-1])
+                raise BackendError("refused", (message.splitlines() or ["it does not say why"])[-1])
             if ended.returncode != 0:
-                raise BackendError("died", f"{command[0]} {death(ended.returncode)}: {last_words(said)}")
+                raise BackendError("died", f"{command[0]} {death(ended.returncode)}: {last_words(message)}")
             return _outputs(folder)
 
     return evaluate
 
 
 def _outputs(folder: Path) -> list[np.ndarray]:
-    found: list[np.ndarray] = []
-    while (path := folder / f"output_{len(found)}.npy").exists():
+    arrays: list[np.ndarray] = []
+    while (path := folder / f"output_{len(arrays)}.npy").exists():
         try:
-            found.append(np.load(path, allow_pickle=False))
+            arrays.append(np.load(path, allow_pickle=False))
         except (ValueError, OSError, EOFError) as error:
             raise BackendError("died", f"{path.name} cannot be read: {error}") from None
-    if not found:
+    if not arrays:
         raise BackendError("died", "the command ended with exit status 0 and wrote no output_0.npy")
-    return found
+    return arrays

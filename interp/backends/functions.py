@@ -46,5 +46,5 @@ def function(library: Any, names: Mapping[str, str], operation: Operation) -> Ca
     name = "_".join([operation.op, *(v for v in operation.attributes.values() if v != "FLOAT")])
     if name not in names:
         raise BackendError("refused", f"{library.__name__} has no such function")
-    found = operator.attrgetter(names[name])(library)
-    return (lambda x: found(x, -1)) if operation.op in ("reduce", "cumulative") else found
+    result = operator.attrgetter(names[name])(library)
+    return (lambda x: result(x, -1)) if operation.op in ("reduce", "cumulative") else result

@@ -37,7 +37,7 @@ def start(target: str) -> Evaluate:
         try:
             binary = compiler.compile_str(text, target_backends=[target], input_type="stablehlo", extra_args=options)
         except compiler.CompilerToolError as error:
-            raise _told(str(error)) from None
+            raise _backend_error(str(error)) from None
         module = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, binary), config)
         results = module["main"](*arrays)
         listed = results if isinstance(results, (tuple, list)) else [results]
@@ -46,12 +46,13 @@ def start(target: str) -> Evaluate:
     return evaluate
 
 
-def _told(text: str) -> BackendError:
+def _backend_error(text: str) -> BackendError:
     """The compiler is a program of its own: whether it refused the text or died of it."""
     code = re.search(r"Error code: (-?\d+)", text)
-    said = text.partition("Diagnostics:")[2].partition("Invoked with:")[0]
+    diagnostics = text.partition("Diagnostics:")[2].partition("Invoked with:")[0]
     if code and int(code[1]) < 0:
         return BackendError("died", f"the compiler {death(int(code[1]))}")
-    errors = [line.partition("error: ")[2] for line in said.splitlines() if "error: " in line]
-    told = re.sub("(explicitly marked illegal): .*", r"\1", (errors or [said])[0])  # without the op in full
-    return BackendError("refused", told)
+    errors = [line.partition("error: ")[2] for line in diagnostics.splitlines() if "error: " in line]
+    # The compiler prints the whole operation after the reason.
+    reason = re.sub("(explicitly marked illegal): .*", r"\1", (errors or [diagnostics])[0])
+    return BackendError("refused", reason)

@@ -39,12 +39,12 @@ def start(options: str) -> Operate:
     def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
         x, y = tensor_type(operation.operands[0]), tensor_type(operation.result)
         t = ELEMENT_TYPES[operation.result]
-        given = _packed(np.asarray(arrays[0], order="C"), ELEMENT_TYPES[operation.operands[0]].bits)
+        packed = _packed(np.asarray(arrays[0], order="C"), ELEMENT_TYPES[operation.operands[0]].bits)
         running = session(model(operation, options, arrays[0].ndim, *versions).SerializeToString())
         make = runtime.OrtValue.ortvalue_from_numpy_with_onnx_type
         result = np.empty(arrays[0].shape, code_dtype(t))
         binding = running.io_binding()
-        binding.bind_ortvalue_input("x", make(given, x))
+        binding.bind_ortvalue_input("x", make(packed, x))
         binding.bind_ortvalue_output("y", make(result, y))
         running.run_with_iobinding(binding)
         return _unpacked(result, t.bits)

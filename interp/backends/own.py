@@ -34,9 +34,9 @@ def minihlo(name: str) -> Minihlo:
     """The backend `minihlo`, `minihlo:upcast` or `minihlo:upcast:TYPE`. Raises InputError for another name."""
     _, _, rest = name.partition(":")
     if (rest and rest.partition(":")[0] != "upcast") or name.endswith(":"):
-        raise InputError(f"there is no backend {name!r} (minihlo, minihlo:upcast)")
+        raise InputError(f"expected minihlo, minihlo:upcast or minihlo:upcast:TYPE, got {name!r}")
     try:
         return Minihlo(name, Policy(arithmetic=rest or "direct"))
     except ValueError:
         types = ", ".join(COMPUTE_TYPES)
-        raise InputError(f"there is no backend {name!r} (minihlo:upcast:TYPE, TYPE one of {types})") from None
+        raise InputError(f"expected minihlo:upcast:TYPE with a TYPE of {types}, got {name!r}") from None

@@ -14,7 +14,7 @@ _PLATFORM = "pjrt_plugin"
 
 def _environment(path: str) -> Mapping[str, str]:
     if not os.path.isfile(path):
-        raise ValueError("there is no such file")
+        raise ValueError("expected a file, got none")
     return {**jax.KIND.environment(_PLATFORM), "PJRT_NAMES_AND_LIBRARY_PATHS": f"{_PLATFORM}:{os.path.abspath(path)}"}
 
 

@@ -25,21 +25,23 @@ def start(name: str) -> tuple[str, Callable[..., Any]]:
     """What the object takes, and the function that takes it."""
     module, _, attribute = name.partition(":")
     sys.path.insert(0, "")
-    found = operator.attrgetter(attribute)(importlib.import_module(module))
+    target = operator.attrgetter(attribute)(importlib.import_module(module))
     # Last from here on: what it imports later is still found, and a file here hides no installed package.
     sys.path[:] = [*(p for p in sys.path if p), ""]
-    if isinstance(found, type):
-        found = found()
-    if operate := getattr(found, "operate", None):
+    if isinstance(target, type):
+        target = target()
+    if operate := getattr(target, "operate", None):
         return OPERATIONS, _guarded(operate, np.asarray)
-    if not callable(getattr(found, "evaluate", found)):
-        raise TypeError(f"{attribute} is {type(found).__name__} (a function, or an object with evaluate or operate)")
-    return PROGRAMS, evaluator(found)
+    if not callable(getattr(target, "evaluate", target)):
+        raise TypeError(
+            f"{attribute}: expected a function or an object with evaluate or operate, got {type(target).__name__}"
+        )
+    return PROGRAMS, evaluator(target)
 
 
-def evaluator(thing: Any) -> Evaluate:
+def evaluator(target: Any) -> Evaluate:
     """A function, or the method `evaluate` of an object, as one that raises BackendError."""
-    return _guarded(getattr(thing, "evaluate", thing), _listed)
+    return _guarded(getattr(target, "evaluate", target), _listed)
 
 
 def _listed(results: Any) -> list[np.ndarray]:

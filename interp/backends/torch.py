@@ -39,7 +39,7 @@ def start(device: str) -> Operate:
     torch: Any = importlib.import_module("torch")
     one = torch.ones((), device=device)  # so that a device that is not there is told at once
 
-    def found(operation: Operation) -> Callable[..., Any]:
+    def function_for(operation: Operation) -> Callable[..., Any]:
         to = dtype(operation.result)
         if operation.op == "dot_general" and operation.result != operation.operands[0]:
             return lambda x, y: torch._scaled_mm(x, y.t().contiguous().t(), one, one, out_dtype=to)  # y by columns
@@ -53,9 +53,9 @@ def start(device: str) -> Operate:
         return getattr(torch, named)
 
     def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        given = [torch.from_numpy(a if _is_readable(a) else np.array(a, order="C")) for a in arrays]
-        tensors = [x.view(dtype(t)).to(device) for x, t in zip(given, operation.operands, strict=True)]
-        result = found(operation)(*tensors).cpu().contiguous()
+        codes = [torch.from_numpy(a if _is_readable(a) else np.array(a, order="C")) for a in arrays]
+        tensors = [x.view(dtype(t)).to(device) for x, t in zip(codes, operation.operands, strict=True)]
+        result = function_for(operation)(*tensors).cpu().contiguous()
         if result.dtype != dtype(operation.result):
             raise BackendError("refused", f"torch gives {result.dtype}")
         return (result if operation.result == "i1" else result.view(dtype(f"ui{8 * result.element_size()}"))).numpy()

@@ -44,8 +44,8 @@ def _serve(name: str) -> None:
         except EOFError:
             return
         what, arrays = request
-        given = [a.array() if isinstance(a, Strided) else a for a in arrays]
-        write_frame(answers, pickle.dumps(call(function, what, given)))
+        arguments = [a.array() if isinstance(a, Strided) else a for a in arrays]
+        write_frame(answers, pickle.dumps(call(function, what, arguments)))
 
 
 if __name__ == "__main__":

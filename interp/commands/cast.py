@@ -32,7 +32,7 @@ def main(options: argparse.Namespace) -> int:
     if "=" in text or text.startswith("@"):
         array, t = parse_value(text)
         if options.source and _element(options.source) != t.element:
-            raise InputError(f"{text[:60]!r} is of type {t.element}, not {options.source}")
+            raise InputError(f"expected a value of type {options.source}, as --from says, got {text[:60]!r}")
         values, source = array.ravel(), t.element
     elif options.source or is_code(text):
         source = _element(options.source or options.format)
@@ -40,7 +40,7 @@ def main(options: argparse.Namespace) -> int:
     else:
         values, source = None, None
     if source is not None and source.is_complex:
-        raise InputError(f"{source} is not a real type")
+        raise InputError(f"expected a real type, got {source}")
     if values is None or source is None:
         print(_real_to(text, target, policy, rng))
         return 0
@@ -59,7 +59,7 @@ def _element(name: str) -> ElementType:
     except ValueError as error:
         raise InputError(str(error)) from None
     if element.is_complex:
-        raise InputError(f"{element} is not a real type")
+        raise InputError(f"expected a real type, got {element}")
     return element
 
 

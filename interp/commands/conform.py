@@ -20,18 +20,27 @@ from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, load
 from ..conform.verdicts import known, outcome
 from ..errors import InputError, OutputError
 
+#: What the patterns of an option match.
+EXPECTED = {
+    "--formats": "an element type or a pattern",
+    "--ops": "an op or a pattern",
+    "--case": "a signature or a pattern",
+    "--form": "a form or a pattern",
+}
+
 
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns 1 where something fails that --xfail does not name, or got worse."""
     names = options.names
     if names[:1] == ["diff"]:
         if len(names) != 3:
-            raise InputError("minihlo conform diff takes two files: A.json B.json")
+            raise InputError(f"minihlo conform diff: expected two files, A.json B.json, got {len(names) - 1}")
         return _diff(*names[1:])
     if options.list and not names:
         return _list(options)
     if len(names) != 1 or options.list:
-        raise InputError(f"minihlo conform takes one backend ({spellings()})")
+        got = "--list and a backend" if options.list else f"{len(names)} backends" if names else "none"
+        raise InputError(f"expected one backend, got {got} (backends: {spellings()})")
     made = backend(names[0])
     try:
         return _test(names[0], made, options)
@@ -65,14 +74,14 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
     session = run.Session(run.described(settings, choice, made), settings, tasks, path)
     kept = session.resume()
     if kept:
-        print(f"{path}: goes on after {kept} cases that an unfinished run left there", file=sys.stderr)
+        print(f"{path}: continues an unfinished run, which has {kept} cases", file=sys.stderr)
     workers = _workers(options, made, len(tasks))
     try:
-        with _progress(session) as told:
-            report = session.run(workers, told)
+        with _progress(session) as report_progress:
+            report = session.run(workers, report_progress)
     except KeyboardInterrupt:
-        there = f"{path} keeps {len(session.report.cases)} finished cases, and the same command goes on"
-        print("; ".join(["interrupted", *([str(session.failure or there)] if path else [])]), file=sys.stderr)
+        saved = f"{path} holds {len(session.report.cases)} finished cases; the same command continues"
+        print("; ".join(["interrupted", *([str(session.failure or saved)] if path else [])]), file=sys.stderr)
         return 130
     report.cases = [known.marked(c, expected) for c in report.cases]
     _write(report, options)
@@ -81,7 +90,7 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
         print(f"--xfail {options.xfail}: {line}", file=sys.stderr)
     dead = _dead(report, expected)
     for command in dead:
-        print(f"nothing of a type was tried, as {name} dies of it: {command}", file=sys.stderr)
+        print(f"{name} crashes on a type, so no case of that type was run. To reproduce: {command}", file=sys.stderr)
     return int(report.is_bad or bool(dead))
 
 
@@ -89,7 +98,7 @@ def _check_operands(settings: outcome.Settings, cases: set[Case]) -> None:
     if not settings.operands:
         return
     if len(cases) > 1 or not all(c.has_elements for c in cases):
-        raise InputError("--operands goes with one --case, of an elementwise op")
+        raise InputError(f"--operands: expected one --case of an elementwise op, got {len(cases)} cases")
     try:
         data.tuples(next(iter(cases)), list(settings.operands))
     except ValueError as error:
@@ -149,18 +158,18 @@ def _progress(session: run.Session) -> Iterator[Callable[[list[CaseResult]], Non
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=session.total, completed=session.done)
 
-        def told(_: list[CaseResult]) -> None:
+        def advance(_: list[CaseResult]) -> None:
             bad = sum(c.verdict in (FAIL, CRASH) for c in session.report.cases)
             bar.update(task, completed=session.done, description=f"{bad} fail" if bad else "")
 
-        yield told
+        yield advance
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------------
 
 
 def _check(choice: run.Choice, level: int) -> None:
-    """Raises InputError where a pattern fits nothing that there is, whatever the others fit."""
+    """Check the patterns of the options. Raises InputError if one of them matches nothing."""
     every = [*cases(3), *(tests.cases(choice.tests) if choice.ops or choice.case else [])]
     types = dict.fromkeys(t for c in every for t in (*c.operands, c.result))
     ops = dict.fromkeys(n for c in every for n in (c.op, c.name))
@@ -171,9 +180,9 @@ def _check(choice: run.Choice, level: int) -> None:
             if not fnmatch.filter(names, pattern):
                 near = difflib.get_close_matches(pattern, list(names), 1)
                 hint = f"did you mean {near[0]}?" if near else "minihlo conform --list lists them"
-                raise InputError(f"{option} {pattern}: no match ({hint})")
+                raise InputError(f"{option}: expected {EXPECTED[option]}, got {pattern} ({hint})")
     if not choice.cases(level):
-        raise InputError("there is no such case (minihlo conform --list lists them)")
+        raise InputError("expected options that select a case, got none selected (minihlo conform --list lists all)")
 
 
 def _check_outputs(options: argparse.Namespace) -> None:
@@ -190,10 +199,10 @@ def _check_outputs(options: argparse.Namespace) -> None:
 
 def _dead(report: Report, expected: Sequence[known.Known]) -> list[str]:
     """Commands that show how the backend dies of a type, so that nothing was tried, where no case of the run does."""
-    told = {c.signature for c in report.cases if c.op == "type"}
+    reported = {c.signature for c in report.cases if c.op == "type"}
     commands = dict.fromkeys(c.command for c in report.cases if c.verdict == UNSUPPORTED and c.command)
     signatures = {c: next(w for w in c.split() if w.startswith("type.")) for c in commands}
-    return [c for c, s in signatures.items() if s not in told and not any(k.names(s) for k in expected)]
+    return [c for c, s in signatures.items() if s not in reported and not any(k.names(s) for k in expected)]
 
 
 # -- without running ---------------------------------------------------------------------------------------------------
@@ -204,9 +213,9 @@ def _list(options: argparse.Namespace) -> int:
 
     choice = _choice(options)
     _check(choice, options.level)
-    found = choice.cases(options.level)
-    width = max((len(c.signature) for c in found), default=0)
-    for case in found:
+    chosen = choice.cases(options.level)
+    width = max((len(c.signature) for c in chosen), default=0)
+    for case in chosen:
         print(f"{case.signature:{width}}  {' '.join(forms(case, options.level))}")
     return 0
 
@@ -217,13 +226,13 @@ def _diff(a: str, b: str) -> int:
     from ..conform.verdicts.differences import differences
 
     try:
-        found = list(differences(load(a), load(b)))
+        changes = list(differences(load(a), load(b)))
     except OSError as error:
         raise InputError(f"{error.filename}: {error.strerror}") from None
     except ValueError as error:
         raise InputError(str(error)) from None
-    for difference in found:
+    for difference in changes:
         print(difference)
-    counts = Counter(f"{d.kind} that fail" if d.kind == "new" and d.is_bad else d.kind for d in found)
+    counts = Counter(f"{d.kind} that fail" if d.kind == "new" and d.is_bad else d.kind for d in changes)
     print(", ".join(f"{n} {kind}" for kind, n in counts.items()) or "no difference")
-    return int(any(d.is_bad for d in found))
+    return int(any(d.is_bad for d in changes))

@@ -26,19 +26,19 @@ def main(options: argparse.Namespace) -> int:
     """Run the command; returns 1 where an op is wrong, or the backend died of one."""
     given = read_inputs(options)
     backend = _backend(options.backend)
-    failed, told = False, []
+    failed, reports = False, []
     try:
         for source in _sources(options):
             for what, arrays in _inputs(source, given, options.seed):
                 report = examine(source, arrays, backend, options.how, options.policy, options.turns)
                 print(f"{source.file}: {what}\n{report}\n" if what else f"{report}\n", flush=True)
-                told.append({"file": source.file, "inputs": what} | report.data())
-                _save(report, options.save, len(told))
+                reports.append({"file": source.file, "inputs": what} | report.data())
+                _save(report, options.save, len(reports))
                 failed |= bool(report.failures)
     finally:
         backend.close()
     if options.json:
-        text = json.dumps(told, indent=1)
+        text = json.dumps(reports, indent=1)
         if options.json == "-":
             print(text)
         else:
@@ -49,12 +49,12 @@ def main(options: argparse.Namespace) -> int:
 def _backend(name: str) -> Backend:
     """The backend of that name, or the platform of JAX; in a process of its own, which may die."""
     try:
-        found = backends.backend(name)
+        result = backends.backend(name)
     except InputError:
         if not name.isidentifier():
             raise
-        found = backends.backend(f"jax:{name}")
-    return found
+        result = backends.backend(f"jax:{name}")
+    return result
 
 
 def _sources(options: argparse.Namespace) -> list[Source]:
@@ -68,15 +68,15 @@ def _sources(options: argparse.Namespace) -> list[Source]:
         return [Source.of_text(data, file, 1, options.function)]  # which tells where
     if len(chunks) == 1:
         return [Source.of_text(chunks[0][0], file, 1, options.function)]
-    found, refused = [], None
+    sources, refused = [], None
     for text, line in chunks:
         try:
-            found.append(Source.of_text(text, file, line, options.function))
+            sources.append(Source.of_text(text, file, line, options.function))
         except InputError as error:  # it has no such function
             refused = refused or error
-    if refused is not None and not found:
+    if refused is not None and not sources:
         raise refused
-    return found
+    return sources
 
 
 def _inputs(source: Source, given: list[Any] | None, seed: int) -> list[tuple[str, list[Any]]]:
@@ -90,7 +90,7 @@ def _inputs(source: Source, given: list[Any] | None, seed: int) -> list[tuple[st
         arrays = []
         for t in types:
             if not isinstance(t, TensorType) or not t.is_static:
-                raise InputError(f"{source.file}: @{source.function.name} takes a {t} (give its --input)")
+                raise InputError(f"{source.file}: @{source.function.name}: expected an --input of type {t}, got none")
             arrays.append(sample(t, i, rng))
         runs.append((f"{name} (--seed {seed})", arrays))
     return runs

@@ -33,16 +33,16 @@ def main(options: argparse.Namespace) -> int:
     """Run the command. Raises the errors of `errors.py`; returns 1 where a check failed."""
     programs = read_programs(options.file)
     # Of several programs those run that have the function; where none has, planning the first tells.
-    programs = [p for p in programs if _is_wanted(p, options.function)] or programs[:1]
+    programs = [p for p in programs if _has_function(p, options.function)] or programs[:1]
     if len(programs) > 1 and (options.output or options.expected):
-        raise InputError(f"{programs[0].file} has {len(programs)} programs; --output and --expected are for one")
+        raise InputError(f"{programs[0].file}: expected one program for --output and --expected, got {len(programs)}")
     # Everything is looked at before anything runs.
     inputs = read_inputs(options) or []
     expected = list(read_values(options.expected, "--expected"))
     recorder = _Recorder(options)
-    # Of several programs one without any function has nothing to fail; alone it has, if something is asked of it.
-    asked = any((options.function, options.input, options.args, options.output, options.expected))
-    running = [p for p in programs if p.functions or (asked and len(programs) == 1)]
+    # Of several programs one without any function has nothing to fail; alone it has, if something is requested of it.
+    requested = any((options.function, options.input, options.args, options.output, options.expected))
+    running = [p for p in programs if p.functions or (requested and len(programs) == 1)]
     speed = speed_without(options.without, "--without")
     jobs = [
         (p, plan(p, options.function, options.policy, recorder.listener, speed, options.max_steps)) for p in running
@@ -89,7 +89,7 @@ def read_source(path: str) -> tuple[bytes, str]:
     return (read_stream(sys.stdin.buffer, "<stdin>"), "<stdin>") if path == "-" else (read(path), path)
 
 
-def _is_wanted(program: Program, function: str | None) -> bool:
+def _has_function(program: Program, function: str | None) -> bool:
     return function is None or function.removeprefix("@") in program.functions
 
 
@@ -102,7 +102,7 @@ def read_inputs(options: argparse.Namespace) -> list[Any] | None:
         try:
             text = read(text[1:]).decode()
         except UnicodeDecodeError:
-            raise InputError(f"{text[1:]}: not UTF-8 (a list of constants is text)") from None
+            raise InputError(f"{text[1:]}: expected a list of constants in UTF-8, got other bytes") from None
     return [array for array, _ in parse_attributes(text)]
 
 
@@ -110,27 +110,27 @@ def _fit(p: Plan, inputs: list[Any]) -> list[Any]:
     types = p.argument_types
     if len(inputs) != len(types):
         takes = ", ".join(map(str, types)) or "none"
-        what = f"@{p.function.name} takes {len(types)} input{'s' * (len(types) != 1)} ({takes}), got {len(inputs)}"
-        raise InputError(f"{p.function.location}: {what}")
+        count = f"expected {len(types)} input{'s' * (len(types) != 1)} ({takes}), got {len(inputs)}"
+        raise InputError(f"{p.function.location}: @{p.function.name}: {count}")
     return [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(inputs, types, strict=True))]
 
 
 def _check_results(types: tuple[Type, ...], outputs: list[str], expected: list[tuple[np.ndarray, TensorType]]) -> None:
     for option, given in (("--output", outputs), ("--expected", expected)):
         if len(given) > len(types):
-            raise InputError(f"{option} is given {len(given)} times, but there are {len(types)} results")
+            raise InputError(f"expected {option} at most {len(types)} time{'s' * (len(types) != 1)}, got {len(given)}")
     for i, (text, t) in enumerate(zip(outputs, types, strict=False)):
         if _path(text):
             if not isinstance(t, TensorType):
-                raise InputError(f"--output {i}: a {t} cannot be written to a file")
+                raise InputError(f"--output {i}: expected a tensor, got {t}")
             folder = os.path.dirname(_path(text)) or "."
             if not os.path.isdir(folder):
-                raise OutputError(f"--output {i}: {_path(text)}: the folder {folder} does not exist")
+                raise OutputError(f"--output {i}: {_path(text)}: expected an existing folder, got {folder}")
             if os.path.isdir(_path(text)):
                 raise OutputError(f"--output {i}: {_path(text)}: expected a file, got a folder")
     for i, ((array, of), t) in enumerate(zip(expected, types, strict=False)):
         if not isinstance(t, TensorType) or t.element != of.element:
-            raise InputError(f"--expected {i} is a {of}, but result {i} is a {t}")
+            raise InputError(f"--expected {i}: expected {t}, got {of}")
         check_input(array, t, f"--expected {i}")
 
 
@@ -152,9 +152,9 @@ def _deliver(results: list[Any], types: tuple[Type, ...], options: argparse.Name
 def _differs(results: list[Any], expected: list[tuple[np.ndarray, TensorType]]) -> bool:
     """Tells each result that is not what was expected."""
     failed = False
-    for i, ((wanted, _), found) in enumerate(zip(expected, results, strict=False)):
+    for i, ((expected_value, _), actual) in enumerate(zip(expected, results, strict=False)):
         try:
-            check(np.asarray(found), wanted, _IDENTICAL)
+            check(np.asarray(actual), expected_value, _IDENTICAL)
         except CheckError as error:
             print(f"--expected {i}: {error}", file=sys.stderr)
             failed = True
@@ -185,7 +185,7 @@ class _Recorder:
         self._count = 0
         self.groups: dict[str, Part] = {}  # the group of each op, by its place
         if self._folder and self._folder.exists() and not self._folder.is_dir():
-            raise OutputError(f"--probe-dir: {self._folder} is not a folder")
+            raise OutputError(f"--probe-dir: expected a folder, got {self._folder}")
 
     @property
     def listener(self) -> Listener | None:
@@ -203,9 +203,9 @@ class _Recorder:
         where = str(operation.location)
         group = self.groups.get(where)
         if self._trace and self._form == "json":
-            told: dict[str, Any] = {"location": where, "op": operation.name}
-            told |= {"group": group.group, "reason": group.reason} if group else {}
-            print(json.dumps(told | {"results": [json_value(v, t) for v, t in typed]}), flush=True)
+            record: dict[str, Any] = {"location": where, "op": operation.name}
+            record |= {"group": group.group, "reason": group.reason} if group else {}
+            print(json.dumps(record | {"results": [json_value(v, t) for v, t in typed]}), flush=True)
         elif self._trace:
             texts = [format_value(v, t, self._form, self._full) for v, t in typed]
             print(

@@ -23,19 +23,19 @@ def formats(options: argparse.Namespace) -> int:
     """Print the table of formats, or one format, or its codes."""
     if options.name is None:
         if options.codes:
-            raise InputError("--codes lists the codes of one format: name it, as in minihlo formats f8E4M3FN --codes")
+            raise InputError("--codes: expected a format, as in minihlo formats f8E4M3FN --codes, got none")
         facts = [_facts(f) for f in FORMATS.values()]
         print_table(list(facts[0]), [list(f.values()) for f in facts])
         return 0
     fmt = (FORMATS | {f.dtype_name: f for f in FORMATS.values()}).get(options.name)
     if fmt is None:
         meant = guess(options.name, FORMATS)
-        raise InputError(f"{options.name!r} is not a format{meant} (one of: {', '.join(FORMATS)})")
+        raise InputError(f"expected a format, got {options.name!r}{meant} (formats: {', '.join(FORMATS)})")
     if not options.codes:
         print("\n".join(f"{name:18} {value}" for name, value in _facts(fmt).items()))
         return 0
     if fmt.bits > _MOST_CODE_BITS:
-        raise InputError(f"{fmt.name} has 2**{fmt.bits} codes, too many to list")
+        raise InputError(f"--codes: expected a format of at most 16 bits, got {fmt.name}")
     texts = number_texts(fmt, np.arange(1 << fmt.bits).astype(fmt.code_dtype))
     print("\n".join(f"{code_text(code, fmt.bits)}  {_fields(code, fmt)}  {text}" for code, text in enumerate(texts)))
     return 0
@@ -84,7 +84,7 @@ def ops(options: argparse.Namespace) -> int:
     record = records.get(full_name(options.name))
     if record is None:
         names = [name.removeprefix("stablehlo.") for name in records]
-        raise InputError(f"{options.name!r} is not an op{guess(options.name, names)} (minihlo ops lists them)")
+        raise InputError(f"expected an op, got {options.name!r}{guess(options.name, names)} (minihlo ops lists all)")
     print(f"{record.name}\n\n{inspect.cleandoc(record.doc)}\n")
     for element in ELEMENT_TYPES.values():
         print(f"{element.name:14} {_support(record, element.name)}")

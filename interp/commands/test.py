@@ -42,9 +42,9 @@ def main(options: argparse.Namespace) -> int:
     began = time.monotonic()
     jobs = min(options.jobs or os.cpu_count() or 1, len(files))
     with _ending_workers(), _progress(len(files)) as show:
-        for found in run_files(files, jobs, options.timeout, options.max_steps):
-            outcomes += found
-            show([str(o) for o in found if o.failure])
+        for finished in run_files(files, jobs, options.timeout, options.max_steps):
+            outcomes += finished
+            show([str(o) for o in finished if o.failure])
     _print_scores(files, outcomes, time.monotonic() - began)
     return int(any(o.failure for o in outcomes))
 
@@ -54,10 +54,10 @@ def find_files(paths: list[str]) -> list[str]:
     files: dict[str, None] = {}
     for path in paths:
         if os.path.isdir(path):
-            found = sorted(str(p) for p in Path(path).rglob("*.mlir") if p.is_file())
-            if not found:
-                raise InputError(f"{path}: no .mlir file in this folder")
-            files.update(dict.fromkeys(found))
+            inside = sorted(str(p) for p in Path(path).rglob("*.mlir") if p.is_file())
+            if not inside:
+                raise InputError(f"{path}: expected a folder with .mlir files, got none")
+            files.update(dict.fromkeys(inside))
         elif os.path.exists(path):
             files[path] = None
         else:
@@ -168,12 +168,12 @@ def _ending_workers() -> Iterator[None]:
 def _progress(total: int) -> Iterator[Any]:
     """A function to call after each file with the failures in it; a bar on a terminal."""
 
-    def tell(failures: list[str]) -> None:
+    def report(failures: list[str]) -> None:
         for failure in failures:
             print(failure, flush=True)
 
     if not sys.stderr.isatty():
-        yield tell
+        yield report
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -183,7 +183,7 @@ def _progress(total: int) -> Iterator[Any]:
         task = bar.add_task("", total=total)
 
         def advance(failures: list[str]) -> None:
-            tell(failures)
+            report(failures)
             bar.advance(task)
 
         yield advance

@@ -44,8 +44,8 @@ _STARTED = object()
 
 def _arguments(text: str) -> str:
     """The inputs that the program's first RUN line gives as `--args="[…]"`, an empty list where there are none."""
-    found = re.search(r'^// RUN: (?!not ).*--args="([^"\n]*)"', text, re.MULTILINE)
-    return found[1] if found else "[]"
+    match = re.search(r'^// RUN: (?!not ).*--args="([^"\n]*)"', text, re.MULTILINE)
+    return match[1] if match else "[]"
 
 
 def _results(path: str, skip: int, timeout: float | None, max_steps: int | None) -> Any:
@@ -77,7 +77,7 @@ def _results(path: str, skip: int, timeout: float | None, max_steps: int | None)
                 inputs = [array for array, _ in parse_attributes(_arguments(text))]
                 if len(p.argument_types) != len(inputs):
                     where = p.function.location
-                    message = f"{where}: @{p.function.name} takes inputs, and there are none (use minihlo run)"
+                    message = f"{where}: @{p.function.name}: expected no inputs, got some (use minihlo run)"
                 else:
                     types = enumerate(zip(inputs, p.argument_types, strict=True))
                     run(p, [check_input(value, t, f"input {i}") for i, (value, t) in types])

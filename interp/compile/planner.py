@@ -111,7 +111,7 @@ def plan(
     steps = None if most_steps is None else Steps(most_steps)
     entry = find_function(program, function)
     try:
-        with depth.room(), entered(speed):
+        with depth.deep_calls(), entered(speed):
             return _Planner(program, policy or Policy(), speed, listener, steps).plan(entry)
     except RecursionError:
         raise ProgramError(f"{entry.location}: @{shown(entry.name)} has regions nested too deeply") from None

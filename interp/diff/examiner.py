@@ -20,7 +20,7 @@ from ..compile.planner import Plan
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, worst
 from ..errors import Error
 from ..program import Location, Operation, Value
-from ..testing.told import shown
+from ..testing.failures import shown
 from ..values import transport
 from .diagnosis import unrounded
 from .judge import VERDICTS, Kind, judge, kind_of

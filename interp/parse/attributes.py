@@ -155,15 +155,15 @@ class Converter:
 
     def type(self, t: ir.Type) -> Type:
         """The type of a value. A plain number is a tensor of rank 0."""
-        found = self.any_type(t)
-        return TensorType((), found) if isinstance(found, ElementType) else found
+        result = self.any_type(t)
+        return TensorType((), result) if isinstance(result, ElementType) else result
 
     def any_type(self, t: ir.Type) -> Type | ElementType:
         """A type that is named in an attribute."""
-        found = self._types.get(t)
-        if found is None:
-            found = self._types[t] = self._type(t)
-        return found
+        result = self._types.get(t)
+        if result is None:
+            result = self._types[t] = self._type(t)
+        return result
 
     def _type(self, t: ir.Type) -> Type | ElementType:
         text = str(t)
@@ -183,7 +183,7 @@ class Converter:
         try:
             return element_type(text)
         except ValueError:
-            raise UnsupportedError(f"type {text} is not supported (a tensor, a token or a tuple of those is)") from None
+            raise UnsupportedError(f"type {text} is not supported (expected a tensor, a token or a tuple)") from None
 
     def _tensor(self, t: ir.RankedTensorType, text: str) -> TensorType:
         shape = tuple(None if t.is_dynamic_dim(i) else n for i, n in enumerate(t.shape))
@@ -208,7 +208,7 @@ class Converter:
             return ()
         encoding = self.attribute(t.encoding)
         if not isinstance(encoding, dict) or "bounds" not in encoding:
-            raise UnsupportedError(f"type {text} is not supported: its encoding {t.encoding} is not known")
+            raise UnsupportedError(f"type {text} is not supported: expected bounds as its encoding, got {t.encoding}")
         return tuple(None if n == ir.ShapedType.get_dynamic_size() else n for n in encoding["bounds"])
 
     def attribute(self, a: ir.Attribute) -> Any:
@@ -231,8 +231,8 @@ class Converter:
         name = _STRUCTURE.match(text)
         cls, fields = _STRUCTURES.get(f"{name[1]}.{name[2]}", (None, ())) if name else (None, ())
         if cls is None:
-            found = _ENUMERATION.fullmatch(text)
-            return found[1] if found else Opaque(text)
+            match = _ENUMERATION.fullmatch(text)
+            return match[1] if match else Opaque(text)
         pairs = ((f, f) if isinstance(f, str) else f for f in fields)
         reader = cls(a)
         return {ours: self._field(getattr(reader, theirs)) for ours, theirs in pairs}
@@ -246,10 +246,10 @@ class Converter:
 
     def text_attribute(self, text: str) -> Any:
         """The value of an attribute that jaxlib prints but cannot hand to Python (see `parser.py`)."""
-        found = re.fullmatch(r"dense<(.*)> : (tensor<([\dx]*?)(complex<f(?:32|64)>)>)", text, re.DOTALL)
-        if found:
-            shape = tuple(int(n) for n in found[3].split("x") if n)
-            return self.dense_text(found[1], TensorType(shape, element_type(found[4])))
+        match = re.fullmatch(r"dense<(.*)> : (tensor<([\dx]*?)(complex<f(?:32|64)>)>)", text, re.DOTALL)
+        if match:
+            shape = tuple(int(n) for n in match[3].split("x") if n)
+            return self.dense_text(match[1], TensorType(shape, element_type(match[4])))
         return Opaque(text)
 
     def dense_text(self, body: str, t: TensorType) -> np.ndarray:
@@ -275,12 +275,12 @@ class Converter:
         return array
 
     def _dense_resource(self, a: ir.Attribute, text: str) -> np.ndarray:
-        found = _RESOURCE.match(text)
-        key = (found[1] or found[2]) if found else ""
+        match = _RESOURCE.match(text)
+        key = (match[1] or match[2]) if match else ""
         t = self.type(a.type)
         data = self._resource(key)
         if data is None or not isinstance(t, TensorType):
-            raise UnsupportedError(f"dense_resource<{key}>: the program does not hold its data")
+            raise UnsupportedError(f"dense_resource<{key}>: expected its data in the program, got none")
         try:
             return array_of_bytes(data, t, f"dense_resource<{key}>")
         except ValueError as e:

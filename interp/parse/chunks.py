@@ -34,7 +34,7 @@ def chunks(file: str | os.PathLike[str]) -> list[Chunk]:
 
     Raises OSError or UnicodeDecodeError where the file cannot be read as text.
     """
-    text, found, line = Path(file).read_text(encoding="utf-8"), [], 1
+    text, result, line = Path(file).read_text(encoding="utf-8"), [], 1
     for part in _SEPARATOR.split(text):
         functions = [
             (m["name"].strip('"'), line + part.count("\n", 0, m.start()), m["visibility"] != "private")
@@ -43,9 +43,9 @@ def chunks(file: str | os.PathLike[str]) -> list[Chunk]:
         ]
         main = [f for f in functions if f[0] == "main"]
         public = [f for f in functions if f[2]] or functions
-        found += [Chunk(os.fspath(file), part, line, name, at) for name, at, _ in main or public]
+        result += [Chunk(os.fspath(file), part, line, name, at) for name, at, _ in main or public]
         line += part.count("\n")
-    return found
+    return result
 
 
 def has_checks(text: str) -> bool:

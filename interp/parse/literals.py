@@ -45,8 +45,8 @@ def array_of_literals(literals: Sequence[str], element: ElementType) -> np.ndarr
 def real(text: str) -> Number:
     """A literal as an exact 0-d number, not rounded to any type. Raises InputError where it is none."""
     negative = np.array(text.startswith("-"))
-    if found := _SPECIAL.fullmatch(text):
-        return Number(np.array(NAN if found[1] else INFINITE, np.uint8), negative, np.array(0), np.array(0))
+    if match := _SPECIAL.fullmatch(text):
+        return Number(np.array(NAN if match[1] else INFINITE, np.uint8), negative, np.array(0), np.array(0))
     return exact(fraction(text)).replace(sign=negative)
 
 
@@ -58,19 +58,19 @@ def is_code(text: str) -> bool:
 def fraction(text: str) -> Fraction:
     """The exact value of a decimal or a hexadecimal float. Raises InputError where the text is neither."""
     if len(text) > _MOST_CHARACTERS:
-        raise InputError(f"{text[:20]}… has {len(text)} characters (a number may have {_MOST_CHARACTERS})")
-    if found := _DECIMAL.fullmatch(text):
-        sign, digits, exponent = found.groups()
+        raise InputError(f"expected a number of at most {_MOST_CHARACTERS} characters, got {text[:20]}… of {len(text)}")
+    if match := _DECIMAL.fullmatch(text):
+        sign, digits, exponent = match.groups()
         whole, _, part = digits.partition(".")
         if whole or part:
             power = max(-_MOST_EXPONENT, min(int(exponent or 0), _MOST_EXPONENT)) - len(part)
             return _signed(sign, Fraction(int(whole + part)) * Fraction(10) ** power)
-    if found := _HEXADECIMAL.fullmatch(text):
-        sign, whole, part, exponent = found.groups()
+    if match := _HEXADECIMAL.fullmatch(text):
+        sign, whole, part, exponent = match.groups()
         if whole or part:
             power = max(-4 * _MOST_EXPONENT, min(int(exponent), 4 * _MOST_EXPONENT)) - 4 * len(part)
             return _signed(sign, Fraction(int(whole + part, 16)) * Fraction(2) ** power)
-    raise InputError(f"{text!r} is not a number")
+    raise InputError(f"expected a number, got {text!r}")
 
 
 def _signed(sign: str, value: Fraction) -> Fraction:
@@ -81,7 +81,7 @@ def _booleans(literals: list[str], element: ElementType) -> np.ndarray:
     known = {"true": True, "1": True, "false": False, "0": False}
     for text in literals:
         if text not in known:
-            raise InputError(f"{text!r} is not a value of {element} (true, false, 1 or 0)")
+            raise InputError(f"expected true, false, 1 or 0 for {element}, got {text!r}")
     return np.array([known[text] for text in literals], bool)
 
 
@@ -92,12 +92,12 @@ def _integers(literals: list[str], element: ElementType) -> np.ndarray:
     values = []
     for text in literals:
         if len(text) > _MOST_CHARACTERS or not _INTEGER.fullmatch(text):
-            raise InputError(f"{text[:40]!r} is not an integer, as {element} needs")
+            raise InputError(f"expected an integer for {element}, got {text[:40]!r}")
         value = int(text, 16 if "x" in text.lower() else 10)
         if signed and high < value < 1 << element.bits and _CODE.fullmatch(text):
             value -= 1 << element.bits  # a bit pattern
         if not low <= value <= high:
-            raise InputError(f"{text} is out of range for {element} ({low} to {high})")
+            raise InputError(f"expected a number from {low} to {high} for {element}, got {text}")
         values.append(value)
     return wrap(np.array(values, np.int64 if signed else np.uint64), element)
 
@@ -111,7 +111,7 @@ def _floats(literals: list[str], element: ElementType) -> np.ndarray:
         if _CODE.fullmatch(text):
             code = int(text, 0) if len(text) < _MOST_CHARACTERS else -1
             if not 0 <= code < 1 << fmt.bits:
-                raise InputError(f"{text[:40]} is not a code of {fmt.name} (0x0 to 0x{(1 << fmt.bits) - 1:X})")
+                raise InputError(f"expected a code of {fmt.name} (0x0 to 0x{(1 << fmt.bits) - 1:X}), got {text[:40]}")
             codes[i] = code
         else:
             numbers.append(_checked(text, fmt))
@@ -126,17 +126,17 @@ def _checked(text: str, fmt: Format) -> Number:
     """A literal as a number that has its like in the format. Raises InputError where it has none."""
     if special := _SPECIAL.fullmatch(text):
         if special[1] and fmt.nan is Nan.NONE:
-            raise InputError(f"{fmt.name} has no NaN")
+            raise InputError(f"expected a number for {fmt.name}, which has no NaN, got {text}")
         if not special[1] and (not fmt.has_infinity or (text[0] == "-" and not fmt.is_signed)):
-            raise InputError(f"{fmt.name} has no infinity ({_range(fmt)})")
+            raise InputError(f"expected a number from {_range(fmt)} for {fmt.name}, which has no infinity, got {text}")
         return real(text)
     value = fraction(text)
     beyond, least = _limits(fmt)
     if not fmt.has_zero and value < least:
-        raise InputError(f"{text} is out of range for {fmt.name}, which has no zero and no sign ({_range(fmt)})")
+        raise InputError(f"expected a number from {_range(fmt)} for {fmt.name}, which has no zero or sign, got {text}")
     # A tie goes to the even code, which is the largest number's where that is even.
     if abs(value) > beyond or (abs(value) == beyond and fmt.max_code & 1):
-        raise InputError(f"{text} is out of range for {fmt.name} ({_range(fmt)})")
+        raise InputError(f"expected a number from {_range(fmt)} for {fmt.name}, got {text}")
     return exact(value).replace(sign=np.array(text.startswith("-")))  # the sign of -0 too
 
 

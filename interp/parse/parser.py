@@ -74,7 +74,7 @@ def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
             module = _read_text(f'"minihlo.argument"() {{value = {item}}} : () -> ()', places, file, 1)
             values = _guarded(lambda m=module, p=places: Reader(m, p).arguments(), places)
         if len(values) != 1 or not isinstance(values[0], np.ndarray):
-            raise ProgramError(f"{file}: argument {i}: {item} is not a dense constant of a tensor type")
+            raise ProgramError(f"{file}: argument {i}: expected a dense constant of a tensor type, got {item}")
         result.append((values[0], TensorType(values[0].shape, type_of_dtype(values[0].dtype))))
     return result
 
@@ -85,13 +85,13 @@ def _program(module: ir.Module, places: Places, file: str) -> Program:
 
 def _guarded(read: Callable[[], Any], places: Places) -> Any:
     try:
-        with depth.room():
+        with depth.deep_calls():
             return read()
     except RecursionError:
-        raise places.error([], "the program is nested too deeply") from None
+        raise places.error([], "expected fewer nested regions, got more than Python's stack holds") from None
     except (UnicodeDecodeError, RuntimeError) as e:
         if isinstance(e, UnicodeDecodeError) or "conversion error" in str(e):  # how nanobind tells it
-            raise places.error([], "a name in the program is not UTF-8") from None
+            raise places.error([], "expected names in UTF-8, got other bytes") from None
         raise
 
 
@@ -110,7 +110,7 @@ def _decode(source: bytes, file: str, first_line: int) -> str:
         line = first_line + source.count(b"\n", 0, e.start)
         column = e.start - source.rfind(b"\n", 0, e.start)
         raise ProgramError(
-            f"{file}:{line}:{column}: byte 0x{source[e.start]:02X} is not UTF-8 (a program is {READABLE})"
+            f"{file}:{line}:{column}: expected UTF-8 (a program is {READABLE}), got byte 0x{source[e.start]:02X}"
         ) from None
 
 
@@ -118,9 +118,9 @@ def _read_text(text: str, places: Places, file: str, first_line: int) -> ir.Modu
     try:
         text.encode()
     except UnicodeEncodeError:  # half a surrogate pair
-        raise ProgramError(f"{file}: the text is not valid Unicode") from None
+        raise ProgramError(f"{file}: expected valid Unicode, got a lone surrogate") from None
     if "\0" in text:  # MLIR would take it for the end
-        raise ProgramError(f"{file}: a zero byte in the text (a program is {READABLE})")
+        raise ProgramError(f"{file}: expected {READABLE}, got a zero byte")
     syntax.check_nesting(text, file, first_line)
     syntax.check_numbers(text, file, first_line)
     syntax.check_names(text, file, first_line)
@@ -144,14 +144,14 @@ _WIDENED = ("stablehlo.collective_broadcast",)
 def _renamed(text: str, error: ir.MLIRError) -> str:
     """The text with the op or type marked that this jaxlib is too old for, if that is what the error is about."""
     for d in error.error_diagnostics:
-        if found := re.match(r"unknown stablehlo type: (\w+)", d.message):
-            return syntax.rename_type(text, f"stablehlo.{found[1]}")
-        if found := re.match(r"unregistered operation '([^']*)' found in dialect", d.message):
-            return syntax.rename(text, found[1])
-        if (found := re.match(r"'([^']*)' op requires (?:a single operand|one result)", d.message)) and (
-            found[1] in _WIDENED
+        if match := re.match(r"unknown stablehlo type: (\w+)", d.message):
+            return syntax.rename_type(text, f"stablehlo.{match[1]}")
+        if match := re.match(r"unregistered operation '([^']*)' found in dialect", d.message):
+            return syntax.rename(text, match[1])
+        if (match := re.match(r"'([^']*)' op requires (?:a single operand|one result)", d.message)) and (
+            match[1] in _WIDENED
         ):
-            return syntax.rename(text, found[1])
+            return syntax.rename(text, match[1])
     return text
 
 
@@ -184,7 +184,7 @@ def _keep_forever(context: ir.Context) -> None:
 
 
 def _bad_bytecode(diagnostics: list[Any], places: Places) -> ProgramError:
-    return places.error(diagnostics, "it is damaged, or of another kind", "not valid MLIR bytecode: ")
+    return places.error(diagnostics, "the data is damaged or of another kind", "not valid MLIR bytecode: ")
 
 
 def make_context(mentions: Callable[[str], bool] = lambda _: True) -> ir.Context:

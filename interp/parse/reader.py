@@ -62,11 +62,11 @@ class Places:
 
     def error(self, diagnostics: Iterable[Any], otherwise: str, what: str = "") -> ProgramError:
         """MLIR's diagnostics as one line that says `what` first; `otherwise` stands for them where there are none."""
-        found = [(self(d.location), one_line(d.message), d.notes) for d in diagnostics]
-        if not found:
+        messages = [(self(d.location), one_line(d.message), d.notes) for d in diagnostics]
+        if not messages:
             return ProgramError(f"{self._file}: {what}{otherwise}")
-        at, message, notes = found[0]
-        others = [m for where, m, _ in found[1:] if where == at and m != message]
+        at, message, notes = messages[0]
+        others = [m for where, m, _ in messages[1:] if where == at and m != message]
         about = [f"{one_line(n.message)}: {self(n.location)}" for n in notes if "prior use" in n.message]
         about += [f"{one_line(n.message)}: {self(n.location)}" for n in notes if "existing symbol" in n.message]
         extra = "; ".join(others[:2] + about)
@@ -79,10 +79,10 @@ def one_line(message: str) -> str:
     if unknown := re.match(r"Dialect `[^']*' not found for custom op '([^']*)'|custom op '([^']*)' is unknown", text):
         op = unknown[1] or unknown[2]
         if op.startswith("check."):
-            return f"{op}: its form is not right (check.expect_eq %a, %b : type, for instance)"
-        return f"{op}: no op of this name is known (an op of another dialect has to be in generic form)"
+            return f"{op}: expected a form such as check.expect_eq %a, %b : type"
+        return f"{op}: unknown op (an op of another dialect must be in generic form)"
     if unknown := re.match(r"unregistered operation '([^']*)' found in dialect", text):
-        return f"{unknown[1]}: no op of this name is known"
+        return f"{unknown[1]}: unknown op"
     text = re.sub(r"^(?:custom op )?'([\w.]+)' (?:op )?", r"\1: ", text)
     return text if len(text) <= 600 else text[:600] + " …"
 
@@ -119,7 +119,7 @@ class Reader:
                 program.attributes.setdefault(op.name, {})[attributes.pop("sym_name")] = attributes
             else:
                 kind = "a nested module" if op.name == "builtin.module" else "an op outside a function"
-                raise self._error(op, f"{kind} is not supported (a program is a list of func.func)")
+                raise self._error(op, f"{kind} is not supported (expected func.func)")
         return program
 
     def arguments(self) -> list[Any]:
@@ -151,7 +151,7 @@ class Reader:
             raise self._error(
                 op,
                 f"a region of {len(region.blocks)} blocks is not supported "
-                "(control flow is by ops with regions, such as stablehlo.if and stablehlo.while)",
+                "(expected control flow as ops with regions, such as stablehlo.if and stablehlo.while)",
             )
         block = region.blocks[0]
         arguments = tuple(self._define(op, v) for v in block.arguments)
@@ -183,7 +183,7 @@ class Reader:
         try:
             return tuple([self._values[v] for v in op.operands])
         except KeyError:
-            raise self._error(op, "an operand is used before it is defined") from None
+            raise self._error(op, "expected operands that are defined before, got one that is not") from None
 
     def _define(self, op: ir.Operation, value: ir.Value) -> Value:
         made = self._values[value] = Value(self._type(op, value.type))
@@ -233,8 +233,8 @@ def _attribute_text(op: ir.Operation, name: str) -> str:
     """The text of one attribute of an op, from its generic form."""
     text: Any = op.get_asm(print_generic_op_form=True, use_local_scope=True, skip_regions=True)
     key = rf'[{{ ](?:{re.escape(name)}|"{re.escape(name)}") = '
-    found = re.finditer(rf"(?P<key>{key})|{_STRING}", text)
-    start = next((m.end() for m in found if m["key"]), None)
+    matches = re.finditer(rf"(?P<key>{key})|{_STRING}", text)
+    start = next((m.end() for m in matches if m["key"]), None)
     if start is None:
         return ""
     depth = 0

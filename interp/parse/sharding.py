@@ -35,27 +35,27 @@ _TILES = re.compile(
 
 def resolved(attributes: dict[str, Any], program: Program) -> dict[str, Any]:
     """The attributes of an op, with shardings and axes for those that are given as text."""
-    found = dict(attributes)
+    result = dict(attributes)
     for name in ("in_shardings", "out_shardings"):
-        if isinstance(found.get(name), Opaque):
-            found[name] = tuple(shardings(found[name].text, program))
-    if isinstance(found.get("manual_axes"), Opaque):
-        found["manual_axes"] = tuple(re.findall(r'"([^"]*)"', found["manual_axes"].text))
-    return found
+        if isinstance(result.get(name), Opaque):
+            result[name] = tuple(shardings(result[name].text, program))
+    if isinstance(result.get("manual_axes"), Opaque):
+        result["manual_axes"] = tuple(re.findall(r'"([^"]*)"', result["manual_axes"].text))
+    return result
 
 
 def shardings(text: str, program: Program) -> list[Sharding]:
     """The shardings in a text of sdy, in order. Raises ProgramError where it is of no known form."""
     reader = _Reader(text.removeprefix("#sdy."), program)
     if reader.skip("sharding_per_value<["):
-        found = reader.listed(reader.sharding, "]")
+        result = reader.listed(reader.sharding, "]")
         reader.expect(">")
     else:
         reader.skip("sharding")
-        found = [reader.sharding()]
+        result = [reader.sharding()]
     if reader.text[reader.at :].strip():
         raise reader.error()
-    return found
+    return result
 
 
 class _Reader:
@@ -69,8 +69,8 @@ class _Reader:
         mesh = _mesh(self._match(_NAME)[0], self._program)
         self.expect(",")
         self.expect("[")
-        found = self.listed(self._dimension, "]")
-        dims = tuple(tuple(a for a in dim if a is not None) for dim in found)
+        dimensions = self.listed(self._dimension, "]")
+        dims = tuple(tuple(a for a in dim if a is not None) for dim in dimensions)
         unreduced: list[Axis] = []
         while self.skip(","):
             name = self._match(_LIST)[0]
@@ -88,14 +88,14 @@ class _Reader:
         if any(axis.size is not None for axis in unreduced):
             raise ProgramError(f"expected whole axes as unreduced ones, got sharding {self.text}")
         names = {axis.name for axis in unreduced}
-        opened = frozenset(i for i, dim in enumerate(found) if None in dim)
+        opened = frozenset(i for i, dim in enumerate(dimensions) if None in dim)
         return Sharding(mesh, dims, tuple(name for name, _ in mesh.axes if name in names), opened)
 
     def _dimension(self) -> list[Axis | None]:
         self.expect("{")
-        found = self.listed(self._axis, "}")
+        axes = self.listed(self._axis, "}")
         self._match(_PRIORITY, optional=True)
-        return found
+        return axes
 
     def _axis(self) -> Axis | None:
         """An axis; None for the question mark of a dimension that may be cut further."""
@@ -106,12 +106,12 @@ class _Reader:
 
     def listed(self, item: Any, end: str) -> list[Any]:
         """Items with commas between them, up to `end`."""
-        found: list[Any] = []
+        items: list[Any] = []
         while not self.skip(end):
-            if found:
+            if items:
                 self.expect(",")
-            found.append(item())
-        return found
+            items.append(item())
+        return items
 
     def skip(self, token: str) -> bool:
         self._space()
@@ -126,12 +126,12 @@ class _Reader:
 
     def _match(self, pattern: re.Pattern[str], optional: bool = False) -> Any:
         self._space()
-        found = pattern.match(self.text, self.at)
-        if found is not None:
-            self.at = found.end()
+        match = pattern.match(self.text, self.at)
+        if match is not None:
+            self.at = match.end()
         elif not optional:
             raise self.error()
-        return found
+        return match
 
     def _space(self) -> None:
         while self.text[self.at : self.at + 1].isspace():
@@ -147,11 +147,11 @@ def _mesh(text: str, program: Program) -> Mesh:
         if not isinstance(declared, Opaque):
             raise ProgramError(f"expected a sharding on a mesh of the program, got {text}")
         text = declared.text
-    found = _MESH.fullmatch(text)
-    if not found:
+    match = _MESH.fullmatch(text)
+    if not match:
         raise ProgramError(f'expected a mesh such as #sdy.mesh<["x"=2]>, got {text}')
-    axes = tuple((name, int(size)) for name, size in _AXIS.findall(found[1]))
-    return Mesh(axes, tuple(int(n) for n in found[2].split(",")) if found[2] else None)
+    axes = tuple((name, int(size)) for name, size in _AXIS.findall(match[1]))
+    return Mesh(axes, tuple(int(n) for n in match[2].split(",")) if match[2] else None)
 
 
 def tiles(text: str, rank: int, devices: int) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
@@ -162,18 +162,18 @@ def tiles(text: str, rank: int, devices: int) -> tuple[tuple[int, ...], list[tup
     text = text.strip()
     if _REPLICATED.fullmatch(text):
         return (1,) * rank, [(0,) * rank] * devices
-    found = _TILES.fullmatch(text)
-    if not found:
+    match = _TILES.fullmatch(text)
+    if not match:
         raise ProgramError(f"expected an mhlo.sharding such as {{devices=[2,1]<=[2]}} or {{replicated}}, got {text}")
-    sizes = [int(n) for n in found[1].split(",")]
-    if found[2]:
-        ids = np.arange(devices).reshape([int(n) for n in found[2].split(",")])
-        ids = ids.transpose([int(n) for n in found[3].split(",")]) if found[3] else ids
+    sizes = [int(n) for n in match[1].split(",")]
+    if match[2]:
+        ids = np.arange(devices).reshape([int(n) for n in match[2].split(",")])
+        ids = ids.transpose([int(n) for n in match[3].split(",")]) if match[3] else ids
     else:
-        ids = np.array([int(n) for n in found[4].split(",")])
+        ids = np.array([int(n) for n in match[4].split(",")])
     if sorted(ids.ravel().tolist()) != list(range(devices)) or ids.size != np.prod(sizes):
         raise ProgramError(f"expected an mhlo.sharding of {devices} devices, got {text}")
-    if len(sizes) != rank + bool(found[5]):
+    if len(sizes) != rank + bool(match[5]):
         raise ProgramError(f"expected an mhlo.sharding of {rank} dimensions, got {text}")
     places = dict(zip(ids.ravel().tolist(), np.ndindex(*sizes), strict=True))
     return tuple(sizes[:rank]), [places[d][:rank] for d in range(devices)]

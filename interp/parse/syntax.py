@@ -45,24 +45,24 @@ def check_nesting(text: str, file: str, first_line: int = 1) -> None:
     if sum(map(text.count, "<({[")) <= MAX_NESTING:
         return
     depth = 0
-    for found in _BRACKETS.finditer(text):
-        if found["open"]:
-            depth += len(found["open"])
+    for match in _BRACKETS.finditer(text):
+        if match["open"]:
+            depth += len(match["open"])
             if depth > MAX_NESTING:
-                at = found.end() - (depth - MAX_NESTING)
+                at = match.end() - (depth - MAX_NESTING)
                 line, column = _place(text, at, first_line)
-                raise ProgramError(f"{file}:{line}:{column}: brackets are nested more than {MAX_NESTING} deep")
-        elif found["close"]:
-            depth = max(0, depth - len(found["close"]))
+                raise ProgramError(f"{file}:{line}:{column}: expected at most {MAX_NESTING} nested brackets, got more")
+        elif match["close"]:
+            depth = max(0, depth - len(match["close"]))
 
 
 def check_numbers(text: str, file: str, first_line: int = 1) -> None:
     """Refuses numbers of so many digits that MLIR would take seconds to minutes to read them."""
     if not _LONG_NUMBER.search(text):
         return
-    for found in re.finditer(rf"{_SKIPPED}|(?P<number>{_LONG_NUMBER.pattern})", text):
-        if found["number"]:
-            line, column = _place(text, found.start(), first_line)
+    for match in re.finditer(rf"{_SKIPPED}|(?P<number>{_LONG_NUMBER.pattern})", text):
+        if match["number"]:
+            line, column = _place(text, match.start(), first_line)
             raise ProgramError(f"{file}:{line}:{column}: expected a number of at most {MAX_DIGITS} digits, got more")
 
 
@@ -70,15 +70,15 @@ def check_names(text: str, file: str, first_line: int = 1) -> None:
     """Refuses names that are not UTF-8, which jaxlib cannot hand to Python without aborting. Plain strings may be."""
     if not _HIGH_ESCAPE.search(text):
         return
-    for found in _NAME.finditer(text):
-        name = found["name"] or found["symbol"]
+    for match in _NAME.finditer(text):
+        name = match["name"] or match["symbol"]
         if name and _HIGH_ESCAPE.search(name):
             data = re.sub(rb"\\([0-9A-Fa-f]{2})", lambda m: bytes([int(m[1], 16)]), name.encode())
             try:
                 data.decode()
             except UnicodeDecodeError:
-                line, column = _place(text, found.start(), first_line)
-                raise ProgramError(f"{file}:{line}:{column}: the name {name[:200]} is not UTF-8") from None
+                line, column = _place(text, match.start(), first_line)
+                raise ProgramError(f"{file}:{line}:{column}: expected a name in UTF-8, got {name[:200]}") from None
 
 
 def _place(text: str, at: int, first_line: int) -> tuple[int, int]:
@@ -88,11 +88,11 @@ def _place(text: str, at: int, first_line: int) -> tuple[int, int]:
 def split_list(text: str) -> list[str]:
     """The items of a list, cut at the commas outside all brackets."""
     items, start, depth = [], 0, 0
-    for found in _DELIMITERS.finditer(text):
-        depth += bool(found["open"]) - bool(found["close"])
-        if depth == 0 and found["stop"] == ",":
-            items.append(text[start : found.start()])
-            start = found.end()
+    for match in _DELIMITERS.finditer(text):
+        depth += bool(match["open"]) - bool(match["close"])
+        if depth == 0 and match["stop"] == ",":
+            items.append(text[start : match.start()])
+            start = match.end()
     items.append(text[start:])
     return [item.strip() for item in items] if text.strip() else []
 
@@ -113,33 +113,33 @@ def rename(text: str, op: str) -> str:
 def rename_type(text: str, name: str) -> str:
     """Marks a type, such as `stablehlo.future`, as `NEWER`."""
     pattern = re.compile(rf"(?P<type>!{re.escape(name)})\b|{_SKIPPED}")
-    return pattern.sub(lambda found: f"!{NEWER}{name}" if found["type"] else found[0], text)
+    return pattern.sub(lambda match: f"!{NEWER}{name}" if match["type"] else match[0], text)
 
 
 def _rewrite(text: str, pattern: re.Pattern[str], renamed: str = "") -> str:
     """Rewrites each op that `pattern` finds, up to one that is malformed; strings and comments stay."""
     done, position = [], 0
-    while found := pattern.search(text, position):
-        end = found.end()
+    while match := pattern.search(text, position):
+        end = match.end()
         try:
-            if found["generic"]:
-                written, end = _without_properties(text, found.start())
-                written = (renamed or found[0]) + written.removeprefix(found[0])
-            elif found["name"]:
-                written, end = _generic_check(text, found)
+            if match["generic"]:
+                written, end = _without_properties(text, match.start())
+                written = (renamed or match[0]) + written.removeprefix(match[0])
+            elif match["name"]:
+                written, end = _generic_check(text, match)
             else:
-                written = found[0]
+                written = match[0]
         except _NotUnderstoodError:
             break  # MLIR refuses the program here at the latest; to look on would take quadratic time
-        missing = text.count("\n", found.start(), end) - written.count("\n")
-        done += [text[position : found.start()], written, "\n" * missing]
+        missing = text.count("\n", match.start(), end) - written.count("\n")
+        done += [text[position : match.start()], written, "\n" * missing]
         position = end
     return "".join([*done, text[position:]])
 
 
-def _generic_check(text: str, found: re.Match[str]) -> tuple[str, int]:
+def _generic_check(text: str, match: re.Match[str]) -> tuple[str, int]:
     """The generic form of the op that starts at `found`, and where it ends."""
-    items, end = _items(text, found.end())
+    items, end = _items(text, match.end())
     # A dictionary may stand before the colon, after it, or at the end: versions differ.
     attributes, end = _dictionary(text, end)
     end = _space(text, end)
@@ -158,19 +158,19 @@ def _generic_check(text: str, found: re.Match[str]) -> tuple[str, int]:
         elif not item.startswith("%"):
             attributes.append(f"value = {item} : {types[0]}")
     types += types[-1:] * (len(operands) - len(types))
-    return f'"{found["name"]}"({", ".join(operands)}) {{{", ".join(attributes)}}} : ({", ".join(types)}) -> ()', end
+    return f'"{match["name"]}"({", ".join(operands)}) {{{", ".join(attributes)}}} : ({", ".join(types)}) -> ()', end
 
 
 def _items(text: str, start: int) -> tuple[list[str], int]:
     """What stands between commas, up to a colon or a dictionary outside all brackets."""
     items, depth, begin = [], 0, start
-    for found in _DELIMITERS.finditer(text, start):
-        if depth == 0 and (found["stop"] or found[0] == "{"):
-            items.append(_bare(text[begin : found.start()]))
-            begin = found.end()
-            if found["stop"] != ",":
-                return items, found.start()
-        depth += bool(found["open"]) - bool(found["close"])
+    for match in _DELIMITERS.finditer(text, start):
+        if depth == 0 and (match["stop"] or match[0] == "{"):
+            items.append(_bare(text[begin : match.start()]))
+            begin = match.end()
+            if match["stop"] != ",":
+                return items, match.start()
+        depth += bool(match["open"]) - bool(match["close"])
         if depth < 0:
             break
     raise _NotUnderstoodError
@@ -180,10 +180,10 @@ def _types(text: str, start: int) -> tuple[list[str], int]:
     types, end = [], start
     while True:
         end = _space(text, end)
-        found = _TYPE.match(text, end)
-        if not found:
+        match = _TYPE.match(text, end)
+        if not match:
             raise _NotUnderstoodError
-        begin, end = end, found.end()
+        begin, end = end, match.end()
         if text[end : end + 1] == "<":
             end = _closing(text, end)
         types.append(_bare(text[begin:end]))
@@ -224,19 +224,19 @@ def _without_properties(text: str, start: int) -> tuple[str, int]:
 def _closing(text: str, start: int) -> int:
     """The end of the bracket that opens at `start`."""
     depth = 0
-    for found in _DELIMITERS.finditer(text, start):
-        depth += bool(found["open"]) - bool(found["close"])
+    for match in _DELIMITERS.finditer(text, start):
+        depth += bool(match["open"]) - bool(match["close"])
         if depth == 0:
-            return found.end()
+            return match.end()
     raise _NotUnderstoodError
 
 
 def _space(text: str, start: int) -> int:
     """The end of the white space and comments that start here."""
-    found = _SPACE.match(text, start)
-    return found.end() if found else start
+    match = _SPACE.match(text, start)
+    return match.end() if match else start
 
 
 def _bare(text: str) -> str:
     """Without comments, and without white space around."""
-    return _COMMENT.sub(lambda found: found[1] or "", text).strip()
+    return _COMMENT.sub(lambda match: match[1] or "", text).strip()

@@ -59,12 +59,12 @@ _MOST_KINDS = 1 << 12
 def kind_of(memory: Memory, code: int, sizes: tuple[int, ...], order: tuple[int, ...] | None = None) -> Kind:
     """The Kind of these; `order` lists the dimensions from minor to major where it is not the usual."""
     key = memory, code, sizes, order
-    found = _kinds.get(key)
-    if found is None:
+    kind = _kinds.get(key)
+    if kind is None:
         if len(_kinds) >= _MOST_KINDS:
             _kinds.clear()
-        found = _kinds[key] = Kind(memory, code, sizes, order)
-    return found
+        kind = _kinds[key] = Kind(memory, code, sizes, order)
+    return kind
 
 
 class Buffer:
@@ -102,11 +102,11 @@ def add(buffer: Buffer) -> int:
 def total(device: Device | None = None) -> int:
     """The bytes of all buffers on a device, or on all devices."""
     pool.sweep()
-    found = [
+    buffers = [
         b for b in list(objects.values()) if type(b) is Buffer and (device is None or b.kind.memory.device is device)
     ]
     # Devices that have the same values may share an array.
-    return sum({id(b.array): b.nbytes for b in found}.values())
+    return sum({id(b.array): b.nbytes for b in buffers}.values())
 
 
 def live(buffer: Buffer) -> np.ndarray:
@@ -191,6 +191,11 @@ def _is_deleted(p: int) -> None:
 def _is_on_cpu(p: int) -> None:
     # Then the framework reads our array in place.
     words[(p >> 3) + 3] = 1
+
+
+@getter("Buffer_IncreaseExternalReferenceCount")
+def _increase(p: int) -> None:
+    pool.hold(words[(p >> 3) + 2])
 
 
 @getter("Buffer_ReadyEvent")

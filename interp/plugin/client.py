@@ -107,10 +107,10 @@ def _topology(p: int) -> None:
 @fallible("Client_LookupDevice")
 @fallible("Client_LookupAddressableDevice")
 def _lookup(a: Any) -> None:
-    found = objects[a.client].by_id.get(a.id)
-    if found is None:
+    device = objects[a.client].by_id.get(a.id)
+    if device is None:
         raise PluginError(INVALID_ARGUMENT, f"there is no device {a.id}")
-    a.device = found.handle
+    a.device = device.handle
 
 
 @fallible("Client_DefaultDeviceAssignment")

@@ -43,13 +43,13 @@ def is_plain(program: Program, function: Function) -> bool:
 
 def largest(program: Program, function: Function) -> int:
     """The bytes of the largest value that a function computes."""
-    found = (
+    sizes = (
         value.type.nbytes
         for operation in _reached_operations(program, function)
         for value in operation.results
         if isinstance(value.type, TensorType) and value.type.is_static
     )
-    return max(found, default=0)
+    return max(sizes, default=0)
 
 
 def estimate(program: Program, function: Function) -> float:
@@ -135,14 +135,14 @@ def count(value: Value) -> int:
 
 def _reached(program: Program, function: Function) -> dict[str, None]:
     """The names of a function and of all that it calls."""
-    found, todo = {function.name: None}, [function.name]
+    reached, todo = {function.name: None}, [function.name]
     while todo:
         for operation in _operations(program.functions[todo.pop()].body):
             for name in names(operation.attributes.values()):
-                if name in program.functions and name not in found:
-                    found[name] = None
+                if name in program.functions and name not in reached:
+                    reached[name] = None
                     todo.append(name)
-    return found
+    return reached
 
 
 def _reached_operations(program: Program, function: Function) -> Iterator[Operation]:

@@ -26,13 +26,13 @@ class Deferred:
         self.value: Any = None
         self.holders: collections.deque[Holder] = collections.deque()
 
-    def tell(self, holder: Holder) -> None:
+    def deliver_to(self, holder: Holder) -> None:
         """Put the value, when it is there, into a holder whose `array` is this, and still is then."""
         self.holders.append(holder)
         if self.value is not None:
-            self.hand_over()
+            self.deliver()
 
-    def hand_over(self) -> None:
+    def deliver(self) -> None:
         """Put the value into the holders."""
         while True:
             try:

@@ -23,8 +23,8 @@ def _error(event: int) -> int | None:
     """The handle of the error of an event that is ready; None where there is none."""
     if event == ready:
         return None
-    thing = objects[event]
-    error = thing if type(thing) is ErrorObject else thing.error
+    target = objects[event]
+    error = target if type(target) is ErrorObject else target.error
     return None if error is None else pool.add(error)
 
 
@@ -75,11 +75,11 @@ def _on_ready(p: int) -> int | None:
         if event == ready:
             function(None, argument)
             return None
-        thing = objects[event]
-        if type(thing) is work.Task:
-            thing.call_when_done(lambda: function(None if thing.error is None else pool.add(thing.error), argument))
+        target = objects[event]
+        if type(target) is work.Task:
+            target.call_when_done(lambda: function(None if target.error is None else pool.add(target.error), argument))
         else:
-            function(pool.add(thing), argument)
+            function(pool.add(target), argument)
     except RecursionError:
         return too_deep
     return None

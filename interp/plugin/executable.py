@@ -26,9 +26,10 @@ from .buffers import CODES
 from .client import NUM_DEVICES, Client
 from .devices import MEMORY_KINDS
 from .options import CompileOptions, read_compile_options, write_assignment
-from .pjrt import abi, interrupts
+from .pjrt import abi
 from .pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from .pjrt.handles import FACTS
+from .pjrt.interruptible import interruptible
 from .pjrt.runtime import Addresses, NamedValues, Text, fallible, objects, pool, words
 from .running import run
 from .sharding import partition
@@ -144,7 +145,7 @@ class Executable:
         del result
         return [[r if r is None or r.flags.c_contiguous else r.copy("C") for r in detached(results)]]
 
-    def told(self) -> str:
+    def describe_results(self) -> str:
         """What takes memory when it runs."""
         return f"the result of {self.name}"
 
@@ -172,8 +173,8 @@ def _unshared(results: Values, arguments: Values, donated: Sequence[int]) -> Val
             if argument is result and result is not None:
                 return (result.copy(),)
         return results
-    given = set(map(id, arguments)).difference([id(arguments[i]) for i in donated])
-    return [r.copy() if id(r) in given and r is not None else r for r in results]
+    shared = set(map(id, arguments)).difference([id(arguments[i]) for i in donated])
+    return [r.copy() if id(r) in shared and r is not None else r for r in results]
 
 
 def _tensor(t: Type) -> TensorType | None:
@@ -206,15 +207,15 @@ def _donated(
     free = collections.Counter(
         _bytes(t, shape) for i, (t, shape) in enumerate(zip(results, gives, strict=True)) if t and i not in taken
     )
-    found = set(replaced)
+    result = set(replaced)
     for i, a in enumerate(attributes):
         t = function.argument_types[i]
         if a and _DONOR in a and i not in replaced and isinstance(t, TensorType):
             size = _bytes(t, takes[i])
             if free[size]:
                 free[size] -= 1
-                found.add(i)
-    return tuple(sorted(found))
+                result.add(i)
+    return tuple(sorted(result))
 
 
 def _bytes(t: TensorType, shape: tuple[int, ...]) -> int:
@@ -248,7 +249,7 @@ def compiled(client: Client, code: bytes, options: bytes) -> Executable:
     """The executable of a program, with serialized options. Raises PluginError, ValueError and what planning does."""
     read = read_compile_options(options)
     xla_options.check(dict(read.overrides))
-    return interrupts.interruptible(_compiled, client, code, read)
+    return interruptible(_compiled, client, code, read)
 
 
 def _compiled(client: Client, code: bytes, options: CompileOptions) -> Executable:

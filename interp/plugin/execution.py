@@ -11,7 +11,7 @@ import numpy as np
 
 from ...ops.grid import parallel
 from .. import policies
-from . import quick, room, work
+from . import budget, quick, work
 from .buffers import CODES, Buffer, add, delete, kind_of
 from .cost import LONG
 from .deferred import Deferred
@@ -74,22 +74,22 @@ def _run(
     if not interrupts.installed:
         interrupts.install()
     if executable.donated:
-        _refuse_donated_twice(executable, _kept(options), handles)
+        _refuse_donated_twice(executable, _not_donated(options), handles)
     made: list[int] = []
     task: work.Task | None = None
     error: ErrorObject | None = None
     try:
         try:
             arguments, is_pending = _arguments(executable, handles)
-            room.take(executable.result_bytes, executable.told)
+            budget.take(executable.result_bytes, executable.describe_results)
             if executable.largest > executable.result_bytes:
-                room.check(executable.largest, executable.told)
+                budget.check(executable.largest, executable.describe_results)
             if (executable.is_quick and not is_pending) or executable.stays or not work.can_start():
                 if is_pending:
                     arguments = _awaited(executable, arguments)
                 _promise(executable, _now(executable, arguments), devices, made)
             else:
-                work.make_room()
+                work.wait_for_slot()
                 task = _later(executable, arguments)
                 _promise(executable, task.outputs, devices, made)
         except RecursionError:
@@ -197,7 +197,7 @@ def _later(executable: Executable, arguments: Rows) -> work.Task:
         start = _clock()
         rows = executable.compute(plan, values, process)
         executable.took(_clock() - start)
-        room.grow(executable.result_bytes)
+        budget.grow(executable.result_bytes)
         return _checked(executable, rows)
 
     return work.Task(compute, executable.num_outputs * len(executable.devices))
@@ -221,7 +221,7 @@ def _promise(executable: Executable, arrays: Sequence[Any], devices: Sequence[De
             buffer = Buffer(array, kind_of(device.memories[place.memory], code, shape, place.order))
             made.append(add(buffer))
             if type(array) is Deferred:
-                array.tell(buffer)
+                array.deliver_to(buffer)
 
 
 def _discard(made: list[int]) -> None:
@@ -229,19 +229,19 @@ def _discard(made: list[int]) -> None:
         pool.discard(made.pop())
 
 
-def _kept(options: int) -> set[int]:
+def _not_donated(options: int) -> set[int]:
     """The arguments that are not to be donated this time, whatever the program says."""
     start, count = words[options + 7] >> 3, words[options + 8]
     return set(words[start : start + count].tolist()) if count else set()
 
 
-def _refuse_donated_twice(executable: Executable, kept: set[int], handles: Sequence[Sequence[int]]) -> None:
+def _refuse_donated_twice(executable: Executable, not_donated: set[int], handles: Sequence[Sequence[int]]) -> None:
     """Raises PluginError where a buffer is donated and passed a second time, as another or as the same argument."""
     for row in handles:
         if len(set(row)) == len(row):
             continue
         for i in executable.donated:
-            if i not in kept and row.count(row[i]) > 1:
+            if i not in not_donated and row.count(row[i]) > 1:
                 other = next(j for j, handle in enumerate(row) if j != i and handle == row[i])
                 raise PluginError(
                     INVALID_ARGUMENT,
@@ -251,8 +251,8 @@ def _refuse_donated_twice(executable: Executable, kept: set[int], handles: Seque
 
 
 def _donate(executable: Executable, options: int, handles: Sequence[Sequence[int]]) -> None:
-    kept = _kept(options)
+    not_donated = _not_donated(options)
     for i in executable.donated:
-        if i not in kept:
+        if i not in not_donated:
             for row in handles:
                 delete(row[i])

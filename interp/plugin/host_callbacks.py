@@ -61,28 +61,28 @@ class Callback:
         """What the function gives. Raises OpError where that does not fit; CallbackError for an exception of it."""
         if not self._divided:
             return self._called(*arrays)
-        found: tuple[np.ndarray, ...] = ()
+        results: tuple[np.ndarray, ...] = ()
         for parts in zip(*[d.divide([x]) for d, x in zip(self._divided, arrays, strict=True)], strict=True):
-            found = self._called(*parts)
-        return found
+            results = self._called(*parts)
+        return results
 
     def _called(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         try:
-            found = tuple(np.asarray(self._canonicalize(np.asarray(r))) for r in self._function(*arrays))
+            results = tuple(np.asarray(self._canonicalize(np.asarray(r))) for r in self._function(*arrays))
         except Exception as error:
             raise CallbackError(f"{type(error).__name__}: {error}") from error
-        if len(found) != len(self._results):
+        if len(results) != len(self._results):
             raise OpError(
-                f"Mismatched number of outputs from callback. Expected: {len(self._results)}, Actual: {len(found)}"
+                f"Mismatched number of outputs from callback. Expected: {len(self._results)}, Actual: {len(results)}"
             )
-        for i, (value, wanted) in enumerate(zip(found, self._results, strict=True)):
+        for i, (value, expected) in enumerate(zip(results, self._results, strict=True)):
             for what, has, would in (
-                ("shape", value.shape, wanted.shape),
-                ("dtype", value.dtype, np.dtype(wanted.dtype)),
+                ("shape", value.shape, expected.shape),
+                ("dtype", value.dtype, np.dtype(expected.dtype)),
             ):
                 if has != would:
                     raise OpError(f"Incorrect output {what} for return value #{i}: Expected: {would}, Actual: {has}")
-        return found
+        return results
 
 
 class Inspector:
@@ -134,8 +134,8 @@ def _bind(call: Call) -> Run:
     tensors = [i for i, t in enumerate(call.operands) if isinstance(t, TensorType)]
 
     def kernel(*values: Any) -> Any:
-        found = callback(*[np.asarray(values[i]) for i in tensors])
-        results = (*[None] * (count - len(found)), *found)  # the token comes first
+        outputs = callback(*[np.asarray(values[i]) for i in tensors])
+        results = (*[None] * (count - len(outputs)), *outputs)  # the token comes first
         return results[0] if count == 1 else results
 
     return kernel

@@ -30,11 +30,11 @@ class Place:
 
 def places(function: Function) -> tuple[list[Place], list[Place]]:
     """The places of the arguments and of the results of a function. Raises PluginError as `place_of` does."""
-    found: list[list[Place]] = []
+    result: list[list[Place]] = []
     for name, types in (("arg_attrs", function.argument_types), ("res_attrs", function.result_types)):
         attributes = function.attributes.get(name) or ({},) * len(types)
-        found.append([place_of(a, t) for a, t in zip(attributes, types, strict=True)])
-    takes, gives = found
+        result.append([place_of(a, t) for a, t in zip(attributes, types, strict=True)])
+    takes, gives = result
     for i, attributes in enumerate(function.attributes.get("res_attrs") or ()):
         if (attributes or {}).get(_LAYOUT) == _CHOSEN:
             gives[i] = dataclasses.replace(gives[i], order=_unmoved(function, i, takes))
@@ -77,10 +77,10 @@ def place_of(attributes: Mapping[str, Any] | None, of: Type) -> Place:
 def _order(text: str, of: Type) -> tuple[int, ...] | None:
     """A layout in XLA's form, such as `{0,1}`."""
     rank = len(of.shape) if isinstance(of, TensorType) else 0
-    found = _ORDER.fullmatch(text)
-    if not found:
+    match = _ORDER.fullmatch(text)
+    if not match:
         raise PluginError(UNIMPLEMENTED, f"expected a layout without tiles, such as {{1,0}}, got {text}")
-    order = tuple(int(n) for n in found[1].split(",") if n)
+    order = tuple(int(n) for n in match[1].split(",") if n)
     if sorted(order) != list(range(rank)):
         raise PluginError(INVALID_ARGUMENT, f"expected a layout of {rank} dimensions, got {text}")
     return None if order == tuple(range(rank))[::-1] else order

@@ -169,7 +169,7 @@ def _inspect_sharding(otherwise: Callable[..., Any], ctx: Any, value: Any, *, ca
 
     from . import host_callbacks
 
-    def said(message: bytes) -> None:
+    def record(message: bytes) -> None:
         proto = xla_client.OpSharding()
         proto.ParseFromString(message)
         lies = xla_client.HloSharding.from_proto(proto)
@@ -178,7 +178,7 @@ def _inspect_sharding(otherwise: Callable[..., Any], ctx: Any, value: Any, *, ca
         spec = PartitionSpec() if lies.is_manual() else sharding_impls.parse_flatten_op_sharding(lies, mesh)[0]
         return callback(NamedSharding(mesh, spec))
 
-    holder = host_callbacks.Inspector(said)
+    holder = host_callbacks.Inspector(record)
     ctx.module_context.add_keepalive(holder)
     config = _numbered(holder.number)
     mlir.custom_call(

@@ -39,15 +39,15 @@ def read_compile_options(data: bytes) -> CompileOptions:
 
 def _override(entry: bytes) -> tuple[str, Value]:
     """A name and its value: text, a bool, an integer or a float."""
-    found = protobuf.fields(entry)
-    for number, value in protobuf.read(_message(found.get(2))):
+    fields = protobuf.fields(entry)
+    for number, value in protobuf.read(_message(fields.get(2))):
         if number == 1 and isinstance(value, bytes):
-            return _message(found.get(1)).decode(), value.decode()
+            return _message(fields.get(1)).decode(), value.decode()
         if number in (2, 3) and isinstance(value, int):
-            return _message(found.get(1)).decode(), bool(value) if number == 2 else value
+            return _message(fields.get(1)).decode(), bool(value) if number == 2 else value
         if number == 4 and isinstance(value, bytes):
-            return _message(found.get(1)).decode(), struct.unpack("<d", value)[0]
-    return _message(found.get(1)).decode(), ""
+            return _message(fields.get(1)).decode(), struct.unpack("<d", value)[0]
+    return _message(fields.get(1)).decode(), ""
 
 
 def write_assignment(devices: tuple[tuple[int, ...], ...]) -> bytes:

@@ -23,7 +23,7 @@ from ...ops.engine import speed as speeds
 from .. import policies
 from ..compile.planner import Plan
 from ..system import host_floats
-from . import cost, room, running
+from . import budget, cost, running
 from .buffers import DTYPES, HERE, Buffer, Kind, add, kind_of
 from .pjrt import abi
 from .pjrt.handles import ALIVE, DESTROYED, STATE
@@ -39,7 +39,7 @@ _SECONDS, _ARGUMENTS, _RESULTS, _BYTES = 3e-3, 16, 4, 1 << 20
 Runner = Callable[[int, int, int], bool]
 
 
-class Place:
+class ResultSlot:
     """Buffers for a result of one run after another: that of the last run but one if it has been dropped, else new."""
 
     __slots__ = ("_last", "_next", "kind")
@@ -48,7 +48,7 @@ class Place:
         self.kind = kind
         self._last = self._next = ready  # which is never dropped
 
-    def put(self, array: ndarray) -> int:
+    def store(self, array: ndarray) -> int:
         """The handle of a buffer with this array."""
         handle = self._next
         # Threads do not take turns between these steps, which call no function, so that it is not `sweep`ed as well.
@@ -61,7 +61,7 @@ class Place:
                 self._next, self._last = self._last, handle
                 return handle
         handle = add(Buffer(array, self.kind))
-        room.left -= self.kind.nbytes
+        budget.left -= self.kind.nbytes
         self._next, self._last = self._last, handle
         return handle
 
@@ -97,12 +97,12 @@ def runner(executable: Executable, plan: Plan) -> Runner | None:
         "are_default": host_floats.are_default,
         "objects": objects,
         "words": words,
-        "room": room,
+        "budget": budget,
         "ndarray": ndarray,
         "ready": ready,
         "copied": functools.partial(np.array, order="C"),
         "give_up": functools.partial(_give_up, executable),
-        **{f"put{i}": Place(kind).put for i, kind in enumerate(kinds)},
+        **{f"store{i}": ResultSlot(kind).store for i, kind in enumerate(kinds)},
         **{f"dtype{i}": DTYPES[kind.code] for i, kind in enumerate(kinds)},
         **{f"shape{i}": kind.shape.sizes for i, kind in enumerate(kinds)},
     }
@@ -117,7 +117,7 @@ def _text(count: int, ranks: Sequence[int], nbytes: int) -> str:
     arguments, results = "".join(f"{x}, " for x in xs), "".join(f"{y}, " for y in ys)
     lines = [
         "def run(lists, outputs, complete):",
-        f"    if room.left < {nbytes} or is_chosen() or not are_default():",
+        f"    if budget.left < {nbytes} or is_chosen() or not are_default():",
         "        return False",
     ]
     if xs:
@@ -144,7 +144,7 @@ def _text(count: int, ranks: Sequence[int], nbytes: int) -> str:
             "        return give_up()",
         ]
     lines.append("    at = words[outputs >> 3] >> 3")
-    lines += [f"    words[at + {i}] = put{i}({y})" for i, y in enumerate(ys)]
+    lines += [f"    words[at + {i}] = store{i}({y})" for i, y in enumerate(ys)]
     lines += ["    if complete:", "        words[complete >> 3] = ready", "    return True"]
     return "\n".join(lines)
 

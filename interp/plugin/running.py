@@ -13,7 +13,7 @@ from ...ops.grid import parallel
 from .. import machine
 from ..compile.planner import Plan
 from ..system import depth, host_floats
-from .pjrt import interrupts
+from .pjrt.interruptible import interruptible
 
 #: Contexts in which numpy does not warn, of the usual speed settings. Entering one takes a tenth of the time of
 #: `np.errstate`.
@@ -28,12 +28,15 @@ def quiet_context(speed: speeds.Speed) -> contextvars.Context:
     return context
 
 
-@interrupts.breakable
 def run(plan: Plan, values: Sequence[Any], process: parallel.Process | None = None) -> tuple[Any, ...]:
     """The results of a plan, which may be arrays that somebody else has too. Raises what `machine.run` does.
 
-    It is a process by itself, or the one given: stopping its grid breaks off the run.
+    The run is a process by itself, or the one given: stopping its grid ends the run. Ctrl-C interrupts it.
     """
+    return interruptible(_run_in_default_mode, plan, values, process)
+
+
+def _run_in_default_mode(plan: Plan, values: Sequence[Any], process: parallel.Process | None) -> tuple[Any, ...]:
     if not host_floats.are_default():  # a library of the user's, in this thread or in the one that started it
         with host_floats.default():
             return _run(plan, values, process)
@@ -50,7 +53,7 @@ def _run(plan: Plan, values: Sequence[Any], process: parallel.Process | None) ->
         context = quiet_context(plan.speed)
     try:
         if plan.nests:
-            with depth.room():
+            with depth.deep_calls():
                 return context.run(plan.entry, *values)
         return context.run(plan.entry, *values)
     except Exception as error:

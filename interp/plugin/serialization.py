@@ -41,10 +41,10 @@ def load(data: bytes) -> tuple[bytes, bytes]:
     if data[len(_MAGIC) : at] != hashlib.sha256(body).digest():
         message = f"expected a serialized executable of {PLATFORM}, got one whose bytes are damaged"
         raise PluginError(INVALID_ARGUMENT, message)
-    found = protobuf.fields(body)
-    code, options = found.get(2), found.get(3)
-    if found.get(1) != _VERSION or not isinstance(code, bytes) or not isinstance(options, bytes):
-        message = f"expected a serialized executable of version {_VERSION}, got version {found.get(1)!r}"
+    fields = protobuf.fields(body)
+    code, options = fields.get(2), fields.get(3)
+    if fields.get(1) != _VERSION or not isinstance(code, bytes) or not isinstance(options, bytes):
+        message = f"expected a serialized executable of version {_VERSION}, got version {fields.get(1)!r}"
         raise PluginError(INVALID_ARGUMENT, message)
     return code, options
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from . import room
+from . import budget
 from .buffers import DTYPES, Buffer, add, kind_of, live
 from .deferred import Deferred
 from .devices import Memory
 from .pjrt import abi, interrupts
 from .pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
-from .pjrt.runtime import fallible, getter, objects, pool, ready, words
+from .pjrt.interruptible import interruptible
+from .pjrt.runtime import fallible, objects, pool, ready, words
 
 #: All the memory there is, by bytes.
 _memory = words.cast("B")
@@ -33,15 +34,15 @@ def from_host(a: Any) -> None:
     shape = tuple(words[at : at + a.num_dims].tolist()) if a.num_dims else ()
     count = math.prod(shape)
     nbytes = count * dtype.itemsize
-    room.take(nbytes, lambda: f"an array of {dtype} {list(shape)}")
+    budget.take(nbytes, lambda: f"an array of {dtype} {list(shape)}")
     memory = objects[a.memory] if a.memory else objects[a.device].memories[0]
     if not count:
         array = np.empty(shape, dtype)
     elif a.num_byte_strides and a.byte_strides:
         strides = np.array(words[a.byte_strides >> 3 : (a.byte_strides >> 3) + len(shape)], np.uint64).view(np.int64)
-        array = interrupts.interruptible(_strided, a.data, shape, strides.tolist(), dtype)
+        array = interruptible(_strided, a.data, shape, strides.tolist(), dtype)
     else:
-        array = interrupts.interruptible(_dense, a.data, shape, nbytes, dtype)
+        array = interruptible(_dense, a.data, shape, nbytes, dtype)
     a.buffer = add(Buffer(array, kind_of(memory, a.type, shape)))
     a.done_with_host_buffer = ready
 
@@ -68,7 +69,7 @@ def _to_host(a: Any) -> None:
         return
     if a.dst_size < array.nbytes:
         raise PluginError(INVALID_ARGUMENT, f"the host's buffer has {a.dst_size} bytes (expected {array.nbytes})")
-    interrupts.interruptible(_copy_out, array, a.dst, a.host_layout)
+    interruptible(_copy_out, array, a.dst, a.host_layout)
     a.event = ready
 
 
@@ -108,7 +109,7 @@ def _copy(buffer: Buffer, memory: Memory) -> int:
     kind = kind_of(memory, buffer.kind.code, shape.sizes, shape.order)
     if type(array) is Deferred:
         copy = Buffer(array, kind)
-        array.tell(copy)
+        array.deliver_to(copy)
     else:
         copy = Buffer(live(buffer), kind)
     return add(copy)
@@ -125,11 +126,6 @@ def _copy_to_memory(a: Any) -> None:
 
 
 # -- in place --------------------------------------------------------------------------------------------------------
-
-
-@getter("Buffer_IncreaseExternalReferenceCount")
-def _increase(p: int) -> None:
-    pool.hold(words[(p >> 3) + 2])
 
 
 @fallible("Buffer_UnsafePointer")

@@ -22,6 +22,7 @@ from ...ops.grid.exchange import StoppedError
 from .deferred import Deferred
 from .pjrt import interrupts, shutdown
 from .pjrt.errors import CANCELLED, ErrorObject, FailedError, PluginError
+from .pjrt.interruptible import interruptible
 
 #: So many programs may be under way. Who starts more waits.
 _MOST = 32
@@ -74,13 +75,13 @@ class Task:
         lock = _thread.allocate_lock()
         lock.acquire()
         self.call_when_done(lock.release)
-        interrupts.interruptible(lock.acquire)
+        interruptible(lock.acquire)
 
     def stop(self) -> None:
         """Break it off: before it starts, or at the next turn of a loop. Not for what the framework has called."""
         self.is_stopped = True
         if self._claim():
-            self.error = _told(StoppedError())
+            self.error = _error_object(StoppedError())
             self.end(())
             self._call_waiters()
         elif self._process is not None:
@@ -97,7 +98,7 @@ class Task:
                 assert self._compute is not None
                 values = self._compute(process)
             except BaseException as error:
-                self.error = _told(error)
+                self.error = _error_object(error)
             self.end(values)
         if self.is_done:
             self._call_waiters()
@@ -107,7 +108,7 @@ class Task:
         values = values if self.error is None else [self.error] * len(self.outputs)
         for deferred, value in zip(self.outputs, values, strict=True):
             deferred.value = value
-            deferred.hand_over()
+            deferred.deliver()
         self.is_done = True
         self.outputs, self._compute = [], None
         _unfinished.pop(self, None)
@@ -138,7 +139,7 @@ class Task:
                 return
 
 
-def make_room() -> None:
+def wait_for_slot() -> None:
     """Wait while many tasks are under way. It is for `protect`ed code."""
     if not _is_worker():
         while len(_unfinished) >= _MOST:
@@ -177,7 +178,7 @@ def run_here(compute: Callable[[parallel.Process], Any]) -> Any:
     try:
         return compute(process)
     except StoppedError as error:
-        raise FailedError(_told(error)) from None
+        raise FailedError(_error_object(error)) from None
     finally:
         del _here[process]
 
@@ -200,7 +201,7 @@ def _stop(tasks: list[Task]) -> None:
         task.stop()
 
 
-def _told(error: BaseException) -> ErrorObject:
+def _error_object(error: BaseException) -> ErrorObject:
     if isinstance(error, StoppedError):
         return ErrorObject(PluginError(CANCELLED, "the program was interrupted"))
     return error.error if isinstance(error, FailedError) else ErrorObject(error)
@@ -239,11 +240,15 @@ def start_worker() -> None:
 
 
 def _work() -> None:
+    here = _thread.get_ident()
+    shutdown.is_busy[here] = False
     while True:
         task = _queue.get()
         if task is None:
             break
+        shutdown.is_busy[here] = True
         task.run()
+        shutdown.is_busy[here] = False
         del task
     shutdown.watch()
 
@@ -264,8 +269,6 @@ def _after_fork() -> None:
         start_worker()
 
 
-interrupts.protect(Task.run)  # so that the interpreter waits for it when it shuts down
 interrupts.when_raised.append(_interrupted)
-shutdown.harmless(_work)
 shutdown.when_closing.append(_close)
 os.register_at_fork(after_in_child=_after_fork)

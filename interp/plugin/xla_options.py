@@ -81,5 +81,5 @@ def _described(name: str) -> int | None:
 def _libraries() -> Iterator[Path]:
     """The libraries of jaxlib, the largest first."""
     folder = Path(jaxlib.__file__ or "").parent
-    found = [p for p in folder.iterdir() if p.suffix in _LIBRARIES and p.stat().st_size]
-    yield from sorted(found, key=lambda p: -p.stat().st_size)
+    libraries = [p for p in folder.iterdir() if p.suffix in _LIBRARIES and p.stat().st_size]
+    yield from sorted(libraries, key=lambda p: -p.stat().st_size)

@@ -20,7 +20,7 @@ _before = 0
 
 
 @contextmanager
-def room() -> Iterator[None]:
+def deep_calls() -> Iterator[None]:
     """Within it Python allows that many frames more; several threads may be in it at the same time."""
     global _users, _before
     with _lock:

@@ -55,11 +55,11 @@ def run_isolated(main: Callable[[], int], subject: str, timeout: float | None = 
             _parsing = shared
             signal.signal(signal.SIGCHLD, on_child)
             _run_child(main, parent, before)
-        status, sent, is_late = _wait(child, passed_on, timeout)
+        status, sent, timed_out = _wait(child, passed_on, timeout)
     finally:
         signal.signal(signal.SIGCHLD, on_child)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    if is_late:
+    if timed_out:
         print(f"minihlo: {subject}: {STOPPED.format(timeout)}", file=sys.stderr)
         return TIMED_OUT
     if os.WIFEXITED(status):
@@ -169,13 +169,13 @@ def _die_with(parent: int) -> None:
 def _wait(child: int, passed_on: set[int], timeout: float | None = None) -> tuple[int, int, bool]:
     """Waits for the child to end: its status, the first signal passed on to it or 0, and whether it had to be ended."""
     sent: list[int] = []
-    is_late = False
+    timed_out = False
     if timeout is not None:
         signal.setitimer(signal.ITIMER_REAL, timeout)
     while True:
         number = signal.sigwait({*passed_on, signal.SIGCHLD, *([] if timeout is None else [signal.SIGALRM])})
         if number == signal.SIGALRM:
-            is_late = True
+            timed_out = True
             os.kill(child, signal.SIGKILL)
             continue
         if number == signal.SIGCHLD:
@@ -183,7 +183,7 @@ def _wait(child: int, passed_on: set[int], timeout: float | None = None) -> tupl
             if ended:
                 if timeout is not None:
                     signal.setitimer(signal.ITIMER_REAL, 0)
-                return status, next(iter(sent), 0), is_late
+                return status, next(iter(sent), 0), timed_out
             continue
         # A second Ctrl-C is for a child that is deep in native code and does not hear the first.
         os.kill(child, signal.SIGKILL if number in sent else number)

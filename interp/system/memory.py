@@ -44,11 +44,11 @@ def ceiling() -> int | None:
     if _ceiling is not None:
         return _ceiling
     text = os.environ.get(LIMIT)
-    return _said(text) if text else None
+    return _parse_limit(text) if text else None
 
 
 @functools.lru_cache(8)
-def _said(text: str) -> int:
+def _parse_limit(text: str) -> int:
     try:
         return parse_size(text)
     except InputError as error:
@@ -57,10 +57,10 @@ def _said(text: str) -> int:
 
 def parse_size(text: str) -> int:
     """A size in bytes, such as `8GiB`, `500MB`, or `50%` of the machine's memory. Raises InputError."""
-    found = _SIZE.fullmatch(text.strip())
-    if not found:
-        raise InputError(f"{text!r} is not a size (expected one such as 8GiB, 500MB, or 50% of the machine's memory)")
-    number, unit = float(found[1]), found[2]
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise InputError(f"expected a size such as 8GiB, 500MB, or 50% (of the machine's memory), got {text!r}")
+    number, unit = float(match[1]), match[2]
     power = " KMGT".index(unit[0].upper()) if unit not in ("", "B", "%") else 0
     size = number * ((_physical() or _UNKNOWN) / 100 if unit == "%" else (1024 if "i" in unit else 1000) ** power)
     return int(min(size, _MOST_BYTES))  # also what is infinite in float64
@@ -90,7 +90,7 @@ def require(nbytes: int, what: str, used: int = 0) -> int:
     """What there is room for, where `nbytes` more bytes than the `used` ones do not exceed it; else as `check`."""
     allowed = limit(used)
     if nbytes > allowed:
-        raise ResourceError(f"{what} takes {_told(nbytes)}, but only {_told(allowed)} are available")
+        raise ResourceError(f"{what} takes {_format_size(nbytes)}, but only {_format_size(allowed)} are available")
     return allowed
 
 
@@ -98,7 +98,7 @@ def check_type(t: TensorType) -> None:
     """Raises ResourceError where a tensor of a static type is more than numpy or the machine can hold."""
     shape = [d for d in t.shape if d is not None]
     if len(shape) > _MOST_DIMENSIONS:
-        raise ResourceError(f"{t} has {len(shape)} dimensions (numpy allows {_MOST_DIMENSIONS})")
+        raise ResourceError(f"{t}: expected at most {_MOST_DIMENSIONS} dimensions (numpy's limit), got {len(shape)}")
     spanned = t.element.dtype.itemsize
     for d in shape:
         spanned *= max(d, 1)
@@ -107,7 +107,7 @@ def check_type(t: TensorType) -> None:
     check(t.nbytes, str(t))
 
 
-def _told(nbytes: int) -> str:
+def _format_size(nbytes: int) -> str:
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     power = min(max(nbytes.bit_length() - 1, 0) // 10, len(units) - 1)
     return f"{nbytes / 1024**power:,.{int(power > 0)}f} {units[power]}"

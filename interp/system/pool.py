@@ -50,10 +50,10 @@ def share(
         for t in threads:
             t.start()
         for _ in work:
-            found = done.get()
-            if isinstance(found, BaseException):
-                raise found
-            yield found
+            outcome = done.get()
+            if isinstance(outcome, BaseException):
+                raise outcome
+            yield outcome
     finally:
         for process in pool:
             process.stop()

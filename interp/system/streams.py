@@ -25,11 +25,11 @@ _SPELLED = {"…": "...", "×": "x", "·": "-", "–": "-", "−": "-", "•": "
 
 
 class _Stream(io.FileIO):
-    """A file descriptor whose failure to write is remembered, and raised as OutputError where `tells` is true."""
+    """A file descriptor whose failure to write is remembered, and raised as OutputError where `raises` is true."""
 
-    def __init__(self, descriptor: int, tells: bool) -> None:
+    def __init__(self, descriptor: int, raises: bool) -> None:
         super().__init__(descriptor, "wb", closefd=False)
-        self.tells = tells
+        self.raises = raises
         self.failure: OutputError | None = None
 
     def write(self, data: Any, /) -> int:
@@ -39,7 +39,7 @@ class _Stream(io.FileIO):
             if self.failure is None:
                 self.failure = OutputError(f"minihlo: standard output: {error.strerror or error}")
                 self.failure.errno = error.errno
-            if self.tells:
+            if self.raises:
                 raise self.failure from None
             return memoryview(data).nbytes
 
@@ -66,7 +66,7 @@ def prepare() -> None:
 
 def _wrapped(stream: Any, descriptor: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(
-        io.BufferedWriter(_Stream(descriptor, tells=descriptor == 1)),
+        io.BufferedWriter(_Stream(descriptor, raises=descriptor == 1)),
         encoding=getattr(stream, "encoding", "utf-8"),
         errors="minihlo",
         line_buffering=descriptor == 2 or getattr(stream, "line_buffering", False),
@@ -96,14 +96,14 @@ def flush() -> None:
 def failed() -> OutputError | None:
     """How writing to standard output has failed, until `give_up` has said it; None where it has not."""
     raw = _raw()
-    return raw.failure if raw is not None and raw.tells else None
+    return raw.failure if raw is not None and raw.raises else None
 
 
 def give_up(failure: OutputError) -> int:
     """Say that standard output cannot be written, and write nothing more to it; the exit status of the command."""
     raw = _raw()
     if raw is not None:
-        raw.tells = False
+        raw.raises = False
     if failure.errno == errno.EPIPE:
         return NO_READER
     print(failure, file=sys.stderr)

@@ -65,11 +65,11 @@ def _read(chunk: Chunk) -> tuple[Program, Function]:
     program = parser.parse(chunk.text, chunk.file, chunk.line)
     function = program.functions.get(chunk.function)
     if function is None:
-        raise InputError(f"{chunk.file}:{chunk.function_line}: there is no function @{chunk.function} in what was read")
+        raise InputError(f"{chunk.file}:{chunk.function_line}: expected a function @{chunk.function}, got none")
     if function.argument_types:
         takes = ", ".join(map(str, function.argument_types))
         raise InputError(
-            f"{function.location}: @{function.name} takes inputs ({takes}); a test takes none "
+            f"{function.location}: @{function.name}: expected a test without inputs, got one that takes {takes} "
             "(write them as constants, or run it with `minihlo run --input`)"
         )
     return program, function
@@ -86,8 +86,8 @@ def _natively(program: Program, function: Function, backend: Minihlo) -> list[Mi
             raise
         values = values_of(program, function.name, backend)
         operands = [values.get(id(v)) for v in check.operands]
-        wanted = operands[1] if len(operands) > 1 else check.attributes.get("value")
-        return [Mismatch(program, check, str(cause), operands[0], wanted)]
+        expected = operands[1] if len(operands) > 1 else check.attributes.get("value")
+        return [Mismatch(program, check, str(cause), operands[0], expected)]
     return []
 
 
@@ -106,14 +106,14 @@ def values_of(program: Program, function: str, backend: Minihlo) -> dict[int, An
 def _judged(program: Program, check: Operation, operands: list[np.ndarray]) -> Mismatch | None:
     record = lookup(check.name)
     if record is None:
-        raise BackendError("refused", f"{check.location}: {check.name} is not known")
+        raise BackendError("refused", f"{check.location}: {check.name} is not supported")
     kernel = record.kernel(Call(check.name, tuple(v.type for v in check.operands), (), check.attributes))
     try:
         with np.errstate(all="ignore"):
             kernel(*operands)
     except CheckError as error:
-        wanted = operands[1] if len(operands) > 1 else check.attributes.get("value")
-        return Mismatch(program, check, str(error), operands[0], wanted)
+        expected = operands[1] if len(operands) > 1 else check.attributes.get("value")
+        return Mismatch(program, check, str(error), operands[0], expected)
     return None
 
 
@@ -132,16 +132,16 @@ def export(chunk: Chunk) -> Exported:
         with module.context, ir.Location.unknown():
             inputs, types = _rewrite(module, function, checks)
     except ir.MLIRError as error:  # ops newer than this jaxlib, which MLIR knows nothing of
-        told = one_line(error.error_diagnostics[0].message) if error.error_diagnostics else str(error)
-        raise BackendError("refused", f"{function.location}: this program cannot be exported: {told}") from None
+        reason = one_line(error.error_diagnostics[0].message) if error.error_diagnostics else str(error)
+        raise BackendError("refused", f"{function.location}: this program cannot be exported: {reason}") from None
     text: Any = module.operation.get_asm(enable_debug_info=False)
     return Exported(program, tuple(checks), text, tuple(inputs), types)
 
 
 def judge(exported: Exported, results: Iterator[np.ndarray]) -> list[Mismatch]:
     """The checks that do not hold for the results of an exported test, which are taken from `results`."""
-    told = [_judged(exported.program, c, _decoded(results, c)) for c in exported.checks]
-    return [m for m in told if m is not None]
+    mismatches = [_judged(exported.program, c, _decoded(results, c)) for c in exported.checks]
+    return [m for m in mismatches if m is not None]
 
 
 def compared(exported: Exported, results: Iterator[np.ndarray]) -> list[np.ndarray]:
@@ -170,17 +170,18 @@ def _rewrite(
     entry = functions[function.name]
     block = entry.regions[0].blocks[0]
     assert function.body is not None
-    told = [o for o in function.body.operations if o.name == "stablehlo.constant"]
+    read_constants = [o for o in function.body.operations if o.name == "stablehlo.constant"]
     constants = [op for op in _collect(entry, "stablehlo.constant") if op.block == block]
-    inputs = [x for op, constant in zip(constants, told, strict=True) if (x := _as_input(op, constant)) is not None]
-    found, last = _collect(entry, "check."), _collect(entry, "func.return")[-1]
+    pairs = zip(constants, read_constants, strict=True)
+    inputs = [x for op, constant in pairs if (x := _as_input(op, constant)) is not None]
+    check_ops, last = _collect(entry, "check."), _collect(entry, "func.return")[-1]
     values: list[ir.Value] = []
     with ir.InsertionPoint(last):
-        for op, check in zip(found, checks, strict=True):
+        for op, check in zip(check_ops, checks, strict=True):
             for value, of in zip(op.operands, check.operands, strict=True):
                 values += _sent(value, of.type)
         ir.Operation.create("func.return", operands=values)
-    for op in (*found, last):
+    for op in (*check_ops, last):
         op.erase()
     arguments = [a.type for a in block.arguments]
     entry.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(arguments, [v.type for v in values]))
@@ -194,15 +195,15 @@ def _rewrite(
 
 def _collect(root: ir.Operation, *prefixes: str) -> list[ir.Operation]:
     """The ops inside another whose names begin so. (`walk` hands out plain operations; see `reader.Reader`.)"""
-    found: list[ir.Operation] = []
+    result: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name.startswith(prefixes):
-            found.append(op)
+            result.append(op)
         return ir.WalkResult.ADVANCE
 
     root.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return result
 
 
 def _name(function: ir.Operation) -> str:
@@ -219,9 +220,9 @@ def _as_input(op: ir.Operation, constant: Operation) -> np.ndarray | None:
     if not uses or e.is_complex or e.kind is Kind.BOOL or not (e.is_float or converted):
         return None
     (array,) = transport.packed(np.asarray(constant.attributes["value"]), e)
-    (given,) = transport.parameter_types(t)
+    (parameter,) = transport.parameter_types(t)
     block = op.block
-    argument: ir.Value = block.add_argument(given, op.location)
+    argument: ir.Value = block.add_argument(parameter, op.location)
     with ir.InsertionPoint(op):
         value.replace_all_uses_with(transport.received([argument], t))
     return array
@@ -235,5 +236,5 @@ def _decoded(results: Iterator[np.ndarray], check: Operation) -> list[np.ndarray
 
 def _sent(value: ir.Value, t: Any) -> list[ir.Value]:
     if not isinstance(t, TensorType):
-        raise BackendError("refused", f"a check of a {t} cannot be made outside the backend")
+        raise BackendError("refused", f"expected a check of tensors, got {t}")
     return transport.sent(value, t)

@@ -81,8 +81,8 @@ class Computation:
         plan = self.program().plan(policy=self.policy)
         values = iter(arrays)
         # Effects in order are tied by tokens, which come before all else.
-        found = machine.run(plan, [None if isinstance(t, TokenType) else next(values) for t in plan.argument_types])
-        return [v for v, t in zip(found, plan.result_types, strict=True) if not isinstance(t, TokenType)]
+        results = machine.run(plan, [None if isinstance(t, TokenType) else next(values) for t in plan.argument_types])
+        return [v for v, t in zip(results, plan.result_types, strict=True) if not isinstance(t, TokenType)]
 
     def program(self) -> LoadedProgram:
         """The program that it is lowered to."""
@@ -162,33 +162,33 @@ class Computation:
         has_tangent = tuple(a.to_tangent_aval().dtype != jax.dtypes.float0 for a in self.results)
 
         def tangent(*args: Any) -> list[Any]:
-            found = apply(tree, args[: len(residuals)], args[len(residuals) :])
-            return [t for t, has in zip(found, has_tangent, strict=True) if has]
+            tangents = apply(tree, args[: len(residuals)], args[len(residuals) :])
+            return [t for t, has in zip(tangents, has_tangent, strict=True) if has]
 
         linear, _ = self.derive(tangent, [_like(a) for a in [*residuals, *tangents]])
         return Linearized(computation, linear, has_tangent)
 
-    def transposed(self, linear: tuple[bool, ...], wanted: tuple[bool, ...]) -> Computation:
+    def transposed(self, linear: tuple[bool, ...], has_cotangent: tuple[bool, ...]) -> Computation:
         """The transpose in the linear arguments: of the other arguments, and of the cotangents that are `wanted`."""
 
         def make() -> Computation:
             moving = [_like(a) for a, v in zip(self.arguments, linear, strict=True) if v]
             fixed = [_like(a) for a, v in zip(self.arguments, linear, strict=True) if not v]
-            cotangents = [_like(a.to_tangent_aval()) for a, w in zip(self.results, wanted, strict=True) if w]
+            cotangents = [_like(a.to_tangent_aval()) for a, w in zip(self.results, has_cotangent, strict=True) if w]
 
             def backward(*args: Any) -> Any:
                 rest = iter(args[: len(fixed)])
                 known = [None if v else next(rest) for v in linear]
 
                 def forward(*some: Any) -> list[Any]:
-                    found = self.function(*_merged(known, some))
-                    return [r for r, w in zip(found, wanted, strict=True) if w]
+                    results = self.function(*_merged(known, some))
+                    return [r for r, w in zip(results, has_cotangent, strict=True) if w]
 
                 return jax.linear_transpose(forward, *moving)(list(args[len(fixed) :]))
 
             return self.derive(backward, [*fixed, *cotangents])[0]
 
-        return self._once(("transposed", linear, wanted), make)
+        return self._once(("transposed", linear, has_cotangent), make)
 
     def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         if key not in self._derived:

@@ -68,16 +68,16 @@ def _of_type(array: Any, aval: Any) -> Any:
 
 def _target(args: Sequence[Any]) -> Any:
     """Where the results go: to the devices to which arguments are committed, None where none is."""
-    found = [a.sharding for a in args if isinstance(a, jax.Array) and a.committed]
-    places = {frozenset(s.device_set) for s in found}
+    shardings = [a.sharding for a in args if isinstance(a, jax.Array) and a.committed]
+    places = {frozenset(s.device_set) for s in shardings}
     if len(places) > 1:
-        told = " and ".join(sorted(", ".join(sorted(f"{d.platform}:{d.id}" for d in p)) for p in places))
-        raise InputError(f"the arguments are committed to different devices: {told} (expected one device for all)")
-    if not found or len(found[0].device_set) == 1:
-        return next(iter(found[0].device_set)) if found else None
-    shared = next((s.mesh for s in found if isinstance(s, jax.sharding.NamedSharding)), None)
+        names = " and ".join(sorted(", ".join(sorted(f"{d.platform}:{d.id}" for d in p)) for p in places))
+        raise InputError(f"the arguments are committed to different devices: {names} (expected one device for all)")
+    if not shardings or len(shardings[0].device_set) == 1:
+        return next(iter(shardings[0].device_set)) if shardings else None
+    shared = next((s.mesh for s in shardings if isinstance(s, jax.sharding.NamedSharding)), None)
     if shared is None:
-        devices = sorted(found[0].device_set, key=lambda d: d.id)
+        devices = sorted(shardings[0].device_set, key=lambda d: d.id)
         shared = jax.sharding.Mesh(np.array(devices), ("all",))
     return jax.sharding.NamedSharding(shared, jax.sharding.PartitionSpec())
 
@@ -152,11 +152,11 @@ def _differentiate(
     varying = tuple(type(t) is not Zero for t in tangents)
     linearized: Linearized = computation.linearized(varying)
     count = len(computation.results)
-    found = bind(linearized.forward, *primals)
+    results = bind(linearized.forward, *primals)
     moving = [t for t, v in zip(tangents, varying, strict=True) if v]
-    derived = iter(bind(linearized.tangent, *found[count:], *moving))
+    derived = iter(bind(linearized.tangent, *results[count:], *moving))
     zeros = [Zero(a.to_tangent_aval()) for a in computation.results]
-    return found[:count], [next(derived) if h else z for h, z in zip(linearized.has_tangent, zeros, strict=True)]
+    return results[:count], [next(derived) if h else z for h, z in zip(linearized.has_tangent, zeros, strict=True)]
 
 
 ad.primitive_jvps[call_p] = _differentiate
@@ -164,11 +164,12 @@ ad.primitive_jvps[call_p] = _differentiate
 
 def _transpose(cotangents: Sequence[Any], *args: Any, computation: Computation) -> list[Any]:
     linear = tuple(ad.is_undefined_primal(a) for a in args)
-    wanted = tuple(type(c) is not Zero for c in cotangents)
-    transposed = computation.transposed(linear, wanted)
+    has_cotangent = tuple(type(c) is not Zero for c in cotangents)
+    transposed = computation.transposed(linear, has_cotangent)
     known = [a for a, v in zip(args, linear, strict=True) if not v]
-    found = iter(bind(transposed, *known, *[c for c, w in zip(cotangents, wanted, strict=True) if w]))
-    return [next(found) if v else None for v in linear]
+    given = [c for c, has in zip(cotangents, has_cotangent, strict=True) if has]
+    cotangents_of_linear = iter(bind(transposed, *known, *given))
+    return [next(cotangents_of_linear) if v else None for v in linear]
 
 
 ad.primitive_transposes[call_p] = _transpose

@@ -68,7 +68,7 @@ def load(path: str) -> tuple[np.ndarray, TensorType]:
         try:
             element = type_of_dtype(array.dtype.newbyteorder("="))
         except ValueError:
-            raise InputError(f"{path} {_holds(array)}: say of which type, as in 8xf8E4M3FN=@{path}") from None
+            raise InputError(f"{path}: expected an element type, as f32=@{path}, got {_content(array)}") from None
     return as_element(array, element, path), TensorType(array.shape, element)
 
 
@@ -76,7 +76,7 @@ def load_as(path: str, t: TensorType) -> np.ndarray:
     """The array of a file as the type `t`; codes as unsigned integers will do. Raises InputError or ResourceError."""
     array = _read(path)
     if array.shape != t.shape:
-        raise InputError(f"{path} has shape {_shape(array.shape)}, not {_shape(t.shape)}")
+        raise InputError(f"{path}: expected shape {list(t.shape)}, got {list(array.shape)}")
     element = t.element
     raw = np.dtype(f"V{element.dtype.itemsize}")
     if array.dtype == raw:  # what numpy itself makes of ml_dtypes' types
@@ -107,7 +107,7 @@ def as_element(array: np.ndarray, element: ElementType, what: str) -> np.ndarray
             return _narrow(codes, element, what)
         codes = codes.astype(f"u{element.dtype.itemsize}", copy=False)
         return array_of(_within(codes, element, what), element.format) if element.is_float else wrap(codes, element)
-    raise InputError(f"{what} {_holds(array)}, not {element}{_hint(array, element)}")
+    raise InputError(f"{what}: expected {element}, got {_content(array)}{_hint(array, element)}")
 
 
 def named_element(dtype: np.dtype) -> ElementType | None:
@@ -125,13 +125,14 @@ def _narrow(values: np.ndarray, element: ElementType, what: str) -> np.ndarray:
     narrow = wrap(values, element)
     wide = narrow.astype(values.dtype)
     if not np.array_equal(wide, values):
-        raise InputError(f"{what} has values out of range for {element}, such as {values[wide != values].flat[0]}")
+        raise InputError(f"{what}: expected values in the range of {element}, got {values[wide != values].flat[0]}")
     return narrow
 
 
 def _within(codes: np.ndarray, element: ElementType, what: str) -> np.ndarray:
     if element.bits < 8 and codes.size and (codes >> element.bits).any():
-        raise InputError(f"{what} has codes above 0x{(1 << element.bits) - 1:02X}, the last of {element}")
+        last = (1 << element.bits) - 1
+        raise InputError(f"{what}: expected codes of {element} (0x00 to 0x{last:02X}), got 0x{int(codes.max()):02X}")
     return codes
 
 
@@ -139,10 +140,10 @@ def _read(path: str) -> np.ndarray:
     """The array of a file, copied into memory once it is known to fit."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for somebody to write to it
-            raise InputError(f"{path}: not a regular file")
+            raise InputError(f"{path}: expected a regular file, got a pipe, device or folder")
         with open(path, "rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
-                raise InputError(f"{path}: not a .npy file")
+                raise InputError(f"{path}: expected a .npy file, got other data")
         # Mapping checks the header against the length of the file before anything is allocated.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of headers as Python 2 wrote them, and of those too large for a file
@@ -159,30 +160,26 @@ def _read(path: str) -> np.ndarray:
         first = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
         reason = first.splitlines()[0] if first else type(error).__name__
         if "greater than file" in reason:
-            reason = "the file is truncated"
+            reason = "a truncated file"
         elif "Python object" in reason or "dtype('O')" in reason:
-            reason = "arrays of Python objects are not supported"
-        raise InputError(f"{path}: not a readable .npy file: {shown(reason[:200])}") from None
+            reason = "an array of Python objects"
+        raise InputError(f"{path}: expected a readable .npy file, got: {shown(reason[:200])}") from None
 
 
-def _holds(array: np.ndarray) -> str:
+def _content(array: np.ndarray) -> str:
     named = named_element(array.dtype)
     if named is not None:
-        return f"holds {named}"
+        return named.name
     if array.dtype.kind == "V" and array.dtype.names is None:
-        return f"holds raw bytes, {array.dtype.itemsize} an element"
+        return f"elements of {array.dtype.itemsize} raw bytes"
     try:
-        return f"holds {type_of_dtype(array.dtype.newbyteorder('='))}"
+        return type_of_dtype(array.dtype.newbyteorder("=")).name
     except ValueError:
-        return "holds Python objects" if array.dtype == object else f"has dtype {array.dtype}"
+        return "Python objects" if array.dtype == object else f"dtype {array.dtype}"
 
 
 def _hint(array: np.ndarray, element: ElementType) -> str:
     if not element.is_float or array.dtype.kind not in "fiu":
         return ""
-    codes = f"; codes as {element.format.code_dtype}: .view(ml_dtypes.{element.format.dtype_name})"
+    codes = f"; to reinterpret codes: .view(ml_dtypes.{element.format.dtype_name})"
     return f" (to convert: minihlo.interp.cast{codes if array.dtype == element.format.code_dtype else ''})"
-
-
-def _shape(shape: tuple[int | None, ...]) -> str:
-    return "x".join("?" if d is None else str(d) for d in shape) or "of a scalar"

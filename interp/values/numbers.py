@@ -149,7 +149,7 @@ def unpack(data: bytes | bytearray | memoryview | np.ndarray, format: str, shape
     element = _packable(format)
     dims = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     if any(isinstance(d, bool) or not isinstance(d, int | np.integer) or d < 0 for d in dims):
-        raise InputError(f"{shape!r} is not a shape (integers of at least 0)")
+        raise InputError(f"expected a shape of integers of at least 0, got {shape!r}")
     dims = tuple(int(d) for d in dims)
     memory.check_type(TensorType(dims, element))
     size = math.prod(dims)
@@ -159,7 +159,7 @@ def unpack(data: bytes | bytearray | memoryview | np.ndarray, format: str, shape
         raise InputError(f"expected packed bytes, got {type(data).__name__}") from None
     needed = -(-size * element.bits // 8)
     if len(raw) != needed:
-        raise InputError(f"{size} elements of {element} take {needed} bytes, not {len(raw)}")
+        raise InputError(f"expected {needed} bytes for {size} elements of {element}, got {len(raw)}")
     if element.bits == 8:
         return raw.reshape(dims).copy()
     bits = np.unpackbits(raw, count=size * element.bits, bitorder="little").reshape(size, element.bits)
@@ -172,7 +172,7 @@ def _element(name: Any) -> ElementType:
     except ValueError as error:
         raise InputError(str(error)) from None
     if element.is_complex:
-        raise InputError(f"{element} is not a real type")
+        raise InputError(f"expected a real type, got {element}")
     return element
 
 
@@ -188,7 +188,7 @@ def _real_array(x: Any) -> tuple[np.ndarray, ElementType]:
     try:
         array = np.asarray(x)
     except Exception as error:  # whatever a foreign __array__ raises
-        raise InputError(f"not an array: {' '.join(str(error).split())[:200]}") from None
+        raise InputError(f"expected an array, got the error: {' '.join(str(error).split())[:200]}") from None
     element = npy.named_element(array.dtype)  # what np.load gives of our files
     if element is None:
         try:
@@ -196,7 +196,7 @@ def _real_array(x: Any) -> tuple[np.ndarray, ElementType]:
         except ValueError:
             raise InputError(f"expected an array of real numbers, got {_other(array)}") from None
     if element.is_complex:
-        raise InputError(f"{element} is not a real type (cast the real and imaginary parts)")
+        raise InputError(f"expected a real type, got {element} (cast the real and imaginary parts)")
     return npy.as_element(array, element, "the array"), element
 
 
@@ -233,9 +233,9 @@ def _codes(codes: Any, element: ElementType) -> np.ndarray:
     if not array.size:  # an empty list is an array of f64
         return array.astype(np.uint8)
     if array.dtype.kind not in "iu":
-        raise InputError(f"codes of {element} are unsigned integers, or an array of its own type, not {array.dtype}")
+        raise InputError(f"expected codes of {element} (unsigned integers or an array of this type), got {array.dtype}")
     low = -(1 << (element.bits - 1)) if element.kind is Kind.SIGNED else 0
     if int(array.min()) < low or int(array.max()) > mask:
         wrong = array[(array < low) | (array > mask)].flat[0]
-        raise InputError(f"{wrong} is not a code of {element} ({low} to {mask})")
+        raise InputError(f"expected a code of {element} ({low} to {mask}), got {wrong}")
     return array.astype(np.uint8) & np.uint8(mask)

@@ -54,17 +54,17 @@ def json_value(value: Any, t: Type) -> dict[str, Any]:
         return {"type": str(t)}
     array = np.asarray(value)
     element = t.element
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "type": str(TensorType(array.shape, element)),
         "shape": list(array.shape),
         "element": element.name,
     }
     if element.is_complex:
         parts = array.copy()[..., None].view(element.part.dtype)
-        return told | {"values": _mapped(parts, _json_float), "codes": codes_of(parts, element.part.format).tolist()}
+        return result | {"values": _mapped(parts, _json_float), "codes": codes_of(parts, element.part.format).tolist()}
     if element.is_float:
-        return told | {"values": _mapped(array, _json_float), "codes": codes_of(array, element.format).tolist()}
-    return told | {"values": array.tolist()}
+        return result | {"values": _mapped(array, _json_float), "codes": codes_of(array, element.format).tolist()}
+    return result | {"values": array.tolist()}
 
 
 def _mapped(array: np.ndarray, function: Callable[[Any], Any]) -> Any:

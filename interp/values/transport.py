@@ -54,9 +54,9 @@ def unpacked(arrays: Iterator[np.ndarray], element: ElementType) -> np.ndarray:
     first = _unpacked(np.asarray(next(arrays)), element.part)
     if not element.is_complex:
         return first
-    found = np.empty(first.shape, element.dtype)
-    found.real, found.imag = first, _unpacked(np.asarray(next(arrays)), element.part)
-    return found
+    result = np.empty(first.shape, element.dtype)
+    result.real, result.imag = first, _unpacked(np.asarray(next(arrays)), element.part)
+    return result
 
 
 def _unpacked(array: np.ndarray, element: ElementType) -> np.ndarray:

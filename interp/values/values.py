@@ -37,10 +37,10 @@ def parse_value(text: str) -> tuple[np.ndarray, TensorType]:
     text = text.strip()
     if text.startswith("@"):
         return npy.load(text[1:])
-    if found := _BRACED.fullmatch(text):
-        head, content = found[1], found[2] if found[2] is not None else found[3]
-    elif found := _DENSE.fullmatch(text):
-        content, head = found.groups()
+    if match := _BRACED.fullmatch(text):
+        head, content = match[1], match[2] if match[2] is not None else match[3]
+    elif match := _DENSE.fullmatch(text):
+        content, head = match.groups()
     else:
         head, equals, content = text.partition("=")
         content = content if equals else "0"  # IREE: zeros where nothing is given
@@ -54,22 +54,23 @@ def parse_value(text: str) -> tuple[np.ndarray, TensorType]:
 
 def parse_type(text: str) -> TensorType:
     """The type `4x2xf32` or `tensor<4x2xf32>`. Raises InputError."""
-    found = re.fullmatch(r"tensor<(.*)>", text.strip())
-    return _parse_type(found[1] if found else text.strip())
+    match = re.fullmatch(r"tensor<(.*)>", text.strip())
+    return _parse_type(match[1] if match else text.strip())
 
 
 def _parse_type(text: str) -> TensorType:
-    found = _HEAD.fullmatch(text)
-    if not found:
-        what = f"{text[:60]!r} is not a type" if text else "the type is missing"
-        raise InputError(f"{what} (a value is written as in 2x3xf32=[[1 2 3][4 5 6]], 4xf8E4M3FN=1.5, @file.npy)")
+    match = _HEAD.fullmatch(text)
+    if not match:
+        example = "2x3xf32=[[1 2 3][4 5 6]], 4xf8E4M3FN=1.5 or @file.npy"
+        raise InputError(f"expected a value such as {example}, got {f'the type {text[:60]!r}' if text else 'no type'}")
     try:
-        element = named_type(found[2])
+        element = named_type(match[2])
     except ValueError as error:
         raise InputError(str(error)) from None
-    if len(found[1]) > 1000:
-        raise InputError("the type has too many dimensions")
-    return TensorType(tuple(int(d) for d in found[1].split("x")[:-1]), element)
+    dims = match[1].split("x")[:-1]
+    if len(match[1]) > 1000:
+        raise InputError(f"expected at most 64 dimensions, got {len(dims)} of {len(match[1])} characters")
+    return TensorType(tuple(map(int, dims)), element)
 
 
 def _parse_content(content: str, t: TensorType) -> np.ndarray:
@@ -83,11 +84,9 @@ def _parse_content(content: str, t: TensorType) -> np.ndarray:
         splat = array_of_literals(literals, t.element)
         return np.broadcast_to(splat, t.shape).copy()  # pyright: ignore[reportArgumentType,reportCallIssue]
     if count != t.size:
-        raise InputError(f"{_counted(count)} given for {_named(t)}, which has {t.size}")
+        raise InputError(f"expected {t.size} number{'s' * (t.size != 1)} for {_named(t)}, got {count}")
     if count and shape not in (t.shape, (count,)) and not is_bare:
-        raise InputError(
-            f"the brackets make {'x'.join(map(str, shape))}, not {'x'.join(map(str, t.shape)) or 'a scalar'}"
-        )
+        raise InputError(f"expected brackets of shape {list(t.shape)}, got {list(shape)}")
     return array_of_literals(literals, t.element).reshape(t.shape)  # pyright: ignore[reportArgumentType,reportCallIssue]
 
 
@@ -102,27 +101,27 @@ def _read_brackets(content: str) -> tuple[list[str], tuple[int, ...], bool]:
             lengths[-1] += 1
             lengths.append(0)
             if len(lengths) > 100:
-                raise InputError("the brackets are nested too deeply")
+                raise InputError("expected at most 100 nested brackets, got more")
         elif token == "]":
             depth = len(lengths) - 1
             if depth == 0:
-                raise InputError("a bracket is closed that was not opened")
+                raise InputError("expected [ before ], got ] alone")
             length = lengths.pop()
             if sizes.setdefault(depth, length) != length:
-                raise InputError(f"lists of {sizes[depth]} and {length} are mixed")
+                raise InputError(f"expected lists of equal length, got {sizes[depth]} and {length}")
         else:
             depth = len(lengths) - 1
             if leaf_depth not in (0, depth) or (literals and leaf_depth == 0 and depth):
-                raise InputError(f"{token!r} and a list are mixed")
+                raise InputError(f"expected only numbers or only lists between brackets, got {token!r} beside a list")
             leaf_depth = depth
             lengths[-1] += 1
             literals.append(token)
     if len(lengths) > 1:
-        raise InputError("a bracket is not closed")
+        raise InputError("expected ] at the end, got an open bracket")
     if not sizes:
         return literals, (lengths[0],), True
     if literals and leaf_depth != max(sizes):
-        raise InputError("numbers and lists are mixed")
+        raise InputError("expected only numbers or only lists between brackets, got both")
     # `[1 2][3 4]`: IREE leaves the outermost brackets away.
     outer = () if lengths[0] == 1 else (lengths[0],)
     return literals, outer + tuple(sizes[d] for d in sorted(sizes)), False
@@ -130,18 +129,14 @@ def _read_brackets(content: str) -> tuple[list[str], tuple[int, ...], bool]:
 
 def _pairs(literals: list[str], shape: tuple[int, ...], t: TensorType) -> tuple[list[str], tuple[int, ...]]:
     """The literals of the parts of complex numbers: `(1,2)`, `1+2i`, or `[1, 2]` as the innermost list."""
-    found = [_PAIR.fullmatch(text[:2000]) for text in literals]
-    if any(found):
-        if not all(found):
-            raise InputError(f"{literals[found.index(None)]!r} is not a complex number (write (re,im))")
-        return [part for m in found if m for part in ((m[1], m[2]) if m[1] else (m[3], m[4]))], shape
+    matches = [_PAIR.fullmatch(text[:2000]) for text in literals]
+    if any(matches):
+        if not all(matches):
+            raise InputError(f"expected a complex number (re,im), got {literals[matches.index(None)]!r}")
+        return [part for m in matches if m for part in ((m[1], m[2]) if m[1] else (m[3], m[4]))], shape
     if literals and shape != (*t.shape, 2):
-        raise InputError(f"{literals[0]!r} is not a complex number (write (re,im))")
+        raise InputError(f"expected a complex number (re,im), got {literals[0]!r}")
     return literals, shape[:-1] if literals else shape
-
-
-def _counted(count: int) -> str:
-    return f"{count} number{'s are' if count != 1 else ' is'}"
 
 
 def _named(t: TensorType) -> str:
@@ -164,35 +159,40 @@ def check_input(value: Any, t: Type, what: str = "input") -> Any:
     else:
         array = npy.as_element(_array(value, what), t.element, what)
     if not t.admits(array.shape):
-        raise InputError(f"{what} has shape {list(array.shape)}, not {_listed(t)}, the shape of {t}")
+        raise InputError(f"{what}: expected shape {_listed(t)} for {t}, got {list(array.shape)}")
     return array
 
 
 def _check_structure(value: Any, t: Type, what: str) -> Any:
     if not hasattr(t, "elements"):
         if value is not None:
-            raise InputError(f"{what} is a {type(value).__name__} (a token is passed as None)")
+            raise InputError(f"{what}: expected None for a token, got {type(value).__name__}")
         return None
     elements: tuple[Type, ...] = t.elements  # type: ignore[union-attr]
     if not isinstance(value, tuple | list) or len(value) != len(elements):
-        raise InputError(f"{what} must be a tuple of {len(elements)} values, {t}")
+        raise InputError(f"{what}: expected a tuple of {len(elements)} values for {t}, got {_kind(value)}")
     return tuple(check_input(v, e, f"{what}[{i}]") for i, (v, e) in enumerate(zip(value, elements, strict=True)))
+
+
+def _kind(value: Any) -> str:
+    return f"{len(value)} values" if isinstance(value, tuple | list) else type(value).__name__
 
 
 def _array(value: Any, what: str) -> np.ndarray:
     if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
-        raise InputError(f"{what} is a {type(value).__name__}, not an array")
+        raise InputError(f"{what}: expected an array, got {type(value).__name__}")
     refuse_mask(value, what)
     try:
         return np.asarray(value)
     except Exception as error:  # whatever a foreign __array__ raises
-        raise InputError(f"{what} cannot be made a numpy array: {' '.join(str(error).split())[:200]}") from None
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{what}: expected an array that numpy can read, got the error: {reason}") from None
 
 
 def refuse_mask(value: Any, what: str) -> None:
     """Raises InputError for a masked array, whose mask no program would see."""
     if isinstance(value, np.ma.MaskedArray):
-        raise InputError(f"{what} is a masked array (its mask would be lost: pass x.filled(0), for instance)")
+        raise InputError(f"{what}: expected an array without a mask, such as x.filled(0), got a masked array")
 
 
 def _of_python(value: Any, t: TensorType, what: str) -> np.ndarray:
@@ -202,13 +202,13 @@ def _of_python(value: Any, t: TensorType, what: str) -> np.ndarray:
         try:
             array = np.array([complex(x) for x in leaves], np.complex128).astype(t.element.dtype)
         except (TypeError, ValueError, OverflowError):
-            raise InputError(f"{what} holds what is not a complex number") from None
+            raise InputError(f"{what}: expected complex numbers, got another object") from None
         exact = all(_same(a, complex(x)) for a, x in zip(array.tolist(), leaves, strict=True))
     else:
         array, exact = _real_leaves(leaves, t.element, what)
     if not exact:
         raise InputError(
-            f"{what} has numbers that {t.element} does not hold exactly (round them first: minihlo.interp.cast)"
+            f"{what}: expected numbers that {t.element} represents exactly, got others (round with minihlo.interp.cast)"
         )
     return array.reshape(shape)
 
@@ -220,9 +220,9 @@ def _real_leaves(leaves: list[Any], element: ElementType, what: str) -> tuple[np
         if isinstance(x, np.generic):  # ml_dtypes
             x = float(x) if element.is_float else int(x)
         if isinstance(x, bool) != (element.bits == 1) or not isinstance(x, int | float):
-            raise InputError(f"{what} holds {x!r}, which is not a value of {element}")
+            raise InputError(f"{what}: expected a value of {element}, got {x!r}")
         if isinstance(x, float) and not element.is_float:
-            raise InputError(f"{what} holds {x!r}, which is not an integer")
+            raise InputError(f"{what}: expected an integer, got {x!r}")
         texts.append(repr(x).lower() if not isinstance(x, float) else x.hex() if np.isfinite(x) else repr(x))
     try:
         array = array_of_literals(texts, element)
@@ -244,13 +244,13 @@ def _flatten(value: Any, what: str) -> tuple[tuple[int, ...], list[Any]]:
     level = [value]
     while level and isinstance(level[0], list | tuple):
         if any(not isinstance(x, list | tuple) or len(x) != len(level[0]) for x in level):
-            raise InputError(f"{what} has lists of different lengths")
+            raise InputError(f"{what}: expected lists of equal length, got different lengths")
         shape.append(len(level[0]))
         level = [y for x in level for y in x]
         if len(shape) > 64:
-            raise InputError(f"{what} is nested too deeply")
+            raise InputError(f"{what}: expected at most 64 nested lists, got more")
     if any(isinstance(x, list | tuple) for x in level):
-        raise InputError(f"{what} mixes numbers and lists")
+        raise InputError(f"{what}: expected only numbers or only lists at a level, got both")
     return tuple(shape), level
 
 

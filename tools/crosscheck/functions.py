@@ -18,7 +18,7 @@ from minihlo.interp.oracle.exact import OPS
 from minihlo.interp.oracle.formats import FORMATS, INTEGERS
 from minihlo.interp.parse.chunks import Chunk, chunks
 from minihlo.interp.program import Operation
-from minihlo.interp.testing import checked, told
+from minihlo.interp.testing import checked, failures
 from minihlo.interp.testing.checked import Exported
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ElementType, TensorType
@@ -160,7 +160,7 @@ def _is_held(check: Operation) -> bool:
 
 
 def _checked(function: Function, check: Operation, got: np.ndarray) -> Checked:
-    about = told.subject(checked.Mismatch(function.exported.program, check, ""))
+    about = failures.subject(checked.Mismatch(function.exported.program, check, ""))
     right = np.asarray(function.values[id(check.operands[0])])
     return Checked(
         function, check, about.operation, about.type, *(codes_of_values(x, about.type) for x in (got, right))

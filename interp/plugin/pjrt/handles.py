@@ -50,7 +50,7 @@ class Pool:
         self._lock = threading.Lock()
         os.register_at_fork(after_in_child=self._after_fork)
 
-    def add(self, thing: Any) -> int:
+    def add(self, item: Any) -> int:
         """A handle for an object."""
         self._new += 1
         if self._new >= _SWEEP_EVERY:
@@ -60,7 +60,7 @@ class Pool:
         except IndexError:
             self._grow()
             address = self._free.pop()
-        self.objects[address] = thing
+        self.objects[address] = item
         return address
 
     def discard(self, address: int) -> None:

@@ -1,8 +1,12 @@
-"""Ctrl-C, which must not raise where the framework waits for an answer.
+"""Ctrl-C, which must not raise KeyboardInterrupt where the framework waits for an answer.
 
-Python runs the handler of a signal between any two steps of its main thread: also in a function that the framework has
-called, which cannot take an exception. So while one of these runs, KeyboardInterrupt is put off until it has returned;
-only a long piece of work, a `breakable` one, is broken off at once.
+Python runs the handler of a signal between any two instructions of its main thread. That includes the first instruction
+of a function that the framework has called, which cannot take an exception. So no flag that such a function sets would
+be in time. The handler looks at the stack instead: at the modules whose functions are running, from the innermost.
+
+- A module that defines a function of the PJRT table delays KeyboardInterrupt until that function has returned.
+- The module `interruptible` allows it: it starts the pieces of work that may be long.
+- Other modules decide nothing.
 """
 
 from __future__ import annotations
@@ -14,46 +18,38 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from types import CodeType, FrameType
-from typing import Any, TypeVar, cast
+from types import FrameType
+from typing import Any
 
-#: The code of the functions that the framework calls, and of those that may be broken off.
-_protected: set[CodeType] = set()
-_breakable: set[CodeType] = set()
-_F = TypeVar("_F", bound=Callable[..., Any])
-#: How long to wait, in seconds, until an interrupt that was put off is tried again.
+#: The names of the modules that delay KeyboardInterrupt, and of those that allow it.
+_delaying: set[str] = set()
+_allowing: set[str] = set()
+#: The seconds to wait before an interrupt that was delayed is tried again.
 _DELAY = 0.002
-#: Whether our handler has been put in place, which only the main thread can do.
+#: Whether the handler is installed, which only the main thread can do.
 installed = False
-#: Called when Ctrl-C has raised KeyboardInterrupt in the user's program, once each time that it is pressed.
+#: Functions to call when Ctrl-C has raised KeyboardInterrupt in the user's program, once each time that it is pressed.
 when_raised: list[Callable[[], None]] = []
-_is_put_off = _is_new = False
+_is_delayed = _is_new = False
 
 
-def protect(function: Callable[..., Any]) -> None:
-    """Count a function among those that take no exception of a signal."""
-    _protected.add(function.__code__)
+def delay_in(module: str) -> None:
+    """Delay KeyboardInterrupt while a function of this module runs."""
+    _delaying.add(module)
 
 
-def is_protected(code: CodeType) -> bool:
-    """Whether this is the code of a function that the framework calls."""
-    return code in _protected
+def allow_in(module: str) -> None:
+    """Allow KeyboardInterrupt in what a function of this module calls."""
+    _allowing.add(module)
 
 
-def breakable(function: _F) -> _F:
-    """Count a function among those that an interrupt may break off."""
-    _breakable.add(cast(Any, function).__code__)
-    return function
-
-
-@breakable
-def interruptible(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a function that an interrupt may break off."""
-    return function(*arguments)
+def delays(frame: FrameType) -> bool:
+    """Whether the function of this frame is in a module that delays KeyboardInterrupt."""
+    return frame.f_globals.get("__name__") in _delaying
 
 
 def install() -> None:
-    """Put our handler around the one there is. Does nothing outside the main thread, or where it is there already."""
+    """Install the handler around the current one. Does nothing outside the main thread, or if it is installed."""
     global installed
     if threading.current_thread() is not threading.main_thread():
         return
@@ -64,10 +60,10 @@ def install() -> None:
 
 
 def again() -> None:
-    """Interrupt the main thread as soon as it is in no function of ours."""
-    global _is_put_off
-    if not _is_put_off:
-        _is_put_off = True
+    """Interrupt the main thread as soon as no function that the framework has called runs in it."""
+    global _is_delayed
+    if not _is_delayed:
+        _is_delayed = True
         _thread.start_new_thread(_interrupt, ())
 
 
@@ -77,22 +73,23 @@ def _interrupt() -> None:
         time.sleep(_DELAY)
         # A real signal also ends what the main thread may be waiting in. Threads do not take turns between the question
         # and the call, so that none is sent when the handler has raised: the user pressed once.
-        if not _is_put_off:
+        if not _is_delayed:
             return
         kill(thread, number)
 
 
 def _handle(before: Callable[..., Any], number: int, frame: FrameType | None) -> Any:
-    global _is_put_off, _is_new
-    _is_new = _is_new or not _is_put_off
+    global _is_delayed, _is_new
+    _is_new = _is_new or not _is_delayed
     at = frame
     while at is not None:
-        if at.f_code in _protected:
+        module = at.f_globals.get("__name__")
+        if module in _delaying:
             return again()
-        if at.f_code in _breakable:
+        if module in _allowing:
             break
         at = at.f_back
-    _is_put_off = False
+    _is_delayed = False
     try:
         return before(number, frame)
     except KeyboardInterrupt:

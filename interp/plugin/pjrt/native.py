@@ -52,14 +52,15 @@ def _is_deleted() -> str:
 
 def _ready_event() -> str:
     """The event that is always ready, where the second bit of the state is set."""
-    found = f"48 b8 {_word(ready)} 48 89 47 18" + _DONE  # mov rax, …; mov [rdi + 24], rax
-    return _HANDLE + "f6 40 18 02" + _unless(found, "74") + _otherwise("Buffer_ReadyEvent")  # test byte [rax + 24], 2
+    is_ready = f"48 b8 {_word(ready)} 48 89 47 18" + _DONE  # mov rax, …; mov [rdi + 24], rax
+    # test byte [rax + 24], 2
+    return _HANDLE + "f6 40 18 02" + _unless(is_ready, "74") + _otherwise("Buffer_ReadyEvent")
 
 
-def _of_ready(name: str, found: str) -> str:
+def _of_ready(name: str, is_ready: str) -> str:
     """What to do where the event is the one that is always ready."""
     code = f"48 b8 {_word(ready)} 48 39 47 10"  # mov rax, …; cmp [rdi + 16], rax
-    return code + _unless(found, "75") + _otherwise(name)
+    return code + _unless(is_ready, "75") + _otherwise(name)
 
 
 def _unless(code: str, jump: str) -> str:

@@ -32,16 +32,16 @@ def fields(data: bytes) -> dict[int, int | bytes]:
 
 def integers(data: bytes, number: int) -> list[int]:
     """A repeated field of integers, packed or not."""
-    found: list[int] = []
+    values: list[int] = []
     for n, value in read(data):
         if n == number and isinstance(value, int):
-            found.append(value)
+            values.append(value)
         elif n == number and isinstance(value, bytes):
             at = 0
             while at < len(value):
                 item, at = _varint(value, at)
-                found.append(item)
-    return found
+                values.append(item)
+    return values
 
 
 def message(*fields: tuple[int, Value | Iterable[int]]) -> bytes:

@@ -44,7 +44,7 @@ def getter(name: str) -> Callable[[Callable[[int], int | None]], Callable[[int],
     """Makes the decorated function one of the table, which never raises."""
 
     def declare(function: Callable[[int], int | None]) -> Callable[[int], int | None]:
-        interrupts.protect(function)
+        interrupts.delay_in(function.__module__)
         _functions[name] = function
         return function
 
@@ -71,7 +71,6 @@ def fallible(name: str) -> Callable[[Callable[[Any], None]], Callable[[Any], Non
                 shutdown.park()
             return None
 
-        interrupts.protect(run)
         _functions[name] = run
         return function
 
@@ -90,16 +89,16 @@ def failure(error: BaseException) -> ErrorObject:
     return ErrorObject(error)
 
 
-def forever(thing: Any) -> Any:
+def forever(item: Any) -> Any:
     """The same thing, never to be freed."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-    return thing
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
+    return item
 
 
-def permanent(thing: Any) -> int:
+def permanent(item: Any) -> int:
     """A handle that is never destroyed."""
     address = immortal()
-    objects[address] = thing
+    objects[address] = item
     return address
 
 
@@ -146,8 +145,8 @@ def fact(first: int, count: int, *names: str) -> None:
 
     def two(p: int) -> None:
         at = p >> 3
-        found = (words[(words[at + 2] >> 3) + FACTS] >> 3) + first
-        words[at + 3], words[at + 4] = words[found], words[found + 1]
+        source = (words[(words[at + 2] >> 3) + FACTS] >> 3) + first
+        words[at + 3], words[at + 4] = words[source], words[source + 1]
 
     for name in names:
         copied[name] = first, count
@@ -199,6 +198,8 @@ def read_named_values(address: int, count: int) -> dict[str, Any]:
     return values
 
 
+# The functions that this module wraps around others are called by the framework too.
+interrupts.delay_in(__name__)
 api = forever(abi.Api())
 
 
@@ -220,7 +221,6 @@ def _absent(name: str) -> Callable[[int], int]:
     def run(_: int) -> int:
         return failed(PluginError(UNIMPLEMENTED, f"PJRT_{name} is not implemented by {PLATFORM}"))
 
-    interrupts.protect(run)
     return run
 
 

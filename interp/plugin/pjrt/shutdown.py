@@ -13,6 +13,7 @@ import _thread
 import atexit
 import collections
 import functools
+import os
 import sys
 import threading
 import time
@@ -33,6 +34,8 @@ _LOOK = 0.002
 #: How often to look whether the main thread has moved, and how many times in a row it has not when it waits.
 _WATCH, _STILL = 0.25, 3
 
+#: The threads of the platform itself, and whether each is at work. The end of the process waits for those that are.
+is_busy: dict[int, bool] = {}
 #: What the threads that sleep wait for: a lock for each.
 _asleep: collections.deque[_thread.LockType] = collections.deque()
 _parked: set[int] = set()
@@ -89,32 +92,28 @@ def _close() -> None:
     for function in when_closing:
         function()
     start = time.monotonic()
-    while (gone := time.monotonic() - start) < _PATIENCE and _is_anybody_coming(gone < _MOMENT):
+    while (gone := time.monotonic() - start) < _PATIENCE and _must_wait(gone < _MOMENT):
         time.sleep(_LOOK)
 
 
-def _is_anybody_coming(has_to_look_further: bool) -> bool:
+def _must_wait(has_to_look_further: bool) -> bool:
     """Whether another thread is, or may be, in a function of ours or of the framework, and not asleep."""
     here = _thread.get_ident()
     for ident, frame in sys._current_frames().items():
         if ident == here or ident in _parked:
             continue
-        at: FrameType | None = frame
-        is_ours = False
-        while at is not None:
-            if interrupts.is_protected(at.f_code) or str(at.f_globals.get("__name__")).partition(".")[0] == "jax":
+        if ident in is_busy:
+            if is_busy[ident]:
                 return True
-            is_ours = is_ours or at.f_code in _HARMLESS
+            continue
+        at: FrameType | None = frame
+        while at is not None:
+            if interrupts.delays(at) or str(at.f_globals.get("__name__")).partition(".")[0] == "jax":
+                return True
             at = at.f_back
-        if has_to_look_further and not is_ours:
+        if has_to_look_further:
             return True
     return False
 
 
-#: The code of functions in which threads of ours spend their lives.
-_HARMLESS = {watch.__code__}
-
-
-def harmless(function: Callable[[], None]) -> None:
-    """Count a function among those in which a thread may be when Python shuts down."""
-    _HARMLESS.add(function.__code__)
+os.register_at_fork(after_in_child=is_busy.clear)

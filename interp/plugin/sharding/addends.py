@@ -54,13 +54,13 @@ def form_of(known: Sharding | None) -> Form:
 
 def union(forms: Iterable[Form]) -> Form:
     """The form of the axes of all; of the first mesh, where there are several."""
-    found = PLAIN
+    result = PLAIN
     for form in forms:
-        if not found.names:
-            found = form
-        elif form.mesh == found.mesh:
-            found = found.of((*found.names, *form.names))
-    return found
+        if not result.names:
+            result = form
+        elif form.mesh == result.mesh:
+            result = result.of((*result.names, *form.names))
+    return result
 
 
 def is_sum(operation: Operation) -> bool:
@@ -91,8 +91,8 @@ class Emitter:
             return Sum(form, self._split(value.addends[0], form, known, at))
         extra = form.of(set(form.names) - set(common.names))
         rows = [dict(zip(_keys(extra), self._split(v, extra, known, at), strict=True)) for v in value.addends]
-        found = dict(zip(_keys(common), rows, strict=True))
-        return Sum(form, tuple(found[_key(place, common)][_key(place, extra)] for place in form.places))
+        by_place = dict(zip(_keys(common), rows, strict=True))
+        return Sum(form, tuple(by_place[_key(place, common)][_key(place, extra)] for place in form.places))
 
     def _added(self, value: Sum, form: Form, at: Location) -> Sum:
         """The value with the addends added up that differ along other axes than those of the form."""
@@ -114,14 +114,14 @@ class Emitter:
             raise ProgramError(f"{at}: expected a tensor of known sizes to be unreduced, got {value.type}")
         if value in self.sources:
             operation, shardings = self.sources[value]
-            found = _SPLITS[operation.name](self, operation, shardings, form)
-            if found is not None:
-                return found
+            addends = _SPLITS[operation.name](self, operation, shardings, form)
+            if addends is not None:
+                return addends
         shape = _shape(value)
         cuts = known.dims if known is not None and known.mesh == form.mesh else ((),) * len(shape)
-        found = self._distributed(form, cuts, shape, at, value.type, lambda w: self._only(value, w, at))
-        self.wholes[found] = value
-        return found
+        addends = self._distributed(form, cuts, shape, at, value.type, lambda w: self._only(value, w, at))
+        self.wholes[addends] = value
+        return addends
 
     def split_product(
         self, operation: Operation, shardings: Sequence[Sharding | None], form: Form
@@ -203,7 +203,7 @@ class Emitter:
         if any(n % count for n, count in zip(shape, counts, strict=True)):
             lying = Sharding(form.mesh, ((),) * len(shape))
             counts = lying.parts(form.names)
-        found: list[Value] = []
+        addends: list[Value] = []
         done: set[tuple[int, ...]] = set()
         zeros: Value | None = None
         for place in form.places:
@@ -211,11 +211,11 @@ class Emitter:
             if number not in done:
                 done.add(number)
                 sizes = [n // count for n, count in zip(shape, counts, strict=True)]
-                found.append(part([(i * n, (i + 1) * n) for i, n in zip(number, sizes, strict=True)]))
+                addends.append(part([(i * n, (i + 1) * n) for i, n in zip(number, sizes, strict=True)]))
             else:
                 zeros = zeros or self._zeros(t, at)
-                found.append(zeros)
-        return tuple(found)
+                addends.append(zeros)
+        return tuple(addends)
 
     def _only(self, value: Value, where: Sequence[tuple[int, int]], at: Location) -> Value:
         """The value with zeros outside of a part of it."""

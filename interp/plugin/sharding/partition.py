@@ -76,11 +76,11 @@ class Tiling:
             return list(parts)
         if self.addends == 1:
             return [self._joined(parts, self.places)]
-        found = []
+        joined = []
         for number in range(self.addends):
             devices = [d for d, n in enumerate(self.numbers) if n == number]
-            found.append(self._joined([parts[d] for d in devices], [self.places[d] for d in devices]))
-        return found
+            joined.append(self._joined([parts[d] for d in devices], [self.places[d] for d in devices]))
+        return joined
 
     def _joined(self, parts: Sequence[Any], places: Sequence[tuple[int, ...]]) -> Any:
         if not self.is_cut:
@@ -168,14 +168,14 @@ class Partition:
             ]
             for pair in lists
         ]
-        found = parts.with_parts(self.program, self.function, *flat)
-        if found.function is self.function:
+        rewritten = parts.with_parts(self.program, self.function, *flat)
+        if rewritten.function is self.function:
             return
-        self.function = found.function
+        self.function = rewritten.function
         self.program = dataclasses.replace(
             self.program, functions={**self.program.functions, self.function.name: self.function}
         )
-        for tilings, numbers in ((self.arguments, found.takes), (self.results, found.gives)):
+        for tilings, numbers in ((self.arguments, rewritten.takes), (self.results, rewritten.gives)):
             first = 0
             for i, tiling in enumerate(tilings):
                 if first in numbers:
@@ -203,8 +203,8 @@ class Partition:
             machine.run_grid(plan, replicas, 1, wholes, process) if replicas > 1 else [run(plan, wholes[0], process)]
         )
         if any(tiling.is_direct for tiling in self.results):  # a part that is an argument must not be its array
-            given = {id(v) for row in arguments for v in row if v is not None}
-            results = [[v.copy() if id(v) in given else v for v in whole] for whole in results]
+            argument_ids = {id(v) for row in arguments for v in row if v is not None}
+            results = [[v.copy() if id(v) in argument_ids else v for v in whole] for whole in results]
         rows: list[Values] = []
         for whole in results:
             values = iter(whole)
@@ -216,9 +216,9 @@ class Partition:
 def _attribute(attributes: Any, program: Program) -> Sharding | str | None:
     """What the attributes of an argument or result say: a sharding, or the text of one of the older form."""
     for name in ("sdy.sharding", "mhlo.sharding"):
-        found = (attributes or {}).get(name)
-        if found is not None:
-            text = found.text if isinstance(found, Opaque) else str(found)
+        value = (attributes or {}).get(name)
+        if value is not None:
+            text = value.text if isinstance(value, Opaque) else str(value)
             return sharding.shardings(text, program)[0] if "#sdy" in text else text
     return None
 
@@ -236,21 +236,21 @@ def _observed(devices: int, operation: Operation, shardings: list[Sharding | Non
     host_callbacks.placed(operation.attributes, operands)
 
 
-def _tiling(t: Type, said: Sharding | str | None, devices: int) -> Tiling:
+def _tiling(t: Type, declared: Sharding | str | None, devices: int) -> Tiling:
     shape = tuple(n or 0 for n in t.shape) if isinstance(t, TensorType) else (0,)
     alike = Tiling(shape, (1,) * len(shape), ((0,) * len(shape),) * devices)
-    if not said or devices == 1 or not isinstance(t, TensorType):
+    if not declared or devices == 1 or not isinstance(t, TensorType):
         return alike
-    if isinstance(said, str):
-        parts, places = sharding.tiles(said, len(shape), devices)
+    if isinstance(declared, str):
+        parts, places = sharding.tiles(declared, len(shape), devices)
         return Tiling(shape, parts, tuple(places))
-    if not said.mesh.axes:
+    if not declared.mesh.axes:
         return alike
-    if said.mesh.size != devices or len(said.dims) != len(shape):
-        raise ProgramError(f"expected a sharding of {t} on {devices} devices, got {said}")
+    if declared.mesh.size != devices or len(declared.dims) != len(shape):
+        raise ProgramError(f"expected a sharding of {t} on {devices} devices, got {declared}")
     each = range(devices)
-    numbers = tuple(map(said.addend, each)) if said.unreduced else ()
-    return Tiling(shape, said.parts(), tuple(map(said.part, each)), said.addends, numbers)
+    numbers = tuple(map(declared.addend, each)) if declared.unreduced else ()
+    return Tiling(shape, declared.parts(), tuple(map(declared.part, each)), declared.addends, numbers)
 
 
 #: The numbers of XLA's element types, by ours. (Those of buffer types are others.)

@@ -72,11 +72,11 @@ def with_parts(program: Program, function: Function, takes: Shardings, gives: Sh
 
 def _uses(region: Region) -> collections.Counter[Value]:
     """How often values are operands, or returned by regions of ops."""
-    found = collections.Counter(v for o in region.operations for v in o.operands)
+    counts = collections.Counter(v for o in region.operations for v in o.operands)
     for operation in region.operations:
         for inner in operation.regions:
-            found += _uses(inner) + collections.Counter(inner.returns)
-    return found
+            counts += _uses(inner) + collections.Counter(inner.returns)
+    return counts
 
 
 def _whole(

@@ -32,33 +32,33 @@ Observer = Callable[[Operation, list[Sharding | None] | None], None]
 
 def propagate(program: Program, function: Function, observe: Observer | None = None) -> list[Sharding | None]:
     """The sharding of each result; None where nothing is known of it. `observe` gets each custom call on the way."""
-    said = function.attributes.get("arg_attrs") or ({},) * len(function.argument_types)
+    attributes = function.attributes.get("arg_attrs") or ({},) * len(function.argument_types)
     shardings = [
         next(iter(sharding.shardings(a["sdy.sharding"].text, program)), None)
         if a and isinstance(a.get("sdy.sharding"), Opaque)
         else None
-        for a in said
+        for a in attributes
     ]
-    found = Walk(program, observe).function(function, shardings)
-    return [fitting(s, t) for s, t in zip(found, function.result_types, strict=True)]
+    results = Propagation(program, observe).function(function, shardings)
+    return [fitting(s, t) for s, t in zip(results, function.result_types, strict=True)]
 
 
-def refined(said: Sharding | None, known: Sharding | None, t: Type) -> Sharding | None:
+def refined(declared: Sharding | None, known: Sharding | None, t: Type) -> Sharding | None:
     """What is said, with its open dimensions cut as they are known to be, as far as they can be."""
-    if said is None or known is None or not isinstance(t, TensorType):
-        return said or known
-    mesh = said.mesh if said.mesh.axes else known.mesh
+    if declared is None or known is None or not isinstance(t, TensorType):
+        return declared or known
+    mesh = declared.mesh if declared.mesh.axes else known.mesh
     if mesh != known.mesh:
-        return said
-    used = {a.name for dim in said.dims for a in dim} | set(said.unreduced)
-    dims = list(said.dims)
+        return declared
+    used = {a.name for dim in declared.dims for a in dim} | set(declared.unreduced)
+    dims = list(declared.dims)
     for i, axes in enumerate(known.dims):
         count = Sharding(mesh, (axes,)).parts()[0]
         size = t.shape[i]
-        if i in said.opened and not dims[i] and not used & {a.name for a in axes} and size and size % count == 0:
+        if i in declared.opened and not dims[i] and not used & {a.name for a in axes} and size and size % count == 0:
             dims[i] = axes
             used |= {a.name for a in axes}
-    return Sharding(mesh, tuple(dims), said.unreduced)
+    return Sharding(mesh, tuple(dims), declared.unreduced)
 
 
 def fitting(known: Sharding | None, t: Type) -> Sharding | None:
@@ -70,7 +70,7 @@ def fitting(known: Sharding | None, t: Type) -> Sharding | None:
     return dataclasses.replace(known, dims=tuple(dims))
 
 
-class Walk:
+class Propagation:
     """Follows shardings through a program."""
 
     def __init__(self, program: Program, observe: Observer | None = None) -> None:
@@ -81,9 +81,9 @@ class Walk:
         if function.body is None or self._depth > 8:
             return [None] * len(function.result_types)
         self._depth += 1
-        found = self._region(function.body, dict(zip(function.body.arguments, arguments, strict=False)))
+        results = self._region(function.body, dict(zip(function.body.arguments, arguments, strict=False)))
         self._depth -= 1
-        return found
+        return results
 
     def _region(self, region: Region, known: Known) -> list[Sharding | None]:
         for operation in region.operations:
@@ -130,10 +130,10 @@ class Walk:
         returned = self._region(body, dict(zip(body.arguments, inner, strict=True)))
         self._manual_depth -= 1
         return [
-            dataclasses.replace(out, dims=tuple(a + b for a, b in zip(out.dims, found.dims, strict=True)))
-            if found is not None and found.mesh.axes == out.mesh.axes
+            dataclasses.replace(out, dims=tuple(a + b for a, b in zip(out.dims, inner_result.dims, strict=True)))
+            if inner_result is not None and inner_result.mesh.axes == out.mesh.axes
             else out
-            for out, found in zip(attributes["out_shardings"], returned, strict=True)
+            for out, inner_result in zip(attributes["out_shardings"], returned, strict=True)
         ]
 
     def _result(self, operation: Operation, t: Type, operands: list[Sharding | None]) -> Sharding | None:
@@ -208,33 +208,33 @@ def _through_gather(attributes: dict[str, Any], index: int, source: TensorType, 
     """Whole dimensions of the operand keep their cuts; so do those of the indices."""
     numbers = attributes["dimension_numbers"]
     offsets = [int(d) for d in numbers.get("offset_dims", ())]
-    found: list[tuple[Axis, ...]] = [()] * len(to.shape)
+    dimensions: list[tuple[Axis, ...]] = [()] * len(to.shape)
     if index == 0:
         gone = {int(d) for n in ("collapsed_slice_dims", "operand_batching_dims") for d in numbers.get(n, ())}
         sizes = [int(n) for n in attributes["slice_sizes"]]
         kept = [d for d in range(len(source.shape)) if d not in gone]
         for d, at in zip(kept, offsets, strict=True):
-            found[at] = dims[d] if sizes[d] == source.shape[d] else ()
+            dimensions[at] = dims[d] if sizes[d] == source.shape[d] else ()
     else:
         vector = int(numbers.get("index_vector_dim", 0))
         rows = [d for i, d in enumerate(dims) if i != vector]
         for axes, at in zip(rows, [i for i in range(len(to.shape)) if i not in offsets], strict=True):
-            found[at] = axes
-    return tuple(found)
+            dimensions[at] = axes
+    return tuple(dimensions)
 
 
 def _through_reshape(source: TensorType, to: TensorType, dims: _Dims) -> _Dims:
     """Dimensions that are the same from the left, then from the right."""
-    found: list[tuple[Axis, ...]] = [()] * len(to.shape)
+    dimensions: list[tuple[Axis, ...]] = [()] * len(to.shape)
     m, n = len(source.shape), len(to.shape)
     i = 0
     while i < min(m, n) and source.shape[i] == to.shape[i]:
-        found[i] = dims[i]
+        dimensions[i] = dims[i]
         i += 1
     j = 1
     while j <= min(m, n) - i and source.shape[m - j] == to.shape[n - j]:
-        found[n - j] = dims[m - j]
+        dimensions[n - j] = dims[m - j]
         j += 1
-    if i < min(m, n) and not found[i] and dims[i]:  # split or merged: the outermost part keeps the cut
-        found[i] = dims[i]
-    return tuple(found)
+    if i < min(m, n) and not dimensions[i] and dims[i]:  # split or merged: the outermost part keeps the cut
+        dimensions[i] = dims[i]
+    return tuple(dimensions)

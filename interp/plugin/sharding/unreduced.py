@@ -19,7 +19,7 @@ from ...parse import sharding
 from ...parse.attributes import Opaque
 from ...program import Function, Location, Operation, Program, Region, Value
 from .addends import PLAIN, Emitter, Form, Sum, copied, form_of, is_splittable, is_sum, union
-from .propagation import CALLS, CONSTRAINTS, Known, Walk
+from .propagation import CALLS, CONSTRAINTS, Known, Propagation
 
 
 def expanded(
@@ -59,7 +59,7 @@ class _Expansion:
     """The functions of a program, each for the forms of its arguments."""
 
     def __init__(self, program: Program) -> None:
-        self.program, self.walk = program, Walk(program)
+        self.program, self.propagation = program, Propagation(program)
         self.functions: dict[str, Function] = {}
         self._made: dict[tuple[str, tuple[Form, ...]], tuple[str, list[Form]] | None] = {}
 
@@ -73,12 +73,12 @@ class _Expansion:
             new = f"{name}.addends{len(self._made)}" if any(f.names for f in forms) else name
             self.functions[new], results = self.function(self.program.functions[name], new, forms, known)
             self._made[key] = new, results
-        found = self._made[key]
-        if found is None:
+        function = self._made[key]
+        if function is None:
             raise ProgramError(
                 f"{call.location}: {call.name}: expected no unreduced values in a recursion, got @{name}"
             )
-        return found
+        return function
 
     def function(
         self,
@@ -123,7 +123,7 @@ class _Block(Emitter):
         for operation in region.operations:
             results = self._operation(operation)
             self._sums.update(zip(operation.results, results, strict=True))
-            lying = self._expansion.walk.operation(operation, self._known)
+            lying = self._expansion.propagation.operation(operation, self._known)
             self._known.update(zip(operation.results, lying, strict=False))
         returned = [self._sums[v] for v in region.returns]
         if forms is None:
@@ -157,8 +157,8 @@ class _Block(Emitter):
         (operand,), text = operation.operands, operation.attributes.get("sharding")
         if not isinstance(text, Opaque):
             raise ProgramError(f"{operation.location}: {operation.name}: expected a sharding, got {text}")
-        (wanted,) = sharding.shardings(text.text, self._program)
-        return [self.become(self._sums[operand], form_of(wanted), self._known.get(operand), operation.location)]
+        (target,) = sharding.shardings(text.text, self._program)
+        return [self.become(self._sums[operand], form_of(target), self._known.get(operand), operation.location)]
 
     def _call(self, operation: Operation, attribute: str) -> Iterable[Sum]:
         sums = [self._sums[v] for v in operation.operands]
@@ -174,8 +174,8 @@ class _Block(Emitter):
         forms = [self._sums[v].form for v in operation.operands]
         _, body = operation.regions
         while True:
-            _, found = self._inner(body, forms, known)
-            wider = [union(pair) for pair in zip(forms, found, strict=True)]
+            _, gives_forms = self._inner(body, forms, known)
+            wider = [union(pair) for pair in zip(forms, gives_forms, strict=True)]
             if wider == forms:
                 break
             forms = wider
@@ -185,8 +185,8 @@ class _Block(Emitter):
         return self._made(operation, carried, forms, operation.attributes, (condition, turn))
 
     def _branches(self, operation: Operation) -> Iterable[Sum]:
-        found = [self._inner(r, (), ())[1] for r in operation.regions]
-        forms = [union(each) for each in zip(*found, strict=True)]
+        branch_forms = [self._inner(r, (), ())[1] for r in operation.regions]
+        forms = [union(each) for each in zip(*branch_forms, strict=True)]
         regions = tuple(self._inner(r, (), (), forms)[0] for r in operation.regions)
         return self._made(
             operation, self._become(operation, operation.operands, [PLAIN]), forms, operation.attributes, regions

@@ -18,8 +18,8 @@ _WITHOUT_FLOATS = ("stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.
 
 def pairs_of(texts: Iterable[str]) -> set[tuple[str, str]]:
     """The pairs of an op and a format of at most 16 bits that stand in one function, of those that there are."""
-    found = {(op, f) for text in texts for op in set(_OP.findall(text)) for f in set(_FORMAT.findall(text))}
-    return found & all_pairs()
+    covered = {(op, f) for text in texts for op in set(_OP.findall(text)) for f in set(_FORMAT.findall(text))}
+    return covered & all_pairs()
 
 
 def all_pairs() -> set[tuple[str, str]]:
@@ -28,16 +28,16 @@ def all_pairs() -> set[tuple[str, str]]:
     return {(name, t.name) for name, op in names for t in op.types if t.name in _NARROW}
 
 
-def told(functions: int, files: int, texts: Iterable[str]) -> str:
+def summary(functions: int, files: int, texts: Iterable[str]) -> str:
     """One line for people: what functions that pass cover."""
-    found, there = pairs_of(texts), all_pairs()
-    count = f"{_number({op for op, _ in found}, 'op')} × {_number({f for _, f in found}, 'format')}, "
-    if found == there:
-        count += f"all {len(there):,} pairs of an op that takes floats and a format that it takes: complete"
+    covered, existing = pairs_of(texts), all_pairs()
+    count = f"{_number({op for op, _ in covered}, 'op')} × {_number({f for _, f in covered}, 'format')}, "
+    if covered == existing:
+        count += f"all {len(existing):,} pairs of an op that takes floats and a format that it takes: complete"
     else:
-        count += f"{len(found):,} of {len(there):,} pairs of an op that takes floats and a format that it takes"
+        count += f"{len(covered):,} of {len(existing):,} pairs of an op that takes floats and a format that it takes"
     return f"{_number(range(functions), 'function')} in {_number(range(files), 'file')} pass: {count}"
 
 
-def _number(things: Sized, noun: str) -> str:
-    return f"{len(things):,} {noun}{'s' * (len(things) != 1)}"
+def _number(items: Sized, noun: str) -> str:
+    return f"{len(items):,} {noun}{'s' * (len(items) != 1)}"

@@ -68,7 +68,7 @@ def _holds(check: Operation, actual: Any, expected: Any) -> bool:
     return True
 
 
-def told(mismatch: Mismatch, chunk: Chunk, backend: str, values: Mapping[int, Any]) -> str:
+def describe(mismatch: Mismatch, chunk: Chunk, backend: str, values: Mapping[int, Any]) -> str:
     """Lines that tell a mismatch. `values` are those of the program as minihlo has them, by `id` of Value."""
     check = mismatch.check
     differ = places(mismatch)
@@ -107,8 +107,8 @@ def _call(operation: Operation | None, at: tuple[int, ...], shape: tuple[int, ..
     """The op with its operands: the elements that this result is made of where the op is elementwise."""
     if operation is None or not operation.operands:
         return operation.name if operation else "the value"
-    told = [_operand(v, values.get(id(v)), at, shape) for v in operation.operands]
-    return f"{operation.name}({', '.join(told)})"
+    texts = [_operand(v, values.get(id(v)), at, shape) for v in operation.operands]
+    return f"{operation.name}({', '.join(texts)})"
 
 
 def _operand(value: Value, array: Any, at: tuple[int, ...], shape: tuple[int, ...]) -> str:

@@ -68,15 +68,15 @@ def _look(nbytes: int, what: Callable[[], str]) -> None:
 def _watch() -> None:
     """Forget arrays that have been dropped, as long as there are large ones."""
     global _is_watched
+    here = _thread.get_ident()
+    shutdown.is_busy[here] = False
     start = time.perf_counter()
     while buffers.total() >= _STEP and not shutdown.closing:
         # With many arrays this takes its time.
         time.sleep(max(_EVERY, _PATIENCE * (time.perf_counter() - start)))
         start = time.perf_counter()
+    del shutdown.is_busy[here]
     _is_watched = False
-
-
-shutdown.harmless(_watch)
 
 
 def _after_fork() -> None:
