@@ -64,7 +64,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         return getattr(importlib.import_module(_HOME[name], __name__), name)
-    except ImportError as error:  # what needs JAX, without it: hasattr is False then
+    except ImportError as error:  # JAX is not installed, so hasattr gives False
         raise AttributeError(str(error)) from error
 
 

@@ -14,7 +14,7 @@ from .parse import parser
 from .system.child_python import python
 from .system.isolate import death_in_child
 
-#: A pipe or device that gives more has no end, most likely. Files may be larger.
+#: The most bytes to read from a pipe or device, which may be endless. Files may be larger.
 MOST_STREAMED = 1 << 30
 _PART = 1 << 20
 
@@ -66,7 +66,7 @@ def _load(source: str | bytes | os.PathLike[str] | Any) -> LoadedProgram:
 
 
 def contents(source: str | os.PathLike[str]) -> tuple[str | bytes, str]:
-    """The program that a string is, or that stands in the file of that name; and what to call it in errors."""
+    """Return the program that a string or the file of that name contains, and its name in error messages."""
     text = os.fspath(source)
     if text == "":
         raise ProgramError("expected a program or a path, got an empty string")
@@ -85,7 +85,7 @@ def _load_bytes(data: bytes, file: str) -> LoadedProgram:
 
 
 def read(path: str) -> bytes:
-    """The bytes of a file. Raises ProgramError where it cannot be read, or is a device or a pipe without an end."""
+    """Return the bytes of a file. Raises ProgramError if it cannot be read, or if it is an endless device or pipe."""
     try:
         with open(path, "rb") as file:
             return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else read_stream(file, path)
@@ -97,12 +97,12 @@ def read(path: str) -> bytes:
 def _part(file: IO[bytes], name: str) -> bytes:
     try:
         return file.read(_PART)
-    except OSError as error:  # it is closed, or a directory
+    except OSError as error:  # a closed stream, or a directory
         raise ProgramError(f"{name}: {error.strerror or error}") from None
 
 
 def read_stream(file: IO[bytes], name: str) -> bytes:
-    """The bytes of a pipe or device, as far as a program may go. Raises ProgramError where they cannot be one."""
+    """Return the bytes of a pipe or device. Raises ProgramError if they are no program or too many."""
     parts: list[bytes] = []
     size = 0
     while part := _part(file, name):

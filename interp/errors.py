@@ -8,7 +8,7 @@ _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2
 
 
 def shown(text: str) -> str:
-    """Text of a program, such as a name, for people: on one line, with nothing that a terminal would obey."""
+    """Return text of a program, such as a name, on one line and without control characters."""
     return _CONTROL.sub(_escape, text).replace("\n", "\\n")
 
 
@@ -17,7 +17,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """A text of somebody else's for a terminal: in one line, with control characters escaped."""
+    """Return a text from outside, such as the message of a library, on one line, with control characters escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1] for c in text)
@@ -39,7 +39,7 @@ class InputError(Error, ValueError):
 
 
 class ResourceError(Error, MemoryError):
-    """The program needs more memory than there is, or than `MINIHLO_MEMORY_LIMIT` allows."""
+    """The program needs more memory than is available, or than `MINIHLO_MEMORY_LIMIT` allows."""
 
 
 class OutputError(Error, OSError):
@@ -55,4 +55,4 @@ class CheckFailure(Error, AssertionError):
 
 
 class LimitError(ExecutionError):
-    """The program has taken as many steps as it may."""
+    """The program has reached the limit of steps (`--max-steps`)."""

@@ -23,9 +23,9 @@ class LoadedProgram:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.speed: Speed | None = None  #: optimizations; None: those that the environment leaves on
+        self.speed: Speed | None = None  #: optimizations; None: the environment variable `MINIHLO_WITHOUT` decides
         self._plans: dict[tuple[str, Policy], Plan] = {}
-        self._plain: Plan | None = None  # the one for nothing named
+        self._plain: Plan | None = None  # for the default function
 
     def __call__(self, *arrays: Any, function: str | None = None, policy: Policy | None = None) -> list[np.ndarray]:
         """Run a function of the program.
@@ -41,7 +41,7 @@ class LoadedProgram:
 
         Raises:
             InputError: The arrays do not have the argument types, or there is no such function.
-            ProgramError: The function uses what is not supported.
+            ProgramError: The function uses an operation, type or attribute that is not supported.
             CheckFailure: A check of the program does not hold.
             ResourceError: A value does not fit into memory.
             ExecutionError: An operation failed while it ran.
@@ -49,7 +49,7 @@ class LoadedProgram:
         return self.run(self.plan(function, policy), arrays)
 
     def plan(self, function: str | None = None, policy: Policy | None = None, listener: Listener | None = None) -> Plan:
-        """Return the plan of a function under a policy. It is kept for the next call unless there is a `listener`."""
+        """Return the plan of a function under a policy. It is cached unless there is a `listener`."""
         if function is None and policy is None and listener is None and self._plain is not None:
             return self._plain
         if policy is not None and not isinstance(policy, Policy):

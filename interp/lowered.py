@@ -16,9 +16,9 @@ from .loaded import LoadedProgram
 from .parse import parser
 from .program import Program
 
-#: What JAX makes of arrays of these types where 64 bits are not enabled.
+#: The types that JAX converts arrays of 64-bit types to where 64 bits are not enabled.
 _NARROWER = {np.dtype(f"{kind}8"): np.dtype(f"{kind}4") for kind in "iuf"} | {np.dtype("c16"): np.dtype("c8")}
-#: For one of several platforms a program was exported for, the first of these it has.
+#: The platforms to choose from, in order, if a program was exported for several.
 _PLATFORMS = ("minihlo", "cpu")
 
 
@@ -32,7 +32,7 @@ class JaxProgram(LoadedProgram):
     def __init__(
         self, program: Program, in_tree: Any, out_tree: Any, kept: Sequence[int], first: Sequence[Any]
     ) -> None:
-        """`kept` says which of the arrays the program takes, after those of `first`."""
+        """`kept` lists the arrays that the program takes, after those of `first`."""
         super().__init__(program)
         self.in_tree, self.out_tree = in_tree, out_tree
         self._kept, self._first = sorted(kept), list(first)
@@ -63,7 +63,7 @@ class JaxProgram(LoadedProgram):
         return self.out_tree.unflatten(self(*self.leaves(args, kwargs), policy=policy))
 
     def leaves(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """The flat list of arrays of the function's arguments. Raises InputError where they have another tree."""
+        """Return the flat list of arrays of the arguments. Raises InputError if they have another pytree structure."""
         try:
             leaves = self.in_tree.flatten_up_to((tuple(args), dict(kwargs)))
         except ValueError as error:
@@ -75,7 +75,7 @@ class JaxProgram(LoadedProgram):
         return leaves
 
     def arguments(self, arrays: Sequence[Any]) -> list[Any]:
-        """What `@main` takes for a flat list of arrays: those that it uses, and None for a token."""
+        """Return the arguments of `@main` for a flat list of arrays: those that it uses, and None for a token."""
         count = self.in_tree.num_leaves
         if len(arrays) != count:
             raise InputError(f"{self.program.file}: expected {count} array{'s' * (count != 1)}, got {len(arrays)}")
@@ -85,7 +85,7 @@ class JaxProgram(LoadedProgram):
 
 
 def of_jax(source: Any) -> JaxProgram | None:
-    """The program of a Lowered or an Exported; None of anything else."""
+    """Return the program of a Lowered or an Exported, and None for any other object."""
     if not type(source).__module__.startswith(("jax.", "jax._src.")):
         return None
     if hasattr(source, "mlir_module_serialized"):
@@ -104,7 +104,7 @@ def of_jax(source: Any) -> JaxProgram | None:
 
 
 def _without_key(value: Any) -> Any:
-    """An array; of keys of random numbers their data."""
+    """Return an array as it is; of an array of random keys, return the key data."""
     if str(getattr(value, "dtype", "")).startswith("key<"):
         return sys.modules["jax"].random.key_data(value)
     return value

@@ -1,4 +1,4 @@
-"""The policy that holds where none is passed as an argument: for programs that JAX runs, and functions it traces."""
+"""The current policy, which applies where none is passed: to programs that JAX runs and functions that it traces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Fields = tuple[tuple[str, str | int], ...]
 
 _chosen: contextvars.ContextVar[Policy | _Fields | None] = contextvars.ContextVar("minihlo policy", default=None)
 
-#: Contexts of others that are entered with the policy's, and the stack of those that are.
+#: Factories of contexts that are entered together with a policy, and the stack of the entered ones.
 _followers: list[Callable[[Policy | _Fields], contextlib.AbstractContextManager[Any]]] = []
 _entered: contextvars.ContextVar[contextlib.ExitStack | None] = contextvars.ContextVar("entered", default=None)
 
@@ -25,13 +25,13 @@ _entered: contextvars.ContextVar[contextlib.ExitStack | None] = contextvars.Cont
 def policy(whole: Policy | None = None, /, **fields: str | int) -> Iterator[None]:
     """Choose the policy of a block of code: `with interp.policy(rounding="stochastic", seed=3):`.
 
-    Within the block the policy holds, in this thread, for programs that JAX runs on the platform `minihlo` and for
-    functions of `interp.jit` that have none of their own. A compiled function follows the policy that holds when it is
-    called; JAX compiles nothing again.
+    Within the block the policy applies, in this thread, to programs that JAX runs on the platform `minihlo` and to
+    functions of `interp.jit` without a policy of their own. A compiled function uses the current policy at each call;
+    JAX compiles nothing again.
 
     Args:
-        whole: A Policy that replaces the one that holds so far.
-        **fields: Single fields of Policy, which replace those of `whole` or of the policy that holds so far.
+        whole: A Policy that replaces the current one.
+        **fields: Single fields of Policy. They replace those of `whole`, or of the current policy.
 
     Raises:
         ValueError: A field has a value that Policy does not allow.
@@ -57,19 +57,19 @@ def policy(whole: Policy | None = None, /, **fields: str | int) -> Iterator[None
 
 
 def follow(context: Callable[[Policy | _Fields], contextlib.AbstractContextManager[Any]]) -> None:
-    """From now on, wherever `policy` is entered, enter `context` of what was chosen there too."""
+    """Register a context to enter, with the chosen fields, whenever `policy` is entered."""
     _followers.append(context)
     stack, chosen = _entered.get(), _chosen.get()
     if stack is not None and chosen is not None:
         stack.enter_context(context(chosen))
 
 
-#: Whether `policy` is used here: what it has chosen.
+#: The fields that the enclosing `policy` blocks have chosen; None outside of any.
 is_chosen: Callable[[], object] = _chosen.get
 
 
 def chosen(default: Policy) -> Policy:
-    """The policy that holds here; `default` where `policy` was not used, and for the fields it does not name."""
+    """Return the current policy. Fields that no enclosing `policy` block has chosen come from `default`."""
     current = _chosen.get()
     if current is None:
         return default
@@ -82,9 +82,9 @@ def _replaced(default: Policy, fields: _Fields) -> Policy:
 
 
 def parse_policy(text: str, default: Policy) -> Policy:
-    """A policy written as `accumulate=exact,rounding=toward_zero`; what it leaves out is as in `default`.
+    """Parse a policy such as `accumulate=exact,rounding=toward_zero`. Other fields come from `default`.
 
-    Raises InputError where it cannot be read.
+    Raises InputError if the text is not valid.
     """
     names = [f.name for f in dataclasses.fields(Policy)]
     fields: dict[str, str | int] = {}

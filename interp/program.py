@@ -1,4 +1,4 @@
-"""A program as plain data: what the parser makes and the planner reads. Holds no MLIR object."""
+"""A program as plain data, from the parser to the planner. It holds no MLIR object."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..ops.types import Type
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Location:
-    """Where in the source an op stands; lines and columns count from 1, 0 is unknown."""
+    """The place of an op in the source. Lines and columns count from 1; 0 is unknown."""
 
     file: str = ""
     line: int = 0
@@ -22,14 +22,14 @@ class Location:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Value:
-    """A value of static single assignment form: a block's argument or one result of an op. Compared by identity."""
+    """An SSA value: an argument of a block or a result of an op. Values are compared by identity."""
 
     type: Type
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Operation:
-    """One op. `attributes` maps names to plain Python values (see `attributes.py` for how each kind is told)."""
+    """One op. `attributes` maps names to plain Python values (see `attributes.py` for each kind)."""
 
     name: str  #: with its dialect, such as "stablehlo.add"
     operands: tuple[Value, ...]

@@ -58,7 +58,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Prints the coverage of the functions that pass. (Their reports come from other processes too.)"""
+    """Print the coverage of the functions that pass. (Their reports can come from other processes.)"""
     passed: dict[Path, set[str]] = {}
     for report in terminalreporter.stats.get("passed", ()):
         file, _, name = report.nodeid.partition("::")
@@ -104,7 +104,7 @@ class MlirFile(pytest.File):
 
 
 def _unique(names: list[str]) -> Iterator[str]:
-    """Parts of a file may all have a `@main`: the second is `main-2`."""
+    """Return unique names for functions: the second `@main` of a file is `main-2`."""
     taken: set[str] = set()
     for name in names:
         number, made = 1, name
@@ -153,7 +153,7 @@ class MlirItem(pytest.Item):
             yield describe(mismatch, self.chunk, backend.name, values)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        if not isinstance(excinfo.value, MlirFailure):  # a bug of ours: with its traceback
+        if not isinstance(excinfo.value, MlirFailure):  # a bug in minihlo: show its traceback
             return super().repr_failure(excinfo, style)
         return f"{excinfo.value}\nrun this case alone: {self._command()}"
 
@@ -168,7 +168,7 @@ class MlirItem(pytest.Item):
 
 
 def _shown_path(path: Path, config: pytest.Config) -> str:
-    """As seen from where pytest was started; ids are relative to the root folder, which may be another."""
+    """Return the id relative to the folder where pytest was started; pytest's ids are relative to the root folder."""
     try:
         return str(path.relative_to(config.invocation_params.dir))
     except ValueError:

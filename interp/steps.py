@@ -9,7 +9,7 @@ from ..ops.registry import OpError
 
 
 class StepsError(OpError):
-    """A program has taken all the steps that it may."""
+    """The program has reached the limit of steps."""
 
 
 class Steps:
@@ -23,7 +23,7 @@ class Steps:
         self._left = self.most
 
     def take(self) -> None:
-        """Take a step. Raises StepsError where there is none left."""
+        """Count a step. Raises StepsError at the limit."""
         if self._left <= 0:
             raise StepsError(f"stopped after {self.most} steps")
         self._left -= 1

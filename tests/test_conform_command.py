@@ -65,7 +65,7 @@ def test_a_backend_that_dies_of_everything(tmp_path: Path, capsys: pytest.Captur
     assert main(words) == 1
     told = capsys.readouterr().err.splitlines()
     assert len(told) == 1
-    assert told[0].startswith("nothing of a type was tried")
+    assert "crashes on a type, so no case of that type was run" in told[0]
     assert told[0].endswith("--case type.f8E5M2 --form array")
     assert main([*shlex.split(told[0].partition(": minihlo ")[2]), "-j", "1"]) == 1
     assert "CRASH type.f8E5M2" in capsys.readouterr().out

@@ -189,7 +189,7 @@ def test_only_files_with_checks_are_collected_in_folders(tmp_path: Path) -> None
     assert "1 passed" in run(tmp_path, "plain.mlir")[1]
     code, told = run(tmp_path, "other.mlir")
     assert code != 0
-    assert "other.mlir: cannot be read as text" in told
+    assert "other.mlir: expected text, got: " in told
 
 
 def test_folders_can_be_left_out(tmp_path: Path) -> None:
@@ -205,9 +205,9 @@ def test_wrong_backends_are_told(tmp_path: Path) -> None:
     for name in ("nothing", "minihlo:sideways", "jax:", "minihlo:upcast:f31"):
         code, told = run(tmp_path, f"--minihlo-backend={name}")
         assert code == 4
-        assert f"expected a backend, got '{name}'" in told
+        assert f", got '{name}'" in told
     code, told = run(tmp_path, "--minihlo-backend=ml_dtypes")
-    assert (code, "ml_dtypes takes single operations, and .mlir files are programs" in told) == (4, True)
+    assert (code, "expected a backend that runs programs, got ml_dtypes" in told) == (4, True)
 
 
 def test_what_passes_is_counted(tmp_path: Path) -> None:

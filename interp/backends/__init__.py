@@ -45,7 +45,7 @@ def backend(name: str) -> Backend:
     kind = kind_of(name)
     for module in kind.modules:
         if not _is_installed(module):
-            raise InputError(f"backend {name} needs the module {module} (pip install 'minihlo[{kind.extra}]')")
+            raise InputError(f"{name} needs the module {module} (pip install 'minihlo[{kind.extra}]')")
     try:
         environment = kind.environment(rest)
     except ValueError as error:

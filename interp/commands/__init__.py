@@ -1,1 +1,1 @@
-"""The commands of the command line, one module each; `cli.py` reads the arguments and imports only the one it needs."""
+"""The commands of the command line, one module each. `cli.py` parses the arguments and imports the one it needs."""

@@ -1,4 +1,4 @@
-"""`minihlo cast`: what becomes of a number in a format, and which numbers are next to it."""
+"""`minihlo cast`: converts a number to a format and prints its neighbours."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def _element(name: str) -> ElementType:
 
 
 def _real_to(text: str, target: ElementType, policy: Policy, rng: np.random.Generator) -> str:
-    """The conversion of a literal, from its exact value."""
+    """Return the lines for the conversion of a literal from its exact value."""
     number = real(text)
-    # The number itself has no more bits than rounding asks for.
+    # The number has no more bits than the rounding needs.
     exact = fraction(text) if number.kind == FINITE else None
     if target.is_float:
         code = round_number(number, target.format, policy, rng)
@@ -77,7 +77,7 @@ def _real_to(text: str, target: ElementType, policy: Policy, rng: np.random.Gene
 
 
 def _to_integer(number: Number, exact: Fraction | None, target: ElementType) -> np.generic:
-    """As stablehlo.convert: the integer part, up to the ends of the range; NaN is 0, and i1 is whether non-zero."""
+    """Convert as stablehlo.convert does: truncate and clamp to the range; NaN becomes 0, and i1 is true unless zero."""
     low, high = integer_ends(target)
     if exact is not None:
         whole = int(exact != 0) if target.bits == 1 else min(max(math.trunc(exact), low), high)
@@ -89,7 +89,7 @@ def _to_integer(number: Number, exact: Fraction | None, target: ElementType) -> 
 
 
 def _exact(value: np.generic, element: ElementType) -> Fraction | None:
-    """The exact value of an element; None for infinities and NaN."""
+    """Return the exact value of an element, or None for infinities and NaN."""
     if not element.is_float:
         return Fraction(int(value))
     number = decode(codes_of(np.asarray(value), element.format), element.format)
@@ -119,7 +119,7 @@ def _error(error: Fraction, result: np.generic, element: ElementType) -> str:
 
 
 def _digits(value: Fraction, count: int) -> str:
-    """So many significant digits of a number, also of one beyond the range of floats."""
+    """Format a number with the given number of significant digits, even if it is beyond the range of floats."""
     if 2.0**-1000 < abs(value) < 2.0**1000:
         return f"{float(value):+.{count}g}"
     rounded = decimal.Context(count).divide(decimal.Decimal(value.numerator), decimal.Decimal(value.denominator))
@@ -127,7 +127,7 @@ def _digits(value: Fraction, count: int) -> str:
 
 
 def _step(code: int, fmt: Format) -> Fraction:
-    """The distance from a number to the next in magnitude."""
+    """Return the distance from a number to the next larger magnitude."""
     field = (code & ~fmt.sign_bit) >> fmt.mantissa_bits
     return Fraction(2) ** (fmt.min_exponent + (max(field - 1, 0) if fmt.has_subnormals else field))
 
@@ -140,7 +140,7 @@ def _element_text(value: np.generic, element: ElementType) -> str:
 
 
 def _neighbours(value: np.generic, element: ElementType) -> tuple[str, str]:
-    """The next element below and above, `none` at the ends."""
+    """Return the texts of the next element below and above, `none` at the ends of the range."""
     if not element.is_float:
         low, high = integer_ends(element)
         number = int(value)
@@ -154,7 +154,7 @@ def _neighbours(value: np.generic, element: ElementType) -> tuple[str, str]:
 
 
 def neighbour(code: int, fmt: Format, *, up: bool) -> int | None:
-    """The code of the next number above or below; infinity is above the largest. None where there is none."""
+    """Return the code of the next number above or below, or None. Infinity is above the largest number."""
     if decode(np.array(code, fmt.code_dtype), fmt).is_nan:
         return None
     negative, magnitude = bool(code & fmt.sign_bit), code & ~fmt.sign_bit

@@ -1,4 +1,4 @@
-"""`minihlo conform`: runs the tester on a backend, lists its cases, or holds two of its results against each other."""
+"""`minihlo conform`: tests a backend, lists the cases, or compares two results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXPECTED = {
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command; returns 1 where something fails that --xfail does not name, or got worse."""
+    """Run the command. Returns 1 if a case fails that --xfail does not list, or if a result got worse."""
     names = options.names
     if names[:1] == ["diff"]:
         if len(names) != 3:
@@ -122,7 +122,7 @@ def _workers(options: argparse.Namespace, made: Backend, tasks: int) -> run.Work
 
 
 def _write(report: Report, options: argparse.Namespace) -> None:
-    """Everything that was asked for, from the one report. Raises OutputError where a part cannot be written."""
+    """Write all requested reports. Raises OutputError if one cannot be written."""
     from ..conform.report import html, junit, terminal
 
     failures: list[OutputError] = []
@@ -130,7 +130,7 @@ def _write(report: Report, options: argparse.Namespace) -> None:
         try:
             if path:
                 write(report, path)
-        except OutputError as error:  # the others are written all the same
+        except OutputError as error:  # the other reports are still written
             failures.append(error)
     terminal.show(report, _console())
     sys.stdout.flush()
@@ -141,13 +141,13 @@ def _write(report: Report, options: argparse.Namespace) -> None:
 def _console() -> Any:
     from rich.console import Console
 
-    # What is not a terminal has no width; a grid of all formats takes a hundred columns.
+    # A pipe or file has no width. A grid of all formats takes a hundred columns.
     return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
 @contextlib.contextmanager
 def _progress(session: run.Session) -> Iterator[Callable[[list[CaseResult]], None]]:
-    """A bar on standard error, with the time left; a function that moves it on."""
+    """Show a progress bar with the remaining time on standard error. Yields a function that advances it."""
     if not sys.stderr.isatty() or session.total < 8:
         yield lambda _: None
         return
@@ -165,7 +165,7 @@ def _progress(session: run.Session) -> Iterator[Callable[[list[CaseResult]], Non
         yield advance
 
 
-# -- what is asked for -------------------------------------------------------------------------------------------------
+# -- options -----------------------------------------------------------------------------------------------------------
 
 
 def _check(choice: run.Choice, level: int) -> None:
@@ -186,7 +186,7 @@ def _check(choice: run.Choice, level: int) -> None:
 
 
 def _check_outputs(options: argparse.Namespace) -> None:
-    """Raises InputError where a file cannot be written, before the time is spent."""
+    """Check that all output files can be written, before any case runs. Raises InputError."""
     for option in ("json", "junit", "html"):
         name = getattr(options, option)
         if name is None:
@@ -198,7 +198,7 @@ def _check_outputs(options: argparse.Namespace) -> None:
 
 
 def _dead(report: Report, expected: Sequence[known.Known]) -> list[str]:
-    """Commands that show how the backend dies of a type, so that nothing was tried, where no case of the run does."""
+    """Return commands that reproduce crashes on a type for which no case of this run failed."""
     reported = {c.signature for c in report.cases if c.op == "type"}
     commands = dict.fromkeys(c.command for c in report.cases if c.verdict == UNSUPPORTED and c.command)
     signatures = {c: next(w for w in c.split() if w.startswith("type.")) for c in commands}

@@ -1,4 +1,4 @@
-"""`minihlo diff`: a program on a backend, op by op, each op given the backend's own operands."""
+"""`minihlo diff`: runs a program on a backend, op by op, each op on the operands that the backend has computed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .run import read_inputs, read_source
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command; returns 1 where an op is wrong, or the backend died of one."""
+    """Run the command. Returns 1 if an op is wrong or the backend crashes on one."""
     given = read_inputs(options)
     backend = _backend(options.backend)
     failed, reports = False, []
@@ -47,7 +47,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _backend(name: str) -> Backend:
-    """The backend of that name, or the platform of JAX; in a process of its own, which may die."""
+    """Return the backend of that name, or the platform of JAX. It runs in a process of its own."""
     try:
         result = backends.backend(name)
     except InputError:
@@ -58,14 +58,14 @@ def _backend(name: str) -> Backend:
 
 
 def _sources(options: argparse.Namespace) -> list[Source]:
-    """The programs of the file that have the function."""
+    """Return the programs of the file that have the function."""
     data, file = read_source(options.file)
     if data.startswith(BYTECODE):
         return [Source.of_text(data, file, 1, options.function)]
     try:
         chunks = split(data.decode())
     except UnicodeDecodeError:
-        return [Source.of_text(data, file, 1, options.function)]  # which tells where
+        return [Source.of_text(data, file, 1, options.function)]  # its message has the place
     if len(chunks) == 1:
         return [Source.of_text(chunks[0][0], file, 1, options.function)]
     sources, refused = [], None
@@ -80,7 +80,7 @@ def _sources(options: argparse.Namespace) -> list[Source]:
 
 
 def _inputs(source: Source, given: list[Any] | None, seed: int) -> list[tuple[str, list[Any]]]:
-    """What to run a program on, and how to tell it: the inputs given, or else samples."""
+    """Return the inputs to run a program on, with a name for each set: the given ones, or else samples."""
     types = source.function.argument_types
     if given is not None or not types:
         return [("", given or [])]

@@ -30,17 +30,17 @@ from ..values.values import check_input, read_values
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command. Raises the errors of `errors.py`; returns 1 where a check failed."""
+    """Run the command. Returns 1 if a check fails; raises the errors of `errors.py`."""
     programs = read_programs(options.file)
-    # Of several programs those run that have the function; where none has, planning the first tells.
+    # Of several programs, those with the function run. If none has it, planning the first raises the error.
     programs = [p for p in programs if _has_function(p, options.function)] or programs[:1]
     if len(programs) > 1 and (options.output or options.expected):
         raise InputError(f"{programs[0].file}: expected one program for --output and --expected, got {len(programs)}")
-    # Everything is looked at before anything runs.
+    # All options are checked before anything runs.
     inputs = read_inputs(options) or []
     expected = list(read_values(options.expected, "--expected"))
     recorder = _Recorder(options)
-    # Of several programs one without any function has nothing to fail; alone it has, if something is requested of it.
+    # One of several programs may have no function. A single program must have one if an option needs it.
     requested = any((options.function, options.input, options.args, options.output, options.expected))
     running = [p for p in programs if p.functions or (requested and len(programs) == 1)]
     speed = speed_without(options.without, "--without")
@@ -72,7 +72,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def read_programs(path: str) -> list[Program]:
-    """The programs of a file, one for each part between `// -----`; `-` is standard input."""
+    """Return the programs of a file, one for each part between `// -----`. `-` is standard input."""
     source, name = read_source(path)
     if not source.strip():
         raise ProgramError(f"{name}: expected a program, got nothing but white space")
@@ -80,12 +80,12 @@ def read_programs(path: str) -> list[Program]:
         try:
             return [parse(text, name, line) for text, line in split(source.decode())]
         except UnicodeDecodeError:
-            pass  # the parser tells where
+            pass  # the parser reports the place
     return [parse(source, name)]
 
 
 def read_source(path: str) -> tuple[bytes, str]:
-    """The bytes of a file, or of standard input, and what to call it in errors."""
+    """Return the bytes of a file or of standard input, and its name in error messages."""
     return (read_stream(sys.stdin.buffer, "<stdin>"), "<stdin>") if path == "-" else (read(path), path)
 
 
@@ -94,7 +94,7 @@ def _has_function(program: Program, function: str | None) -> bool:
 
 
 def read_inputs(options: argparse.Namespace) -> list[Any] | None:
-    """The arrays of --input or --args; None where neither is given."""
+    """Return the arrays of --input or --args, or None if neither is given."""
     if options.args is None:
         return [array for array, _ in read_values(options.input, "--input")] or None
     text = options.args
@@ -135,7 +135,7 @@ def _check_results(types: tuple[Type, ...], outputs: list[str], expected: list[t
 
 
 def _path(output: str) -> str:
-    """The file of an --output, empty where there is none."""
+    """Return the file of an --output, or an empty text."""
     return "" if output == "-" else output.removeprefix("@")
 
 
@@ -150,7 +150,7 @@ def _deliver(results: list[Any], types: tuple[Type, ...], options: argparse.Name
 
 
 def _differs(results: list[Any], expected: list[tuple[np.ndarray, TensorType]]) -> bool:
-    """Tells each result that is not what was expected."""
+    """Print each result that differs from the expected one, and return whether any does."""
     failed = False
     for i, ((expected_value, _), actual) in enumerate(zip(expected, results, strict=False)):
         try:
@@ -162,7 +162,7 @@ def _differs(results: list[Any], expected: list[tuple[np.ndarray, TensorType]]) 
 
 
 def _is_identical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Elements that have the same code, or are both NaN."""
+    """Return which elements have the same code or are both NaN."""
     element = type_of_dtype(x.dtype)
     if element.is_complex:
         return _is_identical(np.real(x), np.real(y)) & _is_identical(np.imag(x), np.imag(y))
@@ -177,7 +177,7 @@ _IDENTICAL = Condition(_is_identical, "the same code")
 
 
 class _Recorder:
-    """Prints and writes values while a program runs, for --trace and --probe-dir."""
+    """Print and write values while a program runs, for --trace and --probe-dir."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._trace, self._form, self._full = options.trace, options.format, options.full
@@ -192,7 +192,7 @@ class _Recorder:
         return self._listen if self._trace or self._folder else None
 
     def arguments(self, p: Plan, values: list[Any]) -> None:
-        """The arguments of the function that is run are values too."""
+        """Record the arguments of the function, which are values too."""
         if self._folder:
             where = str(p.function.location)
             for i, (value, t) in enumerate(zip(values, p.argument_types, strict=True)):
@@ -225,7 +225,7 @@ class _Recorder:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             npy.save(str(self._folder / name), array, t.element)
-            # The name of a file, which is part of each place, need not be Unicode.
+            # A place has the name of its file, which need not be valid Unicode.
             codec: Any = {"encoding": "utf-8", "errors": "surrogateescape"}
             with open(self._folder / "index.csv", "w" if self._count == 0 else "a", newline="", **codec) as index:
                 row = (self._count, TensorType(array.shape, t.element), name, what, where)

@@ -1,4 +1,4 @@
-"""`minihlo formats` and `minihlo ops`: what there is, from the records of the formats and ops themselves."""
+"""`minihlo formats` and `minihlo ops`: tables made from the records of the formats and ops."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _support(record: Op, name: str) -> str:
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table; to a pipe or a file every row is one line, however wide."""
+    """Print a table. In a pipe or a file each row is one line."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""`minihlo test`: runs .mlir files in several processes, tells failures as they come, and prints a score table."""
+"""`minihlo test`: runs .mlir files in several processes, prints failures as they occur, and a table of results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..system.pool import share
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of one program of a file."""
+    """The outcome of one program of a file."""
 
     path: str
     line: int  #: of the file, where the program begins
@@ -36,7 +36,7 @@ class Outcome:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command; returns 1 where anything failed."""
+    """Run the command. Returns 1 if any program fails."""
     files = find_files(options.paths)
     outcomes: list[Outcome] = []
     began = time.monotonic()
@@ -50,7 +50,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def find_files(paths: list[str]) -> list[str]:
-    """The .mlir files named, and those in the folders named, in order. Raises InputError where there are none."""
+    """Return the given .mlir files and those in the given folders, in order. Raises InputError if there are none."""
     files: dict[str, None] = {}
     for path in paths:
         if os.path.isdir(path):
@@ -68,13 +68,13 @@ def find_files(paths: list[str]) -> list[str]:
 def run_files(
     files: list[str], jobs: int, timeout: float | None = None, max_steps: int | None = None
 ) -> Iterator[list[Outcome]]:
-    """The outcomes of each file's programs, as the files are done."""
+    """Yield the outcomes of the programs of each file, as files finish."""
     pool = [_Worker(timeout, max_steps) for _ in range(jobs)]
     return (outcomes for _, outcomes in share(files, pool, _Worker.run))
 
 
 class _Worker:
-    """One process, started again when it dies."""
+    """A worker process, which is started again when it dies."""
 
     def __init__(self, timeout: float | None, max_steps: int | None) -> None:
         self._limits = {"timeout": timeout, "max_steps": max_steps}
@@ -82,7 +82,7 @@ class _Worker:
         self._stopped = False
 
     def run(self, path: str) -> list[Outcome]:
-        """The outcomes of a file's programs; a crash is a failure of the program that was running."""
+        """Return the outcomes of the programs of a file. A crash is a failure of the program that was running."""
         outcomes: list[Outcome] = []
         while True:
             finished = False
@@ -99,11 +99,11 @@ class _Worker:
             if finished or self._stopped:
                 return outcomes
             outcomes.append(Outcome(path, line or 1, self._death()))
-            if line is None:  # it died between programs; asking again might go on for ever
+            if line is None:  # it died between programs; another request might never end
                 return outcomes
 
     def _ask(self, path: str, skip: int) -> Iterator[list[Any]]:
-        """The answers until the worker has done the file or is dead."""
+        """Yield the answers until the worker has finished the file or is dead."""
         if self._stopped:
             return
         if self._process is None:
@@ -122,12 +122,12 @@ class _Worker:
             self._process.stdin.write(json.dumps([path, skip]) + "\n")
             self._process.stdin.flush()
         for answer in self._process.stdout:
-            with contextlib.suppress(json.JSONDecodeError):  # the last line of a process that died
+            with contextlib.suppress(json.JSONDecodeError):  # a process that died may leave half a line
                 yield json.loads(answer)
 
     def _death(self) -> str:
         code = self._end()
-        if -code == signal.SIGALRM:  # which the worker asks for
+        if -code == signal.SIGALRM:  # the worker sets this alarm
             return STOPPED.format(self._limits["timeout"])
         try:
             return f"the process died ({signal.Signals(-code).name})"
@@ -135,12 +135,12 @@ class _Worker:
             return f"the process died (exit status {code})"
 
     def stop(self) -> None:
-        """End the process, whatever it does."""
+        """End the process immediately."""
         self._stopped = True
         self._end(kill=True)
 
     def _end(self, kill: bool = False) -> int:
-        """Wait for the process and forget it; returns its exit status."""
+        """Wait for the process to end and return its exit status."""
         process, self._process = self._process, None
         if process is None:
             return 0
@@ -152,7 +152,7 @@ class _Worker:
 
 @contextlib.contextmanager
 def _ending_workers() -> Iterator[None]:
-    """Makes signals that end this process do so in order, so that no worker is left behind."""
+    """Turn signals that end this process into exceptions, so that no worker is left behind."""
     before = {}
     with contextlib.suppress(ValueError):  # not the main thread
         for s in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
@@ -166,7 +166,7 @@ def _ending_workers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Any]:
-    """A function to call after each file with the failures in it; a bar on a terminal."""
+    """Yield a function to call with the failures of each file. On a terminal it advances a progress bar."""
 
     def report(failures: list[str]) -> None:
         for failure in failures:

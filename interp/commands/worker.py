@@ -1,8 +1,8 @@
-"""A process that runs .mlir files for `minihlo test`; the parser may crash, and only this process dies of it.
+"""A process that runs .mlir files for `minihlo test`. If the parser crashes, only this process dies.
 
 It reads requests, one JSON list a line, from standard input: a file, and how many of its programs to skip. It
-answers with JSON lines: `["start", line]` before each program, `["done", message]` after it (null where all is well, a
-list of strings where checks failed), and `["end"]`.
+answers with JSON lines: `["start", line]` before each program, `["done", message]` after it (null if it passes, a
+list of strings if checks fail), and `["end"]`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> None:
     host_floats.make_default()
     end_with_parent()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what programs print is not an answer
+    os.dup2(2, 1)  # programs may print; answers go elsewhere
 
     def answer(*words: Any) -> None:
         answers.write(json.dumps(words) + "\n")
@@ -43,7 +43,7 @@ _STARTED = object()
 
 
 def _arguments(text: str) -> str:
-    """The inputs that the program's first RUN line gives as `--args="[…]"`, an empty list where there are none."""
+    """Return the text of the inputs that the first RUN line gives as `--args="[…]"`, by default an empty list."""
     match = re.search(r'^// RUN: (?!not ).*--args="([^"\n]*)"', text, re.MULTILINE)
     return match[1] if match else "[]"
 
@@ -60,14 +60,14 @@ def _results(path: str, skip: int, timeout: float | None, max_steps: int | None)
     try:
         programs: list[tuple[Any, int]] = list(split(read(path).decode()))
     except UnicodeDecodeError as error:
-        programs = [(error.object, 1)]  # the parser tells where
+        programs = [(error.object, 1)]  # the parser reports the place
     except Error as error:
         yield 1, _STARTED
         yield 1, str(error)
         return
     for text, line in programs[skip:]:
         yield line, _STARTED
-        if timeout is not None:  # nothing handles the alarm: it ends the process, in native code too
+        if timeout is not None:  # the alarm has no handler, so it ends the process in native code too
             signal.setitimer(signal.ITIMER_REAL, timeout)
         message = None
         try:
@@ -83,7 +83,7 @@ def _results(path: str, skip: int, timeout: float | None, max_steps: int | None)
                     run(p, [check_input(value, t, f"input {i}") for i, (value, t) in types])
         except (Error, MemoryError) as error:
             message = " ".join(str(error).split()) or "out of memory"
-        except Exception:  # a bug of ours must not keep the other programs from running
+        except Exception:  # a bug in minihlo must not prevent the other programs from running
             message = "internal error: " + " | ".join(traceback.format_exc().strip().splitlines()[-3:])
         if timeout is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,9 +1,8 @@
-"""How a child Python is started. Nothing else in the package starts one.
+"""Starts child processes of Python. No other module of the package does.
 
-`python -m` and `python -c` search the current directory for modules first, so that a `numpy.py` that lies beside the
-programs would be run. A child is therefore started with `-P`, and as strictly as this process: with `-I`, `-E` and `-s`
-where this one has them. Where a backend is a Python object (`MODULE:ATTR`), its child adds the current directory to the
-path itself, after its own imports.
+`python -m` and `python -c` search the current directory for modules first, so they would run a `numpy.py` beside the
+programs. A child is therefore started with `-P`, and with `-I`, `-E` and `-s` if this process has them. If a backend is
+a Python object (`MODULE:ATTR`), its child adds the current directory to the path itself, after its own imports.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ import threading
 import time
 from typing import IO
 
-#: Options of Python that keep modules out, by the flag that says whether this process has them.
+#: Options of Python that exclude modules, by the flag of `sys.flags` that is set if this process has them.
 _STRICTNESS = {"isolated": "-I", "ignore_environment": "-E", "no_user_site": "-s"}
 
 
 def python(*arguments: str) -> list[str]:
-    """The command that starts Python on `arguments`. Raises RuntimeError where `sys.executable` is not known."""
+    """Return the command that starts Python with `arguments`. Raises RuntimeError if `sys.executable` is unknown."""
     if not sys.executable:
         raise RuntimeError("sys.executable is empty, and a child process needs the path of Python")
     strict = [option for flag, option in _STRICTNESS.items() if getattr(sys.flags, flag)]
@@ -28,8 +27,8 @@ def python(*arguments: str) -> list[str]:
 
 
 def log_file() -> IO[bytes]:
-    """A file for what a child says on standard error; one that forgets, where there is no temporary directory."""
-    import tempfile  # not before a command's own process starts, which is to be quick
+    """Return a file for the standard error of a child; the null device if there is no temporary directory."""
+    import tempfile  # imported late, so that commands start quickly
 
     try:
         return tempfile.TemporaryFile()
@@ -38,7 +37,7 @@ def log_file() -> IO[bytes]:
 
 
 def without_core_file() -> None:
-    """This process leaves no core file behind when it crashes."""
+    """Make this process write no core file if it crashes."""
     try:
         import resource
 
@@ -48,9 +47,9 @@ def without_core_file() -> None:
 
 
 def end_with_parent() -> None:
-    """From now on this process, and its process group, end within a second of the process that started it.
+    """End this process and its process group within a second of the end of the process that started it.
 
-    For a process that was started in a session of its own. Its parent may be killed and so unable to end it.
+    Call it in a process with a session of its own, whose parent cannot end it if the parent is killed.
     """
     parent = os.getppid()
 

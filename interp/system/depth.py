@@ -1,6 +1,6 @@
-"""Room for programs that nest deeply: chains of thousands of calls, hundreds of regions within each other.
+"""Raises Python's recursion limit for programs that nest deeply: thousands of calls, hundreds of nested regions.
 
-A level of a program takes some frames of Python, of which the interpreter allows 1,000 unless told otherwise.
+Each level of a program takes some frames of Python, whose default limit is 1,000.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Frames of Python that a program may take beside those of who runs it. Frames that are entered by way of C took up to
-#: 0.65 KiB of stack each, two thirds of all in calls within regions: 13,000 filled the usual 8 MiB.
+#: The number of Python frames that a program may take beside those of its caller. A frame entered from C took up to
+#: 0.65 KiB of stack; two thirds of the frames of calls within regions are. 13,000 frames filled the usual 8 MiB.
 FRAMES = 6_000
 
 _lock = threading.Lock()
@@ -21,7 +21,7 @@ _before = 0
 
 @contextmanager
 def deep_calls() -> Iterator[None]:
-    """Within it Python allows that many frames more; several threads may be in it at the same time."""
+    """Raise the recursion limit for the duration of a block. Several threads may be in such blocks."""
     global _users, _before
     with _lock:
         if _users == 0:
@@ -33,6 +33,6 @@ def deep_calls() -> Iterator[None]:
     finally:
         with _lock:
             _users -= 1
-            # Where somebody else has set another limit meanwhile, that is the one to stay.
+            # If other code has set another limit meanwhile, that one stays.
             if _users == 0 and sys.getrecursionlimit() == _before + FRAMES:
                 sys.setrecursionlimit(_before)

@@ -1,7 +1,7 @@
 """The floating-point environment of the process: rounding to nearest, subnormals kept.
 
-A library that is loaded before (LD_PRELOAD, one compiled with -ffast-math) can have subnormals flushed to zero or
-another rounding, and arithmetic on f32 and f64, which is the host's, would give other results without a word.
+A library that is loaded first (by LD_PRELOAD, or compiled with -ffast-math) can make the processor flush subnormals to
+zero or round in another way. Arithmetic on f32 and f64 is the host's, so it would silently give other results.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from typing import ParamSpec, TypeVar
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-#: What is lost beside 1 where that rounds to nearest, and two numbers whose difference is subnormal. They are not
-#: literals where they are used, which Python would fold.
+#: A number that is lost when it is added to 1 and the sum is rounded to nearest, and two numbers whose difference is
+#: subnormal. They are variables, since Python folds operations on literals.
 _ONE, _TRIFLE, _ABOVE, _LEAST_NORMAL = 1.0, 2.0**-60, 1.5 * 2.0**-1022, 2.0**-1022
 
 
 def are_default() -> bool:
-    """Whether sums are rounded to nearest, and subnormals are read and written as they are.
+    """Return whether sums are rounded to nearest, and subnormals are kept as operands and results.
 
-    Asked before each run: sums and comparisons are as quick with subnormals as without on today's CPUs, products not.
+    This runs before each program. It uses sums and comparisons, which current CPUs compute as fast with subnormals as
+    without; products are slower.
     """
     return _ONE + _TRIFLE == _ONE == _ONE - _TRIFLE and _ABOVE - _LEAST_NORMAL != 0.0
 
 
 def make_default() -> None:
-    """Give this thread, and those it starts from now on, the default environment. Call it before numpy is imported."""
+    """Set the default environment in this thread and those it starts later. Call it before numpy is imported."""
     if are_default() or sys.platform != "linux":
         return
     import ctypes
@@ -43,7 +44,7 @@ def make_default() -> None:
 
 @contextlib.contextmanager
 def default() -> Iterator[None]:
-    """Within it this thread has the default environment; then again what it had. Only on Linux can it be changed."""
+    """Set the default environment in this thread for the duration of a block. It can be changed on Linux only."""
     if sys.platform != "linux":
         yield
         return
@@ -59,7 +60,7 @@ def default() -> Iterator[None]:
 
 
 def in_default(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The function in the default environment, whatever the caller has."""
+    """Decorate a function to run in the default environment, whatever the environment of its caller."""
 
     @functools.wraps(function)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -25,8 +25,8 @@ _parsing: mmap.mmap | None = None
 TIMED_OUT = 124  #: exit code after --timeout or --max-steps, as of timeout(1)
 STOPPED = "stopped after {:g} seconds (--timeout)"
 _CRASH = 2  #: exit code of a program that cannot be read
-_BUG = 70  #: exit code of an exception nobody meant to raise
-#: What the system says when it has no more memory, descriptors or processes to give.
+_BUG = 70  #: exit code of an unexpected exception
+#: The error numbers of the system for too little memory, too few descriptors or processes.
 _SCARCE = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN}
 _PASSED_ON = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
 
@@ -34,9 +34,9 @@ _PASSED_ON = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", 
 def run_isolated(main: Callable[[], int], subject: str, timeout: float | None = None) -> int:
     """Runs `main` in a forked child and returns its exit code.
 
-    If the child dies of a signal, one line about `subject` (a file's name) goes to stderr and the code is 2; after
-    Ctrl-C the code is 130. After `timeout` seconds the child is ended, one line says so, and the code is 124.
-    Without `fork` on this platform `main` simply runs. Call it from the main thread.
+    If a signal ends the child, one line about `subject` (a file name) goes to stderr and the code is 2. After Ctrl-C
+    the code is 130. After `timeout` seconds the child is ended, one line reports it, and the code is 124. On platforms
+    without `fork`, `main` runs in this process. Call this function from the main thread.
     """
     global _parsing
     if not hasattr(os, "fork"):
@@ -44,8 +44,8 @@ def run_isolated(main: Callable[[], int], subject: str, timeout: float | None = 
     streams.flush()
     shared = mmap.mmap(-1, 1)
     parent = os.getpid()
-    # Signals stay blocked in the parent, which takes them one by one while it waits. A handler would not do: a
-    # signal that comes just before `waitpid` starts to wait would be handled only after the child has ended.
+    # Signals stay blocked in the parent, which receives them one by one while it waits. A handler does not suffice: a
+    # signal that arrives just before `waitpid` starts to wait would be handled only after the child has ended.
     passed_on = {s for s in _PASSED_ON if signal.getsignal(s) is not signal.SIG_IGN}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*passed_on, signal.SIGCHLD, signal.SIGALRM})
     on_child = signal.signal(signal.SIGCHLD, lambda *_: None)  # some systems drop a signal nobody handles
@@ -72,10 +72,10 @@ def run_isolated(main: Callable[[], int], subject: str, timeout: float | None = 
 
 @contextlib.contextmanager
 def quiet_native_stderr() -> Iterator[None]:
-    """Around native parsing: keeps what C++ prints when it dies (assertions, stack dumps) from the user.
+    """Suppress what C++ prints when it aborts (assertions, stack dumps) while a native parser runs.
 
-    Does nothing outside `run_isolated`: file descriptor 2 belongs to the whole process, and where the process is
-    not ours other threads may be writing to it.
+    Does nothing outside `run_isolated`: file descriptor 2 belongs to the whole process, and in a process of somebody
+    else other threads may write to it.
     """
     if _parsing is None:
         yield
@@ -95,7 +95,7 @@ def quiet_native_stderr() -> Iterator[None]:
 
 
 def death_in_child(command: list[str], data: bytes) -> str:
-    """What killed `command` when it was given `data` on standard input; empty if it ended by itself."""
+    """Run `command` with `data` on standard input. Return what killed it, or an empty text if it ended normally."""
     import subprocess
 
     code = subprocess.run(command, input=data, capture_output=True, check=False).returncode
@@ -103,10 +103,10 @@ def death_in_child(command: list[str], data: bytes) -> str:
 
 
 def report(error: Exception) -> int:
-    """Say on standard error what nobody expected, and return the exit status.
+    """Report an unexpected exception on standard error, and return the exit status.
 
-    What the system refuses is one line, and the status of bad input, as for a program that needs too much memory;
-    anything else is a bug, and shown as such.
+    If the system refuses a resource, the report is one line and the status is that of bad input, as for a program that
+    needs too much memory. Any other exception is a bug, and the report has its traceback.
     """
     if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno in _SCARCE):
         print("minihlo:", " ".join(str(error).split()), file=sys.stderr)
@@ -143,7 +143,7 @@ def _run_child(main: Callable[[], int], parent: int, unblocked: Iterable[int]) -
         except OutputError as failure:
             code = streams.give_up(failure)
         finally:
-            # Not sys.exit: the handlers at exit are the parent's to run, and tearing down MLIR takes time.
+            # Not sys.exit: exit handlers run in the parent, and tearing down MLIR takes time.
             os._exit(code)
 
 
@@ -154,7 +154,7 @@ def _interrupt(*_: object) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Asks Linux to end this process when its parent is gone; and leaves no core file behind if it crashes."""
+    """Make Linux end this process when its parent ends, and write no core file if it crashes."""
     without_core_file()
     if sys.platform == "linux":
         with contextlib.suppress(ImportError, OSError, AttributeError):
@@ -162,12 +162,12 @@ def _die_with(parent: int) -> None:
 
             set_parent_death_signal = 1
             ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it was gone before we asked
+        if os.getppid() != parent:  # the parent ended before the request
             os._exit(_CRASH)
 
 
 def _wait(child: int, passed_on: set[int], timeout: float | None = None) -> tuple[int, int, bool]:
-    """Waits for the child to end: its status, the first signal passed on to it or 0, and whether it had to be ended."""
+    """Wait for the child. Return its status, the first signal that was passed on or 0, and whether it timed out."""
     sent: list[int] = []
     timed_out = False
     if timeout is not None:
@@ -185,7 +185,7 @@ def _wait(child: int, passed_on: set[int], timeout: float | None = None) -> tupl
                     signal.setitimer(signal.ITIMER_REAL, 0)
                 return status, next(iter(sent), 0), timed_out
             continue
-        # A second Ctrl-C is for a child that is deep in native code and does not hear the first.
+        # A second Ctrl-C is for a child in native code, which does not handle the first.
         os.kill(child, signal.SIGKILL if number in sent else number)
         sent.append(number)
 

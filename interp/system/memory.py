@@ -1,4 +1,4 @@
-"""How much memory a program may ask for, so that one large tensor is refused instead of ending the machine."""
+"""Limits the memory that a program may allocate, so that one large tensor is refused before it exhausts the machine."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError, ResourceError
 
-if TYPE_CHECKING:  # so that the plugin's start needs none of the types
+if TYPE_CHECKING:  # the start of the plugin needs no types
     from ...ops.types import TensorType
 
-#: The environment variable that says how much memory values may take; `parse_size` tells how.
+#: The environment variable for the memory that values may take; `parse_size` describes its syntax.
 LIMIT = "MINIHLO_MEMORY_LIMIT"
 
-#: The share of the free memory that a program may fill: an op holds operands, results and scratch space at once.
+#: The share of the free memory that values may take: an op needs operands, results and scratch space at once.
 _SHARE = 0.75
-#: What is assumed to be free where the system does not tell.
+#: The free memory to assume on systems that do not report it.
 _UNKNOWN = 4 << 30
 #: Requests up to this size are granted without asking the system.
 _SMALL = 1 << 24
@@ -34,13 +34,13 @@ _ceiling: int | None = None
 
 
 def set_ceiling(nbytes: int | None) -> None:
-    """Let values take so many bytes in all; None leaves it to the environment variable."""
+    """Set the number of bytes that all values may take together; None restores the environment variable's limit."""
     global _ceiling
     _ceiling = nbytes
 
 
 def ceiling() -> int | None:
-    """How many bytes values may take in all, however much memory there is; None where nobody has said so."""
+    """Return the number of bytes that all values may take together, or None if no limit is set."""
     if _ceiling is not None:
         return _ceiling
     text = os.environ.get(LIMIT)
@@ -70,9 +70,9 @@ _SIZE = re.compile(r"(\d+(?:\.\d*)?(?:e\d+)?)\s*(%|B|[kKMGT]i?B|)")
 
 
 def limit(used: int = 0) -> int:
-    """The number of bytes that may still be asked for, where values take `used` already.
+    """Return the number of bytes that may still be allocated when values take `used` bytes already.
 
-    It is a share of what machine, container and process have left, below the ceiling.
+    It is a share of the memory that the machine, the container and the process have left, and at most the ceiling.
     """
     free = [f for f in (_machine(), *_control_groups(), _process()) if f is not None]
     allowed = int(max(min(free, default=_UNKNOWN), 0) * _SHARE)
@@ -81,13 +81,13 @@ def limit(used: int = 0) -> int:
 
 
 def check(nbytes: int, what: str, used: int = 0) -> None:
-    """Raises ResourceError where `nbytes` more bytes than the `used` ones are more than there is room for."""
+    """Raise ResourceError if `nbytes` bytes beside the `used` ones exceed the limit."""
     if nbytes > _SMALL or ((most := ceiling()) is not None and nbytes > most - used):
         require(nbytes, what, used)
 
 
 def require(nbytes: int, what: str, used: int = 0) -> int:
-    """What there is room for, where `nbytes` more bytes than the `used` ones do not exceed it; else as `check`."""
+    """Return the limit if `nbytes` bytes beside the `used` ones do not exceed it; else raise ResourceError."""
     allowed = limit(used)
     if nbytes > allowed:
         raise ResourceError(f"{what} takes {_format_size(nbytes)}, but only {_format_size(allowed)} are available")
@@ -95,7 +95,7 @@ def require(nbytes: int, what: str, used: int = 0) -> int:
 
 
 def check_type(t: TensorType) -> None:
-    """Raises ResourceError where a tensor of a static type is more than numpy or the machine can hold."""
+    """Raise ResourceError if a tensor of a static type is larger than numpy or the machine can hold."""
     shape = [d for d in t.shape if d is not None]
     if len(shape) > _MOST_DIMENSIONS:
         raise ResourceError(f"{t}: expected at most {_MOST_DIMENSIONS} dimensions (numpy's limit), got {len(shape)}")
@@ -114,7 +114,7 @@ def _format_size(nbytes: int) -> str:
 
 
 def _machine() -> int | None:
-    """What Linux could free without swapping; elsewhere all the memory there is."""
+    """Return the memory that Linux can free without swapping; on other systems the physical memory."""
     available = _field("/proc/meminfo", "MemAvailable:")
     if available is not None:
         return available * 1024
@@ -122,14 +122,14 @@ def _machine() -> int | None:
 
 
 def _physical() -> int | None:
-    """All the memory there is."""
+    """Return the physical memory in bytes."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return None
 
 
 def _control_groups() -> Iterator[int]:
-    """What each control group (a container's limits) around this process has left."""
+    """Yield the memory that each control group (a limit of a container) of this process has left."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -158,7 +158,7 @@ def _ancestors(root: Path, path: str, maximum: str, current: str, cache: str) ->
 
 
 def _process() -> int | None:
-    """What `ulimit -v` leaves, None without such a limit."""
+    """Return the address space that `ulimit -v` leaves, or None without such a limit."""
     try:
         import resource
 

@@ -1,4 +1,4 @@
-"""Work shared out to processes, each of which has a thread here that waits for it."""
+"""Distributes tasks over processes. For each process a thread of this process waits."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Found = TypeVar("Found")
 
 
 class Stoppable(Protocol):
-    """A process, as far as this module knows it."""
+    """The part of a process that this module uses."""
 
     def stop(self) -> None:
-        """End it, whatever it does."""
+        """End the process immediately."""
         ...
 
 
@@ -26,9 +26,9 @@ Process = TypeVar("Process", bound=Stoppable)
 def share(
     work: Sequence[Task], pool: Sequence[Process], run: Callable[[Process, Task], Found]
 ) -> Iterator[tuple[int, Found]]:
-    """The place of each task and what `run` gives for it, as they are done; the first error is raised.
+    """Yield the index of each task with the result of `run` for it, in order of completion. Raises the first error.
 
-    Whichever process is free takes the next task. In the end, come as it may, all are stopped.
+    A free process takes the next task. At the end, all processes are stopped, after an error too.
     """
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     for place in range(len(work)):

@@ -1,7 +1,7 @@
 """The standard streams of a command, which may be closed, full, without a reader, or ASCII.
 
-Where standard output cannot be written, OutputError says so, once; what cannot be told on standard error is dropped.
-Characters that the encoding of a stream lacks are spelled in ASCII. This module imports nothing heavy.
+If standard output cannot be written, OutputError is raised once. Messages that standard error cannot take are dropped.
+Characters that the encoding of a stream lacks are replaced in ASCII. This module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ UNWRITABLE = 74
 #: The exit status where the reader of standard output has gone, as of a process that SIGPIPE ends.
 NO_READER = 141
 
-#: What stands for characters of ours in an encoding that lacks them. Others are escaped.
+#: Replacements of characters that an encoding lacks. Other characters are escaped.
 _SPELLED = {"…": "...", "×": "x", "·": "-", "–": "-", "−": "-", "•": "-"}
 
 
 class _Stream(io.FileIO):
-    """A file descriptor whose failure to write is remembered, and raised as OutputError where `raises` is true."""
+    """A file descriptor that records a failure to write, and raises it as OutputError if `raises` is true."""
 
     def __init__(self, descriptor: int, raises: bool) -> None:
         super().__init__(descriptor, "wb", closefd=False)
@@ -45,9 +45,9 @@ class _Stream(io.FileIO):
 
 
 def prepare() -> None:
-    """Make the standard streams of this process what this module describes. Streams that were replaced stay."""
+    """Set up the standard streams of this process. Streams that the caller has replaced stay."""
     codecs.register_error("minihlo", _spell)
-    # A closed descriptor would be given to the next file that is opened. These fail to read and to write.
+    # The system would reuse a closed descriptor for the next file. These replacements fail to read and to write.
     for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
         try:
             os.fstat(descriptor)
@@ -75,7 +75,7 @@ def _wrapped(stream: Any, descriptor: int) -> io.TextIOWrapper:
 
 
 def _spell(error: UnicodeError) -> tuple[str | bytes, int]:
-    """What is written for the next character, and where to go on. A name of a file keeps its bytes."""
+    """Return the replacement of the next character and the position after it. File names keep their bytes."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     character, end = error.object[error.start], error.start + 1
@@ -85,7 +85,7 @@ def _spell(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def flush() -> None:
-    """Write what is left. Raises OutputError where standard output could not be written, now or before."""
+    """Flush the streams. Raises OutputError if standard output could not be written, now or before."""
     sys.stderr.flush()
     sys.stdout.flush()
     failure = failed()
@@ -94,13 +94,13 @@ def flush() -> None:
 
 
 def failed() -> OutputError | None:
-    """How writing to standard output has failed, until `give_up` has said it; None where it has not."""
+    """Return how writing to standard output failed, or None if it did not or `give_up` has reported it."""
     raw = _raw()
     return raw.failure if raw is not None and raw.raises else None
 
 
 def give_up(failure: OutputError) -> int:
-    """Say that standard output cannot be written, and write nothing more to it; the exit status of the command."""
+    """Report that standard output cannot be written, write nothing more to it, and return the exit status."""
     raw = _raw()
     if raw is not None:
         raw.raises = False
