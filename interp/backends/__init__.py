@@ -1,8 +1,8 @@
-"""What can run a program or an operation: minihlo itself, compilers, libraries, and whatever a user brings.
+"""Backends, which run programs or operations: minihlo itself, compilers, libraries, and those of users.
 
-A module here that declares a `KIND` and a function `start` (see `base.Kind`) is a kind of backends, named as the file;
-nothing lists it elsewhere. All but minihlo run in a child process (`child`, `worker`), which may crash and hang, is
-started when it is first needed and again after it has died.
+A module here that declares a `KIND` and a function `start` (see `base.Kind`) is a kind of backends with the name of the
+file. No other list exists. All but minihlo run in a child process (`child`, `worker`). It is started when it is first
+needed, and again after it has died.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ __all__ = [
 
 
 def backend(name: str) -> Backend:
-    """The backend of that name. Raises InputError where there is none, or what it needs is not installed.
+    """Return the backend of a name. Raises InputError if it does not exist, or if a module that it needs is missing.
 
-    The names are those that `spellings` lists. One that takes operations has `operate` in the place of `evaluate`.
+    `spellings` lists the names. A backend that takes operations has the method `operate` instead of `evaluate`.
     """
     word, _, rest = name.partition(":")
     if word == "minihlo":
@@ -54,7 +54,7 @@ def backend(name: str) -> Backend:
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of a backend of that name; not of minihlo. Raises InputError where there is none."""
+    """Return the kind of a backend other than minihlo. Raises InputError if the name is unknown."""
     word, colon, rest = name.partition(":")
     kind = kinds().get(word)
     if kind is not None:
@@ -69,25 +69,25 @@ def kind_of(name: str) -> Kind:
 
 
 def spellings() -> str:
-    """How backends are named, for people."""
+    """Return the names of all backends, for messages."""
     return ", ".join(["minihlo", "minihlo:upcast", *(k.names for k in kinds().values()), python.KIND.names])
 
 
 def kinds() -> dict[str, Kind]:
-    """Every kind of backends but minihlo and `MODULE:NAME`, by the name of its file."""
+    """Return all kinds of backends by the names of their files, without minihlo and `MODULE:NAME`."""
     names = [m.name for m in pkgutil.iter_modules(__path__) if m.name not in ("python", "worker")]
     modules = {name: importlib.import_module(f".{name}", __name__) for name in names}
     return {name: module.KIND for name, module in modules.items() if hasattr(module, "KIND")}
 
 
 def _is_installed(module: str) -> bool:
-    """Whether a module can be imported. It is not; the packages that hold it are."""
+    """Return whether a module can be imported. Imports its parent packages only."""
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of a package that holds it
+    except ModuleNotFoundError:  # a parent package is missing
         return False
 
 
 def _is_here(module: str) -> bool:
-    """Whether a child process, which looks in the current directory first, can import a module without dots."""
+    """Return whether a child process, which searches the current directory first, can import a top-level module."""
     return PathFinder.find_spec(module, [""]) is not None or _is_installed(module)

@@ -1,4 +1,4 @@
-"""What a backend is, how it says that it has no results, and what the file of a kind of backends declares."""
+"""The interface of backends, their errors, and the declaration of a kind of backends."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..errors import Error, printable
 if TYPE_CHECKING:
     from .operation import Operation
 
-#: Runs a program: its text and arrays in, arrays out.
+#: A function that runs a program: takes its text and arrays, returns arrays.
 Evaluate = Callable[[str, Sequence[np.ndarray]], Sequence[np.ndarray]]
-#: Computes one operation, on codes.
+#: A function that computes one operation on codes.
 Operate = Callable[["Operation", Sequence[np.ndarray]], np.ndarray]
 
 PROGRAMS, OPERATIONS = "programs", "operations"
@@ -26,27 +26,27 @@ _LACKS = re.compile("unsupported|not supported|not implemented|unimplemented", r
 class BackendError(Error):
     """A backend gave no results.
 
-    `how` is "refused" (it does not have what the program needs), "died" (it crashed, or failed in a way that is its
-    own fault), "slow" (no answer in time), or "absent" (it could not be started at all).
+    `how` is "refused" (it does not support the program), "died" (it crashed or failed by its own fault), "slow" (no
+    answer in time), or "absent" (it could not be started).
     """
 
     def __init__(self, how: str, text: str) -> None:
-        text = printable(text)  # much of it is what the backend has said
+        text = printable(text)  # the text may come from the backend
         super().__init__(text)
         self.how, self.text = how, text
 
     @property
     def is_lack(self) -> bool:
-        """Whether the backend does not have what it was asked for; some die of that, and say so."""
+        """Whether the backend does not support the request. Some backends crash on it, with a message that says so."""
         return self.how == "refused" or (self.how == "died" and _LACKS.search(self.text) is not None)
 
     def __reduce__(self) -> tuple[type[BackendError], tuple[str, str]]:
-        """How it is made anew in another process."""
+        """Return the arguments to create the error in another process."""
         return BackendError, (self.how, self.text)
 
 
 class Backend(Protocol):
-    """Runs programs given as text. (`operation.OperationBackend` is the kind that takes no programs.)"""
+    """A backend that runs programs given as text. (`operation.OperationBackend` is for libraries of operations.)"""
 
     @property
     def name(self) -> str: ...
@@ -55,55 +55,55 @@ class Backend(Protocol):
     def takes(self) -> str: ...  #: PROGRAMS
 
     def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
-        """The results of `@main`, whose arguments and results are of types that numpy has itself.
+        """Return the results of `@main`. Its arguments and results have types that numpy itself has.
 
-        Raises BackendError where the backend gives none.
+        Raises BackendError if the backend gives no results.
         """
         ...
 
     def close(self) -> None:
-        """Give back what it holds; it can be used again."""
+        """Release the resources of the backend. It can be used again."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
-    """How a backend's own specification rounds floats to integers, where StableHLO truncates."""
+    """How the specification of a backend rounds floats to integers; StableHLO truncates."""
 
-    targets: tuple[str, ...]  #: the integer types it is about
+    targets: tuple[str, ...]  #: the integer types that it applies to
     rounding: str  #: "to nearest even"
-    source: str  #: where that is written
+    source: str  #: the source
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What this process has to know of a kind of backends; `start`, beside it in its file, runs in the child.
+    """The declaration of a kind of backends. The function `start` in the same file runs in the child process.
 
-    `start(rest)` gets what follows the colon of the name, imports what it needs, and returns `evaluate(text, arrays)`
-    or, if the kind takes operations, `operate(operation, arrays)`. What these raise is told as a refusal; a
-    BackendError says for itself how it was.
+    `start(rest)` gets the part of the name after the colon, imports what it needs, and returns `evaluate(text, arrays)`
+    or, if the kind takes operations, `operate(operation, arrays)`. An exception of these counts as a refusal, unless it
+    is a BackendError.
     """
 
-    names: str  #: how they are spelled, for people: "torch:cpu|cuda"
-    rest: str = ""  #: a regular expression of what follows the colon
-    modules: tuple[str, ...] = ()  #: that have to be there
-    extra: str = ""  #: of minihlo, that installs them
-    packages: tuple[str, ...] = ()  #: whose versions the results depend on
+    names: str  #: the names in messages and documents: "torch:cpu|cuda"
+    rest: str = ""  #: a regular expression for the part after the colon
+    modules: tuple[str, ...] = ()  #: modules that must be installed
+    extra: str = ""  #: the extra of minihlo that installs them
+    packages: tuple[str, ...] = ()  #: packages whose versions the results depend on
     takes: str = PROGRAMS
-    environment: Callable[[str], Mapping[str, str]] = lambda _: {}  #: variables of the child, by `rest`
-    conversions: tuple[Conversion, ...] = ()  #: what its own specification asks for, and not StableHLO
+    environment: Callable[[str], Mapping[str, str]] = lambda _: {}  #: environment variables of the child, by `rest`
+    conversions: tuple[Conversion, ...] = ()  #: differences of its specification from StableHLO
 
     def accepts(self, rest: str) -> bool:
         return re.fullmatch(self.rest, rest) is not None
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception says, short."""
+    """Return a short text for an exception."""
     return " ".join(str(error).split())[:400] or type(error).__name__
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> tuple[str, Any]:
-    """How it went and what came: "results" with the value, or a BackendError's `how` with its text."""
+    """Call a function. Return "results" and its value, or the `how` and the text of a BackendError."""
     try:
         return "results", function(*arguments)
     except BackendError as error:

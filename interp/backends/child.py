@@ -1,4 +1,4 @@
-"""A backend in a child process: what crashes or hangs there is a BackendError here."""
+"""A backend in a child process. A crash or hang there raises BackendError here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .base import PROGRAMS, BackendError
 if TYPE_CHECKING:
     from .operation import Operation
 
-#: How long a backend may take for one program, and to start.
+#: The time limits, in seconds, for one program and for the start of a backend.
 SECONDS = 300.0
 START_SECONDS = 300.0
 
@@ -30,16 +30,16 @@ _LENGTH = struct.Struct("<Q")
 
 @dataclasses.dataclass(frozen=True)
 class Strided:
-    """An array on its way to another process, which gets it with its strides; a pickle alone would lose them."""
+    """An array with its strides, to send to another process. A pickled array loses them."""
 
-    memory: np.ndarray  #: what it is a view of
+    memory: np.ndarray  #: the array that it is a view of
     shape: tuple[int, ...]
     offset: int
     strides: tuple[int, ...]
 
     @classmethod
     def of(cls, array: np.ndarray) -> np.ndarray | Strided:
-        """The array itself, where it is not a part of another one and lies as it is read."""
+        """Return the array itself if it is contiguous and not a part of another one, else a Strided."""
         base = array.base
         if not isinstance(base, np.ndarray) or not base.flags.c_contiguous:
             return array
@@ -49,15 +49,15 @@ class Strided:
         return cls(base, array.shape, first - start, array.strides)
 
     def array(self) -> np.ndarray:
-        """The array, as a view of the memory in this process."""
+        """Return the array as a view of the memory in this process."""
         return np.ndarray(self.shape, self.memory.dtype, self.memory, self.offset, self.strides)
 
 
 class ChildBackend:
-    """A backend in a child process. `environment` is added to that of this process; `seconds` is a program's time.
+    """A backend in a child process. `environment` extends that of this process; `seconds` limits the time of a program.
 
-    The child has a session of its own: Ctrl-C in the terminal is for this process, and what the child has started
-    ends with it.
+    The child has a session of its own: Ctrl-C in the terminal reaches this process only, and processes that the child
+    has started end with it.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ChildBackend:
 
     @property
     def takes(self) -> str:
-        """`programs` or `operations`. Where only the child can tell, this starts it."""
+        """`programs` or `operations`. Starts the child if only the child knows."""
         if not self._takes:
             self._running()
         return self._takes
@@ -91,7 +91,7 @@ class ChildBackend:
         child, self._child = self._child, None
         if child is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)  # its process group, which is named as its first process
+                os.killpg(child.pid, signal.SIGKILL)  # its process group, which has the number of its first process
             child.kill()
             with contextlib.suppress(BrokenPipeError), child:
                 child.wait()
@@ -139,7 +139,7 @@ class ChildBackend:
 
     @contextlib.contextmanager
     def _reporting_its_end(self) -> Any:
-        """Leaves no child behind that still has something to say, and tells how one died."""
+        """End the child after an error of communication, and report how it died."""
         try:
             yield
         except (EOFError, BrokenPipeError):
@@ -152,21 +152,21 @@ class ChildBackend:
             raise
 
     def _last_words(self) -> str:
-        """What the child said as it died, as far as that is an error."""
+        """Return the error that the child printed last."""
         assert self._log is not None
         self._log.seek(0)
         return last_words(self._log.read()[-20000:].decode(errors="replace"))
 
 
 def last_words(text: str) -> str:
-    """The last line that tells an error, else the last."""
+    """Return the last line that describes an error, or else the last line."""
     lines = [x.strip() for x in text.splitlines() if x.strip()]
     errors = [x for x in lines if any(w in x for w in ("rror", "ssertion", "Check failed", "UNREACHABLE", "LLVM"))]
     return " ".join((errors or lines or [""])[-1].split())[:300]
 
 
 def death(code: int) -> str:
-    """How a process ended, in words."""
+    """Describe the exit status of a process."""
     try:
         return f"died ({signal.Signals(-code).name})"
     except ValueError:
@@ -180,7 +180,7 @@ def write_frame(stream: IO[bytes], data: bytes) -> None:
 
 
 def read_frame(stream: IO[bytes]) -> bytes:
-    """The next message of a pipe. Raises EOFError where it ends before."""
+    """Return the next message of a pipe. Raises EOFError if the pipe ends before."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         raise EOFError

@@ -1,4 +1,4 @@
-"""A command: a simulator, a board, anything that can read files and write files.
+"""A command: a simulator, a board, any program that reads and writes files.
 
 `exec:COMMAND` runs COMMAND, split into words as a shell does and without one, with the path of a folder as one more
 argument, once for each program. In the folder are
@@ -32,7 +32,7 @@ UNSUPPORTED = 69  #: EX_UNAVAILABLE of sysexits.h
 
 
 def _environment(command: str) -> Mapping[str, str]:
-    if not shlex.split(command):  # which raises ValueError where a quotation has no end
+    if not shlex.split(command):  # raises ValueError for an open quotation
         raise ValueError("expected a command, got none")
     return {}
 
@@ -57,7 +57,7 @@ def start(rest: str) -> Evaluate:
                 raise BackendError("died", f"{command[0]} cannot be run: {error.strerror}") from None
             message = ended.stderr[-20000:].decode(errors="replace").strip()
             if ended.returncode == UNSUPPORTED:
-                raise BackendError("refused", (message.splitlines() or ["it does not say why"])[-1])
+                raise BackendError("refused", (message.splitlines() or ["no reason given"])[-1])
             if ended.returncode != 0:
                 raise BackendError("died", f"{command[0]} {death(ended.returncode)}: {last_words(message)}")
             return _outputs(folder)

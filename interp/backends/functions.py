@@ -1,4 +1,4 @@
-"""Libraries of functions on arrays: StableHLO's names to those that numpy and what is made like it have for them."""
+"""Libraries of functions on arrays: maps StableHLO's names to those of numpy and libraries with its interface."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .base import BackendError
 if TYPE_CHECKING:
     from .operation import Operation
 
-#: An op, with its attributes if it has some, to a name of numpy's. Not here is what numpy has no function for, or one
-#: of another meaning: its sort knows no total order, its round does not round away from zero.
+#: The numpy function of an op, with its attributes if it has some. Ops are absent if numpy has no function or one of
+#: another meaning: its sort has no total order, and its round does not round halves away from zero.
 NUMPY: Mapping[str, str] = {
     **{name: name for name in ("abs", "add", "cbrt", "ceil", "divide", "floor", "log", "maximum", "minimum")},
     **{name: name for name in ("multiply", "sign", "sqrt", "subtract", "tan", "tanh", "power")},
@@ -39,9 +39,9 @@ NUMPY: Mapping[str, str] = {
 
 
 def function(library: Any, names: Mapping[str, str], operation: Operation) -> Callable[..., Any]:
-    """What a library has for an operation, by a table such as NUMPY. Raises BackendError where the table has nothing.
+    """Return the function of a library for an operation, by a table such as NUMPY. Raises BackendError if it has none.
 
-    Folds are along the last dimension, which is the second argument of the function.
+    Reductions are along the last dimension, which is the second argument of the function.
     """
     name = "_".join([operation.op, *(v for v in operation.attributes.values() if v != "FLOAT")])
     if name not in names:

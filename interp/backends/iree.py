@@ -1,4 +1,4 @@
-"""IREE: its compiler takes StableHLO, its runtime runs what that makes for the processor or a GPU."""
+"""IREE: its compiler takes StableHLO, and its runtime runs the result on a CPU or GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from .base import BackendError, Evaluate, Kind
 from .child import death
 
-#: Compiler's target to the runtime's driver, and options that the target wants.
+#: The runtime's driver for each target of the compiler, and the options of the target.
 _TARGETS: dict[str, tuple[str, list[str]]] = {
     "llvm-cpu": ("local-task", ["--iree-llvmcpu-target-cpu=host"]),
     "vmvx": ("local-task", []),
@@ -30,7 +30,7 @@ def start(target: str) -> Evaluate:
     compiler: Any = importlib.import_module("iree.compiler")
     runtime: Any = importlib.import_module("iree.runtime")
     driver, options = _TARGETS[target]
-    options = [*options, "--iree-input-demote-f64-to-f32=false"]  # which is its default
+    options = [*options, "--iree-input-demote-f64-to-f32=false"]  # the default
     config = runtime.Config(driver)
 
     def evaluate(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -47,7 +47,7 @@ def start(target: str) -> Evaluate:
 
 
 def _backend_error(text: str) -> BackendError:
-    """The compiler is a program of its own: whether it refused the text or died of it."""
+    """Return an error that says whether the compiler, which is a process of its own, refused the program or crashed."""
     code = re.search(r"Error code: (-?\d+)", text)
     diagnostics = text.partition("Diagnostics:")[2].partition("Invoked with:")[0]
     if code and int(code[1]) < 0:

@@ -19,12 +19,12 @@ KIND = Kind(
     environment=lambda platform: {"JAX_PLATFORMS": platform, "JAX_ENABLE_X64": "1"},
 )
 
-#: Programs that are run again and again, such as the ops of a loop, are compiled once: so many are kept.
+#: The number of compiled programs to keep, for programs that run repeatedly, such as the ops of a loop.
 _KEPT = 256
 
 
 def start(platform: str) -> Evaluate:
-    """Compiles the text as it is, by the client of the platform."""
+    """Compile the text unchanged with the client of the platform."""
     import jax
     from jax.extend.mlir import ir
     from jaxlib import xla_client

@@ -24,7 +24,7 @@ def start(_: str) -> Operate:
 
 
 def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The codes of the result. Raises BackendError where numpy has no such function, TypeError where not for a type."""
+    """Return the codes of the result. Raises BackendError for a missing function, TypeError for a missing type."""
     operands = [typed(a, t) for a, t in zip(arrays, operation.operands, strict=True)]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -34,6 +34,6 @@ def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
 def _function(operation: Operation) -> Callable[..., Any]:
     if operation.op == "convert":
         return lambda x: x.astype(ELEMENT_TYPES[operation.result].dtype)
-    if operation.op == "dot_general":  # of these types matmul gives f32, dot the type itself
+    if operation.op == "dot_general":  # matmul gives f32 for these types, dot the type itself
         return np.matmul if operation.result == "f32" else np.dot
     return function(np, NUMPY, operation)

@@ -1,7 +1,7 @@
-"""ONNX by its reference evaluator, which has conversions and is_finite of float8 and float4 types and nothing else.
+"""ONNX by its reference evaluator, which has conversions and is_finite of float8 and float4 types only.
 
-A conversion is a Cast with `saturate` off, as StableHLO means it: what is too large becomes infinity or NaN.
-`onnx:saturate` switches it on; `onnx:quantize` (and `onnx:saturate+quantize`) converts from f32, f16 and bf16 by
+A conversion is a Cast without `saturate`, as StableHLO requires: a number beyond the range becomes infinity or NaN.
+`onnx:saturate` turns it on; `onnx:quantize` (and `onnx:saturate+quantize`) converts from f32, f16 and bf16 by
 QuantizeLinear and to f32 by DequantizeLinear, with a scale of 1.
 """
 

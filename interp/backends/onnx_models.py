@@ -1,4 +1,4 @@
-"""Conversions as ONNX models of one node, and whether numbers are finite: all that ONNX has for these types."""
+"""ONNX models of one node for conversions and is_finite, the only operations that ONNX has for these types."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .base import BackendError, Conversion
 if TYPE_CHECKING:
     from .operation import Operation
 
-#: A regular expression of what follows the colon of either backend's name.
+#: A regular expression for the part after the colon, of both backends.
 OPTIONS = "(saturate|quantize|saturate[+]quantize)?"
-#: Of wider integers ONNX says nothing; they are truncated.
+#: ONNX does not specify wider integers; they are truncated.
 CONVERSIONS = (
     Conversion(("i4", "ui4"), "to nearest even", "ONNX: 4 bit integer types, Cast"),
     Conversion(("i2", "ui2"), "to nearest even", "ONNX: 2 bit integer types, Cast"),
@@ -22,9 +22,9 @@ CONVERSIONS = (
 
 
 def model(operation: Operation, options: str, rank: int, opset: int, ir_version: int) -> Any:
-    """The operation as a model from `x` to `y`. Raises BackendError where ONNX has no such thing."""
+    """Return the operation as a model from `x` to `y`. Raises BackendError if ONNX does not have it."""
     if operation.op not in ("convert", "is_finite"):
-        raise BackendError("refused", "ONNX converts these types, and computes nothing on them")
+        raise BackendError("refused", "ONNX has only conversions of these types")
     onnx: Any = importlib.import_module("onnx")
     (source,), target = operation.operands, operation.result
     x, y = (tensor_type(t) for t in (source, target))
@@ -42,7 +42,7 @@ def model(operation: Operation, options: str, rank: int, opset: int, ir_version:
 
 
 def _finite() -> list[Any]:
-    """Neither NaN nor infinite."""
+    """Return the nodes that compute whether `x` is neither NaN nor infinite."""
     onnx: Any = importlib.import_module("onnx")
     steps = (
         ("IsNaN", "x", "nan"),
@@ -71,7 +71,7 @@ def _converting(source: str, target: str, options: str) -> list[Any]:
 
 
 def tensor_type(name: str) -> int:
-    """ONNX's number of an element type. Raises BackendError where it has none."""
+    """Return ONNX's number of an element type. Raises BackendError if it has none."""
     onnx: Any = importlib.import_module("onnx")
     try:
         return onnx.helper.np_dtype_to_tensor_dtype(ELEMENT_TYPES[name].dtype)

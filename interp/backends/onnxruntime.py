@@ -53,7 +53,7 @@ def start(options: str) -> Operate:
 
 
 def _packed(codes: np.ndarray, bits: int) -> np.ndarray:
-    """As the runtime stores types of few bits: several in a byte, the first lowest; the rest of the array is unused."""
+    """Pack codes of few bits as the runtime stores them: several in a byte, the first lowest."""
     if bits not in (2, 4):
         return codes
     fields = np.zeros((-(-codes.size * bits // 8), 8 // bits), np.uint8)

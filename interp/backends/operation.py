@@ -1,9 +1,9 @@
-"""What is asked of a backend: one of two methods.
+"""The interface of backends that compute single operations.
 
-A backend that takes StableHLO has `evaluate` (`minihlo.interp.backends.Backend`) and needs nothing from here. One that
-does not (a library of numpy functions, torch, ONNX) is an `OperationBackend`: it says `takes = "operations"` and is
-asked for one operation at a time. Both raise BackendError where they give no result: `refused` for what they do not
-have, `died` and `slow` where a child process did so.
+A backend that takes StableHLO has the method `evaluate` (`minihlo.interp.backends.Backend`) and does not use this
+module. A library of functions, such as numpy's, torch or ONNX, is an `OperationBackend`: it sets `takes = "operations"`
+and computes one operation at a time. Both raise BackendError if they give no result: `refused` for an operation that
+they do not support, `died` and `slow` for a child process that crashed or gave no answer.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class Operation:
 class OperationBackend(Protocol):
     """A backend without StableHLO."""
 
-    #: How `takes` tells the two kinds apart; where a backend lacks it, it takes "programs".
+    #: The kind of backend. A backend without this attribute takes "programs".
     takes: str  #: "operations"
-    #: How long one call may take; the tester sets it. A backend in this process may ignore it.
+    #: The time limit of one call in seconds, which the tester sets. A backend in this process may ignore it.
     seconds: float
 
     @property
     def name(self) -> str: ...
 
     def operate(self, operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """The result's codes. Raises BackendError("refused", why) for what the backend does not have."""
+        """Return the codes of the result. Raises BackendError("refused", reason) for an unsupported operation."""
         ...
 
     def close(self) -> None:
-        """Give back what it holds; it can be used again."""
+        """Release the resources of the backend. It can be used again."""
         ...

@@ -31,7 +31,7 @@ class Minihlo:
 
 
 def minihlo(name: str) -> Minihlo:
-    """The backend `minihlo`, `minihlo:upcast` or `minihlo:upcast:TYPE`. Raises InputError for another name."""
+    """Return the backend `minihlo`, `minihlo:upcast` or `minihlo:upcast:TYPE`. Raises InputError for another name."""
     _, _, rest = name.partition(":")
     if (rest and rest.partition(":")[0] != "upcast") or name.endswith(":"):
         raise InputError(f"expected minihlo, minihlo:upcast or minihlo:upcast:TYPE, got {name!r}")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from . import jax
 from .base import Evaluate, Kind
 
-#: What JAX calls it. Programs go to its compiler as they are, so it need not be the plugin's own name.
+#: The name of the platform in JAX. It need not be the plugin's own name, since programs go to its compiler unchanged.
 _PLATFORM = "pjrt_plugin"
 
 
@@ -20,7 +20,7 @@ def _environment(path: str) -> Mapping[str, str]:
 
 KIND = Kind(
     "pjrt:/PATH/PLUGIN.so",
-    rest="[^:,]+",  # JAX reads a list of pairs
+    rest="[^:,]+",  # JAX splits the variable at : and ,
     modules=jax.KIND.modules,
     extra=jax.KIND.extra,
     packages=jax.KIND.packages,

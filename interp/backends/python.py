@@ -1,8 +1,8 @@
-"""Any Python object by `module:attr`; the module is looked for in the current folder first.
+"""Any Python object by `module:attr`. The module is searched in the current folder first.
 
 The object is a function `(text, arrays) -> arrays`, or has a method `evaluate` of that kind, or a method
 `operate(operation, codes) -> codes` (see `minihlo.interp.backends.operation`); a class is called first, without
-arguments. NotImplementedError says that the backend does not have what it is asked for. Any other exception is a fault.
+arguments. NotImplementedError means that the backend does not support the request. Any other exception is a fault.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ KIND = Kind("MODULE:ATTR", rest=r"[^\W\d]\w*(\.\w+)*:[^\W\d]\w*(\.\w+)*", takes=
 
 
 def start(name: str) -> tuple[str, Callable[..., Any]]:
-    """What the object takes, and the function that takes it."""
+    """Return whether the object takes programs or operations, and its function."""
     module, _, attribute = name.partition(":")
     sys.path.insert(0, "")
     target = operator.attrgetter(attribute)(importlib.import_module(module))
-    # Last from here on: what it imports later is still found, and a file here hides no installed package.
+    # From now on the folder comes last, so that later imports still work and no file hides an installed package.
     sys.path[:] = [*(p for p in sys.path if p), ""]
     if isinstance(target, type):
         target = target()
@@ -40,7 +40,7 @@ def start(name: str) -> tuple[str, Callable[..., Any]]:
 
 
 def evaluator(target: Any) -> Evaluate:
-    """A function, or the method `evaluate` of an object, as one that raises BackendError."""
+    """Return a function, or the method `evaluate` of an object, wrapped to raise BackendError."""
     return _guarded(getattr(target, "evaluate", target), _listed)
 
 

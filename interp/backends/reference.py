@@ -18,7 +18,7 @@ def start(_: str) -> Evaluate:
 
     from ..parse.parser import make_context
 
-    dense: Any = ir.DenseElementsAttr  # whose type stubs do not know numpy's arrays
+    dense: Any = ir.DenseElementsAttr  # its type stubs lack numpy's arrays
 
     def attribute(array: np.ndarray) -> Any:
         array = np.asarray(array, order="C")
@@ -27,7 +27,7 @@ def start(_: str) -> Evaluate:
         return dense.get(array)
 
     def evaluate(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        with make_context(), ir.Location.unknown():  # the interpreter's own dialect has to be there
+        with make_context(), ir.Location.unknown():  # loads the interpreter's own dialect
             results: Any = stablehlo.eval_module(ir.Module.parse(text), [attribute(a) for a in arrays])
             return [np.array(r) for r in results]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _DEVICES = r"(cpu|cuda|mps|xpu)(:\d+)?"
 KIND = Kind("torch:cpu|cuda", _DEVICES, modules=("torch",), extra="torch", packages=("torch",), takes=OPERATIONS)
 
-#: It has no function that rounds halves away from zero, and its sort knows no total order.
+#: PyTorch has no function that rounds halves away from zero, and its sort has no total order.
 _NAMES = {
     **{name: numpys for name, numpys in NUMPY.items() if "." not in numpys and name != "cbrt"},
     "power": "pow",
@@ -37,7 +37,7 @@ _NAMES = {
 
 def start(device: str) -> Operate:
     torch: Any = importlib.import_module("torch")
-    one = torch.ones((), device=device)  # so that a device that is not there is told at once
+    one = torch.ones((), device=device)  # raises at once if the device does not exist
 
     def function_for(operation: Operation) -> Callable[..., Any]:
         to = dtype(operation.result)
@@ -64,5 +64,5 @@ def start(device: str) -> Operate:
 
 
 def _is_readable(array: np.ndarray) -> bool:
-    """Whether a tensor can be a view of the array: torch has no negative strides."""
+    """Return whether a tensor can be a view of the array: torch has no negative strides."""
     return all(s >= 0 for s in array.strides) and array.flags.writeable

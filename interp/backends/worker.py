@@ -1,7 +1,7 @@
 """The child process of a backend: reads programs or operations with arrays, answers with arrays.
 
 `python -m minihlo.interp.backends.worker NAME`. Messages are pickles with their lengths before them; an answer is a
-pair (see `base.call`). The first one, without a request, tells whether the backend takes programs or operations.
+pair (see `base.call`). The first answer needs no request: whether the backend takes programs or operations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .child import Strided, read_frame, write_frame
 
 
 def _started(name: str) -> tuple[str, Callable[..., Any]]:
-    """What the backend takes, and the function that takes it."""
+    """Return whether the backend takes programs or operations, and its function."""
     kind = kind_of(name)
     if kind is python.KIND:
         return python.start(name)
@@ -32,7 +32,7 @@ def _serve(name: str) -> None:
     without_core_file()
     end_with_parent()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what C++ prints is not an answer
+    os.dup2(2, 1)  # output of C++ must not mix with answers
     how, started = call(_started, name)
     function = None
     if how == "results":

@@ -1,1 +1,1 @@
-"""Programs that check themselves: the check ops, and what is said where one does not hold."""
+"""Programs with check ops: runs them on a backend, and describes checks that fail."""

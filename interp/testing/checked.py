@@ -1,7 +1,7 @@
-"""Runs one test of an .mlir file on a backend and holds its results against its checks.
+"""Runs one test of an .mlir file on a backend and evaluates its checks.
 
-minihlo runs the checks itself. Other backends know no check ops: the function is rewritten so that it returns the
-values that are checked, as types that numpy has, and the checks are made here.
+minihlo runs the checks itself. Other backends have no check ops: the function is rewritten to return the checked values
+as types that numpy has, and the checks are evaluated here.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ class Mismatch(Exception):
     program: Program
     check: Operation
     message: str
-    actual: np.ndarray | None = None  #: None where it is not known, as in a loop
+    actual: np.ndarray | None = None  #: None if it is not known, as in a loop
     expected: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Exported:
-    """A test as a program for any backend: `@main` returns what the checks compare, as types that numpy has."""
+    """A test as a program for any backend: `@main` returns the checked values as types that numpy has."""
 
     program: Program
     checks: tuple[Operation, ...]
     text: str
-    inputs: tuple[np.ndarray, ...]  #: the constants that floats come from
-    results: tuple[str, ...]  #: the types of what it returns
+    inputs: tuple[np.ndarray, ...]  #: the constants that floats are computed from
+    results: tuple[str, ...]  #: the types of the results
 
 
 def run(chunk: Chunk, backend: Backend) -> list[Mismatch]:
-    """The checks of a test that do not hold on a backend; on minihlo the first of them.
+    """Return the checks of a test that fail on a backend; on minihlo only the first.
 
-    Raises what `interp.errors` and `backends` have for a program that cannot be read, needs inputs, or fails.
+    Raises the errors of `interp.errors` and `backends` for a program that cannot be read, needs inputs, or fails.
     """
     if isinstance(backend, Minihlo):
         return _natively(*_read(chunk), backend)
@@ -92,13 +92,13 @@ def _natively(program: Program, function: Function, backend: Minihlo) -> list[Mi
 
 
 def values_of(program: Program, function: str, backend: Minihlo) -> dict[int, Any]:
-    """The last value that minihlo gave each Value of a program, by `id`, up to where it failed."""
+    """Return the last value that minihlo computed for each Value of a program, by `id`, up to a failure."""
     values: dict[int, Any] = {}
 
     def listen(operation: Operation, results: tuple[Any, ...]) -> None:
         values.update(zip(map(id, operation.results), results, strict=False))
 
-    with contextlib.suppress(Exception):  # it failed before, or that is what is told anyway
+    with contextlib.suppress(Exception):  # the failure is reported elsewhere
         machine.run(plan(program, function, backend.policy, listen), [])
     return values
 
@@ -121,7 +121,7 @@ def _judged(program: Program, check: Operation, operands: list[np.ndarray]) -> M
 
 
 def export(chunk: Chunk) -> Exported:
-    """The test as a program for any backend. Raises BackendError where that cannot be done."""
+    """Return the test as a program for any backend. Raises BackendError if that is not possible."""
     program, function = _read(chunk)
     assert function.body is not None
     checks = [o for o in function.body.operations if o.name.startswith("check.")]
@@ -131,7 +131,7 @@ def export(chunk: Chunk) -> Exported:
     try:
         with module.context, ir.Location.unknown():
             inputs, types = _rewrite(module, function, checks)
-    except ir.MLIRError as error:  # ops newer than this jaxlib, which MLIR knows nothing of
+    except ir.MLIRError as error:  # ops that are newer than this jaxlib
         reason = one_line(error.error_diagnostics[0].message) if error.error_diagnostics else str(error)
         raise BackendError("refused", f"{function.location}: this program cannot be exported: {reason}") from None
     text: Any = module.operation.get_asm(enable_debug_info=False)
@@ -139,13 +139,13 @@ def export(chunk: Chunk) -> Exported:
 
 
 def judge(exported: Exported, results: Iterator[np.ndarray]) -> list[Mismatch]:
-    """The checks that do not hold for the results of an exported test, which are taken from `results`."""
+    """Return the checks of an exported test that fail. Takes its results from `results`."""
     mismatches = [_judged(exported.program, c, _decoded(results, c)) for c in exported.checks]
     return [m for m in mismatches if m is not None]
 
 
 def compared(exported: Exported, results: Iterator[np.ndarray]) -> list[np.ndarray]:
-    """What each check compares: its first operand."""
+    """Return the values that the checks compare: their first operands."""
     return [_decoded(results, check)[0] for check in exported.checks]
 
 
@@ -160,9 +160,9 @@ def _all_operations(program: Program) -> Iterator[Operation]:
 def _rewrite(
     module: ir.Module, function: Function, checks: list[Operation]
 ) -> tuple[list[np.ndarray], tuple[str, ...]]:
-    """Makes a function the program's `@main` that returns what its checks compare: its inputs, and its results' types.
+    """Make the function the program's `@main` and return the checked values from it. Returns inputs and result types.
 
-    Constants that floats come from become inputs, so that the backend computes and its compiler folds nothing.
+    Constants that floats are computed from become inputs, so that the backend's compiler folds nothing.
     """
     functions = {_name(op): op for op in _collect(module.operation, "func.func")}
     for op in functions.values():
@@ -194,7 +194,7 @@ def _rewrite(
 
 
 def _collect(root: ir.Operation, *prefixes: str) -> list[ir.Operation]:
-    """The ops inside another whose names begin so. (`walk` hands out plain operations; see `reader.Reader`.)"""
+    """Return the ops within another whose names start with a prefix. (`walk` gives plain operations; see `Reader`.)"""
     result: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -212,7 +212,7 @@ def _name(function: ir.Operation) -> str:
 
 
 def _as_input(op: ir.Operation, constant: Operation) -> np.ndarray | None:
-    """Puts an argument in the place of a constant that is a float or is made one; the array to give for it."""
+    """Replace a constant that is or becomes a float by an argument. Returns the array to pass for it."""
     (value,), t = op.results, constant.results[0].type
     assert isinstance(t, TensorType)
     e, uses = t.element, [u.owner.name for u in value.uses]
@@ -229,7 +229,7 @@ def _as_input(op: ir.Operation, constant: Operation) -> np.ndarray | None:
 
 
 def _decoded(results: Iterator[np.ndarray], check: Operation) -> list[np.ndarray]:
-    """The operands of a check."""
+    """Return the operands of a check."""
     types = [v.type for v in check.operands]
     return [transport.unpacked(results, t.element) for t in types if isinstance(t, TensorType)]
 

@@ -1,4 +1,4 @@
-"""Which ops and formats the functions of .mlir files are about, by their texts."""
+"""Counts the ops and formats that functions of .mlir files cover, by their texts."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _OP = re.compile(r"(?<![\w.#!@])(?:stablehlo|chlo|check|interpreter)\.[\w-]+")
 _NARROW = [name for name, fmt in FORMATS.items() if fmt.bits <= 16]
 _FORMAT = re.compile("|".join(sorted(_NARROW, key=len, reverse=True)))
 _DIALECTS = ("stablehlo.", "chlo.", "check.", "interpreter.")
-#: What these give is no float, or their target's to say.
+#: Ops whose results are not floats, or depend on their target.
 _WITHOUT_FLOATS = ("stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.custom_call")
 
 
 def pairs_of(texts: Iterable[str]) -> set[tuple[str, str]]:
-    """The pairs of an op and a format of at most 16 bits that stand in one function, of those that there are."""
+    """Return the pairs of an op and a format of at most 16 bits that occur in one function."""
     covered = {(op, f) for text in texts for op in set(_OP.findall(text)) for f in set(_FORMAT.findall(text))}
     return covered & all_pairs()
 
 
 def all_pairs() -> set[tuple[str, str]]:
-    """Every op that takes floats with every format of at most 16 bits that it takes."""
+    """Return all pairs of an op that takes floats and a format of at most 16 bits that it takes."""
     names = [(name, op) for name, op in ops().items() if name.startswith(_DIALECTS) and name not in _WITHOUT_FLOATS]
     return {(name, t.name) for name, op in names for t in op.types if t.name in _NARROW}
 
 
 def summary(functions: int, files: int, texts: Iterable[str]) -> str:
-    """One line for people: what functions that pass cover."""
+    """Return one line that describes the coverage of functions that pass."""
     covered, existing = pairs_of(texts), all_pairs()
     count = f"{_number({op for op, _ in covered}, 'op')} × {_number({f for _, f in covered}, 'format')}, "
     if covered == existing:

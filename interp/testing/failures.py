@@ -1,4 +1,4 @@
-"""Tells a check that does not hold: the elements with codes and values, the operands they come from, the line."""
+"""Describes a check that fails: the elements with codes and values, their operands, and the line."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ..parse.chunks import Chunk
 from ..program import Operation, Region, Value
 from .checked import Mismatch
 
-#: How many elements of a mismatch are told, and how many elements of an operand that is told whole.
+#: The number of elements of a mismatch to show, and the largest operand to show as a whole.
 _ELEMENTS = 4
 _OPERAND = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """What a check is about: the op before conversions to codes, and the type that the codes are of."""
+    """The subject of a check: the op before conversions to codes, and the type of the codes."""
 
     operation: Operation | None
     type: ElementType
 
 
 def subject(mismatch: Mismatch) -> Subject:
-    """Looks through what turns a result into codes: bitcast_convert, a conversion from six bits, one NaN for all."""
+    """Skip the ops that turn a result into codes: bitcast_convert, conversion from six bits, one code for all NaNs."""
     makers = {id(r): o for region in _regions(mismatch) for o in region.operations for r in o.results}
     value, t = mismatch.check.operands[0], _element(mismatch.check.operands[0])
     while (operation := makers.get(id(value))) is not None:
@@ -48,7 +48,7 @@ def subject(mismatch: Mismatch) -> Subject:
 
 
 def places(mismatch: Mismatch) -> list[tuple[int, ...]]:
-    """The indices of the elements that differ."""
+    """Return the indices of the elements that differ."""
     actual, expected = mismatch.actual, mismatch.expected
     if actual is None or expected is None or actual.shape != expected.shape:
         return []
@@ -69,7 +69,7 @@ def _holds(check: Operation, actual: Any, expected: Any) -> bool:
 
 
 def describe(mismatch: Mismatch, chunk: Chunk, backend: str, values: Mapping[int, Any]) -> str:
-    """Lines that tell a mismatch. `values` are those of the program as minihlo has them, by `id` of Value."""
+    """Describe a mismatch in several lines. `values` has minihlo's values of the program, by `id` of Value."""
     check = mismatch.check
     differ = places(mismatch)
     actual, expected = mismatch.actual, mismatch.expected
@@ -90,10 +90,10 @@ def describe(mismatch: Mismatch, chunk: Chunk, backend: str, values: Mapping[int
 
 
 def shown(x: Any, t: ElementType) -> str:
-    """An element as code and value, in the type that its bits are of."""
+    """Format an element as code and value of a type."""
     if not t.is_float:
         return str(x)
-    if x.dtype != t.dtype:  # its code, or of six bits its value in f32 or the code of that
+    if x.dtype != t.dtype:  # its code; for types of six bits its value in f32, or the code of that
         if t.bits == 6:
             x = np.asarray(x.view(np.float32) if x.dtype == np.uint32 else x).astype(t.dtype)[()]
         else:
@@ -104,7 +104,7 @@ def shown(x: Any, t: ElementType) -> str:
 
 
 def _call(operation: Operation | None, at: tuple[int, ...], shape: tuple[int, ...], values: Mapping[int, Any]) -> str:
-    """The op with its operands: the elements that this result is made of where the op is elementwise."""
+    """Format the op with its operands; for an elementwise op, with the elements at the same index."""
     if operation is None or not operation.operands:
         return operation.name if operation else "the value"
     texts = [_operand(v, values.get(id(v)), at, shape) for v in operation.operands]
