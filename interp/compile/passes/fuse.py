@@ -296,7 +296,8 @@ class _Fuser:
             if other != value and self._joins(other, node, members):
                 outputs.append(other)
                 members |= self._members(other)
-        outputs += [v for v in members if v not in outputs and self._is_kept(v, members)]
+        inside = {id(self.pending[m].operation) for m in members}
+        outputs += [v for v in members if v not in outputs and self._is_kept(v, inside)]
         order = {v: i for i, v in enumerate(self.pending)}
         outputs.sort(key=order.__getitem__)
         builder = Builder(self, node.shape, None)
@@ -327,12 +328,12 @@ class _Fuser:
         mine = self._members(value)
         return bool(mine & members) or any(v in used for m in mine for v in self.pending[m].operation.operands)
 
-    def _is_kept(self, value: Value, members: set[Value]) -> bool:
-        """Whether a value within a group is needed later, and is not to be computed anew then."""
+    def _is_kept(self, value: Value, inside: set[int]) -> bool:
+        """Whether a value of the group of some ops, given by `id`, is needed later and not to be computed anew then."""
         node = self.pending[value]
         if self._is_cheap(node) or self.is_table(node):
             return False
-        return self._is_used_after(value, {id(self.pending[m].operation) for m in members})
+        return self._is_used_after(value, inside)
 
     def _is_cheap(self, node: Node) -> bool:
         """Whether computing a value anew costs less than reading it from memory."""
@@ -345,7 +346,7 @@ class _Fuser:
 
     def _is_used_after(self, value: Value, inside: set[int]) -> bool:
         """Whether a value is needed later, by others than some ops, which are given by `id`."""
-        seen, stack = inside, list(self._uses.get(value, ()))
+        seen, stack = inside.copy(), list(self._uses.get(value, ()))
         while stack:
             use = stack.pop()
             if use is None:

@@ -35,9 +35,12 @@ def narrow(region: Region, constants: Mapping[Value, Any]) -> Region:
     number = Uniform(region, constants).number
     clips: dict[Value, Operation] = {}  # by their results, as long as no op has needed these in memory
     operations: list[Operation] = []
-    changed = False
+    changed, narrows = False, any(map(_is_narrowing, region.operations))
     for operation in region.operations:
         new = operation
+        if not narrows and not operation.regions:
+            operations.append(operation)
+            continue
         record = lookup(operation.name)
         is_deferred = spread_of(operation) is not None or (record is not None and is_fusible(operation, record))
         if not is_deferred:
@@ -45,7 +48,7 @@ def narrow(region: Region, constants: Mapping[Value, Any]) -> Region:
                 clips.pop(value, None)
         elif record is not None and record.facts.by_order:
             clips[operation.results[0]] = operation
-        elif operation.name == "stablehlo.convert" and _is_narrowing(operation):
+        elif _is_narrowing(operation):
             new = _narrowed(operation, clips, number)
         regions = tuple([narrow(r, constants) for r in operation.regions])
         if not all(x is y for x, y in zip(regions, operation.regions, strict=True)):
@@ -79,6 +82,9 @@ def _narrowed(operation: Operation, clips: Mapping[Value, Operation], number: An
 
 
 def _is_narrowing(operation: Operation) -> bool:
+    """Whether an op converts f32 to a minifloat."""
+    if operation.name != "stablehlo.convert":
+        return False
     source, target = operation.operands[0].type, operation.results[0].type
     return (
         isinstance(source, TensorType)
