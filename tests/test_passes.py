@@ -12,7 +12,7 @@ import pytest
 from minihlo import interp
 from minihlo.interp.compile.choose import choose, why_alone
 from minihlo.interp.compile.executors.ways import EXECUTORS
-from minihlo.interp.compile.group import GROUP, RANK, SCAN, SPREAD, UNRANK, Group, Lookup, Step
+from minihlo.interp.compile.group import GROUP, RANK, SCAN, SPREAD, UNRANK, Attributes, Group, Lookup, Step
 from minihlo.interp.compile.passes.find_scans import find_scans
 from minihlo.interp.compile.passes.fold_constants import fold_constants
 from minihlo.interp.compile.passes.fuse import fuse
@@ -82,6 +82,19 @@ def test_a_call_becomes_the_ops_of_the_function() -> None:
     sqrt, negate, add = found.operations
     assert (sqrt.operands, negate.operands) == (body.arguments, sqrt.results)
     assert (negate.results, add) == (body.operations[0].results, body.operations[1])
+
+
+def test_what_a_function_hands_on_goes_through_a_barrier() -> None:
+    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %y = func.call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>
+      return %y : tensor<4xf32>
+    }
+    func.func private @f(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }"""
+    program = interp.load(text).program
+    body = program.functions["main"].body
+    assert body is not None
+    (barrier,) = inlined(program, body).operations
+    assert (barrier.operands, barrier.results) == (body.arguments, body.returns)
 
 
 # -- fold_constants ----------------------------------------------------------------------------------------------------
@@ -247,6 +260,19 @@ def test_a_chain_is_one_group() -> None:
     assert origins == [s.name for s in group.function.steps]
 
 
+def test_equal_constants_of_a_group_are_one() -> None:
+    body = f"""
+      %two = stablehlo.constant dense<2.0> : {F}
+      %more = stablehlo.constant dense<3.0> : {F}
+      %again = stablehlo.constant dense<2.0> : {F}
+      %a = stablehlo.add %x, %two : {F}
+      %b = stablehlo.multiply %a, %more : {F}
+      %r = stablehlo.divide %b, %again : {F}"""
+    function = fused(body, f"%x: {F}", "%r", F).operations[-1].attributes["group"].function
+    assert [float(c.array) for c in function.constants] == [2.0, 3.0]
+    assert [s.operands for s in function.steps] == [(0, 1), (3, 2), (4, 1)]
+
+
 def test_what_three_inputs_meet_in_has_tables_within_it() -> None:
     body = f"""
       %a = stablehlo.multiply %x, %y : {V}
@@ -354,6 +380,14 @@ def test_attributes_tell_groups_apart() -> None:
     assert comparing("LT") == comparing("LT") != comparing("GT")
 
 
+def test_arrays_in_attributes_are_compared_by_their_bits() -> None:
+    def key(*numbers: float) -> Attributes:
+        return Attributes({"value": np.array(numbers, np.float32)})
+
+    assert (key(1, np.nan), hash(key(1, np.nan))) == (key(1, np.nan), hash(key(1, np.nan)))
+    assert len({key(0.0), key(-0.0), key(0.0, 0.0), Attributes({}), Attributes({"value": 0.0})}) == 5
+
+
 # -- choose ------------------------------------------------------------------------------------------------------------
 
 
@@ -415,14 +449,14 @@ def test_why_an_operation_runs_alone(op: str, t: str, why: str) -> None:
     assert choose(operation, NUMPY).executor == "alone"
 
 
-def test_kernels_of_equal_steps_are_shared() -> None:
-    v = "tensor<4xf32>"
-    body = f"""%a = stablehlo.sqrt %x : {v}
+def test_kernels_of_equal_operations_are_shared() -> None:
+    v = "tensor<4xf8E5M2>"
+    body = f"""%a = stablehlo.add %x, %x : {v}
       %b = stablehlo.reverse %a, dims = [0] : {v}
-      %c = stablehlo.sqrt %b : {v}"""
+      %c = stablehlo.add %b, %b : {v}"""
     plan = interp.load(f"func.func @main(%x: {v}) -> {v} {{\n{body}\nreturn %c : {v}\n}}").plan()
     calls = [k for name, k in plan.entry.__globals__.items() if name.startswith("k")]
     assert len(calls) == 3
     assert calls[0] is calls[2]
-    x = np.array([1, 4, 9, 16], np.float32)
-    assert plan.entry(x)[0].tolist() == np.sqrt(np.sqrt(x)[::-1]).tolist()
+    x = interp.cast([1, 2, 3, -4], "f8E5M2")
+    assert plan.entry(x)[0].astype(float).tolist() == [-16, 12, 8, 4]
