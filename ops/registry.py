@@ -51,6 +51,10 @@ ROUNDED_TO_32 = Accuracy("correctly rounded; f64 within 4 ULP; complex by the ho
 BY_POLICY = Accuracy("by policy")  #: as the policy's accumulation or the op's own attributes say
 BY_BODY = Accuracy("by its body")  #: the region's ops, each as accurate as it is
 
+#: The version of the specification that the labels (C1), (I2) and so on in docstrings refer to, and where it stands.
+SPECIFICATION_VERSION = "1.20.0"
+_REPOSITORY = "https://github.com/openxla/stablehlo/blob/3c9301c116f97fbaf696959a0ede32712aec587b/docs"
+
 _WORDS: dict[str, Callable[[ElementType], bool]] = {
     "bool": lambda t: t.kind is Kind.BOOL,
     "signed": lambda t: t.kind is Kind.SIGNED,
@@ -185,6 +189,8 @@ class Op:
     #: The kernel learns sizes from its operands and sees to it that results fit their types: it is bound once, also
     #: where the operands' types leave sizes open.
     any_sizes: bool = False
+    #: Whether the specification has a section of this name. Some ops of StableHLO are older than it, and are not in it.
+    has_section: bool = True
     #: Element types for which the expansion by jaxlib's compiler passes is better than our kernel.
     expanded: frozenset[ElementType] = frozenset()
     facts: Facts = NOTHING
@@ -193,6 +199,21 @@ class Op:
     def is_pure(self) -> bool:
         """Whether a use depends on its operands alone; see `Facts.is_pure`."""
         return self.is_elementwise or self.facts.is_pure
+
+    @property
+    def specification(self) -> str | None:
+        """Where the op is specified: its section of the StableHLO specification, or the page of its dialect.
+
+        None for the dialects of checks, of the interpreters and of others whose ops have no such page.
+        """
+        dialect, _, name = self.name.partition(".")
+        if dialect == "stablehlo" and self.has_section:
+            return f"{_REPOSITORY}/spec.md#{name}"
+        pages = {
+            "stablehlo": "https://openxla.org/stablehlo/generated/stablehlo",
+            "chlo": f"{_REPOSITORY}/generated/chlo.md",
+        }
+        return pages.get(dialect)
 
     @property
     def summary(self) -> str:
@@ -275,6 +296,7 @@ def op(
     has_effects: bool = False,
     calls: tuple[str, ...] = (),
     any_sizes: bool = False,
+    has_section: bool = True,
     facts: Facts = NOTHING,
 ) -> Callable[[Callable[[Call], Run]], Callable[[Call], Run]]:
     """Declare the decorated function as the binder of op `name` (`stablehlo.` is added where no dialect is given).
@@ -285,8 +307,22 @@ def op(
     def declare(bind: Callable[[Call], Run]) -> Callable[[Call], Run]:
         taken = element_types(types)
         name_, doc = full_name(name), bind.__doc__ or ""
-        flags = {"has_effects": has_effects, "calls": calls, "any_sizes": any_sizes, "facts": facts}
-        register(Op(name_, bind, taken, values, accuracy, operands, doc, is_elementwise, **flags))
+        record = Op(
+            name_,
+            bind,
+            taken,
+            values,
+            accuracy,
+            operands,
+            doc,
+            is_elementwise,
+            has_effects=has_effects,
+            calls=calls,
+            any_sizes=any_sizes,
+            has_section=has_section,
+            facts=facts,
+        )
+        register(record)
         return bind
 
     return declare

@@ -20,7 +20,7 @@ from minihlo.ops.engine import speed
 from minihlo.ops.minifloat.codec import decode, to_fraction
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS, Nan
 from minihlo.ops.minifloat.open_points import ML_DTYPES, ONNX, OPEN_POINTS, XLA
-from minihlo.ops.registry import describe, ops
+from minihlo.ops.registry import Op, describe, ops
 
 from .crosscheck import page
 
@@ -74,10 +74,16 @@ def formats_table() -> str:
 
 def ops_table() -> str:
     rows = (
-        [f"`{o.name.removeprefix('stablehlo.')}`", describe(o.types), o.accuracy.text, o.summary]
+        [_named(o), describe(o.types), o.accuracy.text, o.summary]
         for o in sorted(ops().values(), key=lambda o: (not o.name.startswith("stablehlo."), o.name))
     )
     return table(["op", "element types", "results", "meaning"], rows)
+
+
+def _named(o: Op) -> str:
+    """The name of an op, linked to its section of the specification."""
+    name = f"`{o.name.removeprefix('stablehlo.')}`"
+    return name if o.specification is None else f"[{name}]({o.specification})"
 
 
 def accuracy_table() -> str:

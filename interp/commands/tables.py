@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 from ...ops.minifloat.formats import FORMATS, Format, Nan
-from ...ops.registry import EXACT, Op, describe, full_name
+from ...ops.registry import EXACT, SPECIFICATION_VERSION, Op, describe, full_name
 from ...ops.registry import ops as all_ops
 from ...ops.types import ELEMENT_TYPES, guess
 from ..errors import InputError
@@ -86,6 +86,8 @@ def ops(options: argparse.Namespace) -> int:
         names = [name.removeprefix("stablehlo.") for name in records]
         raise InputError(f"expected an op, got {options.name!r}{guess(options.name, names)} (minihlo ops lists all)")
     print(f"{record.name}\n\n{inspect.cleandoc(record.doc)}\n")
+    if record.specification is not None:
+        print(f"Specification (StableHLO {SPECIFICATION_VERSION}): {record.specification}\n")
     for element in ELEMENT_TYPES.values():
         print(f"{element.name:14} {_support(record, element.name)}")
     return 0

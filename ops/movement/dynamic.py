@@ -112,7 +112,7 @@ def dynamic_reshape(call: Call) -> Run:
     return _bound_late(call, "reshape", 1, lambda _, sizes: (sizes, {}))
 
 
-@op("real_dynamic_slice", operands=4, any_sizes=True)
+@op("real_dynamic_slice", operands=4, any_sizes=True, has_section=False)
 def real_dynamic_slice(call: Call) -> Run:
     """The elements between computed bounds, with a stride, in each dimension, as slice takes them."""
     require_element(call)
@@ -148,7 +148,7 @@ def get_dimension_size(call: Call) -> Run:
     return lambda _: size
 
 
-@op("set_dimension_size", operands=2, any_sizes=True)
+@op("set_dimension_size", operands=2, any_sizes=True, has_section=False)
 def set_dimension_size(call: Call) -> Run:
     """The first elements along a dimension; the number is an operand.
 

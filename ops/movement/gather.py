@@ -234,7 +234,7 @@ def dynamic_gather(call: Call) -> Run:
     return _gather(call, _places(numbers), integers(numbers, "offset_dims"), None)
 
 
-@op("torch_index_select", operands=2, facts=PURE)
+@op("torch_index_select", operands=2, facts=PURE, has_section=False)
 def torch_index_select(call: Call) -> Run:
     """The slices of one dimension that the indices name, in their order; an index out of bounds takes the nearest.
 

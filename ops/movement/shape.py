@@ -106,7 +106,7 @@ def broadcast_in_dim(call: Call) -> Run:
     return _broadcast(call, call.integers("broadcast_dimensions"), "broadcast_dimensions")
 
 
-@op("broadcast", operands=1, facts=PURE)
+@op("broadcast", operands=1, facts=PURE, has_section=False)
 def broadcast(call: Call) -> Run:
     """The operand repeated along new leading dimensions; an older form of broadcast_in_dim."""
     require_element(call)
@@ -277,7 +277,7 @@ def after_all(call: Call) -> Run:
     return _token(call)
 
 
-@op("create_token", operands=0)
+@op("create_token", operands=0, has_section=False)
 def create_token(call: Call) -> Run:
     """A new token."""
     return _token(call)

@@ -58,7 +58,9 @@ def all_reduce(call: Call) -> Run:
     return _meeting(call, groups, combine)
 
 
-@op("cross-replica-sum", "bool integer float complex", operands=1, accuracy=BY_BODY, has_effects=True)
+@op(
+    "cross-replica-sum", "bool integer float complex", operands=1, accuracy=BY_BODY, has_effects=True, has_section=False
+)
 def cross_replica_sum(call: Call) -> Run:
     """The sum of the operands of all replicas of a group, in the order of the group."""
     groups = Groups(call)

@@ -43,7 +43,7 @@ def dot_general(call: Call) -> Run:
     return _contract(call, batching, contracting, algorithm)
 
 
-@op("dot", values="numbers", accuracy=BY_POLICY, operands=2, facts=PURE)
+@op("dot", values="numbers", accuracy=BY_POLICY, operands=2, facts=PURE, has_section=False)
 def dot(call: Call) -> Run:
     """The inner product of vectors, or the product of matrices and vectors; the older form of dot_general."""
     ranks = [len(call.tensor(i).shape) for i in range(2)]

@@ -18,7 +18,7 @@ _NUMBERS = "bool integer float complex"
 _TERM = re.compile(r"([A-Za-z]*)(\.\.\.)?([A-Za-z]*)")
 
 
-@op("einsum", _NUMBERS, values="numbers", accuracy=BY_POLICY, operands=2)
+@op("einsum", _NUMBERS, values="numbers", accuracy=BY_POLICY, operands=2, has_section=False)
 def einsum(call: Call) -> Run:
     """The products of elements whose labels agree, summed over the labels that the output lacks: `ab,bc->ac`.
 
@@ -28,7 +28,7 @@ def einsum(call: Call) -> Run:
     return _contraction(call, [call.tensor(0), call.tensor(1)], (lhs, rhs), output)
 
 
-@op("unary_einsum", _NUMBERS, values="numbers", accuracy=BY_POLICY, operands=1)
+@op("unary_einsum", _NUMBERS, values="numbers", accuracy=BY_POLICY, operands=1, has_section=False)
 def unary_einsum(call: Call) -> Run:
     """The elements summed over the labels that the output lacks, the others in its order: `abc->ca`."""
     t = call.tensor()
