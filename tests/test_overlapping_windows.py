@@ -195,3 +195,27 @@ def test_accumulators_that_do_not_mix() -> None:
         sums = np.float32(sums + a)
         products = np.asarray(np.float32(products) * b).astype(y.dtype)
     assert (total, product.tobytes(), largest) == (sums, products.tobytes(), x.max())
+
+
+@pytest.mark.parametrize("direction", ["EQ", "NE", "LT", "GE"])
+def test_bodies_that_choose_and_are_not_associative_run_in_order(direction: str) -> None:
+    """The larger value, and the index of the one or the other as another comparison says."""
+    rng, n = np.random.default_rng(8), 500
+    x, at = rng.integers(0, 9, n).astype(np.float32), rng.integers(0, 9, n).astype(np.int32)
+    run = interp.load(f"""func.func @main(%a: tensor<{n}xf32>, %b: tensor<{n}xi32>, %i: tensor<f32>, %j: tensor<i32>)
+        -> (tensor<f32>, tensor<i32>) {{
+      %r:2 = "stablehlo.reduce"(%a, %b, %i, %j) ({{
+      ^bb0(%x: tensor<f32>, %p: tensor<i32>, %y: tensor<f32>, %q: tensor<i32>):
+        %c = stablehlo.compare {direction}, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        %d = stablehlo.compare GT, %p, %q : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        %z = stablehlo.select %d, %x, %y : tensor<i1>, tensor<f32>
+        %o = stablehlo.select %c, %p, %q : tensor<i1>, tensor<i32>
+        stablehlo.return %z, %o : tensor<f32>, tensor<i32>
+      }}) {{dimensions = array<i64: 0>}}
+        : (tensor<{n}xf32>, tensor<{n}xi32>, tensor<f32>, tensor<i32>) -> (tensor<f32>, tensor<i32>)
+      return %r#0, %r#1 : tensor<f32>, tensor<i32> }}""")
+    compare = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "GE": np.greater_equal}[direction]
+    total, place = 3.0, 4
+    for value, index in zip(x.tolist(), at.tolist(), strict=True):
+        total, place = total if place > index else value, place if compare(total, value) else index
+    assert [v.item() for v in run(x, at, np.float32(3), np.int32(4))] == [total, place]

@@ -9,21 +9,25 @@ from .uses import needed
 
 
 def is_selection(region: Region) -> bool:
-    """Whether each result of a region of elementwise ops is one of its arguments, chosen by comparisons.
+    """Whether each result of a region of elementwise ops is one of its arguments, chosen by how these compare.
 
-    Every op gives a boolean, which decides, or one of its operands (`Facts.gives_operand`).
+    Every op gives one of its operands (`Facts.gives_operand`), or a boolean: of booleans, or of two operands of one
+    type, which it compares. So what is chosen depends on the order of the arguments alone.
     """
     chosen = set(region.arguments)
     for operation in region.operations:
         (result,) = operation.results
         record = lookup(operation.name)
-        if record is not None and record.facts.gives_operand:
-            values = [v for v in operation.operands if v.type == result.type]
-            if chosen.issuperset(values):
-                chosen.add(result)
-        elif not _is_boolean(result) and operation.operands:
+        if not operation.operands or not chosen.issuperset(operation.operands) or record is None:
             return False
-    return bool(region.returns) and chosen.issuperset(region.returns)
+        types = {v.type for v in operation.operands}
+        is_decision = _is_boolean(result) and (
+            len(operation.operands) == 2 or all(map(_is_boolean, operation.operands))
+        )
+        if not record.facts.gives_operand and not (is_decision and len(types) == 1):
+            return False
+        chosen.add(result)
+    return True
 
 
 def parts(region: Region) -> list[Region]:

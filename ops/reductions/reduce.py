@@ -126,7 +126,7 @@ def fold_of(call: Call, body: Body) -> Fold:
             return found
     if body.vectorised is None or call.policy.rounding == "stochastic":
         return _one_by_one
-    if body.selects:
+    if body.selects and _is_associative(body.vectorised, elements):
         return _by_halves(body.vectorised)
     if body.parts:
         return _apart([(fold_of(call, part), part) for part in body.parts])
@@ -336,12 +336,40 @@ def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
     return fold
 
 
-def _by_halves(step: Step) -> Fold:
-    """A body that chooses among its arguments: neighbours in pairs, and the pairs in pairs.
+#: Numbers in every order that three can have, both zeros and NaN of both signs among them.
+_ORDERS = (-1.0, -0.0, 0.0, 1.0, 2.0, 4.0, np.nan, -np.nan)
+#: Combinations that are tried at most.
+_MOST_TRIED = 1 << 20
 
-    The specification leaves the order open; of an associative body, as all that find an extreme are, the results are
-    those of every order.
+
+def _is_associative(step: Step, elements: Sequence[ElementType]) -> bool:
+    """Whether a body that chooses by comparisons gives the same for all ways to set brackets.
+
+    What it chooses depends on the order of its arguments alone, so all orders of three are a proof.
     """
+    choices = [_every_order(e) for e in elements]
+    count = math.prod(map(len, choices))
+    if 0 in map(len, choices) or count**3 > _MOST_TRIED:
+        return False
+    places = np.indices([count] * 3).reshape(3, -1)
+    laid = [c.reshape(-1) for c in np.meshgrid(*choices, indexing="ij")]
+    a, b, c = (tuple(v[p] for v in laid) for p in places)
+    with np.errstate(all="ignore"):
+        left, right = step(*step(*a, *b), *c), step(*a, *step(*b, *c))
+    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in zip(left, right, strict=True))
+
+
+def _every_order(element: ElementType) -> np.ndarray:
+    """Elements of a type in every order that three can have. Empty for types whose elements are in none."""
+    if element.kind is Kind.BOOL:
+        return np.array([False, True])
+    if element.is_integer:
+        return np.array([-1, 0, 1] if element.kind is Kind.SIGNED else [0, 1, 2]).astype(element.dtype)
+    return np.array(_ORDERS if element.is_float else ()).astype(element.dtype)
+
+
+def _by_halves(step: Step) -> Fold:
+    """An associative body: neighbours in pairs, and the pairs in pairs. The results are those of the steps in order."""
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         steps, width = rows[0].shape
