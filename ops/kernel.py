@@ -60,7 +60,7 @@ class Facts:
         operands compare.
     is_pure: the result depends on the operands alone, and takes a time that the types tell: no loop, no random bits, no
         other process, no code of the user. Elementwise ops are pure.
-    overwrites: the operand that the kernel may write to where nothing needs it afterwards (`Call.spare`).
+    overwrites: the operand that the kernel may write over if it is spare (`Call.spare`).
     takes_numbers: the kernel takes plain numbers for operands of rank 0 too.
     """
 

@@ -119,7 +119,8 @@ class Call:
     #: Called with the type of a result as soon as its sizes are known, where the program leaves some open: raises an
     #: exception where there is no room for it.
     reserve: Callable[[TensorType], None] = lambda _: None
-    spare: frozenset[int] = frozenset()  #: the operands that nothing needs afterwards; see `owned.own`
+    #: The operands that the kernel may write over: arrays that nothing needs afterwards and nobody else has.
+    spare: frozenset[int] = frozenset()
 
     def tensor(self, index: int = 0) -> TensorType:
         """The type of an operand that must be a tensor. Raises OpError where it is not."""

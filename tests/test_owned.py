@@ -8,51 +8,35 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.ops.engine.owned import detached, own, own_here
-
-KEPT: list[Any] = []
-
-
-def kernel(x: np.ndarray, _: object) -> np.ndarray:
-    return own(x)
-
-
-def alone() -> tuple[bool, bool]:
-    """As generated code does: a variable of its own, handed to a kernel or asked about here."""
-    x = np.zeros(3)
-    place = x.ctypes.data
-    y = kernel(x, 1)
-    first = y.ctypes.data == place
-    del y
-    z = own_here(x)
-    return first, z.ctypes.data == place
-
-
-def shared(how: str) -> tuple[bool, bool]:
-    x = np.zeros(3)
-    keep: Any = {"name": x, "view": x[1:], "list": [x]}[how]
-    y = kernel(x, 1)
-    z = own_here(x)
-    return y is not x and not np.shares_memory(y, x), z is not x and len(keep) > 0
+from minihlo.ops.engine.owned import detached, own
 
 
 def test_what_one_variable_has_is_taken() -> None:
-    assert alone() == (True, True)
+    x = np.zeros(3)
+    place = x.ctypes.data
+    y = own(x)
+    assert y.ctypes.data == place
 
 
 @pytest.mark.parametrize("how", ["name", "view", "list"])
 def test_what_another_has_is_copied(how: str) -> None:
-    assert shared(how) == (True, True)
+    x = np.zeros(3)
+    keep: Any = {"name": x, "view": x[1:], "list": [x]}[how]
+    y = own(x)
+    assert y is not x
+    assert not np.shares_memory(y, x)
+    assert len(keep) > 0
 
 
 def test_read_only_arrays_and_parts_of_others_are_copied() -> None:
-    def of(x: np.ndarray) -> bool:
-        return np.shares_memory(own_here(x), x)
-
     x = np.zeros(4)
     x.setflags(write=False)
-    assert not of(x)
-    assert not of(np.zeros(4)[:2])
+    y = own(x)
+    assert not np.shares_memory(y, x)
+    assert y.flags.writeable
+    x = np.zeros(4)[:2]
+    y = own(x)
+    assert not np.shares_memory(y, x)
 
 
 def test_results_that_nobody_has_are_handed_out_as_they_are() -> None:
@@ -97,3 +81,94 @@ def test_what_a_caller_does_to_results_does_not_reach_the_program() -> None:
         for result in results:
             result[...] = 0
     assert x.tolist() == [4, 5, 6]
+
+
+#: Programs that write over an operand that nothing needs afterwards, of int32[4], while something can still see it:
+#: text, and the results for operand [0, 1, 2, 3], place 1 and update [9].
+WRITING = {
+    "an argument": ("%r = PUT %x, %u, %at\nRETURN %r", [[0, 9, 2, 3]]),
+    "an argument that is a result too": ("%r = PUT %x, %u, %at\nRETURN %r, %x", [[0, 9, 2, 3], [0, 1, 2, 3]]),
+    "a value by another name": (
+        "%y = stablehlo.add %x, %x : T\n%z = stablehlo.optimization_barrier %y : T\n"
+        "%r = PUT %z, %u, %at\nRETURN %r, %y",
+        [[0, 9, 4, 6], [0, 2, 4, 6]],
+    ),
+    "a view": (
+        "%y = stablehlo.add %x, %x : T\n%v = stablehlo.reshape %y : (T) -> tensor<2x2xi32>\n"
+        "%z = stablehlo.reshape %v : (tensor<2x2xi32>) -> T\n%r = PUT %z, %u, %at\nRETURN %r, %y",
+        [[0, 9, 4, 6], [0, 2, 4, 6]],
+    ),
+    "a constant": (
+        "%y = stablehlo.constant dense<[5, 6, 7, 8]> : T\n%r = PUT %y, %u, %at\nRETURN %r",
+        [[5, 9, 7, 8]],
+    ),
+    "a value in a tuple": (
+        "%y = stablehlo.add %x, %x : T\n%t = stablehlo.tuple %y, %y : tuple<T, T>\n"
+        "%a = stablehlo.get_tuple_element %t[0] : (tuple<T, T>) -> T\n%r = PUT %a, %u, %at\n"
+        "%b = stablehlo.get_tuple_element %t[1] : (tuple<T, T>) -> T\nRETURN %r, %b",
+        [[0, 9, 4, 6], [0, 2, 4, 6]],
+    ),
+    "a captured value": (
+        "%y = stablehlo.add %x, %x : T\n"
+        """%c = "stablehlo.case"(%at) ({ stablehlo.return %y : T }, {
+          %z = stablehlo.optimization_barrier %y : T
+          %p = PUT %z, %u, %at
+          stablehlo.return %p : T }) : (tensor<i32>) -> T\n"""
+        "RETURN %c, %y",
+        [[0, 9, 4, 6], [0, 2, 4, 6]],
+    ),
+}
+
+
+@pytest.mark.parametrize("without", ["", "scalars", "tables,blocks,scalars,compiled,heap,threads"])
+@pytest.mark.parametrize("case", WRITING)
+def test_nothing_that_can_be_seen_is_written_over(case: str, without: str) -> None:
+    body, wanted = WRITING[case]
+    lines = []
+    for line in body.split("\n"):
+        head, put, rest = line.partition("PUT ")
+        if put:
+            line = f"{head}stablehlo.dynamic_update_slice {rest} : (T, tensor<1xi32>, tensor<i32>) -> T"
+        if line.startswith("RETURN "):
+            line = f"return {line[7:]} : {', '.join(['T'] * len(wanted))}"
+        lines.append(line)
+    text = "\n".join(lines)
+    results = ", ".join(["T"] * len(wanted))
+    text = f"func.func @main(%x: T, %u: tensor<1xi32>, %at: tensor<i32>) -> ({results}) {{\n{text}\n}}"
+    program = interp.load(text.replace("T", "tensor<4xi32>").replace("RETURN", "return"), without=without)
+    x, u, at = np.arange(4, dtype=np.int32), np.array([9], np.int32), np.array(1, np.int32)
+    before: list[Any] = []
+    for _ in range(3):
+        before.append(program(x, u, at))
+        assert x.tolist() == [0, 1, 2, 3]
+        assert [[r.tolist() for r in results] for results in before] == [wanted] * len(before)
+
+
+@pytest.mark.parametrize("without", ["", "scalars", "tables,blocks,scalars,compiled,heap,threads"])
+@pytest.mark.parametrize("twice", [False, True])
+def test_loops_write_over_what_is_theirs(twice: bool, without: str) -> None:
+    """A loop puts its counter at each place; the other value it carries starts as the same array, and may end so."""
+    t = "tensor<4xi32>"
+    other = "%p" if twice else "%b"
+    text = f"""func.func @main(%x: {t}) -> ({t}, {t}, {t}) {{
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %y = stablehlo.add %x, %x : {t}
+      %w:3 = stablehlo.while(%i = %zero, %a = %y, %b = %y) : tensor<i32>, {t}, {t} cond {{
+        %four = stablehlo.constant dense<4> : tensor<i32>
+        %c = stablehlo.compare LT, %i, %four : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      }} do {{
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %next = stablehlo.add %i, %one : tensor<i32>
+        %u = stablehlo.reshape %next : (tensor<i32>) -> tensor<1xi32>
+        %p = stablehlo.dynamic_update_slice %a, %u, %i : ({t}, tensor<1xi32>, tensor<i32>) -> {t}
+        stablehlo.return %next, %p, {other} : tensor<i32>, {t}, {t}
+      }}
+      return %w#1, %w#2, %y : {t}, {t}, {t}
+    }}""".replace("%n, %a, %b = stablehlo.while", "%w:3 = stablehlo.while").replace(
+        "return %a, %b, %y", "return %w#1, %w#2, %y"
+    )
+    program, x = interp.load(text, without=without), np.arange(4, dtype=np.int32)
+    results = [[r.tolist() for r in program(x)] for _ in range(2)]
+    assert results == [[[1, 2, 3, 4], [1, 2, 3, 4] if twice else [0, 2, 4, 6], [0, 2, 4, 6]]] * 2
+    assert x.tolist() == [0, 1, 2, 3]

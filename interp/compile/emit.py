@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...ops.engine.owned import own
 from ...ops.engine.speed import Speed
 from ...ops.kernel import Kernel, Run
 from ...ops.policy import Policy
@@ -80,14 +81,14 @@ class Emitter:
         if steps is not None:
             writer.line(f"{writer.name_of(steps.take)}()", None)
         if self._settings.fuses:
-            self._note_spare(region)
+            self._note_spare(region, writer.constants)
         for operation in region.operations:
             if operation.name in _OWN:
                 self._own(operation, writer)
             elif not (operation.results and not operation.regions and operation.results[0] in writer.constants):
                 self._operation(operation, writer)
 
-    def _note_spare(self, region: Region) -> None:
+    def _note_spare(self, region: Region, constants: Mapping[Value, Any]) -> None:
         """Find the operands that ops may write over: what is made in the region and nothing else uses."""
         changing = [
             o
@@ -99,7 +100,11 @@ class Emitter:
         if changing:
             uses, made = uses_of(region), {*region.arguments, *(r for o in region.operations for r in o.results)}
             for operation in changing:
-                places = [i for i, v in enumerate(operation.operands) if v in made and uses.get(v) == [operation]]
+                places = [
+                    i
+                    for i, v in enumerate(operation.operands)
+                    if v in made and v not in constants and uses.get(v) == [operation]
+                ]
                 self._spare[operation] = frozenset(places)
 
     # -- one operation -------------------------------------------------------------------------------------------------
@@ -155,12 +160,20 @@ class Emitter:
             captured = tuple([v for v in captures(region) if v not in writer.constants])
             regions.append((self.function(region, captured, operation.name, writer.constants), captured))
         takes_plain = bound is not None and bound.record.facts.takes_numbers
-        if spare and bound is not None:
-            kernel = bound.with_spare(spare).kernel
+        if bound is not None and bound.record.facts.overwrites in spare:
+            kernel = self._writing_over(bound, operation, writer)
         writer.call(
             kernel.call, source, operation.operands, operation.results, regions=regions, takes_plain=takes_plain
         )
         return self._after(operation, writer)
+
+    def _writing_over(self, bound: Bound, operation: Operation, writer: Writer) -> Kernel:
+        """The kernel that writes over an operand that nothing needs afterwards; it is copied if it has other names."""
+        place = bound.record.facts.overwrites
+        assert place is not None
+        name = writer.use(operation.operands[place])
+        writer.line(f"{name} = {writer.name_of(own)}({name})", operation.origin or operation, (name,), (name,))
+        return bound.with_spare(frozenset({place})).kernel
 
     def _kernel_of(self, operation: Operation, bound: Bound | None) -> Kernel:
         if bound is None or "clipped" in operation.attributes:

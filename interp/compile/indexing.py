@@ -5,7 +5,7 @@ Measured against the ops' kernels: a scan of 1,000 steps over 64 elements 2.4 ti
 
 from __future__ import annotations
 
-from ...ops.engine.owned import own_here
+from ...ops.engine.owned import own
 from ...ops.types import TensorType
 from ..program import Operation
 from .writer import Writer
@@ -43,7 +43,7 @@ def write(operation: Operation, writer: Writer, is_spare: bool) -> bool:
         return True
     update = writer.use(operation.operands[1])
     result = writer.define(operation.results[0])
-    mine = f"{writer.name_of(own_here)}({source})" if is_spare else f"{source}.copy()"
+    mine = f"{writer.name_of(own)}({source})" if is_spare else f"{source}.copy()"
     writer.line(f"{result} = {mine}", operation, (result,), (source,))
     writer.line(f"{result}[{place}] = {update}", operation, (), (result, update))
     return True

@@ -1,81 +1,89 @@
-"""Arrays that can be changed or handed out as they are, since nobody else has them: told by their reference counts."""
+"""Arrays that can be changed or handed out as they are, since nobody else has them.
+
+A plan knows which op is the last to use a value, but not which array the value is: a kernel may return its operand, a
+view of it, a part of a table or a number that is kept, the first turn of a loop gets what its caller has, and two
+results of a region may be one array. To know that no other name has an array would take a copy at each of these
+places, of which a loop that changes one element in each turn would be slower by its whole array. So the plan says
+where an operand may be taken (`own`), once for each such op, and Python's own counts of references say whether there
+is another name for it. No kernel asks: it is given an array to write to (`Call.spare`).
+"""
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 
 def own(x: np.ndarray) -> np.ndarray:
-    """An array to write to: `x` itself where the caller of the kernel that asks is alone in having it, else a copy.
+    """An array to write to: `x` itself if one variable of the caller is all that has it, else a copy.
 
-    To be called by a kernel on an operand that nothing needs afterwards (`Call.spare`). A view counts as having it.
+    Args:
+        x: any array, given as a variable. A view of it, a container that holds it and another name count as having it.
+
+    Returns:
+        A writeable array of the same shape, type and elements. A copy too where `x` is read-only or a view.
     """
-    if sys.getrefcount(x) <= _ALONE and x.base is None and x.flags.writeable:
+    if _is_unshared(x) and x.base is None and x.flags.writeable:
         return x
     return x.copy()
-
-
-def own_here(x: np.ndarray) -> np.ndarray:
-    """The same, for a function that asks about a variable of its own."""
-    if sys.getrefcount(x) <= _ALONE_HERE and x.base is None and x.flags.writeable:
-        return x
-    return x.copy()
-
-
-def _is_all_of(view: np.ndarray, base: Any) -> bool:
-    """Whether a view shows all of its base, in order."""
-    is_owner = type(base) is np.ndarray and base.base is None and base.flags.writeable
-    return is_owner and base.nbytes == view.nbytes and view.flags.c_contiguous
 
 
 def detached(values: tuple[Any, ...]) -> list[Any]:
-    """The values with each array that somebody else has, or that is a part of one, copied."""
+    """The values as arrays that nobody else has: each that another name has, or that is a part of one, is copied.
+
+    Args:
+        values: arrays, numbers, None for tokens, and tuples of these, given as no variable.
+
+    Returns:
+        The values in order; numbers as arrays without dimensions, tuples as tuples. Arrays are contiguous in C's order
+        and writeable, unless nobody has them: these are given as they are.
+    """
     found = []
-    for value in values:
+    left = list(values)[::-1]
+    del values
+    while left:
+        value = left.pop()
         if type(value) is np.ndarray:
-            base = value.base
-            if (
-                sys.getrefcount(value) > _ALONE_IN_TUPLE
-                or not value.flags.writeable
-                or (base is not None and not (sys.getrefcount(base) <= _ALONE_AS_BASE and _is_all_of(value, base)))
-            ):
+            if not _is_detached(value):
                 value = value.copy(order="C")
         elif isinstance(value, tuple):
-            value = tuple(detached(value))
+            left_inside = [value]
+            del value
+            value = tuple(detached(left_inside.pop()))
         elif value is not None:
             value = np.array(value)
         found.append(value)
     return found
 
 
-def _calibrate() -> tuple[int, int]:
-    """The counts that these find for what is named by one variable only: Python's versions differ in them."""
-    counts: list[int] = []
-
-    def owned(x: np.ndarray) -> None:
-        counts.append(sys.getrefcount(x))
-
-    def kernel(x: np.ndarray, _: object, *__: object) -> None:
-        owned(x)
-
-    scope: dict[str, Callable[..., None]] = {"k": kernel, "owned": owned}
-    exec("def run(a):\n    v = a()\n    w = k(v, 0, 1)\n    w = owned(v)\n    return v", scope)
-    scope["run"](lambda: np.zeros(2))
-    return counts[0], counts[1]
+def _is_detached(value: np.ndarray) -> bool:
+    """Whether one variable of the caller is all that has an array, and it shows all of its base."""
+    if not (_is_unshared(value) and value.flags.writeable):
+        return False
+    base = value.base
+    if base is None:
+        return True
+    is_owner = type(base) is np.ndarray and base.base is None and base.flags.writeable
+    return is_owner and base.nbytes == value.nbytes and value.flags.c_contiguous and _is_unshared(base)
 
 
-def _calibrate_detached() -> tuple[int, int]:
-    """The counts that `detached` finds for what is in its tuple only, and for the base of such."""
-    values, counts = (np.zeros(2).view(np.int64),), []
-    for value in values:
-        base = value.base
-        counts += [sys.getrefcount(value), sys.getrefcount(base)]
-    return counts[0], counts[1]
+def _is_unshared(x: Any) -> bool:
+    """Whether the caller's variable, and one that the caller has it from, are all that has `x`."""
+    return sys.getrefcount(x) <= _count_of_unshared()
 
 
-_ALONE, _ALONE_HERE = _calibrate()
-_ALONE_IN_TUPLE, _ALONE_AS_BASE = _calibrate_detached()
+@functools.cache
+def _count_of_unshared() -> int:
+    """The count of references that `_is_unshared` finds then. Python's versions differ in how a call counts."""
+
+    def is_unshared(x: Any) -> int:
+        return sys.getrefcount(x)
+
+    def asks(x: Any) -> int:
+        return is_unshared(x)
+
+    value = object()
+    return asks(value)
