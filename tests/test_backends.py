@@ -346,8 +346,8 @@ def test_one_that_died_or_hung_is_started_again() -> None:
         for stop in (signal.SIGKILL, signal.SIGSTOP):
             assert found.takes == PROGRAMS
             found.evaluate(DOUBLE, [CODES])
-            assert found._child
-            os.kill(found._child.pid, stop)
+            assert found.pid
+            os.kill(found.pid, stop)
             found.seconds = 1
             with pytest.raises(BackendError):
                 found.evaluate(DOUBLE, [CODES])
@@ -361,7 +361,7 @@ def test_children_end_with_their_parent(tmp_path: Path) -> None:
         from minihlo.interp.backends import backend
         b = backend("my_backend:hangs")
         b.takes
-        print(b._child.pid, flush=True)
+        print(b.pid, flush=True)
         b.evaluate("", [])
     """
     with started([sys.executable, "-c", code], stderr=None, text=True) as parent:

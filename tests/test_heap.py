@@ -1,4 +1,4 @@
-"""Freed memory is kept for the next large array, within bounds, and only where nobody has said otherwise."""
+"""Freed memory is kept for the next large array, within bounds, unless the user has configured the allocator."""
 
 from __future__ import annotations
 
@@ -21,30 +21,28 @@ _SMALL, _LARGE = (interp.load(_TEXT.format(n)).program for n in (1000, 100_000))
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
-    """What the allocator is told, which is not told it really."""
-    found: dict[int, int] = {}
-    monkeypatch.setattr(heap, "_is_set", False)
-    monkeypatch.setattr(heap, "_mallopt", lambda: found.__setitem__)
-    for name in (*heap._TOLD, "GLIBC_TUNABLES"):
-        monkeypatch.delenv(name, raising=False)
-    return found
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The calls of `heap.keep`, which does nothing."""
+    made: list[int] = []
+    monkeypatch.setattr(heap, "keep", lambda: made.append(1))
+    return made
 
 
-def test_large_arrays_are_kept_within_bounds(told: dict[int, int]) -> None:
+def test_memory_is_kept_within_bounds() -> None:
+    m_mmap_threshold, m_trim_threshold = -3, -1  # the constants of malloc.h
+    assert heap.settings({}) == {m_mmap_threshold: 32 << 20, m_trim_threshold: 64 << 20}
+
+
+def test_memory_is_kept_for_programs_with_large_arrays(calls: list[int]) -> None:
     planner.plan(_SMALL)
-    assert told == {}
+    assert not calls
     planner.plan(_LARGE)
-    m_mmap_threshold, m_trim_threshold = -3, -1  # as malloc.h has them
-    assert told == {m_mmap_threshold: 32 << 20, m_trim_threshold: 64 << 20}
-    told.clear()
-    planner.plan(_LARGE)
-    assert told == {}
+    assert calls
 
 
-def test_it_can_be_turned_off(told: dict[int, int]) -> None:
+def test_it_can_be_turned_off(calls: list[int]) -> None:
     planner.plan(_LARGE, speed=Speed().without("heap"))
-    assert told == {}
+    assert not calls
 
 
 @pytest.mark.parametrize(
@@ -55,10 +53,8 @@ def test_it_can_be_turned_off(told: dict[int, int]) -> None:
         ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=1"),
     ],
 )
-def test_what_the_user_says_holds(told: dict[int, int], monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    monkeypatch.setenv(name, value)
-    planner.plan(_LARGE)
-    assert told == {}
+def test_settings_of_the_user_stay(name: str, value: str) -> None:
+    assert heap.settings({name: value}) == {}
 
 
 _CHILD = """
@@ -79,9 +75,9 @@ print(least * resource.getpagesize())
 """
 
 
-@pytest.mark.skipif(heap._mallopt() is None, reason="the allocator is not glibc's")
+@pytest.mark.skipif(heap.mallopt() is None, reason="the allocator is not glibc's")
 def test_a_call_uses_the_pages_of_the_one_before() -> None:
-    names = ("MINIHLO_WITHOUT", "GLIBC_TUNABLES", *heap._TOLD)
+    names = ("MINIHLO_WITHOUT", "GLIBC_TUNABLES", *heap.VARIABLES)
     clean = {k: v for k, v in os.environ.items() if k not in names}
     child = subprocess.run([sys.executable, "-c", _CHILD], env=clean, capture_output=True, text=True, check=True)
     assert int(child.stdout) < 500_000  # of 1,048,576 and more that it takes without

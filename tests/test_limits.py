@@ -118,8 +118,8 @@ def test_long_numbers_that_are_right() -> None:
 @pytest.mark.parametrize("part", ["check.expect_eq %x ", "check.expect_eq %x, \n", 'check.expect_eq "a" '])
 def test_malformed_checks_are_looked_at_once(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     """Each look goes on to the end of the text, so that one for each would take quadratic time."""
-    looks, look = [], syntax._items
-    monkeypatch.setattr(syntax, "_items", lambda *arguments: (looks.append(arguments), look(*arguments))[1])
+    looks, look = [], syntax.items_of
+    monkeypatch.setattr(syntax, "items_of", lambda *arguments: (looks.append(arguments), look(*arguments))[1])
     with pytest.raises(ProgramError, match=r"^<string>:1:\d+: check.expect_eq: expected a form such as"):
         load("func.func @m(%x: tensor<f32>) {" + part * 1000)
     assert len(looks) == 1

@@ -11,18 +11,15 @@ from minihlo.interp.system import memory
 from minihlo.ops.types import TensorType, element_type
 
 
-def test_the_limit_is_a_share_of_the_least_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_machine", lambda: 8 << 30)
-    monkeypatch.setattr(memory, "_control_groups", lambda: iter([16 << 30, 4 << 30]))
-    monkeypatch.setattr(memory, "_process", lambda: None)
-    assert memory.limit() == 3 << 30
-    memory.check(3 << 30, "this")
+def test_the_limit_is_a_share_of_the_least_free_memory() -> None:
+    free = [8 << 30, 16 << 30, 4 << 30]
+    assert memory.limit(free=free) == 3 << 30
+    memory.check(3 << 30, "this", free=free)
     with pytest.raises(ResourceError, match=r"^this takes 3\.5 GiB, but only 3\.0 GiB are available$"):
-        memory.check(7 << 29, "this")
-    monkeypatch.setattr(memory, "_process", lambda: -5)
-    assert memory.limit() == 0
-    monkeypatch.undo()
+        memory.check(7 << 29, "this", free=free)
+    assert memory.limit(free=[*free, -5]) == 0
     assert memory.limit() > 0
+    assert memory.limit() <= min(memory.free_memory()) * 1.5  # both change from moment to moment
 
 
 def test_control_groups_leave_what_is_below_their_limits(tmp_path: Path) -> None:
@@ -33,9 +30,9 @@ def test_control_groups_leave_what_is_below_their_limits(tmp_path: Path) -> None
         (folder / "memory.current").write_text(f"{used}\n")
     (inner / "memory.stat").write_text("anon 7\ninactive_file 50\n")
     files = "memory.max", "memory.current", "inactive_file"
-    assert list(memory._ancestors(tmp_path, "/a/b", *files)) == [500 - 300 + 50, 1000 - 400]
+    assert list(memory.free_in_groups(tmp_path, "/a/b", *files)) == [500 - 300 + 50, 1000 - 400]
     # A path of the host that does not exist in the container.
-    assert list(memory._ancestors(inner.parent, "/x/y", *files)) == [600]
+    assert list(memory.free_in_groups(inner.parent, "/x/y", *files)) == [600]
 
 
 @pytest.mark.parametrize("shape", [(10**13,), (10**40,), (0, 2**63), (0, 2**62, 2**62), (1,) * 65])
@@ -59,18 +56,19 @@ def test_sizes() -> None:
 
 
 def test_the_ceiling_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_machine", lambda: 8 << 30)
-    monkeypatch.setattr(memory, "_control_groups", lambda: iter([]))
-    monkeypatch.setattr(memory, "_process", lambda: None)
-    assert (memory.ceiling(), memory.limit(5)) == (None, 6 << 30)
+    free = [8 << 30]
+    monkeypatch.delenv(memory.LIMIT, raising=False)
+    assert (memory.ceiling(), memory.limit(5, free)) == (None, 6 << 30)
     monkeypatch.setenv(memory.LIMIT, "1GiB")
-    assert memory.limit(1 << 20) == (1 << 30) - (1 << 20)
-    memory.check(1 << 30, "this")
+    assert memory.limit(1 << 20, free) == (1 << 30) - (1 << 20)
+    memory.check(1 << 30, "this", free=free)
     with pytest.raises(ResourceError, match=r"^this takes 1 bytes, but only 0 bytes are available$"):
         memory.check(1, "this", used=1 << 30)
     monkeypatch.setenv(memory.LIMIT, "all of it")
     with pytest.raises(InputError, match=r"^MINIHLO_MEMORY_LIMIT: expected a size .*got 'all of it'$"):
         memory.limit()
-    monkeypatch.setattr(memory, "_ceiling", None)
     memory.set_ceiling(100)
-    assert memory.limit(40) == 60
+    try:
+        assert memory.limit(40) == 60
+    finally:
+        memory.set_ceiling(None)

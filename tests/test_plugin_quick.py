@@ -10,7 +10,7 @@ def test_machine_code_answers_as_the_python_functions() -> None:
         from minihlo.interp.plugin.pjrt import native, runtime
         python, install = {}, native.install
         def spied():
-            python.update({name: getattr(runtime.api, name) for name in native._functions()})
+            python.update({name: getattr(runtime.api, name) for name in native.functions()})
             install()
         native.install = spied
         add = jax.jit(lambda a, b: a + b)
@@ -42,7 +42,7 @@ def test_machine_code_answers_as_the_python_functions() -> None:
             told.clear()
             return thing(result), [thing(w) for w in words], called
         try:
-            native._executable(b"\\xc3")
+            native.executable_memory(b"\\xc3")
             is_native = sys.platform == "linux" and platform.machine() == "x86_64"
         except (OSError, AttributeError):  # a system that has no such memory
             is_native = False

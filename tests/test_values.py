@@ -340,7 +340,6 @@ def test_bad_files_are_told(tmp_path) -> None:
 
 def test_files_too_large_for_memory_are_not_read(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save(tmp_path / "x.npy", np.zeros(100, np.float32))
-    monkeypatch.setattr(memory, "_SMALL", 0)
-    monkeypatch.setattr(memory, "limit", lambda *_: 399)
+    monkeypatch.setenv(memory.LIMIT, "399")
     with pytest.raises(ResourceError, match=r"x\.npy takes 400 bytes, but only 399 bytes"):
         npy.load(str(tmp_path / "x.npy"))

@@ -81,13 +81,21 @@ class ChildBackend:
             self._running()
         return self._takes
 
+    @property
+    def pid(self) -> int | None:
+        """The number of the child process, or None if it is not running."""
+        return self._child.pid if self._child is not None else None
+
     def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
+        """Return the results of a program; see `base.Backend`."""
         return self._answer("the program", text, list(arrays))
 
     def operate(self, operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the codes of the result of an operation; see `operation.OperationBackend`."""
         return self._answer("the operation", operation, [Strided.of(a) for a in arrays])
 
     def close(self) -> None:
+        """End the child process. The backend can be used again."""
         child, self._child = self._child, None
         if child is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):

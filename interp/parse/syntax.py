@@ -139,7 +139,7 @@ def _rewrite(text: str, pattern: re.Pattern[str], renamed: str = "") -> str:
 
 def _generic_check(text: str, match: re.Match[str]) -> tuple[str, int]:
     """The generic form of the op that starts at `found`, and where it ends."""
-    items, end = _items(text, match.end())
+    items, end = items_of(text, match.end())
     # A dictionary may stand before the colon, after it, or at the end: versions differ.
     attributes, end = _dictionary(text, end)
     end = _space(text, end)
@@ -161,8 +161,8 @@ def _generic_check(text: str, match: re.Match[str]) -> tuple[str, int]:
     return f'"{match["name"]}"({", ".join(operands)}) {{{", ".join(attributes)}}} : ({", ".join(types)}) -> ()', end
 
 
-def _items(text: str, start: int) -> tuple[list[str], int]:
-    """What stands between commas, up to a colon or a dictionary outside all brackets."""
+def items_of(text: str, start: int) -> tuple[list[str], int]:
+    """Return the texts between commas, up to a colon or a dictionary outside all brackets, and where they end."""
     items, depth, begin = [], 0, start
     for match in _DELIMITERS.finditer(text, start):
         if depth == 0 and (match["stop"] or match[0] == "{"):

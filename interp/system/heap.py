@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 #: The size above which glibc does not keep freed memory by default.
 LARGE = 1 << 17
@@ -22,28 +23,29 @@ LARGE = 1 << 17
 #: and their new values.
 _SETTINGS = {-3: 1 << 25, -1: 1 << 26}
 #: The environment variables that configure glibc, and which of their settings this module would change.
-_TOLD = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+VARIABLES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 _TUNABLES = ("glibc.malloc.mmap_threshold", "glibc.malloc.trim_threshold")
 
-_is_set = False
 
-
+@functools.cache
 def keep() -> None:
     """Keep freed memory from now on in this process. Does nothing if the allocator is not glibc's."""
-    global _is_set
-    if _is_set:
-        return
-    _is_set = True
-    mallopt = _mallopt()
-    if mallopt is None or any(name in os.environ for name in _TOLD):
-        return
-    if any(name in os.environ.get("GLIBC_TUNABLES", "") for name in _TUNABLES):
-        return
-    for parameter, size in _SETTINGS.items():
-        mallopt(parameter, size)
+    set_parameter = mallopt()
+    if set_parameter is not None:
+        for parameter, size in settings(os.environ).items():
+            set_parameter(parameter, size)
 
 
-def _mallopt() -> Callable[[int, int], int] | None:
+def settings(environment: Mapping[str, str]) -> dict[int, int]:
+    """Return the values of the parameters of `mallopt` to set; none if the environment configures one of them."""
+    if any(name in environment for name in VARIABLES):
+        return {}
+    if any(name in environment.get("GLIBC_TUNABLES", "") for name in _TUNABLES):
+        return {}
+    return dict(_SETTINGS)
+
+
+def mallopt() -> Callable[[int, int], int] | None:
     """Return glibc's function of that name, or None on other systems."""
     with contextlib.suppress(AttributeError, ValueError, OSError):
         if (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc"):

@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,26 +69,30 @@ def parse_size(text: str) -> int:
 _SIZE = re.compile(r"(\d+(?:\.\d*)?(?:e\d+)?)\s*(%|B|[kKMGT]i?B|)")
 
 
-def limit(used: int = 0) -> int:
+def free_memory() -> list[int]:
+    """Return the bytes that the machine, the control groups and the process have left, as far as they are known."""
+    return [f for f in (_machine(), *_control_groups(), _process()) if f is not None]
+
+
+def limit(used: int = 0, free: Sequence[int] | None = None) -> int:
     """Return the number of bytes that may still be allocated when values take `used` bytes already.
 
-    It is a share of the memory that the machine, the container and the process have left, and at most the ceiling.
+    It is a share of the least of `free`, by default of `free_memory()`, and at most the ceiling.
     """
-    free = [f for f in (_machine(), *_control_groups(), _process()) if f is not None]
-    allowed = int(max(min(free, default=_UNKNOWN), 0) * _SHARE)
+    allowed = int(max(min(free_memory() if free is None else free, default=_UNKNOWN), 0) * _SHARE)
     most = ceiling()
     return allowed if most is None else max(min(allowed, most - used), 0)
 
 
-def check(nbytes: int, what: str, used: int = 0) -> None:
+def check(nbytes: int, what: str, used: int = 0, free: Sequence[int] | None = None) -> None:
     """Raise ResourceError if `nbytes` bytes beside the `used` ones exceed the limit."""
     if nbytes > _SMALL or ((most := ceiling()) is not None and nbytes > most - used):
-        require(nbytes, what, used)
+        require(nbytes, what, used, free)
 
 
-def require(nbytes: int, what: str, used: int = 0) -> int:
+def require(nbytes: int, what: str, used: int = 0, free: Sequence[int] | None = None) -> int:
     """Return the limit if `nbytes` bytes beside the `used` ones do not exceed it; else raise ResourceError."""
-    allowed = limit(used)
+    allowed = limit(used, free)
     if nbytes > allowed:
         raise ResourceError(f"{what} takes {_format_size(nbytes)}, but only {_format_size(allowed)} are available")
     return allowed
@@ -134,9 +138,9 @@ def _control_groups() -> Iterator[int]:
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if not controllers:
-                yield from _ancestors(Path("/sys/fs/cgroup"), path, "memory.max", "memory.current", "inactive_file")
+                yield from free_in_groups(Path("/sys/fs/cgroup"), path, "memory.max", "memory.current", "inactive_file")
             elif "memory" in controllers.split(","):
-                yield from _ancestors(
+                yield from free_in_groups(
                     Path("/sys/fs/cgroup/memory"),
                     path,
                     "memory.limit_in_bytes",
@@ -145,7 +149,16 @@ def _control_groups() -> Iterator[int]:
                 )
 
 
-def _ancestors(root: Path, path: str, maximum: str, current: str, cache: str) -> Iterator[int]:
+def free_in_groups(root: Path, path: str, maximum: str, current: str, cache: str) -> Iterator[int]:
+    """Yield the memory that a control group and each of its ancestors have left.
+
+    Args:
+        root: The folder where the hierarchy is mounted.
+        path: The path of the group below `root`.
+        maximum: The name of the file with the limit.
+        current: The name of the file with the memory in use.
+        cache: The field of `memory.stat` with the memory of cached files.
+    """
     # Inside a container the path may be the host's, which does not exist here; then the root is the container's own.
     group = root / path.strip("/")
     for folder in (group, *group.parents):

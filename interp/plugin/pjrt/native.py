@@ -68,7 +68,7 @@ def _unless(code: str, jump: str) -> str:
     return f"{jump} {len(bytes.fromhex(code)):02x} {code}"
 
 
-def _functions() -> dict[str, str]:
+def functions() -> dict[str, str]:
     functions = {name: _copying(*fields) for name, fields in copied.items()}
     functions["Buffer_IsDeleted"] = _is_deleted()
     functions["Buffer_ReadyEvent"] = _ready_event()
@@ -85,17 +85,17 @@ def install() -> None:
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return
     code, places = b"", {}
-    for name, text in _functions().items():
+    for name, text in functions().items():
         places[name] = len(code)
         code += bytes.fromhex("f3 0f 1e fa" + text)  # endbr64
         code += b"\xcc" * (-len(code) % 16)
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        base = np.frombuffer(_executable(code), np.uint8).ctypes.data
+        base = np.frombuffer(executable_memory(code), np.uint8).ctypes.data
         for name, place in places.items():
             setattr(api, name, base + place)
 
 
-def _executable(code: bytes) -> mmap.mmap:
+def executable_memory(code: bytes) -> mmap.mmap:
     """Memory that holds some code, for as long as the process lives. It is never writable."""
     file = os.memfd_create("minihlo")
     try:
