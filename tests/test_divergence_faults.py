@@ -1,4 +1,4 @@
-"""Faults planted in sums, functions and conversions: each is FAIL under interp.compare, told rightly or not at all.
+"""Faults planted in sums, functions and conversions: each is FAIL, and has the right diagnosis or none.
 
 And against sums that are right, in any order, type or unit that is allowed: none of these is.
 """
@@ -22,6 +22,13 @@ TYPES = [FN, FNUZ, E5M2, F4, jnp.bfloat16, jnp.float16, jnp.float32]
 Fault = Callable[[np.ndarray, np.ndarray, Any], np.ndarray]
 
 
+def by_type(*types: Any) -> Any:
+    """A test for each type; of the types that are like others it is exhaustive."""
+    few = (FN, jnp.bfloat16, jnp.float32)
+    each = [t if t in few else pytest.param(t, marks=pytest.mark.exhaustive) for t in types]
+    return pytest.mark.parametrize("dtype", each, ids=lambda t: jnp.dtype(t).name)
+
+
 def sample(dtype: Any, *shape: int, seed: int = 0) -> np.ndarray:
     return (np.random.default_rng(seed).normal(size=shape) / 2).astype(dtype)
 
@@ -33,7 +40,7 @@ def op_of(function: Any, *args: np.ndarray, op: str, backend: Any) -> OpReport:
 
 
 def fails(found: OpReport, backend: Planted, diagnosis: str) -> None:
-    """It is FAIL, and told so if a diagnosis is told."""
+    """It is FAIL, and a diagnosis, if there is one, is the right one."""
     assert backend.has_changed
     assert found.verdict == FAIL, str(found.notes)
     assert set(found.notes) <= {diagnosis}, found.notes
@@ -64,7 +71,7 @@ def part(which: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
 
 
 ZERO = "every result is zero"
-#: What is computed, and how that is told.
+#: What is computed, and the diagnosis.
 PRODUCTS: dict[str, tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], str]] = {
     "zeros": (lambda x, y: 0 * (x @ y), ZERO),
     "half zeros": (part(np.s_[:, 24:]), "all wrong results are in the second half of dimension 1"),
@@ -85,7 +92,7 @@ PRODUCTS: dict[str, tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], str]] 
 }
 
 
-@pytest.mark.parametrize("dtype", TYPES, ids=lambda t: jnp.dtype(t).name)
+@by_type(*TYPES)
 @pytest.mark.parametrize("fault", PRODUCTS)
 def test_products(fault: str, dtype: Any) -> None:
     result = jnp.float32 if dtype == F4 else dtype  # in f4 nearly all of these are 6
@@ -131,7 +138,7 @@ WRITTEN: dict[str, tuple[Callable[[np.ndarray, Any], np.ndarray], float, str]] =
 }
 
 
-@pytest.mark.parametrize("dtype", [FN, FNUZ, E5M2, jnp.float16], ids=lambda t: jnp.dtype(t).name)
+@by_type(FN, FNUZ, E5M2, jnp.float16)
 @pytest.mark.parametrize("fault", WRITTEN)
 def test_how_products_are_written(fault: str, dtype: Any) -> None:
     write, size, diagnosis = WRITTEN[fault]
@@ -159,7 +166,7 @@ def test_operands_read_as_another_type(dtype: Any, other: Any, which: tuple[int,
     found = op_of(jnp.dot, sample(dtype, 16, 24), sample(dtype, 24, 16, seed=1), op="dot_general", backend=backend)
     assert backend.has_changed
     assert found.verdict == FAIL
-    (note,) = found.notes  # types that have all of these numbers in common are told together
+    (note,) = found.notes  # types that have all of these numbers in common are named together
     read, _, right = note.removeprefix(f"{of} read as ").partition(", and not as ")
     assert (names[other] in read.split(" or "), right) == (True, names[dtype]), note
 
@@ -228,7 +235,7 @@ CONVOLUTIONS: dict[str, tuple[dict[str, Any], Callable[[np.ndarray, np.ndarray],
 }
 
 
-@pytest.mark.parametrize("dtype", [FN, E5M2, F4, jnp.bfloat16, jnp.float32], ids=lambda t: jnp.dtype(t).name)
+@by_type(FN, E5M2, F4, jnp.bfloat16, jnp.float32)
 @pytest.mark.parametrize("fault", CONVOLUTIONS)
 def test_convolutions(fault: str, dtype: Any) -> None:
     how, compute, diagnosis = CONVOLUTIONS[fault]
@@ -277,9 +284,7 @@ REDUCTIONS: dict[str, tuple[Callable[[np.ndarray, Any], np.ndarray], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "dtype", [FN, E5M2, FNUZ, jnp.bfloat16, jnp.float16, jnp.float32], ids=lambda t: jnp.dtype(t).name
-)
+@by_type(FN, E5M2, FNUZ, jnp.bfloat16, jnp.float16, jnp.float32)
 @pytest.mark.parametrize("fault", REDUCTIONS)
 def test_reductions(fault: str, dtype: Any) -> None:
     compute, diagnosis = REDUCTIONS[fault]
@@ -290,7 +295,7 @@ def test_reductions(fault: str, dtype: Any) -> None:
     fails(op_of(f, x, op=".reduce", backend=backend), backend, diagnosis)
 
 
-@pytest.mark.parametrize("dtype", [FN, E5M2, jnp.bfloat16, jnp.float32], ids=lambda t: jnp.dtype(t).name)
+@by_type(FN, E5M2, jnp.bfloat16, jnp.float32)
 def test_windows_scatters_and_what_they_select(dtype: Any) -> None:
     x = sample(dtype, 24, 40)
     f = lambda a: jax.lax.reduce_window(a, np.zeros((), dtype), jax.lax.add, (3, 5), (1, 2), "SAME")  # noqa: E731
@@ -324,7 +329,7 @@ def test_windows_scatters_and_what_they_select(dtype: Any) -> None:
 # -- functions and conversions -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [FN, E5M2, FNUZ, jnp.bfloat16, jnp.float16], ids=lambda t: jnp.dtype(t).name)
+@by_type(FN, E5M2, FNUZ, jnp.bfloat16, jnp.float16)
 @pytest.mark.parametrize("function", [jnp.exp, jnp.cos, jax.lax.tanh, jax.lax.logistic])
 def test_functions_that_are_always_one_code_off(function: Any, dtype: Any) -> None:
     width = np.dtype(dtype).itemsize
@@ -363,7 +368,7 @@ def aligned(x: np.ndarray, y: np.ndarray, bits: int, size: int) -> np.ndarray:
     return total
 
 
-@pytest.mark.parametrize("dtype", [FN, E5M2], ids=lambda t: jnp.dtype(t).name)
+@by_type(FN, E5M2)
 def test_sums_that_are_allowed(dtype: Any) -> None:
     x, y = sample(dtype, 96, 320), sample(dtype, 320, 96, seed=1)
     wide = x.astype(np.float64), y.astype(np.float64)
@@ -395,7 +400,7 @@ def test_sums_of_f32_whose_errors_agree() -> None:
     assert op_of(lambda a: a.sum(1), x, op=".reduce", backend=backend).verdict == PASS
 
 
-@pytest.mark.parametrize("dtype", TYPES, ids=lambda t: jnp.dtype(t).name)
+@by_type(*TYPES)
 def test_xla_on_cpus_is_not_accused(dtype: Any) -> None:
     def f(x: Any, y: Any, image: Any, kernel: Any, places: Any) -> Any:
         zero = np.zeros((), dtype)
@@ -414,7 +419,7 @@ def test_xla_on_cpus_is_not_accused(dtype: Any) -> None:
     assert report.failures == [], str(report)
 
 
-@pytest.mark.parametrize("dtype", [FN, F4, jnp.bfloat16, jnp.float32], ids=lambda t: jnp.dtype(t).name)
+@by_type(FN, F4, jnp.bfloat16, jnp.float32)
 def test_the_reference_is_not_accused(dtype: Any) -> None:
     def f(x: Any, y: Any, image: Any, kernel: Any) -> Any:
         dimensions = ("NHWC", "HWIO", "NHWC")

@@ -8,6 +8,7 @@ and of results of 16 bits a few if they are as near as some order in their own t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -17,6 +18,8 @@ import numpy as np
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact, encode
 from .accumulation import Held, held, holds, orders, types
+
+Results = tuple[np.ndarray, np.ndarray]  #: codes, and what is left open about them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,22 +34,17 @@ class Problem:
     #: Outputs some order of whose terms may overflow: any model may explain each by itself.
     is_wild: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
 
+    @functools.cached_property
+    def exact(self) -> Exact:
+        """The exact sums, or products."""
+        formed = [(_exact_sum if self.body == "add" else _exact_product)(row) for row in self.terms.tolist()]
+        values, sides = zip(*formed, strict=True) if formed else ((), ())
+        return Exact(np.array(values, np.float64), np.array(sides, np.int8))
 
-Results = tuple[np.ndarray, np.ndarray]  #: codes, and what is left open about them
-
-
-def exact(problem: Problem) -> Results:
-    """The exact results, rounded once."""
-    return encode(FORMATS[problem.result], exact_sums(problem))
-
-
-def exact_sums(problem: Problem) -> Exact:
-    values, sides = [], []
-    for row in problem.terms.tolist():
-        value, side = (_exact_sum if problem.body == "add" else _exact_product)(row)
-        values.append(value)
-        sides.append(side)
-    return Exact(np.array(values), np.array(sides, np.int8))
+    @functools.cached_property
+    def results(self) -> Results:
+        """The exact results, rounded once."""
+        return encode(FORMATS[self.result], self.exact)
 
 
 def _exact_sum(row: list[float]) -> tuple[float, int]:
@@ -62,7 +60,8 @@ def _exact_product(row: list[float]) -> tuple[float, int]:
     if not all(map(math.isfinite, row)) or 0.0 in row:
         with np.errstate(all="ignore"):
             return float(np.prod(np.array(row))), 0
-    product = math.prod(map(Fraction, row))
+    ratios = [x.as_integer_ratio() for x in row if x != 1]
+    product = Fraction(math.prod(n for n, _ in ratios), math.prod(d for _, d in ratios))
     try:
         nearest = float(product)
     except OverflowError:
@@ -81,22 +80,30 @@ class Model:
 
 
 def models(problem: Problem) -> Iterator[Model]:
-    """The models of a problem, the likeliest first."""
-    yield Model("exact", "exact, rounded once", exact(problem))
+    """The models of a problem, the likeliest first. Those that form the same sums have the same object as results."""
+    yield Model("exact", "exact, rounded once", problem.results)
     result = FORMATS[problem.result]
+    known: dict[tuple[str, bytes], Results] = {}
+
+    def rounded(sums: np.ndarray, via: str = "") -> Results:
+        key = via, sums.tobytes()
+        if key not in known:
+            narrow = FORMATS.get(via)
+            through = sums if narrow is None else narrow.decode(encode(narrow, Exact.of(sums))[0])
+            known[key] = encode(result, Exact.of(through))
+        return known[key]
+
     for how in _held(problem):
         terms = how.type.load(problem.terms)
         for order in orders(problem.terms.shape[1]):
             sums = how.type.exact(order.fold(terms, how.type.combine))
             way = how.in_order(order)
-            yield Model(way.identifier, way.sentence, encode(result, Exact.of(sums)))
+            yield Model(way.identifier, way.sentence, rounded(sums))
             for via in ("f16", problem.element):
                 # The sum is rounded to another type before it becomes the result's.
                 if via not in (how.type.name, problem.result) and holds(FORMATS[via], FORMATS[problem.element]):
-                    narrow = FORMATS[via]
-                    through = narrow.decode(encode(narrow, Exact.of(sums))[0])
                     identifier, sentence = f"{way.identifier}/then-{via}", f"{way.sentence}, then rounded to {via}"
-                    yield Model(identifier, sentence, encode(result, Exact.of(through)))
+                    yield Model(identifier, sentence, rounded(sums, via))
 
 
 def _held(problem: Problem) -> Iterator[Held]:
@@ -122,10 +129,13 @@ def explain(problem: Problem, got: np.ndarray, matches: Callable[[np.ndarray, Re
     tame = np.ones(len(got), bool) if not problem.is_wild.size else ~problem.is_wild
     any_model = np.zeros(len(got), bool)
     left = np.ones(len(got), bool)
+    hits: dict[int, tuple[Results, np.ndarray]] = {}  #: of results by their object, which is kept
     with np.errstate(all="ignore"):
-        is_exact = matches(got, exact(problem))  # of which nobody can say that it is wrong, whatever the others are
+        is_exact = matches(got, problem.results)  # of which nobody can say that it is wrong, whatever the others are
         for model in models(problem):
-            hit = matches(got, model.results)
+            if id(model.results) not in hits:
+                hits[id(model.results)] = model.results, matches(got, model.results)
+            _, hit = hits[id(model.results)]
             any_model |= hit
             count = int((hit & tame).sum())
             if count > most:
@@ -155,7 +165,7 @@ def _within(name: str, problem: Problem, got: np.ndarray) -> np.ndarray:
     k, error = problem.terms.shape[1], 2.0 ** -(FORMATS[name].mantissa_bits + 1)
     if problem.body != "add" or not holds(FORMATS[name], FORMATS[problem.element]):
         return np.zeros(len(got), bool)
-    sums = exact_sums(problem).value
+    sums = problem.exact.value
     relative = k * error / (1 - k * error) if k * error < 0.5 else 1.0
     slack = relative * np.abs(problem.terms).sum(axis=1)
     fmt = FORMATS[problem.result]

@@ -93,6 +93,7 @@ def _enumerated(case: Case, part: int) -> Operands:
     return tuple(((places >> shift) & 255).astype(np.uint8) for shift in (16, 8, 0))
 
 
+@functools.lru_cache(8)
 def _whole(case: Case, level: int, seed: int) -> Operands:
     if case.op == "convert":
         return (source_codes(case.operands[0], case.result, level, seed),)
@@ -177,19 +178,22 @@ def _notable(element: str) -> np.ndarray:
 
 
 def _few(case: Case, size: int, level: int, seed: int) -> Operands:
-    """Some elements that tell much: of all, in an order without pattern, first those whose results are numbers."""
+    """Some of all elements, in an order without pattern: ordinary numbers, if there are any."""
     whole = _whole(case, level, seed)
     random = rng(seed, case.signature, str(size))
     picked = random.permutation(len(whole[0]))
-    types = [FORMATS[t] for t in case.operands if t in FORMATS]
-    numbers = [c for c, t in zip(whole, case.operands, strict=True) if t in FORMATS]
-    if types:
-        plain = np.logical_and.reduce([_is_plain(f, c) for f, c in zip(types, numbers, strict=True)])
-        picked = picked[np.argsort(~plain[picked], kind="stable")]
-        plain_ones = int(plain.sum())
-        if plain_ones:  # those without surprises over and over: what is wrong is the place then
-            picked = picked[:plain_ones]
+    plain = _plain(case, level, seed)
+    if plain.any():  # those without surprises over and over: what is wrong is the place then
+        picked = picked[plain[picked]]
     return tuple(c[np.resize(picked, size)] for c in whole)
+
+
+@functools.lru_cache(8)
+def _plain(case: Case, level: int, seed: int) -> np.ndarray:
+    """Which of all elements have ordinary numbers alone; none where no operand is a float."""
+    whole = _whole(case, level, seed)
+    numbers = [_is_plain(FORMATS[t], c) for c, t in zip(whole, case.operands, strict=True) if t in FORMATS]
+    return np.logical_and.reduce(numbers) if numbers else np.zeros(len(whole[0]), bool)
 
 
 def _is_plain(fmt, codes: np.ndarray) -> np.ndarray:

@@ -13,8 +13,9 @@ import numpy as np
 from ...backends import BackendError
 from ...comparison import choices
 from ...comparison.diagnosis import NONE, Diagnosis
+from ...comparison.equality import equal_codes
 from ...comparison.open_points import IDENTIFIERS
-from ...comparison.sums.models import Results, exact, explain
+from ...comparison.sums.models import Results, explain
 from ...errors import printable
 from ...oracle.expected import Expected
 from ..cases.cases import Case
@@ -121,7 +122,7 @@ def told_rows(part: RowPart, got: np.ndarray, settings: Settings, zeros_are_open
         why = diagnosis.explain_rows(part, judged, got)
     else:
         why = NONE
-        codes, left_open = exact(part.problem)
+        codes, left_open = part.problem.results
         expected = Expected(codes, left_open)
         judged, model = _by_model(part, got, expected)
     found = _counted(part, judged, len(got), seconds)
@@ -139,9 +140,11 @@ def told_rows(part: RowPart, got: np.ndarray, settings: Settings, zeros_are_open
 def _by_model(part: RowPart, got: np.ndarray, right: Expected) -> tuple[Judged, Diagnosis]:
     """Results are right that a model explains; the errors of the others are those from the exact result."""
 
-    def matches(found: np.ndarray, results: Results) -> np.ndarray:
-        judged = judge(part.case.result, found, Expected(*results), 0)
-        return judged.verdicts != _FAIL
+    def matches(given: np.ndarray, results: Results) -> np.ndarray:
+        codes, left_open = results
+        if not left_open.any():
+            return equal_codes(part.case.result, given, codes)
+        return judge(part.case.result, given, Expected(codes, left_open), 0).verdicts != _FAIL
 
     model = explain(part.problem, got, matches)
     judged = judge(part.case.result, got, right, 0)
