@@ -413,6 +413,9 @@ def test_a_table_of_pairs() -> None:
     body = f"%a = stablehlo.add %x, %y : {v}\n%r = stablehlo.tanh %a : {v}"
     wanted = "table of 65,536 entries: two f8E4M3FN inputs, 1,000,000 elements"
     assert decided(body, f"%x: {v}, %y: {v}", "%r", v) == [("table", wanted)]
+    narrow = body.replace("f8E4M3FN", "f4E2M1FN").replace("%x, %y", "%x, %x")
+    (one,) = decided(narrow, f"%x: {v}".replace("f8E4M3FN", "f4E2M1FN"), "%r", v.replace("f8E4M3FN", "f4E2M1FN"))
+    assert one[1] == "table of 256 entries: one f4E2M1FN input, 1,000,000 elements"
     (without,) = decided(body, f"%x: {v}, %y: {v}", "%r", v, Speed(compiled=False, tables=False))
     assert without[0] == "blocks"
 

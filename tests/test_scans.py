@@ -279,6 +279,10 @@ def test_walks_too_long_to_be_laid_out_at_once(rows: int, tune: Tune) -> None:
     assert (found == total).all()
 
 
-def test_a_walk_is_named_in_the_plan() -> None:
+def test_a_scan_is_named_in_the_plan() -> None:
     plan = interp.load(scan("f8E5M2", BODIES["sum"], PLACES["first to last"])).plan()
+    (chosen,) = [c for c in plan.chosen if c.label == "scan"]
+    reason = "transition table of 65,536 entries: 9 turns at most over tensor<9x5xf8E5M2>"
+    assert (chosen.decision.executor, chosen.decision.reason) == ("scan", reason)
+    assert [o.name for o in chosen.operations] == ["stablehlo.while"]
     assert sum(isinstance(v, ScanRunner) for v in plan.entry.__globals__.values()) == 1

@@ -26,7 +26,7 @@ def choose(operation: Operation, speed: Speed) -> Decision:
         return _group(group, speed) if reduction is None else _fold(group, reduction, speed)
     if operation.name == RANK:
         function, name = attributes["ranked"].function, attributes["ranked"].name
-        return Decision("ranks", f"ranks of {1 << function.bits} codes: {inputs(function)} reduced by {name}")
+        return Decision("ranks", f"ranks of {function.cases} codes: {inputs(function)} reduced by {name}")
     if operation.name == UNRANK:
         return Decision("values of ranks", "values of ranks: a table of 256 entries")
     if operation.name == SPREAD:
@@ -43,7 +43,7 @@ def _group(group: Group, speed: Speed) -> Decision:
     step = block(size)
     by = f"blocks of {step:,} elements" if size > step else "one block"
     if speed.tables and function.pays_as_table:
-        return Decision("table", f"table of {1 << function.bits:,} entries: {what}", Decision("blocks", by))
+        return Decision("table", f"table of {function.cases:,} entries: {what}", Decision("blocks", by))
     rows = leading_rows(group.leaves, shape) if speed.tables else None
     columns = trailing_columns(group.leaves, shape) if speed.tables else None
     if rows is not None:
@@ -60,7 +60,9 @@ def _group(group: Group, speed: Speed) -> Decision:
         plain = Decision("blocks", f"{by}: {what}")
     if not _is_compiled(group, None, speed):
         return plain
-    compiled = Decision("compiled", f"compiled code, once ready and if it has all {len(function.steps)} steps", plain)
+    compiled = Decision(
+        "compiled", f"compiled code, once it is loaded, where it knows all {len(function.steps)} steps", plain
+    )
     if columns is None or rows is not None:
         return compiled
     return Decision("repeated columns", f"{plain.reason}, once the other inputs stay the same", compiled)
@@ -70,12 +72,12 @@ def _fold(group: Group, reduction: Reduction, speed: Speed) -> Decision:
     function, size = group.function, math.prod(group.shape)
     is_table = speed.tables and function.pays_as_table
     what = f"{size:,} elements of {reduction.element} are never held together"
-    of = f"table of {1 << function.bits:,} entries: {inputs(function)}; " if is_table else ""
+    of = f"table of {function.cases:,} entries: {inputs(function)}; " if is_table else ""
     plain = Decision("table fold" if is_table else "fold", f"{of}reduced by {reduction.name} block by block: {what}")
     if not _is_compiled(group, reduction, speed):
         return plain
     name = "compiled table fold" if is_table else "compiled fold"
-    return Decision(name, f"compiled code, once ready and if it has all {len(function.steps)} steps", plain)
+    return Decision(name, f"compiled code, once it is loaded, where it knows all {len(function.steps)} steps", plain)
 
 
 def _is_compiled(group: Group, reduction: Reduction | None, speed: Speed) -> bool:

@@ -42,7 +42,7 @@ class Chosen:
 
 def table_of(function: Function) -> Decision:
     """The decision for a part of a group that is a table."""
-    return Decision("table", f"table of {1 << function.bits:,} entries within another group: {inputs(function)}")
+    return Decision("table", f"table of {function.cases:,} entries within another group: {inputs(function)}")
 
 
 def inputs(function: Function) -> str:

@@ -122,8 +122,8 @@ class Emitter:
         """The kernel of an operation by a decision."""
         ways = [EXECUTORS[d.executor] for d in decision.chain()]
         kernels, policy = self._binder.kernels, self._settings.policy
-        writes_over = all(way.writes_over for way in ways)
-        job = Job(operation, decision, kernels, policy, self._sources, ways[0].label, writes_over)
+        writes_over, label = all(way.writes_over for way in ways), next((w.label for w in ways if w.label), "")
+        job = Job(operation, decision, kernels, policy, self._sources, label, writes_over)
         run: Run | None = None
         for way in reversed(ways):
             run = way.kernel(job, run)

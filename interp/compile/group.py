@@ -147,6 +147,11 @@ class Function:
         return sum(width(element) or MOST_BITS + 1 for element in self.leaves)
 
     @property
+    def cases(self) -> int:
+        """The entries of a lookup table of one output: a single leaf has a whole byte."""
+        return 1 << (max(self.bits, 8) if len(self.leaves) == 1 else self.bits)
+
+    @property
     def pays_as_table(self) -> bool:
         """Whether a lookup table of all cases is small enough, and quicker than the steps."""
         costs = [c for step in self.steps if (c := cost_of_step(step)) > 0]

@@ -19,7 +19,7 @@ class Way:
     """A way to run operations.
 
     kernel: makes the kernel of a job.
-    label: what the group's function is called in listings.
+    label: what the group's function is called in listings, of a way that does not fall back on another one.
     writes_over: whether that function may write over arrays that it has made.
     """
 
@@ -33,15 +33,15 @@ EXECUTORS = {
     "view": Way(as_view),
     "ranks": Way(by_ranks, "ranks"),
     "values of ranks": Way(of_ranks),
-    "scan": Way(by_scan),
+    "scan": Way(by_scan, "scan"),
     "table": Way(by_table, "table"),
-    "rows": Way(by_rows, "blocks"),
-    "columns": Way(by_columns, "blocks"),
-    "repeated columns": Way(by_repeated_columns, "blocks"),
+    "rows": Way(by_rows, "rows"),
+    "columns": Way(by_columns, "columns"),
+    "repeated columns": Way(by_repeated_columns),
     "blocks": Way(by_blocks, "blocks", True),
-    "compiled": Way(by_machine, "blocks", True),
+    "compiled": Way(by_machine, writes_over=True),
     "fold": Way(by_folds, "reduction", True),
     "table fold": Way(by_table_folds, "table"),
-    "compiled fold": Way(folds_by_machine, "reduction", True),
-    "compiled table fold": Way(table_folds_by_machine, "table"),
+    "compiled fold": Way(folds_by_machine, writes_over=True),
+    "compiled table fold": Way(table_folds_by_machine),
 }

@@ -37,7 +37,9 @@ def find_scans(region: Region, constants: Mapping[Value, Any]) -> Region:
             scan, source = recognised
             carried = tuple([Value(v.type) for v in operation.operands])
             origin, operands = operation.origin or operation, (source, *operation.operands)
-            operations.append(Operation(SCAN, operands, carried, {"scan": scan}, (), operation.location, origin))
+            operations.append(
+                Operation(SCAN, operands, carried, {"scan": scan, "origins": ()}, (), operation.location, origin)
+            )
             new = dataclasses.replace(new, operands=carried, origin=origin)
         changed |= new is not operation
         operations.append(new)
