@@ -38,7 +38,7 @@ class Accuracy:
     """How near to the exact result an op's results are, for each float type."""
 
     text: str
-    #: The host's function in f64 is near the exact result, and not the rounded one: `lift.py` makes it that.
+    #: The host's function in f64 is near the exact result, and not the rounded one: `float_kernels.py` makes it that.
     is_near: bool = False
 
 

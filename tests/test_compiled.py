@@ -36,7 +36,9 @@ def at_once(tune: Tune) -> compiled.Kernels:
     return found
 
 
-@pytest.mark.parametrize("function", [compiled._look_up, compiled._look_up_pairs, compiled._round, compiled._walk])
+@pytest.mark.parametrize(
+    "function", [compiled._look_up, compiled._look_up_pairs, compiled._round, compiled._transitions]
+)
 def test_kernels_are_plain_python_too(function: object) -> None:
     rng = np.random.default_rng(3)
     x, y = rng.integers(0, 256, (2, 5, 40), np.uint8)
@@ -55,7 +57,7 @@ def test_kernels_are_plain_python_too(function: object) -> None:
     else:
         for kept in (out, out[:0]):
             totals = y[0].copy()
-            compiled._walk(totals, x, table.reshape(256, 256), kept)
+            compiled._transitions(totals, x, table.reshape(256, 256), kept)
             for j, start in enumerate(y[0]):
                 code = int(start)
                 for i, element in enumerate(x[:, j]):

@@ -24,7 +24,7 @@ for text in re.split(r"^// -----$", Path(sys.argv[1]).read_text(), flags=re.MULT
 _START = """
 import dataclasses, sys
 import numpy as np
-from minihlo.ops.elementwise import lift; from minihlo.ops import policy, registry
+from minihlo.ops.elementwise import float_kernels; from minihlo.ops import policy, registry
 from minihlo.ops.minifloat import arithmetic, codec, formats; from minihlo.ops.engine import cast
 registry.ops()
 
@@ -37,12 +37,12 @@ def replace(old, new):
 """
 
 _TABLE = """
-def entries(self, old=lift.Tabulated._entries):
+def entries(self, old=float_kernels.Tabulated._entries):
     found = old(self).copy()
     if (self._fmt.name, self._arity) == {which}:
         found.view(np.uint8)[{entry}] ^= 1
     return found
-lift.Tabulated._entries = entries
+float_kernels.Tabulated._entries = entries
 """
 
 FAULTS = {
@@ -96,7 +96,7 @@ def larger(x, y, old=arithmetic.maximum):
         f.name: np.where(a.is_nan, getattr(b, f.name), getattr(a, f.name)) for f in dataclasses.fields(a)
     }) for a, b in ((x, y), (y, x))))
 for cell in registry.lookup("maximum").bind.__closure__:
-    if isinstance(cell.cell_contents, lift.Function):
+    if isinstance(cell.cell_contents, float_kernels.Function):
         object.__setattr__(cell.cell_contents, "direct", larger)
 """,
         "maximum",

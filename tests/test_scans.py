@@ -1,4 +1,4 @@
-"""Loops that run as walks through a table give the bits that their turns give; all others run turn by turn."""
+"""Loops that run along a transition table give the bits that their turns give; all others run turn by turn."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from minihlo import interp
 from minihlo.interp import machine
 from minihlo.interp.compile import planner
 from minihlo.interp.compile.executors.scan import ScanRunner
-from minihlo.ops.engine import compiled, walk
+from minihlo.ops.engine import compiled
 from minihlo.ops.engine.speed import NONE, Speed
+from minihlo.ops.engine.transitions import TransitionTable
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES
 
@@ -100,13 +101,13 @@ def walked(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> list[int]:
     """A table is made for any step; gives the numbers of turns that were made at once."""
     tune(transition_worth=0)
     found: list[int] = []
-    real = walk.Walk.along
+    real = TransitionTable.along
 
-    def along(self: walk.Walk, starts: Any, rows: np.ndarray, kept: Any = None) -> np.ndarray:
+    def along(self: TransitionTable, starts: Any, rows: np.ndarray, kept: Any = None) -> np.ndarray:
         found.append(len(rows))
         return real(self, starts, rows, kept)
 
-    monkeypatch.setattr(walk.Walk, "along", along)
+    monkeypatch.setattr(TransitionTable, "along", along)
     return found
 
 
@@ -220,7 +221,9 @@ def test_all_ways_to_walk(size: tuple[int, int], is_compiled: bool, is_kept: boo
     table = rng.integers(0, 256, (256, 256), np.uint8)
     rows, starts = rng.integers(0, 256, size, np.uint8), rng.integers(0, 256, size[1], np.uint8)
     kept = np.zeros(size, np.uint8)
-    found = walk.Walk(lambda total, x: table[total, x], element, element).along(starts, rows, kept if is_kept else None)
+    found = TransitionTable(lambda total, x: table[total, x], element, element).along(
+        starts, rows, kept if is_kept else None
+    )
     totals = starts
     for i, row in enumerate(rows):
         totals = table[totals, row]
@@ -238,19 +241,19 @@ def test_long_walks_in_pieces(
     tune(compiled_from=1 << 60)
     whole: list[int] = []
     for way in ("_one_by_one", "_together"):
-        real = getattr(walk.Walk, way)
+        real = getattr(TransitionTable, way)
 
-        def noted(self: walk.Walk, starts: Any, rows: Any, kept: Any, real: Any = real) -> Any:
+        def noted(self: TransitionTable, starts: Any, rows: Any, kept: Any, real: Any = real) -> Any:
             whole.append(len(rows))
             return real(self, starts, rows, kept)
 
-        monkeypatch.setattr(walk.Walk, way, noted)
+        monkeypatch.setattr(TransitionTable, way, noted)
     total, x = np.mgrid[:256, :256]
     table = ((total * 3 + x) // 4 if forgets else (total + x) % 256).astype(np.uint8)
     rng = np.random.default_rng(2)
     rows, starts = rng.integers(0, 256, size, np.uint8), rng.integers(0, 256, size[1], np.uint8)
     kept = np.zeros(size, np.uint8)
-    walked = walk.Walk(lambda total, x: table[total, x], ELEMENT_TYPES["ui8"], ELEMENT_TYPES["ui8"])
+    walked = TransitionTable(lambda total, x: table[total, x], ELEMENT_TYPES["ui8"], ELEMENT_TYPES["ui8"])
     for _ in range(2):
         whole.clear()
         found = walked.along(starts, rows, kept if is_kept else None)
@@ -271,7 +274,7 @@ def test_walks_too_long_to_be_laid_out_at_once(rows: int, tune: Tune) -> None:
     codes, starts = rng.integers(0, 256, (rows, 16), np.uint8), rng.integers(0, 256, 16, np.uint8)
     kept = np.zeros_like(codes)
     t = ELEMENT_TYPES["ui8"]
-    found = walk.Walk(lambda total, x: (total // 2 + x // 2).astype(np.uint8), t, t).along(starts, codes, kept)
+    found = TransitionTable(lambda total, x: (total // 2 + x // 2).astype(np.uint8), t, t).along(starts, codes, kept)
     total = starts
     for row, state in zip(codes, kept, strict=True):
         total = total // 2 + row // 2

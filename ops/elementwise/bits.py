@@ -15,7 +15,7 @@ from ..policy import Policy
 from ..registry import EXACT_BUT_COMPLEX, Call, Run, op
 from ..require import identity, require, require_shape
 from ..types import ELEMENT_TYPES, ElementType, Kind
-from .lift import Function, lift
+from .float_kernels import Function, float_kernel
 
 
 def _unsigned(x: np.ndarray, element: ElementType) -> np.ndarray:
@@ -242,7 +242,7 @@ def abs_(call: Call) -> Run:
     element = call.tensor().element
     _require_part(call)
     if element.is_float:
-        return lift(_ABSOLUTE, element, call.policy, call.random, call.result())
+        return float_kernel(_ABSOLUTE, element, call.policy, call.random, call.result())
     if element.is_complex:
         dtype = element.part.dtype
         return lambda x: np.abs(x.astype(np.complex128)).astype(dtype)
@@ -258,4 +258,4 @@ def is_finite(call: Call) -> Run:
     t, result = call.tensor(), call.result()
     fits = result.element == ELEMENT_TYPES["i1"] and result.admits(t.shape)
     require(fits, f"the result must be {list(t.shape)} of i1, not {result}")
-    return lift(_IS_FINITE, t.element, call.policy, call.random, t)
+    return float_kernel(_IS_FINITE, t.element, call.policy, call.random, t)

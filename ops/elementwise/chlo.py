@@ -14,7 +14,7 @@ import numpy as np
 
 from ..engine.cast import array_of, cast, codes_of, wrap
 from ..engine.keys import value_keys
-from ..engine.walk import of_all_pairs
+from ..engine.transitions import of_all_pairs
 from ..minifloat import arithmetic, functions, hyperbolic
 from ..minifloat.codec import round_number
 from ..minifloat.formats import Format
@@ -25,7 +25,7 @@ from ..registry import CORRECTLY_ROUNDED, ROUNDED_TO_32, Accuracy, Call, Run, op
 from ..require import identity, require, require_element, require_shape
 from ..types import ELEMENT_TYPES, ElementType, Kind
 from .elementwise import elementwise
-from .lift import Function, lift
+from .float_kernels import Function, float_kernel
 
 #: Programs compare their results in these types with recorded ones of the expansion, which are up to 6 ULP off.
 _TO_16 = Accuracy("correctly rounded up to 16 bits; f32 and f64 by CHLO's expansion", is_near=True)
@@ -115,7 +115,7 @@ def _declare_test(name: str, meaning: str, direct: Callable[[Number], np.ndarray
         t, result = call.tensor(), call.result()
         require(result.element.kind is Kind.BOOL, f"the result is {result} (expected of element type i1)")
         require_shape(call, t.shape)
-        return lift(function, t.element, call.policy, call.random, t)
+        return float_kernel(function, t.element, call.policy, call.random, t)
 
     bind.__doc__ = meaning
     op(f"chlo.{name}", "float", values="numbers", operands=1, is_elementwise=True)(bind)

@@ -17,7 +17,7 @@ from ..minifloat import arithmetic
 from ..minifloat.number import Number
 from ..registry import Call, OpError, Run, lookup, op
 from ..types import ElementType, Kind, TensorType
-from .lift import Function, lift
+from .float_kernels import Function, float_kernel
 
 DIRECTIONS = ("EQ", "NE", "GE", "GT", "LE", "LT")
 
@@ -86,7 +86,7 @@ def compare(call: Call) -> Run:
     if given == "TOTALORDER":
         return (_by_key if lhs.shape else _by_scalar_key)(direction, lhs.element)
     if lhs.element.is_minifloat:
-        return lift(_PREDICATES[direction], lhs.element, call.policy, call.random, call.result())
+        return float_kernel(_PREDICATES[direction], lhs.element, call.policy, call.random, call.result())
     if lhs.element.is_complex and direction not in ("EQ", "NE"):
         return _lexicographic(_HOST[direction], np.greater if direction.startswith("G") else np.less)
     if lhs.element.name == "f16" and lhs.shape:

@@ -17,7 +17,7 @@ from ..minifloat import arithmetic
 from ..minifloat.number import Number
 from ..registry import CORRECTLY_ROUNDED, EXACT, Accuracy, Call, Op, Run, element_types, full_name, register
 from ..types import ElementType, Kind
-from .lift import Function, lift
+from .float_kernels import Function, float_kernel
 
 Host = Callable[..., Any]
 
@@ -49,7 +49,7 @@ def elementwise(
         def bind(call: Call) -> Run:
             element = call.tensor().element
             if element.is_float and function is not None:
-                return lift(function, element, call.policy, call.random, call.result())
+                return float_kernel(function, element, call.policy, call.random, call.result())
             if element.is_integer:
                 if integer is not None or element.bits < 8:
                     return _on_integers(integer or host, element)

@@ -97,7 +97,7 @@ def _round_wide(x: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
         out[i] = table[(u | ((u & np.uint64(0xFFFF)) + np.uint64(0xFFFF))) >> np.uint64(16)]
 
 
-def _walk(totals: np.ndarray, rows: np.ndarray, table: np.ndarray, kept: np.ndarray) -> None:
+def _transitions(totals: np.ndarray, rows: np.ndarray, table: np.ndarray, kept: np.ndarray) -> None:
     """Each total, a code, is replaced by what the table has for it and the next element of its column, in turn.
 
     Eight columns go side by side, as each lookup waits for the one before. The totals after each step are kept if there
@@ -158,7 +158,7 @@ class Kernels:
             _round_wide, lambda: (types.Array(types.float64, 1, "C", readonly=True), codes, array(byte, 1, "C", False))
         )
         totals, kept = array(byte, 1, "C", False), array(byte, 2, "A", False)
-        self._walk = _Compiled(_walk, lambda: (totals, matrix, array(byte, 2), kept))
+        self._transitions = _Compiled(_transitions, lambda: (totals, matrix, array(byte, 2), kept))
 
     @functools.cached_property
     def machine(self) -> Callable[..., int] | None:
@@ -196,9 +196,14 @@ class Kernels:
         """The same of f64, which are given as they are."""
         self._round_wide()(x, table, out)
 
-    def walk(self, totals: np.ndarray, rows: np.ndarray, table: np.ndarray, kept: np.ndarray | None = None) -> None:
-        """Adds the rows up, or whatever the table of all pairs does, into the totals; `kept` gets each step's."""
-        self._walk()(totals, rows, table.reshape(256, 256), _NONE if kept is None else kept)
+    def transitions(
+        self, totals: np.ndarray, rows: np.ndarray, table: np.ndarray, kept: np.ndarray | None = None
+    ) -> None:
+        """Runs the totals along the rows by a transition table, in place; `kept` gets the totals after each step.
+
+        See `transitions.TransitionTable.along` for shapes; `table` has 65,536 bytes.
+        """
+        self._transitions()(totals, rows, table.reshape(256, 256), _NONE if kept is None else kept)
 
 
 def kernels(size: int) -> Kernels | None:

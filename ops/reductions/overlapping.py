@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.walk import Walk
+from ..engine.transitions import TransitionTable
 from ..types import ElementType
 from .axes import Axis, laid_out
 from .reduce import Running
@@ -54,8 +54,8 @@ class Prefixes:
         self._step, self._running = step, running
         self._forward = self._backward = None
         if element.is_minifloat and running is None:
-            self._forward = Walk(lambda total, x: step(total, x)[0], element, element)
-            self._backward = Walk(lambda total, x: step(x, total)[0], element, element)
+            self._forward = TransitionTable(lambda total, x: step(total, x)[0], element, element)
+            self._backward = TransitionTable(lambda total, x: step(x, total)[0], element, element)
 
     def results(self, x: np.ndarray, init: np.ndarray, axes: Sequence[Axis]) -> np.ndarray | None:
         """The result of each window; None where they are others, or are folded otherwise."""
@@ -85,13 +85,13 @@ class Prefixes:
     def _folded(self, rows: np.ndarray, init: np.ndarray, forward: bool) -> np.ndarray | None:
         if self._running is not None:
             return self._running(init, rows) if forward or self._running.commutes else None
-        walk = self._forward if forward else self._backward
-        if walk is None:
+        transitions = self._forward if forward else self._backward
+        if transitions is None:
             return None
-        if not walk.is_worth(*rows.shape) and len(rows) <= _SHORT:
+        if not transitions.is_worth(*rows.shape) and len(rows) <= _SHORT:
             return self._step_by_step(rows, init, forward)
         codes, found = np.ascontiguousarray(rows).view(np.uint8), np.empty(rows.shape, np.uint8)
-        walk.along(np.full(rows.shape[1], init.reshape(1).view(np.uint8)[0]), codes, found)
+        transitions.along(np.full(rows.shape[1], init.reshape(1).view(np.uint8)[0]), codes, found)
         return found.view(rows.dtype)
 
     def _step_by_step(self, rows: np.ndarray, init: np.ndarray, forward: bool) -> np.ndarray:

@@ -20,7 +20,7 @@ from ..engine.cast import cast, wrap
 from ..engine.compiled import Kernels, kernels
 from ..engine.ranks import minifloat_ranks
 from ..engine.speed import tuning
-from ..engine.walk import Walk
+from ..engine.transitions import TransitionTable
 from ..kernel import PURE, Combining, Facts
 from ..registry import BY_BODY, Body, Call, OpError, Run, lookup, op
 from ..types import ElementType, Kind, TensorType
@@ -317,14 +317,14 @@ def _running(ufunc: np.ufunc, total: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
     """Any elementwise body: a step for each slice, on all accumulators at once."""
-    walk = None
+    transitions = None
     if len(elements) == 1 and elements[0].is_minifloat:
-        walk = Walk(lambda total, element: step(total, element)[0], elements[0], elements[0])
+        transitions = TransitionTable(lambda total, element: step(total, element)[0], elements[0], elements[0])
 
     def fold(scalar: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         steps, width = rows[0].shape
-        if walk is not None and walk.is_worth(steps, width):
-            totals = walk.along(starts[0].view(np.uint8), rows[0].view(np.uint8))
+        if transitions is not None and transitions.is_worth(steps, width):
+            totals = transitions.along(starts[0].view(np.uint8), rows[0].view(np.uint8))
             return (totals.view(elements[0].dtype),)
         if width == 1:
             return _one_by_one(scalar, starts, rows)

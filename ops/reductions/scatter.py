@@ -16,8 +16,8 @@ from ..kernel import PURE
 from ..movement.gather import Places, integers, interleaving, row_major
 from ..registry import BY_BODY, Call, Run, op
 from ..require import require, require_dimensions
-from .put import Arrays, Putter, Step, putter
 from .reduce import body_elements
+from .scatter_update import Arrays, ScatterUpdate, Step, scatter_update
 
 Shape = tuple[int, ...]
 
@@ -51,15 +51,15 @@ class _Windows:
         require(updates == expected, f"updates have shape {list(updates)} (expected {list(expected)})")
         return cls(places, shape, tuple(sizes), grid, order, tuple(places.along(indices)))
 
-    def kernel(self, put: Putter) -> Run:
+    def kernel(self, apply: ScatterUpdate) -> Run:
         """Takes the region, the tensors (as tuples), the indices and the updates, and gives new tensors."""
         if math.prod(self.grid) == 1:
-            return functools.partial(self._one, put)
-        # Windows of size 1 wherever they move are apart or the same, and can be put whole.
+            return functools.partial(self._one, apply)
+        # Windows of size 1 wherever they move are apart or the same, and can be updated whole.
         whole = all(self.sizes[d] == 1 for d in self.places.mapped)
-        return functools.partial(self._rows if whole else self._elements, put)
+        return functools.partial(self._rows if whole else self._elements, apply)
 
-    def _one(self, put: Putter, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
+    def _one(self, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
         """A single window is a slice."""
         starts = dict(zip(self.places.mapped, indices.reshape(-1).tolist(), strict=True))
         inside, covered = [], []
@@ -73,12 +73,14 @@ class _Windows:
         blocks = [r[(*inside, ...)] for r in results]
         rows = tuple(np.ascontiguousarray(b).reshape(1, -1) for b in blocks)
         parts = tuple(u.reshape(self.sizes)[(*covered, ...)].reshape(1, -1) for u in updates)
-        put(region, rows, np.zeros(1, np.int64), parts)
+        apply(region, rows, np.zeros(1, np.int64), parts)
         for block, row in zip(blocks, rows, strict=True):
             block[...] = row.reshape(block.shape)
         return results
 
-    def _rows(self, put: Putter, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
+    def _rows(
+        self, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
+    ) -> Arrays:
         """The tensor as a matrix with a row for each place a window can be at."""
         starts, rank = self._starts(indices), len(self.shape)
         moving = sorted({*starts, *self.places.dropped})
@@ -96,13 +98,15 @@ class _Windows:
         reach = tuple(slice(None) if d in moving else slice(0, n) for d, n in enumerate(self.sizes))
         blocks = [r[(*reach, ...)].transpose(*moving, *(d for d in range(rank) if d not in moving)) for r in results]
         rows = tuple(np.ascontiguousarray(b).reshape((height, width) if width != 1 else height) for b in blocks)
-        put(region, rows, *_inside(targets, np.broadcast_to(inside, self.grid).reshape(-1), parts))
+        apply(region, rows, *_inside(targets, np.broadcast_to(inside, self.grid).reshape(-1), parts))
         for block, row in zip(blocks, rows, strict=True):
             if not np.may_share_memory(block, row):
                 block[...] = row.reshape(block.shape)
         return results
 
-    def _elements(self, put: Putter, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
+    def _elements(
+        self, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
+    ) -> Arrays:
         """Every element of the updates by itself, in row-major order."""
         starts, rank = self._starts(indices), len(self.shape)
         window = self.places.window(rank)
@@ -119,7 +123,7 @@ class _Windows:
         targets, inside = (v.transpose(self.order).reshape(-1) for v in (targets, inside))
         results = tuple(np.array(x, order="C") for x in tensors)
         rows = tuple(r.reshape(-1) for r in results)
-        put(region, rows, *_inside(targets, inside, tuple(u.reshape(-1) for u in updates)))
+        apply(region, rows, *_inside(targets, inside, tuple(u.reshape(-1) for u in updates)))
         return results
 
     def _starts(self, indices: np.ndarray) -> dict[int, np.ndarray]:
@@ -162,9 +166,9 @@ def targets(numbers: Mapping[str, Any], shape: Shape, indices: np.ndarray, updat
         found[parts[0].reshape(-1)] = rows[0][at].reshape(-1)
 
     axes = integers(numbers, "update_window_dims")
-    put = _Windows.of(_places_of(numbers), axes, shape, indices.shape, updates).kernel(record)
+    apply = _Windows.of(_places_of(numbers), axes, shape, indices.shape, updates).kernel(record)
     tensor, ids = (np.arange(math.prod(s)).reshape(s) for s in (shape, updates))
-    put(lambda *x: x, (tensor,), indices, (ids,))
+    apply(lambda *x: x, (tensor,), indices, (ids,))
     return found
 
 
@@ -203,8 +207,8 @@ def scatter(call: Call) -> Run:
     axes = integers(numbers, "update_window_dims")
     require_dimensions("update_window_dims", axes, len(updates[0].shape))
     require(list(axes) == sorted(axes), f"update_window_dims {list(axes)} must be in order")
-    put = putter(call, call.bodies[0])
-    windows = functools.lru_cache(tuning().shapes)(lambda *shapes: _Windows.of(places, axes, *shapes).kernel(put))
+    apply = scatter_update(call, call.bodies[0])
+    windows = functools.lru_cache(tuning().shapes)(lambda *shapes: _Windows.of(places, axes, *shapes).kernel(apply))
     if inputs[0].is_static and indices.is_static and updates[0].is_static:
         windows(inputs[0].shape, indices.shape, updates[0].shape)
     sources = [t.element for t in inputs]

@@ -13,8 +13,8 @@ from ..registry import BY_BODY, Call, Run, op
 from ..require import require, require_shape
 from ..types import Kind, TensorType
 from .axes import Axis, windows
-from .put import putter
 from .reduce import body_elements
+from .scatter_update import scatter_update
 from .window import Axes, axes_of_call, body_of
 
 Shape = tuple[int, ...]
@@ -52,7 +52,7 @@ def select_and_scatter(call: Call) -> Run:
     if operand.is_static and source.is_static:
         expected = tuple(a.count for a in axes_of(call.operand_shape()))
         require(source.shape == expected, f"source is {source} (should have shape {list(expected)})")
-    put = putter(call, scatters)
+    apply = scatter_update(call, scatters)
 
     def kernel(regions: tuple[Select, ...], *values: np.ndarray) -> np.ndarray:
         x, sources, init = values
@@ -62,7 +62,7 @@ def select_and_scatter(call: Call) -> Run:
         if operand.element != element:
             sources, init = (cast(v, operand.element, element, call.policy) for v in (sources, init))
         result = np.full(x.size, init, element.dtype)
-        put(regions[1], (result,), chosen[there], (sources.reshape(-1).take(there),))
+        apply(regions[1], (result,), chosen[there], (sources.reshape(-1).take(there),))
         return result.reshape(x.shape)
 
     return kernel

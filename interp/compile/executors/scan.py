@@ -1,12 +1,12 @@
-"""Scans: loops that carry codes along the rows of an array run as walks through a table of all pairs of codes.
+"""Scans: loops that carry codes along the rows of an array run along a transition table, of all pairs of codes.
 
 The rule. A loop that counts to a constant, takes a row of one array in each turn, makes the carried codes anew from
 themselves and the row by elementwise ops, both of 8 bits or less, and puts aside at most rows of what such ops give is
-recognised (`find_scans.py`). When it is about to run, all its turns are made at once by `ops/engine/walk.py` if that
-is worth a table; the loop itself, which stands behind that, is left with none. Where a row is not there, or a table not
-worth it, the loop runs.
+recognised (`find_scans.py`). When it is about to run, all its turns are made at once by `ops/engine/transitions.py` if
+a table pays; no turn is left for the loop itself, which stands behind that. Where a row is missing, or a table does not
+pay, the loop runs.
 
-Measured with numpy alone and compiled, 1,000 steps over 64 codes in ms: 1.8 turn by turn, 0.6 and 0.1 as a walk; where
+Measured with numpy alone and compiled, 1,000 steps over 64 codes in ms: 1.8 turn by turn, 0.6 and 0.1 by a table; where
 all steps are put aside 3.1, 0.8 and 0.1.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.lookup import Table
-from ....ops.engine.walk import Walk, of_all_pairs
+from ....ops.engine.transitions import TransitionTable, of_all_pairs
 from ....ops.types import ElementType, TensorType
 from ..group import Function
 
@@ -68,7 +68,7 @@ class ScanRunner:
         self._state, self._type, self._row, self._stacks = scan.state, scan.state_type, scan.row, scan.stacks
         self._elements: tuple[ElementType, ElementType] = self._type.element, scan.source.element
         self._step = step
-        self._walk = Walk(lambda total, element: step(total, element)[0], *self._elements)
+        self._transitions = TransitionTable(lambda total, element: step(total, element)[0], *self._elements)
         self._tables: dict[int, Table] = {}
 
     def __call__(self, source: np.ndarray, *carried: Any) -> Sequence[Any]:
@@ -78,12 +78,12 @@ class ScanRunner:
         places = [self._rows(stack.row, carried, turns, len(carried[stack.position])) for stack in self._stacks]
         counts = {i: carried[i] + by * turns for i, (by, _) in self._counts.items()}
         fit = all(least <= counts[i] < MOST for i, (_, least) in self._counts.items())
-        if not fit or rows is None or None in places or not self._walk.is_worth(turns, codes.shape[1]):
+        if not fit or rows is None or None in places or not self._transitions.is_worth(turns, codes.shape[1]):
             return carried
         results, codes = [counts.get(i, v) for i, v in enumerate(carried)], codes[rows]
         states = np.empty((turns + 1 if self._stacks else 1, codes.shape[1]), np.uint8)
         states[0] = carried[self._state].reshape(-1).view(np.uint8)
-        last = self._walk.along(states[0], codes, states[1:] if self._stacks else None)
+        last = self._transitions.along(states[0], codes, states[1:] if self._stacks else None)
         results[self._state] = last.view(self._type.element.dtype).reshape(carried[self._state].shape)
         for stack, place in zip(self._stacks, places, strict=True):
             array = carried[stack.position]

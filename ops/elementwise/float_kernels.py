@@ -59,8 +59,21 @@ class Function:
     has_out: bool = False
 
 
-def lift(function: Function, element: ElementType, policy: Policy, random: RandomStream, result: TensorType) -> Run:
-    """The kernel of `function` over arrays of the float type `element`, that has a result of this type."""
+def float_kernel(
+    function: Function, element: ElementType, policy: Policy, random: RandomStream, result: TensorType
+) -> Run:
+    """The kernel of a function over arrays of a float type.
+
+    Args:
+        function: what to compute.
+        element: the type of the operands, and of the result unless the function is a predicate.
+        policy: its arithmetic, rounding and overflow apply to types of up to 16 bits.
+        random: gives the bits of stochastic rounding.
+        result: the type of the result; its shape decides whether pairs are joined in place.
+
+    Returns:
+        A function of arrays of `element.dtype` that broadcast together.
+    """
     policy = policy.for_results(element)
     if element == _F64 or (element == _F32 and function.is_basic):
         return Kernel(function.host, has_out=function.has_out)

@@ -1,4 +1,4 @@
-"""Putting updates where they belong: as if one after the other, though few of them meet."""
+"""Scatter updates: the updates of each row are combined in their order, rows that have one each all at once."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .reduce import combining_of, fold_of
 Arrays = tuple[np.ndarray, ...]
 Step = Callable[..., Arrays]
 
-#: Puts updates into rows, in place: takes the region, for each operand a contiguous array of rows (or of elements), the
-#: row of each update, all in bounds, and for each operand the updates: as many rows (or elements) as there are numbers.
-Putter = Callable[[Step, Arrays, np.ndarray, Arrays], None]
+#: Updates rows in place. Takes the region; for each operand a contiguous array of rows (or of elements); the row of
+#: each update, int64, all in bounds; and for each operand the updates, as many rows (or elements) as there are numbers.
+ScatterUpdate = Callable[[Step, Arrays, np.ndarray, Arrays], None]
 
 
-def putter(call: Call, body: Body) -> Putter:
-    """How the updates of a body are put: as if one after the other, in their order."""
+def scatter_update(call: Call, body: Body) -> ScatterUpdate:
+    """What applies updates by a body: with the results of applying one after the other, in their order."""
     elements = [t.element for t in body.results]  # type: ignore[union-attr]
     if body.passed_on == tuple(range(len(elements), 2 * len(elements))):  # the updates as they are
         return _overwrite
@@ -29,21 +29,21 @@ def putter(call: Call, body: Body) -> Putter:
     ufunc = _in_place(call, body, elements)
     fold = fold_of(call, body)
 
-    def put(region: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
+    def apply(region: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
         if not updates[0].size:
             return
         if ufunc is not None and rows[0].ndim == 1:
             ufunc.at(rows[0], targets, updates[0])
             return
         if step is not None and _is_unique(targets, len(rows[0])):
-            _put_step(step, rows, targets, updates)
+            _update_once(step, rows, targets, updates)
             return
         order, groups, firsts, counts = _grouped(targets, len(rows[0]))
         done, active = 0, len(groups)
         # The next update of every row that has one.
         while step is not None and active and int(counts[0]) - done <= tuning().scatter_steps * active:
             chosen = order[firsts[:active] + done]
-            _put_step(step, rows, groups[:active], tuple(u.take(chosen, axis=0) for u in updates))
+            _update_once(step, rows, groups[:active], tuple(u.take(chosen, axis=0) for u in updates))
             done += 1
             active = int(np.searchsorted(-counts, -done))
         for row, first, count in zip(*(v[:active].tolist() for v in (groups, firsts, counts)), strict=True):
@@ -53,10 +53,10 @@ def putter(call: Call, body: Body) -> Putter:
             for r, result in zip(rows, results, strict=True):
                 r[row : row + 1] = result
 
-    return put
+    return apply
 
 
-def _put_step(step: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
+def _update_once(step: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
     """One update for each of some rows, all different."""
     results = step(*(r.take(targets, axis=0) for r in rows), *updates)
     for r, result in zip(rows, results, strict=True):

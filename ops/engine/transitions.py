@@ -1,16 +1,14 @@
-"""Walks through a table: an accumulator of one byte and an element of one byte make the next accumulator.
+"""Transition tables: an accumulator of one byte and an element of one byte give the next accumulator.
 
-Reductions of minifloats and scans over them are walks along the rows of a matrix, all columns side by side: a table of
-the 65,536 pairs has what any body makes of an accumulator and an element.
+Reductions of minifloats and scans over them run along such a table, one row of elements after the other, all columns
+side by side. The table has an entry for each of the 65,536 pairs of codes, so it serves any body.
 
-A long walk of a few columns is cut into pieces, which are walked side by side, each from a guess where it starts. Then
-each is walked again from where the one before ended, until all run along the paths that were found: what came before is
-soon forgotten by a moving average, say, though not by a sum. Walks that do not run together, or late, are made as a
-whole; and so are some of those that follow, more each time.
+A long run of few columns is cut into pieces that run side by side, each from a guess of its first accumulator. Then
+each piece runs again from where the one before it ended, until all follow the paths that they followed before: a
+moving average, say, soon forgets its past, though a sum does not. Runs whose pieces do not agree in time are made as a
+whole, and so are some of those that follow, more of them each time.
 
-Measured with numpy alone, a row of 64 codes: 1.3 µs for two bytes put side by side in an index and looked up, 1.6 for
-indices joined by ops, which of wide rows are the quicker; a code at a time as Python 0.1 µs. On a busy machine a moving
-average of 1,000 such rows took 1.25 ms as a whole and 0.68 in pieces.
+The numbers in `Tuning` say what was measured.
 """
 
 from __future__ import annotations
@@ -32,17 +30,23 @@ from .speed import tuning
 Step = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-class Walk:
-    """The step for every pair of codes of two types that are stored in a byte; the accumulator's type is the first."""
+class TransitionTable:
+    """What a step gives for each pair of codes of two types of up to 8 bits.
+
+    Args:
+        step: gives the next accumulators for arrays of accumulators and of elements, of one shape.
+        total: the type of the accumulators.
+        element: the type of the elements.
+    """
 
     def __init__(self, step: Step, total: ElementType, element: ElementType) -> None:
         self._step, self._total, self._element = step, total, element
         self._table = Amortised(self._entries, lambda: tuning().transition_worth, nbytes=lambda table: table.nbytes)
-        # Of walks that could be made in pieces so many are not, and so many have not been since the last try.
+        # How many runs that could be cut into pieces are not, after one that did not pay; and how many have not been.
         self._rests = self._rested = 0
 
     def is_worth(self, steps: int, columns: int) -> bool:
-        """Whether there is a table, or it is worth making for so many steps and those that were asked for before."""
+        """Whether there is a table, or it pays to make it for so many steps and those that were asked for before."""
         now = tuning()
         cost = now.transition_few_cost if columns <= now.transition_few else 1
         return self._table.get(steps * columns * cost) is not None
@@ -65,10 +69,15 @@ class Walk:
         return self.entries.astype(np.intp) << 8
 
     def along(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None = None) -> np.ndarray:
-        """The last accumulators, from those at the start, (columns,), along elements, (steps, columns).
+        """The last accumulators of runs along the rows.
 
-        All arrays are of codes, as bytes. `kept`, contiguous and of the shape of `rows`, gets the accumulators
-        after each step.
+        Args:
+            starts: the first accumulators, uint8 codes of shape (columns,).
+            rows: the elements, uint8 codes of shape (steps, columns).
+            kept: a contiguous uint8 array of shape (steps, columns) that gets the accumulators after each step.
+
+        Returns:
+            uint8 codes of shape (columns,).
         """
         compiled = kernels(rows.size)
         if compiled is not None:
@@ -109,7 +118,7 @@ class Walk:
         def work(part: tuple[slice, ...]) -> None:
             for first in range(0, len(rows), count):
                 here = slice(first, first + count), *part
-                compiled.walk(totals[part], rows[here], self.entries, None if kept is None else kept[here])
+                compiled.transitions(totals[part], rows[here], self.entries, None if kept is None else kept[here])
 
         for_each(list(blocks(totals.shape, now.transition_columns)), work, rows.size)
         return totals
@@ -179,7 +188,7 @@ class Walk:
 
 
 def _pieces(steps: int, columns: int) -> int:
-    """Into how many pieces to cut a walk; 0 where that brings nothing."""
+    """Into how many pieces to cut a run; 0 where that does not pay."""
     now = tuning()
     count = min(now.piece_columns // max(columns, 1), steps // now.piece_rows)
     return count if count >= now.pieces and count * columns >= now.pieces_columns else 0
