@@ -20,7 +20,7 @@ Arrays = Sequence[np.ndarray]
 #: Gets the operation, its operands and the right results, all as codes; gives the results.
 Fault = Callable[[Operation, Arrays, np.ndarray], np.ndarray]
 
-_OURS = Minihlo("minihlo", Policy())
+OURS = Minihlo("minihlo", Policy())
 
 
 def right(operation: Operation, arrays: Arrays) -> np.ndarray:
@@ -32,7 +32,7 @@ def right(operation: Operation, arrays: Arrays) -> np.ndarray:
         part = Part(case, "array", tuple(np.ravel(x) for x in np.broadcast_arrays(*arrays)))
     builder = Builder()
     part.emit(builder)
-    (found,) = _OURS.evaluate(builder.text(), builder.arguments)
+    (found,) = OURS.evaluate(builder.text(), builder.arguments)
     shape = part.shape if isinstance(part, RowPart) else np.broadcast_shapes(*(x.shape for x in arrays))
     return decoded(np.asarray(found), operation.result).reshape(shape)
 

@@ -106,7 +106,6 @@ def test_a_full_disk(option: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_disk_that_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written now and then may fail; what is written in the end counts."""
-    monkeypatch.setattr(run, "_SECONDS_BETWEEN_SAVES", 0.0)
     original, calls = files.write, []
 
     def full(path: str, text: str) -> None:
@@ -116,9 +115,12 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.Mon
         original(path, text)
 
     monkeypatch.setattr(files, "write", full)
-    path = tmp_path / "r.json"
-    words = ["conform", "minihlo", "--ops", "add,negate,convert", "--formats", "f8E5M2", "--json", str(path)]
-    assert main([*words, "-j", "1"]) == 0
+    path, made = tmp_path / "r.json", backend("minihlo")
+    settings, choice = Settings("minihlo"), run.Choice(("add", "negate", "convert"), ("f8E5M2",))
+    work = run.tasks(choice, settings, "programs")
+    session = run.Session(run.described(settings, choice, made), settings, work, path, pause=0.0)
+    session.run(run.in_this_process(made))
+    assert session.failure is None
     assert len(calls) > 2
     assert load(path).run.complete
 
@@ -256,7 +258,7 @@ def test_a_narrow_terminal(report) -> None:
     file = io.StringIO()
     for width in (20, 50, 200):
         console = Console(width=width, file=file)
-        for grid in terminal._grids(r.cases, width):
+        for grid in terminal.grids(r.cases, width):
             console.print(grid, crop=False)
         lines = file.getvalue().splitlines()
         file.seek(0), file.truncate()

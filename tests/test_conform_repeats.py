@@ -11,7 +11,7 @@ from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.result import CRASH, FAIL, PASS, UNSUPPORTED
 from minihlo.interp.conform.verdicts.outcome import Settings
 
-from .conform_planted import _OURS
+from .conform_planted import OURS
 
 
 class Programs:
@@ -26,7 +26,7 @@ class Programs:
     def evaluate(self, text: str, arrays=()) -> list[np.ndarray]:
         self.calls += 1
         self.before(self.calls, text)
-        return self.after(self.calls, [np.array(r) for r in _OURS.evaluate(text, arrays)])
+        return self.after(self.calls, [np.array(r) for r in OURS.evaluate(text, arrays)])
 
     def close(self) -> None:
         pass

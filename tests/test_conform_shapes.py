@@ -23,11 +23,11 @@ from minihlo.ops.policy import Policy
 
 Arrays = Sequence[np.ndarray]
 Run = Callable[[str, Arrays], list[np.ndarray]]
-_OURS = Minihlo("minihlo", Policy())
+OURS = Minihlo("minihlo", Policy())
 
 
 def run(text: str, arrays: Arrays) -> list[np.ndarray]:
-    return [np.array(r) for r in _OURS.evaluate(text, arrays)]
+    return [np.array(r) for r in OURS.evaluate(text, arrays)]
 
 
 class Backend:

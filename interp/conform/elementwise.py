@@ -183,7 +183,7 @@ class Part:
         if self.form in ("scalar", "broadcast"):
             half = self.size // 2
             left, right = places[places < half], places[places >= half]
-            # One half may have more than the other: as many of both, since a half is what tells the sides apart.
+            # One half may have more than the other: as many of both, since each side is one half.
             most = max(len(left), len(right), 1)
             left, right = (np.resize(p if len(p) else q, most) for p, q in ((left, right), (right, left)))
             places = np.concatenate([left, right])

@@ -51,8 +51,8 @@ def _by_value(part: Part, errors: np.ndarray) -> ErrorCurve:
 
 
 def _curve(codes: np.ndarray, values: np.ndarray, errors: np.ndarray, over: str) -> ErrorCurve:
-    told = [v if np.isfinite(v) else number_text(v) for v in values.tolist()]
-    return ErrorCurve(codes.tolist(), told, errors.tolist(), over)
+    written = [v if np.isfinite(v) else number_text(v) for v in values.tolist()]
+    return ErrorCurve(codes.tolist(), written, errors.tolist(), over)
 
 
 def _chosen(errors: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ Results = list[np.ndarray | BackendError]
 
 #: The cause of what fails in some runs alone.
 INTERMITTENT = "intermittent"
-#: How many runs tell what share of the results is wrong.
+#: How many runs the share of wrong results is estimated from.
 RUNS = 4
 _FAIL, _PASS = ELEMENT_VERDICTS.index(FAIL), ELEMENT_VERDICTS.index(PASS)
 #: Of elements that fail in every run there are more than this share of all that ever fail, unless it is chance.

@@ -28,13 +28,13 @@ Done = tuple[int, list[CaseResult]]
 #: Runs tasks, in any order.
 Workers = Callable[[Settings, Sequence["Task"]], Iterator[Done]]
 
-#: How often an unfinished run is written to its file.
-_SECONDS_BETWEEN_SAVES = 5.0
+#: After so many seconds an unfinished run is written to its file again.
+_PAUSE = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Cases that run in one program, and those beside them that are not told."""
+    """Cases that run in one program, and those beside them that are not reported."""
 
     specs: tuple[Spec, ...]
     beside: tuple[Spec, ...] = ()
@@ -102,7 +102,11 @@ def _named(text: str) -> Spec:
 class Session:
     """A run that is under way."""
 
-    def __init__(self, run: Run, settings: Settings, work: Sequence[Task], path: Path | None) -> None:
+    def __init__(
+        self, run: Run, settings: Settings, work: Sequence[Task], path: Path | None, pause: float = _PAUSE
+    ) -> None:
+        """An unfinished run is written to the file every `pause` seconds."""
+        self._pause = pause
         self.report, self.settings, self.path = Report(run), settings, path
         self._tasks = list(work)
         self._unfinished: dict[tuple[str, str], tuple[set[int], CaseResult]] = {}
@@ -151,13 +155,13 @@ class Session:
         self._tasks = [t for t in left if t.specs]
         return len(self.report.cases)
 
-    def run(self, workers: Workers, told: Callable[[list[CaseResult]], None] = lambda _: None) -> Report:
-        """Run what is left, telling of results as they come. Writes the file now and then, and in the end."""
+    def run(self, workers: Workers, on_results: Callable[[list[CaseResult]], None] = lambda _: None) -> Report:
+        """Run what is left and call `on_results` as results come. The file is written now and then, and in the end."""
         try:
             for place, results in workers(self.settings, self._tasks):
                 self._add(self._tasks[place], results)
-                told(results)
-                if time.monotonic() - self._saved > _SECONDS_BETWEEN_SAVES:
+                on_results(results)
+                if time.monotonic() - self._saved > self._pause:
                     self._save()
             self.report.run.complete = True
         finally:

@@ -66,7 +66,7 @@ class Tester:
         self._longest = 0.0
 
     def run(self, specs: Sequence[Spec], beside: Sequence[Spec] = ()) -> list[CaseResult]:
-        """The results of cases, in order; those `beside` them are in the same programs, and not told."""
+        """The results of cases, in order; those `beside` them run in the same programs and are not reported."""
         if specs[0].case.op == "test":
             return [self._test(s.case) for s in specs]
         parts = [self._part(s) for s in (*specs, *beside)]
@@ -83,11 +83,11 @@ class Tester:
                 break
             zeros_are_open = self.kind == "operations"
             if isinstance(part, RowPart):
-                found[i] = outcome.told_rows(part, got, self.settings, zeros_are_open, 0.0)
+                found[i] = outcome.of_rows(part, got, self.settings, zeros_are_open, 0.0)
                 continue
             judged, codes = part.judge(got, self.settings.ulp, zeros_are_open)
             seconds = time.perf_counter() - began
-            found[i] = result = outcome.told(part, judged, codes, self.settings, seconds)
+            found[i] = result = outcome.of_elements(part, judged, codes, self.settings, seconds)
             if result.verdict in (FAIL, ACCURACY):
                 failing.append((i, part, judged, codes))
         evidence = self._evidence(parts, results, found, others)
@@ -113,7 +113,7 @@ class Tester:
         """How many results are wrong."""
         zeros_are_open = self.kind == "operations"
         if isinstance(part, RowPart):
-            return outcome.told_rows(part, got, self.settings, zeros_are_open, 0.0).counts.get(FAIL, 0)
+            return outcome.of_rows(part, got, self.settings, zeros_are_open, 0.0).counts.get(FAIL, 0)
         return int(repeats.failing(part.judge(got, self.settings.ulp, zeros_are_open)[0]).sum())
 
     def _evidence(

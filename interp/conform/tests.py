@@ -111,7 +111,7 @@ def _judged(case: Case, test: _Test, wrong: Sequence[Any], settings: Settings) -
     for mismatch in wrong:
         limit = _limit(test.op, settings.ulp)
         verdict, failure, steps = _mismatch(case, mismatch, limit)
-        # How sums are rounded is open; the cases on rows tell more of that.
+        # How sums are rounded is open; the cases on rows judge that.
         if test.chunk.function.endswith(("_open", "_rounded_once")) and verdict == FAIL:
             verdict = DIVERGENT
         if verdict == FAIL and test.op in _OPEN and _is_open(test.op, case, mismatch):
@@ -163,8 +163,8 @@ def _mismatch(case: Case, mismatch: Any, limit: int) -> tuple[str, list[Failure]
     at = np.flatnonzero(judged.verdicts)
     steps = [int(d) for d in judged.distances[at] if d != FAR]
     verdict = worst([ELEMENT_VERDICTS[v] for v in judged.verdicts[at]] or [PASS])
-    told = [_failure(element, int(i), codes[0], codes[1], judged) for i in at]
-    return verdict, told, steps
+    failures = [_failure(element, int(i), codes[0], codes[1], judged) for i in at]
+    return verdict, failures, steps
 
 
 def _failure(element: str, i: int, got: np.ndarray, right: np.ndarray, judged: Any) -> Failure:

@@ -51,13 +51,13 @@ class _Process:
         try:
             return self._ask(task)
         except EOFError:
-            told = self._death()
+            why = self._death()
         if self._stopped:
             return []
         if len(task.specs) > 1:
             return [r for s in task.specs for r in self.run(Task((s,), task.beside))]
         spec = next(iter(task.specs))
-        return [outcome.without_result(spec.case, spec.form, "died", told, self._settings)]
+        return [outcome.without_result(spec.case, spec.form, "died", why, self._settings)]
 
     def _ask(self, task: Task) -> list[CaseResult]:
         if self._process is None:

@@ -73,7 +73,7 @@ def _case(operation: Operation) -> OpCase | None:
     if name == "compare":
         given = [str(operation.attributes.get(n, "")) for n in _NAMES]
         attributes = tuple(zip(_NAMES, (given[0], given[1] if given[1] == "TOTALORDER" else "FLOAT"), strict=True))
-    is_wide = any(n in FORMATS and FORMATS[n].bits > 32 for n in names)  # whose results f64 does not tell
+    is_wide = any(n in FORMATS and FORMATS[n].bits > 32 for n in names)  # f64 does not hold all of their results
     if name != "convert" and (is_wide or not all(n in FORMATS for n in names[:-1])):
         return None
     return OpCase(name, tuple(names[:-1]), names[-1], attributes)

@@ -30,7 +30,7 @@ from .source import Source, inputs, is_movable
 
 Arrays = Sequence[np.ndarray]
 
-#: How many elements of an op are told, and of how many elements an operand is told whole.
+#: How many elements of an op are reported, and up to how many elements an operand is shown whole.
 _EXAMPLES, _WHOLE = 4, 8
 #: The longest note of what others say.
 _NOTE = 240
@@ -144,7 +144,7 @@ class Examiner:
             report.add(notes)
             self._count(report, graded, theirs[i], ours[i])
             examples = self._examples(operation, operands, theirs[i], ours[i], graded)
-            if report.verdict != before:  # what is worse is told first
+            if report.verdict != before:  # what is worse comes first
                 report.worst, before = [], report.verdict
                 self._keep(operation, values, report)
                 self._shrink(operation, values, graded, report)
@@ -176,12 +176,12 @@ class Examiner:
             grade = int(graded.grades[at])
             if grade == SAME:
                 break
-            told = [_operand(x, at, theirs.shape, is_elementwise(operation)) for x in operands]
+            texts_of = [_operand(x, at, theirs.shape, is_elementwise(operation)) for x in operands]
             ulp = None if np.isnan(distances[at]) else float(distances[at])
             texts = shown(theirs[at], element), shown(ours[at], element).partition(" : ")[0]
             is_exact = kind_of(operation) is Kind.EXACT or (not operation.regions and is_elementwise(operation))
             shorter = texts[0].partition(" : ")[0], texts[1]
-            found.append(Example(VERDICTS[grade], at, tuple(t for t in told if t), *shorter, ulp, is_exact))
+            found.append(Example(VERDICTS[grade], at, tuple(t for t in texts_of if t), *shorter, ulp, is_exact))
         return found
 
     # -- what reproduces it --------------------------------------------------------------------------------------------
@@ -237,8 +237,8 @@ def received(arrays: Iterable[np.ndarray], types: Iterable[object], backend: str
 
 def mistaken(theirs: Arrays, ours: Arrays) -> str:
     """What is wrong with the results' types or number, empty where nothing is."""
-    told = [[f"{type_of_dtype(np.asarray(x).dtype)}{list(x.shape)}" for x in xs] for xs in (theirs, ours)]
-    return "" if told[0] == told[1] else f"gives {', '.join(told[0])} where {', '.join(told[1])} is right"
+    types = [[f"{type_of_dtype(np.asarray(x).dtype)}{list(x.shape)}" for x in xs] for xs in (theirs, ours)]
+    return "" if types[0] == types[1] else f"gives {', '.join(types[0])} where {', '.join(types[1])} is right"
 
 
 def is_elementwise(operation: Operation) -> bool:

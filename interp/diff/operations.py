@@ -51,8 +51,8 @@ def _is_product(operation: Operation) -> bool:
     """Whether it is the plain product of two matrices."""
     ranks = [len(v.type.shape) for v in operation.operands if isinstance(v.type, TensorType)]
     numbers = operation.attributes.get("dot_dimension_numbers") or {}
-    told = [tuple(int(d) for d in numbers.get(name, ())) for name in _DIMENSIONS]
-    return operation.name == "stablehlo.dot_general" and ranks == [2, 2] and told == [(), (), (1,), (0,)]
+    dimensions = [tuple(int(d) for d in numbers.get(name, ())) for name in _DIMENSIONS]
+    return operation.name == "stablehlo.dot_general" and ranks == [2, 2] and dimensions == [(), (), (1,), (0,)]
 
 
 _DIMENSIONS = (

@@ -21,7 +21,7 @@ from ..values.printing import format_value
 
 #: Operands of up to so many elements in all are written into a snippet's command line.
 _FEW = 64
-#: More distances than so many are told in ranges.
+#: More distances than so many are shown in ranges.
 _STEPS = 8
 
 HOWS = {
@@ -111,7 +111,7 @@ class OpReport:
         for i, (x, t) in enumerate(zip(self.inputs, self.input_types, strict=True)):
             npy.save(str(folder / f"input{i}.npy"), x, t.element)
 
-    def told(self, backend: str, how: str = "op") -> str:
+    def text(self, backend: str, how: str = "op") -> str:
         """The comparison as text."""
         line = f": {self.source}" if self.source else ""
         lines = [f"{self.verdict}  {self.location}{line}", f"  {self.op} {self.types}"]
@@ -194,8 +194,8 @@ class Report:
 
     def __str__(self) -> str:
         count = Counter(o.verdict for o in self.ops)
-        told = ", ".join(f"{count[v]} {v}" for v in (PASS, *(v for v in VERDICTS if v != PASS)) if count[v])
-        head = f"{self.backend}, {HOWS[self.how]}\n{len(self.ops)} op{'s' * (len(self.ops) != 1)}: {told or 'none'}"
+        counts = ", ".join(f"{count[v]} {v}" for v in (PASS, *(v for v in VERDICTS if v != PASS)) if count[v])
+        head = f"{self.backend}, {HOWS[self.how]}\n{len(self.ops)} op{'s' * (len(self.ops) != 1)}: {counts or 'none'}"
         order = [*reversed(VERDICTS)]
         shown = sorted((o for o in self.ops if o.verdict != PASS), key=lambda o: order.index(o.verdict))
         return "\n\n".join([head, *(self._told(alike) for alike in _alike(shown))])
@@ -203,7 +203,7 @@ class Report:
     def _told(self, alike: list[OpReport]) -> str:
         """Ops that are wrong in the same way: the first, and where the others are."""
         first, *others = alike
-        lines = [first.told(self.backend, self.how)]
+        lines = [first.text(self.backend, self.how)]
         if others:
             lines.append(f"  the same in {len(others)} more op{'s' * (len(others) != 1)}:")
             lines += [f"    {o.location}: {o.types}{f', {o.counted()}' if o.differing else ''}" for o in others]
@@ -213,9 +213,9 @@ class Report:
         """The report as a dictionary that `json.dump` takes."""
         ops = []
         for o in self.ops:
-            told = {f.name: getattr(o, f.name) for f in dataclasses.fields(o)} | {"location": str(o.location)}
-            told |= {"source": o.source, "inputs": o.input_values, "worst": [dataclasses.asdict(e) for e in o.worst]}
-            told["histogram"] = {"none" if k is None else f"{k:.0f}": v for k, v in o.histogram.items()}
-            told.pop("input_types")
-            ops.append(told)
+            data = {f.name: getattr(o, f.name) for f in dataclasses.fields(o)} | {"location": str(o.location)}
+            data |= {"source": o.source, "inputs": o.input_values, "worst": [dataclasses.asdict(e) for e in o.worst]}
+            data["histogram"] = {"none" if k is None else f"{k:.0f}": v for k, v in o.histogram.items()}
+            data.pop("input_types")
+            ops.append(data)
         return {"backend": self.backend, "how": self.how, "verdict": self.verdict, "ops": ops}

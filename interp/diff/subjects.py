@@ -29,9 +29,9 @@ class Platform:
         try:
             self.platform: str = jax.devices(platform)[0].platform
         except RuntimeError as error:
-            told = " ".join(str(error).split())[:200]
+            said = " ".join(str(error).split())[:200]
             raise InputError(
-                f"there is no backend and no platform of JAX {platform!r} ({told}; backends: {backends.spellings()})"
+                f"there is no backend and no platform of JAX {platform!r} ({said}; backends: {backends.spellings()})"
             ) from None
         self.name = f"jax:{platform}"
         self._enable_x64: Any = jax.enable_x64

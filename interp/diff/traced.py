@@ -44,7 +44,7 @@ def traced(
 def _leaves(
     program: JaxProgram, shapes: list[tuple[int, ...]], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[Any]:
-    """The arrays among the arguments. Which arguments are static the tree of the others tells, and the shapes in it."""
+    """The arrays among the arguments. The tree of the others and the shapes in it show which arguments are static."""
     positional, named = program.in_tree.children()
     kept = {k: v for k, v in kwargs.items() if k in (named.node_data()[1] or ())}
     # If there is a choice, the last ones, and such as are no arrays.

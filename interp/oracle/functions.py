@@ -15,8 +15,8 @@ from fractions import Fraction
 
 import numpy as np
 
-#: Digits to try. What these do not tell from an f64 is one: a function that is not algebraic comes no nearer, and an
-#: algebraic one (a root, a power) that is exact has few digits.
+#: Digits to try. What these do not distinguish from an f64 is one: a function that is not algebraic comes no nearer,
+#: and an algebraic one (a root, a power) that is exact has few digits.
 _DIGITS = (60, 160, 420)
 _ONE, _TWO = Decimal(1), Decimal(2)
 
@@ -177,7 +177,7 @@ class Function:
     exact: of finite numbers, to as many digits as the decimal context has.
     arity: how many operands it takes.
     is_exact: whether the function of these operands is this very number.
-    is_bounded: -1 or 1 is a limit. No digits that are computed tell the results for large operands from it.
+    is_bounded: -1 or 1 is a limit. No number of digits distinguishes the results for large operands from it.
     """
 
     host: Callable[..., np.ndarray]

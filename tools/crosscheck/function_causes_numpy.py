@@ -17,7 +17,7 @@ from .registry import ERROR, OPEN
     "zeros-of-numpys-own-f16",
     "ml_dtypes",
     OPEN,
-    "numpy's maximum, minimum and sign of f16 do not tell +0 from -0",
+    "numpy's maximum, minimum and sign of f16 do not distinguish +0 from -0",
     "Of operands that compare equal the first is the result, and the sign of -0 is +0. numpy's documentation does not "
     "say; StableHLO's sign keeps -0.",
 )

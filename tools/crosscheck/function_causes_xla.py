@@ -54,7 +54,7 @@ def _with_flushed_inputs(function: Function) -> dict[int, np.ndarray]:
     "xla",
     ERROR,
     "Subnormal numbers of bf16 count as zero, and as results are zero",
-    "They are subnormal in f32 too, in which bf16 is computed, and the processor is told to treat those as zero.",
+    "They are subnormal in f32 too, in which bf16 is computed, and the processor is set to treat those as zero.",
 )
 def _bf16_flushed(checked: Checked) -> Codes | None:
     if not _has_bf16(checked) or name_of(checked) == "stablehlo.sort":

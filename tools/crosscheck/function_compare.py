@@ -97,14 +97,14 @@ def _rows(
     for function in chosen:
         if function in absences:
             silent[absences[function][0], function.file].append(function)
-        told = [
+        explanations = [
             (cause, _Difference(function, checked, places))
             for checked in found.get(function, ())
             for cause, places in explained(peer, checked)
         ]
-        for cause, difference in told:
+        for cause, difference in explanations:
             differ[cause, function.file].append(difference)
-        if found.get(function) and not told:  # such as a number of f32 that stands for none of six bits
+        if found.get(function) and not explanations:  # such as a number of f32 that stands for none of six bits
             silent["", function.file].append(function)
             absences = {**absences, function: ("", "a check fails, and all codes are right")}
     rows = [

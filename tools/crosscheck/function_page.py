@@ -22,7 +22,7 @@ from .functions import files, functions
 from .registry import ERROR, KINDS
 from .tables import code_text, markdown
 
-#: So many files are named in a cell; of more, the number is told.
+#: So many files are named in a cell; of more, the number is given.
 _NAMED = 12
 #: Files of ops whose results are boolean.
 _BOOLEAN = ("chlo_broadcast_compare", "chlo_is_inf", "chlo_is_neg_inf", "chlo_is_pos_inf", "compare", "is_finite")
@@ -63,12 +63,12 @@ def of_peer(peer: str) -> Callable[[], str]:
             head = "#### For the causes above\n\n"
             parts.append(head + markdown(["cause", "files, and how many functions of each"], lines))
         missing = [a for a in FUNCTION_ABSENCES if a.peer == peer and a.name in by_cause]
-        told = [
+        lines_of = [
             f"- {a.title}{' (an error of the peer)' * (a.kind == ERROR)}: {a.why} {_files(by_cause[a.name])}."
             for a in missing
         ]
-        if told:
-            parts.append("\n".join(["#### No result", "", *told]))
+        if lines_of:
+            parts.append("\n".join(["#### No result", "", *lines_of]))
         return "\n\n".join(parts) or "None."
 
     return section
@@ -87,9 +87,9 @@ def _told(name: str, rows: list[FunctionRow]) -> str:
 
 def _functions(row: FunctionRow) -> str:
     named = list(zip(row.functions, row.values, strict=True))
-    told = ", ".join(f"{f} {n:,}" for f, n in named[:_NAMED])
+    lines_of = ", ".join(f"{f} {n:,}" for f, n in named[:_NAMED])
     rest = named[_NAMED:]
-    return told + (f" and {sum(n for _, n in rest):,} in {len(rest)} more" if rest else "")
+    return lines_of + (f" and {sum(n for _, n in rest):,} in {len(rest)} more" if rest else "")
 
 
 def _example(row: FunctionRow) -> str:

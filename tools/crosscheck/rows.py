@@ -12,7 +12,7 @@ class Ordered(Protocol):
     """A row."""
 
     def order(self) -> tuple[str, ...]:
-        """What tells it from all others of its table."""
+        """What identifies it in its table."""
         ...
 
 

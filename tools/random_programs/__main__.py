@@ -12,7 +12,7 @@ from .builder import random_program
 from .peers import PEERS
 from .run import Finding, Tally, check_all, check_share
 
-#: Findings that are ours to look into; the others tell what a peer cannot do.
+#: Findings that are ours to look into; the others are what a peer cannot do.
 FAULTS = ("crash", "inconsistent", "difference", "whole")
 
 

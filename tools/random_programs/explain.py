@@ -77,7 +77,7 @@ def overflowing(case: Case) -> np.ndarray:
 
 
 def ignores_total_order(case: Case) -> np.ndarray:
-    """Only where there are NaN or zeros, which the plain comparison tells differently."""
+    """Only where there are NaN or zeros, which the plain comparison orders differently."""
     x = [i for i in case.inputs if i.dtype.kind not in "biuc" or i.dtype.kind == "f"]
     doubtful = [is_nan(i) | (i == 0) for i in x]
     if case.step.short != "compare":

@@ -258,7 +258,7 @@ ALONE: dict[str, Applies] = {
 
 
 def known_failing(peer: str, step: Step, text: str) -> Failing | None:
-    """The row that tells of this failure."""
+    """The row of this failure, if it is known."""
     return next((f for f in FAILINGS if f.peer == peer and f.applies(step) and re.search(f.pattern, text)), None)
 
 

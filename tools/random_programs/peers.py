@@ -100,8 +100,8 @@ class Peer:
         assert self._log is not None
         self._log.seek(0)
         lines = [x.strip() for x in self._log.read()[-20000:].decode(errors="replace").splitlines()]
-        told = [x for x in lines if any(w in x for w in ("rror", "ssertion", "Check failed", "UNREACHABLE", "LLVM"))]
-        return " ".join((told or lines or [""])[0].split())[:300]
+        errors = [x for x in lines if any(w in x for w in ("rror", "ssertion", "Check failed", "UNREACHABLE", "LLVM"))]
+        return " ".join((errors or lines or [""])[0].split())[:300]
 
 
 def frame(stream: IO[bytes]) -> bytes:

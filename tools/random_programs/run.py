@@ -25,7 +25,7 @@ Counter = collections.Counter[str]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Something to look at. Findings of one `kind` and `subject` are told once."""
+    """Something to look at. Findings of one `kind` and `subject` are reported once."""
 
     kind: str  #: "crash", "inconsistent" (both ours), "difference", "whole", "refused", "died" or "slow"
     subject: str
@@ -182,7 +182,7 @@ class Checker:
             return False
         left = ~same(mine, theirs)
         if not left.any():
-            return _identical(mine, theirs)  # else the program may tell one NaN from another
+            return _identical(mine, theirs)  # else the program may distinguish one NaN from another
 
         def again(inputs: Sequence[np.ndarray], other: Step = step) -> list[np.ndarray]:
             module, names = cut([other])

@@ -1,4 +1,4 @@
-"""The operands of cases on rows: sums that tell models apart, extremes with zeros and NaN, products near 1."""
+"""The operands of cases on rows: sums that distinguish models, extremes with zeros and NaN, products near 1."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def arrays(case: Case, form: str, seed: int) -> Arrays:
 
 
 def _summands(fmt: Format, k: int, random: np.random.Generator, rows: int, limit: float | None = None) -> np.ndarray:
-    """Rows whose sums tell models apart, and most of which overflow in no order."""
+    """Rows whose sums distinguish models, and most of which overflow in no order."""
     limit = (fmt.max if limit is None else limit) / 2
     codes = all_codes(fmt.name)
     numbers = fmt.decode(codes)

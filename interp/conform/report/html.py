@@ -96,11 +96,11 @@ def _summary(report: Report) -> Markup:
     ]
     expected = sum(c.is_expected for c in report.cases if c.verdict in BAD)
     elements = sum(c.total for c in report.cases)
-    told = f"{count(sum(counts.values()), 'case')}, {count(elements, 'result')} judged"
-    told += f"; {expected:,} of the failures are expected" if expected else ""
+    words = f"{count(sum(counts.values()), 'case')}, {count(elements, 'result')} judged"
+    words += f"; {expected:,} of the failures are expected" if expected else ""
     return element(
         "section",
-        element("p", told, "."),
+        element("p", words, "."),
         element("div", bar, class_="bar"),
         element("ul", tiles, class_="tiles"),
         id="summary",
@@ -135,10 +135,10 @@ def _cell(cases: Sequence[CaseResult]) -> Markup:
         return element("td", class_="none")
     verdict = worst([c.verdict for c in cases])
     like = [c for c in cases if c.verdict == verdict]
-    told = f"{verdict}: {len(like)} of {count(len(cases), 'case')}"
-    sign: Content = element("abbr", SIGNS[verdict], title=told)
+    words = f"{verdict}: {len(like)} of {count(len(cases), 'case')}"
+    sign: Content = element("abbr", SIGNS[verdict], title=words)
     if verdict in (*BAD, ACCURACY, DIVERGENT):
-        sign = element("a", SIGNS[verdict], href=f"#{anchor(like[0])}", title=told)
+        sign = element("a", SIGNS[verdict], href=f"#{anchor(like[0])}", title=words)
     number = element("small", str(len(like))) if verdict in BAD and len(cases) > 1 else None
     return element("td", sign, number, class_=verdict)
 
@@ -171,12 +171,12 @@ def _open(report: Report) -> Content:
     head = element(
         "thead", element("tr", element("th", "what is open: what the backend gives"), element("th", "where"))
     )
-    told = "Formats and specifications leave these results open; none of them is wrong."
+    words = "Formats and specifications leave these results open; none of them is wrong."
     table = element("table", head, element("tbody", rows), class_="list")
     return element(
         "section",
         element("h2", "Left open"),
-        element("p", told),
+        element("p", words),
         element("div", table, class_="scroll"),
         id="divergent",
     )

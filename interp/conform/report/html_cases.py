@@ -1,4 +1,4 @@
-"""The part of the HTML report that tells single cases: what fails, and what is less accurate."""
+"""The part of the HTML report on single cases: what fails, and what is less accurate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BAD = (FAIL, CRASH)
 
 
 def anchor(case: CaseResult) -> str:
-    """Where on the page a case is told."""
+    """The anchor of a case on the page."""
     kind = "failures" if case.verdict in BAD else case.verdict.lower()
     return f"{kind}-{re.sub(r'[^A-Za-z0-9_.-]', '-', case.signature)}"
 
@@ -49,8 +49,8 @@ def _signature(cases: Sequence[CaseResult]) -> Markup:
     first, *others = sorted(cases, key=lambda c: (c.is_expected, c.map is None and c.curve is None, c.verdict != CRASH))
     more = None
     if others:
-        told = ", ".join(f"{c.form} (expected)" if c.is_expected else c.form for c in others)
-        more = element("details", element("summary", f"fails too: {told}"), [_case(c) for c in others])
+        shown = ", ".join(f"{c.form} (expected)" if c.is_expected else c.form for c in others)
+        more = element("details", element("summary", f"fails too: {shown}"), [_case(c) for c in others])
     return element("article", element("h3", element("code", first.signature)), _case(first), more, id=anchor(first))
 
 
@@ -67,12 +67,12 @@ def _case(case: CaseResult) -> Markup:
         " · ".join(facts),
         class_="facts",
     )
-    told = [element("p", t, class_="diagnosis") for t in (case.diagnosis, case.message) if t]
-    told += [element("p", "What explains the results: ", case.model)] if case.model else []
+    shown = [element("p", t, class_="diagnosis") for t in (case.diagnosis, case.message) if t]
+    shown += [element("p", "What explains the results: ", case.model)] if case.model else []
     return element(
         "div",
         head,
-        told,
+        shown,
         pictures(case),
         _table(case, [f for f in case.failures if f.verdict in BAD] or case.failures),
         _histogram(case),
@@ -96,10 +96,10 @@ def _table(case: CaseResult, failures: Sequence[Failure]) -> Content:
         cells: list[Content] = [_numbers(*x) for x in zip(f.operands, f.values, case.operands, strict=False)]
         also = f.also and element("small", f"also right: {f.also}")
         cells += [_number(f.got, f.got_value, case.result), [_number(f.expected, f.expected_value, case.result), also]]
-        told = zip(heads, [*cells, _error(f)], strict=True)
+        shown = zip(heads, [*cells, _error(f)], strict=True)
         return element(
             "tr",
-            [element("td", element("span", c), data_is=h, class_="got" if h == "gives" else None) for h, c in told],
+            [element("td", element("span", c), data_is=h, class_="got" if h == "gives" else None) for h, c in shown],
         )
 
     head = element("thead", element("tr", [element("th", h, scope="col") for h in heads]))
@@ -118,19 +118,19 @@ def _error(failure: Failure) -> str:
 def _number(code: int | None, value: str, kind: str) -> Content:
     if code is None:
         return "none"
-    told = code_text(code, kind)
-    return [element("code", told), value != told and element("span", f" = {value}", class_="value")]
+    shown = code_text(code, kind)
+    return [element("code", shown), value != shown and element("span", f" = {value}", class_="value")]
 
 
-#: Of a row of a sum so many codes are told.
-_TOLD = 24
+#: How many codes of a row of a sum are shown.
+_SHOWN = 24
 
 
 def _numbers(codes: Sequence[int], values: Sequence[str], kind: str) -> Content:
     if len(codes) == 1:
         return _number(codes[0], values[0], kind)
-    told = " ".join(code_text(c, kind) for c in codes[:_TOLD]) + (f" … ({len(codes)})" if len(codes) > _TOLD else "")
-    return element("code", told, class_="row")
+    shown = " ".join(code_text(c, kind) for c in codes[:_SHOWN]) + (f" … ({len(codes)})" if len(codes) > _SHOWN else "")
+    return element("code", shown, class_="row")
 
 
 def _histogram(case: CaseResult) -> Content:
@@ -162,7 +162,7 @@ def accuracy(cases: Sequence[CaseResult], limit: int) -> Content:
     """Those that are not required to be correctly rounded, and are not."""
     if not cases:
         return None
-    told = (
+    shown = (
         "These are not required to be correctly rounded. A number next to the exact value counts as accuracy; "
         f"in types of 16 bits and more up to {limit} ULP do."
     )
@@ -177,4 +177,4 @@ def accuracy(cases: Sequence[CaseResult], limit: int) -> Content:
         forms = ", ".join(c.form for c in found)
         detail = [element("p", f"forms: {forms}"), pictures(first), _histogram(first), _table(first, first.failures)]
         parts.append(element("details", element("summary", summary), detail, id=anchor(first)))
-    return element("section", element("h2", "Accuracy"), element("p", told), parts, id="accuracy")
+    return element("section", element("h2", "Accuracy"), element("p", shown), parts, id="accuracy")

@@ -47,8 +47,8 @@ def _test(case: CaseResult) -> ElementTree.Element:
             found = ElementTree.SubElement(test, "failure" if case.verdict == FAIL else "error", message=_why(case))
             found.text = "\n".join([*_lines(case), case.command])
     elif case.choices or case.model or case.histogram:
-        told = ElementTree.SubElement(test, "system-out")
-        told.text = _plain("\n".join([case.verdict, *case.choices, case.model, str(case.histogram or "")]))
+        output = ElementTree.SubElement(test, "system-out")
+        output.text = _plain("\n".join([case.verdict, *case.choices, case.model, str(case.histogram or "")]))
     return test
 
 

@@ -129,7 +129,7 @@ def _axis(fmt: Format, across: bool) -> list[Markup]:
 
 
 def _ticks(fmt: Format) -> list[int]:
-    """Codes that an axis tells: at the eighths, without the last, which would stand beyond the edge."""
+    """The codes at an axis: at the eighths, without the last, which would stand beyond the edge."""
     n = 1 << fmt.bits
     return [i * n // 8 for i in range(8)] if n >= 16 else list(range(n))
 
@@ -214,12 +214,12 @@ def _bands(kinds: np.ndarray, step: float, top: float) -> list[Markup]:
 
 def _grid_line(error: int, y: float) -> list[Markup]:
     left, sign = _LEFT_OF_CURVE, "+" if error > 0 else ""
-    told = f"{sign}{error}" if abs(error) < CUT else f"{sign}{error}…"
+    written = f"{sign}{error}" if abs(error) < CUT else f"{sign}{error}…"
     return [
         element(
             "line", x1=left, x2=left + _WIDTH, y1=f"{y:.5g}", y2=f"{y:.5g}", class_="zero" if error == 0 else "grid"
         ),
-        element("text", told, x=left - 4, y=f"{y + 3:.5g}", class_="tick end"),
+        element("text", written, x=left - 4, y=f"{y + 3:.5g}", class_="tick end"),
     ]
 
 
@@ -250,5 +250,5 @@ def _values(values: np.ndarray, across: np.ndarray, y: float) -> list[Markup]:
 
 
 def _short(value: float, most: int = 8) -> str:
-    told = number_text(value)
-    return told if len(told) <= most else f"{value:.2g}"
+    written = number_text(value)
+    return written if len(written) <= most else f"{value:.2g}"

@@ -1,6 +1,6 @@
 """What colour an element of a picture has: by its error, or where it is right by where in the format the result lies.
 
-Colours are told apart by those who do not see red and green, and what is transparent takes the page's colour, so that
+People who do not see red and green can distinguish the colours. What is transparent takes the page's colour, so that
 one picture serves on light and dark pages.
 """
 

@@ -53,7 +53,7 @@ _COLUMN = 6
 def show(report: Report, console: Console) -> None:
     """Print a report."""
     if len(report.cases) > 1:
-        for grid in _grids(report.cases, console.width):
+        for grid in grids(report.cases, console.width):
             console.print(grid, crop=False)
         used = [v for v in VERDICTS if report.counts[v]]
         console.print(
@@ -74,7 +74,7 @@ def paragraphs(report: Report) -> Iterator[Text]:
     yield from _listed("unsupported", _by(lacking, lambda c: [_short(c.message)]))
 
 
-def _grids(cases: Sequence[CaseResult], width: int) -> Iterator[Table]:
+def grids(cases: Sequence[CaseResult], width: int) -> Iterator[Table]:
     """The grid; where a line does not hold it, in parts of as many columns as a line holds."""
     columns = [m for m in MINIFLOATS if any(c.column == m for c in cases)]
     columns += sorted({c.column for c in cases} - set(columns))

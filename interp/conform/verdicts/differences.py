@@ -1,4 +1,4 @@
-"""Two runs held against each other: what got better, and what got worse."""
+"""The difference between two runs: what got better, and what got worse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ORDER = {CRASH: 0, FAIL: 1, UNSUPPORTED: 2, ACCURACY: 3, DIVERGENT: 4, PASS: 4}
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One case that two runs tell differently; None where a run does not have it."""
+    """One case on which two runs differ; None where a run does not have it."""
 
     kind: str  #: better, worse, changed, new, gone
     before: CaseResult | None
@@ -28,9 +28,9 @@ class Difference:
 
     @property
     def case(self) -> CaseResult:
-        found = self.after or self.before
-        assert found is not None
-        return found
+        case = self.after or self.before
+        assert case is not None
+        return case
 
     def __str__(self) -> str:
         words = [_words(c) for c in (self.before, self.after) if c is not None]

@@ -1,4 +1,4 @@
-"""From judged results to a CaseResult: counts, the failures that are told, the map or curve, and the command."""
+"""From judged results to a CaseResult: counts, some failures, the map or curve, and the command."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Settings:
     level: int = 1
     seed: int = 0
     ulp: int = 4
-    errors: int = 5  #: how many failures of a case are told
+    errors: int = 5  #: how many failures of a case are reported
     timeout: float = 20.0
     operands: tuple[str, ...] = ()  #: as given by --operands: these instead of the case's own
 
 
 def blank(case: Case, form: str, verdict: str, **fields: Any) -> CaseResult:
-    """The result of a case with what the case itself tells."""
+    """The result of a case with its own names and types."""
     types = list(case.operands)
     return CaseResult(case.signature, form, case.name, types, case.result, case.row, case.column, verdict, **fields)
 
@@ -89,7 +89,7 @@ def operands_text(part: Part, place: int, times: int = 1) -> str:
     return ",".join(words) + (f"*{times}" if times > 1 else "")
 
 
-def told(part: Part, judged: Judged, got: np.ndarray, settings: Settings, seconds: float) -> CaseResult:
+def of_elements(part: Part, judged: Judged, got: np.ndarray, settings: Settings, seconds: float) -> CaseResult:
     """The result of an elementwise part; the diagnosis and the command are for the caller to add."""
     found = _counted(part, judged, len(got), seconds)
     found = dataclasses.replace(found, failures=_failures(part, judged, got, part.expected.codes, settings.errors))
@@ -114,7 +114,7 @@ def _counted(part: Part | RowPart, judged: Judged, total: int, seconds: float) -
     )
 
 
-def told_rows(part: RowPart, got: np.ndarray, settings: Settings, zeros_are_open: bool, seconds: float) -> CaseResult:
+def of_rows(part: RowPart, got: np.ndarray, settings: Settings, zeros_are_open: bool, seconds: float) -> CaseResult:
     """The result of a case on rows."""
     if part.case.op == "sort" or part.body in ("maximum", "minimum"):
         expected, model = part.with_nan_first(got) if part.case.op == "sort" else part.expected, NONE
