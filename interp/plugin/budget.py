@@ -1,4 +1,4 @@
-"""How much the arrays on devices may take. What has been dropped makes room soon, and at once where there is none."""
+"""Limits the memory of arrays on devices. Dropped arrays are freed soon, and immediately if memory is short."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from . import buffers
 from .pjrt import shutdown
 from .pjrt.runtime import pool
 
-#: So many new bytes are taken without a look at what is left.
+#: The bytes that may be allocated without asking for the free memory.
 _STEP = 1 << 26
-#: What has been dropped is forgotten, so that its memory is used again, after so many new bytes in all and for each
-#: object: to clear memory that is new to the process takes 0.1 to 0.25 ns a byte, to look at an object 3 ns.
+#: Dropped arrays are freed, so that their memory is used again, after this many new bytes in all and for each object:
+#: clearing memory that is new to the process takes 0.1 to 0.25 ns per byte, and looking at an object takes 3 ns.
 _REUSED, _EACH = 1 << 17, 64
-#: How often to look, in seconds, whether something has been dropped, where arrays take so much that it matters.
+#: The seconds between two checks for dropped arrays, while large arrays exist.
 _EVERY = 0.1
-#: Between two looks go by so many times the seconds that a look takes.
+#: The least time between two checks, as a multiple of the time that a check takes.
 _PATIENCE = 50
 
-#: The bytes that may be taken without such a look; who takes few may count them here.
+#: The bytes that may still be allocated without asking. Callers that allocate few may subtract them themselves.
 left = 0
 _grown = _taken = 0
 _is_watched = False
 
 
 def take(nbytes: int, what: Callable[[], str]) -> None:
-    """Count bytes that are about to be used. Raises ResourceError where that is too much."""
+    """Count bytes that are about to be allocated. Raises ResourceError if they exceed the limit."""
     global left, _taken
     _taken += nbytes
     if _taken >= _REUSED and _taken >= _EACH * len(pool.objects):
@@ -41,13 +41,13 @@ def take(nbytes: int, what: Callable[[], str]) -> None:
 
 
 def check(nbytes: int, what: Callable[[], str]) -> None:
-    """Raises ResourceError where so many bytes, which are needed for a while, are too much."""
+    """Raise ResourceError if bytes that are needed for a while exceed the limit."""
     if nbytes >= _STEP:
         memory.require(nbytes, what(), buffers.total())
 
 
 def grow(nbytes: int) -> None:
-    """Count bytes that `take` has counted, and that are there now."""
+    """Count bytes that `take` has counted and that are allocated now."""
     global _grown
     _grown += nbytes
     if _grown >= _STEP:
@@ -66,13 +66,13 @@ def _look(nbytes: int, what: Callable[[], str]) -> None:
 
 
 def _watch() -> None:
-    """Forget arrays that have been dropped, as long as there are large ones."""
+    """Free dropped arrays regularly, as long as large arrays exist."""
     global _is_watched
     here = _thread.get_ident()
     shutdown.is_busy[here] = False
     start = time.perf_counter()
     while buffers.total() >= _STEP and not shutdown.closing:
-        # With many arrays this takes its time.
+        # This is slow with many arrays.
         time.sleep(max(_EVERY, _PATIENCE * (time.perf_counter() - start)))
         start = time.perf_counter()
     del shutdown.is_busy[here]

@@ -1,4 +1,4 @@
-"""Values that are not there yet, and what they are put into when they are."""
+"""Values that a running program will compute, and the holders that receive them."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ if TYPE_CHECKING:
 
 
 class Holder(Protocol):
-    """What a value is put into when it is there; until then `array` is the Deferred."""
+    """An object that receives a value. Until then its `array` is the Deferred."""
 
     array: Any
 
 
 class Deferred:
-    """A value that a task is going to give."""
+    """A value that a task will compute."""
 
     __slots__ = ("holders", "task", "value")
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        #: The array; an ErrorObject where the program failed; None as long as it runs.
+        #: The array; an ErrorObject if the program failed; None while it runs.
         self.value: Any = None
         self.holders: collections.deque[Holder] = collections.deque()
 
     def deliver_to(self, holder: Holder) -> None:
-        """Put the value, when it is there, into a holder whose `array` is this, and still is then."""
+        """Store the value in a holder when it is computed, if the `array` of the holder is still this Deferred."""
         self.holders.append(holder)
         if self.value is not None:
             self.deliver()
 
     def deliver(self) -> None:
-        """Put the value into the holders."""
+        """Store the value in the holders."""
         while True:
             try:
                 holder = self.holders.popleft()
             except IndexError:
                 return
-            # Threads do not take turns between these two steps, so that what is deleted stays deleted.
+            # Python does not switch threads between these two steps, so a deleted buffer stays deleted.
             if holder.array is self:
                 holder.array = self.value

@@ -1,4 +1,4 @@
-"""Execution of compiled programs: at once, where the caller waits, or in the thread that computes."""
+"""Executes compiled programs: in the thread of the caller, or in the thread that computes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _run(
     outputs: int,
     complete: int,
 ) -> None:
-    """Run a program on buffers, or start it, and hand out the buffers of its results."""
+    """Run or start a program on buffers, and return the buffers of its results."""
     if not interrupts.installed:
         interrupts.install()
     if executable.donated:
@@ -121,7 +121,7 @@ def _run(
 
 
 def _now(executable: Executable, arguments: Rows) -> list[np.ndarray]:
-    """The results of all devices."""
+    """Compute in this thread and return the results of all devices."""
     plan = executable.plan(policies.chosen(executable.policy))
     start = _clock()
     if executable.stays:
@@ -137,7 +137,7 @@ def _now(executable: Executable, arguments: Rows) -> list[np.ndarray]:
 
 
 def _arguments(executable: Executable, handles: Sequence[Sequence[int]]) -> tuple[Rows, bool]:
-    """The values of the arguments, and whether some are Deferred."""
+    """Return the values of the arguments, and whether some of them are Deferred."""
     if executable.client is None:
         raise PluginError(FAILED_PRECONDITION, "the executable has been deleted")
     if len(handles) != len(executable.devices):
@@ -161,7 +161,7 @@ def _arguments(executable: Executable, handles: Sequence[Sequence[int]]) -> tupl
 
 
 def _special(array: Any) -> Any:
-    """What there is in the place of an array: an array, or a Deferred that is not there yet."""
+    """Return the array, or the Deferred of a running program. Raises if the buffer is deleted or its program failed."""
     if array is None:
         raise PluginError(FAILED_PRECONDITION, "an argument has been deleted or donated")
     if type(array) is Deferred and array.value is not None:
@@ -178,7 +178,7 @@ def _drop_tokens(executable: Executable, rows: Rows) -> None:
 
 
 def _awaited(executable: Executable, arguments: Rows) -> Rows:
-    """The arguments, when all are there. Raises FailedError."""
+    """Wait for all arguments and return them. Raises FailedError if one of their programs failed."""
     for values in arguments:
         for value in values:
             if type(value) is Deferred:
@@ -189,7 +189,7 @@ def _awaited(executable: Executable, arguments: Rows) -> Rows:
 
 
 def _later(executable: Executable, arguments: Rows) -> work.Task:
-    """A task that computes the results, device after device."""
+    """Return a task that computes the results, device after device."""
     plan = executable.plan(policies.chosen(executable.policy))
 
     def compute(process: parallel.Process) -> list[np.ndarray]:
@@ -204,7 +204,7 @@ def _later(executable: Executable, arguments: Rows) -> work.Task:
 
 
 def _checked(executable: Executable, rows: Sequence[Sequence[Any]]) -> list[np.ndarray]:
-    """The results of all devices, which have the types that the program says."""
+    """Return the results of all devices. Raises PluginError if one has another type than the program declares."""
     results = [_TOKEN if value is None else value for row in rows for value in row]
     for i, result in enumerate(results):
         code, shape = executable.results[i % executable.num_outputs]
@@ -214,7 +214,7 @@ def _checked(executable: Executable, rows: Sequence[Sequence[Any]]) -> list[np.n
 
 
 def _promise(executable: Executable, arrays: Sequence[Any], devices: Sequence[Device], made: list[int]) -> None:
-    """Make buffers for results: arrays, Deferred or errors."""
+    """Create the buffers of results: arrays, Deferred or errors."""
     for device in devices:
         for (code, shape), place in zip(executable.results, executable.places, strict=True):
             array = arrays[len(made)]
@@ -230,7 +230,7 @@ def _discard(made: list[int]) -> None:
 
 
 def _not_donated(options: int) -> set[int]:
-    """The arguments that are not to be donated this time, whatever the program says."""
+    """Return the arguments that the caller excludes from donation in this call."""
     start, count = words[options + 7] >> 3, words[options + 8]
     return set(words[start : start + count].tolist()) if count else set()
 

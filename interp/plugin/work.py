@@ -1,9 +1,8 @@
-"""Programs that run while their caller goes on: one after another, in the order they were started, in one thread.
+"""Asynchronous execution: one thread runs programs one after another, in the order in which they were started.
 
-That thread runs nothing of the user's: programs that call Python functions run where they are called. So whoever waits
-for it waits for computation alone. What is shared between threads here is changed by single steps of C code (of a
-deque, a dictionary, a queue), which hold without a lock: a lock could be asked for again by the thread that has it,
-since the garbage collector, and with it the user's code, can run anywhere.
+That thread runs no code of the user: programs that call Python functions run in the thread of their caller. Data that
+threads share is changed by single operations in C (of a deque, a dictionary, a queue), which are atomic without a lock.
+A lock could deadlock: the garbage collector, and with it code of the user, can run anywhere in the thread that has it.
 """
 
 from __future__ import annotations
@@ -24,35 +23,35 @@ from .pjrt import interrupts, shutdown
 from .pjrt.errors import CANCELLED, ErrorObject, FailedError, PluginError
 from .pjrt.interruptible import interruptible
 
-#: So many programs may be under way. Who starts more waits.
+#: The number of programs that may be unfinished. A caller that starts more waits.
 _MOST = 32
-#: The times that Ctrl-C is pressed until a program that runs all the while is broken off.
+#: The number of times that Ctrl-C must be pressed to stop a running program.
 _PRESSES = 2
-#: How long to sleep, in seconds, where another thread is at the end of a task.
+#: The seconds to sleep while another thread finishes a task.
 _MOMENT = 0.001
 
 #: Programs that have been started and have not ended, in order.
 _unfinished: dict[Task, None] = {}
-#: Those that run where they were called.
+#: Programs that run in the thread of their caller.
 _here: dict[parallel.Process, None] = {}
 _queue: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
 _worker: threading.Thread | None = None
-#: Taken when the thread has been started.
+#: Acquired when the thread has been started.
 _start_once = _thread.allocate_lock()
 
 
 class Task:
-    """A run of a program. `compute` gives a value for each of `outputs`."""
+    """A run of a program. `compute` returns a value for each of `outputs`."""
 
     def __init__(self, compute: Callable[[parallel.Process], Sequence[Any]], count: int) -> None:
         self.outputs = [Deferred(self) for _ in range(count)]
         self.error: ErrorObject | None = None
         self.is_done = self.is_stopped = False
-        #: Whether it is the main thread's, which is where Ctrl-C arrives.
+        #: Whether the main thread started it, which receives Ctrl-C.
         self.is_of_main = _thread.get_ident() == threading.main_thread().ident
-        #: Who pops this may compute, or end it without.
+        #: The thread that pops this item runs or ends the task.
         self._right = [True]
-        #: The thread that did.
+        #: The thread that popped the item.
         self.by = 0
         self._compute: Callable[[parallel.Process], Sequence[Any]] | None = compute
         self._process: parallel.Process | None = None
@@ -60,16 +59,16 @@ class Task:
         self.presses = 0
 
     def call_when_done(self, waiter: Callable[[], Any]) -> None:
-        """Call a function of C when the task has ended, or now. It is for `protect`ed code."""
+        """Call a C function when the task has ended, or now. Call this only where KeyboardInterrupt is delayed."""
         self._waiters.append(waiter)
         if not self.is_done and _is_worker():
-            # Whoever waits in the thread that computes would wait forever.
+            # Waiting in the thread that computes would never end.
             _run_until(self)
         if self.is_done:
             self._call_waiters()
 
     def wait(self) -> None:
-        """Sleep until the task has ended. Ctrl-C works meanwhile. It is for `protect`ed code."""
+        """Wait until the task has ended. Ctrl-C interrupts. Call this only where KeyboardInterrupt is delayed."""
         if self.is_done:
             return
         lock = _thread.allocate_lock()
@@ -78,7 +77,7 @@ class Task:
         interruptible(lock.acquire)
 
     def stop(self) -> None:
-        """Break it off: before it starts, or at the next turn of a loop. Not for what the framework has called."""
+        """Stop the task before it starts, or at the next iteration of a loop. Do not call it from a PJRT function."""
         self.is_stopped = True
         if self._claim():
             self.error = _error_object(StoppedError())
@@ -88,7 +87,7 @@ class Task:
             self._process.grid.stop()
 
     def run(self) -> None:
-        """Compute, in the thread that is there for it. Does nothing more where it has ended, or is under way."""
+        """Compute in this thread. Does nothing if the task runs or has ended."""
         if self._claim():
             values: Sequence[Any] = ()
             try:
@@ -104,7 +103,7 @@ class Task:
             self._call_waiters()
 
     def end(self, values: Sequence[Any]) -> None:
-        """Hand over the values, or the error."""
+        """Deliver the values, or the error, to the outputs."""
         values = values if self.error is None else [self.error] * len(self.outputs)
         for deferred, value in zip(self.outputs, values, strict=True):
             deferred.value = value
@@ -114,7 +113,7 @@ class Task:
         _unfinished.pop(self, None)
 
     def begin_again(self) -> None:
-        """Forget that it was under way, in a process whose threads are gone."""
+        """Reset the task in a forked process, whose threads are gone."""
         self._right = [True]
 
     def _claim(self) -> bool:
@@ -133,14 +132,14 @@ class Task:
                 return
             try:
                 waiter()
-            except RecursionError:  # the user's code is too deep for any call; the thread that computes is not
+            except RecursionError:  # the caller is at the recursion limit; the thread that computes is not
                 self._waiters.append(waiter)
                 _queue.put(self)
                 return
 
 
 def wait_for_slot() -> None:
-    """Wait while many tasks are under way. It is for `protect`ed code."""
+    """Wait while too many tasks are unfinished. Call this only where KeyboardInterrupt is delayed."""
     if not _is_worker():
         while len(_unfinished) >= _MOST:
             oldest = next(iter(_unfinished.copy()), None)
@@ -149,7 +148,7 @@ def wait_for_slot() -> None:
 
 
 def start(task: Task) -> None:
-    """Have a task run."""
+    """Start a task."""
     _unfinished[task] = None
     if _is_worker():
         _run_until(task)
@@ -159,12 +158,12 @@ def start(task: Task) -> None:
 
 
 def can_start() -> bool:
-    """Whether tasks can be started: not when the interpreter is about to shut down."""
+    """Return whether tasks can be started. They cannot when the interpreter is about to shut down."""
     return not shutdown.closing
 
 
 def stop_all() -> None:
-    """Break off all that is under way."""
+    """Stop all unfinished programs."""
     for task in _unfinished.copy():
         task.stop()
     for process in _here.copy():
@@ -172,7 +171,7 @@ def stop_all() -> None:
 
 
 def run_here(compute: Callable[[parallel.Process], Any]) -> Any:
-    """What a function gives, which is broken off with all that is under way. It may call Python functions."""
+    """Return the result of a function in this thread. It may call Python functions, and `stop_all` stops it."""
     process = parallel.Grid(1, 1).processes[0, 0]
     _here[process] = None
     try:
@@ -184,7 +183,7 @@ def run_here(compute: Callable[[parallel.Process], Any]) -> Any:
 
 
 def _interrupted() -> None:
-    """Ctrl-C has interrupted the main thread. What that has started goes on, unless it is pressed again."""
+    """Handle Ctrl-C in the main thread: programs that it has started continue, until Ctrl-C is pressed again."""
     stopped = []
     for task in _unfinished.copy():
         if task.is_of_main:
@@ -192,7 +191,7 @@ def _interrupted() -> None:
             if task.presses >= _PRESSES:
                 stopped.append(task)
     if stopped:
-        # The framework may have called what was interrupted, and cannot be told of the end there.
+        # The interrupted code may have been called by the framework, where no task may end.
         _thread.start_new_thread(_stop, (stopped,))
 
 
@@ -212,20 +211,20 @@ def _is_worker() -> bool:
 
 
 def _run_until(task: Task) -> None:
-    """Run what comes before a task, and the task: in the thread that computes, where something waits for it."""
+    """Run the tasks before a task, and the task itself, when the thread that computes waits for it."""
     for earlier in _unfinished.copy():
         earlier.run()
         if earlier is task:
             break
     while not task.is_done:
-        if task.by == _thread.get_ident():  # it is what this thread computes just now
+        if task.by == _thread.get_ident():  # this thread is computing it
             task.error = ErrorObject(PluginError(CANCELLED, "the program waits for itself"))
             task.end(())
-        time.sleep(_MOMENT)  # another thread is about to end it
+        time.sleep(_MOMENT)  # another thread is finishing it
 
 
 def start_worker() -> None:
-    """Have the thread that computes, if it is not there. When the interpreter shuts down it would be too late."""
+    """Start the thread that computes unless it runs. It cannot be started when the interpreter shuts down."""
     global _worker
     if not _start_once.acquire(blocking=False):
         return
@@ -259,7 +258,7 @@ def _close() -> None:
 
 
 def _after_fork() -> None:
-    """In the new process the thread is gone. What was under way has only read its operands, and begins again."""
+    """Start the thread in a forked process. Unfinished tasks have only read their operands, so they start again."""
     global _queue, _worker, _start_once
     _queue, _worker, _start_once = queue.SimpleQueue(), None, _thread.allocate_lock()
     for task in _unfinished:

@@ -1,10 +1,11 @@
 """The end of the process, while threads still use the platform.
 
-Python ends a thread that wants its lock after the interpreter has shut down, in a way that C++ does not survive: the
-process would abort. So before that, threads that come here are put to sleep for good, and the end waits for those that
-are on their way. Where the main thread waits for one that sleeps, which has a lock or is to be joined, it is woken.
+After the interpreter has shut down, Python ends each thread that needs its lock, in a way that makes C++ abort the
+process. So before that, threads that call functions of the platform are put to sleep for good, and the end of the
+process waits for threads that are in such a function or on their way to one. If the main thread waits for a thread that
+sleeps, because that holds a lock or is joined, the thread is woken.
 
-Threads of the framework itself finish what they do for one of Python's, which would not sleep while it waits for them.
+Threads of the framework itself continue: a thread of Python may wait for their work.
 """
 
 from __future__ import annotations
@@ -24,33 +25,33 @@ from . import interrupts
 
 #: Whether the interpreter is about to shut down.
 closing = False
-#: Called then.
+#: Functions to call then.
 when_closing: list[Callable[[], None]] = []
-#: How long to wait, in seconds, for threads that run code of ours or of JAX's; and for any other, which may be in the
-#: framework, where nothing can be seen of it, or be one that has nothing to do with us.
+#: The seconds to wait for threads that run code of the platform or of JAX, and for any other thread. Another thread may
+#: be in the framework, where Python cannot see it, or may have nothing to do with JAX.
 _PATIENCE, _MOMENT = 5.0, 0.2
-#: How often to look, in seconds.
+#: The seconds between two checks.
 _LOOK = 0.002
-#: How often to look whether the main thread has moved, and how many times in a row it has not when it waits.
+#: The seconds between two checks of the main thread, and the number of checks without progress that mean it waits.
 _WATCH, _STILL = 0.25, 3
 
 #: The threads of the platform itself, and whether each is at work. The end of the process waits for those that are.
 is_busy: dict[int, bool] = {}
-#: What the threads that sleep wait for: a lock for each.
+#: The locks that sleeping threads wait for, one each.
 _asleep: collections.deque[_thread.LockType] = collections.deque()
 _parked: set[int] = set()
 
 
 @functools.cache
 def install() -> None:
-    """Have it seen to."""
+    """Register the handler that runs before the interpreter shuts down."""
     atexit.register(_close)
 
 
 def park() -> None:
-    """Sleep for good, or until the main thread waits for this one: for a function that the framework has called.
+    """Sleep for good, or until the main thread waits for this thread. Functions that the framework calls use this.
 
-    The main thread goes on, and so does one of the framework, which has no function of Python's to go back to.
+    The main thread continues. So does a thread of the framework, which has no Python function to return to.
     """
     here = _thread.get_ident()
     if here == threading.main_thread().ident or sys._getframe(1).f_back is None:
@@ -59,13 +60,13 @@ def park() -> None:
     lock.acquire()
     _asleep.append(lock)
     _parked.add(here)
-    # It must not wake by itself: Python may have shut down.
+    # A timeout must not wake it: Python may have shut down.
     lock.acquire()
     _parked.discard(here)
 
 
 def watch() -> None:
-    """Wake the threads that sleep whenever the main thread waits. It is for a thread that nothing of C++ has called."""
+    """Wake the sleeping threads whenever the main thread waits. Runs in a thread that C++ has not called."""
     before, still = None, 0
     while True:
         time.sleep(_WATCH)
@@ -97,7 +98,7 @@ def _close() -> None:
 
 
 def _must_wait(has_to_look_further: bool) -> bool:
-    """Whether another thread is, or may be, in a function of ours or of the framework, and not asleep."""
+    """Return whether a thread that does not sleep is, or may be, in a function of the platform or of the framework."""
     here = _thread.get_ident()
     for ident, frame in sys._current_frames().items():
         if ident == here or ident in _parked:
