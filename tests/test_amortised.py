@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from minihlo.ops.engine.amortised import Amortised, Cache, Latest
+from minihlo.ops.engine.amortised import Amortised, Cache, Latest, Recent
 from minihlo.ops.engine.speed import tuning
 
 from .conftest import Tune
@@ -60,9 +60,9 @@ def test_the_latest_is_made_anew_for_other_bits() -> None:
 
 def test_what_is_dropped_while_it_is_made_is_given_all_the_same() -> None:
     class Dropping(Cache):
-        def add(self, thing: Any, nbytes: int) -> None:
-            super().add(thing, nbytes)
-            thing.drop()  # as another thread may do
+        def add(self, owner: Any, nbytes: int) -> None:
+            super().add(owner, nbytes)
+            owner.drop()  # as another thread may do
 
     thing: Amortised[str] = Amortised(lambda: "made", 0, nbytes=len, cache=Dropping())
     assert (thing.get(1), thing.made(), thing.value) == ("made", "made", None)
@@ -78,3 +78,13 @@ def test_prices_follow_the_tuning_and_a_cache_can_be_emptied(tune: Tune) -> None
     cache.clear()
     assert thing.value is None
     assert thing.get(0) is None  # all is as at the beginning
+
+
+def test_the_last_few_keys_are_kept(tune: Tune) -> None:
+    tune(shapes=3)
+    recent: Recent[int, str] = Recent()
+    assert [recent.keep(i, str(i)) for i in range(5)] == ["0", "1", "2", "3", "4"]
+    assert dict(recent) == {2: "2", 3: "3", 4: "4"}
+    tune(shapes=1)
+    recent.keep(9, "9")
+    assert dict(recent) == {9: "9"}

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...ops.engine.speed import tuning
+from ...ops.engine.amortised import Recent
 from ...ops.kernel import Kernel, Run
 from ...ops.registry import Call, Op, OpError
 from ...ops.types import TensorType, Type
@@ -56,16 +56,14 @@ def _remembered(call: Call, places: Iterable[int], bind: Callable[[Sizes], Run])
 
     These sizes must determine those of the results, which are checked against their types once.
     """
-    kernels: dict[Sizes, Run] = {}
+    kernels: Recent[Sizes, Run] = Recent()
     at = [i + (1 if call.bodies else 0) for i in places]  # the regions come first
 
     def first_use(sizes: Sizes, values: tuple[Any, ...]) -> Any:
         kernel = bind(sizes)
         results = kernel(*values)
         _require_types("the result", (results,) if len(call.results) == 1 else results, call.results)
-        if len(kernels) >= tuning().shapes:
-            kernels.clear()
-        kernels[sizes] = kernel
+        kernels.keep(sizes, kernel)
         return results
 
     # This runs before every op, so the common cases are written out.

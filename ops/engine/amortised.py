@@ -11,11 +11,13 @@ import numpy as np
 
 from .speed import tuning
 
+K = TypeVar("K")
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Amortised(Generic[T]):
-    """A thing that takes work to make and saves work later: it is made once the work done without it has cost as much.
+    """A table, or another value that saves work: made once the work done without it has cost as much as making it.
 
     make: gives it.
     price: the work that making it takes, in the unit of the caller's, mostly elements; or a function that gives it.
@@ -23,7 +25,7 @@ class Amortised(Generic[T]):
     nbytes: how much memory it takes; what takes any may be dropped later, and is then made anew in the same way.
     cache: what holds the bound on that memory.
 
-    `value` is the thing, or None as long as there is none. Where a call has to be quick, ask `value or get(work)`.
+    `value` is what was made, None as long as nothing is. Where a call has to be quick, write `value or get(work)`.
     """
 
     __slots__ = ("_cache", "_make", "_nbytes", "_per_call", "_price", "_spent", "value")
@@ -42,26 +44,26 @@ class Amortised(Generic[T]):
         self.value: T | None = None
 
     def get(self, work: float) -> T | None:
-        """The thing, if it is there or if it pays with so much work more; else None."""
-        thing = self.value  # which another thread may drop at any time
-        if thing is None:
+        """The value, if it is there or pays with so much work more; else None."""
+        value = self.value  # which another thread may drop at any time
+        if value is None:
             self._spent += work + _now(self._per_call)
             if self._spent < _now(self._price):
                 return None
-            thing = self.value = self._make()
-            nbytes = self._nbytes(thing)
+            value = self.value = self._make()
+            nbytes = self._nbytes(value)
             if nbytes:
                 self._cache.add(self, nbytes)
-        return thing
+        return value
 
     def made(self) -> T:
-        """The thing, made now if it is not there."""
-        thing = self.get(float("inf"))
-        assert thing is not None
-        return thing
+        """The value, made now if it is not there."""
+        value = self.get(float("inf"))
+        assert value is not None
+        return value
 
     def drop(self) -> None:
-        """Forget the thing, as if no work had been done."""
+        """Drop the value, as if no work had been done."""
         self.value, self._spent = None, 0
 
 
@@ -74,18 +76,29 @@ class Latest:
 
     def __init__(self, cache: Cache | None = None) -> None:
         self._cache = SHARED if cache is None else cache
-        self._found: tuple[list[bytes], Sequence[Any]] | None = None
+        self._latest: tuple[list[bytes], Sequence[Any]] | None = None
 
     def at(self, operands: Sequence[np.ndarray], make: Callable[[], Sequence[Any]], nbytes: int) -> Sequence[Any]:
         """What `make` gives, or has given for operands with the same bits; it takes so many bytes."""
-        key, found = [v.tobytes() for v in operands], self._found
-        if found is None or found[0] != key:
-            self._found = found = key, make()
+        key, latest = [v.tobytes() for v in operands], self._latest
+        if latest is None or latest[0] != key:
+            self._latest = latest = key, make()
             self._cache.add(self, nbytes)
-        return found[1]
+        return latest[1]
 
     def drop(self) -> None:
-        self._found = None
+        self._latest = None
+
+
+class Recent(dict[K, V]):
+    """What was made for the last few keys, such as kernels for shapes; how many is said by the tuning."""
+
+    def keep(self, key: K, value: V) -> V:
+        """Adds a value, and drops the oldest if there are more than `Tuning.shapes` then. Returns the value."""
+        for oldest in list(self)[: len(self) - tuning().shapes + 1]:
+            self.pop(oldest, None)  # which another thread may have done
+        self[key] = value
+        return value
 
 
 class Cache:
@@ -100,10 +113,11 @@ class Cache:
         self._sizes: collections.OrderedDict[Amortised[Any] | Latest, int] = collections.OrderedDict()
         self._total = 0
 
-    def add(self, thing: Amortised[Any] | Latest, nbytes: int) -> None:
+    def add(self, owner: Amortised[Any] | Latest, nbytes: int) -> None:
+        """Take note that `owner` has made so many bytes, and drop the oldest values that are too many."""
         with self._lock:
-            self._total += nbytes - self._sizes.pop(thing, 0)
-            self._sizes[thing] = nbytes
+            self._total += nbytes - self._sizes.pop(owner, 0)
+            self._sizes[owner] = nbytes
             limit = tuning().most_bytes if self._limit is None else self._limit
             while self._total > limit and len(self._sizes) > 1:
                 oldest, size = self._sizes.popitem(last=False)
@@ -115,8 +129,8 @@ class Cache:
         with self._lock:
             dropped, self._total = list(self._sizes), 0
             self._sizes.clear()
-        for thing in dropped:
-            thing.drop()
+        for owner in dropped:
+            owner.drop()
 
 
 #: Holds everything that is not given a cache of its own.

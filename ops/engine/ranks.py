@@ -2,7 +2,7 @@
 
 256 numbers have at most 256 different values. Numbered in order, they are compared as bytes, 64 at a time. Mostly that
 order is the one in which codes stand as a sign and a magnitude: then no rank is looked up. The largest number is the
-largest signed byte, unless all are negative: then it is the smallest unsigned one; and whether there is a NaN is told
+largest signed byte, unless all are negative: then it is the smallest unsigned one; and whether there is a NaN is found
 by one more such maximum or minimum.
 
 Measured with numpy alone, the largest of each of 1000 rows of 1000: by ranks 0.7 ms, by codes 0.2; a softmax of such

@@ -50,7 +50,7 @@ class Speed:
 #: The optimizations that can be turned off.
 NAMES = tuple(f.name for f in dataclasses.fields(Speed) if f.name != "tuning")
 NONE = Speed().without(",".join(NAMES))
-#: The environment variable that lists what is turned off unless a program is told otherwise.
+#: The environment variable that lists what is turned off where nothing else is said.
 VARIABLE = "MINIHLO_WITHOUT"
 
 
@@ -88,5 +88,5 @@ def tuning() -> Tuning:
 def _processors() -> int:
     """How many processors this process may use; as everywhere, OMP_NUM_THREADS can say fewer."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    return max(min(count, int(told) if told.isdecimal() else count, 8), 1)
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return max(min(count, int(limit) if limit.isdecimal() else count, 8), 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.speed import tuning
+from ..engine.amortised import Recent
 from ..registry import CORRECTLY_ROUNDED, Call, Run, lookup, op
 from ..require import require, require_dimensions, require_element, require_shape
 from ..types import ELEMENT_TYPES, TensorType
@@ -26,7 +26,7 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
     for i in range(moved, len(call.operands)):
         t = call.tensor(i)
         require(len(t.shape) == 1 and t.element.is_integer, f"operand {i} is {t} (expected a list of integers)")
-    kernels: dict[tuple[Sizes, ...], Run] = {}
+    kernels: Recent[tuple[Sizes, ...], Run] = Recent()
 
     def bind(key: tuple[Sizes, ...], operands: tuple[np.ndarray, ...]) -> Run:
         shape, attributes = resolve(*key)
@@ -43,10 +43,7 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
         key = (*(x.shape for x in operands[:1]), *(tuple(map(int, v)) for v in lists))
         found = kernels.get(key)
         if found is None:
-            found = bind(key, operands)
-            if len(kernels) >= tuning().shapes:
-                kernels.clear()
-            kernels[key] = found
+            found = kernels.keep(key, bind(key, operands))
         return found(*operands)
 
     return kernel

@@ -212,10 +212,10 @@ def _place(call: Call, axis: int) -> Run:
 # -- what they have in common ------------------------------------------------------------------------------------------
 
 
-def _meeting(call: Call, groups: Groups, combine: Combine, *told: Any, zeros_outside: bool = False) -> Run:
-    """The kernel of an op by which a group meets. `told`: what else has to be the same for all members."""
+def _meeting(call: Call, groups: Groups, combine: Combine, *alike: Any, zeros_outside: bool = False) -> Run:
+    """The kernel of an op by which a group meets. `alike`: what else has to be the same for all members."""
     has_regions, is_single = bool(call.bodies), len(call.results) == 1
-    alike = (*map(str, told), *(str(b.sole_op) for b in call.bodies), f"-> {', '.join(map(str, call.results))}")
+    key = (*map(str, alike), *(str(b.sole_op) for b in call.bodies), f"-> {', '.join(map(str, call.results))}")
 
     def kernel(*arguments: Any) -> Any:
         process = current()
@@ -225,7 +225,7 @@ def _meeting(call: Call, groups: Groups, combine: Combine, *told: Any, zeros_out
             results = _zeros(call, values)
         else:
             assert members is not None
-            signature = (*map(described, values), *alike)
+            signature = (*map(described, values), *key)
             share = Share(call.name, signature, values, lambda v, occasion: combine(regions, occasion, v))
             pending = process.meet(groups.channel, members, share)
             count = len(call.results)

@@ -1,4 +1,4 @@
-"""ragged_dot: a dot product whose operands are cut along one dimension into groups of sizes told at run time."""
+"""ragged_dot: a dot product whose operands are cut along one dimension into groups of sizes known at run time."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Condition:
     """What a check asks of each pair of elements, the actual and the expected one."""
 
     holds: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    told: str  #: what the pair must be
+    requirement: str  #: what the pair must be
 
 
 @op("check.expect_eq", values="checks", operands=2, has_effects=True)
@@ -107,7 +107,7 @@ def check(actual: np.ndarray, expected: np.ndarray, condition: Condition) -> Non
     pair = f"got {_shown(found)}, expected {_shown(wanted)}"
     # What is no step apart and yet not equal is NaN.
     apart = _distance(found, wanted) or ("NaN equals nothing" if condition is EQUAL else "0 ULP apart")
-    raise CheckError(f"{where}{pair}, {apart} (must be {condition.told}){count}")
+    raise CheckError(f"{where}{pair}, {apart} (must be {condition.requirement}){count}")
 
 
 def _shown(x: Any) -> str:

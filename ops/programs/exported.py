@@ -24,8 +24,8 @@ def shape_assertion(call: Call) -> Run:
 
     def kernel(holds: Any, *sizes: Any) -> None:
         if not holds:
-            told = [str(n) for n in sizes]
-            raise OpError(re.sub(r"\{(\d+)\}", lambda m: told[int(m[1])] if int(m[1]) < len(told) else m[0], message))
+            texts = [str(n) for n in sizes]
+            raise OpError(re.sub(r"\{(\d+)\}", lambda m: texts[int(m[1])] if int(m[1]) < len(texts) else m[0], message))
 
     return kernel
 

@@ -36,8 +36,8 @@ def run_parallel(call: Call) -> Run:
         ("results", call.results, [t for f in functions for t in f.results]),
     ):
         if list(has) != takes:
-            told = ["(" + ", ".join(map(str, types)) + ")" for types in (has, takes)]
-            raise OpError(f"the {what} are {told[0]}, those of the functions {told[1]}")
+            lists = ["(" + ", ".join(map(str, types)) + ")" for types in (has, takes)]
+            raise OpError(f"the {what} are {lists[0]}, those of the functions {lists[1]}")
     ends = np.cumsum([0, *(len(f.arguments) for f in functions)]).tolist()
     is_single = len(call.results) == 1
 

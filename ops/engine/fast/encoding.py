@@ -10,7 +10,7 @@ from ...policy import Policy
 from ...types import ELEMENT_TYPES, ElementType
 from ..cast import code_table
 
-#: What `loops.encode` is told: see there.
+#: The arguments of `loops.encode`: see there.
 Numbers = tuple[int, ...]
 _NEVER = 1 << 31
 

@@ -74,7 +74,7 @@ def run(where, code, constants, leaves, along, starts, tables, parameters, outs,
 
     `where` is (first block, last, rows, columns, rows of a block, columns of a block, registers, ops for the first
     block only); `code` the program, whose first registers hold `constants`; `along` whether a leaf varies along a row,
-    and `starts` the place in the leaf where each row begins. Leaves, tables and outputs are told by their addresses.
+    and `starts` the place in the leaf where each row begins. Leaves, tables and outputs are given by their addresses.
     """
     first, last, rows, columns, high, wide, once = where[0], where[1], where[2], where[3], where[4], where[5], where[7]
     # A little longer than a block, so that the registers' elements do not all fall on the same places of a cache.

@@ -1,4 +1,4 @@
-"""The ops of the machine that runs groups of elementwise ops: what is told to it is a row of whole numbers.
+"""The ops of the machine that runs groups of elementwise ops: an instruction is a row of whole numbers.
 
 A row is (op, result, first operand, second operand, third operand …). Results and operands are registers, which hold a
 block of 32-bit words each, unless something else is said. Words are f32, or the codes of minifloats, or all ones and

@@ -1,4 +1,4 @@
-"""What a group of elementwise ops does, as it is told to the machine, and the machine's program for it."""
+"""What a group of elementwise ops does, as the machine reads it, and the machine's program for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from ...policy import Policy
 from ...types import ElementType
 
-#: Gives the entries of a table, or None where it is not yet worth making; it is told how many elements are to be taken.
+#: Gives the entries of a table, or None where it is not yet worth making; it takes how many elements are to be taken.
 Entries = Callable[[int], np.ndarray | None]
 
 
