@@ -36,6 +36,9 @@ class ElementType:
     def __str__(self) -> str:
         return self.name
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # unlike types have unlike names; types are looked up for every operation
+
     @functools.cached_property
     def dtype(self) -> np.dtype:
         """The storage type. Types below eight bits take one byte an element."""
@@ -102,6 +105,8 @@ class QuantizedType(ElementType):
     axis: int | None
     storage_min: int
     storage_max: int
+
+    __hash__ = ElementType.__hash__
 
     @property
     def storage(self) -> ElementType:

@@ -67,12 +67,9 @@ class Binder:
         held, with the place.
         """
         for operation in region.operations:
-            for result in operation.results:
-                check_size(result.type, operation)
-                if self._speed.heap and _is_large(result.type):
-                    heap.keep()
             if operation.results and operation.results[0] in constants and not operation.regions:
                 continue  # it was bound to be computed
+            self._make_room(operation)
             if operation.name == "interpreter.print":
                 continue
             self._bound[operation.origin or operation] = self._bind(operation, constants)
@@ -84,8 +81,7 @@ class Binder:
 
         Raises ProgramError and ResourceError as `bind` does.
         """
-        for result in operation.results:
-            check_size(result.type, operation)
+        self._make_room(operation)
         record = lookup(operation.name)
         if record is None or not record.takes(v.type for v in operation.operands):
             return None
@@ -94,6 +90,13 @@ class Binder:
     def find(self, operation: Operation) -> Bound | Function | None:
         """What an op was bound to, or the one that it stands in the place of: an op, or the function it expands to."""
         return self._bound.get(operation.origin or operation)
+
+    def _make_room(self, operation: Operation) -> None:
+        """See to it that there is room for the results of an op."""
+        for result in operation.results:
+            check_size(result.type, operation)
+            if self._speed.heap and _is_large(result.type):
+                heap.keep()
 
     def _bind(self, operation: Operation, constants: Mapping[Value, Any]) -> Bound | Function:
         record = lookup(operation.name)
@@ -181,7 +184,7 @@ def check_size(t: Type, operation: Operation) -> None:
     """Raise ResourceError, with the place of an op, where there is no room for a value."""
     if isinstance(t, TensorType) and t.is_static:
         try:
-            memory.check(t.nbytes, str(t))
+            memory.check(t.nbytes, t)
         except ResourceError as error:
             raise ResourceError(f"{operation.location}: {operation.name}: {error}") from None
 

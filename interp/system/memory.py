@@ -84,13 +84,13 @@ def limit(used: int = 0, free: Sequence[int] | None = None) -> int:
     return allowed if most is None else max(min(allowed, most - used), 0)
 
 
-def check(nbytes: int, what: str, used: int = 0, free: Sequence[int] | None = None) -> None:
+def check(nbytes: int, what: object, used: int = 0, free: Sequence[int] | None = None) -> None:
     """Raise ResourceError if `nbytes` bytes beside the `used` ones exceed the limit."""
     if nbytes > _SMALL or ((most := ceiling()) is not None and nbytes > most - used):
         require(nbytes, what, used, free)
 
 
-def require(nbytes: int, what: str, used: int = 0, free: Sequence[int] | None = None) -> int:
+def require(nbytes: int, what: object, used: int = 0, free: Sequence[int] | None = None) -> int:
     """Return the limit if `nbytes` bytes beside the `used` ones do not exceed it; else raise ResourceError."""
     allowed = limit(used, free)
     if nbytes > allowed:

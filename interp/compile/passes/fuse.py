@@ -24,7 +24,7 @@ import numpy as np
 from ....ops.engine.compiled import is_available
 from ....ops.engine.speed import Speed, tuning
 from ....ops.policy import Policy
-from ....ops.registry import Op, lookup
+from ....ops.registry import lookup
 from ....ops.types import ELEMENT_TYPES, TensorType
 from ...program import Operation, Region, Value
 from ..group import GROUP, LOOKUP_COST, RANK, SPREAD, UNRANK, Constant, Group, Origin, Ranked, Reduction, cost_of
@@ -88,12 +88,8 @@ class _Fuser:
         if operation.name == "stablehlo.constant" and operation.results[0] in self._constants:
             self._operations.append(operation)
             return
-        record = lookup(operation.name)
-        if record is not None and record.takes(v.type for v in operation.operands):
-            if self._defer(operation, record):
-                return
-            if operation.name == "stablehlo.reduce" and self._reduce(operation):
-                return
+        if self._defer(operation) or (operation.name == "stablehlo.reduce" and self._reduce(operation)):
+            return
         captured = [v for r in operation.regions for v in captures(r) if v not in self._constants]
         self._need([*operation.operands, *captured], operation)
         regions = tuple([fuse(r, self._constants, self._speed, self._policy) for r in operation.regions])
@@ -102,11 +98,15 @@ class _Fuser:
             operation = dataclasses.replace(operation, regions=regions, origin=origin)
         self._operations.append(operation)
 
-    def _defer(self, operation: Operation, record: Op) -> bool:
+    def _defer(self, operation: Operation) -> bool:
         """Defer an op if it can be part of a group."""
         spread = spread_of(operation)
-        if spread is None and not is_fusible(operation, record):
-            return False
+        if spread is None:
+            record = lookup(operation.name)
+            if record is None or not is_fusible(operation, record):
+                return False
+            if not record.takes(v.type for v in operation.operands):
+                return False  # it runs as its expansion
         (result,), shape = operation.results, shape_of(operation.results[0])
         if not shape:
             return False

@@ -21,6 +21,8 @@ _SPREADS = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
 
 def is_fusible(operation: Operation, record: Op) -> bool:
     """Whether an op gives each element of a tensor of known shape by itself, the same bits wherever it stands."""
+    if not (record.is_elementwise or operation.name == "stablehlo.bitcast_convert"):
+        return False
     types = [v.type for v in (*operation.operands, *operation.results)]
     if not operation.operands or len(operation.results) != 1 or not all(_is_plain(t) for t in types):
         return False
@@ -31,8 +33,6 @@ def is_fusible(operation: Operation, record: Op) -> bool:
     elements = [t.element for t in tensors]
     if operation.name == "stablehlo.bitcast_convert":
         return elements[0].bits == elements[1].bits
-    if not record.is_elementwise:
-        return False
     if operation.name.endswith(".select") and not tensors[0].shape:
         return False  # it takes the one or the other as a whole
     # The host's functions of f64 can depend on what stands beside an element.

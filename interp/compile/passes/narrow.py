@@ -41,9 +41,9 @@ def narrow(region: Region, constants: Mapping[Value, Any]) -> Region:
         if not narrows and not operation.regions:
             operations.append(operation)
             continue
-        record = lookup(operation.name)
+        record = lookup(operation.name) if narrows else None
         is_deferred = spread_of(operation) is not None or (record is not None and is_fusible(operation, record))
-        if not is_deferred:
+        if not is_deferred and clips:
             for value in (*operation.operands, *(v for r in operation.regions for v in captures(r))):
                 clips.pop(value, None)
         elif record is not None and record.facts.by_order:
