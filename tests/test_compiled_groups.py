@@ -45,13 +45,13 @@ def ran(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> list[object]:
     tune(fast_from=1)
     tune(fast_short=1, fast_elements=64, fast_wide=24, fast_alone=0)
     programs: list[object] = []
-    real = run.Runner._all
+    real = run.Runner.run_blocks
 
     def told(self: run.Runner, call: object, made: object, *rest: object) -> None:
         programs.append(made)
         real(self, call, made, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(run.Runner, "_all", told)
+    monkeypatch.setattr(run.Runner, "run_blocks", told)
     return programs
 
 

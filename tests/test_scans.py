@@ -240,7 +240,7 @@ def test_long_walks_in_pieces(
     """An average that moves forgets where it came from; a sum of bytes never does."""
     tune(compiled_from=1 << 60)
     whole: list[int] = []
-    for way in ("_one_by_one", "_together"):
+    for way in ("one_by_one", "together"):
         real = getattr(TransitionTable, way)
 
         def noted(self: TransitionTable, starts: Any, rows: Any, kept: Any, real: Any = real) -> Any:

@@ -41,33 +41,28 @@ def detached(values: tuple[Any, ...]) -> list[Any]:
         The values in order; numbers as arrays without dimensions, tuples as tuples. Arrays are contiguous in C's order
         and writeable, unless nobody has them: these are given as they are.
     """
-    found = []
-    left = list(values)[::-1]
-    del values
-    while left:
-        value = left.pop()
+    most, found = _count_in_a_tuple(), []
+    for value in values:
         if type(value) is np.ndarray:
-            if not _is_detached(value):
+            if (
+                sys.getrefcount(value) > most
+                or not value.flags.writeable
+                or (value.base is not None and not _is_all_of_its_base(value))
+            ):
                 value = value.copy(order="C")
         elif isinstance(value, tuple):
-            left_inside = [value]
-            del value
-            value = tuple(detached(left_inside.pop()))
+            value = tuple(detached(value))
         elif value is not None:
             value = np.array(value)
         found.append(value)
     return found
 
 
-def _is_detached(value: np.ndarray) -> bool:
-    """Whether one variable of the caller is all that has an array, and it shows all of its base."""
-    if not (_is_unshared(value) and value.flags.writeable):
-        return False
-    base = value.base
-    if base is None:
-        return True
+def _is_all_of_its_base(view: np.ndarray) -> bool:
+    """Whether a view shows all of its base in order, and nobody else has that."""
+    base = view.base
     is_owner = type(base) is np.ndarray and base.base is None and base.flags.writeable
-    return is_owner and base.nbytes == value.nbytes and value.flags.c_contiguous and _is_unshared(base)
+    return is_owner and base.nbytes == view.nbytes and view.flags.c_contiguous and _is_unshared(base)
 
 
 def _is_unshared(x: Any) -> bool:
@@ -87,3 +82,12 @@ def _count_of_unshared() -> int:
 
     value = object()
     return asks(value)
+
+
+@functools.cache
+def _count_in_a_tuple() -> int:
+    """The count of references that `detached` finds for what its tuple alone has."""
+    count = 0
+    for value in (object(),):
+        count = sys.getrefcount(value)
+    return count

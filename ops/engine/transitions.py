@@ -103,10 +103,10 @@ class TransitionTable:
     def _whole(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
         now = tuning()
         if len(starts) <= now.transition_few:
-            return self._one_by_one(starts, rows, kept)
+            return self.one_by_one(starts, rows, kept)
         if kept is None and len(starts) >= now.transition_many:
             return self._joined(starts, rows)
-        return self._together(starts, rows, kept)
+        return self.together(starts, rows, kept)
 
     def _along_compiled(
         self, compiled: Kernels, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None
@@ -129,15 +129,15 @@ class TransitionTable:
         """The same for so many pieces side by side, None if they do not run together; and whether that was quicker."""
         columns, length, now = len(starts), len(rows) // count, tuning()
         before = len(rows) - count * length
-        starts = self._together(starts, rows[:before], None if kept is None else kept[:before])
+        starts = self.together(starts, rows[:before], None if kept is None else kept[:before])
         laid = np.moveaxis(rows[before:].reshape(count, length, columns), 0, 1).reshape(length, -1)
         path = np.empty_like(laid)
-        ends = self._together(np.tile(starts, count), laid, path)
+        ends = self.together(np.tile(starts, count), laid, path)
         totals = np.concatenate([starts, ends[:-columns]])
         for first in range(0, length, now.piece_look):
             here = slice(first, first + now.piece_look)
             last = path[here][-1].copy()
-            totals = self._together(totals, laid[here], path[here])
+            totals = self.together(totals, laid[here], path[here])
             if np.array_equal(totals, last):
                 # All have come back to their first paths, so these end where they did. The first piece began where it
                 # should; so it ended where the second was to begin, and did the second time. And so on to the last.
@@ -148,7 +148,8 @@ class TransitionTable:
                 return ends[-columns:], time < len(rows) * (now.piece_row_cost + columns)
         return None, False
 
-    def _one_by_one(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
+    def one_by_one(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
+        """`along` for few accumulators: each runs by itself, in Python."""
         table, totals = self._rows, bytearray(starts.tobytes())
         for i, code in enumerate(totals):
             path = bytearray() if kept is None else bytearray(len(rows))
@@ -161,8 +162,8 @@ class TransitionTable:
             totals[i] = code
         return np.frombuffer(totals, np.uint8)
 
-    def _together(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
-        """All accumulators step by step; indices have the accumulator's byte and the element's side by side."""
+    def together(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
+        """`along` for some accumulators, step by step: an index is the byte of an accumulator and of an element."""
         table, index = self.entries, np.zeros(len(starts), np.intp)
         octets = index.view(np.uint8).reshape(-1, index.itemsize)
         element, total = (octets[:, p] for p in ((0, 1) if sys.byteorder == "little" else (-1, -2)))

@@ -85,7 +85,7 @@ class Runner:
         leaves = _laid(values, views)
         found = [np.empty((rows, columns), dtype) for dtype in dtypes]
         blocks = -(-rows // high) * -(-columns // wide)
-        self._all(call, made, tables, leaves, found, None, (high, wide), blocks, 1, None)
+        self.run_blocks(call, made, tables, leaves, found, None, (high, wide), blocks, 1, None)
         return found
 
     def fold(
@@ -111,10 +111,12 @@ class Runner:
         pieces, leaves = -(-columns // wide), _laid(values, views)
         totals = np.full(rows, start, np.float32)
         if not is_split:
-            self._all(call, made, tables, leaves, [], totals, (high, wide), -(-rows // high) * pieces, pieces, instead)
+            self.run_blocks(
+                call, made, tables, leaves, [], totals, (high, wide), -(-rows // high) * pieces, pieces, instead
+            )
             return totals
         parts: list[np.ndarray] = []
-        self._all(call, made, tables, leaves, [], totals, (high, wide), pieces, 1, instead, parts)
+        self.run_blocks(call, made, tables, leaves, [], totals, (high, wide), pieces, 1, instead, parts)
         return instead(totals, np.array(parts, np.float32).reshape(1, -1))
 
     def _tables(self, made: Program | None) -> list[np.ndarray] | None:
@@ -125,7 +127,7 @@ class Runner:
             return None
         return [np.ascontiguousarray(t) for t in tables]  # pyright: ignore[reportArgumentType]
 
-    def _all(
+    def run_blocks(
         self,
         call: Any,
         made: Program,
