@@ -17,7 +17,7 @@ from ..types import ElementType, Kind
 from .amortised import Amortised
 from .blocks import block, blocks, for_each
 from .compiled import Kernels, kernels
-from .speed import tuning
+from .speed import current, tuning
 
 
 class Table:
@@ -32,7 +32,7 @@ class Table:
     def at(self, codes: np.ndarray) -> np.ndarray:
         """The results for an array of codes: unsigned integers of one byte, or two, as many as the table has."""
         size = codes.size
-        if size <= tuning().lookup_few:
+        if size <= current().tuning.lookup_few:
             return self.entries.take(codes)
         if not codes.flags.c_contiguous:
             if codes.flags.f_contiguous:
@@ -79,7 +79,7 @@ class Table:
         size = 1
         for n in shape:
             size *= n
-        if size <= tuning().lookup_few:
+        if size <= current().tuning.lookup_few:
             return self.entries.take(joined(parts, widths))
         if len(parts) == 2 and (rows := self._rows_of(*parts)) is not None:
             return rows
