@@ -1,7 +1,7 @@
-"""Arrays on devices, and what is asked of them.
+"""Arrays on devices, and the functions of PJRT that read their properties.
 
-A buffer holds a numpy array that nobody writes to, its elements in order from major to minor. So it does where the user
-has chosen another layout, of which JAX keeps account: who reads the memory in place takes it for the usual one.
+A buffer holds a read-only numpy array with its elements in row-major order. That is so for other layouts too, which JAX
+records: code that reads the memory in place assumes the usual layout.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .pjrt.errors import FAILED_PRECONDITION, ErrorObject, PluginError
 from .pjrt.handles import ALIVE, FACTS, STATE
 from .pjrt.runtime import Addresses, fact, getter, objects, pool, ready, too_deep, words
 
-#: The numpy type of each buffer type, by its number, and the other way round.
+#: The numpy type of each buffer type, by its number, and the inverse.
 DTYPES = {i: ELEMENT_TYPES[name].dtype for i, name in enumerate(abi.ELEMENTS) if name in ELEMENT_TYPES}
 CODES = {dtype: i for i, dtype in DTYPES.items()}
 _ITEM_SIZES = {code: dtype.itemsize for code, dtype in DTYPES.items()} | {abi.TOKEN: 0}
 
 
 class Shape:
-    """The sizes of an array as the framework reads them, and its dimensions from minor to major."""
+    """The sizes of an array in the form that the framework reads, and its dimensions from minor to major."""
 
     __slots__ = ("_dims", "_minor_to_major", "address", "count", "minor_to_major", "order", "rank", "sizes")
 
@@ -41,7 +41,7 @@ class Shape:
 
 
 class Kind:
-    """What buffers of the same type, shape and memory have in common, and its facts as the framework reads them."""
+    """The properties that buffers of the same type, shape and memory share, in the form that the framework reads."""
 
     __slots__ = ("_facts", "address", "code", "memory", "nbytes", "shape")
 
@@ -57,7 +57,7 @@ _MOST_KINDS = 1 << 12
 
 
 def kind_of(memory: Memory, code: int, sizes: tuple[int, ...], order: tuple[int, ...] | None = None) -> Kind:
-    """The Kind of these; `order` lists the dimensions from minor to major where it is not the usual."""
+    """Return the Kind of these properties. `order` lists the dimensions from minor to major unless it is the usual."""
     key = memory, code, sizes, order
     kind = _kinds.get(key)
     if kind is None:
@@ -68,10 +68,10 @@ def kind_of(memory: Memory, code: int, sizes: tuple[int, ...], order: tuple[int,
 
 
 class Buffer:
-    """What a buffer handle stands for.
+    """The object of a buffer handle.
 
-    `array` is its values; a Deferred while the program that gives it runs; an ErrorObject where that has failed; None
-    once the buffer has been deleted or donated. `kept` is what it was then, where numpy still reads it in place.
+    `array` has the values. It is a Deferred while their program runs, an ErrorObject if that failed, and None when the
+    buffer has been deleted or donated. `kept` is the deleted array if numpy still reads it in place.
     """
 
     __slots__ = ("array", "kept", "kind")
@@ -82,16 +82,16 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that it takes, or is going to take."""
+        """The bytes that the array takes, or will take."""
         return self.kind.nbytes if type(self.array) in (np.ndarray, Deferred) else 0
 
 
-#: The states of a buffer's handle: Python has to look at it, its array is gone, its array is there.
+#: The states of a buffer's handle: unknown to machine code, deleted, or computed.
 _UNKNOWN, _GONE, HERE = 0, 1, 2
 
 
 def add(buffer: Buffer) -> int:
-    """The handle of a new buffer."""
+    """Return the handle of a new buffer."""
     handle = pool.add(buffer)
     at = handle >> 3
     words[at + FACTS] = buffer.kind.address
@@ -100,7 +100,7 @@ def add(buffer: Buffer) -> int:
 
 
 def total(device: Device | None = None) -> int:
-    """The bytes of all buffers on a device, or on all devices."""
+    """Return the bytes of all buffers on a device, or on all devices."""
     pool.sweep()
     buffers = [
         b for b in list(objects.values()) if type(b) is Buffer and (device is None or b.kind.memory.device is device)
@@ -110,9 +110,9 @@ def total(device: Device | None = None) -> int:
 
 
 def live(buffer: Buffer) -> np.ndarray:
-    """The array of a buffer, when it is there.
+    """Return the array of a buffer; waits until it is computed.
 
-    Raises PluginError where it has been deleted, or comes of a program that failed.
+    Raises PluginError if the buffer has been deleted, or if its program failed.
     """
     array = buffer.array
     if type(array) is Deferred:
@@ -126,7 +126,7 @@ def live(buffer: Buffer) -> np.ndarray:
 
 
 def delete(handle: int) -> None:
-    """Forget the array of a buffer, unless numpy reads it in place."""
+    """Free the array of a buffer, unless numpy reads it in place."""
     buffer = objects[handle]
     if words[handle >> 3] > ALIVE:
         buffer.kept = buffer.array
@@ -134,7 +134,7 @@ def delete(handle: int) -> None:
     words[(handle >> 3) + STATE] = _GONE
 
 
-# -- what the framework asks -----------------------------------------------------------------------------------------
+# -- functions of PJRT -----------------------------------------------------------------------------------------------
 
 
 fact(0, 1, "Buffer_Device")
@@ -173,7 +173,7 @@ def _size(p: int) -> None:
 
 @getter("Buffer_Delete")
 def _delete(p: int) -> None:
-    # As `delete`, which there may be no room to call.
+    # The same as `delete`, which cannot be called at the recursion limit.
     handle = words[(p >> 3) + 2]
     buffer = objects[handle]
     if words[handle >> 3] > ALIVE:
@@ -189,7 +189,7 @@ def _is_deleted(p: int) -> None:
 
 @getter("Buffer_IsOnCpu")
 def _is_on_cpu(p: int) -> None:
-    # Then the framework reads our array in place.
+    # The framework then reads the array in place.
     words[(p >> 3) + 3] = 1
 
 

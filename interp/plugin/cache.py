@@ -12,7 +12,7 @@ from .pjrt.runtime import PLATFORM
 
 @functools.cache
 def register() -> None:
-    """Tell JAX's persistent compilation cache, which knows the platforms by name, that executables can be kept."""
+    """Enable JAX's persistent compilation cache for this platform; it has a list of platform names."""
     from jax._src import compilation_cache
 
     otherwise = getattr(compilation_cache, "is_cache_used", None)

@@ -1,4 +1,4 @@
-"""The client: the devices there are, and the way to compile."""
+"""The client of PJRT: its devices, and compilation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NO_ATTRIBUTES = NamedValues({})
 
 
 class Client:
-    """A client; also its topology, of which the same is asked."""
+    """A client, and also its topology."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         count = str(options.get("num_devices") or os.environ.get(NUM_DEVICES) or 1)
@@ -50,7 +50,7 @@ class Client:
         self.policy = _policy(str(text))
         most = options.get("memory_limit")
         memory.set_ceiling(None if most is None else memory.parse_size(str(most)))
-        memory.ceiling()  # tells at once what is wrong with the environment variable
+        memory.ceiling()  # raises if the environment variable is not valid
         self.devices = devices(int(count))
         self.by_id = {d.id: d for d in self.devices}
         self.listed = {
@@ -74,7 +74,7 @@ def _policy(text: str) -> Policy:
 
 
 def shortened(text: str) -> str:
-    """A value of the user's as an error shows it."""
+    """Return a value of the user, shortened for an error message."""
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
 
 
@@ -109,7 +109,7 @@ def _topology(p: int) -> None:
 def _lookup(a: Any) -> None:
     device = objects[a.client].by_id.get(a.id)
     if device is None:
-        raise PluginError(INVALID_ARGUMENT, f"there is no device {a.id}")
+        raise PluginError(INVALID_ARGUMENT, f"expected the id of a device, got {a.id}")
     a.device = device.handle
 
 

@@ -1,4 +1,4 @@
-"""Simulated devices, each with memories of several kinds: all are in the memory of this machine."""
+"""Simulated devices, each with memories of several kinds, all in the memory of this machine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Memory:
 
 
 class Device:
-    """A device and its description: what is asked of either is here."""
+    """A device, and also its description."""
 
     def __init__(self, id: int) -> None:
         self.id = id
@@ -64,7 +64,7 @@ _devices: list[Device] = []
 
 
 def devices(count: int) -> Sequence[Device]:
-    """The first so many devices. A device has one handle for as long as the process lives."""
+    """Return the first `count` devices. A device keeps one handle for the life of the process."""
     while len(_devices) < count:
         _devices.append(Device(len(_devices)))
     return _devices[:count]

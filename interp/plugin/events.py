@@ -1,6 +1,6 @@
 """Events, which the framework waits for.
 
-An event stands for a Task that runs, for the ErrorObject of one that has failed, or, as `ready`, for what is done.
+An event represents a running Task, the ErrorObject of a failed one, or, as `ready`, completed work.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .pjrt.runtime import failed, getter, objects, pool, ready, too_deep, words
 
 
 def of(task: work.Task) -> int:
-    """The handle of an event for the end of a task."""
+    """Return the handle of an event for the end of a task."""
     return (ready if task.error is None else pool.add(task.error)) if task.is_done else pool.add(task)
 
 
 def _error(event: int) -> int | None:
-    """The handle of the error of an event that is ready; None where there is none."""
+    """Return the handle of the error of an event that is ready, or None."""
     if event == ready:
         return None
     target = objects[event]

@@ -1,4 +1,4 @@
-"""Python functions that a program calls: the table of them, and what the call runs."""
+"""Python functions that programs call: their table, and the op that calls them."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from ...ops.types import TensorType
 
 TARGET, INSPECT = "minihlo.python_callback", "minihlo.inspect_sharding"
 
-#: Numbers differ from process to process, so that a program which is kept in a cache never calls another's function.
+#: The numbers start at random, so that a cached program never calls a function of another process.
 _numbers = itertools.count(int.from_bytes(os.urandom(5)))
 
 
 class Divided(Protocol):
-    """How a tensor lies on devices."""
+    """The division of a tensor over devices."""
 
     def divide(self, wholes: Sequence[Any]) -> list[Any]:
-        """Each device's part."""
+        """Return the part of each device."""
         ...
 
     def message(self) -> bytes:
-        """An OpSharding."""
+        """Return a serialized OpSharding."""
         ...
 
 
 class Callback:
-    """A function that a program calls by a number. It lives as long as what JAX has lowered, or a plan of it."""
+    """A function that a program calls by a number. It lives as long as the lowered program or a plan of it."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class Callback:
         _callbacks[self.number] = self
 
     def placed(self, operands: Sequence[Divided]) -> None:
-        """Learn how the operands lie on several devices."""
+        """Record the division of the operands over several devices."""
         if self._is_partitioned:
             self._divided = tuple(operands)
 
     def __call__(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        """What the function gives. Raises OpError where that does not fit; CallbackError for an exception of it."""
+        """Call the function. Raises OpError if its results do not fit, and CallbackError if it raises an exception."""
         if not self._divided:
             return self._called(*arrays)
         results: tuple[np.ndarray, ...] = ()
@@ -86,7 +86,7 @@ class Callback:
 
 
 class Inspector:
-    """A function that learns, when a program is compiled, how a value of it lies on several devices."""
+    """A function that receives the sharding of a value when its program is compiled."""
 
     def __init__(self, function: Function[[bytes], Any]) -> None:
         """The function takes an OpSharding."""
@@ -95,7 +95,7 @@ class Inspector:
         _callbacks[self.number] = self
 
     def placed(self, operands: Sequence[Divided]) -> None:
-        """Learn how the operand lies."""
+        """Pass the sharding of the operand to the function."""
         self._function(operands[0].message())
 
 
@@ -107,7 +107,7 @@ _callbacks: weakref.WeakValueDictionary[int, Callback | Inspector] = weakref.Wea
 
 
 def placed(attributes: Mapping[str, Any], operands: Function[[], Sequence[Divided]]) -> None:
-    """Let the function that a custom call with these attributes calls, if any, learn how its operands lie."""
+    """Pass the division of the operands to the function of a custom call with these attributes, if it has one."""
     if attributes.get("call_target_name") in (TARGET, INSPECT):
         callback = _called_by(attributes)
         if callback is not None:
@@ -121,7 +121,7 @@ def _called_by(attributes: Mapping[str, Any]) -> Callback | Inspector | None:
 
 @bound_target(INSPECT)
 def _inspect(_: Call) -> Run:
-    """Does nothing: the function has been called when the program was compiled."""
+    """Does nothing: the function was called at compilation."""
     return lambda _: ()
 
 
@@ -135,7 +135,7 @@ def _bind(call: Call) -> Run:
 
     def kernel(*values: Any) -> Any:
         outputs = callback(*[np.asarray(values[i]) for i in tensors])
-        results = (*[None] * (count - len(outputs)), *outputs)  # the token comes first
+        results = (*[None] * (count - len(outputs)), *outputs)  # the token is the first result
         return results[0] if count == 1 else results
 
     return kernel

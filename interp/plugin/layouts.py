@@ -1,4 +1,4 @@
-"""Where a program's arguments and results lie: in which memory of a device, and in which order of dimensions."""
+"""The places of arguments and results: the memory of a device and the order of dimensions."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .sharding.propagation import CONSTRAINTS
 
 _MEMORY, _LAYOUT = "mhlo.memory_kind", "mhlo.layout_mode"
 _ORDER = re.compile(r"\{([\d,]*)\}")
-#: What leaves the layout to the compiler.
+#: The attribute that leaves the layout to the compiler.
 _CHOSEN = "auto"
 _OPEN = ("default", _CHOSEN)
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The number of a kind of memory, and the dimensions from minor to major, None where the order is the usual."""
+    """The index of a kind of memory, and the dimensions from minor to major, or None for the usual order."""
 
     memory: int = 0
     order: tuple[int, ...] | None = None
 
 
 def places(function: Function) -> tuple[list[Place], list[Place]]:
-    """The places of the arguments and of the results of a function. Raises PluginError as `place_of` does."""
+    """Return the places of the arguments and results of a function. Raises PluginError as `place_of` does."""
     result: list[list[Place]] = []
     for name, types in (("arg_attrs", function.argument_types), ("res_attrs", function.result_types)):
         attributes = function.attributes.get(name) or ({},) * len(types)
@@ -66,7 +66,7 @@ def _unmoved(function: Function, number: int, takes: Sequence[Place]) -> tuple[i
 
 
 def place_of(attributes: Mapping[str, Any] | None, of: Type) -> Place:
-    """The place that the attributes of an argument or a result say. Raises PluginError where there is none such."""
+    """Return the place that the attributes of a value declare. Raises PluginError if it does not exist."""
     attributes = attributes or {}
     kind, text = str(attributes.get(_MEMORY, "device")), str(attributes.get(_LAYOUT, "default"))
     if kind not in MEMORY_KINDS:

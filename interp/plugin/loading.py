@@ -1,4 +1,4 @@
-"""The rest of the plugin, loaded when it is used: a platform that nobody computes on costs next to nothing."""
+"""Loads the rest of the plugin on first use, so that an unused platform costs next to nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .pjrt.runtime import fallible, fill_api, objects
 
 
 def load() -> None:
-    """Load what computes, and put the functions declared there into the table."""
+    """Load the modules that compute, and add their functions to the table."""
     from . import executable_facts, execution, host_callbacks, serialization, transfers, work
     from .pjrt import native
 

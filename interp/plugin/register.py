@@ -1,4 +1,4 @@
-"""The plugin's table of functions, handed to JAX."""
+"""Registers the plugin's table of functions with JAX."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .pjrt import runtime
 
 @functools.cache
 def register(priority: int) -> None:
-    """Make the platform known to this process's JAX, once."""
-    from . import client, devices, loading  # which declare functions
+    """Register the platform with JAX in this process, once."""
+    from . import client, devices, loading  # importing these declares functions
 
     _ = client, devices
     runtime.fill_api()
-    if f"{__package__}.executable" in sys.modules:  # somebody was before us
+    if f"{__package__}.executable" in sys.modules:  # already registered
         loading.load()
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
