@@ -39,7 +39,7 @@ _OF_SHAPES = {
 
 
 class UnsupportedError(ValueError):
-    """A type or attribute that cannot be told as a plain value. The parser adds the place to the message."""
+    """A type or attribute that has no form as a plain value. The parser adds the place to the message."""
 
 
 @dataclasses.dataclass(frozen=True)

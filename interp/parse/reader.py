@@ -1,4 +1,4 @@
-"""jaxlib's module objects -> Program: structure, types, attributes and places, and how MLIR's errors are told."""
+"""jaxlib's module objects -> Program: structure, types, attributes, places, and MLIR's errors in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program is likely to take, told from its text: time, memory, and whether it calls back.
+"""Estimates from a program's text: time, memory, and whether it calls Python functions.
 
 What is likely to take long runs while its caller goes on.
 """

@@ -1,4 +1,4 @@
-"""What all functions of the plugin share: the handles, the memory they fill, and the table they are listed in.
+"""The parts that all functions of the plugin share: handles, memory as words, and the table of functions.
 
 A function takes the address of its argument and returns None, or the address of an error. Those declared by `getter`
 must not fail: the framework ends the process where they do. So they call nothing, which would fail where the user's
@@ -25,7 +25,7 @@ PLATFORM = "minihlo"
 pool = Pool()
 objects = pool.objects
 words = abi.make_words()
-#: The event of whatever is done, which is everything. An event that stands for an ErrorObject tells of a failure.
+#: The event of completed work. The event of a failure has an ErrorObject as its object.
 ready = immortal()
 
 _functions: dict[str, Callable[[int], int | None]] = {}
@@ -36,12 +36,12 @@ _forever: list[Any] = []
 
 @functools.cache
 def reader(count: int) -> Callable[[memoryview, int], tuple[int, ...]]:
-    """Reads so many words at an address, in half the time of a slice."""
+    """Return a function that reads `count` words at an address, in half the time of a slice."""
     return struct.Struct(f"{count}Q").unpack_from
 
 
 def getter(name: str) -> Callable[[Callable[[int], int | None]], Callable[[int], int | None]]:
-    """Makes the decorated function one of the table, which never raises."""
+    """Declare the decorated function as one of the table. It must never raise."""
 
     def declare(function: Callable[[int], int | None]) -> Callable[[int], int | None]:
         interrupts.delay_in(function.__module__)
@@ -52,7 +52,7 @@ def getter(name: str) -> Callable[[Callable[[int], int | None]], Callable[[int],
 
 
 def fallible(name: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
-    """Makes the decorated function one of the table. It takes the argument's structure and may raise."""
+    """Declare the decorated function as one of the table. It takes the structure of the argument and may raise."""
 
     def declare(function: Callable[[Any], None]) -> Callable[[Any], None]:
         structure = functools.cache(lambda: abi.argument(name))
@@ -78,19 +78,19 @@ def fallible(name: str) -> Callable[[Callable[[Any], None]], Callable[[Any], Non
 
 
 def failed(error: BaseException) -> int:
-    """The handle of an error."""
+    """Return the handle of an error."""
     return pool.add(failure(error))
 
 
 def failure(error: BaseException) -> ErrorObject:
-    """What tells of an exception. Of Ctrl-C the user hears again when the framework has been told."""
+    """Return the ErrorObject of an exception. Ctrl-C is raised again after the framework has received the error."""
     if isinstance(error, KeyboardInterrupt):
         interrupts.again()
     return ErrorObject(error)
 
 
 def forever(item: Any) -> Any:
-    """The same thing, never to be freed."""
+    """Return the item, which is never freed from now on."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
     return item
 
