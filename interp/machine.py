@@ -59,11 +59,7 @@ def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None
     """What `action` gives, with the errors of ops made ours. It starts as a process by itself."""
     if not host_floats.are_default():  # the caller, or a library of theirs, has it otherwise
         with host_floats.default():
-            return _run_here(plan, action, process)
-    return _run_here(plan, action, process)
-
-
-def _run_here(plan: Plan, action: Callable[[], Any], process: parallel.Process | None) -> Any:
+            return _run(plan, action, process)
     plan.random.restart(plan.policy.seed)
     if plan.steps is not None:
         plan.steps.restart()

@@ -61,8 +61,9 @@ def detached(values: tuple[Any, ...]) -> list[Any]:
 def _is_all_of_its_base(view: np.ndarray) -> bool:
     """Whether a view shows all of its base in order, and nobody else has that."""
     base = view.base
-    is_owner = type(base) is np.ndarray and base.base is None and base.flags.writeable
-    return is_owner and base.nbytes == view.nbytes and view.flags.c_contiguous and _is_unshared(base)
+    if type(base) is not np.ndarray or base.base is not None or not base.flags.writeable:
+        return False
+    return base.nbytes == view.nbytes and view.flags.c_contiguous and _is_unshared(base)
 
 
 def _is_unshared(x: Any) -> bool:
