@@ -34,6 +34,10 @@ class ProgramError(Error, ValueError):
     """The program cannot be read, is not valid, or uses what is not supported. The message starts with the place."""
 
 
+class UnsupportedError(ProgramError):
+    """The program uses an op, a type or an attribute that is not supported."""
+
+
 class InputError(Error, ValueError):
     """An argument is not valid: the syntax, number, shape, dtype or range of a value, or the name of a function."""
 

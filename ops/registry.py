@@ -29,6 +29,10 @@ class OpError(ValueError):
     """A use of an op that is not valid or not supported. The message says what is wrong; the caller adds where."""
 
 
+class UnsupportedOpError(OpError):
+    """A use of an op that may be valid, and that is not supported."""
+
+
 class CheckError(AssertionError):
     """A check op's condition does not hold. The message tells the first mismatch."""
 
@@ -235,7 +239,7 @@ class Op:
             raise OpError(f"takes {self.operands} operand{'s' * (self.operands != 1)}, not {len(call.operands)}")
         for t in _tensors(call.operands or call.results):
             if not self._takes(t.element):
-                raise OpError(f"element type {t.element} is not supported (takes {describe(self.types)})")
+                raise UnsupportedOpError(f"element type {t.element} is not supported (takes {describe(self.types)})")
         if any(isinstance(t.element, QuantizedType) for t in _tensors((*call.operands, *call.results))):
             return Kernel(_quantized()(self, call), facts=self.facts)
         bound = self.bind(call)

@@ -11,9 +11,9 @@ from ...ops.engine.speed import Speed
 from ...ops.kernel import Kernel
 from ...ops.policy import Policy
 from ...ops.random_stream import RandomStream
-from ...ops.registry import Body, Call, Callee, Op, OpError, lookup
+from ...ops.registry import Body, Call, Callee, Op, OpError, UnsupportedOpError, lookup
 from ...ops.types import TensorType, Type
-from ..errors import ProgramError, ResourceError
+from ..errors import ProgramError, ResourceError, UnsupportedError
 from ..program import Function, Operation, Program, Region, Value
 from ..system import heap, memory
 from . import selection, specialize
@@ -105,7 +105,7 @@ class Binder:
             if function is not None:
                 return function
         if record is None:
-            raise ProgramError(f"{operation.location}: {operation.name}: this op is not supported")
+            raise UnsupportedError(f"{operation.location}: {operation.name}: this op is not supported")
         return self._use(operation, record, constants)
 
     def _use(self, operation: Operation, record: Op, constants: Mapping[Value, Any]) -> Bound:
@@ -127,7 +127,8 @@ class Binder:
             )
             return Bound(record, call, specialize.bind(record, call))
         except OpError as error:
-            raise ProgramError(f"{operation.location}: {operation.name}: {error}") from error
+            kind = UnsupportedError if isinstance(error, UnsupportedOpError) else ProgramError
+            raise kind(f"{operation.location}: {operation.name}: {error}") from error
 
     def _callees(
         self, operation: Operation, attributes: Iterable[str], constants: Mapping[Value, Any]

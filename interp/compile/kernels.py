@@ -13,7 +13,7 @@ from ...ops.engine.speed import tuning
 from ...ops.kernel import Kernel
 from ...ops.policy import Policy
 from ...ops.random_stream import RandomStream
-from ...ops.registry import Call, OpError, lookup
+from ...ops.registry import Call, UnsupportedOpError, lookup
 from ...ops.types import TensorType, Type
 from ..program import Operation
 from .executors.ranks import RankedReduction
@@ -85,7 +85,7 @@ class Kernels:
             return Kernel(kernel, of_bfloat16=kernel.entries)
         record = lookup(name)
         if record is None:
-            raise OpError("this op is not supported")
+            raise UnsupportedOpError("this op is not supported")
         return record.kernel(Call(name, types[:-1], types[-1:], attributes, (), self._policy, self._random))
 
 

@@ -38,7 +38,7 @@ _OF_SHAPES = {
 }
 
 
-class UnsupportedError(ValueError):
+class AttributeValueError(ValueError):
     """A type or attribute that has no form as a plain value. The parser adds the place to the message."""
 
 
@@ -183,7 +183,7 @@ class Converter:
         try:
             return element_type(text)
         except ValueError:
-            raise UnsupportedError(f"type {text} is not supported (expected a tensor, a token or a tuple)") from None
+            raise AttributeValueError(f"type {text} is not supported (expected a tensor, a token or a tuple)") from None
 
     def _tensor(self, t: ir.RankedTensorType, text: str) -> TensorType:
         shape = tuple(None if t.is_dynamic_dim(i) else n for i, n in enumerate(t.shape))
@@ -196,11 +196,11 @@ class Converter:
             try:
                 return TensorType(shape, element_type(name), bounds)
             except ValueError as error:
-                raise UnsupportedError(f"type {error}") from None
+                raise AttributeValueError(f"type {error}") from None
         try:
             return TensorType(shape, element_type(name), bounds)
         except ValueError:
-            raise UnsupportedError(f"type {text} is not supported: {name} is not an element type") from None
+            raise AttributeValueError(f"type {text} is not supported: {name} is not an element type") from None
 
     def _bounds(self, t: ir.RankedTensorType, text: str) -> tuple[int | None, ...]:
         """What the encoding of a type says of its sizes."""
@@ -208,7 +208,9 @@ class Converter:
             return ()
         encoding = self.attribute(t.encoding)
         if not isinstance(encoding, dict) or "bounds" not in encoding:
-            raise UnsupportedError(f"type {text} is not supported: expected bounds as its encoding, got {t.encoding}")
+            raise AttributeValueError(
+                f"type {text} is not supported: expected bounds as its encoding, got {t.encoding}"
+            )
         return tuple(None if n == ir.ShapedType.get_dynamic_size() else n for n in encoding["bounds"])
 
     def attribute(self, a: ir.Attribute) -> Any:
@@ -257,7 +259,7 @@ class Converter:
         try:
             return array_of_text(body, t)
         except ValueError as e:
-            raise UnsupportedError(f"constant of type {t}: {e}") from None
+            raise AttributeValueError(f"constant of type {t}: {e}") from None
 
     def dense(self, a: ir.DenseElementsAttr) -> np.ndarray | Opaque:
         """The array of a dense attribute; a splat is a view of one element, so its size costs nothing."""
@@ -280,11 +282,11 @@ class Converter:
         t = self.type(a.type)
         data = self._resource(key)
         if data is None or not isinstance(t, TensorType):
-            raise UnsupportedError(f"dense_resource<{key}>: expected its data in the program, got none")
+            raise AttributeValueError(f"dense_resource<{key}>: expected its data in the program, got none")
         try:
             return array_of_bytes(data, t, f"dense_resource<{key}>")
         except ValueError as e:
-            raise UnsupportedError(str(e)) from None
+            raise AttributeValueError(str(e)) from None
 
 
 def element_name(tensor: str) -> str:
@@ -302,7 +304,7 @@ def _string(_: Converter, a: Any) -> str:
 def _type_attribute(self: Converter, a: ir.TypeAttr) -> Any:
     try:
         return self.any_type(a.value)
-    except UnsupportedError:
+    except AttributeValueError:
         return Opaque(str(a))
 
 

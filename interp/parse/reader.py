@@ -11,9 +11,9 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from ...ops.types import Type
-from ..errors import ProgramError
+from ..errors import ProgramError, UnsupportedError
 from ..program import Function, Location, Operation, Program, Region, Value
-from .attributes import Converter, UnsupportedError
+from .attributes import AttributeValueError, Converter
 from .syntax import NEWER
 
 #: Ops at the top of a module that declare something other than a function. They are kept as attributes.
@@ -119,7 +119,7 @@ class Reader:
                 program.attributes.setdefault(op.name, {})[attributes.pop("sym_name")] = attributes
             else:
                 kind = "a nested module" if op.name == "builtin.module" else "an op outside a function"
-                raise self._error(op, f"{kind} is not supported (expected func.func)")
+                raise self._unsupported(op, f"{kind} is not supported (expected func.func)")
         return program
 
     def arguments(self) -> list[Any]:
@@ -127,7 +127,13 @@ class Reader:
         return [self._attributes(op).get("value") for op in self._operations[self._module.body]]
 
     def _error(self, op: ir.Operation, message: str) -> ProgramError:
-        return ProgramError(f"{self._places(op.location)}: {op.name.removeprefix(NEWER)}: {message}")
+        return ProgramError(self._message(op, message))
+
+    def _unsupported(self, op: ir.Operation, message: str) -> UnsupportedError:
+        return UnsupportedError(self._message(op, message))
+
+    def _message(self, op: ir.Operation, message: str) -> str:
+        return f"{self._places(op.location)}: {op.name.removeprefix(NEWER)}: {message}"
 
     def _function(self, op: ir.Operation) -> Function:
         attributes = self._attributes(op, but="function_type")
@@ -148,7 +154,7 @@ class Reader:
         if len(region.blocks) != 1:
             if len(region.blocks) == 0:
                 return Region((), [], ())
-            raise self._error(
+            raise self._unsupported(
                 op,
                 f"a region of {len(region.blocks)} blocks is not supported "
                 "(expected control flow as ops with regions, such as stablehlo.if and stablehlo.while)",
@@ -167,7 +173,7 @@ class Reader:
 
     def _operation(self, op: ir.Operation) -> Operation:
         if op.name == "builtin.module":
-            raise self._error(op, "a nested module is not supported")
+            raise self._unsupported(op, "a nested module is not supported")
         operands = self._operands(op)
         regions = tuple(self._region(op, r) for r in op.regions)
         return Operation(
@@ -192,8 +198,8 @@ class Reader:
     def _type(self, op: ir.Operation, t: ir.Type) -> Type:
         try:
             return self._convert.type(t)
-        except UnsupportedError as e:
-            raise self._error(op, str(e)) from None
+        except AttributeValueError as e:
+            raise self._unsupported(op, str(e)) from None
 
     def _attributes(self, op: ir.Operation, but: str = "") -> dict[str, Any]:
         attributes = op.attributes
@@ -203,8 +209,8 @@ class Reader:
                 name = attributes[i].name
                 if name != but:
                     values[name] = self._attribute(op, attributes, name)
-        except UnsupportedError as e:
-            raise self._error(op, str(e)) from None
+        except AttributeValueError as e:
+            raise self._unsupported(op, str(e)) from None
         return values
 
     def _attribute(self, op: ir.Operation, attributes: ir.OpAttributeMap, name: str) -> Any:

@@ -21,7 +21,7 @@ from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format, Nan
 from ..policy import Policy
 from ..random_stream import RandomStream
-from ..registry import OpError
+from ..registry import OpError, UnsupportedOpError
 from ..types import ELEMENT_TYPES, ElementType, Kind, element_type
 from .matmul import host_matmul, narrow, product_policy, steps, stepwise_matmul
 
@@ -57,7 +57,7 @@ class Algorithm:
         lhs_count, rhs_count, products = (_positive(name, fields[name]) for name in _COUNTS)
         lhs, rhs, accumulation = (_precision(name, fields[name]) for name in _TYPES)
         if accumulation is None:
-            raise OpError("algorithm accumulation_type tf32 is not supported (a float type of values is)")
+            raise UnsupportedOpError("algorithm accumulation_type tf32 is not supported (a float type of values is)")
         return Algorithm(lhs, rhs, accumulation, _products(lhs_count, rhs_count, products))
 
     def matmul(
@@ -105,7 +105,7 @@ def _products(lhs_count: int, rhs_count: int, products: int) -> tuple[tuple[int,
     if lhs_count == rhs_count == 1 < products:
         lhs_count = rhs_count = next((n for n in range(2, _MOST) if products in _allowed(n, n)), 1)
     if products not in (allowed := _allowed(lhs_count, rhs_count)):
-        raise OpError(
+        raise UnsupportedOpError(
             f"algorithm of {lhs_count} by {rhs_count} components with {products} products is not supported"
             f" (num_primitive_operations may be {', '.join(map(str, allowed))})"
         )

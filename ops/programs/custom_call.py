@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..registry import Accuracy, Call, OpError, Run, op
+from ..registry import Accuracy, Call, OpError, Run, UnsupportedOpError, op
 from ..types import Kind, TensorType, type_of_dtype
 from . import checks
 
@@ -67,7 +67,7 @@ def custom_call(call: Call) -> Run:
         return _BOUND[name](call)
     function = _TARGETS.get(name)
     if function is None:
-        raise OpError(f"target {name!r} is not known (known: {', '.join(sorted([*_TARGETS, *_BOUND]))})")
+        raise UnsupportedOpError(f"target {name!r} is not known (known: {', '.join(sorted([*_TARGETS, *_BOUND]))})")
     config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
     keywords = dict(config) if isinstance(config, Mapping) else {}
     types = call.results

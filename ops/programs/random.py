@@ -14,7 +14,7 @@ import numpy as np
 
 from ..engine.cast import array_of, cast, codes_of, wrap
 from ..engine.speed import tuning
-from ..registry import Accuracy, Call, OpError, Run, op
+from ..registry import Accuracy, Call, Run, UnsupportedOpError, op
 from ..require import require
 from ..types import ELEMENT_TYPES, ElementType, Kind
 
@@ -122,7 +122,7 @@ def rng_bit_generator(call: Call) -> Run:
     algorithm, state, element = call.attribute("rng_algorithm"), call.tensor(), call.result(1).element
     sizes = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}.get(algorithm)
     if sizes is None:
-        raise OpError(f"rng_algorithm {algorithm!r} is not known (one of DEFAULT, THREE_FRY, PHILOX)")
+        raise UnsupportedOpError(f"rng_algorithm {algorithm!r} is not known (one of DEFAULT, THREE_FRY, PHILOX)")
     require(call.result() == state, f"the states are {state} and {call.result()} (expected the same type)")
     (size,) = state.shape if len(state.shape) == 1 else (0,)
     require(size in sizes, f"the state of {algorithm} is {state} (expected {' or '.join(map(str, sizes))} elements)")

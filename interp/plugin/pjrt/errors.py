@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from ...errors import CheckFailure, Error, ExecutionError, InputError, ProgramError, ResourceError
+from ...errors import CheckFailure, Error, ExecutionError, InputError, ProgramError, ResourceError, UnsupportedError
 
 CANCELLED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 1, 3, 8, 9
 UNIMPLEMENTED, INTERNAL = 12, 13
@@ -14,13 +14,13 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (ResourceError, RESOURCE_EXHAUSTED),
     (MemoryError, RESOURCE_EXHAUSTED),
     (CheckFailure, FAILED_PRECONDITION),
+    (UnsupportedError, UNIMPLEMENTED),
     (ProgramError, INVALID_ARGUMENT),
     (InputError, INVALID_ARGUMENT),
     (ExecutionError, INTERNAL),
     (NotImplementedError, UNIMPLEMENTED),
     (KeyboardInterrupt, CANCELLED),
 )
-_UNSUPPORTED = ("is not supported", "is not known")
 
 
 class PluginError(Error):
@@ -56,6 +56,4 @@ def code_of(error: BaseException) -> int:
     """The code of an exception."""
     if isinstance(error, PluginError):
         return error.code
-    if isinstance(error, ProgramError) and any(text in str(error) for text in _UNSUPPORTED):
-        return UNIMPLEMENTED
     return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)
