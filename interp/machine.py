@@ -15,6 +15,7 @@ from ..ops.engine import speed
 from ..ops.engine.owned import detached
 from ..ops.grid import parallel
 from ..ops.grid.exchange import DeadlockError
+from ..ops.grid.parallel import here
 from ..ops.programs.interpreter import with_streams
 from ..ops.registry import CheckError, OpError
 from .compile.planner import Plan
@@ -63,7 +64,7 @@ def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None
     plan.random.restart(plan.policy.seed)
     if plan.steps is not None:
         plan.steps.restart()
-    before = parallel.enter(process)
+    before, here.process = here.process, process
     token = speed.enter(plan.speed) if plan.speed is not speed.current() else None
     try:
         with np.errstate(all="ignore"):
@@ -77,7 +78,7 @@ def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None
             raise
         raise ours from error
     finally:
-        parallel.enter(before)
+        here.process = before
         if token is not None:
             speed.leave(token)
 

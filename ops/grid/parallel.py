@@ -142,7 +142,7 @@ class Process:
                 while not pending.is_there():
                     if grid.is_deadlocked:
                         raise DeadlockError(grid.told(pending))
-                    grid.stop_here_if_stopped()
+                    grid.stophere_if_stopped()
                     grid.changed.wait()
             finally:
                 del grid.waiting[self.id]
@@ -185,16 +185,16 @@ class Grid:
         if self._depth > _MOST_NESTED:
             raise OpError(f"grids of processes are nested more than {_MOST_NESTED} deep")
         with outer.grid.changed:
-            outer.grid.stop_here_if_stopped()
+            outer.grid.stophere_if_stopped()
             outer.grid._inner.append(self)
         results: dict[ProcessId, Any] = {}
         failures: dict[ProcessId, BaseException] = {}
         ended: queue.SimpleQueue[Process] = queue.SimpleQueue()
 
         def work(process: Process, task: Callable[[], Any]) -> None:
-            _here.process = process
+            here.process = process
             try:
-                self.stop_here_if_stopped()
+                self.stophere_if_stopped()
                 with np.errstate(all="ignore"):  # numpy keeps it for each thread
                     results[process.id] = task()
             except StoppedError:
@@ -222,7 +222,7 @@ class Grid:
                 outer.grid._inner.remove(self)
         if failures:
             raise _first(failures)
-        self.stop_here_if_stopped()
+        self.stophere_if_stopped()
         for process in self.processes.values():
             outer.probes += process.probes
         return [results[id] for id in self.processes]
@@ -236,7 +236,7 @@ class Grid:
         for grid in inner:
             grid.stop()
 
-    def stop_here_if_stopped(self) -> None:
+    def stophere_if_stopped(self) -> None:
         if self.is_stopped:
             raise StoppedError
 
@@ -269,25 +269,26 @@ class _Here(threading.local):
     process: Process | None = None
 
 
-_here = _Here()
+#: What each thread runs. `machine` sets it directly, since that happens in each run.
+here = _Here()
 
 
 def current() -> Process:
     """The process that this thread runs."""
-    process = _here.process
+    process = here.process
     if process is None:
-        process = _here.process = Grid(1, 1).processes[0, 0]
+        process = here.process = Grid(1, 1).processes[0, 0]
     return process
 
 
 def current_grid() -> Grid | None:
     """The grid of the process that this thread runs; None where it is known to be alone."""
-    return None if _here.process is None else _here.process.grid
+    return None if here.process is None else here.process.grid
 
 
 def enter(process: Process | None) -> Process | None:
     """Let this thread run a process, None for one by itself. Returns the one it ran before, to go back to."""
-    before, _here.process = _here.process, process
+    before, here.process = here.process, process
     return before
 
 

@@ -39,7 +39,9 @@ def _check(what: str, update: bool) -> bool:
     rows, missing = run()
     versions, known = table.load() if table.path.exists() else ({}, ())
     lines = [*table.differences(known, rows), *missing]
-    current = {p.package: p.version for p in PEERS.values() if what == "ops" or p.is_in_programs}
+    current = {
+        p.package: p.version for p in PEERS.values() if p.version is not None and (what == "ops" or p.is_in_programs)
+    }
     if versions != current:
         lines.insert(0, f"the table is about {versions}, and this is {current}")
     for line in lines:
@@ -59,6 +61,9 @@ def main() -> int:
     parser.add_argument("what", nargs="?", choices=list(_WHAT), help="which comparison (default: both)")
     parser.add_argument("--update", action="store_true", help="write the table; look at what changed before you commit")
     options = parser.parse_args()
+    absent = sorted({p.package for p in PEERS.values() if p.version is None})
+    if absent:
+        parser.error(f"expected all peers to be installed, got none of {', '.join(absent)}")
     held = [_check(what, options.update) for what in ([options.what] if options.what else _WHAT)]
     return int(not all(held))
 

@@ -38,8 +38,12 @@ class Peer:
     is_in_programs: bool = True  #: whether the functions of mlir_tests/ are run on it
 
     @functools.cached_property
-    def version(self) -> str:
-        return importlib.metadata.version(self.package)
+    def version(self) -> str | None:
+        """The version of its package; None where that is not installed."""
+        try:
+            return importlib.metadata.version(self.package)
+        except importlib.metadata.PackageNotFoundError:
+            return None
 
 
 #: Double rounding shows in conversions from these; that is what the peers of tensors and models are compared on.
