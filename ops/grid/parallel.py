@@ -142,7 +142,7 @@ class Process:
                 while not pending.is_there():
                     if grid.is_deadlocked:
                         raise DeadlockError(grid.told(pending))
-                    grid.stophere_if_stopped()
+                    grid.stop_here_if_stopped()
                     grid.changed.wait()
             finally:
                 del grid.waiting[self.id]
@@ -185,7 +185,7 @@ class Grid:
         if self._depth > _MOST_NESTED:
             raise OpError(f"grids of processes are nested more than {_MOST_NESTED} deep")
         with outer.grid.changed:
-            outer.grid.stophere_if_stopped()
+            outer.grid.stop_here_if_stopped()
             outer.grid._inner.append(self)
         results: dict[ProcessId, Any] = {}
         failures: dict[ProcessId, BaseException] = {}
@@ -194,7 +194,7 @@ class Grid:
         def work(process: Process, task: Callable[[], Any]) -> None:
             here.process = process
             try:
-                self.stophere_if_stopped()
+                self.stop_here_if_stopped()
                 with np.errstate(all="ignore"):  # numpy keeps it for each thread
                     results[process.id] = task()
             except StoppedError:
@@ -222,7 +222,7 @@ class Grid:
                 outer.grid._inner.remove(self)
         if failures:
             raise _first(failures)
-        self.stophere_if_stopped()
+        self.stop_here_if_stopped()
         for process in self.processes.values():
             outer.probes += process.probes
         return [results[id] for id in self.processes]
@@ -236,7 +236,7 @@ class Grid:
         for grid in inner:
             grid.stop()
 
-    def stophere_if_stopped(self) -> None:
+    def stop_here_if_stopped(self) -> None:
         if self.is_stopped:
             raise StoppedError
 
