@@ -197,6 +197,22 @@ def test_accumulators_that_do_not_mix() -> None:
     assert (total, product.tobytes(), largest) == (sums, products.tobytes(), x.max())
 
 
+@pytest.mark.parametrize("body", ["%p, %c", "%c, %c", "%s, %c"])
+def test_bodies_that_return_what_is_outside(body: str) -> None:
+    """A constant from outside is no choice among the arguments, and its part needs no fold."""
+    n, t = 500, "tensor<i32>"
+    run = interp.load(f"""func.func @main(%a: tensor<{n}xi32>, %i: {t}) -> ({t}, {t}) {{
+      %c = stablehlo.constant dense<7> : {t}
+      %r:2 = "stablehlo.reduce"(%a, %a, %i, %i) ({{
+      ^bb0(%p: {t}, %q: {t}, %x: {t}, %y: {t}):
+        {"%s = stablehlo.add %p, %x : tensor<i32>" if "%s" in body else ""}
+        stablehlo.return {body} : {t}, {t}
+      }}) {{dimensions = array<i64: 0>}} : (tensor<{n}xi32>, tensor<{n}xi32>, {t}, {t}) -> ({t}, {t})
+      return %r#0, %r#1 : {t}, {t} }}""")
+    first = {"%p, %c": 3, "%c, %c": 7, "%s, %c": 3 + n * (n - 1) // 2}[body]
+    assert [int(v) for v in run(np.arange(n, dtype=np.int32), np.int32(3))] == [first, 7]
+
+
 @pytest.mark.parametrize("direction", ["EQ", "NE", "LT", "GE"])
 def test_bodies_that_choose_and_are_not_associative_run_in_order(direction: str) -> None:
     """The larger value, and the index of the one or the other as another comparison says."""

@@ -27,7 +27,7 @@ def is_selection(region: Region) -> bool:
         if not record.facts.gives_operand and not (is_decision and len(types) == 1):
             return False
         chosen.add(result)
-    return True
+    return chosen.issuperset(region.returns)  # rather than a constant from outside
 
 
 def parts(region: Region) -> list[Region]:

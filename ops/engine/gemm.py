@@ -14,13 +14,11 @@ import numpy as np
 
 from .blas import one_thread
 from .blocks import for_each
+from .speed import tuning
 
-#: Products of so many terms are one part; BLAS takes them on one thread by itself below the second number.
-_PART, _ALONE = 1 << 24, 1 << 18
-#: Rows of a part are a multiple of this: BLAS lays out the other operand anew for each part.
-_ROWS = 256
-#: Terms that take as long as one element of the arrays for which `for_each` decides.
-_TERMS = 1 << 6
+#: The terms of a part, and what its rows are a multiple of: BLAS lays out the other operand anew for each part. BLAS
+#: takes a product of the third number of terms on one thread by itself. No tuning: other parts can round otherwise.
+_PART, _ROWS, _ALONE = 1 << 24, 256, 1 << 18
 
 
 def product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.ndarray:
@@ -55,5 +53,5 @@ def product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.ndarra
         result[part] += 0
 
     with one_thread():
-        for_each(parts, work, terms // _TERMS if is_threaded else 0)
+        for_each(parts, work, terms // tuning().product_terms if is_threaded else 0)
     return result

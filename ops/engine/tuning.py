@@ -46,6 +46,13 @@ class Tuning:
     #: The table from f64 to a format is made after so many elements.
     cast_worth: int = 1 << 20
 
+    # -- products and prefixes --
+
+    #: Terms of a product that take as long as one element of an array, for whether threads pay.
+    product_terms: int = 1 << 6
+    #: Steps of a prefix fold that are made one by one where no transition table pays: 10 µs each, the table 1 ms.
+    prefix_steps: int = 100
+
     # -- groups of ops, and loops --
 
     #: What a call of a group costs beside its elements, in elements.

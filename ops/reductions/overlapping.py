@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.speed import tuning
 from ..engine.transitions import TransitionTable
 from ..types import ElementType
 from .axes import Axis, laid_out
@@ -29,9 +30,8 @@ Values = Sequence[np.ndarray]
 
 #: Windows are put together from what they share where they have more elements than this, and there are so many times
 #: more elements in all windows than there are elements. Smaller ones are folded side by side, from the left.
+#: No tuning: they decide in which order is rounded.
 _LARGE, _OVERLAP = 128, 4
-#: So many steps are made one by one where a table for them does not pay: each takes 10 µs, the table 1 ms.
-_SHORT = 100
 
 
 def are_large(axes: Sequence[Axis]) -> bool:
@@ -88,7 +88,7 @@ class Prefixes:
         transitions = self._forward if forward else self._backward
         if transitions is None:
             return None
-        if not transitions.is_worth(*rows.shape) and len(rows) <= _SHORT:
+        if not transitions.is_worth(*rows.shape) and len(rows) <= tuning().prefix_steps:
             return self._step_by_step(rows, init, forward)
         codes, found = np.ascontiguousarray(rows).view(np.uint8), np.empty(rows.shape, np.uint8)
         transitions.along(np.full(rows.shape[1], init.reshape(1).view(np.uint8)[0]), codes, found)

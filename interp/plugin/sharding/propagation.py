@@ -17,9 +17,8 @@ from ...parse import sharding
 from ...parse.attributes import Opaque
 from ...program import Function, Operation, Program, Region, Value
 
-#: Ops that say how their operand is to lie, and the attributes of calls that name the function.
+#: Ops that say how their operand is to lie.
 CONSTRAINTS = ("sdy.sharding_constraint", "sdy.reshard")
-CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 
 #: The shardings of values, as far as they are known.
 Known = dict[Value, Sharding | None]

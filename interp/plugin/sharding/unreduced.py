@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ....ops.processes.sharded import Sharding
+from ...compile.passes.inline import CALLS
 from ...errors import ProgramError
 from ...parse import sharding
 from ...parse.attributes import Opaque
 from ...program import Function, Location, Operation, Program, Region, Value
 from .addends import PLAIN, Emitter, Form, Sum, copied, form_of, is_splittable, is_sum, union
-from .propagation import CALLS, CONSTRAINTS, Known, Propagation
+from .propagation import CONSTRAINTS, Known, Propagation
 
 
 def expanded(
