@@ -230,6 +230,29 @@ def test_complex_exponential_minus_one_that_overflows(element: str, edge: float)
     assert run("exponential_minus_one", element, np.array([complex(math.inf, 0)], x.dtype))[0] == math.inf
 
 
+@pytest.mark.parametrize("element", ["complex<f32>", "complex<f64>"])
+def test_complex_logistic_of_a_large_negative_number_is_no_nan(element: str) -> None:
+    dtype = element_type(element).dtype
+    x = np.array([complex(-1e9, 0.5), complex(-800, -3), complex(-1e30, 1e-18)], dtype)
+    result = run("logistic", element, x)
+    assert (result == 0).all(), result
+    edge = np.array([complex(-89, 0.5)] if element == "complex<f32>" else [complex(-709.9, 0.5)], dtype)
+    exact = complex(mpmath.exp(mpmath.mpc(complex(edge[0]))))
+    assert run("logistic", element, edge)[0] == pytest.approx(exact, rel=1e-3)  # a subnormal number in f32
+
+
+@pytest.mark.parametrize("element", ["complex<f32>", "complex<f64>"])
+def test_complex_atan2_keeps_a_small_imaginary_part(element: str) -> None:
+    """With y of 2⁻⁵⁰ the angle is y / x: the next term of the series is 2¹⁰⁰ times smaller."""
+    dtype, tolerance = element_type(element).dtype, 1e-6 if element == "complex<f32>" else 1e-13
+    y = np.array([complex(-(2.0**-50), 0), complex(2.0**-50, 2.0**-52), complex(0, 2.0**-60)], dtype)
+    x = np.array([complex(0.9375, 0.015625), complex(3, -0.5), complex(-0.25, 0)], dtype)
+    for result, quotient in zip(run("atan2", element, y, x)[:2], (y / x)[:2], strict=True):
+        assert result.real == pytest.approx(quotient.real, rel=tolerance)
+        assert result.imag == pytest.approx(quotient.imag, rel=tolerance)
+    assert run("atan2", element, y, x)[2].imag == pytest.approx(-(2.0**-58), rel=tolerance)
+
+
 def test_complex_order_is_lexicographic() -> None:
     x = np.array([1 + 2j, 1 + 2j, 0, complex(math.nan, 0), 3])
     y = np.array([1 + 3j, 0 + 9j, 0, 1, complex(0, math.nan)])

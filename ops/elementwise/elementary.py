@@ -83,7 +83,10 @@ def logistic(x):
     """1 / (1 + exp(-x))."""
     one = x.dtype.type(1)
     if np.iscomplexobj(x):
-        return one / (one + np.exp(-x))
+        result = one / (one + np.exp(-x))
+        # where exp(-x) overflows, one more than it is exp(-x) itself, and the result is exp(x)
+        overflows = ~np.isfinite(result) & np.isfinite(x) & (x.real < -_LARGE)
+        return np.where(overflows, np.exp(x), result) if overflows.any() else result
     # exp of what is negative only, so that nothing overflows and small results keep their bits
     small = np.exp(-np.abs(x))
     return np.where(x < 0, small, one) / (one + small)
@@ -116,9 +119,27 @@ def cosine(x):
 @elementwise("atan2", "float complex", accuracy=ROUNDED_TO_32, operands=2, direct=functions.atan2)
 def atan2(y, x):
     """The angle of the point (x, y), in radians, from -pi to pi."""
-    if np.iscomplexobj(y):
-        return -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))
-    return np.arctan2(y, x)
+    return _complex_atan2(y, x) if np.iscomplexobj(y) else np.arctan2(y, x)
+
+
+def _complex_atan2(y, x):
+    """-i log(p / sqrt(x² + y²)) for p = x + iy; with m = x - iy, that is (arg(p / m) - i log(|p|² / |m|²) / 2) / 2.
+
+    The second form keeps the digits of small parts; the first says which of the angles that differ by pi is meant.
+    """
+    result = -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))
+    p = np.square(x.real - y.imag) + np.square(x.imag + y.real)
+    difference = 4 * (x.real * y.imag - x.imag * y.real)  # |m|² - |p|²
+    imaginary = np.log1p(difference / p) / 4
+    square, across = np.abs(x) ** 2 - np.abs(y) ** 2, 2 * (x.real * y.real + x.imag * y.imag)
+    real = np.arctan2(across, square) / 2
+    real += np.pi * np.round((result.real - real) / np.pi)
+    is_apart = (p > 0) & (np.abs(difference) < p)  # from the two points where the function is infinite
+    imaginary = np.where(is_apart & np.isfinite(imaginary), imaginary, result.imag)
+    real = np.where(is_apart & np.isfinite(real) & (across != 0), real, result.real)
+    result = np.empty_like(result)
+    result.real, result.imag = real, imaginary
+    return result
 
 
 def _power_integers(x, y):
