@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ..backends.operation import Operation
+from ..backends.programs import Builder, compare_attributes, tensor
 from ..comparison.faithful import sides_of_function
 from ..oracle.exact import evaluate
 from ..oracle.expected import Expected, expected
@@ -18,7 +19,6 @@ from .cases import chains
 from .cases.cases import SIZES, Case
 from .cases.data import Operands
 from .cases.layouts import LAYOUTS, emit, view
-from .cases.programs import Builder, compare_attributes, tensor
 from .result import FAIL, PASS
 from .verdicts.judge import Judged, judge
 

@@ -8,6 +8,7 @@ import functools
 import numpy as np
 
 from ..backends.operation import Operation
+from ..backends.programs import Builder
 from ..comparison.sums.models import Problem
 from ..oracle.exact import evaluate, total_order
 from ..oracle.expected import Expected
@@ -15,7 +16,6 @@ from ..oracle.formats import FORMATS, Format
 from ..oracle.rounding import NAN_ORDER, ZEROS
 from .cases import row_programs
 from .cases.cases import Case
-from .cases.programs import Builder
 from .cases.row_data import Arrays, start_code
 from .elementwise import Call
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from ..backends import BackendError
 from ..backends.operation import Operation
+from ..backends.programs import Builder
 from ..oracle.formats import FORMATS, all_codes, bits, code_dtype
 from . import repeats, tests
 from .backend import takes, to_integers
 from .cases import data
 from .cases.cases import ROW_OPS, Case
 from .cases.layouts import LAYOUTS
-from .cases.programs import Builder
 from .cases.row_data import arrays
 from .elementwise import Part, of_positions
 from .repeats import AnyPart, Results
@@ -333,7 +333,7 @@ class Tester:
 
 def _checked(found: np.ndarray, part: AnyPart) -> np.ndarray:
     """What came back, as codes."""
-    from .cases.programs import decoded
+    from ..backends.programs import decoded
 
     if found.shape != part.shape:
         shapes = f"expected shape {list(part.shape)}, got {list(found.shape)}"

@@ -10,6 +10,7 @@ from ...ops.policy import Policy
 from ...ops.types import TensorType
 from ..api import contents
 from ..backends import PROGRAMS, Backend
+from ..backends.subjects import subject
 from ..errors import InputError
 from ..loaded import LoadedProgram
 from ..parse.reader import Places
@@ -18,7 +19,6 @@ from . import whole
 from .examiner import Examiner
 from .report import HOWS, Report
 from .source import Source
-from .subjects import subject
 from .traced import traced
 from .walk import Walk
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ...backends.programs import Builder, tensor
 from ...comparison.faults.record import Compute, Fault
 from ...oracle.case import OpCase, Operands
 from ...oracle.exact import estimate, evaluate
 from ...oracle.expected import Expected, expected
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact, encode
-from .programs import Builder, tensor
 
 #: The scale of what is quantized, of which no product with a minifloat is rounded in f32, and its reciprocal in f32.
 _SCALES, _INVERSE = (0.75, 0.3125), 1.0 / 0.6875

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .programs import Builder, tensor
+from ...backends.programs import Builder, tensor
 
 #: Rows of one vector of 16 and one element more, and as many of them as no power of two divides.
 _ROWS, _COLUMNS = 9, 17

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...backends.programs import Builder, compare_attributes, tensor
 from ...oracle.formats import FORMATS
 from .cases import Case
-from .programs import Builder, compare_attributes, tensor
 from .row_data import Arrays, start_code
 
 #: In how many parts the rows are cut that lie along the middle one of three dimensions.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import BackendError
+from ...backends.programs import Builder
 from ...comparison import choices
 from ...comparison.diagnosis import NONE, Diagnosis
 from ...comparison.equality import equal_codes
@@ -19,7 +20,6 @@ from ...comparison.sums.models import Results, explain
 from ...errors import printable
 from ...oracle.expected import Expected
 from ..cases.cases import Case
-from ..cases.programs import Builder
 from ..elementwise import Part
 from ..pictured import pictured
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import backends
-from ..backends import PROGRAMS, Backend, BackendError
-from ..backends.base import Evaluate, call
-from ..backends.python import evaluator
 from ..errors import InputError
+from . import backend as by_name
+from . import kind_of, spellings
+from .base import PROGRAMS, Backend, BackendError, Evaluate, call
+from .python import evaluator
 
 
 class Platform:
@@ -31,14 +31,14 @@ class Platform:
         except RuntimeError as error:
             said = " ".join(str(error).split())[:200]
             raise InputError(
-                f"there is no backend and no platform of JAX {platform!r} ({said}; backends: {backends.spellings()})"
+                f"there is no backend and no platform of JAX {platform!r} ({said}; backends: {spellings()})"
             ) from None
         self.name = f"jax:{platform}"
         self._enable_x64: Any = jax.enable_x64
 
     @functools.cached_property
     def _evaluate(self) -> Evaluate:
-        from ..backends.jax import start
+        from .jax import start
 
         return start(self.platform)
 
@@ -79,11 +79,11 @@ def subject(named: Any) -> Backend:
         return Given(named)
     if named.isidentifier() and not _is_kind(named):
         return Platform(named)
-    return backends.backend(named)
+    return by_name(named)
 
 
 def _is_kind(name: str) -> bool:
     try:
-        return name == "minihlo" or backends.kind_of(name) is not None
+        return name == "minihlo" or kind_of(name) is not None
     except InputError:
         return False

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...oracle.formats import FORMATS, MINIFLOATS, bits, code_dtype
+from ..oracle.formats import FORMATS, MINIFLOATS, bits, code_dtype
 
 
 def carrier(element: str) -> str:
