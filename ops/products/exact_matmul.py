@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..accumulators.exact_sum import ExactSums
 from ..engine.cast import array_of, cast, codes_of
 from ..engine.gemm import product
 from ..engine.lookup import Table
@@ -26,7 +27,6 @@ from ..policy import Policy
 from ..random_stream import RandomStream
 from ..registry import Call
 from ..types import ELEMENT_TYPES, ElementType
-from .exact_sum import ExactSums
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 

@@ -1,0 +1,346 @@
+"""Sums of products as a record says, on arrays: the definition of `record.py`, in f64 that holds exact integers.
+
+A product of operands of up to 24 bits is exact in f64; so is an aligned sum, whose terms are integers of few bits once
+they are divided by the unit they are cut to. Products go one after the other, each for all sums at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ..minifloat.codec import round_number
+from ..minifloat.formats import FORMATS, Format
+from ..policy import Policy
+from .exact_sum import ExactSums
+from .forms import add_to_odd, exponent, power, rounded
+from .operands import ABSENT, Operand, operand, scaled
+from .record import EXACT, Accumulator
+
+_F32 = FORMATS["f32"]
+#: Exponents that are aligned to, so that all powers of two are numbers of f64. Products lie within.
+_LOW, _HIGH = -900, 900
+_CUTS: dict[str, Callable[..., np.ndarray]] = {"zero": np.trunc, "floor": np.floor, "nearest_even": np.rint}
+
+
+def dots(
+    record: Accumulator,
+    a: np.ndarray,
+    b: np.ndarray,
+    a_type: str,
+    b_type: str,
+    c: np.ndarray | None = None,
+    *,
+    a_scales: np.ndarray | None = None,
+    b_scales: np.ndarray | None = None,
+    scale_type: str = "f8E8M0FNU",
+    block: int = 32,
+) -> np.ndarray:
+    """Sums of products over the last axis, as an accumulator forms them.
+
+    Args:
+        record: The accumulator.
+        a: The operands, of shape (..., k): codes, or numbers of the type, of up to 32 bits.
+        b: The same, of a shape that broadcasts with a's but for the last axis, which is as long.
+        a_type: The element type of `a`, such as `"f8E4M3FN"`, or `"tf32"` for f32 that is read as that.
+        b_type: The element type of `b`.
+        c: What the sums begin with, numbers of shape (...); rounded to the record's type. None: zeros.
+        a_scales: The scales of `a`, of shape (..., ceil(k / block)): codes or numbers of `scale_type`. None: none.
+        b_scales: Those of `b`.
+        scale_type: The element type of the scales; their sign counts for nothing.
+        block: How many elements one scale is for.
+
+    Returns:
+        The sums of shape (...), in the dtype of `record.storage`. With keep=exact they are f64, rounded to nearest.
+
+    Raises:
+        ValueError: A type or a length is not one that can be summed so.
+    """
+    if a.ndim < 1 or b.ndim < 1 or a.shape[-1] != b.shape[-1]:
+        raise ValueError(f"expected operands with equal last axes, got shapes {a.shape} and {b.shape}")
+    rank = max(a.ndim, b.ndim, 2)
+    sides = []
+    for x, name, scales in ((a, a_type, a_scales), (b, b_type, b_scales)):
+        x = np.moveaxis(x.reshape((1,) * (rank - x.ndim) + x.shape), -1, 0)
+        side = operand(x, name, record)
+        if record.inner > 1 and scales is None:
+            side = Operand(side.values, np.zeros_like(side.exponents))
+        if scales is not None:
+            scales = scales.reshape((1,) * (rank - scales.ndim) + scales.shape)
+            side = scaled(side, np.moveaxis(scales, -1, 0), scale_type, block, record)
+        sides.append(side)
+    shape = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+    start = None if c is None else np.broadcast_to(np.asarray(c), shape).reshape(shape or 1)
+    return finish(record, accumulate(record, sides[0], sides[1], start, shape or (1,))).reshape(shape)
+
+
+def finish(record: Accumulator, sums: np.ndarray) -> np.ndarray:
+    """Sums in f64 in the dtype of `record.storage`, with the record's code of NaN."""
+    fmt = record.storage
+    with np.errstate(all="ignore"):
+        result = sums.astype(fmt.dtype)  # exact
+    codes = result.view(fmt.code_dtype)
+    is_nan = np.isnan(sums)
+    if is_nan.any():
+        codes[is_nan] = fmt.sign_bit - 1 if record.nan == "ones" else fmt.nan_code
+    return result
+
+
+def accumulate(
+    record: Accumulator,
+    a: Operand,
+    b: Operand,
+    c: np.ndarray | None,
+    shape: tuple[int, ...],
+    *,
+    to_odd: bool = False,
+) -> np.ndarray:
+    """The sums of the operands' products over their first axis, of a shape they broadcast to, as f64.
+
+    With keep=exact the sum is rounded to nearest even in f64, or, `to_odd`, to odd, to be rounded once more.
+    """
+    with np.errstate(all="ignore"):
+        start = np.zeros(shape) if c is None else _start(record, c)
+        products = _Products(record, a, b, shape, to_odd)
+        length = a.values.shape[0]
+        if not record.outer:
+            return products.run(list(_steps(record, 0, length)), start)
+        total = rounded(start, _F32, "nearest_even")
+        for first in range(0, length, record.outer):
+            steps = list(_steps(record, first, min(first + record.outer, length)))
+            part = products.run(steps, np.zeros(shape))
+            total = rounded(add_to_odd(total, part), _F32, "nearest_even")
+        return total
+
+
+def _start(record: Accumulator, c: np.ndarray) -> np.ndarray:
+    """c in the type that it joins in."""
+    fmt = record.storage
+    start = rounded(np.array(c, np.float64), fmt, "nearest_even")
+    if "c" in record.flush:
+        start[np.abs(start) < 2.0 ** (1 - fmt.bias)] = 0
+    return start
+
+
+def _steps(record: Accumulator, first: int, last: int) -> Iterator[list[int]]:
+    """Which k each step takes."""
+    run, period = record.pattern
+    if run == period:
+        size = record.step or max(last - first, 1)
+        yield from (list(range(i, min(i + size, last))) for i in range(first, last, size))
+        return
+    window = record.step * period // run
+    for i in range(first, last, window):
+        for way in range(period // run):
+            yield [k for k in range(i, min(i + window, last)) if (k - i) % period // run == way]
+
+
+class _Products:
+    """The sums of some products, step by step."""
+
+    def __init__(self, record: Accumulator, a: Operand, b: Operand, shape: tuple[int, ...], to_odd: bool) -> None:
+        self.record, self.shape, self.to_odd = record, shape, to_odd
+        self.a, self.b = a, b
+        self.form, self.type = (
+            record.form,
+            FORMATS[record.keep.partition(":")[0]] if record.keep != EXACT else FORMATS["f64"],
+        )
+
+    # -- the running sum --
+
+    def run(self, steps: list[list[int]], total: np.ndarray) -> np.ndarray:
+        """The running sum after the steps."""
+        record = self.record
+        if record.c == "aligned":
+            for step in steps:
+                total = self._keep(*self._aligned(step, total))
+            return total
+        if record.c == "joined":
+            for step in steps:
+                total = self._joined(step, total)
+            return total
+        group = record.group // record.step if record.group else 1
+        for first in range(0, len(steps), group):
+            part = None
+            for step in steps[first : first + group]:
+                if record.tree:
+                    part = self._tree(step)
+                elif record.even_odd:
+                    part = self._keep(self._even_and_odd(step)[0], None)
+                else:
+                    part = self._keep(*self._aligned(step, part))
+            assert part is not None
+            total = self._flushed(_added(total, part, self.type, "nearest_even", record.overflow))
+        return total
+
+    def _keep(self, total: np.ndarray, unit: np.ndarray | None) -> np.ndarray:
+        """A sum in the form that is kept. `unit`: what it is to be multiplied with."""
+        if unit is not None:
+            total = total * unit
+        return self._flushed(rounded(total, self.form, self.record.rounding, self.record.overflow))
+
+    def _flushed(self, x: np.ndarray) -> np.ndarray:
+        if "results" in self.record.flush:
+            x = np.where(np.abs(x) < 2.0 ** (1 - self.form.bias), np.copysign(0.0, x), x)
+        return x
+
+    # -- a step --
+
+    def _value(self, k: int) -> np.ndarray:
+        x = self.a.values[k] * self.b.values[k]
+        limit = self.record.product_limit
+        if limit is not None:
+            x = np.where(np.abs(x) >= 2.0**limit, np.copysign(np.inf, x), x)
+        return x
+
+    def _terms(self, step: list[int]) -> Iterator[tuple[Callable[[], np.ndarray], np.ndarray]]:
+        """What is aligned, as functions that give the values, and their exponents."""
+        record = self.record
+        for i in range(0, len(step), record.inner):
+            part = step[i : i + record.inner]
+            if len(part) == 1:
+                k = part[0]
+                if record.normalise:
+                    yield (lambda k=k: self._value(k)), _normal_exponent(self._value(k))
+                else:
+                    yield (lambda k=k: self._value(k)), self.a.exponents[k] + self.b.exponents[k]
+            else:
+                ks = slice(part[0], part[-1] + 1)
+                e = (self.a.exponents[ks] + self.b.exponents[ks]).max(0)
+                yield (lambda part=part: np.sum([self._value(k) for k in part], 0)), e
+
+    def _aligned(self, step: list[int], running: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+        """The sum of a step, and the running sum where there is one, as integers and their unit, a power of two."""
+        record = self.record
+        if record.bits is None:
+            return self._exact(step, running), None
+        e = self._largest(step, running)
+        scale = power(record.bits - e)
+        total = np.zeros(self.shape)
+        for value, _ in self._terms(step):
+            total += _cut(value() * scale, record.drop)
+        if running is not None:
+            total += _cut(running * scale, record.drop)
+        return total, power(e - record.bits)
+
+    def _largest(self, step: list[int], running: np.ndarray | None) -> np.ndarray:
+        """The exponent that terms are aligned to."""
+        record = self.record
+        least = np.int16(_LOW if record.least is None else max(record.least, _LOW))
+        e = np.full(self.shape, least)
+        for _, found in self._terms(step):
+            np.maximum(e, found, out=e, casting="unsafe")
+        if running is not None:
+            np.maximum(e, self._exponent(running), out=e, casting="unsafe")
+        return np.minimum(e, _HIGH)
+
+    def _exponent(self, x: np.ndarray) -> np.ndarray:
+        """The exponents of running sums; zeros and what is not finite have none."""
+        e = np.maximum(exponent(x), 1 - self.form.bias)
+        return np.where((x == 0) | ~np.isfinite(x), ABSENT, e)
+
+    def _joined(self, step: list[int], total: np.ndarray) -> np.ndarray:
+        """The running sum after a step of c=joined."""
+        record = self.record
+        assert record.sum_bits is not None
+        assert record.c_bits is not None
+        part, e = self._even_and_odd(step) if record.even_odd else self._separate(step)
+        own = np.maximum(np.where(np.isfinite(total), exponent(total), ABSENT), 1 - self.form.bias)
+        top = np.clip(np.maximum(e, own), _LOW, _HIGH)
+        part = _cut(part * power(record.sum_bits - top), record.join) * power(top - record.sum_bits)
+        if record.c_reach is not None:
+            total = np.where(own < top - record.c_reach, 0.0, total)
+        total = _cut(total * power(record.c_bits - top), record.join) * power(top - record.c_bits)
+        return self._keep(part + total, None)
+
+    def _separate(self, step: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """The sum of a step without the running sum, and the exponent it was aligned to."""
+        total, unit = self._aligned(step, None)
+        assert unit is not None
+        assert self.record.bits is not None
+        return total * unit, exponent(unit) + self.record.bits
+
+    def _even_and_odd(self, step: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """The same of the products of even and odd position, summed apart and joined."""
+        bits = self.record.bits
+        assert bits is not None
+        (even, even_top), (odd, odd_top) = self._separate(step[0::2]), self._separate(step[1::2])
+        top = np.maximum(even_top, odd_top)
+        scale = power(bits - top)
+        total = _cut(even * scale, self.record.join) + _cut(odd * scale, self.record.join)
+        return total * power(top - bits), top
+
+    def _tree(self, step: list[int]) -> np.ndarray:
+        """The sum of a step by halves, every sum rounded."""
+        if len(step) < (self.record.step or 0):  # what is missing is zero, and each half has its half
+            step = step + [-1] * (self.record.step - len(step))
+        return self._branch(step)
+
+    def _branch(self, part: list[int]) -> np.ndarray:
+        if len(part) > 1:
+            half = len(part) // 2
+            x, y = self._branch(part[:half]), self._branch(part[half:])
+            return self._flushed(_added(x, y, self.form, self.record.rounding, self.record.overflow))
+        if not part or part[0] < 0:
+            return np.zeros(self.shape)
+        return self._keep(np.broadcast_to(self._value(part[0]), self.shape) + 0.0, None)
+
+    # -- sums that nothing is cut off --
+
+    def _exact(self, step: list[int], running: np.ndarray | None) -> np.ndarray:
+        """The exact sum, rounded to odd, or to a form of as many bits as f64 as it is to be rounded."""
+        terms = [np.broadcast_to(value(), self.shape) for value, _ in self._terms(step)]
+        if running is not None:
+            terms.append(running)
+        is_wide = self.form.mantissa_bits >= 52 and not (self.record.keep == EXACT and self.to_odd)
+        if not terms:
+            return np.zeros(self.shape)
+        if len(terms) <= 2 and not is_wide:
+            return add_to_odd(terms[0], terms[1] if len(terms) == 2 else np.zeros(self.shape)) + 0.0
+        return _sum(terms, self.shape, self.record.rounding if is_wide else None)
+
+
+def _added(x: np.ndarray, y: np.ndarray, form: Format, rounding: str, overflow: str) -> np.ndarray:
+    """The sum of two arrays, rounded once."""
+    if form.mantissa_bits < 52:
+        return rounded(add_to_odd(x, y), form, rounding, overflow)
+    return x + y if rounding == "nearest_even" else _sum([x, y], x.shape, rounding)
+
+
+def _sum(terms: list[np.ndarray], shape: tuple[int, ...], rounding: str | None) -> np.ndarray:
+    """The exact sum of numbers of at most 48 bits, rounded to f64: to odd, or as it says."""
+    stacked = np.stack(terms)
+    plain = stacked.sum(0)  # right where it is not finite
+    finite = np.where(np.isfinite(stacked), stacked, 0.0)
+    magnitude = np.abs(finite)
+    if not magnitude.any():
+        return np.where(np.isfinite(plain), 0.0, plain)
+    top = int(exponent(magnitude.max(keepdims=True)).item())
+    # Each number is a multiple of 2**-48 of its own power of two.
+    low = int(exponent(magnitude.min(initial=2.0**top, where=magnitude > 0, keepdims=True)).item()) - 48
+    exact = ExactSums(shape, low, top - low + 2 + len(terms).bit_length())
+    exponents = exponent(finite)
+    for first in np.unique(exponents[finite != 0]):
+        # Of one exponent, and of at most 48 bits: 16 of them add up in f64.
+        for i in range(0, len(terms), 16):
+            part = np.where(exponents[i : i + 16] == first, finite[i : i + 16], 0.0).sum(0)
+            exact.add(part, int(first) - 48)
+    if rounding is None:
+        total = exact.to_f64()
+    else:
+        f64 = FORMATS["f64"]
+        total = round_number(exact.to_number(), f64, Policy(rounding=rounding)).view(np.float64)
+    return np.where(np.isfinite(plain), total + 0.0, plain)
+
+
+def _normal_exponent(x: np.ndarray) -> np.ndarray:
+    return np.where((x == 0) | ~np.isfinite(x), ABSENT, exponent(x)).astype(np.int16)
+
+
+def _cut(x: np.ndarray, drop: str) -> np.ndarray:
+    """Numbers as integers, or, of `sticky`, halves."""
+    if drop != "sticky":
+        return _CUTS[drop](x)
+    whole = np.trunc(x)
+    return whole + np.copysign(0.5, x) * (whole != x)
