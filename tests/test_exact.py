@@ -203,16 +203,25 @@ def test_ops_under_other_roundings(element: str, rounding: str) -> None:
             check_rounded(fmt, result, exact, operands, rounding, "ieee", op)
 
 
+#: How many numbers of each type are converted.
+SOURCES = {"f64": 1500, "f32": 1500, "bf16": 400, "f8E5M2FNUZ": 256, "i32": 300}
+
+
 @pytest.mark.parametrize("element", [*MINIFLOATS, *WIDE])
 @pytest.mark.parametrize("overflow", ["ieee", "saturate", "onnx"])
 @pytest.mark.parametrize("rounding", ["nearest_even", *DIRECTED])
 def test_conversions_under_every_policy(element: str, rounding: str, overflow: str) -> None:
-    source = "f64" if element == "f32" else "f32"
-    codes = random.Random(SEED).sample(boundary_codes(source), 3000) + SPECIAL[source]
     policy = Policy(rounding=rounding, overflow=overflow)
-    (result,) = run([source], [("convert", [0], element)], [array(codes, source)], policy)
-    values = [oracle.decode(FORMATS[source], c) for c in codes]
-    check_rounded(FORMATS[element], result, values, [codes], rounding, overflow, "convert")
+    wider = ("f64", "f32")  # `overflow` is for conversions to narrower types
+    for source in SOURCES if element in MINIFLOATS or element == "f16" else [s for s in wider if s != element]:
+        if source in INTEGERS:
+            codes = random.Random(SEED).sample(boundary_integers(source), SOURCES[source])
+            operand, values = np.array(codes, DTYPES[source]), list(map(oracle.Fraction, codes))
+        else:
+            codes = random.Random(SEED).sample(boundary_codes(source), SOURCES[source]) + SPECIAL.get(source, [])
+            operand, values = array(codes, source), [oracle.decode(FORMATS[source], c) for c in codes]
+        (result,) = run([source], [("convert", [0], element)], [operand], policy)
+        check_rounded(FORMATS[element], result, values, [codes], rounding, overflow, f"convert {source}")
 
 
 def check_rounded(
