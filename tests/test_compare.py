@@ -9,17 +9,13 @@ import numpy as np
 import pytest
 
 from minihlo.ops.engine.keys import total_keys, value_keys
-from minihlo.ops.policy import Policy
 from minihlo.ops.registry import OpError
-from minihlo.ops.types import ELEMENT_TYPES, ElementType
+from minihlo.ops.types import ELEMENT_TYPES
 
-from .oracle import FORMATS
-from .run_op import INTEGERS, TYPES, bind, codes, run, tensor
+from .run_op import INTEGERS, TYPES, bind, codes, from_codes, run, tensor
 
 DIRECTIONS = {d: getattr(operator, d.lower()) for d in ("EQ", "NE", "GE", "GT", "LE", "LT")}
-MINIFLOATS = [t for t in TYPES if t.is_minifloat]
 SMALL_INTEGERS = [t for t in INTEGERS if t.bits <= 8]
-FNUZ = tuple(name for name, fmt in FORMATS.items() if fmt.nan == "sign")
 
 
 def compare(x: np.ndarray, y: np.ndarray, direction: str, kind: str = "NOTYPE", **more):
@@ -27,24 +23,11 @@ def compare(x: np.ndarray, y: np.ndarray, direction: str, kind: str = "NOTYPE", 
     return run("compare", x, y, result=tensor("i1", *x.shape), **attributes, **more)
 
 
-def all_codes(element: ElementType) -> np.ndarray:
-    return np.arange(1 << element.bits).astype(np.uint8).view(element.dtype)
-
-
 def pairs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(values, len(values)), np.tile(values, len(values))
 
 
 # compare
-
-
-@pytest.mark.parametrize("policy", [Policy(), Policy("upcast"), Policy(rounding="stochastic")], ids=str)
-@pytest.mark.parametrize("element", MINIFLOATS, ids=str)
-def test_float_comparison_of_every_pair_of_minifloats(element, policy):
-    x, y = pairs(all_codes(element))
-    for direction, test in DIRECTIONS.items():
-        expected = test(x.astype(np.float64), y.astype(np.float64))
-        np.testing.assert_array_equal(compare(x, y, direction, "FLOAT", policy=policy), expected)
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64"])
@@ -60,35 +43,13 @@ def test_float_comparison_of_wide_types(name):
             assert compare(np.array(a), np.array(b), direction) == e
 
 
-def in_total_order(element: ElementType) -> list[int]:
-    """Every code of a minifloat, from the definition: numbers by value, -0 before 0, and NaN by code on the outside."""
-    values = all_codes(element).astype(np.float64)
-    sign = 1 << (element.bits - 1)
-    every = range(1 << element.bits)
-    signed_nan = [c for c in every if math.isnan(values[c]) and c & sign and element.name not in (*FNUZ, "f8E8M0FNU")]
-    other_nan = [c for c in every if math.isnan(values[c]) and c not in signed_nan]
-    numbers = [c for c in every if not math.isnan(values[c])]
-    numbers.sort(key=lambda c: (values[c], math.copysign(1, values[c])))
-    return [*sorted(signed_nan, reverse=True), *numbers, *other_nan]
-
-
-@pytest.mark.parametrize("element", MINIFLOATS, ids=str)
-def test_total_order_of_every_pair_of_minifloats(element):
-    order = in_total_order(element)
-    assert len(order) == 1 << element.bits
-    values = all_codes(element)[order]
-    x, y = pairs(values)
-    i, j = pairs(np.arange(len(order)))
-    for direction, test in DIRECTIONS.items():
-        expected = test(i, j)
-        np.testing.assert_array_equal(compare(x, y, direction, "TOTALORDER"), expected)
-        for k in range(0, len(x), 977):
-            assert compare(x[k, ...], y[k, ...], direction, "TOTALORDER") == expected[k]
-
-
-def test_total_order_puts_the_single_nan_last():
-    last = {name: in_total_order(ELEMENT_TYPES[name])[-1] for name in (*FNUZ, "f8E8M0FNU")}
-    assert last == {**dict.fromkeys(FNUZ, 0x80), "f8E8M0FNU": 0xFF}
+@pytest.mark.parametrize("element", [t for t in TYPES if t.is_minifloat], ids=str)
+@pytest.mark.parametrize("kind", ["FLOAT", "TOTALORDER"])
+def test_scalars_are_compared_as_arrays_are(element, kind):
+    x, y = (from_codes(np.random.default_rng(seed).integers(0, 256, 60), element) for seed in (1, 2))
+    for direction in DIRECTIONS:
+        found = [compare(a, b, direction, kind) for a, b in zip(x, y, strict=True)]
+        assert found == compare(x, y, direction, kind).tolist()
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16"])
@@ -200,21 +161,6 @@ def test_compare_refuses_operands_that_differ():
 # keys
 
 
-@pytest.mark.parametrize("element", MINIFLOATS, ids=str)
-def test_value_keys_of_minifloats(element):
-    values = all_codes(element)
-    keys = value_keys(values, element).tolist()
-    numbers = values.astype(np.float64)
-    for i, a in enumerate(numbers):
-        for j, b in enumerate(numbers):
-            if math.isnan(a) or math.isnan(b):
-                assert (keys[i] == keys[j]) == (math.isnan(a) and math.isnan(b))
-            else:
-                assert (keys[i] < keys[j], keys[i] == keys[j]) == (a < b, a == b)
-    assert all(keys[i] == 0 for i, a in enumerate(numbers) if a == 0)
-    assert max(keys) == keys[int(np.argmax(np.isnan(numbers)))] or not np.isnan(numbers).any()
-
-
 def test_keys_of_f64_are_neighbours():
     x = np.array([-math.inf, -5e-324, -0.0, 0.0, 5e-324, 1e-323, 1.0, np.nextafter(1, 2), math.nan, -math.nan])
     f64 = ELEMENT_TYPES["f64"]
@@ -264,20 +210,6 @@ def test_select_refuses():
 
 
 # clamp
-
-
-@pytest.mark.parametrize("policy", [Policy(), Policy("upcast")], ids=str)
-@pytest.mark.parametrize("element", [t for t in MINIFLOATS if t.name != "f8E8M0FNU"], ids=str)
-def test_clamp_of_every_minifloat(element, policy):
-    x = all_codes(element)
-    low, high = (np.array(v, element.dtype) for v in (-1.0, 2.0))
-    result = run("clamp", low, x, high, result=tensor(element, len(x)), policy=policy)
-    for code, number, found in zip(range(len(x)), x.astype(np.float64), result, strict=True):
-        if math.isnan(number):
-            assert math.isnan(float(found))
-        else:
-            bound = low if number < -1 else high
-            assert codes(found) == (code if -1 <= number <= 2 else codes(bound))
 
 
 def test_clamp_with_full_bounds_and_crossed_bounds():

@@ -122,6 +122,9 @@ def test_upcast_is_exact_where_float32_is_enough(element: str) -> None:
     every = range(1 << fmt.bits)
     (result,) = run([element], [("sqrt", [0], element)], [array(every, element)], policy)
     check(fmt, result, oracle.unary_codes(fmt, "sqrt"), [every], "upcast sqrt")
+    values = [oracle.decode(fmt, c) for c in every]
+    (result,) = run([element] * 2, [(comparison("LT", "FLOAT"), [0, 1], "i1")], pairs, policy)
+    assert result.tolist() == [x < y for x in values for y in values]
 
 
 @pytest.mark.parametrize("element", MINIFLOATS)

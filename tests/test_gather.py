@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
@@ -13,8 +12,7 @@ from minihlo.interp.errors import ExecutionError
 from minihlo.ops.registry import OpError
 from minihlo.ops.types import ElementType
 
-from . import reference
-from .places import Numbers, dims, listed, random_numbers
+from .places import Numbers, random_numbers
 from .run_op import INTEGERS, TYPES, bind, codes, from_codes, run, tensor
 
 SEED = 1
@@ -68,48 +66,6 @@ def test_dynamic_gather(empty: bool) -> None:
         found = run("dynamic_gather", x, indices, np.array(n.sizes, np.int32), dimension_numbers=attributes(n),
                     result=tensor("i32", *n.whole))  # fmt: skip
         np.testing.assert_array_equal(found, by_formula(x, indices, n), err_msg=str(n))
-
-
-def program(n: Numbers) -> str:
-    """A gather from a tensor<…xi32>, by indices of i64."""
-    types = [f"tensor<{dims(n.shape)}i32>", f"tensor<{dims(n.indices)}i64>", f"tensor<{dims(n.whole)}i32>"]
-    numbers = ", ".join(
-        f"{name} = {value if isinstance(value, int) else listed(value)}" for name, value in attributes(n).items()
-    )
-    sizes = f"array<i64: {', '.join(map(str, n.sizes))}>" if n.sizes else "array<i64>"
-    return f"""
-    func.func @main(%x: {types[0]}, %i: {types[1]}) -> {types[2]} {{
-      %r = "stablehlo.gather"(%x, %i) {{
-        dimension_numbers = #stablehlo.gather<{numbers}>, slice_sizes = {sizes}, indices_are_sorted = false
-      }} : ({types[0]}, {types[1]}) -> {types[2]}
-      return %r : {types[2]}
-    }}"""
-
-
-def test_against_the_reference_interpreter() -> None:
-    rng = np.random.default_rng(SEED + 1)
-    cases = [random_case(rng) for _ in range(60)]
-    expected = reference.evaluate([(program(n), (x, indices)) for x, indices, n in cases])
-    for (x, indices, n), (result,) in zip(cases, expected, strict=True):
-        np.testing.assert_array_equal(load(program(n))(x, indices)[0], result, err_msg=str(n))
-
-
-def test_against_jax() -> None:
-    """JAX wants its index vectors last."""
-    rng = np.random.default_rng(SEED + 2)
-    cases = [(x, i, n) for x, i, n in (random_case(rng) for _ in range(200)) if n.vector == len(n.indices) - 1]
-
-    @jax.jit
-    def all_of_them() -> list[jax.Array]:
-        return [
-            jax.lax.gather(x, i.astype(np.int32), jax.lax.GatherDimensionNumbers(
-                n.window_axes, n.dropped, n.mapped, n.batching, n.of_indices), n.sizes, mode="clip")
-            for x, i, n in cases
-        ]  # fmt: skip
-
-    assert len(cases) > 50
-    for (x, indices, n), expected in zip(cases, all_of_them(), strict=True):
-        np.testing.assert_array_equal(gather(x, indices, n), expected, err_msg=str(n))
 
 
 ROWS = Numbers((4, 3), (1, 3), (1,), (0,), (), (), (0,), 1, (5,))

@@ -204,21 +204,6 @@ def test_solutions_give_b_again(element: str, left: bool, lower: bool, unit: boo
         assert np.abs(again - b).max() <= np.finfo(b.dtype).eps * scale
 
 
-@pytest.mark.parametrize(("left", "lower", "unit", "transpose"), CASES)
-def test_xla_gives_the_same(left: bool, lower: bool, unit: bool, transpose: str) -> None:
-    a, b = random("complex<f32>", 3, 3) + make(3 * np.eye(3), "f32"), random("complex<f32>", 3, 3)
-    expected = jax.lax.linalg.triangular_solve(
-        a,
-        b,
-        left_side=left,
-        lower=lower,
-        transpose_a=transpose != "NO_TRANSPOSE",
-        conjugate_a=transpose == "ADJOINT",
-        unit_diagonal=unit,
-    )
-    np.testing.assert_allclose(solve(a, b, left, lower, unit, transpose), expected, rtol=1e-5, atol=1e-6)
-
-
 def test_zero_on_the_diagonal_divides() -> None:
     found = solve(make([[0, 0], [1, 1]], "f32"), make([[1, 0], [2, 2]], "f32"))
     assert np.array_equal(found, [[np.inf, np.nan], [-np.inf, np.nan]], equal_nan=True)

@@ -242,30 +242,6 @@ def test_jax_sort_and_argsort(name):
         np.testing.assert_array_equal(found.astype(float), expected.astype(float))
 
 
-def test_jax_sort_of_several_operands():
-    rng = np.random.default_rng(3)
-    x, y, z = floats("f32", (50,)), rng.integers(0, 5, 50).astype(np.int8), np.arange(50, dtype=np.int32)
-    for keys in (1, 2, 3):
-        found, expected = both(lambda *a, n=keys: jax.lax.sort(a, num_keys=n), y, x, z)
-        for f, e in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(f, e)
-
-
-def test_jax_sort_of_complex_numbers_and_booleans():
-    parts = floats("f32", (40, 2))
-    z = np.ascontiguousarray(parts).view(np.complex64)[:, 0]
-    (found,), (expected,) = both(jnp.sort, z)
-    np.testing.assert_array_equal(found, expected)
-    (found,), (expected,) = both(jnp.sort, parts > 0)
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_jax_median():
-    x = np.random.default_rng(1).integers(0, 30, 64).astype(np.float32)
-    (found,), (expected,) = both(jnp.median, x)
-    assert found == expected
-
-
 # mistakes
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from minihlo.ops.policy import Policy
 from minihlo.ops.reductions.axes import Axis, windows
 from minihlo.ops.registry import OpError
 
-from . import reference
 from .conftest import Tune
 from .run_op import TYPES, from_codes, tensor
 from .windows import ADD, BODIES, CHOICE, SEED, Windows, bind, by_formula, program, random_case, wrapped
@@ -30,41 +28,6 @@ def test_any_windows(name: str, empty: bool) -> None:
         w, x, init = random_case(rng, empty=empty)
         (found,) = load(program(w, body))(x, init)
         np.testing.assert_array_equal(found, by_formula(x, init, w, wrapped(combine)), err_msg=str(w))
-
-
-def test_against_the_reference_interpreter() -> None:
-    rng = np.random.default_rng(SEED + 1)
-    cases = [(name, *random_case(rng)) for name in ("add", "subtract", "two ops", "maximum") for _ in range(15)]
-    cases = [c for c in cases if all(c[1].counts)]  # it aborts where padding cuts off all there is
-    programs = [program(w, BODIES[name][0]) for name, w, *_ in cases]
-    expected = reference.evaluate([(p, arrays) for p, (_, _, *arrays) in zip(programs, cases, strict=True)])
-    for p, (name, w, *arrays), (result,) in zip(programs, cases, expected, strict=True):
-        np.testing.assert_array_equal(load(p)(*arrays)[0], result, err_msg=f"{name} {w}")
-
-
-def test_against_jax() -> None:
-    rng = np.random.default_rng(SEED + 2)
-    # JAX forgets the initial value where there is no dimension.
-    cases = [c for c in (random_case(rng) for _ in range(40)) if c[0].shape and all(c[0].counts)]
-    floats = [rng.integers(-9, 10, w.shape).astype(np.float32) for w, *_ in cases]  # sums of which are exact
-
-    @jax.jit
-    def all_of_them() -> list[jax.Array]:
-        return [
-            jax.lax.reduce_window(
-                v, i.astype(v.dtype) * (f is jax.lax.max), f, w.window, w.strides, w.padding, w.base, w.dilation
-            )
-            for (w, x, i), y in zip(cases, floats, strict=True)
-            for v, f in ((x, jax.lax.max), (y, jax.lax.add))
-        ]
-
-    found = [
-        load(program(w, BODIES[name][0], element))(v, np.array(i * (name == "maximum"), v.dtype))[0]
-        for (w, x, i), y in zip(cases, floats, strict=True)
-        for v, name, element in ((x, "maximum", "i32"), (y, "add", "f32"))
-    ]
-    for mine, expected in zip(found, all_of_them(), strict=True):
-        np.testing.assert_array_equal(mine, expected)
 
 
 POOL = Windows((1, 17, 14), (1, 3, 2), (1, 2, 1), ((0, 0), (1, 1), (0, 1)), (1, 1, 1), (1, 1, 2))
@@ -137,17 +100,6 @@ def test_rounding() -> None:
     zero = np.zeros((), x.dtype)
     assert float(load(text)(x, zero, policy=Policy(rounding="toward_zero"))[0][0]) == 8  # 8 + 0.75 is 8 again
     assert 30 < float(load(text)(x, zero, policy=Policy(rounding="stochastic"))[0][0]) < 70
-
-
-@pytest.mark.parametrize("block", [1, 5, 40])
-def test_blocks_make_no_difference(block: int, tune: Tune) -> None:
-    rng = np.random.default_rng(SEED)
-    tune(window_block=block)
-    for name in ("subtract", "maximum"):
-        for _ in range(10):
-            w, x, init = random_case(rng)
-            expected = by_formula(x, init, w, wrapped(BODIES[name][1]))
-            np.testing.assert_array_equal(load(program(w, BODIES[name][0]))(x, init)[0], expected, err_msg=str(w))
 
 
 @pytest.mark.parametrize("part", [1, 5, 1 << 15])
