@@ -12,8 +12,7 @@ import pytest
 from minihlo.interp.backends import BackendError
 from tools.crosscheck.causes import CAUSES
 from tools.crosscheck.forked import evaluate
-from tools.crosscheck.function_absences import FUNCTION_ABSENCES, absence_of
-from tools.crosscheck.function_causes import FUNCTION_CAUSES
+from tools.crosscheck.function_causes import FUNCTION_ABSENCES, FUNCTION_CAUSES, absence_of
 from tools.crosscheck.function_compare import compare_functions
 from tools.crosscheck.function_table import FUNCTION_DIVERGENCES, FunctionRow
 from tools.crosscheck.functions import Function, files, functions

@@ -12,16 +12,9 @@ import numpy as np
 from minihlo.interp.backends import BackendError
 from minihlo.ops.programs.checks import ulp_distance
 
-from . import (
-    function_causes_chlo,  # noqa: F401  these declare causes
-    function_causes_numpy,  # noqa: F401
-    function_causes_reference,  # noqa: F401
-    function_causes_xla,  # noqa: F401
-)
 from .causes import CAUSES
 from .causes import absence_of as absence_of_case
-from .function_absences import FunctionAbsence, absence_of
-from .function_causes import FUNCTION_CAUSES, explained
+from .function_causes import FUNCTION_CAUSES, FunctionAbsence, absence_of, explained
 from .function_table import FunctionRow
 from .functions import Checked, Function, by_ml_dtypes, differing, functions, run
 from .peers import PEERS

@@ -8,15 +8,8 @@ from collections.abc import Callable, Iterable
 from minihlo.ops.minifloat.formats import FORMATS
 from minihlo.ops.types import ELEMENT_TYPES
 
-from . import (
-    function_causes_chlo,  # noqa: F401  these declare causes
-    function_causes_numpy,  # noqa: F401
-    function_causes_reference,  # noqa: F401
-    function_causes_xla,  # noqa: F401
-)
 from .causes import CAUSES
-from .function_absences import FUNCTION_ABSENCES
-from .function_causes import FUNCTION_CAUSES
+from .function_causes import FUNCTION_ABSENCES, FUNCTION_CAUSES
 from .function_table import FUNCTION_DIVERGENCES, FunctionRow
 from .functions import files, functions
 from .registry import ERROR, KINDS

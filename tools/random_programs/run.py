@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from minihlo import interp
+from minihlo.interp.backends import BackendError
 from minihlo.interp.comparison.equality import equal_values as same
 from minihlo.interp.comparison.grades import WRONG
 
 from .builder import random_program
 from .compare import Case
 from .known import ALONE, FUSED, KNOWN, LACKS, known_failing
-from .peers import Failure, Peer
+from .peers import Peer
 from .program import Module, Program, Step, Value, codes, cut, snippet
 
 Counter = collections.Counter[str]
@@ -122,7 +123,7 @@ class Checker:
         while modules:
             steps = modules.pop()
             results = self._asked(peer, *cut(steps), values)
-            if not isinstance(results, Failure):
+            if not isinstance(results, BackendError):
                 is_exact &= self._compared(peer, steps, values, results, label)
                 continue
             is_exact = False
@@ -144,16 +145,18 @@ class Checker:
 
     def _asked(
         self, peer: Peer, module: Module, inputs: Sequence[Value], values: Mapping[Value, np.ndarray]
-    ) -> list[np.ndarray] | Failure:
+    ) -> list[np.ndarray] | BackendError:
         """What a peer says; asked again where it died, since it may have died of what an earlier program did."""
         results = peer.run(module, [values[v] for v in inputs])
-        if isinstance(results, Failure) and results.how == "died":
+        if isinstance(results, BackendError) and results.how == "died":
             results = peer.run(module, [values[v] for v in inputs])
-            if not isinstance(results, Failure):
+            if not isinstance(results, BackendError):
                 self.tally.left_out[f"{peer.name}: died, and not when asked again"] += 1
         return results
 
-    def _failed(self, peer: Peer, step: Step, values: Mapping[Value, np.ndarray], how: Failure, label: str) -> None:
+    def _failed(
+        self, peer: Peer, step: Step, values: Mapping[Value, np.ndarray], how: BackendError, label: str
+    ) -> None:
         known = known_failing(peer.name, step, how.text)
         if known:
             self.tally.left_out[f"{peer.name}: {known.why}"] += 1
@@ -226,7 +229,7 @@ class Checker:
         module, arguments = program.unfolded()
         results = self._asked(peer, module, arguments, values)
         text = program.module().named()
-        if isinstance(results, Failure):
+        if isinstance(results, BackendError):
             subject = f"{peer.name} whole: {_without_places(results.text)[:60]}"
             self._found(results.how, subject, results.text, text, label)
             return
