@@ -14,7 +14,7 @@ from .errors import InputError
 from .program import Program
 from .values.values import check_input
 
-#: How many plans a program keeps: one for each function and policy in use.
+#: How many plans a program keeps, one for each function and policy in use: a limit of memory.
 _PLANS = 16
 
 

@@ -7,6 +7,11 @@ from typing import Any
 
 from ..ops.types import Type
 
+#: The op that the machine runs by itself, and has no declaration: it prints names of the program too.
+PRINT = "interpreter.print"
+#: The op whose value is there before a program runs.
+CONSTANT = "stablehlo.constant"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Location:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ import numpy as np
 #: A function of a program's values: numpy arrays, tuples, None for a token. With one result it returns that value, else
 #: a tuple of them. Of an op with regions it takes a tuple of functions first, one for each region.
 Run = Callable[..., Any]
+
+#: The sizes of each of some tensors.
+Shapes = Sequence[Sequence[int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +51,23 @@ class Scalar:
     any_type: str | None = None
 
 
+class Reach(enum.Enum):
+    """What an op exchanges values with, besides its operands and results."""
+
+    NOTHING = enum.auto()
+    PROCESSES = enum.auto()  #: the other processes of its program
+    OUTSIDE = enum.auto()  #: the host, or files
+
+
+class Regions(enum.Enum):
+    """How an op runs its regions."""
+
+    ELEMENTS = enum.auto()  #: on elements, or on pairs of them, as often as `Facts.body_runs` says
+    LOOP = enum.auto()  #: a condition and a body, until the condition is false
+    ONE = enum.auto()  #: one of them, once
+    ALL = enum.auto()  #: each of them once
+
+
 @dataclasses.dataclass(frozen=True)
 class Facts:
     """What is known of every use of an op, so that programs can be rearranged around it. Nothing by default.
@@ -62,6 +83,23 @@ class Facts:
         other process, no code of the user. Elementwise ops are pure.
     overwrites: the operand that the kernel may write over if it is spare (`Call.spare`).
     takes_numbers: the kernel takes plain numbers for operands of rank 0 too.
+    reach: what it exchanges values with. An op that reaches anything has effects too.
+    is_call: the op is a call of the function that its first attribute of `Op.calls` names, and nothing else.
+    regions: how its regions are run.
+    body_runs: how often it runs a region of `Regions.ELEMENTS`, by the shapes of its operands and of its results and by
+        its attributes. By default once for each element of the operands or of the results, whichever are more.
+    folds: its region combines elements in an order that the implementation may choose.
+    terms: how many products are summed for each element of the result, by the shapes of its operands and by its
+        attributes. None of an op that sums no products.
+    copies_windows: before products are summed, windows are copied, so that a product takes several times as long.
+    linear: the operands in which the op is linear together, by the number of all; of an op with a region, if the region
+        adds. Rounding is left out of account. None of other ops.
+    is_bilinear: the op is linear in each of its two operands.
+    starts: the first of the operands that say where a window starts, one for each dimension; there are no others after.
+    spread: of an op that only moves the operand's dimensions, and adds and repeats others: where each of the operand's
+        dimensions goes, by the shapes of operand and result and by its attributes; None for a dimension of size 1. The
+        whole is None if the op does something else with these shapes.
+    keeps_bits: the op reads the operand's bits as another type, element by element if both types are equally wide.
     """
 
     combining: Combining | None = None
@@ -73,9 +111,28 @@ class Facts:
     is_pure: bool = False
     overwrites: int | None = None
     takes_numbers: bool = False
+    reach: Reach = Reach.NOTHING
+    is_call: bool = False
+    regions: Regions = Regions.ELEMENTS
+    body_runs: Callable[[Shapes, Shapes, Mapping[str, Any]], float] | None = None
+    folds: bool = False
+    terms: Callable[[Shapes, Mapping[str, Any]], int] | None = None
+    copies_windows: bool = False
+    linear: Callable[[int], Iterable[int]] | None = None
+    is_bilinear: bool = False
+    starts: int | None = None
+    spread: Callable[[Sequence[int], Sequence[int], Mapping[str, Any]], tuple[int | None, ...] | None] | None = None
+    keeps_bits: bool = False
+
+
+def first_operand(_: int) -> Iterable[int]:
+    """`Facts.linear` of an op that is linear in its first operand."""
+    return (0,)
 
 
 NOTHING, PURE = Facts(), Facts(is_pure=True)
+#: Of ops that move elements, or give linear functions of them.
+PURE_LINEAR = Facts(is_pure=True, linear=first_operand)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)

@@ -376,3 +376,15 @@ def ops() -> Mapping[str, Op]:
 def lookup(name: str) -> Op | None:
     """The record of an op, None where there is none."""
     return ops().get(full_name(name))
+
+
+def facts_of(name: str) -> Facts:
+    """What is known of every use of an op; nothing where there is none of that name."""
+    record = lookup(name)
+    return NOTHING if record is None else record.facts
+
+
+def call_attribute(name: str) -> str | None:
+    """The attribute that names the function, of an op that is a call of a function and nothing else; else None."""
+    record = lookup(name)
+    return record.calls[0] if record is not None and record.facts.is_call else None

@@ -14,7 +14,7 @@ from ...ops.random_stream import RandomStream
 from ...ops.registry import Body, Call, Callee, Op, OpError, UnsupportedOpError, lookup
 from ...ops.types import TensorType, Type
 from ..errors import ProgramError, ResourceError, UnsupportedError
-from ..program import Function, Operation, Program, Region, Value
+from ..program import PRINT, Function, Operation, Program, Region, Value
 from ..system import heap, memory
 from . import selection, specialize
 from .expand import expansion
@@ -70,7 +70,7 @@ class Binder:
             if operation.results and operation.results[0] in constants and not operation.regions:
                 continue  # it was bound to be computed
             self._make_room(operation)
-            if operation.name == "interpreter.print":
+            if operation.name == PRINT:
                 continue
             self._bound[operation.origin or operation] = self._bind(operation, constants)
             for inner in operation.regions:

@@ -16,7 +16,7 @@ from ...ops.engine.speed import Speed
 from ...ops.kernel import Kernel, Run
 from ...ops.policy import Policy
 from ...ops.types import TensorType
-from ..program import Function, Operation, Region, Value
+from ..program import PRINT, Function, Operation, Region, Value
 from ..steps import Steps
 from . import flow, indexing, scalars
 from .bind import Binder, Bound
@@ -25,7 +25,6 @@ from .decision import Chosen, Decision
 from .executors.job import Job
 from .executors.ways import EXECUTORS
 from .group import GROUP, RANK, SCAN, SPREAD, UNRANK
-from .passes.inline import CALLS
 from .processes import one_at_a_time, printer
 from .uses import captures, uses_of
 from .writer import Sources, Writer
@@ -133,7 +132,7 @@ class Emitter:
 
     def _operation(self, operation: Operation, writer: Writer) -> None:
         source = operation.origin or operation
-        if operation.name == "interpreter.print":
+        if operation.name == PRINT:
             return writer.call(printer(operation), source, operation.operands, ())
         bound = self._binder.find(operation)
         if isinstance(bound, Function):
@@ -150,8 +149,7 @@ class Emitter:
                 return flow.write(operation, writer, lambda r: self._region(r, writer), settings.speed.compiled)
             if indexing.write(operation, writer, 0 in spare):
                 return None
-        if operation.name in CALLS:
-            assert bound is not None
+        if bound is not None and bound.record.facts.is_call:
             (callee,) = bound.call.functions
             writer.call_function(self._functions[callee], operation)
             return self._after(operation, writer)

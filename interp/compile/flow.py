@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...ops.grid.parallel import current_grid
-from ...ops.kernel import Run
+from ...ops.kernel import Regions, Run
+from ...ops.registry import facts_of
 from ...ops.types import TensorType
 from ..program import Operation, Region, Value
 from . import scalars
@@ -26,12 +27,10 @@ _DEEPEST = 12
 #: Writes the ops of a region, and sees to it that what it returns is there.
 Body = Callable[[Region], None]
 
-_NAMES = ("stablehlo.while", "stablehlo.if", "stablehlo.case")
-
 
 def is_inline(operation: Operation, writer: Writer) -> bool:
     """Whether an op is a loop or branch that can be written in place; all sizes are known there."""
-    if operation.name not in _NAMES or writer.depth >= _DEEPEST:
+    if facts_of(operation.name).regions not in (Regions.LOOP, Regions.ONE) or writer.depth >= _DEEPEST:
         return False
     regions = operation.regions
     values = [*operation.operands, *operation.results, *(v for r in regions for v in (*r.arguments, *r.returns))]
@@ -40,7 +39,7 @@ def is_inline(operation: Operation, writer: Writer) -> bool:
 
 def write(operation: Operation, writer: Writer, body: Body, compiles: bool = False) -> None:
     """Write a loop or branch; `compiles` says that a loop may be compiled."""
-    if operation.name == "stablehlo.while":
+    if facts_of(operation.name).regions is Regions.LOOP:
         _while(operation, writer, body, CompiledLoop() if compiles and may_be_compiled(operation) else None)
     else:
         _branches(operation, writer, body)

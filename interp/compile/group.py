@@ -207,8 +207,6 @@ def cost_of_step(step: Step | Lookup) -> float:
 
 def cost_of(name: str, elements: tuple[ElementType, ...]) -> float:
     """What an operation costs for an element, in nanoseconds; `elements` are the types of operands and result."""
-    if name == "stablehlo.bitcast_convert":
-        return 0.0
     if name == UNRANK:
         return LOOKUP_COST
     return _cost_of(name, elements)
@@ -216,9 +214,11 @@ def cost_of(name: str, elements: tuple[ElementType, ...]) -> float:
 
 @functools.lru_cache(1 << 12)
 def _cost_of(name: str, elements: tuple[ElementType, ...]) -> float:
+    record = lookup(name)
+    if record is not None and record.facts.keeps_bits:
+        return 0.0
     if any(e.is_float and e.bits <= 16 for e in elements):
         return LOOKUP_COST
-    record = lookup(name)
     if any(e.is_float for e in elements):
         return _NEAR if record is not None and record.accuracy.is_near else _FLOAT
     return _INTEGER

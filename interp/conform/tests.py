@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.registry import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, lookup
+from ...ops.kernel import Reach
+from ...ops.registry import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, lookup, ops
 from ..backends import BackendError
 from ..errors import Error
 from ..oracle.exact import OPS
@@ -30,13 +31,10 @@ from .verdicts.outcome import Settings
 from .words import value_text
 
 FORM = "test"
-#: What needs more than one device, or somebody at the other end; and what has cases of its own.
+#: What has cases of its own; and what gives tokens only.
 _LEFT_OUT = (
-    *("after_all", "all_gather", "all_reduce", "all_to_all", "async_done", "async_start", "collective_broadcast"),
-    *("collective_permute", "collective_reduce", "cross_replica_sum", "infeed", "outfeed", "recv", "reduce_scatter"),
-    *("check_expect_almost_eq", "check_expect_almost_eq_const", "check_expect_close", "check_expect_eq"),
-    *("check_expect_eq_const", "check_expect_serialized_eq", "send"),
     *(*OPS, *ROW_OPS, "convert", "compare", "select", "clamp", "is_finite", "chlo_broadcast_compare"),
+    "after_all",
 )
 #: What is made of steps, each rounded, may be off by so many times the limit of one function.
 _STEPS = 16
@@ -63,12 +61,18 @@ def cases(named: str) -> list[Case]:
 
 @functools.cache
 def _tests(where: Path) -> tuple[_Test, ...]:
-    found = []
+    left_out, tests = {*_LEFT_OUT, *_not_alone()}, []
     for path in sorted(where.rglob("*.mlir")):
         op = path.stem.removeprefix("interpret_")
-        if op not in _LEFT_OUT:
-            found += [_Test(c, op, f"{path.stem}.{c.function}") for c in chunks(path)]
-    return tuple(found)
+        if op not in left_out:
+            tests += [_Test(c, op, f"{path.stem}.{c.function}") for c in chunks(path)]
+    return tuple(tests)
+
+
+def _not_alone() -> set[str]:
+    """The ops that need other processes or the host, and those that check and give no result, as files name them."""
+    names = (n for n, record in ops().items() if record.values == "checks" or record.facts.reach is not Reach.NOTHING)
+    return {re.sub(r"[.-]", "_", name.removeprefix("stablehlo.")) for name in names}
 
 
 def _case(test: _Test, where: Path) -> Case:

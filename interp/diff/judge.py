@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...ops.registry import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, lookup
+from ...ops.registry import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, facts_of, lookup
 from ...ops.types import TensorType, type_of_dtype
 from ..comparison.functions import near
 from ..comparison.grades import NEAR, OPEN, SAME, WRONG, Graded, Note, graded
@@ -68,10 +68,10 @@ def kind_of(operation: Operation) -> Kind:
         return Kind.RANDOM if operation.attributes.get("rng_algorithm", "DEFAULT") == "DEFAULT" else Kind.EXACT
     if sums.is_sum(operation):
         return Kind.SUM
-    if name in ("func.call", "composite"):
+    if call_attribute(operation.name) is not None:
         return Kind.STEPS
     if operation.regions:
-        return _kind_of_regions(operation, name)
+        return _kind_of_regions(operation)
     if record is None or not record.takes(v.type for v in operation.operands):
         return Kind.FUNCTION  # by CHLO's expansion
     is_length = record.accuracy is EXACT_BUT_COMPLEX and _is_complex(operation)
@@ -82,13 +82,12 @@ def kind_of(operation: Operation) -> Kind:
     return Kind.EXACT if record.accuracy == CORRECTLY_ROUNDED else Kind.STEPS
 
 
-#: Ops whose body combines elements in an order that is the implementation's affair.
-_FOLDS = ("reduce", "reduce_window", "scatter", "select_and_scatter", "all_reduce", "reduce_scatter")
-
-
-def _kind_of_regions(operation: Operation, name: str) -> Kind:
+def _kind_of_regions(operation: Operation) -> Kind:
+    """The kind of an op with a body; a fold combines elements in an order that the implementation chooses."""
     inside = list(_inside(operation))
-    if any(kind_of(o) is not Kind.EXACT for o in inside) or (name in _FOLDS and any(map(_rounds, inside))):
+    if any(kind_of(o) is not Kind.EXACT for o in inside) or (
+        facts_of(operation.name).folds and any(map(_rounds, inside))
+    ):
         return Kind.STEPS
     return Kind.EXACT
 

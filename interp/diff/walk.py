@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from ...ops.kernel import Regions
+from ...ops.registry import call_attribute, facts_of
 from ..backends import BackendError
 from ..errors import ProgramError
 from ..program import Function, Operation, Region, Value
@@ -33,10 +35,19 @@ class Walk:
     def _region(self, region: Region, values: Values, arguments: Sequence[Any]) -> list[Any]:
         values.update(zip(region.arguments, arguments, strict=True))
         for operation in region.operations:
-            enter = _ENTERED.get(operation.name)
-            found = enter(self, operation, values) if enter else self._step(operation, values)
-            values.update(zip(operation.results, found, strict=True))
+            values.update(zip(operation.results, self._operation(operation, values), strict=True))
         return [values[v] for v in region.returns]
+
+    def _operation(self, operation: Operation, values: Values) -> list[Any]:
+        attribute = call_attribute(operation.name)
+        if attribute is not None:
+            return self._call(operation, str(operation.attributes.get(attribute)), values)
+        match facts_of(operation.name).regions:
+            case Regions.LOOP:
+                return self._while(operation, values)
+            case Regions.ONE:
+                return self._branch(operation, values)
+        return self._step(operation, values)
 
     def _step(self, operation: Operation, values: Values) -> list[Any]:
         if operation.name.startswith("check."):
@@ -72,17 +83,13 @@ class Walk:
                 pass
         return list(self._examiner.here(operation, arguments))
 
-    def _if(self, operation: Operation, values: Values) -> list[Any]:
-        chosen = operation.regions[0 if values[operation.operands[0]] else 1]
-        return self._region(chosen, values, ())
-
-    def _case(self, operation: Operation, values: Values) -> list[Any]:
-        index = int(values[operation.operands[0]])
-        last = len(operation.regions) - 1
+    def _branch(self, operation: Operation, values: Values) -> list[Any]:
+        """Of `if` the first branch where the operand is true, of `case` that of its index; else the last."""
+        chosen, last = values[operation.operands[0]], len(operation.regions) - 1
+        index = int(chosen) if chosen.dtype != bool else int(not chosen)
         return self._region(operation.regions[index if 0 <= index <= last else last], values, ())
 
-    def _call(self, operation: Operation, values: Values) -> list[Any]:
-        name = str(operation.attributes.get("callee", operation.attributes.get("decomposition")))
+    def _call(self, operation: Operation, name: str, values: Values) -> list[Any]:
         function = self._examiner.source.program.functions.get(name)
         if function is None:
             raise ProgramError(f"{operation.location}: cannot call @{name}: there is no such function")
@@ -91,12 +98,3 @@ class Walk:
             return self.run(function, [values[v] for v in operation.operands])
         finally:
             self._examiner.calls.pop()
-
-
-_ENTERED: dict[str, Callable[[Walk, Operation, Values], list[Any]]] = {
-    "stablehlo.while": Walk._while,
-    "stablehlo.if": Walk._if,
-    "stablehlo.case": Walk._case,
-    "stablehlo.composite": Walk._call,
-    "func.call": Walk._call,
-}

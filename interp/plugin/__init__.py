@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 
+#: Below that of every other platform, so that only `JAX_PLATFORMS=minihlo` makes it the default.
 _PRIORITY = -100
 
 

@@ -11,14 +11,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...ops.registry import lookup
+from ...ops.kernel import Regions
+from ...ops.registry import facts_of, lookup
 from ...ops.types import TensorType
-from ..program import Function, Operation, Program, Region, Value
+from ..program import CONSTANT, Function, Operation, Program, Region, Value
 from . import cost
-
-#: Ops that move or make elements, or stand for others: they compute nothing.
-_ACCESS_NOTHING = {"func.call", "func.return", "stablehlo.return", "stablehlo.composite", "stablehlo.constant"}
-_RUNS_ONE = ("stablehlo.if", "stablehlo.case")
 
 
 def costs(program: Program, function: Function) -> dict[str, float]:
@@ -37,16 +34,16 @@ def costs(program: Program, function: Function) -> dict[str, float]:
         return sum(map(of_operation, region.operations), np.zeros(3))
 
     def of_operation(operation: Operation) -> np.ndarray:
-        name = operation.name
         bodies = [of_region(r) for r in operation.regions]
-        if name == "stablehlo.while":
+        runs = facts_of(operation.name).regions
+        if runs is Regions.LOOP:
             turns = cost.turns(operation, constants)
             return sum(bodies, np.zeros(3)) * (turns if math.isfinite(turns) else 1)
-        if name in _RUNS_ONE:
+        if runs is Regions.ONE:
             return max(bodies, key=lambda b: tuple(b), default=np.zeros(3))
         called = [of_function(n) for n in cost.names(operation.attributes.values()) if n in program.functions]
         total = sum(called, np.zeros(3))
-        if name == "sdy.manual_computation":
+        if runs is Regions.ALL:
             return sum(bodies, total)
         # A body works on registers: its operations count, for each time it runs, and what it reads and writes does not.
         steps = sum(bodies, np.zeros(3)) * _runs_of_body(operation)
@@ -59,8 +56,8 @@ def costs(program: Program, function: Function) -> dict[str, float]:
 
 def _of_one(operation: Operation) -> np.ndarray:
     """The operations, the transcendentals and the bytes of an op, but for what it calls."""
-    if operation.name in _ACCESS_NOTHING:
-        return np.zeros(3)
+    if operation.name == CONSTANT or facts_of(operation.name).is_call:
+        return np.zeros(3)  # it reads and writes nothing by itself
     values = (*operation.operands, *operation.results)
     accessed = sum(v.type.nbytes for v in values if isinstance(v.type, TensorType) and v.type.is_static)
     record = lookup(operation.name)
@@ -72,22 +69,11 @@ def _of_one(operation: Operation) -> np.ndarray:
 
 def _runs_of_body(operation: Operation) -> float:
     """How often an op runs its body."""
-    operands, results = (sum(map(cost.count, v)) for v in (operation.operands, operation.results))
-    match operation.name.rpartition(".")[2]:
-        case "reduce":
-            each = len(operation.operands) // 2 or 1
-            return max(cost.count(operation.operands[0]) - results / each, 0)
-        case "reduce_window" | "select_and_scatter":
-            window = math.prod(np.asarray(operation.attributes.get("window_dimensions", 1)).reshape(-1).tolist())
-            return results / max(len(operation.results), 1) * max(window - 1, 1)
-        case "sort":
-            sizes = cost.sizes(operation.operands[0])
-            along = sizes[int(operation.attributes.get("dimension", -1))] if sizes else 1
-            return math.prod(sizes) * math.log2(max(along, 1))
-        case "scatter":
-            return cost.count(operation.operands[-1])
-        case _:
-            return max(operands, results)
+    body_runs = facts_of(operation.name).body_runs
+    operands, results = ([cost.sizes(v) for v in values] for values in (operation.operands, operation.results))
+    if body_runs is not None:
+        return body_runs(operands, results, operation.attributes)
+    return max(sum(map(cost.count, values)) for values in (operation.operands, operation.results))
 
 
 def temporaries(program: Program, function: Function) -> int:

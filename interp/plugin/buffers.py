@@ -53,6 +53,7 @@ class Kind:
 
 
 _kinds: dict[tuple[Memory, int, tuple[int, ...], tuple[int, ...] | None], Kind] = {}
+#: The most of them that are kept: a limit of memory.
 _MOST_KINDS = 1 << 12
 
 

@@ -10,25 +10,18 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ...ops.registry import lookup
+from ...ops.engine.speed import tuning
+from ...ops.kernel import Reach, Regions
+from ...ops.registry import facts_of, lookup
 from ...ops.types import TensorType
-from ..program import Function, Operation, Program, Region, Value
+from ..program import PRINT, Function, Operation, Program, Region, Value
 from .host_callbacks import TARGET
-
-#: A program is long from so many seconds on. It is quick again below half of them.
-LONG = 0.01
-#: Seconds for an op, for an element of an operand or a result, and for a product that is added.
-_OP, _ELEMENT, _PRODUCT = 2e-6, 1e-9, 1e-10
-#: How many elements a branch of an op with regions, or a factorization, takes the time of.
-_HARD = 10
-#: Ops for which other things happen than that results are computed: they run where the program is called.
-_OUTSIDE = ("infeed", "outfeed", "send", "recv", "print", "probe")
 
 
 def calls_python(program: Program, function: Function) -> bool:
     """Whether a function calls Python functions of the user, or reads from or writes to the outside."""
     return any(
-        o.attributes.get("call_target_name") == TARGET or o.name.rpartition(".")[2] in _OUTSIDE
+        o.attributes.get("call_target_name") == TARGET or o.name == PRINT or facts_of(o.name).reach is Reach.OUTSIDE
         for o in _reached_operations(program, function)
     )
 
@@ -56,6 +49,7 @@ def estimate(program: Program, function: Function) -> float:
     """The seconds that a function is likely to run, roughly. Infinity where a loop says nothing of when it ends."""
     known_values = constants(program, function)
     known: dict[str, float] = {}
+    op = tuning().op_seconds
 
     def of_function(name: str) -> float:
         if name not in known:
@@ -68,11 +62,12 @@ def estimate(program: Program, function: Function) -> float:
         return sum(map(of_operation, region.operations))
 
     def of_operation(operation: Operation) -> float:
-        if operation.name == "stablehlo.while":
-            count = turns(operation, known_values)
-            return count * (_OP + sum(map(of_region, operation.regions))) if count else _OP
-        if operation.name in ("stablehlo.if", "stablehlo.case", "sdy.manual_computation"):
-            return _OP + max(map(of_region, operation.regions), default=0.0)
+        match facts_of(operation.name).regions:
+            case Regions.LOOP:
+                count = turns(operation, known_values)
+                return count * (op + sum(map(of_region, operation.regions))) if count else op
+            case Regions.ONE | Regions.ALL:
+                return op + max(map(of_region, operation.regions), default=0.0)
         called = sum(of_function(name) for name in names(operation.attributes.values()) if name in program.functions)
         return called + _of_one(operation)
 
@@ -105,22 +100,17 @@ def _of_one(operation: Operation) -> float:
         return 0.0
     results = sum(map(count, operation.results))
     elements = results + sum(map(count, operation.operands))
-    products = terms(operation) * (_HARD if operation.name == "stablehlo.convolution" else 1)
+    tuned = tuning()
+    products = terms(operation) * (tuned.hard if facts_of(operation.name).copies_windows else 1)
     is_hard = operation.regions or operation.name == "stablehlo.custom_call"
-    return _OP + elements * _ELEMENT * (_HARD if is_hard else 1) + products * results * _PRODUCT
+    of_elements = elements * tuned.element_seconds * (tuned.hard if is_hard else 1)
+    return tuned.op_seconds + of_elements + products * results * tuned.product_seconds
 
 
 def terms(operation: Operation) -> int:
     """The products that are summed for an element of an op's result; 0 for an op that sums none."""
-    if operation.name == "stablehlo.dot_general":
-        numbers = operation.attributes.get("dot_dimension_numbers") or {}
-        of = sizes(operation.operands[0])
-        return math.prod(of[d] for d in numbers.get("lhs_contracting_dimensions", ()))
-    if operation.name == "stablehlo.convolution":
-        numbers = operation.attributes.get("dimension_numbers") or {}
-        outputs = numbers.get("kernel_output_feature_dimension")
-        return math.prod(n for d, n in enumerate(sizes(operation.operands[1])) if d != outputs)
-    return 0
+    count_terms = facts_of(operation.name).terms
+    return 0 if count_terms is None else count_terms([sizes(v) for v in operation.operands], operation.attributes)
 
 
 def sizes(value: Value) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.engine.owned import detached
+from ...ops.engine.speed import tuning
 from ...ops.grid import parallel
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType, Type
@@ -34,9 +35,9 @@ from .pjrt.runtime import Addresses, NamedValues, Text, fallible, objects, pool,
 from .running import run
 from .sharding import partition
 
-#: An executable keeps plans for so many policies.
+#: An executable keeps plans for so many policies: a limit of memory.
 _PLANS = 8
-#: So many comparisons take as long as making a set.
+#: Up to so many values are compared with each other; of more a set is made. Both take about as long at this number.
 _FEW = 8
 _DONOR, _ALIAS = "jax.buffer_donor", "tf.aliasing_output"
 
@@ -86,7 +87,8 @@ class Executable:
         #: The seconds it is likely to take.
         self.seconds = cost.estimate(program, self.function)
         #: Whether it is so quick that its caller may wait.
-        self.is_quick = self.seconds < cost.LONG
+        self.long_seconds = tuning().long_seconds
+        self.is_quick = self.seconds < self.long_seconds
         #: Runs it the shortest way, once it is known that it can.
         self.quick: quick.Runner | None = None
         self.listed = {
@@ -151,9 +153,9 @@ class Executable:
 
     def took(self, seconds: float) -> None:
         """Learn how long a run took."""
-        if seconds > cost.LONG:
+        if seconds > self.long_seconds:
             self.is_quick = False
-        elif seconds < cost.LONG / 2 and math.isfinite(self.seconds):  # it takes about as long each time
+        elif seconds < self.long_seconds / 2 and math.isfinite(self.seconds):  # it takes about as long each time
             self.is_quick = True
 
 

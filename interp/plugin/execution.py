@@ -13,7 +13,6 @@ from ...ops.grid import parallel
 from .. import policies
 from . import budget, quick, work
 from .buffers import CODES, Buffer, add, delete, kind_of
-from .cost import LONG
 from .deferred import Deferred
 from .devices import Device
 from .executable import Executable
@@ -128,7 +127,7 @@ def _now(executable: Executable, arguments: Rows) -> list[np.ndarray]:
         rows = work.run_here(functools.partial(executable.compute, plan, arguments))
     else:
         rows = executable.compute(plan, arguments)
-    is_short = _clock() - start <= LONG
+    is_short = _clock() - start <= executable.long_seconds
     executable.is_quick = executable.is_quick and is_short
     results = _checked(executable, rows)
     if executable.is_small and is_short and interrupts.installed and plan.policy is executable.policy:

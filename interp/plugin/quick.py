@@ -31,7 +31,8 @@ from .pjrt.runtime import objects, reader, ready, words
 if TYPE_CHECKING:
     from .executable import Executable
 
-#: Seconds that such a program may take, and its most arguments, results and bytes.
+#: Seconds that such a program may take, as Python switches threads after 5 ms; and its most arguments, results and
+#: bytes: limits of what is kept for it.
 _SECONDS, _ARGUMENTS, _RESULTS, _BYTES = 3e-3, 16, 4, 1 << 20
 
 #: Runs a program: with the addresses of its lists of arguments and of results, and of its event. Tells whether it has.

@@ -11,9 +11,9 @@ from ...ops.registry import ops
 _OP = re.compile(r"(?<![\w.#!@])(?:stablehlo|chlo|check|interpreter)\.[\w-]+")
 _NARROW = [name for name, fmt in FORMATS.items() if fmt.bits <= 16]
 _FORMAT = re.compile("|".join(sorted(_NARROW, key=len, reverse=True)))
+#: The op whose types depend on its target.
+_BY_TARGET = "stablehlo.custom_call"
 _DIALECTS = ("stablehlo.", "chlo.", "check.", "interpreter.")
-#: Ops whose results are not floats, or depend on their target.
-_WITHOUT_FLOATS = ("stablehlo.partition_id", "stablehlo.replica_id", "stablehlo.custom_call")
 
 
 def pairs_of(texts: Iterable[str]) -> set[tuple[str, str]]:
@@ -24,7 +24,7 @@ def pairs_of(texts: Iterable[str]) -> set[tuple[str, str]]:
 
 def all_pairs() -> set[tuple[str, str]]:
     """Return all pairs of an op that takes floats and a format of at most 16 bits that it takes."""
-    names = [(name, op) for name, op in ops().items() if name.startswith(_DIALECTS) and name not in _WITHOUT_FLOATS]
+    names = [(name, op) for name, op in ops().items() if name.startswith(_DIALECTS) and name != _BY_TARGET]
     return {(name, t.name) for name, op in names for t in op.types if t.name in _NARROW}
 
 

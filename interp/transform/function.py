@@ -20,7 +20,7 @@ from ..errors import InputError
 from .computation import Computation
 from .primitive import bind
 
-#: How many shapes a function keeps what it has made for.
+#: How many shapes a function keeps what it has made for: a limit of memory.
 _KEPT = 256
 
 #: JAX compiles a function that calls ours anew under another policy.

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..engine.cast import cast, wrap
 from ..engine.fast import opcodes
-from ..kernel import Facts, Scalar
+from ..kernel import Facts, Scalar, first_operand
 from ..minifloat import arithmetic
 from ..minifloat.number import FINITE
 from ..policy import Policy
@@ -115,7 +115,7 @@ def count_leading_zeros(call: Call) -> Run:
 # -- bit casts ---------------------------------------------------------------------------------------------------------
 
 
-@op("bitcast_convert", operands=1)
+@op("bitcast_convert", operands=1, facts=Facts(keeps_bits=True))
 def bitcast_convert(call: Call) -> Run:
     """The same bits read as another type; the last dimension splits or joins elements, the lowest bits first.
 
@@ -176,7 +176,7 @@ def _require_part(call: Call) -> None:
     require_shape(call, t.shape)
 
 
-@op("real", "float complex", operands=1, is_elementwise=True)
+@op("real", "float complex", operands=1, is_elementwise=True, facts=Facts(linear=first_operand))
 def real(call: Call) -> Run:
     """The real part; of a real number itself.
 
@@ -186,7 +186,7 @@ def real(call: Call) -> Run:
     return (lambda x: x.real) if call.tensor().element.is_complex else identity
 
 
-@op("imag", "float complex", operands=1, is_elementwise=True)
+@op("imag", "float complex", operands=1, is_elementwise=True, facts=Facts(linear=first_operand))
 def imag(call: Call) -> Run:
     """The imaginary part; of a real number 0.
 
@@ -200,7 +200,7 @@ def imag(call: Call) -> Run:
     return lambda x: np.broadcast_to(zero, x.shape)
 
 
-@op("complex", "f32 f64", operands=2)
+@op("complex", "f32 f64", operands=2, facts=Facts(linear=range))
 def complex_(call: Call) -> Run:
     """The complex number of two parts.
 

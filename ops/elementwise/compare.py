@@ -128,7 +128,11 @@ def _lexicographic(host: np.ufunc, strictly: np.ufunc) -> Run:
     operands=3,
     is_elementwise=True,
     facts=Facts(
-        scalar=Scalar(any_type="{1} if {0} else {2}"), compiled=opcodes.SELECT, gives_operand=True, takes_numbers=True
+        scalar=Scalar(any_type="{1} if {0} else {2}"),
+        compiled=opcodes.SELECT,
+        gives_operand=True,
+        takes_numbers=True,
+        linear=lambda _: (1, 2),
     ),
 )
 def select(call: Call) -> Run:

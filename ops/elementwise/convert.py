@@ -8,6 +8,7 @@ import numpy as np
 
 from ..engine.cast import cast, codes_of
 from ..engine.lookup import Table
+from ..kernel import Facts, first_operand
 from ..minifloat.codec import round_number
 from ..minifloat.formats import Format, Nan
 from ..minifloat.number import FINITE, INFINITE, Number
@@ -19,7 +20,14 @@ from ..types import ELEMENT_TYPES, ElementType
 _F64 = ELEMENT_TYPES["f64"]
 
 
-@op("convert", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
+@op(
+    "convert",
+    values="numbers",
+    accuracy=CORRECTLY_ROUNDED,
+    operands=1,
+    is_elementwise=True,
+    facts=Facts(linear=first_operand),
+)
 def convert(call: Call) -> Run:
     """The numbers in another element type: integers wrap, floats are rounded once, or truncated to integers.
 
@@ -69,7 +77,15 @@ def _table(source: ElementType, target: ElementType, policy: Policy) -> Table:
         return Table(np.array(cast(stored, source, target, policy)))
 
 
-@op("reduce_precision", "float", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=1, is_elementwise=True)
+@op(
+    "reduce_precision",
+    "float",
+    values="numbers",
+    accuracy=CORRECTLY_ROUNDED,
+    operands=1,
+    is_elementwise=True,
+    facts=Facts(linear=first_operand),
+)
 def reduce_precision(call: Call) -> Run:
     """The nearest number of fewer mantissa bits (ties to even codes), infinite or zero where fewer exponent bits end.
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..engine.cast import wrap
 from ..engine.fast import opcodes
 from ..engine.speed import tuning
-from ..kernel import NOTHING, Combining, Facts, Kernel, Scalar
+from ..kernel import NOTHING, Combining, Facts, Kernel, Scalar, first_operand
 from ..minifloat import arithmetic
 from ..minifloat.number import Number
 from ..registry import CORRECTLY_ROUNDED, EXACT, Accuracy, Call, Op, Run, element_types, full_name, register
@@ -96,6 +96,7 @@ def _on_complex(host: Host, element: ElementType) -> Run:
     has_out=True,
     facts=Facts(
         combining=Combining(np.add, np.logical_or, on_floats=True),
+        linear=range,
         scalar=Scalar("{0} + {1}", True, "{0} or {1}", "{0} + {1}"),
         compiled=opcodes.ADD,
         compiled_fold=opcodes.FOLD_ADD,
@@ -115,6 +116,7 @@ def add(x, y, out=None):
     has_out=True,
     facts=Facts(
         combining=Combining(np.subtract, any_order=False, on_floats=True),
+        linear=range,
         scalar=Scalar("{0} - {1}", True, floating="{0} - {1}"),
         compiled=opcodes.SUBTRACT,
     ),
@@ -134,6 +136,7 @@ def subtract(x, y, out=None):
     has_out=True,
     facts=Facts(
         combining=Combining(np.multiply, np.logical_and, on_floats=True),
+        is_bilinear=True,
         scalar=Scalar("{0} * {1}", True, "{0} and {1}", "{0} * {1}"),
         compiled=opcodes.MULTIPLY,
     ),
@@ -157,7 +160,7 @@ def _divide_integers(x, y):
     direct=arithmetic.divide,
     has_out=True,
     integer=_divide_integers,
-    facts=Facts(scalar=Scalar(floating="{0} / {1}"), compiled=opcodes.DIVIDE),
+    facts=Facts(scalar=Scalar(floating="{0} / {1}"), compiled=opcodes.DIVIDE, linear=first_operand),
 )
 def divide(x, y, out=None):
     """Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself."""
@@ -276,7 +279,9 @@ def minimum(x, y):
     "integer float complex",
     accuracy=EXACT,
     direct=arithmetic.negate,
-    facts=Facts(scalar=Scalar("-{0}", True, floating="-{0}"), compiled=opcodes.NEGATE, by_order=True),
+    facts=Facts(
+        scalar=Scalar("-{0}", True, floating="-{0}"), compiled=opcodes.NEGATE, by_order=True, linear=first_operand
+    ),
 )
 def negate(x):
     """The operand with its sign flipped, of NaN and zero too; of integers, the two's complement."""

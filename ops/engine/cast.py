@@ -20,7 +20,7 @@ from .speed import tuning
 
 _EXACT = Policy()  # of a cast that loses nothing, whatever the policy
 _F32, _F64 = FORMATS["f32"], FORMATS["f64"]
-#: The bits of f64 that are cut off before a lookup, and how many elements pay for its table.
+#: The bits of f64 that are cut off before a lookup: a fact of the format, as the other 19 index the table.
 _CUT = 45
 
 

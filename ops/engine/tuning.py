@@ -71,6 +71,19 @@ class Tuning:
     #: A reduction of so many elements is worth fusing; a group has at most so many ops.
     fuse_many: int = 1 << 14
     fuse_longest: int = 100
+    #: Nanoseconds an element up to which a value that a group needs is computed again, rather than kept as an array;
+    #: the same of large values, from so many bytes on, and where the compiled machine runs the group: a lookup costs
+    #: it no more than an array in memory.
+    again_cost: float = 0.3
+    again_cost_large: float = 1.0
+    again_large_bytes: int = 1 << 25
+    again_cost_compiled: float = 0.6
+    #: Functions of up to so many ops are put in the place of their calls, as long as all that a function gains are no
+    #: more than so many. Not measured: limits of the size of plans.
+    inline_ops: int = 200
+    inline_total: int = 2000
+    #: Tensors that the tables of rows and columns are looked for among. Not measured: a limit of the time of planning.
+    rows_leaves: int = 16
     #: Results of ops on constants are computed once up to this many bytes.
     fold_bytes: int = 1 << 20
     #: The table of a narrowed value is made after so many elements.
@@ -81,6 +94,19 @@ class Tuning:
     loop_turns: int = 1 << 24
     #: Values of so many bytes are dropped as soon as nothing needs them.
     drop_bytes: int = 1 << 16
+
+    # -- programs on the JAX platform --
+
+    #: A program that is estimated to take so many seconds runs while its caller goes on; handing it to another thread
+    #: takes some 0.1 ms.
+    long_seconds: float = 0.01
+    #: The estimate: seconds for an op, for an element of an operand or a result, and for a product that is summed.
+    op_seconds: float = 2e-6
+    element_seconds: float = 1e-9
+    product_seconds: float = 1e-10
+    #: An element that a region or a factorization is run for takes as long as so many others, and a product of copied
+    #: windows as so many of matrices.
+    hard: int = 10
 
     # -- kernels compiled by numba --
 

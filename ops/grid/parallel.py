@@ -36,7 +36,7 @@ from .exchange import (
 #: Each function gives what one infeed op reads.
 Infeed = Sequence[Callable[[], tuple[Any, ...]]]
 
-#: Grids that are run by processes of a grid, and so on, up to this many; each level costs threads.
+#: Grids that are run by processes of a grid, and so on, up to this many: a limit, as each level takes threads.
 _MOST_NESTED = 8
 #: How many seconds Ctrl-C waits for processes that compute. Then they are left to themselves, and end at the next
 #: turn of a loop or the next time they meet.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.speed import tuning
-from ..kernel import PURE
+from ..kernel import PURE, PURE_LINEAR
 from ..registry import Call, OpError, Run, op
 from ..require import require, require_dimensions, require_element, require_shape
 
@@ -208,7 +208,7 @@ def _places(numbers: Mapping[str, Any]) -> Places:
     )
 
 
-@op("gather", operands=2, facts=PURE)
+@op("gather", operands=2, facts=PURE_LINEAR)
 def gather(call: Call) -> Run:
     """Slices of the operand that start at computed indices, or at the nearest ones where they fit.
 

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..engine.cast import cast
 from ..engine.speed import tuning
-from ..kernel import PURE, Facts, Scalar
+from ..kernel import PURE, PURE_LINEAR, Facts, Scalar, first_operand
 from ..registry import CORRECTLY_ROUNDED, Call, OpError, Run, op
 from ..require import identity, require, require_dimensions, require_element, require_shape, settled_shape, storage
 from ..types import ELEMENT_TYPES, ElementType, TokenType, TupleType
 
 #: Of a single number the result is the number.
-_SAME = Facts(scalar=Scalar(any_type="{0}"), is_pure=True)
+_SAME = Facts(scalar=Scalar(any_type="{0}"), is_pure=True, linear=first_operand)
+
+
+def _broadcast_in_dim(old: Sequence[int], _: Sequence[int], attributes: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """Where the operand's dimensions go; see `Facts.spread`."""
+    places = np.ravel(attributes["broadcast_dimensions"]).tolist()
+    return tuple(None if n == 1 else d for n, d in zip(old, places, strict=True))
+
+
+def _reshaped(old: Sequence[int], new: Sequence[int], _: Mapping[str, Any]) -> tuple[int | None, ...] | None:
+    """The same where only dimensions of size 1 come and go."""
+    before, after = ([d for d, n in enumerate(shape) if n != 1] for shape in (old, new))
+    if [old[d] for d in before] != [new[d] for d in after]:
+        return None
+    places = dict(zip(before, after, strict=True))
+    return tuple(places.get(d) for d in range(len(old)))
 
 
 @op("constant", operands=0, facts=PURE)
@@ -61,7 +79,7 @@ def iota(call: Call) -> Run:
     return lambda: value
 
 
-@op("reshape", operands=1, facts=_SAME)
+@op("reshape", operands=1, facts=dataclasses.replace(_SAME, spread=_reshaped))
 def reshape(call: Call) -> Run:
     """The same elements, in order, in another shape.
 
@@ -95,7 +113,7 @@ def transpose(call: Call) -> Run:
     return lambda x: x.transpose(permutation)
 
 
-@op("broadcast_in_dim", operands=1, facts=_SAME)
+@op("broadcast_in_dim", operands=1, facts=dataclasses.replace(_SAME, spread=_broadcast_in_dim))
 def broadcast_in_dim(call: Call) -> Run:
     """The operand repeated along new dimensions and along those of size 1.
 
@@ -106,7 +124,7 @@ def broadcast_in_dim(call: Call) -> Run:
     return _broadcast(call, call.integers("broadcast_dimensions"), "broadcast_dimensions")
 
 
-@op("broadcast", operands=1, facts=PURE, has_section=False)
+@op("broadcast", operands=1, facts=PURE_LINEAR, has_section=False)
 def broadcast(call: Call) -> Run:
     """The operand repeated along new leading dimensions; an older form of broadcast_in_dim."""
     require_element(call)
@@ -138,7 +156,7 @@ def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
     return kernel
 
 
-@op("concatenate", facts=PURE)
+@op("concatenate", facts=Facts(is_pure=True, linear=range))
 def concatenate(call: Call) -> Run:
     """The operands one after another along a dimension.
 
@@ -161,7 +179,7 @@ def concatenate(call: Call) -> Run:
     return identity if len(tensors) == 1 else lambda *arrays: np.concatenate(arrays, dimension)
 
 
-@op("reverse", operands=1, facts=PURE)
+@op("reverse", operands=1, facts=PURE_LINEAR)
 def reverse(call: Call) -> Run:
     """The elements in the opposite order along some dimensions.
 
@@ -177,7 +195,7 @@ def reverse(call: Call) -> Run:
     return lambda x: x[index]
 
 
-@op("pad", operands=2, facts=PURE)
+@op("pad", operands=2, facts=Facts(is_pure=True, linear=range))
 def pad(call: Call) -> Run:
     """The operand with a value put between its elements, then before and after them, or elements cut off there.
 
@@ -255,7 +273,7 @@ def get_tuple_element(call: Call) -> Run:
     return operator.itemgetter(index)
 
 
-@op("optimization_barrier", any_sizes=True, facts=_SAME)
+@op("optimization_barrier", any_sizes=True, facts=dataclasses.replace(_SAME, linear=None))
 def optimization_barrier(call: Call) -> Run:
     """The operands as they are.
 

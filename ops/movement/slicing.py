@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..kernel import PURE, Facts
+from ..kernel import PURE_LINEAR, Facts, first_operand
 from ..registry import Call, Run, op
 from ..require import identity, require, require_element, require_shape
 
 
-@op("slice", operands=1, facts=PURE)
+@op("slice", operands=1, facts=PURE_LINEAR)
 def slice_(call: Call) -> Run:
     """The elements between fixed bounds, with a stride, in each dimension.
 
@@ -49,7 +49,7 @@ def _window(starts: tuple[np.ndarray | int, ...], sizes: tuple[int, ...], room: 
     return tuple(index)
 
 
-@op("dynamic_slice", facts=PURE)
+@op("dynamic_slice", facts=Facts(is_pure=True, linear=first_operand, starts=1))
 def dynamic_slice(call: Call) -> Run:
     """A window of fixed size that starts at a computed index, or at the nearest one where it fits.
 
@@ -68,7 +68,7 @@ def dynamic_slice(call: Call) -> Run:
     return lambda x, *starts: x[_window(starts, sizes, room)]
 
 
-@op("dynamic_update_slice", facts=Facts(is_pure=True, overwrites=0))
+@op("dynamic_update_slice", facts=Facts(is_pure=True, overwrites=0, linear=lambda _: (0, 1), starts=2))
 def dynamic_update_slice(call: Call) -> Run:
     """The operand with a window replaced that starts at a computed index, or at the nearest one where it fits.
 

@@ -14,17 +14,21 @@ import numpy as np
 from ..engine.cast import cast
 from ..grid.exchange import Later, Share, described
 from ..grid.parallel import current
+from ..kernel import Facts, Reach
 from ..reductions.reduce import Step, body_elements, fold_of
 from ..registry import BY_BODY, Body, Call, OpError, Run, lookup, op
 from ..types import ElementType, TensorType
 from .process_groups import Groups, Pairs
+
+_EXCHANGE = Facts(reach=Reach.PROCESSES)
+_FOLD = Facts(reach=Reach.PROCESSES, folds=True)
 
 #: The values of each member in, the results of each member out; the functions of the regions and the numbers of the
 #: occasion (see `Share`) go before.
 Combine = Callable[[Any, tuple[int, ...], list[tuple[Any, ...]]], list[tuple[Any, ...]]]
 
 
-@op("all_gather", has_effects=True)
+@op("all_gather", has_effects=True, facts=_EXCHANGE)
 def all_gather(call: Call) -> Run:
     """The operands of all processes of a group, joined along all_gather_dim in the order of the group.
 
@@ -42,7 +46,7 @@ def all_gather(call: Call) -> Run:
     return _meeting(call, groups, combine, dim)
 
 
-@op("all_reduce", values="regions", accuracy=BY_BODY, has_effects=True)
+@op("all_reduce", values="regions", accuracy=BY_BODY, has_effects=True, facts=_FOLD)
 def all_reduce(call: Call) -> Run:
     """The operands of all processes of a group, combined element by element by the body in the order of the group.
 
@@ -59,7 +63,13 @@ def all_reduce(call: Call) -> Run:
 
 
 @op(
-    "cross-replica-sum", "bool integer float complex", operands=1, accuracy=BY_BODY, has_effects=True, has_section=False
+    "cross-replica-sum",
+    "bool integer float complex",
+    operands=1,
+    accuracy=BY_BODY,
+    has_effects=True,
+    has_section=False,
+    facts=_FOLD,
 )
 def cross_replica_sum(call: Call) -> Run:
     """The sum of the operands of all replicas of a group, in the order of the group."""
@@ -78,7 +88,7 @@ def cross_replica_sum(call: Call) -> Run:
     return _meeting(call, groups, combine)
 
 
-@op("reduce_scatter", values="regions", operands=1, accuracy=BY_BODY, has_effects=True)
+@op("reduce_scatter", values="regions", operands=1, accuracy=BY_BODY, has_effects=True, facts=_FOLD)
 def reduce_scatter(call: Call) -> Run:
     """As all_reduce; then each process of a group keeps its part of the result, cut along scatter_dimension.
 
@@ -99,7 +109,7 @@ def reduce_scatter(call: Call) -> Run:
     return _meeting(call, groups, combine, dim)
 
 
-@op("all_to_all", has_effects=True)
+@op("all_to_all", has_effects=True, facts=_EXCHANGE)
 def all_to_all(call: Call) -> Run:
     """Operands cut along split_dimension, the n-th part sent to the group's n-th process, and joined there.
 
@@ -130,7 +140,7 @@ def all_to_all(call: Call) -> Run:
     return _meeting(call, groups, combine, (split, concat, count))
 
 
-@op("collective_broadcast", has_effects=True)
+@op("collective_broadcast", has_effects=True, facts=_EXCHANGE)
 def collective_broadcast(call: Call) -> Run:
     """The operands of the first process of each group, or the one that the last operand names; zeros outside groups.
 
@@ -145,7 +155,7 @@ def collective_broadcast(call: Call) -> Run:
     return _meeting(call, groups, combine, zeros_outside=True)
 
 
-@op("collective_reduce", values="regions", accuracy=BY_BODY, has_effects=True)
+@op("collective_reduce", values="regions", accuracy=BY_BODY, has_effects=True, facts=_FOLD)
 def collective_reduce(call: Call) -> Run:
     """As all_reduce, for the first process of each group or the one that the last operand names; zeros for the others.
 
@@ -167,7 +177,7 @@ def collective_reduce(call: Call) -> Run:
     return _meeting(call, groups, combine, zeros_outside=True)
 
 
-@op("collective_permute", operands=1, has_effects=True)
+@op("collective_permute", operands=1, has_effects=True, facts=_EXCHANGE)
 def collective_permute(call: Call) -> Run:
     """The operand of the process that is paired with this one as its source; zeros where there is none.
 
@@ -191,13 +201,13 @@ def collective_permute(call: Call) -> Run:
     return kernel
 
 
-@op("replica_id", operands=0, has_effects=True)
+@op("replica_id", "ui32", operands=0, has_effects=True)
 def replica_id(call: Call) -> Run:
     """The number of the process's replica."""
     return _place(call, 0)
 
 
-@op("partition_id", operands=0, has_effects=True)
+@op("partition_id", "ui32", operands=0, has_effects=True)
 def partition_id(call: Call) -> Run:
     """The number of the process's partition."""
     return _place(call, 1)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..grid.exchange import Share, described
 from ..grid.parallel import Grid, Process, current
+from ..kernel import Facts, Regions, first_operand
 from ..programs.interpreter import with_streams
 from ..registry import BY_BODY, Call, OpError, Run, op
 from ..types import TensorType, TokenType
@@ -134,7 +135,7 @@ def reshard(call: Call) -> Run:
     return _identity(call)
 
 
-@op("sdy.propagation_barrier", operands=1)
+@op("sdy.propagation_barrier", operands=1, facts=Facts(linear=first_operand))
 def propagation_barrier(call: Call) -> Run:
     """The operand. Shardings are not propagated across it, in one direction or both."""
     return _identity(call)
@@ -154,7 +155,13 @@ def _identity(call: Call) -> Run:
     return lambda x: x
 
 
-@op("sdy.manual_computation", values="regions", accuracy=BY_BODY, has_effects=True)
+@op(
+    "sdy.manual_computation",
+    values="regions",
+    accuracy=BY_BODY,
+    has_effects=True,
+    facts=Facts(regions=Regions.ALL),
+)
 def manual_computation(call: Call) -> Run:
     """The body applied to each device's part of the operands; the parts of the results are joined.
 

@@ -8,12 +8,15 @@ import numpy as np
 
 from ..grid.exchange import described
 from ..grid.parallel import current
+from ..kernel import Facts, Reach
 from ..registry import Call, OpError, Run, op
 from ..types import TensorType, TokenType
 from .process_groups import Pairs, channel_of
 
+_OUTSIDE = Facts(reach=Reach.OUTSIDE)
 
-@op("send", has_effects=True)
+
+@op("send", has_effects=True, facts=_OUTSIDE)
 def send(call: Call) -> Run:
     """Sends values on a channel and does not wait for the receiver. Returns a token.
 
@@ -40,7 +43,7 @@ def send(call: Call) -> Run:
     return kernel
 
 
-@op("recv", operands=1, has_effects=True)
+@op("recv", operands=1, has_effects=True, facts=_OUTSIDE)
 def recv(call: Call) -> Run:
     """The values that a process has sent on a channel, and a token. Waits for them.
 
@@ -67,7 +70,7 @@ def recv(call: Call) -> Run:
     return kernel
 
 
-@op("infeed", operands=1, has_effects=True)
+@op("infeed", operands=1, has_effects=True, facts=_OUTSIDE)
 def infeed(call: Call) -> Run:
     """The next values of the process's infeed, and a token.
 
@@ -90,7 +93,7 @@ def infeed(call: Call) -> Run:
     return kernel
 
 
-@op("outfeed", has_effects=True)
+@op("outfeed", has_effects=True, facts=_OUTSIDE)
 def outfeed(call: Call) -> Run:
     """Takes values out of the program, where nothing reads them. Returns a token."""
     if not call.operands or not isinstance(call.operands[-1], TokenType) or call.results != (TokenType(),):

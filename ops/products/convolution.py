@@ -13,7 +13,7 @@ import numpy as np
 from ..engine.blocks import blocks, for_each
 from ..engine.cast import cast
 from ..engine.speed import tuning
-from ..kernel import PURE
+from ..kernel import Facts, Shapes
 from ..policy import Policy
 from ..reductions.axes import Axis, windows
 from ..reductions.window import integers_or, require_positive
@@ -188,7 +188,19 @@ def _products(
     return found
 
 
-@op("convolution", values="numbers", accuracy=BY_POLICY, operands=2, facts=PURE)
+def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
+    numbers = attributes.get("dimension_numbers") or {}
+    outputs = numbers.get("kernel_output_feature_dimension")
+    return math.prod(n for d, n in enumerate(shapes[1]) if d != outputs)
+
+
+@op(
+    "convolution",
+    values="numbers",
+    accuracy=BY_POLICY,
+    operands=2,
+    facts=Facts(is_pure=True, is_bilinear=True, terms=_terms, copies_windows=True),
+)
 def convolution(call: Call) -> Run:
     """Dot products of windows of lhs, padded with zeros, with the kernels in rhs, in groups of features or batches.
 
@@ -205,7 +217,14 @@ def convolution(call: Call) -> Run:
     return _convolution(call, has_padding=True)
 
 
-@op("dynamic_conv", values="numbers", accuracy=BY_POLICY, operands=3, any_sizes=True)
+@op(
+    "dynamic_conv",
+    values="numbers",
+    accuracy=BY_POLICY,
+    operands=3,
+    any_sizes=True,
+    facts=Facts(terms=_terms, copies_windows=True),
+)
 def dynamic_conv(call: Call) -> Run:
     """A convolution whose padding is an operand.
 

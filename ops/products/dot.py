@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel import PURE
+from ..kernel import Facts, Shapes
 from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..types import TensorType
 from .dot_algorithm import Algorithm
@@ -17,7 +17,18 @@ from .matmul import matmul
 _SIDES = ("lhs", "rhs")
 
 
-@op("dot_general", values="numbers", accuracy=BY_POLICY, operands=2, facts=PURE)
+def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
+    numbers = attributes.get("dot_dimension_numbers") or {}
+    return math.prod(shapes[0][d] for d in numbers.get("lhs_contracting_dimensions", ()))
+
+
+@op(
+    "dot_general",
+    values="numbers",
+    accuracy=BY_POLICY,
+    operands=2,
+    facts=Facts(is_pure=True, is_bilinear=True, terms=_terms),
+)
 def dot_general(call: Call) -> Run:
     """Sums of products of two tensors over their contracting dimensions, for each index of the others.
 
@@ -43,7 +54,14 @@ def dot_general(call: Call) -> Run:
     return _contract(call, batching, contracting, algorithm)
 
 
-@op("dot", values="numbers", accuracy=BY_POLICY, operands=2, facts=PURE, has_section=False)
+@op(
+    "dot",
+    values="numbers",
+    accuracy=BY_POLICY,
+    operands=2,
+    facts=Facts(is_pure=True, is_bilinear=True, terms=lambda shapes, _: shapes[0][-1]),
+    has_section=False,
+)
 def dot(call: Call) -> Run:
     """The inner product of vectors, or the product of matrices and vectors; the older form of dot_general."""
     ranks = [len(call.tensor(i).shape) for i in range(2)]

@@ -17,6 +17,7 @@ Shape = tuple[int | None, ...]
 _HOST = Accuracy("computed in f64 by the host's linear algebra and rounded once")
 
 #: Systems of up to this many unknowns are solved row by row, larger ones by halves: most is then matrix products.
+#: No tuning: it decides in which order numbers are summed.
 _ROWS = 32
 
 

@@ -25,7 +25,8 @@ from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from .exact_matmul import as_laid, exact_matmul, tiled
 
 _PLAIN = Policy()
-_SHORT, _SHORT_COMPLEX = 4, 16  # terms up to which sums are done in order
+#: The terms up to which sums are formed in order, of real and of complex numbers. No tuning: BLAS may round otherwise.
+_SHORT, _SHORT_COMPLEX = 4, 16
 _F32, _F64, _I64, _UI64 = (ELEMENT_TYPES[name] for name in ("f32", "f64", "i64", "ui64"))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.cast import cast
+from ..kernel import Facts, Shapes
 from ..policy import Policy
 from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..require import require, require_dimensions, require_shape
@@ -18,7 +19,12 @@ from .matmul import matmul
 Dimensions = tuple[int, ...]
 
 
-@op("chlo.ragged_dot", values="numbers", accuracy=BY_POLICY, operands=3)
+def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
+    numbers = attributes.get("ragged_dot_dimension_numbers") or {}
+    return math.prod(shapes[0][d] for d in numbers.get("lhs_contracting_dimensions", ()))
+
+
+@op("chlo.ragged_dot", values="numbers", accuracy=BY_POLICY, operands=3, facts=Facts(terms=_terms))
 def ragged_dot(call: Call) -> Run:
     """dot_general of groups of consecutive places along one dimension of lhs; the sizes of the groups are an operand.
 

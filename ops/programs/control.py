@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ..grid.parallel import current_grid
-from ..kernel import PURE
+from ..kernel import Facts, Regions
 from ..registry import BY_BODY, Call, OpError, Run, op
 from ..types import TensorType, element_type
 
 Region = Callable[..., tuple[Any, ...]]
 
 
-@op("if", "bool", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True)
+@op("if", "bool", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True, facts=Facts(regions=Regions.ONE))
 def if_(call: Call) -> Run:
     """The results of the first branch where pred is true, else of the second; the other is not run.
 
@@ -28,7 +28,7 @@ def if_(call: Call) -> Run:
     return lambda regions, pred: (regions[0] if pred else regions[1])()
 
 
-@op("case", "i32", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True)
+@op("case", "i32", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True, facts=Facts(regions=Regions.ONE))
 def case(call: Call) -> Run:
     """The results of the branch that index names, or of the last if there is no such branch. No other is run.
 
@@ -48,7 +48,7 @@ def case(call: Call) -> Run:
     return kernel
 
 
-@op("while", values="regions", accuracy=BY_BODY, any_sizes=True)
+@op("while", values="regions", accuracy=BY_BODY, any_sizes=True, facts=Facts(regions=Regions.LOOP))
 def while_(call: Call) -> Run:
     """The body applied to the operands, then to its own results, as long as cond of them is true.
 
@@ -98,7 +98,11 @@ def _called(call: Call, attribute: str) -> Run:
     return (lambda *values: callee.run(*values)[0]) if len(call.results) == 1 else callee.run
 
 
-@op("func.call", values="regions", accuracy=BY_BODY, has_effects=True, calls=("callee",), any_sizes=True, facts=PURE)
+#: A call is pure if what it calls is, which is asked op by op.
+_CALL = Facts(is_pure=True, is_call=True)
+
+
+@op("func.call", values="regions", accuracy=BY_BODY, has_effects=True, calls=("callee",), any_sizes=True, facts=_CALL)
 def call_(call: Call) -> Run:
     """The results of another function of the program."""
     return _called(call, "callee")
@@ -111,7 +115,7 @@ def call_(call: Call) -> Run:
     has_effects=True,
     calls=("decomposition",),
     any_sizes=True,
-    facts=PURE,
+    facts=_CALL,
 )
 def composite(call: Call) -> Run:
     """The results of its decomposition, a function of the program, whatever the composite's name and version."""

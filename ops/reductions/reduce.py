@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..engine.compiled import Kernels, kernels
 from ..engine.ranks import minifloat_ranks
 from ..engine.speed import tuning
 from ..engine.transitions import TransitionTable
-from ..kernel import PURE, Combining, Facts
+from ..kernel import Combining, Facts, Shapes
 from ..registry import BY_BODY, Body, Call, OpError, Run, lookup, op
 from ..types import ElementType, Kind, TensorType
 
@@ -35,7 +35,17 @@ Fold = Callable[[Step, Sequence[np.ndarray], Sequence[np.ndarray]], tuple[np.nda
 _FEW, _COLUMNS = 8, 128
 
 
-@op("reduce", values="regions", accuracy=BY_BODY, facts=PURE)
+def _additions(operands: Shapes, results: Shapes, _: Mapping[str, Any]) -> float:
+    """How often the body runs: once for each element but the first of each sum."""
+    return max(math.prod(operands[0]) - math.prod(results[0]), 0)
+
+
+@op(
+    "reduce",
+    values="regions",
+    accuracy=BY_BODY,
+    facts=Facts(is_pure=True, folds=True, linear=range, body_runs=_additions),
+)
 def reduce(call: Call) -> Run:
     """The elements along dimensions combined by the body, from the init value, in row-major order.
 
@@ -338,7 +348,7 @@ def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
 
 #: Numbers in every order that three can have, both zeros and NaN of both signs among them.
 _ORDERS = (-1.0, -0.0, 0.0, 1.0, 2.0, 4.0, np.nan, -np.nan)
-#: Combinations that are tried at most.
+#: Combinations that are tried at most, when a body is bound: a limit of time.
 _MOST_TRIED = 1 << 20
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..engine.cast import cast
 from ..engine.speed import tuning
-from ..kernel import PURE
+from ..kernel import Facts
 from ..movement.gather import Places, integers, interleaving, row_major
 from ..registry import BY_BODY, Call, Run, op
 from ..require import require, require_dimensions
@@ -172,7 +172,16 @@ def targets(numbers: Mapping[str, Any], shape: Shape, indices: np.ndarray, updat
     return found
 
 
-@op("scatter", values="regions", accuracy=BY_BODY, facts=PURE)
+#: The operands are inputs, the indices, and as many updates.
+_FACTS = Facts(
+    is_pure=True,
+    folds=True,
+    linear=lambda count: [i for i in range(count) if i != (count - 1) // 2],
+    body_runs=lambda operands, *_: math.prod(operands[-1]),
+)
+
+
+@op("scatter", values="regions", accuracy=BY_BODY, facts=_FACTS)
 def scatter(call: Call) -> Run:
     """The operand with updates combined by a body into windows at computed indices. What is out of bounds is skipped.
 

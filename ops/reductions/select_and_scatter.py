@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..engine.cast import cast
-from ..kernel import PURE
+from ..kernel import Facts
 from ..registry import BY_BODY, Call, Run, op
 from ..require import require, require_shape
 from ..types import Kind, TensorType
 from .axes import Axis, windows
 from .reduce import body_elements
 from .scatter_update import scatter_update
-from .window import Axes, axes_of_call, body_of
+from .window import Axes, axes_of_call, body_of, window_runs
 
 Shape = tuple[int, ...]
 Select = Callable[..., tuple[Any, ...]]
@@ -23,7 +23,13 @@ Select = Callable[..., tuple[Any, ...]]
 Step = tuple[np.ndarray, np.ndarray]
 
 
-@op("select_and_scatter", values="regions", accuracy=BY_BODY, operands=3, facts=PURE)
+@op(
+    "select_and_scatter",
+    values="regions",
+    accuracy=BY_BODY,
+    operands=3,
+    facts=Facts(is_pure=True, folds=True, body_runs=window_runs),
+)
 def select_and_scatter(call: Call) -> Run:
     """Each source goes to the element selected in its window of the operand, and is combined there by a body.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from ..engine.cast import cast
 from ..engine.lookup import Table
 from ..engine.ranks import minifloat_ranks
 from ..engine.speed import tuning
-from ..kernel import PURE
+from ..kernel import Facts, Shapes
 from ..registry import BY_BODY, Body, Call, Run, lookup, op
 from ..require import require, require_shape
 from ..types import TensorType
@@ -52,7 +52,18 @@ def axes_of_call(call: Call, rank: int) -> Callable[[Shape], tuple[Axis, ...]]:
     )
 
 
-@op("reduce_window", values="regions", accuracy=BY_BODY, facts=PURE)
+def window_runs(_: Shapes, results: Shapes, attributes: Mapping[str, Any]) -> float:
+    """How often the body runs: once for each element but the first of each window."""
+    window = math.prod(np.ravel(attributes.get("window_dimensions", 1)).tolist())
+    return math.prod(results[0]) * max(window - 1, 1)
+
+
+@op(
+    "reduce_window",
+    values="regions",
+    accuracy=BY_BODY,
+    facts=Facts(is_pure=True, folds=True, linear=range, body_runs=window_runs),
+)
 def reduce_window(call: Call) -> Run:
     """Each result is a window of the operand folded by a body: the initial value with the first element, and so on.
 

@@ -45,11 +45,6 @@ from .fusible import (
 from .grouping import Builder, Node
 from .row_tables import has_row_tables
 
-#: Up to which cost a value of a group is computed again rather than kept, if it is small or large.
-_CHEAP, _CHEAP_LARGE, _LARGE = 0.3, 1.0, 1 << 25
-#: The same where groups are run by compiled code, of many elements: a lookup costs no more than an array in memory.
-_CHEAP_COMPILED = 0.6
-
 
 def fuse(region: Region, constants: Mapping[Value, Any], speed: Speed, policy: Policy) -> Region:
     """A region, valid and with its constants known, in which groups stand in the place of elementwise operations.
@@ -339,10 +334,11 @@ class _Fuser:
         """Whether computing a value anew costs less than reading it from memory."""
         t = node.operation.results[0].type
         assert isinstance(t, TensorType)
-        limit = _CHEAP if t.nbytes < _LARGE else _CHEAP_LARGE
-        return node.cost <= (
-            max(limit, _CHEAP_COMPILED) if self._is_compiled and t.size >= tuning().fuse_many else limit
-        )
+        tuned = tuning()
+        limit = tuned.again_cost if t.nbytes < tuned.again_large_bytes else tuned.again_cost_large
+        if self._is_compiled and t.size >= tuned.fuse_many:
+            limit = max(limit, tuned.again_cost_compiled)
+        return node.cost <= limit
 
     def _is_used_after(self, value: Value, inside: set[int]) -> bool:
         """Whether a value is needed later, by others than some ops, which are given by `id`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.registry import Op
+from ....ops.registry import Op, facts_of
 from ....ops.types import ElementType, QuantizedType, TensorType
 from ...program import Operation, Region, Value
 from ..leaf import Axes, Shape, width
@@ -15,13 +15,10 @@ from ..leaf import Axes, Shape, width
 #: A tensor that a value depends on, and where its dimensions lie in the value's.
 Root = tuple[Value, Axes]
 
-#: Operations that only lay a value along other dimensions.
-_SPREADS = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
-
 
 def is_fusible(operation: Operation, record: Op) -> bool:
     """Whether an op gives each element of a tensor of known shape by itself, the same bits wherever it stands."""
-    if not (record.is_elementwise or operation.name == "stablehlo.bitcast_convert"):
+    if not (record.is_elementwise or record.facts.keeps_bits):
         return False
     types = [v.type for v in (*operation.operands, *operation.results)]
     if not operation.operands or len(operation.results) != 1 or not all(_is_plain(t) for t in types):
@@ -31,7 +28,7 @@ def is_fusible(operation: Operation, record: Op) -> bool:
     if not shape or 0 in shape or any(t.shape not in (shape, ()) for t in tensors):
         return False
     elements = [t.element for t in tensors]
-    if operation.name == "stablehlo.bitcast_convert":
+    if record.facts.keeps_bits:
         return elements[0].bits == elements[1].bits
     if operation.name.endswith(".select") and not tensors[0].shape:
         return False  # it takes the one or the other as a whole
@@ -50,19 +47,13 @@ def _is_plain(t: Any) -> bool:
 
 def spread_of(operation: Operation) -> Axes | None:
     """Where each dimension of the operand goes, of an op that only adds and repeats dimensions; None of others."""
-    if operation.name not in _SPREADS:
+    spread = facts_of(operation.name).spread
+    if spread is None:
         return None
     old, new = operation.operands[0].type, operation.results[0].type
     if not (_is_plain(old) and _is_plain(new)) or old.size == 0 or new.size == 0:  # type: ignore[union-attr]
         return None
-    if operation.name == _SPREADS[0]:
-        places = np.ravel(operation.attributes["broadcast_dimensions"]).tolist()
-        return tuple(None if n == 1 else d for n, d in zip(old.shape, places, strict=True))  # type: ignore[union-attr]
-    long = [[d for d, n in enumerate(t.shape) if n != 1] for t in (old, new)]  # type: ignore[union-attr]
-    if [old.shape[d] for d in long[0]] != [new.shape[d] for d in long[1]]:  # type: ignore[union-attr]
-        return None
-    places = dict(zip(*long, strict=True))
-    return tuple(places.get(d) for d in range(len(old.shape)))  # type: ignore[union-attr]
+    return spread(old.shape, new.shape, operation.attributes)  # type: ignore[union-attr]
 
 
 def identity(value: Value) -> Axes:
@@ -99,7 +90,7 @@ class Uniform:
 
     def __init__(self, region: Region, constants: Mapping[Value, Any]) -> None:
         self._constants = constants
-        self._spreads = {o.results[0]: o for o in region.operations if o.name in _SPREADS}
+        self._spreads = {o.results[0]: o for o in region.operations if facts_of(o.name).spread is not None}
         self._numbers: dict[Value, np.ndarray | None] = {}
 
     def number(self, value: Value) -> np.ndarray | None:

@@ -11,14 +11,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from ....ops.registry import lookup
-from ...program import Function, Operation, Program, Region, Value
-
-#: The longest function that is inlined, in ops, and how many ops all calls in a function may come to.
-_LONGEST, _MOST = 200, 2000
-
-#: The ops that are nothing but a call of a function, and the attribute that names it.
-CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
+from ....ops.engine.speed import tuning
+from ....ops.registry import call_attribute, lookup
+from ...program import PRINT, Function, Operation, Program, Region, Value
 
 
 def inlined(program: Program, region: Region) -> Region:
@@ -44,7 +39,7 @@ class _Frame:
 class _Inliner:
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._room = _MOST
+        self._room = tuning().inline_total
 
     def region(self, region: Region, within: tuple[str, ...], values: _Values | None = None) -> Region:
         """A region with calls replaced, of a copy that has other values where these are given.
@@ -89,7 +84,7 @@ class _Inliner:
         return Region(arguments, operations, returns)
 
     def _inlinable(self, operation: Operation, within: tuple[str, ...]) -> Function | None:
-        attribute = CALLS.get(operation.name)
+        attribute = call_attribute(operation.name)
         if attribute is None:
             return None
         name = str(operation.attributes.get(attribute))
@@ -100,7 +95,7 @@ class _Inliner:
             v.type for v in operation.results
         ] == list(function.result_types)
         size = _size(function.body)
-        if not same or size is None or size > min(_LONGEST, self._room):
+        if not same or size is None or size > min(tuning().inline_ops, self._room):
             return None
         self._room -= size
         return function
@@ -129,9 +124,7 @@ def _size(region: Region) -> int | None:
     count = 0
     for operation in region.operations:
         record = lookup(operation.name)
-        if operation.name == "interpreter.print" or (
-            record is not None and record.has_effects and operation.name not in CALLS
-        ):
+        if operation.name == PRINT or (record is not None and record.has_effects and not record.facts.is_call):
             return None
         count += 1
         for inner in operation.regions:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....ops.engine.speed import tuning
 from ...program import Value
 from ..executors.columns import trailing_columns
 from ..executors.rows import leading_rows
 from ..leaf import Leaf
 from .fusible import Root, along, identity, shape_of
 from .grouping import Deferred
-
-#: Tables for rows depend on so many tensors at most.
-_MOST = 16
 
 
 def has_row_tables(operands: Sequence[Value], deferred: Deferred) -> bool:
@@ -29,7 +27,7 @@ def has_row_tables(operands: Sequence[Value], deferred: Deferred) -> bool:
         node = deferred.pending.get(value)
         if node is None:
             roots[root] = None
-            if len(roots) > _MOST:
+            if len(roots) > tuning().rows_leaves:
                 return False
         elif node.spread is not None:
             stack.append((node.operation.operands[0], along(node.spread, axes)))

@@ -10,11 +10,12 @@ Source: the unreduced axes of Shardy's shardings; JAX's `PartitionSpec(unreduced
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ....ops.kernel import Regions
 from ....ops.processes.sharded import Sharding
-from ...compile.passes.inline import CALLS
+from ....ops.registry import call_attribute, facts_of
 from ...errors import ProgramError
 from ...parse import sharding
 from ...parse.attributes import Opaque
@@ -137,18 +138,19 @@ class _Block(Emitter):
 
     def _operation(self, operation: Operation) -> Iterable[Sum]:
         """What the results of an op become."""
-        name = operation.name
-        if name in CONSTRAINTS:
+        if operation.name in CONSTRAINTS:
             return self._constraint(operation)
-        if name in CALLS:
-            return self._call(operation, CALLS[name])
-        if name == "stablehlo.while":
-            return self._loop(operation)
-        if name in ("stablehlo.case", "stablehlo.if"):
-            return self._branches(operation)
-        if name == "sdy.manual_computation":
-            return self._manual(operation)
-        if name == "stablehlo.optimization_barrier":
+        attribute = call_attribute(operation.name)
+        if attribute is not None:
+            return self._call(operation, attribute)
+        match facts_of(operation.name).regions:
+            case Regions.LOOP:
+                return self._loop(operation)
+            case Regions.ONE:
+                return self._branches(operation)
+            case Regions.ALL:
+                return self._manual(operation)
+        if operation.name == "stablehlo.optimization_barrier":
             sums = [self._sums[v] for v in operation.operands]
             return self._made(operation, sums, [s.form for s in sums], operation.attributes, operation.regions)
         return self._linear(operation)
@@ -237,7 +239,7 @@ class _Block(Emitter):
 
     def _separate(self, operation: Operation, sums: Sequence[Sum], some: Sequence[int]) -> Sequence[int]:
         """Of the operands with several addends those that keep them: one of the factors of a product."""
-        if len(some) < 2 or operation.name.removeprefix("stablehlo.") not in _BILINEAR:
+        if len(some) < 2 or not facts_of(operation.name).is_bilinear:
             return some
         # Better not the one that has been one value before it was to be addends.
         return [next((i for i in some if sums[i].addends not in self.wholes), some[0])]
@@ -290,48 +292,11 @@ def _flat(sums: Iterable[Sum]) -> tuple[Value, ...]:
 # -- which ops are linear ----------------------------------------------------------------------------------------------
 
 
-def _all(operation: Operation) -> Iterable[int]:
-    return range(len(operation.operands))
-
-
-def _first(_: Operation) -> Iterable[int]:
-    return (0,)
-
-
-def _all_if_sum(operation: Operation) -> Iterable[int]:
-    return _all(operation) if is_sum(operation) else ()
-
-
-def _scattered(operation: Operation) -> Iterable[int]:
-    indices = (len(operation.operands) - 1) // 2
-    return [i for i in _all(operation) if i != indices] if is_sum(operation) else ()
-
-
-#: Of ops that are linear in several operands together: which these are. Rounding is taken for linear, as where sums are
-#: formed on devices.
-_LINEAR: dict[str, Callable[[Operation], Iterable[int]]] = {
-    **dict.fromkeys(("add", "subtract", "concatenate", "complex", "pad"), _all),
-    **dict.fromkeys(
-        (
-            "negate", "convert", "reduce_precision", "real", "imag", "divide", "transpose", "reshape", "reverse",
-            "broadcast_in_dim", "slice", "dynamic_slice", "gather",
-        ),
-        _first,
-    ),
-    **dict.fromkeys(("reduce", "reduce_window"), _all_if_sum),
-    "scatter": _scattered,
-    "select": lambda _: (1, 2),
-    "dynamic_update_slice": lambda _: (0, 1),
-}  # fmt: skip
-#: Ops that are linear in each of two operands.
-_BILINEAR = ("multiply", "dot_general", "convolution")
-
-
 def _together(operation: Operation, some: Sequence[int]) -> Iterable[int]:
     """The operands that an op is linear in together: of a product the one in `some`."""
-    name = operation.name.removeprefix("stablehlo.")
-    if operation.name == "sdy.propagation_barrier":
-        return (0,)
-    if name in _BILINEAR:
+    facts = facts_of(operation.name)
+    if facts.is_bilinear:
         return some
-    return tuple(_LINEAR[name](operation)) if name in _LINEAR else ()
+    if facts.linear is None or (operation.regions and not is_sum(operation)):
+        return ()
+    return tuple(facts.linear(len(operation.operands)))
