@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 #: For each dimension of a tensor the one of another that it lies along, None where it has size 1.
 Axes = tuple[int | None, ...]
 
-#: The most bits of all leaves for which there are tables. A limit of memory: each bit more makes a table twice as large.
+#: The most bits of all leaves for which there are tables: a limit of memory, as each bit more doubles a table.
 MOST_BITS = 16
 
 
