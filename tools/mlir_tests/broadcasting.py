@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from minihlo.ops.registry import Op, lookup
-from tests import oracle
+from tests import oracle, oracle_chlo
 from tests.oracle import FORMATS, Value, decode, encode
 
-from . import functions
 from .catalog import cases, stem
 from .chunk import Chunk
 from .elementwise import both, held_code, on_pairs
@@ -23,7 +22,7 @@ _LAST = "broadcast_dimensions = array<i64: 1>"
 
 
 #: CHLO names the functions that it has in this form: not every function of two numbers is one of them.
-_NAMES = [f"chlo.broadcast_{n}" for n in (*oracle.BINARY, *functions.BINARY, "next_after")]
+_NAMES = [f"chlo.broadcast_{n}" for n in (*oracle.BINARY, *oracle_chlo.BINARY, "next_after")]
 
 
 @cases(*(name for name in _NAMES if lookup(name) is not None))
@@ -32,10 +31,10 @@ def broadcasting(op: Op, element: str) -> Iterator[Chunk]:
     name = op.name.removeprefix("chlo.broadcast_")
     fmt = FORMATS[element]
     if name == "next_after":
-        function = functools.partial(functions.next_after, fmt)
+        function = functools.partial(oracle_chlo.next_after, fmt)
         rows, columns = list(specials(element)[:4]), list(specials(element)[1:4])
     else:
-        values = functions.BINARY.get(name) or oracle.BINARY[name]
+        values = oracle_chlo.BINARY.get(name) or oracle.BINARY[name]
         function = _coded(fmt, values)
         rows, columns = _clean_product(element, values)
     chunk = Chunk(f"{stem(op.name)}_{element}")

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from minihlo.ops.registry import Op
 from tests import oracle
-from tests.oracle import FORMATS, Fraction, Value, decode, encode
+from tests.oracle import FORMATS, Fraction, Value, encode
+from tests.oracle_batch_norm import BatchNorm
 
 from .catalog import cases, extra_cases, stem
 from .chunk import Chunk, tensor
@@ -29,76 +30,14 @@ class InexactError(ValueError):
     """A step has to round."""
 
 
-class _Steps:
-    """The specification's compositions, on the codes of an operand; every step has to be exact."""
+class _Exact(BatchNorm):
+    """Batch normalization no step of which may round."""
 
-    def __init__(self, element: str, shape: tuple[int, ...], feature: int, epsilon: float) -> None:
-        self._fmt = FORMATS[element]
-        self.feature_of = [index[feature] for index in np.ndindex(shape)]
-        self.features, self.epsilon = shape[feature], Fraction(epsilon)
-        self.count = Fraction(len(self.feature_of) // shape[feature])
-
-    def exact(self, x: Value) -> Value:
-        if decode(self._fmt, encode(self._fmt, x)) != x:
+    def rounded(self, x: Value) -> Value:
+        """The number itself. Raises InexactError where the format does not have it."""
+        if super().rounded(x) != x:
             raise InexactError(str(x))
         return x
-
-    def __call__(self, op: str, x: Value, y: Value) -> Value:
-        return self.exact(oracle.BINARY[op](x, y))
-
-    def sum(self, xs: Sequence[Value]) -> list[Value]:
-        totals: list[Value] = [Fraction(0)] * self.features
-        for f, x in zip(self.feature_of, xs, strict=True):
-            totals[f] = self("add", totals[f], x)
-        return totals
-
-    def mean(self, xs: Sequence[Value]) -> list[Value]:
-        return [self("divide", total, self.count) for total in self.sum(xs)]
-
-    def centered(self, xs: Sequence[Value], mean: Sequence[Value]) -> list[Value]:
-        return [self("subtract", x, mean[f]) for f, x in zip(self.feature_of, xs, strict=True)]
-
-    def deviations(self, variance: Sequence[Value]) -> list[Value]:
-        return [self.exact(oracle.UNARY["sqrt"](self("add", v, self.epsilon))) for v in variance]
-
-    def inference(
-        self,
-        xs: Sequence[Value],
-        scale: Sequence[Value],
-        offset: Sequence[Value],
-        mean: Sequence[Value],
-        variance: Sequence[Value],
-    ) -> list[list[Value]]:
-        deviation, found = self.deviations(variance), []
-        for f, c in zip(self.feature_of, self.centered(xs, mean), strict=True):
-            found.append(self("add", self("multiply", scale[f], self("divide", c, deviation[f])), offset[f]))
-        return [found]
-
-    def training(self, xs: Sequence[Value], scale: Sequence[Value], offset: Sequence[Value]) -> list[list[Value]]:
-        mean = self.mean(xs)
-        variance = self.mean([self("multiply", c, c) for c in self.centered(xs, mean)])
-        return [*self.inference(xs, scale, offset, mean, variance), mean, variance]
-
-    def grad(
-        self,
-        xs: Sequence[Value],
-        scale: Sequence[Value],
-        mean: Sequence[Value],
-        variance: Sequence[Value],
-        gradient: Sequence[Value],
-    ) -> list[list[Value]]:
-        deviation, centered = self.deviations(variance), self.centered(xs, mean)
-        sums = self.sum(gradient)
-        products = self.sum([self("multiply", g, c) for g, c in zip(gradient, centered, strict=True)])
-        operand, through = [], []
-        for f, g, c in zip(self.feature_of, gradient, centered, strict=True):
-            shifted = self("add", variance[f], self.epsilon)
-            part = self("divide", self("multiply", products[f], c), shifted)
-            rest = self("subtract", self("subtract", self("multiply", g, self.count), sums[f]), part)
-            factor = self("divide", self("divide", scale[f], deviation[f]), self.count)
-            operand.append(self("multiply", factor, rest))
-            through.append(self("multiply", g, self("divide", c, deviation[f])))
-        return [operand, self.sum(through), sums]
 
 
 #: Shapes, the feature's dimension, and epsilon.
@@ -117,13 +56,13 @@ def batch_norm(op: Op, element: str) -> Iterator[Chunk]:
         return
     chunk = Chunk(f"{stem(op.name)}_{element}", EXACT)
     for shape, feature, epsilon in _LAYOUTS if is_signed else (((2, 2), 1, 2.0),):
-        steps = _Steps(element, shape, feature, epsilon)
+        steps = _Exact(FORMATS[element], shape, feature, epsilon)
         operands, expected = _exact_case(element, name, steps, shape)
         _batch_norm(chunk, op, element, operands, expected, feature, epsilon)
     yield chunk
 
 
-def _exact_case(element: str, name: str, steps: _Steps, shape: tuple[int, ...]) -> tuple[list[Codes], list[Codes]]:
+def _exact_case(element: str, name: str, steps: _Exact, shape: tuple[int, ...]) -> tuple[list[Codes], list[Codes]]:
     """Operands for which no step rounds, not all alike. Raises InexactError where none are found."""
     rng = generator(name, element, str(shape))
     per_feature = (steps.features,)

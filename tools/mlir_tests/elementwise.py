@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from minihlo.ops.registry import Op
-from tests import oracle
+from tests import oracle, oracle_chlo
 from tests.oracle import FORMATS, Fraction, Value, decode, encode
 
-from . import functions
 from .catalog import cases, stem
 from .chunk import Chunk
 from .exhaustive import all_codes, all_pairs
@@ -42,10 +41,10 @@ _UNARY, _RANDOM = 40, 24
 
 OPEN = "The format leaves these results open; expected is what ml_dtypes' conversions give. See docs/formats.md."
 
-CHLO_UNARY = tuple(f"chlo.{name}" for name in functions.UNARY)
+CHLO_UNARY = tuple(f"chlo.{name}" for name in oracle_chlo.UNARY)
 STABLEHLO_UNARY = tuple(oracle.UNARY)
 STABLEHLO_BINARY = tuple(oracle.BINARY)
-CHLO_BINARY = tuple(f"chlo.{name}" for name in functions.BINARY)
+CHLO_BINARY = tuple(f"chlo.{name}" for name in oracle_chlo.BINARY)
 
 
 def generator(*names: str) -> random.Random:
@@ -119,7 +118,7 @@ def _place(fmt: oracle.Format, c: int) -> tuple[int, Fraction]:
 
 @cases(*STABLEHLO_UNARY, *CHLO_UNARY)
 def unary(op: Op, element: str) -> Iterator[Chunk]:
-    name, function = _definition(op, functions.UNARY, oracle.UNARY)
+    name, function = _definition(op, oracle_chlo.UNARY, oracle.UNARY)
     fmt, plain, left_open = FORMATS[element], [], []
     for c in unary_codes(element, function, name):
         result = function(decode(fmt, c))
@@ -236,7 +235,7 @@ def held_code(element: str, x: float) -> int | None:
 def pairs_of(element: str, name: str) -> tuple[tuple[int, int], ...]:
     """Pairs of codes to try a function on: the special values by each other, and some for each place of the result."""
     fmt = FORMATS[element]
-    function = functions.BINARY.get(name) or oracle.BINARY[name]
+    function = oracle_chlo.BINARY.get(name) or oracle.BINARY[name]
     held = [held_code(element, x) for x in (0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan)]
     corner = [c for c in held if c is not None]
     nan = held_code(element, math.nan)
@@ -249,7 +248,7 @@ def pairs_of(element: str, name: str) -> tuple[tuple[int, int], ...]:
         if held[0] is not None and held[1] is not None:
             found.setdefault((held[0], held[1]))
     most = len(found) + _RANDOM
-    if name in functions.BINARY:
+    if name in oracle_chlo.BINARY:
         found = {p: None for p in found if _is_modest(fmt, *p)}
     by_place: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for pair in _random_pairs(element, name, _TRIES.get(name, 1500)):
@@ -280,7 +279,7 @@ def _random_pairs(element: str, name: str, count: int) -> Iterator[tuple[int, in
         if rng.random() < 0.5:  # of about the same size
             b = (a & ~((1 << fmt.mantissa_bits) - 1)) + rng.randrange(-2, 3) * (1 << fmt.mantissa_bits)
             b = (b | rng.randrange(1 << fmt.mantissa_bits)) & ((1 << fmt.bits) - 1)
-        if name not in functions.BINARY or _is_modest(fmt, a, b):
+        if name not in oracle_chlo.BINARY or _is_modest(fmt, a, b):
             yield a, b
 
 
@@ -292,7 +291,7 @@ def _is_modest(fmt: oracle.Format, *codes: int) -> bool:
 
 @cases(*STABLEHLO_BINARY, *CHLO_BINARY)
 def binary(op: Op, element: str) -> Iterator[Chunk]:
-    name, function = _definition(op, functions.BINARY, oracle.BINARY)
+    name, function = _definition(op, oracle_chlo.BINARY, oracle.BINARY)
 
     def compute(x: Codes, y: Codes) -> Codes:
         return each(element, function, x, y)
@@ -338,7 +337,7 @@ def next_after(op: Op, element: str) -> Iterator[Chunk]:
     pairs = list(itertools.product(specials(element), numbers))
     pairs = spread(dict.fromkeys(pairs), 40)
     yield from two_in_shapes(
-        op, element, pairs, lambda x, y: on_pairs(functools.partial(functions.next_after, fmt), x, y)
+        op, element, pairs, lambda x, y: on_pairs(functools.partial(oracle_chlo.next_after, fmt), x, y)
     )
 
 
