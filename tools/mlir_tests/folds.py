@@ -6,7 +6,6 @@ of the format.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from minihlo.ops.registry import Op
 from tests.oracle import FORMATS, decode
+from tests.windows import Windows
 
 from .catalog import cases, stem
 from .chunk import Chunk, body, integer_list, tensor
@@ -122,23 +122,13 @@ def _windows(
     shape: tuple[int, ...], case: dict[str, list[int]]
 ) -> Iterator[tuple[tuple[int, ...], list[tuple[int, ...] | None]]]:
     """Each window's place, and the places of its elements in row-major order: None for padding and holes."""
-    rank = len(shape)
-    ones = [1] * rank
-    size, stride = case["window_dimensions"], case.get("window_strides", ones)
-    base, dilation = case.get("base_dilations", ones), case.get("window_dilations", ones)
-    padding = case.get("padding", [0] * (2 * rank))
-    counts = []
-    for d in range(rank):
-        whole = padding[2 * d] + ((shape[d] - 1) * base[d] + 1 if shape[d] else 0) + padding[2 * d + 1]
-        reach = (size[d] - 1) * dilation[d] + 1
-        counts.append(0 if whole < reach else (whole - reach) // stride[d] + 1)
-    for window in itertools.product(*map(range, counts)):
-        members: list[tuple[int, ...] | None] = []
-        for inner in itertools.product(*map(range, size)):
-            at = [window[d] * stride[d] + inner[d] * dilation[d] - padding[2 * d] for d in range(rank)]
-            inside = all(p % b == 0 and 0 <= p // b < n for p, b, n in zip(at, base, shape, strict=True))
-            members.append(tuple(p // b for p, b in zip(at, base, strict=True)) if inside else None)
-        yield window, members
+    ones, flat = [1] * len(shape), case.get("padding", [0] * (2 * len(shape)))
+    names = ("window_strides", "base_dilations", "window_dilations")
+    strides, base, dilation = (tuple(case.get(n, ones)) for n in names)
+    padding = tuple(zip(flat[::2], flat[1::2], strict=True))
+    w = Windows(shape, tuple(case["window_dimensions"]), strides, padding, base, dilation)
+    for window in np.ndindex(w.counts):
+        yield window, [w.element(window, inner) for inner in np.ndindex(w.window)]
 
 
 def _attributes(rank: int, case: dict[str, list[int]]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from minihlo.ops.registry import Op
 from tests.oracle import FORMATS
+from tests.places import Numbers
 
 from .catalog import cases, stem
 from .chunk import Chunk, body, integer_list
@@ -94,30 +95,13 @@ def _dims(case: dict[str, Any], name: str) -> list[int]:
 
 def gathered(x: Codes, case: dict[str, Any]) -> Codes:
     """Element by element, as the specification says it."""
-    indices, offset = np.array(case["indices"]), case["offset_dims"]
-    vector, sizes = case["index_vector_dim"], case["sizes"]
-    dropped = [*_dims(case, "collapsed_slice_dims"), *_dims(case, "operand_batching_dims")]
-    batch_shape = [n for d, n in enumerate(indices.shape) if d != vector]
-    window = [n for d, n in enumerate(sizes) if d not in dropped]
-    rank = len(batch_shape) + len(window)
-    batch_dims = [d for d in range(rank) if d not in offset]
-    grid, inner = iter(batch_shape), iter(window)
-    shape = tuple(next(inner) if d in offset else next(grid) for d in range(rank))
-    found = np.empty(shape, object)
-    for place in np.ndindex(shape):
-        batch = [place[d] for d in batch_dims]
-        at = batch.copy()
-        index: list[Any] = at[:vector] + [slice(None)] + at[vector:] if vector < indices.ndim else at
-        start = np.ravel(indices[tuple(index)])
-        full = [0] * x.ndim
-        for i, d in enumerate(case["start_index_map"]):
-            full[d] = clipped(start[i], sizes[d], x.shape[d])
-        for d, s in zip(_dims(case, "operand_batching_dims"), _dims(case, "start_indices_batching_dims"), strict=True):
-            full[d] = batch[s - (s > vector)]
-        offsets = iter([place[d] for d in offset])
-        for d in range(x.ndim):
-            full[d] += 0 if d in dropped else next(offsets)
-        found[place] = x[tuple(full)]
+    indices = np.array(case["indices"])
+    names = ("offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims")
+    dims = [tuple(_dims(case, n)) for n in (*names, "start_index_map")]
+    numbers = Numbers(x.shape, case["sizes"], *dims, case["index_vector_dim"], indices.shape)
+    found = np.empty(numbers.whole, object)
+    for place in np.ndindex(numbers.whole):
+        found[place] = x[numbers.element(place, indices, clamp=True)]
     return found
 
 
