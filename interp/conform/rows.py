@@ -42,7 +42,7 @@ class RowPart:
             case "reduce":
                 return shapes[0][:1]
             case "dot_general":
-                return shapes[0][0], shapes[1][1]
+                return *shapes[0][:-1], shapes[1][-1]
             case "convolution":
                 return shapes[0][0], shapes[0][1] - shapes[1][0] + 1, shapes[1][2]
         return shapes[0]
@@ -66,8 +66,12 @@ class RowPart:
     def operate(self, call: Call) -> np.ndarray:
         attributes = {"body": self.body} if self.case.op in ("reduce", "cumulative") else {}
         operation = Operation(self.case.op, self.case.operands, self.case.result, attributes)
-        turned = [np.asarray(x.T, order="C").T for x in self.arrays] if self.form == "transposed" else self.arrays
-        return np.asarray(call(operation, list(turned)))
+        given = list(self.arrays)
+        if self.form == "transposed":
+            given = [np.asarray(x.T, order="C").T for x in given]
+        elif self.form == "reversed":
+            given = [np.array(x[::-1, ::-1])[::-1, ::-1] for x in given]
+        return np.asarray(call(operation, given))
 
     # -- what is right -------------------------------------------------------------------------------------------------
 
@@ -75,7 +79,7 @@ class RowPart:
     def problem(self) -> Problem:
         """The sums that the results are, in the order of the results."""
         element = FORMATS[self.case.operands[0]]
-        terms = [element.decode(t) for t in self.terms]
+        terms = [FORMATS[t].decode(x) for t, x in zip(self.case.operands, self.terms, strict=True)]
         with np.errstate(all="ignore"):
             values = terms[0] if len(terms) == 1 else terms[0] * terms[1]
             sizes = np.nansum(np.abs(values), axis=1)
@@ -92,8 +96,9 @@ class RowPart:
             case "cumulative":
                 return [_prefixes(self.arrays[0], FORMATS[self.case.operands[0]], self.body)]
             case "dot_general":
-                x, y = self.arrays
-                return [np.repeat(x, y.shape[1], axis=0), np.tile(y.T, (x.shape[0], 1))]
+                x, y = (a.reshape(-1, *a.shape[-2:]) for a in self.arrays)
+                rows = np.repeat(x, y.shape[2], axis=1), np.tile(y.transpose(0, 2, 1), (1, x.shape[1], 1))
+                return [r.reshape(-1, x.shape[2]) for r in rows]
         x, y = self.arrays
         window = y.shape[0]
         places = [x[:, i : i + window].reshape(x.shape[0], -1) for i in range(x.shape[1] - window + 1)]

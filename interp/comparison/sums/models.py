@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 
 import numpy as np
 
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact, encode
+from ...oracle.sums import exact_products, exact_sums
 from .accumulation import Held, held, holds, orders, types
 
 Results = tuple[np.ndarray, np.ndarray]  #: codes, and what is left open about them
@@ -37,37 +36,12 @@ class Problem:
     @functools.cached_property
     def exact(self) -> Exact:
         """The exact sums, or products."""
-        formed = [(_exact_sum if self.body == "add" else _exact_product)(row) for row in self.terms.tolist()]
-        values, sides = zip(*formed, strict=True) if formed else ((), ())
-        return Exact(np.array(values, np.float64), np.array(sides, np.int8))
+        return exact_sums(self.terms) if self.body == "add" else exact_products(self.terms)
 
     @functools.cached_property
     def results(self) -> Results:
         """The exact results, rounded once."""
         return encode(FORMATS[self.result], self.exact)
-
-
-def _exact_sum(row: list[float]) -> tuple[float, int]:
-    if not all(map(math.isfinite, row)):
-        with np.errstate(all="ignore"):
-            return float(np.sum(np.array(row))), 0
-    total = math.fsum(row)
-    rest = math.fsum([*row, -total])
-    return total if total else math.fsum([0.0, *row]), (rest > 0) - (rest < 0)
-
-
-def _exact_product(row: list[float]) -> tuple[float, int]:
-    if not all(map(math.isfinite, row)) or 0.0 in row:
-        with np.errstate(all="ignore"):
-            return float(np.prod(np.array(row))), 0
-    ratios = [x.as_integer_ratio() for x in row if x != 1]
-    product = Fraction(math.prod(n for n, _ in ratios), math.prod(d for _, d in ratios))
-    try:
-        nearest = float(product)
-    except OverflowError:
-        return math.copysign(math.inf, product), 0
-    rest = product - Fraction(nearest)
-    return nearest, (rest > 0) - (rest < 0)
 
 
 @dataclasses.dataclass(frozen=True)

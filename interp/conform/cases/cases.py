@@ -13,7 +13,7 @@ from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS
 from .layouts import LAYOUTS
 
 _SIZES = (0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 1000)
-_LENGTHS = (1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 1000)
+_LENGTHS = (1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 1000, 4096)
 #: Of these lengths are rows at level 1: sums have many models, which take time.
 _FEW_LENGTHS = tuple(f"length-{n}" for n in (1, 3, 8, 17, 64, 1000))
 
@@ -29,9 +29,9 @@ FORMS = {
     "unaligned": "a slice of an array from its fourth element on",
     "rank-0": "operands without dimensions",
     "rank-2": "operands of two dimensions",
-    "rank-3": "operands of three dimensions; rows are summed along the middle one",
+    "rank-3": "operands of three dimensions; rows are summed along the middle one, products are of batches",
     "transposed": "one operand is a transposed array; rows are columns",
-    "reversed": "one operand is an array reversed in both dimensions",
+    "reversed": "one operand is an array reversed in both dimensions; of products both are",
     "sliced": "one operand is a slice of every second row and column",
     "rows": "one operand is a row, broadcast",
     "columns": "one operand is a column, broadcast",
@@ -39,7 +39,7 @@ FORMS = {
     "test": "a program with checks",
 }
 SIZES = {**{f"size-{n}": n for n in _SIZES}, "unaligned": 1000}
-LENGTHS = {**{f"length-{n}": n for n in _LENGTHS}, "constant": 64, "transposed": 17, "rank-3": 17}
+LENGTHS = {**{f"length-{n}": n for n in _LENGTHS}, "constant": 64, "transposed": 17, "reversed": 17, "rank-3": 17}
 
 #: The column of the grid of what is about no minifloat.
 WIDE = "wide"
@@ -48,6 +48,8 @@ WIDE_TYPES = (*(f for f in reversed(FORMATS) if f not in MINIFLOATS), *INTEGERS,
 
 #: Ops on rows of numbers: sums and the like, judged by models.
 ROW_OPS = ("reduce", "cumulative", "dot_general", "convolution", "sort")
+#: Of these the sums of products, which matrix units form in their own ways.
+PRODUCT_OPS = ("dot_general", "convolution")
 BODIES = ("add", "multiply", "maximum", "minimum")
 
 
@@ -79,6 +81,10 @@ class Case(OpCase):
         return self.op in ROW_OPS
 
     @property
+    def is_product(self) -> bool:
+        return self.op in PRODUCT_OPS
+
+    @property
     def has_elements(self) -> bool:
         """Whether each result is that of one element of each operand."""
         return not self.is_rows and self.op != "test"
@@ -95,6 +101,10 @@ class Case(OpCase):
             return "the type itself"
         if self.op == "test":
             return self.name.split(".")[1].removeprefix("interpret_")
+        if self.is_product:
+            wide = [t for t in self.operands if t not in MINIFLOATS]
+            others = [self.operands[0]] if wide or len(set(self.operands)) > 1 else []
+            return " ".join([self.name, *others, *([f"to {self.result}"] if self.result not in self.operands else [])])
         if self.op != "convert":
             return (
                 self.name
@@ -109,7 +119,7 @@ class Case(OpCase):
         """Of the grid: the format it is about; conversions between wider types share one column."""
         types = (self.result, *reversed(self.operands))
         found = next((t for t in types if t in MINIFLOATS), None)
-        if found is None and self.op in ("convert", "chain"):
+        if found is None and (self.op in ("convert", "chain") or self.is_product):
             return WIDE
         return found or next(t for t in types if t in FORMATS)
 
@@ -134,7 +144,11 @@ def _cases(level: int) -> Iterator[Case]:
         yield Case("convert", (source,), target)
     yield from _chains()
     for element in MINIFLOATS:
-        yield from _rows(element)
+        yield from _rows(element, level)
+    for operands, results in _PRODUCTS.items():
+        for op in PRODUCT_OPS if len(set(operands)) == 1 else ("dot_general",):  # (C27): one type in a convolution
+            for result in results if op == "dot_general" or level >= 2 else results[:1]:
+                yield Case(op, operands, result)
 
 
 def _elementwise(element: str) -> Iterator[Case]:
@@ -185,7 +199,7 @@ def _chains() -> Iterator[Case]:
         yield from (chain(f"complex_{half}", (part, part), other) for half in ("real", "imag"))
 
 
-def _rows(element: str) -> Iterator[Case]:
+def _rows(element: str, level: int) -> Iterator[Case]:
     # A sum starts from zero.
     without = () if FORMATS[element].has_zero else ("add",)
     for body in BODIES:
@@ -194,8 +208,8 @@ def _rows(element: str) -> Iterator[Case]:
     for body in ("add", "maximum"):
         if body not in without:
             yield Case("cumulative", (element,), element, (("body", body),))
-    for op in ("dot_general", "convolution"):
-        for result in (element, "f32", "bf16") if op == "dot_general" else (element, "f32"):
+    for op in PRODUCT_OPS:
+        for result in (element, "f32", "bf16", "f16") if op == "dot_general" or level >= 2 else (element, "f32"):
             yield Case(op, (element, element), result)
     yield Case("sort", (element,), element)
 
@@ -210,6 +224,17 @@ def forms(case: Case, level: int, takes: str = "programs") -> Sequence[str]:
         found = [f for f in found if f not in without]
     return found
 
+
+#: Products of two formats, and of wider ones, with the types of their results, the usual one first.
+_PRODUCTS = {
+    ("f8E4M3FN", "f8E5M2"): ("f32", "bf16", "f16"),
+    ("f8E5M2", "f8E4M3FN"): ("f32", "bf16", "f16"),
+    ("f8E4M3FNUZ", "f8E5M2FNUZ"): ("f32", "bf16", "f16"),
+    ("f8E5M2FNUZ", "f8E4M3FNUZ"): ("f32", "bf16", "f16"),
+    ("f8E4M3FN", "f4E2M1FN"): ("f32", "bf16", "f16"),
+    ("f16", "f16"): ("f32", "f16"),
+    ("bf16", "bf16"): ("f32", "bf16"),
+}
 
 #: At level 1 the forms other than `array` and `constant` are for these: what hardware computes, and a function.
 _COMMON = ("add", "subtract", "multiply", "divide", "maximum", "negate", "sqrt", "exponential", "tanh")
@@ -247,13 +272,27 @@ def is_common(case: Case) -> bool:
     return case.op in _COMMON
 
 
+#: At level 1 results of these types, of other operands, are asked of a few lengths alone.
+_SECONDARY, _SECONDARY_LENGTHS = ("f16", "bf16"), ("length-17", "length-1000")
+#: The longest rows are of products alone.
+_LONGEST = "length-4096"
+
+
 def _of_rows(case: Case, level: int) -> list[str]:
+    if case.is_product:
+        found = [f for f in LENGTHS if f != "reversed" or case.op == "dot_general"]
+        if level == 1 and case.result in _SECONDARY and case.result not in case.operands:
+            return [f for f in found if f in _SECONDARY_LENGTHS]
+        if level == 1:
+            found = [f for f in found if not f.startswith("length") or f in (*_FEW_LENGTHS, _LONGEST)]
+        return found
     if case.op == "sort":
         found = [f for f in LENGTHS if f != "constant"]
     elif case.op == "cumulative":  # whose cost is the square of the length
         found = [f for f in LENGTHS if LENGTHS[f] < 1000]
     else:
         found = list(LENGTHS)
+    found = [f for f in found if f not in ("reversed", _LONGEST)]
     if level == 1:
         found = [f for f in found if not f.startswith("length") or f in _FEW_LENGTHS]
     return found

@@ -1,4 +1,4 @@
-"""The operands of cases on rows: sums that distinguish models, extremes with zeros and NaN, products near 1."""
+"""The operands of cases on rows: sums that distinguish models, extremes with zeros and NaN, factors near 1."""
 
 from __future__ import annotations
 
@@ -8,23 +8,11 @@ import numpy as np
 
 from ...oracle.formats import FORMATS, Format, all_codes
 from ...oracle.rounding import Exact, encode
+from . import product_data
 from .cases import LENGTHS, Case
 from .data import rng
-from .layouts import LAYOUTS
 
 Arrays = tuple[np.ndarray, ...]  #: of codes
-#: A convolution's window and features for each length.
-_WINDOWS = {3: (3, 1), 8: (2, 4), 64: (4, 16), 1000: (5, 200), 9: (3, 3), 15: (5, 3), 16: (2, 8), 33: (3, 11)} | {
-    **{n: (n, 1) for n in (1, 7, 17, 31, 127)},
-    128: (4, 32),
-    129: (3, 43),
-}
-#: Rows and columns of products of some lengths, which are around the sizes of tiles too.
-_TILES = {1: (33, 31), 7: (15, 9), 9: (9, 15), 15: (17, 8), 16: (16, 16), 17: (16, 17), 31: (1, 33), 33: (31, 1)} | {
-    127: (8, 7),
-    128: (8, 8),
-    129: (7, 9),
-}
 
 
 def start_code(fmt: Format, body: str) -> int:
@@ -42,6 +30,8 @@ def start_code(fmt: Format, body: str) -> int:
 @functools.lru_cache(64)
 def arrays(case: Case, form: str, seed: int) -> Arrays:
     """The operands of a case in a form."""
+    if case.is_product:
+        return product_data.arrays(case, form, seed)
     k = LENGTHS[form]
     fmt, random = FORMATS[case.operands[0]], rng(seed, case.signature, form)
     if case.op == "sort":
@@ -55,28 +45,18 @@ def arrays(case: Case, form: str, seed: int) -> Arrays:
         if body in ("maximum", "minimum"):
             return (_any(fmt, k, random, 16),)
         return (_summands(fmt, k, random, 16 if case.op == "cumulative" else 40),)
-    if case.op == "dot_general":
-        m, n = _TILES.get(k, (12, 12)) if form.startswith("length") else (8, 9) if form in LAYOUTS else (12, 12)
-        return _summands(fmt, k, random, m, fmt.max**0.5), _summands(fmt, k, random, n, fmt.max**0.5).T
-    window, features = _WINDOWS[k]
-    wide = _summands(fmt, features, random, window + 3, fmt.max**0.5 / window)[None]
-    kernel = _summands(fmt, k, random, 6, fmt.max**0.5)
-    return wide, kernel.T.reshape(window, features, -1)
+    raise ValueError(f"expected a case on rows, got {case.signature}")
 
 
-def _summands(fmt: Format, k: int, random: np.random.Generator, rows: int, limit: float | None = None) -> np.ndarray:
+def _summands(fmt: Format, k: int, random: np.random.Generator, rows: int) -> np.ndarray:
     """Rows whose sums distinguish models, and most of which overflow in no order."""
-    limit = (fmt.max if limit is None else limit) / 2
+    limit = fmt.max / 2
     codes = all_codes(fmt.name)
     numbers = fmt.decode(codes)
     positive = np.sort(numbers[np.isfinite(numbers) & (numbers > 0)])
-    positive = positive[positive > 2.0**-60]  # so that no product of two is too small for any of these formats
-    made = [_row(i % 6, positive, k, limit, random) for i in range(rows)]
-    if fmt.has_zero:
-        made = [_bounded(row, limit, random) for row in made]
+    made = [_bounded(_row(i % 6, positive, k, limit, random), limit, random) for i in range(rows)]
     found = encode(fmt, Exact.of(np.array(made)))[0]
-    if fmt.has_zero:
-        found[found == 0] = 0
+    found[found == 0] = 0
     if fmt.nan_code is not None and rows > 8:
         found[-1, k // 2] = fmt.nan_code
     if fmt.infinity_code is not None and rows > 8:
@@ -85,7 +65,7 @@ def _summands(fmt: Format, k: int, random: np.random.Generator, rows: int, limit
 
 
 def _row(kind: int, positive: np.ndarray, k: int, limit: float, random: np.random.Generator) -> np.ndarray:
-    signs = random.choice([-1.0, 1.0], k) if positive[0] > 2.0**-59 else np.ones(k)
+    signs = random.choice([-1.0, 1.0], k)
     largest = positive[positive <= limit][-1] if (positive <= limit).any() else positive[0]
     usual = positive[(positive >= largest / 64) & (positive <= largest)]
     match kind:
@@ -101,7 +81,7 @@ def _row(kind: int, positive: np.ndarray, k: int, limit: float, random: np.rando
             row[-1] = largest / 2
         case 4:  # what cancels
             row = random.choice(usual, k)
-            row[1::2] = -row[0 : 2 * (k // 2) : 2] if signs.min() < 0 else row[1::2]
+            row[1::2] = -row[0 : 2 * (k // 2) : 2]
             row[random.integers(k)] = positive[0]
         case _:  # positive
             row = random.choice(usual, k)

@@ -27,7 +27,7 @@ def shape_in_three(case: Case, arrays: Arrays) -> tuple[int, ...]:
         case "reduce":
             return _PARTS, len(x) // _PARTS
         case "dot_general":
-            return _PARTS, len(x) // _PARTS, arrays[1].shape[1]
+            return *x.shape[:-1], arrays[1].shape[-1]
         case "convolution":
             return x.shape[0], 1, x.shape[1] - arrays[1].shape[0] + 1, arrays[1].shape[2]
     return _PARTS, len(x) // _PARTS, x.shape[1]
@@ -39,6 +39,8 @@ def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[i
     make = builder.constant if form == "constant" else builder.input
     values = [make(x, t) for x, t in zip(stored, case.operands, strict=True)]
     types = [tensor(x.shape, t) for x, t in zip(stored, case.operands, strict=True)]
+    if form == "reversed":
+        values = [builder.op(f"stablehlo.reverse {v}, dims = [0, 1] : {t}") for v, t in zip(values, types, strict=True)]
     gives = tensor(shape, case.result)
     match case.op:
         case "reduce":
@@ -67,14 +69,14 @@ def _stored(case: Case, form: str, arrays: Arrays) -> Sequence[np.ndarray]:
     """The arguments of the program."""
     if form == "transposed":
         return [np.asarray(x.T, order="C") for x in arrays]
-    if form != "rank-3":
+    if form == "reversed":
+        return [np.array(x[::-1, ::-1]) for x in arrays]
+    if form != "rank-3" or case.op == "dot_general":
         return arrays
     x = arrays[0]
     if case.op == "convolution":
         return [x[:, None], arrays[1][None]]
     parts = x.reshape(_PARTS, -1, x.shape[1])
-    if case.op == "dot_general":
-        return [parts, np.stack([arrays[1]] * _PARTS)]
     return [np.asarray(parts.transpose(0, 2, 1), order="C")]
 
 
