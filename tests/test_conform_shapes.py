@@ -310,10 +310,13 @@ FAULTS: dict[str, Planted] = {
         "|all wrong results are zero|every result is 0x00000000, whatever the operands",
     ),
     "products of transposed arrays": Planted(
-        of_results(lambda r: r[::-1] if r.shape == (8, 9) else r), "dot_general.f8E4M3FN", {"transposed"}, {"length-8"}
+        of_results(lambda r: r[::-1] if r.shape == (10, 11) else r),
+        "dot_general.f8E4M3FN",
+        {"transposed"},
+        {"length-8"},
     ),
-    "the second product of two is the first": Planted(
-        of_results(lambda r: np.stack([r[0], r[0]]) if r.ndim == 3 else r),
+    "every batch of products is the first": Planted(
+        of_results(lambda r: np.stack([r[0]] * len(r)) if r.ndim == 3 else r),
         "dot_general.f8E5M2.f32",
         {"rank-3"},
         {"length-8"},
