@@ -77,6 +77,37 @@ def test_numbers_of_python_and_of_64_bits() -> None:
         same(interp.jit(double)(x), jax.jit(double)(x))
 
 
+def test_calls_of_the_same_types_are_traced_once_and_of_others_again() -> None:
+    traces = []
+
+    def double(a: Any) -> Any:
+        traces.append(jnp.result_type(a))
+        return a + a
+
+    ours = interp.jit(double)
+    calls = (
+        2,
+        3,
+        np.float32(2),
+        jnp.float32(2),
+        jnp.asarray(2.5),
+        np.ones(2, np.float32),
+        np.ones(3, np.float32),
+        True,
+    )
+    for x in (*calls, *calls):
+        before = len(traces)
+        wanted = jax.jit(lambda a: a + a)(x)
+        same(ours(x), wanted)
+        assert len(traces) - before <= 1
+    assert len(traces) <= len(calls)
+    same(jax.vmap(ours)(jnp.arange(3.0)), 2 * jnp.arange(3.0))  # a tracer is no array that is known
+    assert jax.jit(lambda: ours(np.float32(2)))() == 4
+    with jax.enable_x64(True):
+        same(ours(np.float64(2.5)), jax.jit(lambda a: a + a)(np.float64(2.5)))
+        same(ours(2), jax.jit(lambda a: a + a)(2))
+
+
 def test_static_arguments() -> None:
     def f(x: Any, n: int, *, k: int = 2) -> Any:
         return jnp.full(n, k) * x

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -73,6 +74,16 @@ class Computation:
     def results(self) -> list[Any]:
         """The abstract values of its results."""
         return self.jaxpr.out_avals
+
+    @functools.cached_property
+    def plain_results(self) -> list[Any]:
+        """The abstract values of its results without the shardings of a trace."""
+        return [core.ShapedArray(a.shape, a.dtype, weak_type=a.weak_type) for a in self.results]
+
+    @functools.cached_property
+    def has_plain_results(self) -> bool:
+        """Whether no result is a key of random numbers, or the tangent of an integer."""
+        return all(isinstance(a.dtype, np.dtype) and a.dtype != jax.dtypes.float0 for a in self.results)
 
     # -- running -----------------------------------------------------------------------------------------------------
 

@@ -6,22 +6,31 @@ import contextlib
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 try:
     import jax
 except ImportError:
     raise ImportError("minihlo.interp.jit needs JAX, which is not installed (pip install jax)") from None
 
+from jax._src import config, core
+from jax._src.array import ArrayImpl
+
+from ...ops.engine.amortised import Recent
 from ...ops.policy import Policy
 from .. import policies
 from ..errors import InputError
 from .computation import Computation
-from .primitive import bind
+from .primitive import bind, evaluate
 
 #: How many shapes a function keeps what it has made for: a limit of memory.
 _KEPT = 256
+
+#: Numbers of Python, whose types decide how JAX traces a call that has them.
+_NUMBERS = (bool, int, float, complex)
 
 #: JAX compiles a function that calls ours anew under another policy.
 _in_jax: Any = jax.make_user_context(None)
@@ -86,14 +95,40 @@ class Jitted:
         self._jitted: Any = jax.jit(function, static_argnums=static_argnums, static_argnames=static_argnames)
         self._statics = _Statics(function, static_argnums, static_argnames)
         self._computation = functools.lru_cache(_KEPT)(Computation)
+        #: For signatures of calls outside of any trace: the computation, and the tree of its results.
+        self._known: Recent[Hashable, tuple[Computation, Any]] = Recent()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with contextlib.nullcontext() if self._policy is None else policies.policy(self._policy):
+            signature, leaves = self._signature(args, kwargs)
+            if signature is not None and signature in self._known:
+                computation, tree = self._known[signature]
+                return jax.tree.unflatten(tree, evaluate(computation, leaves))
             traced = self._jitted.trace(*args, **kwargs)
             computation = self._computation(traced.jaxpr, policies.chosen(Policy()))
-        leaves = jax.tree.leaves(self._statics.dynamic(args, kwargs))
         closed_over = getattr(traced, "_consts", ())  # values of an outer trace
+        if signature is not None and not closed_over:
+            self._known.keep(signature, (computation, traced.out_tree))
+        leaves = jax.tree.leaves(self._statics.dynamic(args, kwargs))
         return jax.tree.unflatten(traced.out_tree, bind(computation, *closed_over, *leaves))
+
+    def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Hashable, list[Any]]:
+        """What decides how JAX traces a call, None where that is left to JAX; and the arrays."""
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        if self._statics or not core.trace_state_clean():
+            return None, leaves
+        kinds: list[Hashable] = []
+        for x in leaves:
+            kind = type(x)
+            if kind is ArrayImpl and len(x.sharding.device_set) == 1:
+                kinds.append((x.shape, x.dtype, x.weak_type))
+            elif kind is np.ndarray:
+                kinds.append((x.shape, x.dtype))
+            elif kind in _NUMBERS or isinstance(x, np.generic):
+                kinds.append(kind)
+            else:
+                return None, leaves
+        return (tree, tuple(kinds), policies.chosen(Policy()), config.trace_context()), leaves
 
     def __get__(self, instance: Any, _: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -116,6 +151,7 @@ class Jitted:
     def clear_cache(self) -> None:
         """As the method of `jax.jit`'s functions: forget what was traced and made of it."""
         self._jitted.clear_cache()
+        self._known.clear()
         self._computation.cache_clear()
 
 
@@ -139,9 +175,12 @@ class _Statics:
             named = tuple(placed[i] for i in given if -len(placed) <= i < len(placed) and placed[i] in by_name)
         self._numbers, self._names = given, frozenset(named)
 
+    def __bool__(self) -> bool:
+        return bool(self._numbers or self._names)
+
     def dynamic(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What is left of the arguments of a call."""
-        if not self._numbers and not self._names:
+        if not self:
             return args, kwargs
         static = {i % len(args) for i in self._numbers if -len(args) <= i < len(args)}
         kept = tuple(a for i, a in enumerate(args) if i not in static)

@@ -15,7 +15,7 @@ import numpy as np
 from jax._src import callback as jax_callback
 from jax._src import core, dtypes, effects
 from jax._src.ad_util import Zero
-from jax._src.interpreters import ad, batching, mlir
+from jax._src.interpreters import ad, batching, mlir, pxla
 from jax._src.lax import lax
 from jax.extend.core import Primitive
 
@@ -43,8 +43,23 @@ def _abstract(*_: Any, computation: Computation) -> tuple[Any, Any]:
 def _evaluate(*args: Any, computation: Computation) -> list[Any]:
     target = _target(args)
     values = [_to_numpy(a, aval) for a, aval in zip(args, computation.arguments, strict=True)]
-    arrays = jax.device_put(computation.run(values), target)
-    return [_of_type(a, aval) for a, aval in zip(arrays, computation.results, strict=True)]
+    results = computation.run(values)
+    default: Any = getattr(jax.config, "jax_default_device", None) or jax.local_devices()[0]
+    device = default if target is None else target
+    if not isinstance(device, jax.Device) or not computation.has_plain_results:
+        arrays = jax.device_put(results, target)
+        return [_of_type(a, aval) for a, aval in zip(arrays, computation.results, strict=True)]
+    # as `device_put`, in a quarter of its time
+    sharding, is_committed = jax.sharding.SingleDeviceSharding(device), target is not None
+    return [
+        pxla.batched_device_put(aval, sharding, [x], [device], is_committed)
+        for x, aval in zip(results, computation.plain_results, strict=True)
+    ]
+
+
+def evaluate(computation: Computation, args: Sequence[Any]) -> list[Any]:
+    """The results of a computation for arguments of its types, where nothing is being traced."""
+    return _evaluate(*computation.constants, *args, computation=computation)
 
 
 def _to_numpy(value: Any, aval: Any) -> np.ndarray:
