@@ -24,11 +24,11 @@ def fails(function, *parts):
 """
 
 
-def run_jax(code: str, *, devices: int = 1, timeout: float = 120, **environment: str) -> str:
-    """What the process printed. Fails the test where it ends otherwise than well."""
+def run_jax(code: str, *, start: str = "", devices: int = 1, timeout: float = 120, **environment: str) -> str:
+    """What the process printed; `start` comes before the code. Fails the test where it ends otherwise than well."""
     variables = {"JAX_PLATFORMS": "minihlo", "MINIHLO_NUM_DEVICES": str(devices), **environment}
     result = subprocess.run(
-        [sys.executable, "-c", _START + textwrap.dedent(code)],
+        [sys.executable, "-c", _START + textwrap.dedent(start + code)],
         env={**{k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "MINIHLO_"))}, **variables},
         capture_output=True,
         text=True,

@@ -1,5 +1,7 @@
 """Programs on the JAX platform `minihlo` that run while their caller goes on. Each test is a process of its own."""
 
+import functools
+
 import pytest
 
 from .jax_child import run_jax
@@ -44,13 +46,12 @@ _START = """
                     return
             raise AssertionError("not interrupted")
 """
+run = functools.partial(run_jax, start=_START)
 _N = 100_000
 
 
 def test_a_call_returns_while_the_work_runs() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         y = begun(x)
         z = add(y, y)
         y.shape, y.dtype, y.nbytes, y.device, y.is_deleted(), repr(y.sharding)
@@ -61,27 +62,21 @@ def test_a_call_returns_while_the_work_runs() -> None:
         y = begun(x)
         threading.Timer(0.1, let_go.set).start()
         assert np.asarray(y).tolist() == [1, 2, 3, 4]
-        """
-    )
+    """)
 
 
 def test_a_program_that_has_been_quick_runs_at_once() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         # A scatter into many elements looks long, but takes only the time of a copy.
         few = jax.jit(lambda a: a.at[jnp.arange(10)].add(1.))
         a = jnp.zeros(100_000)
         assert not few(a).block_until_ready()[11]
         assert any(few(a).is_ready() for _ in range(100))  # not all, on a machine that has other work
-        """
-    )
+    """)
 
 
 def test_errors_come_when_the_result_is_wanted() -> None:
-    run_jax(
-        _START
-        + f"""
+    run(f"""
         @jax.jit
         def fails_late(x):
             y = jax.lax.while_loop(lambda s: s[1] < {_N}, lambda s: (s[0] + 1, s[1] + 1), (x, 0))[0]
@@ -97,14 +92,12 @@ def test_errors_come_when_the_result_is_wanted() -> None:
         fails(lambda: later, "JaxRuntimeError: INTERNAL", "the matrix is sad")
         fails(lambda: add(later, later), "the matrix is sad")
         assert add(x, x).tolist() == [0, 2, 4, 6]
-        """
-    )
+    """)
 
 
 def test_what_is_started_keeps_its_arguments() -> None:
-    run_jax(
-        _START
-        + """
+    run(
+        """
         donates = jax.jit(lambda a, b: a + b, donate_argnums=0)
         donates(x + 1, x), jax.device_put(x, jax.devices()[1])  # compiled
         y = begun(x)
@@ -127,9 +120,7 @@ def test_what_is_started_keeps_its_arguments() -> None:
 
 
 def test_numpy_reads_what_has_been_deleted() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         gives = jax.jit(lambda a: a + 1, donate_argnums=0)
         for forget in (lambda a: a.delete(), gives, lambda a: None):
             a = jnp.arange(1000.0) + 1
@@ -139,15 +130,12 @@ def test_numpy_reads_what_has_been_deleted() -> None:
             for k in range(300):
                 jnp.full(1000, float(k))
             assert (view == np.arange(1000.0) + 1).all()
-        """
-    )
+    """)
 
 
 def test_python_functions_and_work_in_flight() -> None:
     # A program that calls Python waits for its arguments, and runs where it is called.
-    out = run_jax(
-        _START
-        + f"""
+    out = run(f"""
         where = []
         def host(a):
             where.append(threading.current_thread() is threading.main_thread())
@@ -162,15 +150,12 @@ def test_python_functions_and_work_in_flight() -> None:
         quick = calls(x, 2)
         jax.effects_barrier()
         assert z[0] == {_N + _N // 10} and quick[0] == {_N // 10} and where == [True, True]
-        """
-    )
+    """)
     assert out.split("\n")[:2] == [f"1 {_N}.0", "2 0.0"]
 
 
 def test_many_programs_from_many_threads() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         results = {}
         def work(k):
             y = jnp.full(4, float(k))
@@ -187,14 +172,11 @@ def test_many_programs_from_many_threads() -> None:
         threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
         [t.start() for t in threads], [t.join() for t in threads]
         assert results == {k: (k + 12000, [k + 200 * (i + 1) for i in range(60) if i % 7 == k]) for k in range(6)}
-        """
-    )
+    """)
 
 
 def test_memory_stays_bounded_however_far_ahead_the_caller_is() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         import resource
         from minihlo.interp.plugin.pjrt import runtime
         steps = jax.jit(lambda x, n: jax.lax.while_loop(lambda s: s[1] < n, lambda s: (s[0] + 1, s[1] + 1), (x, 0))[0])
@@ -210,14 +192,12 @@ def test_memory_stays_bounded_however_far_ahead_the_caller_is() -> None:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60 << 10
         gc.collect(), runtime.pool.sweep()
         assert len(runtime.objects) < 200
-        """
-    )
+    """)
 
 
 def test_several_devices() -> None:
-    run_jax(
-        _START
-        + f"""
+    run(
+        f"""
         mesh = Mesh(np.array(jax.devices()), ("x",))
         def sums(a):
             return jax.lax.fori_loop(0, 3000, lambda i, s: s + jax.lax.psum(a, "x"), a)
@@ -233,23 +213,18 @@ def test_several_devices() -> None:
 
 
 def test_control_c_goes_to_the_caller_and_the_work_goes_on() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         for wait in (lambda y: y.block_until_ready(), np.asarray, lambda y: time.sleep(100)):
             y = begun(x)
             interrupted(lambda: wait(y))
             assert not y.is_ready()
             let_go.set()
             assert y.tolist() == [1, 2, 3, 4]  # nothing is lost
-        """
-    )
+    """)
 
 
 def test_control_c_pressed_twice_breaks_off_what_runs() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         y = forever(x)
         z = add(y, y)
         for _ in range(2):
@@ -257,14 +232,11 @@ def test_control_c_pressed_twice_breaks_off_what_runs() -> None:
         fails(lambda: y, "CANCELLED", "interrupted")
         fails(lambda: z, "interrupted")
         assert float(slow(x, 10)[0]) == 10
-        """
-    )
+    """)
 
 
 def test_fork_with_work_in_flight() -> None:
-    run_jax(
-        _START
-        + f"""
+    run(f"""
         warnings.simplefilter("ignore")
         y = slow(x, {_N})
         z = add(y, y)
@@ -276,29 +248,23 @@ def test_fork_with_work_in_flight() -> None:
             os._exit(0 if ok else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert z[0] == 2 * {_N}
-        """
-    )
+    """)
 
 
 @pytest.mark.parametrize("how", ["pass", "sys.exit()", "raise SystemExit", "y.copy_to_host_async()", "del y"])
 def test_exit_with_work_in_flight(how: str) -> None:
-    run_jax(
-        _START
-        + f"""
+    run(f"""
         many = [slow(x, {_N}) for _ in range(5)]
         y = forever(x)
         after = [add(y, y) for _ in range(10)]
         time.sleep(0.05)
         {how}
-        """,
-    )
+    """)
 
 
 def test_garbage_collection_in_the_thread_that_computes() -> None:
     # What is freed there runs the user's code, which may wait for what that thread is to compute next.
-    run_jax(
-        _START
-        + """
+    run("""
         seen = []
         class Odd:
             def __init__(self):
@@ -331,5 +297,4 @@ def test_garbage_collection_in_the_thread_that_computes() -> None:
             gc.collect()
         assert len(seen) == 900 and {(a, b) for _, a, b in seen} == {(50, 100)}, (len(seen), seen[:5])
         assert "minihlo" in {name for name, _, _ in seen}
-        """
-    )
+    """)

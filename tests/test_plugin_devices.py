@@ -1,5 +1,7 @@
 """The JAX platform `minihlo` with several simulated devices. What is computed does not depend on how it is sharded."""
 
+import functools
+
 from .jax_child import run_jax
 
 _MESH = """
@@ -8,12 +10,11 @@ _MESH = """
         x = np.arange(64.0).reshape(8, 8)
         same = lambda a, b: np.testing.assert_array_equal(np.asarray(a), b)
 """
+run = functools.partial(run_jax, start=_MESH, devices=8)
 
 
 def test_jit_with_shardings() -> None:
-    run_jax(
-        _MESH
-        + """
+    run("""
         assert [d.id for d in jax.devices()] == list(range(8))
         a, b = jax.device_put(x, sharded("x", "y")), jax.device_put(x, sharded("y", None))
         same(a, x)
@@ -44,16 +45,12 @@ def test_jit_with_shardings() -> None:
         moved = jax.device_put(jnp.ones(3), jax.devices()[6])
         assert (moved + 1).device.id == 6
         assert jax.jit(lambda b: b + 1).lower(b).compile().output_shardings.is_equivalent_to(sharded("y", None), 2)
-        """,
-        devices=8,
-    )
+    """)
 
 
 def test_results_lie_as_far_as_the_program_says() -> None:
     """What is left open is cut as operands are, but into equal parts."""
-    run_jax(
-        _MESH
-        + """
+    run("""
         a = jax.device_put(x, sharded("x", "y"))
         open_ = lambda v: jax.lax.with_sharding_constraint(v, sharded("x", P.UNCONSTRAINED))
         y = jax.jit(lambda v: open_(v * 2))(a)
@@ -75,15 +72,11 @@ def test_results_lie_as_far_as_the_program_says() -> None:
         y = jax.jit(f)(a)
         same(y, x * x)
         assert y.sharding.is_equivalent_to(sharded("x"), 2)
-        """,
-        devices=8,
-    )
+    """)
 
 
 def test_shard_map_with_collectives() -> None:
-    run_jax(
-        _MESH
-        + """
+    run("""
         def run(f, spec, out, **options):
             return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=spec, out_specs=out, **options))(x)
         same(run(lambda a: jax.lax.psum(a, "x"), P("x", "y"), P(None, "y")), x[:4] + x[4:])
@@ -100,20 +93,14 @@ def test_shard_map_with_collectives() -> None:
         lines = []
         run(lambda a: jax.debug.callback(lambda v: lines.append(float(v)), a[0, 0]) or a, P("x", "y"), P("x", "y"))
         assert sorted(lines) == [0, 2, 4, 6, 32, 34, 36, 38], lines
-        """,
-        devices=8,
-    )
+    """)
 
 
 def test_pmap() -> None:
-    run_jax(
-        _MESH
-        + """
+    run("""
         same(jax.pmap(lambda a, b: jax.lax.psum(a * b, "i"), axis_name="i")(x, x), np.tile((x * x).sum(0), (8, 1)))
         same(jax.pmap(lambda a, b: a @ b, in_axes=(0, None))(x, x[0]), x @ x[0])
-        """,
-        devices=8,
-    )
+    """)
 
 
 def test_too_few_devices() -> None:
@@ -124,9 +111,7 @@ def test_too_few_devices() -> None:
 
 def test_devices_keep_what_differs_between_them() -> None:
     """Where a program says without a check that they have the same."""
-    run_jax(
-        _MESH
-        + """
+    run("""
         held = lambda a: [np.asarray(s.data).tolist() for s in a.addressable_shards]
         copies, rows = jax.pmap(lambda a, b: (a, b), in_axes=(0, None), out_axes=(None, 0))(x[:, :2], x[0])
         assert held(copies) == x[:, :2].tolist(), held(copies)
@@ -149,6 +134,4 @@ def test_devices_keep_what_differs_between_them() -> None:
         passed = jax.jit(jax.shard_map(lambda a: a, in_specs=P("x", "y"), out_specs=P("x", "y"), **options))(given)
         for s, t in zip(given.addressable_shards, passed.addressable_shards):
             assert s.data.unsafe_buffer_pointer() != t.data.unsafe_buffer_pointer()
-        """,
-        devices=8,
-    )
+    """)

@@ -1,5 +1,7 @@
 """The JAX platform `minihlo`: programs with effects, donations and compiler options that are wrong. As on XLA's CPU."""
 
+import functools
+
 import numpy as np
 
 from minihlo.interp.plugin.options import read_compile_options
@@ -15,6 +17,7 @@ _START = """
             raise ValueError("no such number")
         x = jnp.ones(2)
 """
+run = functools.partial(run_jax, start=_START, devices=4)
 
 
 def test_the_error_of_a_callback_is_raised_once_and_by_its_own_call() -> None:
@@ -57,9 +60,7 @@ def test_the_error_of_a_callback_is_raised_once_and_by_its_own_call() -> None:
 
 
 def test_callbacks_of_several_devices() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         mesh = Mesh(np.array(jax.devices()), ("x",))
         a = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, P("x")))
         seen = []
@@ -79,16 +80,12 @@ def test_callbacks_of_several_devices() -> None:
                 assert y is None or y.tolist() == [*range(8)]
                 seen.clear()
         assert jax.jit(lambda v: None)(a) is None
-        """,
-        devices=4,
-    )
+    """)
 
 
 def test_callbacks_say_on_which_device_they_run() -> None:
     """The program says so as JAX's does for its CPU, also of the token of an ordered call."""
-    run_jax(
-        _START
-        + """
+    run("""
         mesh = Mesh(np.array(jax.devices()), ("x",))
         a = jax.device_put(jnp.arange(4.0), NamedSharding(mesh, P("x")))
         where = jax.sharding.SingleDeviceSharding(jax.devices()[2])
@@ -104,16 +101,12 @@ def test_callbacks_say_on_which_device_they_run() -> None:
             assert f"sdy.sharding = #sdy.sharding_per_value<[{values}]>" in text, text
             y = f(a)
             assert y is None or y.tolist() == [1, 2, 3, 4]
-        """,
-        devices=4,
-    )
+    """)
 
 
 def test_callbacks_of_parts() -> None:
     """A partitioned callback is called for each device with its part, whatever its size; the others with the whole."""
-    run_jax(
-        _START
-        + """
+    run("""
         from jax._src import debugging
         mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("x", "y"))
         put = lambda v, *spec: jax.device_put(v, NamedSharding(mesh, P(*spec)))
@@ -135,16 +128,12 @@ def test_callbacks_of_parts() -> None:
             [[[0, 1]], [0, 1], 6], [[[2, 3]], [2, 3], 6], [[[4, 5]], [0, 1], 6], [[[6, 7]], [2, 3], 6]]
         local = jax.shard_map(each, mesh=mesh, in_specs=P("x", "y"), out_specs=P())
         assert calls(local, put(jnp.arange(4).reshape(2, 2), "x", "y")) == [[[[0]]], [[[1]]], [[[2]]], [[[3]]]]
-        """,
-        devices=4,
-    )
+    """)
 
 
 def test_shardings_can_be_inspected() -> None:
     """They are told once at compilation, of values anywhere in the program; in a manual computation there is none."""
-    run_jax(
-        _START
-        + """
+    run("""
         mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("x", "y"))
         sharded = lambda *spec: NamedSharding(mesh, P(*spec))
         a = jax.device_put(jnp.arange(16.0).reshape(4, 4), sharded("x", "y"))
@@ -171,9 +160,7 @@ def test_shardings_can_be_inspected() -> None:
         assert sorted(map(str, specs)) == sorted(str(P(*e)) for e in expected), specs
         f(a)
         assert len(seen) == 6
-        """,
-        devices=4,
-    )
+    """)
 
 
 def test_a_buffer_is_donated_once() -> None:

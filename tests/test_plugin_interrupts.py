@@ -1,5 +1,7 @@
 """Ctrl-C and the programs under way on the JAX platform `minihlo`: whose it breaks off, and whose it leaves alone."""
 
+import functools
+
 from .jax_child import run_jax
 
 _START = """
@@ -23,12 +25,11 @@ _START = """
             thread.start(), thread.join()
             return found["y"]
 """
+run = functools.partial(run_jax, start=_START)
 
 
 def test_pressed_twice_it_breaks_off_the_programs_of_the_main_thread_only() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         mine = forever(x)
         theirs = started_in_a_thread(lambda: slow(x, 1000))
         after = slow(mine, 10)
@@ -39,14 +40,11 @@ def test_pressed_twice_it_breaks_off_the_programs_of_the_main_thread_only() -> N
         fails(lambda: after, "interrupted")
         assert theirs.tolist() == [1000, 1001, 1002, 1003]
         assert slow(x, 10)[0] == 10
-        """
-    )
+    """)
 
 
 def test_what_waits_for_the_program_of_a_thread_ends_before_it() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         theirs = started_in_a_thread(lambda: forever(x))
         mine = slow(x, 1000)
         uses = slow(theirs, 1000)
@@ -54,15 +52,12 @@ def test_what_waits_for_the_program_of_a_thread_ends_before_it() -> None:
         for y in (mine, uses):
             fails(lambda: y, "CANCELLED", "interrupted")
         assert not theirs.is_ready()
-        """
-    )
+    """)
 
 
 def test_pressed_at_any_line_of_a_call_it_raises_nothing_in_a_function_that_the_framework_calls() -> None:
     # An exception there goes to the hook, and the framework reads results that nobody has written.
-    run_jax(
-        _START
-        + """
+    run("""
         import collections, time
         unraisable = []
         sys.unraisablehook = unraisable.append
@@ -108,5 +103,4 @@ def test_pressed_at_any_line_of_a_call_it_raises_nothing_in_a_function_that_the_
             assert add(x, x).tolist() == [0, 2, 4, 6]
         assert not unraisable, unraisable
         assert pressed == interrupted and set(pressed) >= {"small", "large", "write"}, (pressed, interrupted)
-        """
-    )
+    """)

@@ -1,5 +1,7 @@
 """How much the arrays of the JAX platform `minihlo` may take. Each test is a process of its own."""
 
+import functools
+
 from .jax_child import run_jax
 
 _START = """
@@ -11,6 +13,7 @@ _START = """
         array = lambda n: jax.device_put(np.broadcast_to(1.0, n * MiB // 8))
         array(1), double(array(1))
 """
+run = functools.partial(run_jax, start=_START)
 _FULL = "JaxRuntimeError: RESOURCE_EXHAUSTED"
 
 
@@ -42,9 +45,7 @@ def test_a_limit_that_cannot_be_read() -> None:
 
 
 def test_memory_is_given_back_soon_after_an_array_is_dropped() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         before = resident()
         big = array(300)
         view = np.asarray(array(100))
@@ -58,5 +59,4 @@ def test_memory_is_given_back_soon_after_an_array_is_dropped() -> None:
         while resident() - before > 50 * MiB and time.monotonic() < end:
             time.sleep(0.05)
         assert resident() - before < 50 * MiB
-        """
-    )
+    """)

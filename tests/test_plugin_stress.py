@@ -1,5 +1,7 @@
 """The JAX platform `minihlo` survives what a process goes through. A death by a signal fails these tests."""
 
+import functools
+
 import pytest
 
 from .jax_child import run_jax
@@ -26,12 +28,11 @@ _START = """
             runtime.pool.sweep()
             return len(runtime.objects)
 """
+run = functools.partial(run_jax, start=_START)
 
 
 def test_arrays_freed_while_exceptions_unwind() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         def unwinding():
             y = f(x, x) + 1
             z = np.asarray(y)[::2]
@@ -48,14 +49,11 @@ def test_arrays_freed_while_exceptions_unwind() -> None:
                 pass
             fails_once()
         assert live() - before < 10
-        """
-    )
+    """)
 
 
 def test_recursion_to_the_limit() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         def deeper(a):
             return deeper(f(a, a))
         for limit in range(200, 240):
@@ -63,14 +61,11 @@ def test_recursion_to_the_limit() -> None:
             fails(lambda: deeper(x))
         sys.setrecursionlimit(1000)
         assert f(x, x)[3] == 6
-        """
-    )
+    """)
 
 
 def test_threads_with_errors_and_garbage_collection() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         errors = []
         def work():
             for k in range(400):
@@ -87,14 +82,11 @@ def test_threads_with_errors_and_garbage_collection() -> None:
         [t.start() for t in threads], [t.join() for t in threads]
         gc.set_threshold(700)
         assert errors == [1] * 80 and live() - before < 10
-        """
-    )
+    """)
 
 
 def test_memory_stays_bounded() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         import resource
         big = jnp.ones(1 << 20)  # 8 MiB
         for n in (50, 200):
@@ -103,14 +95,11 @@ def test_memory_stays_bounded() -> None:
             if n == 50:
                 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 << 10
-        """
-    )
+    """)
 
 
 def test_control_c() -> None:
-    out = run_jax(
-        _START
-        + """
+    out = run("""
         armed = stop = False
         hits = cancelled = 0
         def press():
@@ -144,15 +133,12 @@ def test_control_c() -> None:
         thread.join()
         print(hits)
         assert f(x, x)[3] == 6
-        """
-    )
+    """)
     assert int(out) > 1
 
 
 def test_control_c_breaks_off_a_long_program() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         forever = jax.jit(lambda n: jax.lax.while_loop(lambda i: i >= 0, lambda i: (i + 1) % 1000, n))
         threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         start = time.time()
@@ -168,27 +154,22 @@ def test_control_c_breaks_off_a_long_program() -> None:
             except KeyboardInterrupt:
                 pass
         assert time.time() - start < 4
-        """
-    )
+    """)
 
 
 def test_fork() -> None:
-    run_jax(
-        _START
-        + """
+    run("""
         warnings.simplefilter("ignore")
         child = os.fork()
         if child == 0:
             os._exit(0 if np.array_equal(f(x, x), 2 * np.arange(16)) else 1)
         assert os.waitpid(child, 0)[1] == 0
-        """
-    )
+    """)
 
 
 def test_everything_at_once() -> None:
-    out = run_jax(
-        _START
-        + """
+    out = run(
+        """
         slow = jax.jit(lambda x, n: jax.lax.while_loop(lambda s: s[1] < n, lambda s: (s[0] + 1, s[1] + 1), (x, 0))[0])
         slow(x, 1), fails_once()
         calls, wrong, memory = [0] * 8, [], []

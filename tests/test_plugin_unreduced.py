@@ -1,5 +1,7 @@
 """Unreduced and reduced arrays on the JAX platform `minihlo`. Expected values are those of the devices' own parts."""
 
+import functools
+
 import pytest
 
 from .jax_child import run_jax
@@ -17,12 +19,11 @@ _MESH = """
             for shard, e in zip(a.addressable_shards, expected):
                 same(shard.data, e)
 """
+run = functools.partial(run_jax, start=_MESH, devices=8)
 
 
 def test_products_and_sums_have_the_addends_of_the_devices() -> None:
-    run_jax(
-        _MESH
-        + """
+    run("""
         a, b = put(x, None, "x"), put(x, "x", None)
         spec = P(None, None, unreduced={"x"})
         f = jax.jit(lambda a, b: jnp.einsum("ab,bc->ac", a, b, out_sharding=spec))
@@ -41,15 +42,11 @@ def test_products_and_sums_have_the_addends_of_the_devices() -> None:
         sums = jax.jit(lambda a, i: jax.ops.segment_sum(a, i, num_segments=4, out_sharding=P(unreduced={"y"})))
         each = [[1, 0, 0, 0], [0, 5, 0, 0], [0, 4, 5, 0], [0, 0, 6, 7]]
         held(sums(put(np.arange(8), "y"), rows), *each, *each)
-        """,
-        devices=8,
-    )
+    """)
 
 
 def test_a_value_becomes_the_sum_of_its_parts() -> None:
-    run_jax(
-        _MESH
-        + """
+    run("""
         zero = np.zeros((8, 8))
         def only(rows, columns):
             found = zero.copy()
@@ -72,15 +69,11 @@ def test_a_value_becomes_the_sum_of_its_parts() -> None:
         more = jax.jit(lambda a: reshard(a, unreduced["xy"]))(reshard(put(x, "x"), unreduced["x"]))
         held(more, only(slice(0, 4), slice(0, 8)), *[zero] * 3, only(slice(4, 8), slice(0, 8)), *[zero] * 3)
         held(reshard(jnp.float32(3), P(unreduced={"x"})), *[3] * 4, *[0] * 4)
-        """,
-        devices=8,
-    )
+    """)
 
 
 def test_gradients_of_reduced_arrays_are_unreduced() -> None:
-    run_jax(
-        _MESH
-        + """
+    run("""
         weights = put(x, None, None, reduced={"x", "y"})
         data = put(x + 1, "x", "y")
         loss = lambda w, d: jnp.sum(reshard(w, P("x", "y")) * d)
@@ -96,15 +89,11 @@ def test_gradients_of_reduced_arrays_are_unreduced() -> None:
             lambda b: jax.lax.all_gather(b, "x", tiled=True, to="reduced"), in_specs=P("x"), out_specs=P(reduced={"x"})
         )(a)
         same(jax.jit(jax.grad(lambda a: gather(a).sum()))(put(x, "x")), np.ones((8, 8)))
-        """,
-        devices=8,
-    )
+    """)
 
 
 def test_loops_carry_addends() -> None:
-    run_jax(
-        _MESH
-        + """
+    run("""
         spec = P(None, None, unreduced={"x"})
         def f(a, b):
             def step(total, scale):
@@ -119,9 +108,7 @@ def test_loops_carry_addends() -> None:
         held(total, *expected)
         held(chosen, *expected)
         same(whole, 3 * (x @ x))
-        """,
-        devices=8,
-    )
+    """)
 
 
 @pytest.mark.parametrize("axes", ["x", "xy"])
