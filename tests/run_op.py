@@ -44,6 +44,12 @@ def run(
     return found
 
 
+def bounds(element: str | ElementType) -> tuple[int, int]:
+    """The smallest and the largest integer of a type."""
+    t = ELEMENT_TYPES[str(element)]
+    return (-(1 << (t.bits - 1)), (1 << (t.bits - 1)) - 1) if t.name[0] == "i" else (0, (1 << t.bits) - 1)
+
+
 def from_codes(codes: Any, element: str | ElementType) -> np.ndarray:
     """The array of an element type of at most 64 bits that has these bits."""
     t = ELEMENT_TYPES[str(element)]

@@ -6,28 +6,17 @@ import mpmath
 import numpy as np
 import pytest
 
-from minihlo import interp
 from minihlo.ops.types import ElementType, element_type
 
-from .run_op import bind, tensor
+from . import exact_cases
+from .run_op import bind, bounds, tensor
 
 SMALL = ["i2", "i4", "i8", "ui2", "ui4", "ui8"]
 WIDE = ["i16", "i32", "i64", "ui16", "ui32", "ui64"]
 
 
 def run(op: str, element: str, *operands: np.ndarray) -> np.ndarray:
-    t = f"tensor<{operands[0].size}x{element}>"
-    names = [f"%a{i}" for i in range(len(operands))]
-    arguments = ", ".join(f"{n}: {t}" for n in names)
-    program = f"""func.func @main({arguments}) -> {t} {{
-      %r = "stablehlo.{op}"({", ".join(names)}) : ({", ".join([t] * len(names))}) -> {t}
-      return %r : {t}
-    }}"""
-    return interp.load(program)(*operands)[0]
-
-
-def bounds(t: ElementType) -> tuple[int, int]:
-    return (-(1 << (t.bits - 1)), (1 << (t.bits - 1)) - 1) if t.name[0] == "i" else (0, (1 << t.bits) - 1)
+    return exact_cases.run([element] * len(operands), [(op, range(len(operands)), element)], operands)[0]
 
 
 def values(t: ElementType) -> list[int]:

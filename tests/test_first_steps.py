@@ -15,12 +15,9 @@ from minihlo.interp import load
 from minihlo.interp.errors import InputError, ProgramError, shown
 
 from .processes import commands_of
+from .programs import main
 
-ADD = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
-  %0 = stablehlo.add %x, %x : tensor<2xf32>
-  return %0 : tensor<2xf32>
-}
-"""
+ADD = main("%x: tensor<2xf32>", "tensor<2xf32>", "%0 = stablehlo.add %x, %x : tensor<2xf32>", "%0")
 
 
 Run = Callable[..., tuple[Any, str, str]]

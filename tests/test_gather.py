@@ -13,7 +13,7 @@ from minihlo.ops.registry import OpError
 from minihlo.ops.types import ElementType
 
 from .places import Numbers, random_numbers
-from .run_op import INTEGERS, TYPES, bind, codes, from_codes, run, tensor
+from .run_op import INTEGERS, TYPES, bind, bounds, codes, from_codes, run, tensor
 
 SEED = 1
 
@@ -92,12 +92,8 @@ def test_bits_are_moved_as_they_are(element: ElementType) -> None:
 @pytest.mark.parametrize("element", INTEGERS, ids=str)
 def test_every_type_of_index(element: ElementType) -> None:
     """The ends of each type, and beyond the bounds on either side."""
-    low, high = (
-        (0, 1 << element.bits)
-        if element.kind.name == "UNSIGNED"
-        else (-1 << (element.bits - 1), 1 << (element.bits - 1))
-    )
-    values = sorted({v for v in (low, low + 1, -1, 0, 1, 2, 3, 5, high - 2, high - 1) if low <= v < high})
+    low, high = bounds(element)
+    values = sorted({v for v in (low, low + 1, -1, 0, 1, 2, 3, 5, high - 1, high) if low <= v <= high})
     indices = from_codes(np.array([v % (1 << 64) for v in values], np.uint64), element)
     n = Numbers((5,), (2,), (1,), (), (), (), (0,), 1, indices.shape)
     found = gather(numbered((5,)), indices, n)

@@ -14,17 +14,10 @@ from minihlo.ops.minifloat.formats import FORMATS
 from minihlo.ops.policy import OVERFLOWS, ROUNDINGS, Policy
 
 from . import oracle
+from .exact_cases import array, check, codes_of
 
 WIDE = ("f16", "bf16", "f32", "f64")
 DIRECTED = tuple(r for r in ROUNDINGS if r != "stochastic")
-
-
-def array(codes: list[int], t: str) -> np.ndarray:
-    return np.array(codes, FORMATS[t].code_dtype).view(FORMATS[t].dtype)
-
-
-def codes(x: np.ndarray, t: str) -> list[int]:
-    return x.view(FORMATS[t].code_dtype).ravel().tolist()
 
 
 def samples(t: str) -> list[int]:
@@ -33,14 +26,6 @@ def samples(t: str) -> list[int]:
     top, one = fmt.max_code, oracle.encode(fmt, Fraction(1))
     found = [top, top - 1, top - (1 << fmt.mantissa_bits), top + 1, top + 2, one, one + 1, 1, 3]
     return [code | sign for code in found for sign in (0, fmt.sign_bit)]
-
-
-def check(got: list[int], wanted: list[int], t: str, what: object) -> None:
-    fmt = oracle.FORMATS[t]
-    wrong = [
-        (i, hex(g), hex(w)) for i, (g, w) in enumerate(zip(got, wanted, strict=True)) if not oracle.same(fmt, g, w)
-    ]
-    assert not wrong, (what, wrong[:5])
 
 
 def expected(x: oracle.Value, t: str, rounding: str, overflow: str = "ieee") -> int:
@@ -110,8 +95,8 @@ def test_sums_of_two_do_not_depend_on_overflow(form: str, t: str) -> None:
     program = pairs_program(form, t, len(pairs))
     for rounding, overflow in itertools.product(DIRECTED, OVERFLOWS):
         wanted = [expected(s, t, rounding) for s in sums]
-        got = codes(program(x, y, policy=Policy(rounding=rounding, overflow=overflow))[0], t)
-        check(got, wanted, t, (rounding, overflow))
+        (got,) = program(x, y, policy=Policy(rounding=rounding, overflow=overflow))
+        check(fmt, got, wanted, [], f"{rounding} {overflow}")
 
 
 def _is_f32(x: oracle.Value) -> bool:
@@ -142,14 +127,14 @@ def test_elementwise_ops_do_not_depend_on_overflow(op: str, t: str) -> None:
         if op in ("multiply", "divide", "remainder"):
             exact = [
                 oracle.BINARY[op](*(oracle.decode(fmt, c) for c in pair))
-                for pair in zip(*(codes(c, t) for c in columns), strict=True)
+                for pair in zip(*(codes_of(c) for c in columns), strict=True)
             ]
             wanted = [expected(x, t, rounding) for x in exact]
         else:
-            wanted = codes(program(*columns, policy=Policy(rounding=rounding))[0], t)
+            wanted = codes_of(program(*columns, policy=Policy(rounding=rounding))[0])
         for overflow in OVERFLOWS:
-            got = codes(program(*columns, policy=Policy(rounding=rounding, overflow=overflow))[0], t)
-            check(got, wanted, t, (rounding, overflow))
+            (got,) = program(*columns, policy=Policy(rounding=rounding, overflow=overflow))
+            check(fmt, got, wanted, [], f"{op} {rounding} {overflow}")
 
 
 @pytest.mark.parametrize("t", ["f16", "bf16"])
@@ -174,8 +159,8 @@ def test_products_of_minifloats_into_wide_types(t: str, accumulate: str) -> None
         # A sum in f32 that is beyond f32 is an infinity in every rounding.
         beyond = 2**128 if accumulate == "f32" else 2**1000
         wanted = [expected(float("inf") if abs(v) >= beyond else v, t, rounding, wanted_overflow) for v in exact]
-        got = codes(program(x, y, policy=Policy(accumulate=accumulate, rounding=rounding, overflow=overflow))[0], t)
-        check(got, wanted, t, (rounding, overflow))
+        (got,) = program(x, y, policy=Policy(accumulate=accumulate, rounding=rounding, overflow=overflow))
+        check(oracle.FORMATS[t], got, wanted, [], f"{rounding} {overflow}")
 
 
 def test_iota_beyond_f16() -> None:
@@ -185,10 +170,10 @@ def test_iota_beyond_f16() -> None:
         f"return %r : tensor<{n}xf16>\n}}"
     )
     for rounding, overflow in itertools.product(DIRECTED, OVERFLOWS):
-        got = codes(program(policy=Policy(rounding=rounding, overflow=overflow))[0], "f16")
+        (got,) = program(policy=Policy(rounding=rounding, overflow=overflow))
         places = [0, 1, 2048, 2049, 2051, 65503, 65504, 65505, 65519, 65520, 65535, 65536, n - 1]
         wanted = [expected(Fraction(i), "f16", rounding) for i in places]
-        check([got[i] for i in places], wanted, "f16", (rounding, overflow))
+        check(oracle.FORMATS["f16"], got[places], wanted, [], f"{rounding} {overflow}")
 
 
 @pytest.mark.parametrize("overflow", OVERFLOWS)
@@ -197,7 +182,7 @@ def test_stochastic_sums_overflow_to_infinity(t: str, overflow: str) -> None:
     top = FORMATS[t].max_code
     program = pairs_program("elementwise", t, 2)
     x = array([top, top | FORMATS[t].sign_bit], t)
-    got = codes(program(x, x, policy=Policy(rounding="stochastic", overflow=overflow))[0], t)
+    got = codes_of(program(x, x, policy=Policy(rounding="stochastic", overflow=overflow))[0])
     assert got == [top + 1, (top + 1) | FORMATS[t].sign_bit]
 
 
@@ -223,4 +208,5 @@ def test_scalars_in_a_loop_do_not_depend_on_overflow() -> None:
             for _ in range(3):
                 value = oracle.decode(oracle.FORMATS["f16"], expected(oracle.add(value, value), "f16", rounding))
             (got,) = program(np.array(20000 * sign, np.float16), policy=Policy(rounding=rounding, overflow=overflow))
-            check(codes(got.reshape(1), "f16"), [expected(value, "f16", rounding)], "f16", (rounding, overflow))
+            wanted = [expected(value, "f16", rounding)]
+            check(oracle.FORMATS["f16"], got, wanted, [], f"{rounding} {overflow}")

@@ -20,6 +20,7 @@ from minihlo.ops.policy import Policy
 from minihlo.ops.registry import Body, Call, Callee, OpError, lookup
 
 from .grids import ADD, program, run
+from .programs import main
 from .run_op import tensor
 
 T = "tensor<2xi64>"
@@ -202,10 +203,7 @@ def test_one_that_has_ended():
 
 
 def test_one_by_itself():
-    text = f"""func.func @main(%t: {TOKEN}) -> {T} {{
-      %r, %u = {recv(3)}
-      return %r : {T}
-    }}"""
+    text = main(f"%t: {TOKEN}", f"{T}", f"%r, %u = {recv(3)}")
     with pytest.raises(ExecutionError) as caught:
         load(text)(None)
     assert str(caught.value) == (

@@ -20,6 +20,7 @@ from minihlo.ops.registry import Body, Call, OpError, lookup
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
 from . import oracle
+from .places import dims
 from .run_op import TYPES, codes, from_codes, tensor
 
 MINIFLOATS = [t for t in TYPES if t.is_minifloat]
@@ -48,10 +49,6 @@ def program(shapes: str, kept: str, body: str, dimensions: tuple[int, ...], elem
         : (tensor<{shapes}{e}>, tensor<{e}>) -> tensor<{kept}{o}>
       return %r : tensor<{kept}{o}>
     }}""".replace("array<i64: >", "array<i64>")
-
-
-def dims(shape: tuple[int, ...]) -> str:
-    return "".join(f"{d}x" for d in shape)
 
 
 def reduce(

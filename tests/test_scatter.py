@@ -19,7 +19,7 @@ from minihlo.ops.registry import Body, Call, OpError, lookup
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
 from .places import Numbers, dims, listed, random_numbers
-from .run_op import INTEGERS, TYPES, codes, from_codes, tensor
+from .run_op import INTEGERS, TYPES, bounds, codes, from_codes, tensor
 
 SEED = 11
 Combine = Callable[[Any, Any], Any]
@@ -158,17 +158,13 @@ def test_collisions_of_integers(op: str, size: int, count: int) -> None:
               "and": int.__and__, "or": int.__or__, "xor": int.__xor__}[op]  # fmt: skip
     n, indices = elements(size, count), crowded(rng, size, count)
     for element in (t for t in INTEGERS if t.bits in (4, 8, 64) and not (op == "subtract" and t.bits == 64)):
-        low, high = (
-            (0, 1 << element.bits)
-            if element.kind.name == "UNSIGNED"
-            else (-1 << (element.bits - 1), 1 << (element.bits - 1))
-        )
+        low, high = bounds(element)
         x, updates = (
             from_codes(rng.integers(0, 1 << 63, k, np.uint64) >> np.uint64(5), element) for k in (size, count)
         )
         expected = [int(v) for v in x]
         for i, u in zip(indices[:, 0], updates, strict=True):
-            expected[i] = (python(expected[i], int(u)) - low) % (high - low) + low
+            expected[i] = (python(expected[i], int(u)) - low) % (high - low + 1) + low
         (found,) = load(program(n, f"%z = stablehlo.{op} %x, %y : T", str(element)))(x, indices, updates)
         assert [int(v) for v in found] == expected
 
@@ -215,12 +211,8 @@ def test_set_moves_bits_as_they_are(element: ElementType) -> None:
 
 @pytest.mark.parametrize("element", INTEGERS, ids=str)
 def test_every_type_of_index(element: ElementType) -> None:
-    low, high = (
-        (0, 1 << element.bits)
-        if element.kind.name == "UNSIGNED"
-        else (-1 << (element.bits - 1), 1 << (element.bits - 1))
-    )
-    values = sorted({v for v in (low, low + 1, -2, -1, 0, 1, 2, 3, high - 2, high - 1) if low <= v < high})
+    low, high = bounds(element)
+    values = sorted({v for v in (low, low + 1, -2, -1, 0, 1, 2, 3, high - 1, high) if low <= v <= high})
     indices = from_codes(np.array([v % (1 << 64) for v in values], np.uint64), element)
     n = Numbers((3,), (2,), (1,), (), (), (), (0,), 1, indices.shape)
     updates = np.arange(2 * len(values), dtype=np.int32).reshape(-1, 2) + 1

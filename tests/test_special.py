@@ -16,7 +16,7 @@ from mpmath import mp
 from minihlo.interp import Policy, load
 from minihlo.ops.minifloat import series
 
-from . import oracle, oracle_chlo
+from . import exact_cases, oracle, oracle_chlo
 from .exact_cases import array, boundary_codes, check, codes_of
 from .oracle import FORMATS, INF, MINIFLOATS, ONE, real
 from .oracle_chlo import BINARY, hurwitz, next_after
@@ -25,13 +25,8 @@ SEED = 20240607
 
 
 def run(op: str, element: str, *columns: list[int], policy: Policy | None = None) -> np.ndarray:
-    t = f"tensor<{len(columns[0])}x{element}>"
-    names = [f"%a{i}" for i in range(len(columns))]
-    text = f"""func.func @main({", ".join(f"{n}: {t}" for n in names)}) -> {t} {{
-      %r = "chlo.{op}"({", ".join(names)}) : ({", ".join([t] * len(names))}) -> {t}
-      return %r : {t}
-    }}"""
-    return load(text)(*(array(c, element) for c in columns), policy=policy)[0]
+    arrays = [array(c, element) for c in columns]
+    return exact_cases.run([element] * len(arrays), [(f"chlo.{op}", range(len(arrays)), element)], arrays, policy)[0]
 
 
 # -- one operand -------------------------------------------------------------------------------------------------------
