@@ -64,6 +64,10 @@ class Policy:
         """
         return self if element.is_minifloat or self.overflow == "ieee" else dataclasses.replace(self, overflow="ieee")
 
+    def for_elements(self) -> Policy:
+        """What of the policy matters to elementwise ops that draw no random bits: tables are kept by it."""
+        return Policy(self.arithmetic, rounding=self.rounding, overflow=self.overflow)
+
     @property
     def compute_type(self) -> str | None:
         """The type `upcast` computes in; None for `direct`."""

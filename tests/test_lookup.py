@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minihlo.ops.engine import lookup
+from minihlo.ops.engine import amortised, lookup
+from minihlo.ops.engine.cast import code_table
+from minihlo.ops.policy import Policy
+from minihlo.ops.types import ELEMENT_TYPES
 
 from .conftest import Tune
 
@@ -41,3 +44,21 @@ def test_pairs_of_codes(few: int, dtype: type, tune: Tune) -> None:
     assert (
         narrow.at_joined((EVERY[:16], codes[..., :1]), (4, 8)) == entries[EVERY[:16].astype(int) * 256 + codes[..., :1]]
     ).all()
+
+
+def test_tables_of_casts_do_not_depend_on_the_seed_or_on_sums() -> None:
+    """So that runs with many seeds do not each keep tables of their own."""
+    source, target = ELEMENT_TYPES["f16"], ELEMENT_TYPES["f8E4M3FN"]
+    table = code_table(source, target, Policy())
+    assert all(code_table(source, target, Policy(seed=n)) is table for n in range(1, 5))
+    assert code_table(source, target, Policy(accumulate="f32")) is table
+    assert code_table(source, target, Policy(rounding="up")).tobytes() != table.tobytes()
+
+
+def test_tables_of_casts_count_in_the_cache_and_are_made_again() -> None:
+    source, target = ELEMENT_TYPES["bf16"], ELEMENT_TYPES["f8E5M2"]
+    first = code_table(source, target, Policy())
+    amortised.SHARED.clear()
+    again = code_table(source, target, Policy())
+    assert again is not first
+    assert again.tobytes() == first.tobytes()

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...ops.engine import compiled
+from ...ops.engine.amortised import Amortised
 from ...ops.engine.speed import tuning
 from ...ops.grid.parallel import current_grid
 from ...ops.types import Kind, QuantizedType, TensorType, Type
@@ -33,13 +34,15 @@ class CompiledLoop:
     def __init__(self) -> None:
         self._text: str | None = None
         self._count = 0
-        self._run: Callable[..., tuple[Any, ...]] | None = None
-        self._began = self._spent = 0.0
+        #: Seconds are spent on it.
+        self._run: Amortised[Callable[..., tuple[Any, ...]]] = Amortised(self._compiled, lambda: tuning().loop_seconds)
+        self._values: Sequence[Any] = ()
+        self._began = 0.0
 
     @property
     def is_compiled(self) -> bool:
         """Whether it runs compiled from now on."""
-        return self._run is not None
+        return self._run.value is not None
 
     @property
     def is_set(self) -> bool:
@@ -55,16 +58,15 @@ class CompiledLoop:
         self._count = len(carried)
 
     def __call__(self, *values: Any) -> Sequence[Any]:
-        if self._run is None:
-            if self._text is None or self._spent < tuning().loop_seconds:
+        run = self._run.value
+        if run is None:
+            self._values = values
+            run = self._run.get(0) if self._text is not None else None
+            if run is None:
                 self._began = time.perf_counter()
                 return values[: self._count]
-            self._run = self._compiled(values)
-            if self._run is None:
-                self._text = None
-                return values[: self._count]
         while True:
-            done, *carried = self._run(tuning().loop_turns, *values)
+            done, *carried = run(tuning().loop_turns, *values)
             if done:
                 return carried
             grid = current_grid()
@@ -74,17 +76,19 @@ class CompiledLoop:
 
     def end(self) -> None:
         """To be called after the loop has run as Python."""
-        if self._run is None:
-            self._spent += time.perf_counter() - self._began
+        if self._run.value is None:
+            self._run.spend(time.perf_counter() - self._began)
 
-    def _compiled(self, values: Iterable[Any]) -> Callable[..., tuple[Any, ...]] | None:
+    def _compiled(self) -> Any:
+        """The loop compiled for numbers as the latest ones are; None where there is no compiler for it after all."""
         scope: dict[str, Any] = {}
         try:
             numba = importlib.import_module("numba")
-            kinds = [numba.boolean if isinstance(v, bool) else numba.int64 for v in values]
+            kinds = [numba.boolean if isinstance(v, bool) else numba.int64 for v in self._values]
             exec(compile(self._text or "", "<minihlo loop>", "exec"), scope)
             return numba.njit([(numba.int64, *kinds)], nogil=True)(scope["loop"])
         except Exception:  # of a numba that does not fit this Python or numpy: it raises what it likes
+            self._text = None
             return None
 
 

@@ -45,7 +45,7 @@ def convert(call: Call) -> Run:
     if policy.rounding == "stochastic":
         return lambda x: np.asarray(cast(x, source, target, policy, random.generator))
     if source.dtype.itemsize == 1:
-        table = _table(source, target, policy)
+        table = _table(source, target, policy.for_elements())
         if not new.shape:
             cells = [table.entries[i : i + 1].reshape(()) for i in range(256)]
             return lambda x: cells[x.tobytes()[0]]

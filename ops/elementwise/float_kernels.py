@@ -80,7 +80,7 @@ def float_kernel(
     if policy.rounding == "stochastic" and element.bits <= 16 and not function.is_predicate:
         return exactly(function, element, policy, random)  # every element draws its own bits: there is no table
     if element.is_minifloat or (element.bits == 16 and function.arity == 1):
-        table = _shared_table(function, element, policy)
+        table = _shared_table(function, element, policy.for_elements())
         if not result.shape:
             return Kernel(table.scalar, of_codes=table.code)
         return table.unary if function.arity == 1 else table.pairs(result)

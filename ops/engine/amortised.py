@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -56,6 +57,10 @@ class Amortised(Generic[T]):
                 self._cache.add(self, nbytes)
         return value
 
+    def spend(self, work: float) -> None:
+        """Take note of work that was done without the value, which is not made yet even if it pays now."""
+        self._spent += work
+
     def made(self) -> T:
         """The value, made now if it is not there."""
         value = self.get(float("inf"))
@@ -69,6 +74,25 @@ class Amortised(Generic[T]):
 
 def _now(number: float | Callable[[], float]) -> float:
     return number() if callable(number) else number
+
+
+def kept(make: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Make a function of few different hashable arguments make each of its arrays once, as `functools.cache` does.
+
+    The arrays count in the bounded cache: one that is dropped is made again when it is asked for.
+    """
+    entries: dict[tuple[Any, ...], Amortised[np.ndarray]] = {}
+
+    @functools.wraps(make)
+    def array(*key: Any) -> np.ndarray:
+        entry = entries.get(key)
+        if entry is None:
+            made = Amortised(functools.partial(make, *key), 0, nbytes=lambda table: table.nbytes)
+            entry = entries.setdefault(key, made)
+        value = entry.value
+        return entry.made() if value is None else value
+
+    return array
 
 
 class Latest:

@@ -12,7 +12,7 @@ from ..minifloat.formats import FORMATS, Format
 from ..minifloat.number import FINITE, WORK_BITS, Number
 from ..policy import Policy
 from ..types import ELEMENT_TYPES, ElementType, Kind
-from .amortised import Amortised
+from .amortised import Amortised, kept
 from .blocks import block, blocks, for_each
 from .compiled import Kernels, kernels
 from .lookup import Table
@@ -34,9 +34,14 @@ def array_of(codes: np.ndarray, fmt: Format) -> np.ndarray:
     return np.asarray(codes, fmt.code_dtype).view(fmt.dtype)
 
 
-@functools.cache
 def code_table(source: ElementType, target: ElementType, policy: Policy) -> np.ndarray:
     """The cast of every code of a float type of at most 16 bits; index it by code."""
+    return _code_table(source, target, policy.rounding, policy.overflow)
+
+
+@kept
+def _code_table(source: ElementType, target: ElementType, rounding: str, overflow: str) -> np.ndarray:
+    policy = Policy(rounding=rounding, overflow=overflow)
     codes = np.arange(1 << (8 * source.dtype.itemsize), dtype=source.format.code_dtype)
     codes &= (1 << source.bits) - 1
     table = _cast_number(decode(codes, source.format), target, policy, None)
@@ -57,7 +62,7 @@ def cast(
         return x
     is_lookup = source.is_minifloat and target.is_float
     if is_lookup and (policy.rounding != "stochastic" or holds(target.format, source.format)):
-        return _lookups(source, target, policy).at(codes_of(x, source.format))
+        return _lookups(source, target, policy.rounding, policy.overflow).at(codes_of(x, source.format))
     if x.size > block(x.size) and rng is None and (source.is_minifloat or target.is_minifloat) and source.bits <= 64:
         return by_blocks(x, target.dtype, lambda part: cast(part, source, target, policy))
     if target.is_complex:
@@ -80,8 +85,9 @@ def cast(
 
 
 @functools.cache
-def _lookups(source: ElementType, target: ElementType, policy: Policy) -> Table:
+def _lookups(source: ElementType, target: ElementType, rounding: str, overflow: str) -> Table:
     """The casts of minifloats to floats: two neighbours at a time take half as long as one by one."""
+    policy = Policy(rounding=rounding, overflow=overflow)
     return Table(code_table(source, target, _EXACT if holds(target.format, source.format) else policy))
 
 
@@ -114,7 +120,7 @@ def _round_float(x: np.ndarray, source: ElementType, target: ElementType, policy
     if fmt.precision <= 6 and (fmt.has_zero or source.bits < 64):
         # bfloat16 has 8 significant bits and f32's range: rounding to odd there loses nothing that a format of up
         # to 6 bits could see, in any rounding mode. Only f8E8M0FNU could tell f64's smaller numbers apart.
-        if source.bits == 64 and (wide := _of_f64(target, policy).at(x)) is not None:
+        if source.bits == 64 and (wide := _of_f64(target, policy.rounding, policy.overflow).at(x)) is not None:
             return wide
         return through_bf16(x, code_table(ELEMENT_TYPES["bf16"], target, policy))
     if host and not fmt.is_minifloat:
@@ -138,8 +144,8 @@ class _OfF64:
     Numpy takes 3.0 ns for it and 5.6 by way of f32, so the table is made once that has paid.
     """
 
-    def __init__(self, target: ElementType, policy: Policy) -> None:
-        self._target, self._policy = target, policy
+    def __init__(self, target: ElementType, rounding: str, overflow: str) -> None:
+        self._target, self._policy = target, Policy(rounding=rounding, overflow=overflow)
         self._table = Amortised(self._entries, lambda: tuning().cast_worth, nbytes=lambda table: table.nbytes)
 
     def _entries(self) -> np.ndarray:

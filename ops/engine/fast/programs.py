@@ -190,7 +190,7 @@ class _Maker:
             return self._emit(op.TO_BF16, [value])
         if not target.is_float or not target.is_minifloat or target.format.precision > 6:
             raise Unknown
-        numbers, entries = encoding(target, self._policy)
+        numbers, entries = encoding(target, self._policy.for_elements())
         return self._encode(value, numbers, _Known(entries))
 
     def _encode(self, value: int, numbers: tuple[int, ...] | None, entries: Entries) -> int:
