@@ -145,4 +145,4 @@ def _message(error: BaseException, plan: Plan) -> str:
         operation = failed_operation(part, plan)
         return f" at {operation.location}" if operation else ""
 
-    return error.told(place)
+    return error.message(place)

@@ -77,10 +77,10 @@ class Facts:
         it is rounded after; of a logical op, on words of ones and zeros.
     compiled_fold: the machine's op that folds f32 by this op.
     gives_operand: the result is one of the operands as it is, whichever.
-    by_order: the result is one of the operands, or that with another sign; which one hangs on signs and on how the
+    by_order: the result is one of the operands, or that with another sign; which one depends on signs and on how the
         operands compare.
-    is_pure: the result depends on the operands alone, and takes a time that the types tell: no loop, no random bits, no
-        other process, no code of the user. Elementwise ops are pure.
+    is_pure: the result depends on the operands alone, and takes a time that the types determine: no loop, no random
+        bits, no other process, no code of the user. Elementwise ops are pure.
     overwrites: the operand that the kernel may write over if it is spare (`Call.spare`).
     takes_numbers: the kernel takes plain numbers for operands of rank 0 too.
     reach: what it exchanges values with. An op that reaches anything has effects too.

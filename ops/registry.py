@@ -1,9 +1,9 @@
 """The one declaration of an op: `@op(...)` over one function makes a record, and every list of ops comes from these.
 
-A declaration's function *binds*: it is called once for each use of the op in a program, with a `Call` that tells the
+A declaration's function *binds*: it is called once for each use of the op in a program, with a `Call` that has the
 types, attributes and policy, and returns a *kernel*, a function of arrays that is then called each time the op runs.
-What can be decided once is decided there, so that running is quick. Modules of this package are found by walking it:
-nothing else names an op.
+What can be decided once is decided there, and not each time the op runs. Modules of this package are listed by walking
+it: nothing else names an op.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class UnsupportedOpError(OpError):
 
 
 class CheckError(AssertionError):
-    """A check op's condition does not hold. The message tells the first mismatch."""
+    """A check op's condition does not hold. The message shows the first mismatch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,13 +255,13 @@ class Op:
 
 
 def _tensors(types: Iterable[Type]) -> list[TensorType]:
-    found: list[TensorType] = []
+    tensors: list[TensorType] = []
     for t in types:
         if isinstance(t, TensorType):
-            found.append(t)
+            tensors.append(t)
         elif isinstance(t, TupleType):
-            found += _tensors(t.elements)
-    return found
+            tensors += _tensors(t.elements)
+    return tensors
 
 
 def element_types(words: str) -> frozenset[ElementType]:

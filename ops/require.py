@@ -26,21 +26,21 @@ def require_shape(call: Call, expected: tuple[int | None, ...]) -> None:
 
 
 def settled_shape(call: Call, expected: tuple[int | None, ...]) -> tuple[int, ...]:
-    """The shape of the first result, of which the operands tell so much.
+    """The shape of the first result, as far as the operands determine it.
 
-    A size that neither they nor the type tell is the bound that the type has for it: so XLA has it.
+    A size that neither they nor the type determine is the bound that the type has for it, as in XLA.
     """
     t = call.result()
     require_shape(call, expected)
     known = zip(expected, t.shape, t.bounds or (None,) * len(t.shape), strict=True)
     shape = tuple(next((n for n in sizes if n is not None), None) for sizes in known)
-    require(None not in shape, f"the result is {t} (its operands do not tell all its sizes)")
+    require(None not in shape, f"the result is {t} (its operands do not determine all its sizes)")
     require_shape(call, shape)
     return shape  # pyright: ignore[reportReturnType]
 
 
 def listed(shape: tuple[int | None, ...]) -> str:
-    """A shape as messages tell it."""
+    """A shape as messages write it."""
     return "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"
 
 

@@ -16,7 +16,7 @@ from .minifloat.formats import FORMATS, Format
 
 
 class Kind(enum.Enum):
-    """The families of element types that ops tell apart."""
+    """The families of element types."""
 
     BOOL = "boolean"
     SIGNED = "signed integer"
@@ -138,11 +138,11 @@ def element_type(name: str) -> ElementType:
     """The element type of an MLIR name (`si8` is `i8`). Raises ValueError that lists the names there are."""
     if name.startswith("!quant."):
         return _parsed_quantized(name)
-    found = ELEMENT_TYPES.get(re.sub(r"^si(?=\d)", "i", name))
-    if found is None:
+    element = ELEMENT_TYPES.get(re.sub(r"^si(?=\d)", "i", name))
+    if element is None:
         meant = guess(name, ELEMENT_TYPES)
         raise ValueError(f"{name!r} is not an element type{meant} (known: {', '.join(ELEMENT_TYPES)})")
-    return found
+    return element
 
 
 def named_type(name: str) -> ElementType:
@@ -164,10 +164,10 @@ def guess(name: str, names: Iterable[str]) -> str:
 
 def type_of_dtype(dtype: np.dtype) -> ElementType:
     """The element type stored as `dtype`. Raises ValueError where there is none."""
-    found = _BY_DTYPE.get(np.dtype(dtype))
-    if found is None:
+    element = _BY_DTYPE.get(np.dtype(dtype))
+    if element is None:
         raise ValueError(f"numpy type {np.dtype(dtype)} is not the storage of any StableHLO element type")
-    return found
+    return element
 
 
 def quantized_type(
@@ -216,9 +216,9 @@ _PARAMETER = re.compile(rf"({_NUMBER})(?::(-?\d+))?", re.ASCII)
 
 @functools.lru_cache(1024)
 def _parsed_quantized(text: str) -> QuantizedType:
-    found = _QUANTIZED.fullmatch(text)
-    each = [_PARAMETER.fullmatch(p.strip()) for p in found["each"].split(",")] if found else []
-    if not found or not all(each) or (found["open"] is None) != (found["axis"] is None):
+    match = _QUANTIZED.fullmatch(text)
+    each = [_PARAMETER.fullmatch(p.strip()) for p in match["each"].split(",")] if match else []
+    if not match or not all(each) or (match["open"] is None) != (match["axis"] is None):
         raise ValueError(
             f"{text} is not a quantized type that is supported (!quant.uniform<i8:f32, 0.1:-30>, or of an axis "
             "!quant.uniform<i8:f32:0, {0.1:-30, 0.5:-20}>)"
@@ -226,12 +226,12 @@ def _parsed_quantized(text: str) -> QuantizedType:
     parameters = [m for m in each if m]
     try:
         return quantized_type(
-            re.sub(r"^u(?=\d)", "ui", found["storage"]),
-            found["expressed"],
+            re.sub(r"^u(?=\d)", "ui", match["storage"]),
+            match["expressed"],
             tuple(float(m[1]) for m in parameters),
             tuple(int(m[2] or 0) for m in parameters),
-            None if found["axis"] is None else int(found["axis"]),
-            None if found["low"] is None else (int(found["low"]), int(found["high"])),
+            None if match["axis"] is None else int(match["axis"]),
+            None if match["low"] is None else (int(match["low"]), int(match["high"])),
         )
     except ValueError as error:
         raise ValueError(f"{text} is not supported: {error}") from None

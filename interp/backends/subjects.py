@@ -46,10 +46,10 @@ class Platform:
         if "xf6E" in text or "<f6E" in text:  # of which XLA dies, and this process with it
             raise BackendError("refused", f"{self.name} has no types of six bits")
         with self._enable_x64(True):
-            how, found = call(self._evaluate, text, arrays)
+            how, answer = call(self._evaluate, text, arrays)
         if how != "results":
-            raise BackendError(how, f"{self.name}: {found}")
-        return list(found)
+            raise BackendError(how, f"{self.name}: {answer}")
+        return list(answer)
 
     def close(self) -> None:
         pass

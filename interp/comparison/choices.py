@@ -120,12 +120,12 @@ def choose(point: int, result: str, got: Codes, expected: Codes) -> np.ndarray:
         is_end = (got == most) | (got == ((most + 1) if is_signed else 0))
         return np.where(got == expected, 0, np.where(is_end, 1, -1))
     fmt = FORMATS[result]
-    found = np.full(got.shape, -1)
+    index = np.full(got.shape, -1)
     for i, choice in reversed(list(enumerate(CHOICES[point]))):
-        found = np.where(choice.fits(fmt, got, expected), i, found)
+        index = np.where(choice.fits(fmt, got, expected), i, index)
     if point == rounding.OVERFLOW and fmt.nan == "none":
-        found = np.where(got == expected, found, -1)  # there is nothing else than the largest number
-    return found
+        index = np.where(got == expected, index, -1)  # there is nothing else than the largest number
+    return index
 
 
 def by_rule(point: int, result: str, got: Codes, expected: Codes, magnitudes: Codes | None) -> tuple[Codes, Codes]:
@@ -191,19 +191,19 @@ def sentence(point: int, result: str, chosen: Mapping[str, int], table: Iterable
         chosen: how often each choice was made, by its identifier.
         table: the open points of the formats.
     """
-    found = row(IDENTIFIERS[point], result, table)
+    point_row = row(IDENTIFIERS[point], result, table)
     words = {c.identifier: c.sentence for c in CHOICES[point]}
     made = ", or ".join(words[c] for c in sorted(chosen, key=lambda c: -chosen[c]))
-    others = _who(found, point, set(chosen)) if isinstance(found, OpenPoint) else ""
-    return f"{found.question}: {made}{others}"
+    others = _who(point_row, point, set(chosen)) if isinstance(point_row, OpenPoint) else ""
+    return f"{point_row.question}: {made}{others}"
 
 
-def _who(found: OpenPoint, point: int, chosen: set[str]) -> str:
+def _who(open_point: OpenPoint, point: int, chosen: set[str]) -> str:
     """ ", as XLA CPU": the implementations that make the same choice at the table's example."""
-    fmt = FORMATS[found.result_type]
-    codes = np.array([found.code, *found.others.values()], fmt.code_dtype)
-    made = choose(point, found.result_type, codes, np.full_like(codes, found.code))
-    which = ("minihlo", *(name.split(",")[0].split(" 0")[0] for name in found.others))
+    fmt = FORMATS[open_point.result_type]
+    codes = np.array([open_point.code, *open_point.others.values()], fmt.code_dtype)
+    made = choose(point, open_point.result_type, codes, np.full_like(codes, open_point.code))
+    which = ("minihlo", *(name.split(",")[0].split(" 0")[0] for name in open_point.others))
     choices = CHOICES[point]
     alike = [who for who, c in zip(which, made, strict=True) if c >= 0 and choices[c].identifier in chosen]
     return f", as {', '.join(alike)}" if alike and len(chosen) == 1 else ""

@@ -122,11 +122,11 @@ def _computed(fault: Fault, results: Results, places: np.ndarray) -> np.ndarray 
 
 def _hits(fault: Fault, results: Results, failing: np.ndarray) -> np.ndarray | None:
     """Which failing elements a fault explains; None where it gives a wrong result that was not given."""
-    found = _computed(fault, results, failing)
-    if found is None:
+    computed = _computed(fault, results, failing)
+    if computed is None:
         return None
-    hit = equal_codes(results.case.result, found, results.got[failing])
-    is_right = equal_codes(results.case.result, found, results.right[failing])
+    hit = equal_codes(results.case.result, computed, results.got[failing])
+    is_right = equal_codes(results.case.result, computed, results.right[failing])
     return hit if hit.any() and (hit | is_right).all() else None
 
 
@@ -134,5 +134,5 @@ def _spares(fault: Fault, results: Results, places: np.ndarray) -> bool:
     """Whether a fault leaves elements alone that are right."""
     if not len(places):
         return True
-    found = _computed(fault, results, places)
-    return found is None or bool(equal_codes(results.case.result, found, results.got[places]).all())
+    computed = _computed(fault, results, places)
+    return computed is None or bool(equal_codes(results.case.result, computed, results.got[places]).all())

@@ -67,14 +67,14 @@ def sides_of_function(op: str, element: str, operands: tuple[np.ndarray, ...], r
     fmt = FORMATS[element]
     numbers = [fmt.decode(x) for x in operands]
     value = estimate(op, *numbers)
-    found = sides(element, right, Exact.of(value))
+    sides_ = sides(element, right, Exact.of(value))
     with np.errstate(all="ignore"):
         number = _numbers(element, right, value)
         near = np.abs(value - number) <= _DOUBT * np.abs(value)
     finite = np.logical_and.reduce([np.isfinite(x) for x in numbers])
     for i in np.flatnonzero((near | (value == 0)) & np.isfinite(value) & finite):
-        found[i] = _decided(op, [float(x[i]) for x in numbers], float(number[i]), float(value[i]))
-    return found
+        sides_[i] = _decided(op, [float(x[i]) for x in numbers], float(number[i]), float(value[i]))
+    return sides_
 
 
 def _numbers(element: str, codes: np.ndarray, like: np.ndarray) -> np.ndarray:

@@ -40,40 +40,40 @@ _FLUSHED = Note("subnormal-flushed", "a subnormal result is flushed to zero")
 Arrays = Sequence[np.ndarray]
 
 
-def near(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
+def near(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: Graded) -> None:
     """Grade those results of a function that are near enough to the exact ones."""
     element = type_of_dtype(theirs.dtype)
     if element.is_complex:
         part = element.part.format
         error = np.abs(theirs - ours) <= ULPS[element.part.name] * 2.0**-part.precision * np.abs(ours)
         limit = ULPS[element.part.name]
-        found.set(error, NEAR, Note("near-complex", f"within {limit} ULP of the number's length"))
-        found.set(~np.isfinite(theirs) & ~np.isfinite(ours), OPEN, note("complex-not-finite"))
+        graded.set(error, NEAR, Note("near-complex", f"within {limit} ULP of the number's length"))
+        graded.set(~np.isfinite(theirs) & ~np.isfinite(ours), OPEN, note("complex-not-finite"))
     elif element.is_minifloat:
         apart = distance(theirs, ours)
         close = np.isnan(apart) | (apart <= 2)  # NaN may stand for what is beyond the largest
-        side = _sides(operation, operands, ours, close & (found.grades > OPEN))
+        side = _sides(operation, operands, ours, close & (graded.grades > OPEN))
         if side is None:
-            return found.set(apart <= 1, NEAR, Note("near", "within 1 ULP"))
+            return graded.set(apart <= 1, NEAR, Note("near", "within 1 ULP"))
         got, right = (codes_of(np.asarray(x, order="C"), element.format) for x in (theirs, ours))
         close &= is_faithful(element.name, got, right, side)
         exact = in_f64(operation, operands)
         if exact is not None and exact[0].shape == theirs.shape:
             close &= between(theirs, exact[0], np.abs(exact[0]) * _OF_F16 * _SHARE + _OF_F16 * _LEAST)
-        found.set(close, NEAR, _FAITHFUL)
+        graded.set(close, NEAR, _FAITHFUL)
     elif element.is_float:
         limit = ULPS[element.name]
-        near = (distance(theirs, ours) <= limit) & ~_is_exact(operation, operands, ours, found)
-        found.set(near, NEAR, Note("near", f"within {limit} ULP, and no standard asks for more"))
-        found.set((theirs == 0) & is_subnormal(ours), NEAR, _FLUSHED)
+        near = (distance(theirs, ours) <= limit) & ~_is_exact(operation, operands, ours, graded)
+        graded.set(near, NEAR, Note("near", f"within {limit} ULP, and no standard asks for more"))
+        graded.set((theirs == 0) & is_subnormal(ours), NEAR, _FLUSHED)
     return None
 
 
-def _is_exact(operation: Operation, operands: Arrays, ours: np.ndarray, found: Graded) -> np.ndarray:
+def _is_exact(operation: Operation, operands: Arrays, ours: np.ndarray, graded: Graded) -> np.ndarray:
     """Where a result has to be ours, as the exact one is a number of the format."""
     element = type_of_dtype(ours.dtype)
     if element.bits == 16:
-        side = _sides(operation, operands, ours, found.grades > OPEN)
+        side = _sides(operation, operands, ours, graded.grades > OPEN)
         return np.zeros(ours.shape, bool) if side is None else np.asarray(side == 0) & np.isfinite(ours)
     simple = [(x == 0) | (np.abs(x) == 1) for x in operands if type_of_dtype(x.dtype).is_float]
     whole = (ours == 0) | (np.abs(ours) == 1)
@@ -84,13 +84,13 @@ def _sides(operation: Operation, operands: Arrays, ours: np.ndarray, where: np.n
     """On which side of our results the exact ones lie (`conform.faithful.sides`), where asked; None if unknown."""
     element = type_of_dtype(ours.dtype)
     name = operation.name.rpartition(".")[2]
-    found, flat = np.zeros(ours.shape, np.int8), np.flatnonzero(where)
+    sides_, flat = np.zeros(ours.shape, np.int8), np.flatnonzero(where)
     codes = codes_of(np.asarray(ours, order="C"), element.format).reshape(-1)
     alike = all(x.dtype == ours.dtype and x.shape == ours.shape for x in operands)
     if name in FUNCTIONS and alike and len(flat) <= _DECIDED:
         given = tuple(codes_of(np.asarray(x, order="C"), element.format).reshape(-1)[flat] for x in operands)
-        found.reshape(-1)[flat] = sides_of_function(name, element.name, given, codes[flat])
-        return found
+        sides_.reshape(-1)[flat] = sides_of_function(name, element.name, given, codes[flat])
+        return sides_
     exact = in_f64(operation, operands)
     if exact is None or exact[0].shape != ours.shape:
         return None

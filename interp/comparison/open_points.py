@@ -63,5 +63,5 @@ IDENTIFIERS: dict[int, str] = {
 
 def row(identifier: str, element: str, table: Iterable[OpenPoint] = OPEN_POINTS) -> OpenPoint | Question:
     """The row of an open point that holds for an element type: the format's, else the operation's. Raises KeyError."""
-    found = (p for p in table if p.identifier == identifier and element in p.formats)
-    return next(found, None) or OF_OPERATIONS[identifier]
+    rows = (p for p in table if p.identifier == identifier and element in p.formats)
+    return next(rows, None) or OF_OPERATIONS[identifier]

@@ -123,10 +123,10 @@ def default_speed() -> Speed:
     Raises InputError for an unknown name.
     """
     try:
-        found = DEFAULT.without(os.environ.get(VARIABLE, "")) if os.environ.get(VARIABLE) else DEFAULT
+        speed = DEFAULT.without(os.environ.get(VARIABLE, "")) if os.environ.get(VARIABLE) else DEFAULT
     except ValueError as error:
         raise InputError(f"{VARIABLE}: {error}") from None
-    return found if tuning() is found.tuning else dataclasses.replace(found, tuning=tuning())
+    return speed if tuning() is speed.tuning else dataclasses.replace(speed, tuning=tuning())
 
 
 def speed_without(names: str, what: str) -> Speed:

@@ -55,16 +55,16 @@ def with_mesh(attributes: dict[str, Any], program: Program) -> dict[str, Any]:
         return attributes
     name = groups["mesh"]
     declared = (program.attributes.get(kind, {}).get(name) for kind in ("stablehlo.mesh", "sdy.mesh"))
-    found = next((d for d in declared if d is not None), {}).get("mesh")
-    mesh = _sdy_mesh(found.text) if isinstance(found, Opaque) else found
+    declared_mesh = next((d for d in declared if d is not None), {}).get("mesh")
+    mesh = _sdy_mesh(declared_mesh.text) if isinstance(declared_mesh, Opaque) else declared_mesh
     return attributes if mesh is None else {**attributes, "replica_groups": {**groups, "mesh": mesh}}
 
 
 def _sdy_mesh(text: str) -> dict[str, Any] | None:
     """Shardy's form of a mesh as StableHLO's."""
-    found = _SDY_MESH.fullmatch(text)
-    if not found:
+    match = _SDY_MESH.fullmatch(text)
+    if not match:
         return None
-    axes = tuple({"name": name, "size": int(size)} for name, size in _SDY_AXIS.findall(found[1]))
-    ids = [int(n) for n in found[2].split(",")] if found[2] else None
+    axes = tuple({"name": name, "size": int(size)} for name, size in _SDY_AXIS.findall(match[1]))
+    ids = [int(n) for n in match[2].split(",")] if match[2] else None
     return {"axes": axes, "device_ids": ids}

@@ -35,7 +35,7 @@ def parts(region: Region) -> list[Region]:
     count = len(region.returns)
     if count < 2 or len(region.arguments) != 2 * count:
         return []
-    found = []
+    regions = []
     for i, result in enumerate(region.returns):
         own = region.arguments[i], region.arguments[count + i]
         alone = Region(own, region.operations, (result,))
@@ -43,8 +43,8 @@ def parts(region: Region) -> list[Region]:
         if any(v in wanted for v in region.arguments if v not in own):
             return []
         operations = [o for o in region.operations if not wanted.isdisjoint(o.results)]
-        found.append(Region(own, operations, (result,)))
-    return found
+        regions.append(Region(own, operations, (result,)))
+    return regions
 
 
 def _is_boolean(value: Value) -> bool:

@@ -100,10 +100,10 @@ def unrounded(
             if exact is None or exact[0].dtype != np.float64:
                 break
             held = cast(cast(exact[0], _F64, ELEMENT_TYPES[through], _PLAIN), ELEMENT_TYPES[through], _F64, _PLAIN)
-            found = in_f64(operation, [held if j == i else x for j, x in enumerate(operands)])
-            if found is None or found[0].shape != theirs.shape:
+            wide = in_f64(operation, [held if j == i else x for j, x in enumerate(operands)])
+            if wide is None or wide[0].shape != theirs.shape:
                 continue
-            if equal_values(theirs, cast(found[0], _F64, element, _PLAIN)).all():
+            if equal_values(theirs, cast(wide[0], _F64, element, _PLAIN)).all():
                 sentence = f"as if the result of {maker.name} ({maker.location}) had not been rounded before"
                 return [Note("operand-not-rounded", sentence)]
     return []

@@ -130,9 +130,9 @@ class Examiner:
             report.notes.append(wrong)
             return self._keep(operation, values, report)
         operands = _operands(operation, values)
-        found = judge(operation, operands, theirs, ours)
+        all_graded = judge(operation, operands, theirs, ours)
         before = report.verdict
-        for i, graded in enumerate(found):
+        for i, graded in enumerate(all_graded):
             report.elements += graded.grades.size
             if graded.worst == SAME:
                 continue
@@ -170,7 +170,7 @@ class Examiner:
             :_EXAMPLES
         ]
         element = type_of_dtype(theirs.dtype)
-        found = []
+        examples = []
         for flat in order:
             at = tuple(int(i) for i in np.unravel_index(flat, theirs.shape))
             grade = int(graded.grades[at])
@@ -181,8 +181,8 @@ class Examiner:
             texts = shown(theirs[at], element), shown(ours[at], element).partition(" : ")[0]
             is_exact = kind_of(operation) is Kind.EXACT or (not operation.regions and is_elementwise(operation))
             shorter = texts[0].partition(" : ")[0], texts[1]
-            found.append(Example(VERDICTS[grade], at, tuple(t for t in texts_of if t), *shorter, ulp, is_exact))
-        return found
+            examples.append(Example(VERDICTS[grade], at, tuple(t for t in texts_of if t), *shorter, ulp, is_exact))
+        return examples
 
     # -- what reproduces it --------------------------------------------------------------------------------------------
 

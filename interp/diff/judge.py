@@ -36,11 +36,11 @@ class Kind(enum.Enum):
 
 def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) -> list[Graded]:
     """A grade for each element of each result, which are of the same shapes and types."""
-    found = [graded(t, o) for t, o in zip(theirs, ours, strict=True)]
-    if all(g.worst == SAME for g in found):
-        return found
+    graded_ = [graded(t, o) for t, o in zip(theirs, ours, strict=True)]
+    if all(g.worst == SAME for g in graded_):
+        return graded_
     kind = kind_of(operation)
-    for i, g in enumerate(found):
+    for i, g in enumerate(graded_):
         if g.worst == SAME:
             continue
         if i == 0:
@@ -56,7 +56,7 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
         _in_another_order(operation, theirs[i], ours[i], g)
         if kind is not Kind.SUM:
             g.notes += diagnose(operation, operands, theirs[i], ours[i], g)
-    return found
+    return graded_
 
 
 def kind_of(operation: Operation) -> Kind:
@@ -113,12 +113,12 @@ def _is_complex(operation: Operation) -> bool:
 # -- what is permitted -------------------------------------------------------------------------------------------------
 
 
-def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
+def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: Graded) -> None:
     """What takes many steps: half of the digits of the largest element."""
     why = Note("steps", f"not judged: {Kind.STEPS.value}")
     element = type_of_dtype(theirs.dtype)
     if not (element.is_float or element.is_complex) or not ours.size:
-        return found.set(found.grades == WRONG, NEAR, why)
+        return grades.set(grades.grades == WRONG, NEAR, why)
     with np.errstate(all="ignore"):
         x, y = (v.astype(np.complex128) for v in (theirs, ours))
         largest = np.max(np.abs(y[np.isfinite(y)]), initial=0.0)
@@ -126,21 +126,21 @@ def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, f
     share = (
         0.5 if element.part.is_minifloat else 2.0 ** -(element.part.format.precision // (4 if operation.regions else 2))
     )
-    found.set(np.abs(x - y) <= largest * share, NEAR, why)
-    return found.set(~np.isfinite(x) & ~np.isfinite(y), NEAR, why)
+    grades.set(np.abs(x - y) <= largest * share, NEAR, why)
+    return grades.set(~np.isfinite(x) & ~np.isfinite(y), NEAR, why)
 
 
-def _in_another_order(operation: Operation, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
+def _in_another_order(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: Graded) -> None:
     """What an op may put in, or combine in, one order or another."""
     name, attributes = operation.name, operation.attributes
     if name == "stablehlo.sort" and not attributes.get("is_stable", False):
         axis = int(attributes.get("dimension", -1))
         if np.array_equal(np.sort(_bits(theirs), axis=axis), np.sort(_bits(ours), axis=axis)):
-            found.set(found.grades == WRONG, OPEN, note("order-of-equals"))
+            grades.set(grades.grades == WRONG, OPEN, note("order-of-equals"))
     if name == "stablehlo.scatter" and not attributes.get("unique_indices", False):
         body = operation.regions[0]
         if body.returns[:1] == body.arguments[-1:]:
-            found.set(found.grades == WRONG, OPEN, note("last-update"))
+            grades.set(grades.grades == WRONG, OPEN, note("last-update"))
 
 
 def _bits(x: np.ndarray) -> np.ndarray:

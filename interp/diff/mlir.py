@@ -16,14 +16,14 @@ _MOST = 10_000
 
 def walked(root: ir.Operation) -> list[ir.Operation]:
     """All ops of one, itself first. (`walk` hands out plain operations; see `reader.Reader`.)"""
-    found: list[ir.Operation] = []
+    operations: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
-        found.append(op)
+        operations.append(op)
         return ir.WalkResult.ADVANCE
 
     root.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return operations
 
 
 def name_of(function: ir.Operation) -> str:

@@ -28,8 +28,8 @@ def operate(backend: Any, operation: Operation, operands: Sequence[np.ndarray]) 
         codes(x if x.ndim <= 1 or _is_product(operation) else x.ravel(), t)
         for x, t in zip(operands, asked.operands, strict=True)
     ]
-    found = typed(np.asarray(backend.operate(asked, arrays)), asked.result)
-    return [found.reshape([d or 0 for d in shape.shape])]
+    array = typed(np.asarray(backend.operate(asked, arrays)), asked.result)
+    return [array.reshape([d or 0 for d in shape.shape])]
 
 
 def _asked(operation: Operation) -> conform.Operation | None:

@@ -150,10 +150,10 @@ _SIZES = re.compile(r"(?<=<)(?:\d+x)+")
 
 def _alike(ops: list[OpReport]) -> list[list[OpReport]]:
     """Ops of one name, on the same element types, of which the same is said, together."""
-    found: dict[tuple[Any, ...], list[OpReport]] = {}
+    groups: dict[tuple[Any, ...], list[OpReport]] = {}
     for o in ops:
-        found.setdefault((o.verdict, o.op, _SIZES.sub("", o.types), *o.notes), []).append(o)
-    return list(found.values())
+        groups.setdefault((o.verdict, o.op, _SIZES.sub("", o.types), *o.notes), []).append(o)
+    return list(groups.values())
 
 
 def _distance(ulp: float | None, rounded: bool) -> str:
@@ -198,9 +198,9 @@ class Report:
         head = f"{self.backend}, {HOWS[self.how]}\n{len(self.ops)} op{'s' * (len(self.ops) != 1)}: {counts or 'none'}"
         order = [*reversed(VERDICTS)]
         shown = sorted((o for o in self.ops if o.verdict != PASS), key=lambda o: order.index(o.verdict))
-        return "\n\n".join([head, *(self._told(alike) for alike in _alike(shown))])
+        return "\n\n".join([head, *(self._section(alike) for alike in _alike(shown))])
 
-    def _told(self, alike: list[OpReport]) -> str:
+    def _section(self, alike: list[OpReport]) -> str:
         """Ops that are wrong in the same way: the first, and where the others are."""
         first, *others = alike
         lines = [first.text(self.backend, self.how)]

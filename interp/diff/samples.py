@@ -31,9 +31,9 @@ def _ordinary(e: ElementType, shape: tuple[int, ...], rng: np.random.Generator) 
         return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(e.dtype)
     if e.is_float:
         numbers = rng.normal(size=shape)
-        found = cast(np.asarray(numbers if e.format.is_signed else np.exp2(numbers * 8)), _F64, e, Policy())
+        array = cast(np.asarray(numbers if e.format.is_signed else np.exp2(numbers * 8)), _F64, e, Policy())
         small = array_of(rng.choice(_small(e), size=shape).astype(e.format.code_dtype), e.format)
-        return np.where(rng.random(shape) < _SHARE, small, found)
+        return np.where(rng.random(shape) < _SHARE, small, array)
     most = min(8, 1 << (e.bits - (e.kind is Kind.SIGNED)))  # small, as they may be indices
     return wrap(np.asarray(rng.integers(0, most, shape)), e)
 
@@ -50,9 +50,9 @@ def _any(e: ElementType, shape: tuple[int, ...], rng: np.random.Generator) -> np
     if e.kind is Kind.BOOL or not (e.is_float or e.is_complex):
         return _ordinary(e, shape, rng) if e.kind is Kind.BOOL else wrap(_bits(e, shape, rng), e)
     if e.is_complex:
-        found = np.empty(shape, e.dtype)
-        found.real, found.imag = _any(e.part, shape, rng), _any(e.part, shape, rng)
-        return found
+        array = np.empty(shape, e.dtype)
+        array.real, array.imag = _any(e.part, shape, rng), _any(e.part, shape, rng)
+        return array
     return array_of(_bits(e, shape, rng), e.format)
 
 

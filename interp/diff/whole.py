@@ -27,8 +27,8 @@ def run(examiner: Examiner, arguments: Sequence[Any]) -> list[Any]:
     asked = [o for o in body.operations if _is_asked(o)]
     wanted = [v for o in asked for v in o.results]
     arrays = [a for x in arguments for a in transport.packed(x, type_of_dtype(x.dtype))]
-    found = examiner.backend.evaluate(source.instrumented(wanted), arrays)
-    values.update(zip(wanted, received(found, [v.type for v in wanted], examiner.backend.name), strict=True))
+    outputs = examiner.backend.evaluate(source.instrumented(wanted), arrays)
+    values.update(zip(wanted, received(outputs, [v.type for v in wanted], examiner.backend.name), strict=True))
     examiner.values, examiner.makers = values, {v: o for o in asked for v in o.results}
     for operation in body.operations:
         if operation.name.startswith("check."):

@@ -135,9 +135,9 @@ def evaluate(op: str, fmt: Format, *operands: Numbers, rounding: str = EVEN) -> 
         if op == "convert":
             return encode(fmt, Exact.of(operands[0]), rounding)
         if op in _EXACT:
-            found = _EXACT[op](*operands)
+            result = _EXACT[op](*operands)
             # The NaN of an invalid operation has no sign; the host's may have one.
-            return encode(fmt, Exact(np.where(np.isnan(found.value), np.nan, found.value), found.side), rounding)
+            return encode(fmt, Exact(np.where(np.isnan(result.value), np.nan, result.value), result.side), rounding)
         return _function(op, fmt, operands, rounding)
 
 

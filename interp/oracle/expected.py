@@ -104,17 +104,17 @@ def logistic_by_steps(fmt: Format, x: np.ndarray) -> np.ndarray:
     return evaluate("divide", fmt, one, below)[0]
 
 
-def _with_zeros(op: str, element: str, operands: Operands, found: Expected) -> Expected:
+def _with_zeros(op: str, element: str, operands: Operands, right: Expected) -> Expected:
     """Marks the extremes of two zeros that differ, and the sign of -0, where libraries other than StableHLO differ."""
     if op == "sign":
-        negative_zero = (found.codes == operands[0]) & (found.codes & FORMATS[element].ones == 0)
-        negative_zero &= np.signbit(FORMATS[element].decode(found.codes)) & ~FORMATS[element].is_nan(found.codes)
-        return Expected(found.codes, np.where(negative_zero, np.uint8(ZEROS), found.left_open))
+        negative_zero = (right.codes == operands[0]) & (right.codes & FORMATS[element].ones == 0)
+        negative_zero &= np.signbit(FORMATS[element].decode(right.codes)) & ~FORMATS[element].is_nan(right.codes)
+        return Expected(right.codes, np.where(negative_zero, np.uint8(ZEROS), right.left_open))
     if op not in ("maximum", "minimum"):
-        return found
+        return right
     x, y = (FORMATS[element].decode(c) for c in operands)
     unlike = (x == 0) & (y == 0) & (np.signbit(x) != np.signbit(y))
-    return Expected(found.codes, np.where(unlike, np.uint8(ZEROS), found.left_open))
+    return Expected(right.codes, np.where(unlike, np.uint8(ZEROS), right.left_open))
 
 
 def _clamped(element: str, operands: Operands) -> Expected:
@@ -129,13 +129,13 @@ def _clamped(element: str, operands: Operands) -> Expected:
 
 def _compared(case: OpCase, operands: Operands, element: str) -> Expected:
     direction, kind = (value for _, value in case.attributes)
-    found = compare(direction, kind, element, *operands)
-    left_open = np.zeros(len(found), np.uint8)
+    result = compare(direction, kind, element, *operands)
+    left_open = np.zeros(len(result), np.uint8)
     fmt = FORMATS[element]
     if kind == "TOTALORDER" and fmt.nan == "sign":
         first = COMPARISONS[direction](*(total_order(fmt, x, nan_first=True) for x in operands))
-        left_open = np.where(first != found, np.uint8(NAN_ORDER), left_open)
-    return Expected(found, left_open)
+        left_open = np.where(first != result, np.uint8(NAN_ORDER), left_open)
+    return Expected(result, left_open)
 
 
 # -- conversions -------------------------------------------------------------------------------------------------------
@@ -169,12 +169,12 @@ def converted(
         return _between_integers(codes, source, target)
     exact = as_exact(codes, source)
     if target in FORMATS:
-        found, left_open = encode(FORMATS[target], exact, rounding)
+        result, left_open = encode(FORMATS[target], exact, rounding)
         of_nan = np.where(np.signbit(exact.value), np.uint8(FROM_NEGATIVE_NAN), np.uint8(FROM_NAN))
         magnitudes = None
         if not FORMATS[target].is_signed:
             magnitudes, _ = encode(FORMATS[target], Exact(np.abs(exact.value), exact.side * _sign(exact)), rounding)
-        return Expected(found, np.where(left_open == INVALID, of_nan, left_open), magnitudes)
+        return Expected(result, np.where(left_open == INVALID, of_nan, left_open), magnitudes)
     if target == "i1":
         return Expected(exact.value != 0, np.zeros(len(codes), np.uint8))
     width, is_signed = INTEGERS[target]
@@ -184,10 +184,10 @@ def converted(
     least, most = np.uint64(low & ((1 << width) - 1)), np.uint64(high)
     cut = np.where(np.isnan(whole), np.uint64(0), np.where(whole < 0, least, most))
     fits = np.where(inside, whole, 0.0)
-    found = np.where(fits < 0, fits.astype(np.int64).view(np.uint64), np.abs(fits).astype(np.uint64))
+    result = np.where(fits < 0, fits.astype(np.int64).view(np.uint64), np.abs(fits).astype(np.uint64))
     mask = np.uint64((1 << width) - 1)
-    found = np.where(inside, found & mask, cut).astype(code_dtype(target))
-    return Expected(found, np.where(inside, np.uint8(0), np.uint8(NOT_AN_INTEGER)))
+    result = np.where(inside, result & mask, cut).astype(code_dtype(target))
+    return Expected(result, np.where(inside, np.uint8(0), np.uint8(NOT_AN_INTEGER)))
 
 
 def _between_integers(codes: np.ndarray, source: str, target: str) -> Expected:
@@ -197,9 +197,9 @@ def _between_integers(codes: np.ndarray, source: str, target: str) -> Expected:
         return Expected(whole != 0, np.zeros(len(codes), np.uint8))
     width, is_signed = INTEGERS[target]
     pattern = whole if whole.dtype == np.uint64 else whole.view(np.uint64)
-    found = (pattern & np.uint64((1 << width) - 1)).astype(code_dtype(target))
-    back = integers(found, target)
+    cut = (pattern & np.uint64((1 << width) - 1)).astype(code_dtype(target))
+    back = integers(cut, target)
     same = (back == whole) if back.dtype == whole.dtype else (back.astype(np.int64) == whole.astype(np.int64))
     if back.dtype != whole.dtype:  # one of 64 bits without sign, and one with: what is negative is beyond the other
         same &= (whole if whole.dtype == np.int64 else back.astype(np.int64)) >= 0
-    return Expected(found, np.where(same, np.uint8(0), np.uint8(WRAPPED)))
+    return Expected(cut, np.where(same, np.uint8(0), np.uint8(WRAPPED)))

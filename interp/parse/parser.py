@@ -90,7 +90,7 @@ def _guarded(read: Callable[[], Any], places: Places) -> Any:
     except RecursionError:
         raise places.error([], "expected fewer nested regions, got more than Python's stack holds") from None
     except (UnicodeDecodeError, RuntimeError) as e:
-        if isinstance(e, UnicodeDecodeError) or "conversion error" in str(e):  # how nanobind tells it
+        if isinstance(e, UnicodeDecodeError) or "conversion error" in str(e):  # how nanobind reports it
             raise places.error([], "expected names in UTF-8, got other bytes") from None
         raise
 

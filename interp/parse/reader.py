@@ -43,7 +43,7 @@ class Places:
     def __call__(self, location: Any) -> Location:
         """The line and column of a location; of one made of others the innermost first."""
         place: Any = location
-        if type(location) is ir.Location and _HAS_KINDS:  # as diagnostics have it: not told apart yet
+        if type(location) is ir.Location and _HAS_KINDS:  # as diagnostics have it: without its kind
             place = ir.Location.from_attr(location.attr, location.context)
         if _is(place, "file", "FileLineColLoc"):
             if place.filename == "-":  # what MLIR calls a text that came from memory

@@ -138,7 +138,7 @@ def _rewrite(text: str, pattern: re.Pattern[str], renamed: str = "") -> str:
 
 
 def _generic_check(text: str, match: re.Match[str]) -> tuple[str, int]:
-    """The generic form of the op that starts at `found`, and where it ends."""
+    """The generic form of the op that starts at `match`, and where it ends."""
     items, end = items_of(text, match.end())
     # A dictionary may stand before the colon, after it, or at the end: versions differ.
     attributes, end = _dictionary(text, end)

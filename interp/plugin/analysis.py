@@ -1,4 +1,4 @@
-"""What JAX tells of a compiled program: `cost_analysis()` and `memory_analysis()`.
+"""What JAX reports of a compiled program: `cost_analysis()` and `memory_analysis()`.
 
 Op by op, as XLA counts before it fuses: an elementwise op takes one operation an element, a function such as exp one
 transcendental instead, a product two operations a term; an op reads its operands and writes its results.

@@ -27,7 +27,7 @@ from .pjrt.runtime import (
 if TYPE_CHECKING:
     from ...ops.policy import Policy
 
-#: How many devices there are, and the policy, where the options of the client do not tell. They are `num_devices`,
+#: How many devices there are, and the policy, where the options of the client do not say. They are `num_devices`,
 #: `policy` and `memory_limit`.
 NUM_DEVICES, POLICY = "MINIHLO_NUM_DEVICES", "MINIHLO_POLICY"
 _MOST_DEVICES, _MOST_DIGITS = 1024, 8

@@ -61,7 +61,7 @@ def encode(array: np.ndarray, element: ElementType) -> np.ndarray:
 
 
 def load(path: str) -> tuple[np.ndarray, TensorType]:
-    """The array of a file and its type, which the file has to tell. Raises InputError or ResourceError."""
+    """The array of a file and its type, which the file has to say. Raises InputError or ResourceError."""
     array = _read(path)
     element = named_element(array.dtype)
     if element is None:

@@ -143,7 +143,7 @@ def code_text(code: int, bits: int = 0) -> str:
 
 
 def _wide_text(x: Any, fmt: Format) -> str:
-    """A number as MLIR prints attributes: six digits where they tell it from all others, else as many as that takes."""
+    """A number as MLIR prints attributes: six digits if no other number has these, else as many as it takes."""
     number = float(x)
     if not math.isfinite(number):
         return code_text(int(x.view(fmt.code_dtype)))
@@ -239,7 +239,7 @@ def number_text(fmt: Format, code: int) -> str:
 def number_texts(fmt: Format, codes: np.ndarray) -> list[str]:
     """`number_text` of each code of a one-dimensional array."""
     number = decode(codes, fmt)
-    # Of the formats with one NaN, its sign tells nothing.
+    # Of the formats with one NaN, its sign means nothing.
     sign = number.sign & ~(number.is_nan & (fmt.nan in (Nan.NEGATIVE_ZERO, Nan.LAST)))
     parts = (number.kind, sign, number.significand, number.exponent)
     return [_number_text(*of_one) for of_one in zip(*(p.tolist() for p in parts), codes.view(fmt.dtype), strict=True)]

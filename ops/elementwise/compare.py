@@ -105,7 +105,7 @@ def _by_key(direction: str, element: ElementType) -> Run:
 
 
 def _by_scalar_key(direction: str, element: ElementType) -> Run:
-    """The same of scalars, whose codes are quicker told as bytes."""
+    """The same of scalars, whose codes are read quicker as bytes."""
     test: Callable[[int, int], bool] = getattr(operator, direction.lower())
     if element.is_minifloat:
         keys = key_table(element, True).tolist()
@@ -185,9 +185,9 @@ def clamp(call: Call) -> Run:
 
 
 def _kernel(call: Call, name: str, t: TensorType) -> Run:
-    found = lookup(name)
-    assert found is not None
-    return found.function(call.like(name, (t, t), (t,)))
+    record = lookup(name)
+    assert record is not None
+    return record.function(call.like(name, (t, t), (t,)))
 
 
 def _agree(x: TensorType, y: TensorType) -> bool:

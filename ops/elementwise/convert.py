@@ -90,8 +90,8 @@ def reduce_precision(call: Call) -> Run:
     """The nearest number of fewer mantissa bits (ties to even codes), infinite or zero where fewer exponent bits end.
 
     An exponent of as many bits as the type's own changes nothing; of fewer, what is smaller than its smallest normal
-    number becomes zero. NaN stays as it is; where no mantissa bit is left to tell it from infinity, it becomes that
-    (as in the reference interpreter). In a type without infinity or zero, these are what `convert` makes of them.
+    number becomes zero. NaN stays as it is; where no mantissa bit is left to distinguish it from infinity, it becomes
+    that (as in the reference interpreter). In a type without infinity or zero, these are what `convert` makes of them.
     (C1) The operand and the result have one type. (C2) 1 <= exponent_bits. (C3) 0 <= mantissa_bits.
     """
     t, result = call.tensor(), call.result()
@@ -116,7 +116,7 @@ def _reduction(fmt: Format, exponent_bits: int, mantissa_bits: int, overflow: st
         reach = (1 << (exponent_bits - 1)) - 1
         most = min(most, ((fmt.bias + reach + 1) << fmt.mantissa_bits) - 1)
         least = (fmt.bias - reach + 1) << fmt.mantissa_bits
-    lost = mantissa_bits == 0 and fmt.has_infinity  # nothing tells NaN from infinity
+    lost = mantissa_bits == 0 and fmt.has_infinity  # nothing distinguishes NaN from infinity
     nan_from = fmt.max_code + int(fmt.has_infinity) + 1
 
     def kernel(x: np.ndarray) -> np.ndarray:

@@ -192,7 +192,7 @@ def _kept(number: bytes, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _extreme(choose, of_equals):
-    """numpy's maximum or minimum, with zeros of unlike sign told apart as IEEE 754-2019 section 9.6 asks."""
+    """numpy's maximum or minimum, with -0 below +0 as IEEE 754-2019 section 9.6 asks."""
 
     def host(x, y):
         # numpy takes several times as long where one operand is a single number.

@@ -151,7 +151,7 @@ def _ziv(function: Function, fmt: Format) -> Run:
     half = 1 << (dropped - 1)
     smallest_normal = 2.0 ** (fmt.min_exponent + fmt.mantissa_bits)
     policy = Policy()
-    # The lower halves of f64 tell if no more bits than they have are dropped.
+    # The lower halves of f64 suffice if no more bits than they have are dropped.
     word = np.dtype(np.uint32 if dropped <= 32 else np.uint64)
     shift = np.array(_HOST_ERROR - half).astype(word)
 

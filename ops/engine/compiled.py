@@ -217,8 +217,8 @@ def kernels(size: int) -> Kernels | None:
 
 def machine(size: int) -> Callable[..., int] | None:
     """What runs programs for groups (`fast.machine.run`), if one of so many elements is for it."""
-    found = kernels(size)
-    return None if found is None else found.machine
+    compiled = kernels(size)
+    return None if compiled is None else compiled.machine
 
 
 _lock = threading.RLock()
@@ -249,9 +249,9 @@ _made = Amortised(_kernels, lambda: speed.tuning().compiled_worth)
 
 def _machine() -> Callable[..., int]:
     numba = importlib.import_module("numba")
-    found = importlib.import_module(".fast.machine", __package__)
-    name = f"machine-{_digest(str(found.__file__))}"
-    return compiled_cache.compiled(numba, found.run, found.signature(), name, nogil=True, error_model="numpy")
+    module = importlib.import_module(".fast.machine", __package__)
+    name = f"machine-{_digest(str(module.__file__))}"
+    return compiled_cache.compiled(numba, module.run, module.signature(), name, nogil=True, error_model="numpy")
 
 
 def _digest(file: str) -> str:
@@ -274,6 +274,6 @@ class _Compiled:
         numba = importlib.import_module("numba")
         name = "-".join([self._function.__name__.lstrip("_"), *(d.name for d in dtypes)])
         with _lock:
-            found = compiled_cache.compiled(numba, self._function, self._signature(*dtypes), name, nogil=True)
-            self._found[dtypes] = found
-        return found
+            function = compiled_cache.compiled(numba, self._function, self._signature(*dtypes), name, nogil=True)
+            self._found[dtypes] = function
+        return function

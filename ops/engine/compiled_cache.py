@@ -36,9 +36,9 @@ def compiled(numba: Any, function: Callable[..., Any], signature: Any, name: str
         try:
             _remove_damaged(folder)
             with _looked_up_in(numba, folder):
-                found = numba.njit([signature], cache=True, **options)(function)
+                dispatcher = numba.njit([signature], cache=True, **options)(function)
             _seal(folder)
-            return found
+            return dispatcher
         except Exception:  # numba and pickle raise whatever they like
             shutil.rmtree(folder, ignore_errors=True)
     return numba.njit([signature], **options)(function)
@@ -78,8 +78,8 @@ def _base() -> Path | None:
 def _is_private(folder: Path) -> bool:
     if not hasattr(os, "geteuid"):
         return True  # Windows: the user's profile is the user's alone
-    found = folder.stat()
-    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    status = folder.stat()
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Products of matrices of the host's floats, in parts that the shape alone tells.
+"""Products of matrices of the host's floats, in parts that the shape alone determines.
 
 The rule. BLAS runs on one thread (`blas.py`). A product of more than 2**24 terms is cut into parts of about so many:
 some matrices of a batch, or some rows of one, which our own threads share. The parts do not depend on how many threads

@@ -41,7 +41,7 @@ def detached(values: tuple[Any, ...]) -> list[Any]:
         The values in order; numbers as arrays without dimensions, tuples as tuples. Arrays are contiguous in C's order
         and writeable, unless nobody has them: these are given as they are.
     """
-    most, found = _count_in_a_tuple(), []
+    most, copies = _count_in_a_tuple(), []
     for value in values:
         if type(value) is np.ndarray:
             if (
@@ -54,8 +54,8 @@ def detached(values: tuple[Any, ...]) -> list[Any]:
             value = tuple(detached(value))
         elif value is not None:
             value = np.array(value)
-        found.append(value)
-    return found
+        copies.append(value)
+    return copies
 
 
 def _is_all_of_its_base(view: np.ndarray) -> bool:

@@ -2,7 +2,7 @@
 
 256 numbers have at most 256 different values. Numbered in order, they are compared as bytes, 64 at a time. Mostly that
 order is the one in which codes stand as a sign and a magnitude: then no rank is looked up. The largest number is the
-largest signed byte, unless all are negative: then it is the smallest unsigned one; and whether there is a NaN is found
+largest signed byte, unless all are negative: then it is the smallest unsigned one; and whether there is a NaN is seen
 by one more such maximum or minimum.
 
 Measured with numpy alone, the largest of each of 1000 rows of 1000: by ranks 0.7 ms, by codes 0.2; a softmax of such
@@ -82,7 +82,7 @@ class Ranks:
     def comparable(self, *arrays: np.ndarray) -> tuple[list[np.ndarray], bool]:
         """For arrays of codes bytes of which the larger wins, and whether these are ranks: where there is a NaN, say.
 
-        They are keys otherwise, which are found without a lookup.
+        They are keys otherwise, which take no lookup.
         """
         order = self._order
         if order is None or any(x.size and order.bounds(x, None)[2] for x in arrays):
@@ -114,11 +114,11 @@ class Ranks:
         nan = ranks >= self.nan
         is_lone = bool(nan[128]) and not nan[129:].any()
         positive, negative = 128 - int(nan[:128].sum()), 256 if is_lone else 256 - int(nan[128:].sum())
-        told = (every >= negative) | ((every >= positive) & (every < 128)) | ((every == 128) & is_lone)
+        by_bounds = (every >= negative) | ((every >= positive) & (every < 128)) | ((every == 128) & is_lone)
         upwards = np.concatenate([every[:127:-1], every[:128]])
         steps = np.diff(ranks[upwards[~nan[upwards]]])
         rises = bool((steps >= 0).all())
-        if not (rises or (steps <= 0).all()) or not np.array_equal(told, nan):
+        if not (rises or (steps <= 0).all()) or not np.array_equal(by_bounds, nan):
             return None
         return _Signed(rises, positive, negative, is_lone)
 

@@ -57,7 +57,7 @@ VARIABLE = "MINIHLO_WITHOUT"
 def _default() -> Speed:
     try:
         return Speed().without(os.environ.get(VARIABLE, ""))
-    except ValueError:  # who makes plans tells of it
+    except ValueError:  # the planner reports it
         return Speed()
 
 

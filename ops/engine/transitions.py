@@ -96,9 +96,9 @@ class TransitionTable:
         if self._rested < self._rests:
             self._rested += 1
             return self._whole(starts, rows, kept)
-        found, has_paid = self._in_pieces(starts, rows, kept, count)
+        result, has_paid = self._in_pieces(starts, rows, kept, count)
         self._rested, self._rests = 0, 0 if has_paid else 2 * self._rests + 1
-        return self._whole(starts, rows, kept) if found is None else found
+        return self._whole(starts, rows, kept) if result is None else result
 
     def _whole(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
         now = tuning()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ProcessId = tuple[int, int]
 
 #: A message lists this many processes.
-_MOST_TOLD = 8
+_MOST_LISTED = 8
 
 
 class DeadlockError(OpError):
@@ -24,12 +24,12 @@ class DeadlockError(OpError):
     def __init__(self, waits_for: str, parts: Sequence[tuple[ProcessId, DeadlockError]] = ()) -> None:
         """What one process waits for; of a whole grid the error of each process that waits."""
         self.waits_for, self.parts = waits_for, tuple(parts)
-        super().__init__(self.told())
+        super().__init__(self.message())
 
-    def told(self, place: Callable[[BaseException], str] = lambda _: "") -> str:
+    def message(self, place: Callable[[BaseException], str] = lambda _: "") -> str:
         """The message, in which `place` may add to each process where it is."""
-        parts = [f"process {id} {e.waits_for}{place(e)}" for id, e in self.parts[:_MOST_TOLD]]
-        more = [f"and {len(self.parts) - _MOST_TOLD} more"] if len(self.parts) > _MOST_TOLD else []
+        parts = [f"process {id} {e.waits_for}{place(e)}" for id, e in self.parts[:_MOST_LISTED]]
+        more = [f"and {len(self.parts) - _MOST_LISTED} more"] if len(self.parts) > _MOST_LISTED else []
         return f"deadlock: {'; '.join([*parts, *more]) or self.waits_for}"
 
 
@@ -87,8 +87,8 @@ def described(value: Any) -> str:
 def disagreement(mine: ProcessId, share: Share, other: ProcessId, theirs: Share) -> str:
     if share.name != theirs.name:
         return f"process {other} has come to {theirs.name} in its place, on the same channel and with the same group"
-    told = [", ".join(s.signature) for s in (share, theirs)]
-    return f"process {mine} brings {told[0]}, but process {other} brings {told[1]} (expected the same)"
+    both = [", ".join(s.signature) for s in (share, theirs)]
+    return f"process {mine} brings {both[0]}, but process {other} brings {both[1]} (expected the same)"
 
 
 def channel_text(channel: int) -> str:
@@ -97,5 +97,5 @@ def channel_text(channel: int) -> str:
 
 def listed(ids: Iterable[ProcessId]) -> str:
     ids = list(ids)
-    more = f", … ({len(ids)} in all)" if len(ids) > _MOST_TOLD else ""
-    return ", ".join(map(str, ids[:_MOST_TOLD])) + more
+    more = f", … ({len(ids)} in all)" if len(ids) > _MOST_LISTED else ""
+    return ", ".join(map(str, ids[:_MOST_LISTED])) + more

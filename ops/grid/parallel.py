@@ -4,7 +4,7 @@ Each process is a thread. What one learns of the others comes through `Process.m
 the n-th use by one process with the n-th use by another: results do not depend on which of them is quicker. A program
 that runs by itself is the only process of a grid of its own.
 
-A grid in which nobody can go on is told as a deadlock; an error in one process ends them all.
+A grid in which no process can go on is reported as a deadlock; an error in one process ends them all.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ class Process:
         def take() -> tuple[Any, ...]:
             values = mail.pop(key)
             if [described(v) for v in values] != wanted:
-                found = ", ".join(map(described, values)) or "nothing"
-                raise OpError(f"was sent {found} (expected {', '.join(wanted) or 'nothing'})")
+                given = ", ".join(map(described, values)) or "nothing"
+                raise OpError(f"was sent {given} (expected {', '.join(wanted) or 'nothing'})")
             return values
 
         return Pending(
@@ -127,8 +127,8 @@ class Process:
             ends = self.grid.ends[channel]
             ends[end].add(self.id)
             if ends["receive"] and max(len(ends["receive"]), len(ends["send"])) > 1:
-                told = " and is ".join(f"{verb} by {listed(sorted(ends[e]))}" for e, verb in _ENDS if ends[e])
-                raise OpError(f"channel {channel} is {told} (expected one process at each end)")
+                ends_ = " and is ".join(f"{verb} by {listed(sorted(ends[e]))}" for e, verb in _ENDS if ends[e])
+                raise OpError(f"channel {channel} is {ends_} (expected one process at each end)")
 
     def wait(self, pending: Pending) -> None:
         """Sleep until it is there. Raises DeadlockError where it never will be."""
@@ -141,7 +141,7 @@ class Process:
                 grid.look_for_deadlock()
                 while not pending.is_there():
                     if grid.is_deadlocked:
-                        raise DeadlockError(grid.told(pending))
+                        raise DeadlockError(grid.describe(pending))
                     grid.stop_here_if_stopped()
                     grid.changed.wait()
             finally:
@@ -250,7 +250,7 @@ class Grid:
             self.is_deadlocked = True
             self.changed.notify_all()
 
-    def told(self, pending: Pending) -> str:
+    def describe(self, pending: Pending) -> str:
         needs = list(pending.needs())
         if not needs:
             return f"waits {pending.waits_for()} for what no process sends"
@@ -313,7 +313,7 @@ def _take(items: queue.SimpleQueue[Any], count: int, limit: float = float("inf")
 
 
 def _first(failures: dict[ProcessId, BaseException]) -> BaseException:
-    """The error to tell: of the first process that failed by itself, else the deadlock of all that wait."""
+    """The error to report: of the first process that failed by itself, else the deadlock of all that wait."""
     waits = [(id, e) for id, e in sorted(failures.items()) if isinstance(e, DeadlockError) and not e.parts]
     others = sorted(failures.keys() - dict(waits).keys())
     if others:

@@ -1,7 +1,7 @@
 """The hyperbolic functions, and the inverses of these and of the circular ones: of one number, and of arrays.
 
 As in `elementary.py`, each scalar function gives the exact value, rounded to odd to WORK_BITS. By the theorem of
-Lindemann and Weierstrass none of them is algebraic at an algebraic number, but where that is told apart beforehand.
+Lindemann and Weierstrass none of them is algebraic at an algebraic number, except where that is handled beforehand.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Each result is rounded to odd to WORK_BITS, as those of `elementary.py` are. There is no proof that these functions
 never give a number of so few bits, so the search for the first bits ends somewhere: where _DOUBLINGS doublings of the
-precision (over 10,000 bits) do not tell a value from a number of WORK_BITS bits, it is taken to be that number. The
-functions are made for formats of up to 16 bits; those of the gamma function take time in proportion to the size of
+precision (over 10,000 bits) do not distinguish a value from a number of WORK_BITS bits, it is taken to be that number.
+The functions are made for formats of up to 16 bits; those of the gamma function take time in proportion to the size of
 negative arguments.
 """
 

@@ -41,10 +41,10 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
     def kernel(*values: np.ndarray) -> np.ndarray:
         operands, lists = values[:moved], values[moved:]
         key = (*(x.shape for x in operands[:1]), *(tuple(map(int, v)) for v in lists))
-        found = kernels.get(key)
-        if found is None:
-            found = kernels.keep(key, bind(key, operands))
-        return found(*operands)
+        kept = kernels.get(key)
+        if kept is None:
+            kept = kernels.keep(key, bind(key, operands))
+        return kept(*operands)
 
     return kernel
 
@@ -161,8 +161,8 @@ def set_dimension_size(call: Call) -> Run:
     def kernel(x: np.ndarray, size: np.ndarray) -> np.ndarray:
         n, most = int(size), x.shape[dimension]
         require(0 <= n <= most, f"size {n} of a dimension of {most} (expected from 0 to {most})")
-        found = x[(*before, slice(n))]
-        require(result.admits(found.shape), f"size {n} does not fit the result {result}")
-        return found
+        kept = x[(*before, slice(n))]
+        require(result.admits(kept.shape), f"size {n} does not fit the result {result}")
+        return kept
 
     return kernel

@@ -25,7 +25,7 @@ def integers(attributes: Mapping[str, Any], name: str) -> Shape:
 
 @dataclasses.dataclass(frozen=True)
 class Places:
-    """How index vectors tell where windows stand in a tensor.
+    """How index vectors say where windows are in a tensor.
 
     A window's size is 1 in the dimensions `dropped` and `batching`; the others, in order, are the window's own.
     """
@@ -78,11 +78,11 @@ class Places:
     def along(self, indices: Shape) -> list[np.ndarray]:
         """For each batching dimension, the coordinate of every window, in a shape that broadcasts to the grid."""
         grid = self.grid(indices)
-        found = []
+        places = []
         for s in self.of_indices:
             d = s - (s > self.vector)
-            found.append(np.arange(grid[d]).reshape([-1 if i == d else 1 for i in range(len(grid))]))
-        return found
+            places.append(np.arange(grid[d]).reshape([-1 if i == d else 1 for i in range(len(grid))]))
+        return places
 
 
 def interleaving(window_axes: Sequence[int], rank: int) -> Shape:

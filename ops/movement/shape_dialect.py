@@ -131,25 +131,25 @@ def concat(call: Call) -> Run:
 
 def _broadcast(shapes: Sequence[np.ndarray]) -> tuple[int, ...] | None:
     """The shape that all broadcast to, aligned at the last dimension as in numpy; None where they do not."""
-    found: list[int] = []
+    common: list[int] = []
     for shape in shapes:
         sizes = shape.tolist()[::-1]
-        found += [1] * (len(sizes) - len(found))
+        common += [1] * (len(sizes) - len(common))
         for i, n in enumerate(sizes):
-            if n != 1 and found[i] not in (1, n):
+            if n != 1 and common[i] not in (1, n):
                 return None
-            found[i] = n if n != 1 else found[i]
-    return tuple(found[::-1])
+            common[i] = n if n != 1 else common[i]
+    return tuple(common[::-1])
 
 
-def _told(shapes: Sequence[np.ndarray]) -> str:
+def _listed(shapes: Sequence[np.ndarray]) -> str:
     return " and ".join(listed(tuple(shape.tolist())) for shape in shapes)
 
 
 def _broadcastable(shapes: Sequence[np.ndarray]) -> tuple[int, ...]:
-    found = _broadcast(shapes)
-    require(found is not None, f"shapes {_told(shapes)} do not broadcast together")
-    return found or ()
+    result = _broadcast(shapes)
+    require(result is not None, f"shapes {_listed(shapes)} do not broadcast together")
+    return result or ()
 
 
 @op("shape.broadcast", any_sizes=True)
@@ -159,9 +159,9 @@ def broadcast(call: Call) -> Run:
     result = call.result()
 
     def kernel(*shapes: np.ndarray) -> np.ndarray:
-        found = _size(_broadcastable(shapes))
-        require(result.admits(found.shape), f"the result has {len(found)} sizes, which does not fit {result}")
-        return found
+        size = _size(_broadcastable(shapes))
+        require(result.admits(size.shape), f"the result has {len(size)} sizes, which does not fit {result}")
+        return size
 
     return kernel
 
@@ -202,7 +202,7 @@ def cstr_eq(call: Call) -> Run:
 
     def kernel(*shapes: np.ndarray) -> np.ndarray:
         same = all(np.array_equal(shapes[0], shape) for shape in shapes)
-        require(same, f"shapes {_told(shapes)} differ (expected the same)")
+        require(same, f"shapes {_listed(shapes)} differ (expected the same)")
         return _WITNESS
 
     return kernel

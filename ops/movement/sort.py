@@ -4,7 +4,7 @@ A comparator that goes by a first operand of 8 bits alone is asked about all pai
 weak order its codes have ranks, and rows of them are sorted by counting.
 
 Another comparator over arrays (`Body.vectorised`) is asked as few times as can be. First a guess: the order of the
-first operand's values, found by numpy, and one question to the comparator for each pair of neighbours, whether that is
+first operand's values, computed by numpy, and one call of the comparator for each pair of neighbours, whether that is
 the order it wants. If the guess is wrong, a merge sort that puts each question to all pairs of a level at once.
 
 For a comparator that is a strict weak order, as the specification asks, there is one stable result, so all ways agree.
@@ -72,8 +72,8 @@ def sort(call: Call) -> Run:
         rows = [np.ascontiguousarray(x).reshape(-1, length) if x.size else x for x in moved]
         if length < 2 or arrays[0].size == 0:
             return arrays[0] if len(arrays) == 1 else arrays
-        found = order_of_codes.get(arrays[0].size) if order_of_codes is not None else None
-        ranks = None if found is None else found[0]
+        places = order_of_codes.get(arrays[0].size) if order_of_codes is not None else None
+        ranks = None if places is None else places[0]
         if ranks is not None and len(arrays) == 1:
             return np.moveaxis(ranks.sorted(rows[0]).reshape(moved[0].shape), -1, dimension)
         if ranks is not None:
@@ -136,7 +136,7 @@ def _order_of_codes(comparator: Callable[..., Any], elements: list[ElementType])
 
 
 class _Order:
-    """The order of codes of 8 bits by their ranks; codes that the comparator does not tell apart share one.
+    """The order of codes of 8 bits by their ranks; codes that the comparator takes for equal share one.
 
     Long rows are sorted by counting their codes; those that share a rank are put in their places as they stood. Where
     many do, and in short rows, numpy sorts the ranks. Measured, counted and by ranks: one row of 10**6 codes 2.7 ms and
@@ -156,8 +156,8 @@ class _Order:
         codes, (count, length) = rows.view(np.uint8), rows.shape
         result, step = np.empty_like(codes), max(tuning().sort_at_once // length, 1)
         if length >= tuning().sort_counted:
-            for row, found in zip(codes, result, strict=True):
-                found[...] = self._counted(row)
+            for row, order in zip(codes, result, strict=True):
+                order[...] = self._counted(row)
         else:
             for first in range(0, count, step):
                 result[first : first + step] = self._by_rank(codes[first : first + step])
@@ -195,7 +195,7 @@ def _guesses(before: Before, rows: list[np.ndarray], elements: list[ElementType]
     if elements[0].is_complex:
         return
     keys = value_keys(rows[0], elements[0])
-    # One question tells ascending from descending.
+    # One comparison distinguishes ascending from descending.
     ends = np.array([keys.argmax()]), np.array([keys.argmin()])
     descends = bool(before(*ends)[0])
     offsets = np.arange(0, keys.size, keys.shape[1])[:, None]

@@ -292,10 +292,10 @@ def _roots(call: Call) -> Callable[[tuple[Any, ...], int], tuple[int, ...]]:
         raise OpError(f"the roots are {call.tensor(count)} (expected tensor<{count}xi32>)")
 
     def roots(values: tuple[Any, ...], size: int) -> tuple[int, ...]:
-        found = tuple(values[count].tolist())
-        if not all(0 <= r < size for r in found):
-            raise OpError(f"roots {list(found)} of a group of {size} processes (expected 0 to {size - 1})")
-        return found
+        numbers = tuple(values[count].tolist())
+        if not all(0 <= r < size for r in numbers):
+            raise OpError(f"roots {list(numbers)} of a group of {size} processes (expected 0 to {size - 1})")
+        return numbers
 
     return roots
 
@@ -332,7 +332,7 @@ def _check_pairs_of_types(call: Call, but: tuple[int, ...] = (), element: str = 
 
 def _check_results(call: Call, results: Sequence[np.ndarray], members: int) -> None:
     """That results have the types the program says."""
-    for i, found in enumerate(results):
+    for i, result in enumerate(results):
         shape = call.result(i).shape
-        if not all(s is None or s == n for s, n in zip(shape, found.shape, strict=True)):
-            raise OpError(f"result {i} has shape {list(found.shape)} in a group of {members}, not {call.result(i)}")
+        if not all(s is None or s == n for s, n in zip(shape, result.shape, strict=True)):
+            raise OpError(f"result {i} has shape {list(result.shape)} in a group of {members}, not {call.result(i)}")

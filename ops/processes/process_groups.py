@@ -1,7 +1,7 @@
 """How attributes split the grid of processes into groups and pairs: `replica_groups`, `source_target_pairs`, channels.
 
 The four strategies have the specification's names. What the attributes say of a grid is known only when the op runs,
-since a program does not tell how many processes run it; it is worked out once for each shape of a grid.
+since a program does not say how many processes run it; it is worked out once for each shape of a grid.
 """
 
 from __future__ import annotations
@@ -163,12 +163,12 @@ def _rows_of_axes(groups: Mapping[str, Any]) -> Rows:
     for reference in groups["axes"]:
         info = reference.get("sub_axis_info")
         first, last = (int(info["pre_size"]), int(info["pre_size"]) * int(info["size"])) if info else (1, None)
-        found = [
+        rows = [
             i for i, (n, b) in enumerate(names) if n == reference["name"] and b >= first and (last is None or b < last)
         ]
-        if not found and all(a["name"] != reference["name"] for a in mesh["axes"]):
+        if not rows and all(a["name"] != reference["name"] for a in mesh["axes"]):
             raise OpError(f"replica_groups name axis {reference['name']!r}, which the mesh does not have")
-        listed += found
+        listed += rows
     ids = mesh.get("device_ids")
     count = math.prod(sizes)
     devices = np.arange(count) if ids is None or not np.size(ids) else np.ravel(ids)

@@ -100,13 +100,13 @@ class Sharding:
 
     def part(self, device: int, names: Iterable[str] | None = None) -> tuple[int, ...]:
         """The number of the part that a device has, along each dimension."""
-        found = []
+        places = []
         for dim in self.dims:
             number = 0
             for axis in self._of(dim, names):
                 number = number * self.mesh.length(axis) + self.mesh.place(device, axis)
-            found.append(number)
-        return tuple(found)
+            places.append(number)
+        return tuple(places)
 
     @staticmethod
     def _of(dim: tuple[Axis, ...], names: Iterable[str] | None) -> list[Axis]:
@@ -115,12 +115,12 @@ class Sharding:
 
 def cut(shape: tuple[int, ...], parts: tuple[int, ...], part: tuple[int, ...]) -> tuple[slice, ...]:
     """The slices of a part. Raises OpError where a dimension cannot be cut into equal parts."""
-    found = []
+    slices = []
     for n, count, i in zip(shape, parts, part, strict=True):
         if n % count:
             raise OpError(f"a dimension of {n} cannot be cut into {count} equal parts")
-        found.append(slice(i * (n // count), (i + 1) * (n // count)))
-    return tuple(found)
+        slices.append(slice(i * (n // count), (i + 1) * (n // count)))
+    return tuple(slices)
 
 
 @op("sdy.sharding_constraint", operands=1)
@@ -189,26 +189,26 @@ def manual_computation(call: Call) -> Run:
     may_differ = call.policy.rounding == "stochastic"
 
     def own(values: tuple[Any, ...], device: int) -> list[Any]:
-        found = []
+        parts = []
         for first, s, is_part in zip(firsts, takes, takes_parts, strict=True):
             if is_part:
-                found.append(values[first + device])
+                parts.append(values[first + device])
                 continue
             value = values[first + s.addend(device)]
-            found.append(value[cut(np.shape(value), s.parts(names), s.part(device, names))] if s.dims else value)
-        return found
+            parts.append(value[cut(np.shape(value), s.parts(names), s.part(device, names))] if s.dims else value)
+        return parts
 
     def joined(results: list[tuple[Any, ...]], devices: list[int]) -> tuple[Any, ...]:
-        found = []
+        whole = []
         for i, (s, shape) in enumerate(zip(gives, shapes, strict=True)):
             if gives_parts[i]:
-                found += [results[n][i] for n in np.argsort(devices)]
+                whole += [results[n][i] for n in np.argsort(devices)]
                 continue
             for number in range(s.addends):
                 chosen = [n for n, d in enumerate(devices) if s.addend(d) == number]
                 values = [results[n][i] for n in chosen]
-                found.append(_joined(values, [devices[n] for n in chosen], s, names, shape, may_differ))
-        return tuple(found)
+                whole.append(_joined(values, [devices[n] for n in chosen], s, names, shape, may_differ))
+        return tuple(whole)
 
     def kernel(regions: tuple[Callable[..., tuple[Any, ...]]], *values: Any) -> Any:
         process = current()
@@ -279,10 +279,10 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _shardings(call: Call, name: str) -> tuple[Sharding, ...]:
-    found = call.attribute(name)
-    if not isinstance(found, tuple) or not all(isinstance(s, Sharding) for s in found):
+    shardings = call.attribute(name)
+    if not isinstance(shardings, tuple) or not all(isinstance(s, Sharding) for s in shardings):
         raise OpError(f"{name} cannot be read")
-    return found
+    return shardings
 
 
 def _check_parts(

@@ -85,9 +85,9 @@ def infeed(call: Call) -> Run:
         if not queue:
             raise OpError("the infeed is empty")
         values = queue.popleft()()
-        found = [described(v) for v in values]
-        if found != wanted:
-            raise OpError(f"the infeed holds {', '.join(found)} (expected {', '.join(wanted)})")
+        described_ = [described(v) for v in values]
+        if described_ != wanted:
+            raise OpError(f"the infeed holds {', '.join(described_)} (expected {', '.join(wanted)})")
         return None if is_single else (*values, None)
 
     return kernel

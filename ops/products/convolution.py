@@ -44,7 +44,7 @@ class _Numbers:
             ("kernel", "output_feature", "input_feature"),
             ("output", "batch", "feature"),
         )
-        found = []
+        read = []
         for side, first, second in roles:
             names = [f"{side}_{first}_dimension", f"{side}_{second}_dimension", f"{side}_spatial_dimensions"]
             if missing := [name for name in names if name not in numbers]:
@@ -52,8 +52,8 @@ class _Numbers:
             dims = tuple(int(v) for name in names for v in np.ravel(numbers[name]))
             require(len(dims) == rank, f"{names[2]} must be {rank - 2}, as operands have rank {rank}")
             require_dimensions(f"the {side} dimensions", dims, rank)
-            found.append(dims)
-        return cls(*found)
+            read.append(dims)
+        return cls(*read)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,13 +164,13 @@ def _products(
     outputs, depth = y.shape[1], math.prod(y.shape[2:])
     kernel = y.transpose(0, *spatial, 2, 1).reshape(groups, depth, outputs)
 
-    found = np.empty((groups, batch, *(a.count for a in axes), outputs), dtype)
-    if not found.size:  # however large the windows are
-        return found
+    sums = np.empty((groups, batch, *(a.count for a in axes), outputs), dtype)
+    if not sums.size:  # however large the windows are
+        return sums
     if depth == 0:
         empty = multiply(np.empty((groups, 1, 0), x.dtype), kernel)
-        found[...] = empty.reshape(groups, *[1] * (len(axes) + 1), outputs)
-        return found
+        sums[...] = empty.reshape(groups, *[1] * (len(axes) + 1), outputs)
+        return sums
     view = windows(x, zero, (Axis(groups, 1), Axis(batch, 1), *axes, Axis(depth_in, depth_in)))
     view = view[0, 0, *(slice(None, None, -1 if r else 1) for r in reversal)]
     # spatial and feature of a window, then group, batch and spatial of the windows -> a window after the other
@@ -180,12 +180,12 @@ def _products(
     def work(block: tuple[slice, ...]) -> None:
         rows = view[:, *block]
         shape = rows.shape[: inner + 1]
-        found[:, *block] = multiply(rows.reshape(groups, math.prod(shape[1:]), depth), kernel).reshape(*shape, outputs)
+        sums[:, *block] = multiply(rows.reshape(groups, math.prod(shape[1:]), depth), kernel).reshape(*shape, outputs)
 
     limit = (tuning().convolution_plain_block if is_plain else tuning().convolution_block) // (groups * depth)
-    parts = list(blocks(found.shape[1:-1], max(limit, tuning().convolution_rows)))
-    for_each(parts, work, found.size * depth >> 3 if is_plain else 0)
-    return found
+    parts = list(blocks(sums.shape[1:-1], max(limit, tuning().convolution_rows)))
+    for_each(parts, work, sums.size * depth >> 3 if is_plain else 0)
+    return sums
 
 
 def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
@@ -212,7 +212,7 @@ def convolution(call: Call) -> Run:
     (C1, C26) One rank. (C2 to C9) Strides, padding, dilations and reversal have one for each spatial dimension, and are
     positive. (C10, C11, C14 to C16) Sizes of batch and features agree, and groups divide them. (C12, C13, C17 to C20)
     Each dimension is named once. (C21 to C23) Group counts are positive and one is 1. (C24) precision_config is of two.
-    (C25) The result's shape is what windows and features tell.
+    (C25) The windows and features determine the result's shape.
     """
     return _convolution(call, has_padding=True)
 

@@ -134,12 +134,12 @@ def _precision(name: str, value: Any) -> ElementType | None:
     if str(value) == _TF32.name:
         return None
     try:
-        found = element_type(str(value))
+        element = element_type(str(value))
     except ValueError as e:
         raise OpError(f"algorithm {name}: {e}") from None
-    if not found.is_float:
-        raise OpError(f"algorithm {name} is {found} (a float type or tf32)")
-    return found
+    if not element.is_float:
+        raise OpError(f"algorithm {name} is {element} (a float type or tf32)")
+    return element
 
 
 def _components(
@@ -151,12 +151,12 @@ def _components(
     random: RandomStream,
 ) -> list[np.ndarray]:
     """`x` as so many numbers in the precision type; those of tf32 are stored as f32."""
-    found = [_rounded(x, source, precision, policy, random)]
+    components = [_rounded(x, source, precision, policy, random)]
     rest = cast(x, source, _F64, _PLAIN)
-    while len(found) < count:
-        rest = rest - found[-1].astype(np.float64)
-        found.append(_rounded(rest, _F64, precision, policy, random))
-    return found
+    while len(components) < count:
+        rest = rest - components[-1].astype(np.float64)
+        components.append(_rounded(rest, _F64, precision, policy, random))
+    return components
 
 
 def _rounded(

@@ -63,10 +63,10 @@ def _parsed(call: Call, tensors: list[TensorType]) -> tuple[list[Labels], Labels
 
 def labels_of(shown: str, term: str, rank: int) -> Labels:
     """The label of each dimension; those that `...` stands for are numbered from the last."""
-    found = _TERM.fullmatch(term)
-    if found is None:
+    match = _TERM.fullmatch(term)
+    if match is None:
         raise OpError(f"{shown} has a term {term!r} (expected letters, and '...' once)")
-    before, dots, after = found.groups()
+    before, dots, after = match.groups()
     unnamed = rank - len(before) - len(after)
     require(unnamed == 0 or (unnamed > 0 and dots), f"{shown} has a term {term!r} for a tensor of rank {rank}")
     return (*before, *(str(i) for i in reversed(range(unnamed))), *after)

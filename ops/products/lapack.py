@@ -44,10 +44,10 @@ def _binder(function: Routine, operands: int) -> Callable[[Call], Run]:
             require(call.tensor(i).shape != () or i > 0, f"the operand is {call.tensor(i)} (expected matrices)")
 
         def kernel(*values: np.ndarray) -> Any:
-            found = [np.asarray(x) for x in function(call, attributes, *values)]
-            for i in range(len(found), len(call.results)):
-                found.append(_rest(call.result(i), found))
-            results = tuple(x.astype(call.result(i).element.dtype, copy=False) for i, x in enumerate(found))
+            outputs = [np.asarray(x) for x in function(call, attributes, *values)]
+            for i in range(len(outputs), len(call.results)):
+                outputs.append(_rest(call.result(i), outputs))
+            results = tuple(x.astype(call.result(i).element.dtype, copy=False) for i, x in enumerate(outputs))
             return results if len(results) != 1 else results[0]
 
         return kernel
@@ -55,14 +55,14 @@ def _binder(function: Routine, operands: int) -> Callable[[Call], Run]:
     return bind
 
 
-def _rest(t: TensorType, found: Sequence[np.ndarray]) -> np.ndarray:
+def _rest(t: TensorType, outputs: Sequence[np.ndarray]) -> np.ndarray:
     """`info`: 1 where there is a NaN. Zeros for what was not asked for."""
     shape = tuple(n for n in t.shape if n is not None)
     if len(shape) < len(t.shape):  # of any number of matrices
-        shape = found[0].shape[: len(t.shape)]
+        shape = outputs[0].shape[: len(t.shape)]
     if not t.element.is_integer:
         return np.zeros(shape, t.element.dtype)
-    bad = np.isnan(found[0]).reshape(*shape, -1).any(-1) if found[0].size else np.zeros(shape, bool)
+    bad = np.isnan(outputs[0]).reshape(*shape, -1).any(-1) if outputs[0].size else np.zeros(shape, bool)
     return np.asarray(bad, np.int32)
 
 
@@ -123,7 +123,7 @@ def _trsm(call: Call, attributes: dict[str, Any], a: np.ndarray, b: np.ndarray) 
     record, trans = lookup("triangular_solve"), chr(int(attributes.get("trans_x", ord("N"))))
     assert record is not None
     types = tuple(TensorType(x.shape, call.tensor().element) for x in (a, b))
-    told = call.like(
+    solve = call.like(
         "triangular_solve",
         types,
         types[1:],
@@ -132,7 +132,7 @@ def _trsm(call: Call, attributes: dict[str, Any], a: np.ndarray, b: np.ndarray) 
         unit_diagonal=_flag(attributes, "diag", "U"),
         transpose_a={"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}.get(trans, trans),
     )
-    return (record.function(told)(a, b),)
+    return (record.function(solve)(a, b),)
 
 
 @_routine("gtsv", operands=4)
@@ -155,8 +155,8 @@ def _syevd(_: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
 @_routine("geev")
 def _geev(_: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
     left, right = _flag(attributes, "compute_left", "V"), _flag(attributes, "compute_right", "V")
-    w, *found = xla_targets.eig(a, left, right)
-    vectors = [found.pop(0) if asked else np.zeros(a.shape, w.dtype) for asked in (left, right)]
+    w, *sides = xla_targets.eig(a, left, right)
+    vectors = [sides.pop(0) if asked else np.zeros(a.shape, w.dtype) for asked in (left, right)]
     return (w, *vectors) if a.dtype.kind == "c" else (w.real, w.imag, *vectors)
 
 
@@ -220,16 +220,16 @@ def approx_top_k(call: Call) -> Run:
     require("reduction_dim" in config, "attribute 'reduction_dim' is missing")
     count, dimension = len(call.results), int(config["reduction_dim"])
     types = call.operands[:count]
-    told = dataclasses.replace(
+    sort = dataclasses.replace(
         call, operands=types, results=types, attributes={"dimension": dimension}, bodies=(callees[0].body,)
     )
-    ordered = record.function(told)
+    ordered = record.function(sort)
     size = call.result().shape[dimension]
 
     def kernel(*values: np.ndarray) -> Any:
-        found = ordered((callees[0].run,), *values[:count])
-        found = found if isinstance(found, tuple) else (found,)
-        kept = tuple(np.take(x, range(x.shape[dimension] if size is None else size), dimension) for x in found)
+        outputs = ordered((callees[0].run,), *values[:count])
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        kept = tuple(np.take(x, range(x.shape[dimension] if size is None else size), dimension) for x in outputs)
         return kept[0] if count == 1 else kept
 
     return kernel

@@ -64,14 +64,14 @@ def _factor(a: np.ndarray, upper: bool) -> np.ndarray:
     if not a.size:  # of which there may be many
         return a
     try:
-        found = np.linalg.cholesky(a, upper=upper)
+        factor = np.linalg.cholesky(a, upper=upper)
     except np.linalg.LinAlgError:
         if a.ndim == 2:
             return np.full_like(a, np.nan)
         return np.stack([_factor(matrix, upper) for matrix in a])
     # The host does not see every NaN.
-    is_bad = np.isnan(found).any((-2, -1), keepdims=True)
-    return np.where(is_bad, np.nan, found) if is_bad.any() else found
+    is_bad = np.isnan(factor).any((-2, -1), keepdims=True)
+    return np.where(is_bad, np.nan, factor) if is_bad.any() else factor
 
 
 # -- triangular_solve ------------------------------------------------------------------------------------------------

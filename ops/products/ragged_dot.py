@@ -28,9 +28,9 @@ def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
 def ragged_dot(call: Call) -> Run:
     """dot_general of groups of consecutive places along one dimension of lhs; the sizes of the groups are an operand.
 
-    The kind of that dimension tells the mode. Free: each group of places meets its own part of rhs, along a dimension
-    of rhs that numbers the groups; places in no group give 0. Contracting: each group is a sum of its own, along a new
-    first dimension of the result; places in no group are left out. Batching: the groups change nothing.
+    The kind of that dimension determines the mode. Free: each group of places meets its own part of rhs, along a
+    dimension of rhs that numbers the groups; places in no group give 0. Contracting: each group is a sum of its own,
+    along a new first dimension of the result; places in no group are left out. Batching: the groups change nothing.
 
     Sizes are one list; or, for a free or contracting dimension, one for each place in the batching dimensions and those
     of the same kind before it. A group ends where the dimension ends; a negative size counts as 0.
@@ -92,7 +92,7 @@ def ragged_dot(call: Call) -> Run:
 
     def kernel(lhs: np.ndarray, rhs: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
         x, y = canonical(lhs, rhs)
-        found = np.full((*((count,) if is_sum else ()), b, m, n), zero)
+        sums = np.full((*((count,) if is_sum else ()), b, m, n), zero)
         group = group_of_place(group_sizes, (*batch, *extent), len(batch) + at).reshape(b, -1)
         shared = len(sizes) == 1  # then the groups of all batches are the same
         for i in range(min(b, 1) if shared else b):
@@ -100,10 +100,10 @@ def ragged_dot(call: Call) -> Run:
             for g in range(count):
                 places = np.flatnonzero(group[i] == g)
                 if is_sum:
-                    found[g, which] = product(x[which, :, places], y[which, places])
+                    sums[g, which] = product(x[which, :, places], y[which, places])
                 elif places.size:
-                    found[which, places] = product(x[which, places], y[g, which])
-        return found.reshape(shape)
+                    sums[which, places] = product(x[which, places], y[g, which])
+        return sums.reshape(shape)
 
     return kernel
 

@@ -92,7 +92,7 @@ def _within_tolerance(call: Call) -> Condition:
 
 
 def check(actual: np.ndarray, expected: np.ndarray, condition: Condition) -> None:
-    """Raises CheckError, which tells the first pair of elements for which the condition does not hold."""
+    """Raises CheckError, which names the first pair of elements for which the condition does not hold."""
     if actual.shape != expected.shape:
         raise CheckError(f"shape {list(actual.shape)} where {list(expected.shape)} is expected")
     with np.errstate(all="ignore"):
@@ -101,12 +101,12 @@ def check(actual: np.ndarray, expected: np.ndarray, condition: Condition) -> Non
         return
     places = np.argwhere(differs)
     at = tuple(places[0].tolist())
-    found, wanted = actual[at], expected[at]
+    got, wanted = actual[at], expected[at]
     where = f"element {list(at)}: " if at else ""
     count = f"; {len(places)} of {differs.size} elements" if at else ""
-    pair = f"got {_shown(found)}, expected {_shown(wanted)}"
+    pair = f"got {_shown(got)}, expected {_shown(wanted)}"
     # What is no step apart and yet not equal is NaN.
-    apart = _distance(found, wanted) or ("NaN equals nothing" if condition is EQUAL else "0 ULP apart")
+    apart = _distance(got, wanted) or ("NaN equals nothing" if condition is EQUAL else "0 ULP apart")
     raise CheckError(f"{where}{pair}, {apart} (must be {condition.requirement}){count}")
 
 

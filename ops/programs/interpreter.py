@@ -45,8 +45,8 @@ def run_parallel(call: Call) -> Run:
     def kernel(*values: Any) -> Any:
         grid = Grid(*shape, infeed=[f.run for f in feeds])
         tasks = [functools.partial(f.run, *values[a:b]) for f, a, b in zip(functions, ends, ends[1:], strict=False)]
-        found = grid.run(with_streams(tasks, call.random))
-        results = tuple(value for results in found for value in results)
+        outputs = grid.run(with_streams(tasks, call.random))
+        results = tuple(value for results in outputs for value in results)
         return results[0] if is_single else results
 
     return kernel
@@ -88,9 +88,9 @@ def expect_serialized_eq(call: Call) -> Run:
         probes = current().probes
         if not 0 <= number < len(probes):
             raise CheckError(f"there is no probe {number}: {len(probes)} were run")
-        found, kept = probes[number]
-        if found != name:
-            raise CheckError(f"probe {number} is {found!r} (expected {name!r})")
+        outputs, kept = probes[number]
+        if outputs != name:
+            raise CheckError(f"probe {number} is {outputs!r} (expected {name!r})")
         if kept.dtype != actual.element.dtype:
             raise CheckError(
                 f"probe {name!r} has kept {kept.dtype} (expected {TensorType(actual.shape, actual.element)})"

@@ -42,7 +42,7 @@ def wide(a: np.ndarray) -> np.ndarray:
     return a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
 
 
-def _nan_unless_found(function: Callable[..., Arrays], shapes: list[tuple[int, ...]], *arguments: Any) -> Arrays:
+def _or_nan(function: Callable[..., Arrays], shapes: list[tuple[int, ...]], *arguments: Any) -> Arrays:
     """What `function` gives; NaN of the shapes where it does not converge."""
     try:
         return function(*arguments)
@@ -131,11 +131,11 @@ def lu(a: np.ndarray) -> Arrays:
 def eigh(a: np.ndarray, lower: bool = True) -> Arrays:
     """The eigenvectors and eigenvalues of a Hermitian matrix, of which one triangle is read."""
 
-    def found() -> Arrays:
+    def decompose() -> Arrays:
         w, v = np.linalg.eigh(wide(a), "L" if lower else "U")
         return v, w
 
-    v, w = _nan_unless_found(found, [a.shape, a.shape[:-1]])
+    v, w = _or_nan(decompose, [a.shape, a.shape[:-1]])
     return v.astype(a.dtype), w.astype(real_type(a.dtype))
 
 
@@ -144,14 +144,14 @@ def eig(a: np.ndarray, left: bool = False, right: bool = False) -> Arrays:
     """The eigenvalues, and the left and the right eigenvectors that are asked for."""
     dtype = np.result_type(a.dtype, np.complex64)
 
-    def found() -> Arrays:
+    def decompose() -> Arrays:
         w, vr = np.linalg.eig(wide(a))
         if not left:
             return w, vr, vr
         vl = np.swapaxes(np.linalg.inv(vr), -1, -2).conj()
         return w, vl / np.linalg.norm(vl, axis=-2, keepdims=True), vr
 
-    w, vl, vr = _nan_unless_found(found, [a.shape[:-1], a.shape, a.shape])
+    w, vl, vr = _or_nan(decompose, [a.shape[:-1], a.shape, a.shape])
     return tuple(x.astype(dtype) for x in (w, *[vl] * left, *[vr] * right))
 
 
@@ -162,17 +162,13 @@ def svd(a: np.ndarray, full_matrices: bool = False, compute_uv: bool = True) -> 
     k, batch = min(m, n), a.shape[:-2]
     shapes = [(*batch, k), (*batch, m, m if full_matrices else k), (*batch, n if full_matrices else k, n)]
     if not compute_uv:
-        return (
-            _nan_unless_found(lambda: (np.linalg.svd(wide(a), compute_uv=False),), shapes)[0].astype(
-                real_type(a.dtype)
-            ),
-        )
+        return (_or_nan(lambda: (np.linalg.svd(wide(a), compute_uv=False),), shapes)[0].astype(real_type(a.dtype)),)
 
-    def found() -> Arrays:
+    def decompose() -> Arrays:
         u, s, vt = np.linalg.svd(wide(a), full_matrices)
         return s, u, vt
 
-    s, u, vt = _nan_unless_found(found, shapes)
+    s, u, vt = _or_nan(decompose, shapes)
     return s.astype(real_type(a.dtype)), u.astype(a.dtype), vt.astype(a.dtype)
 
 
@@ -187,7 +183,7 @@ def hessenberg(a: np.ndarray) -> Arrays:
 def schur(a: np.ndarray, compute_schur_vectors: bool = True) -> Arrays:
     """Schur's triangular form, and its vectors where they are asked for."""
     scipy = _scipy("scipy.linalg")
-    t, z = _nan_unless_found(lambda: each(wide(a), lambda m: scipy.schur(m)), [a.shape, a.shape])
+    t, z = _or_nan(lambda: each(wide(a), lambda m: scipy.schur(m)), [a.shape, a.shape])
     return (t.astype(a.dtype), *[z.astype(a.dtype)] * compute_schur_vectors)
 
 

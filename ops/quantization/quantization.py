@@ -39,9 +39,9 @@ class _Arithmetic:
 
 
 def _kernel(name: str, t: TensorType, count: int, call: Call) -> Run:
-    found = lookup(name)
-    assert found is not None
-    return found.function(call.like(name, (t,) * count, (t,)))
+    record = lookup(name)
+    assert record is not None
+    return record.function(call.like(name, (t,) * count, (t,)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,8 +33,8 @@ def rounded(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
         fits = (numbers > low - 1) & (numbers < high + 1.0)
         mask = np.uint64((1 << INTEGERS[case.result][0]) - 1)
         codes = np.where(fits, to_integer(numbers), 0.0).astype(np.int64).view(np.uint64) & mask
-        found = converted(operands[0], case.operands[0], case.result).codes
-        return np.where(fits, codes.astype(found.dtype), found)
+        converted_ = converted(operands[0], case.operands[0], case.result).codes
+        return np.where(fits, codes.astype(converted_.dtype), converted_)
 
     return compute
 
@@ -63,7 +63,7 @@ def limits_in_format(case: OpCase, operands: Operands) -> Codes | None:
     low, high = _limits(case.result)
     lowest, highest = fmt.decode(encode(fmt, Exact.of(np.array([float(low), float(high)])))[0])
     x = fmt.decode(operands[0])
-    found = converted(operands[0], case.operands[0], case.result).codes
+    codes = converted(operands[0], case.operands[0], case.result).codes
     mask = (1 << width) - 1
-    found = np.where(x >= highest, np.array(high, found.dtype), found)
-    return np.where((x <= lowest) & (x < 0), np.array(low & mask, found.dtype), found)
+    codes = np.where(x >= highest, np.array(high, codes.dtype), codes)
+    return np.where((x <= lowest) & (x < 0), np.array(low & mask, codes.dtype), codes)

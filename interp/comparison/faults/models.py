@@ -99,10 +99,10 @@ def flushed(fmt: Format, codes: Codes) -> Codes:
 
 def flush(read: Read, results: bool, through: str = "") -> Compute:
     def compute(case: OpCase, operands: Operands) -> Codes | None:
-        found = computed(case, operands, read, through=through)
-        if found is None or not results:
-            return found
-        return flushed(FORMATS[case.result], found) if case.result in FORMATS else None
+        codes = computed(case, operands, read, through=through)
+        if codes is None or not results:
+            return codes
+        return flushed(FORMATS[case.result], codes) if case.result in FORMATS else None
 
     return compute
 
@@ -114,21 +114,21 @@ def flush_in_f32(case: OpCase, operands: Operands) -> Codes | None:
         numbers = fmt.decode(codes)
         return np.where(np.abs(numbers) < 2.0**-126, np.copysign(0.0, numbers), numbers)
 
-    found = computed(case, operands, read)
+    result = computed(case, operands, read)
     numbers = in_f64(case, operands, read)
-    if found is None or numbers is None or case.result not in FORMATS:
-        return found
+    if result is None or numbers is None or case.result not in FORMATS:
+        return result
     zeros = encode(FORMATS[case.result], Exact.of(np.copysign(0.0, numbers)))[0]
-    return np.where(np.abs(numbers) < 2.0**-126, zeros, found)
+    return np.where(np.abs(numbers) < 2.0**-126, zeros, result)
 
 
 def smallest_up(case: OpCase, operands: Operands) -> Codes | None:
     """What lies between the two smallest numbers is rounded up."""
-    numbers, found = in_f64(case, operands), computed(case, operands)
-    if case.result not in FORMATS or numbers is None or found is None:
+    numbers, codes = in_f64(case, operands), computed(case, operands)
+    if case.result not in FORMATS or numbers is None or codes is None:
         return None
     first, second = FORMATS[case.result].decode(np.array([0, 1]))
-    return np.where((numbers > first) & (numbers < second), np.array(1, found.dtype), found)
+    return np.where((numbers > first) & (numbers < second), np.array(1, codes.dtype), codes)
 
 
 def beyond_the_largest(fmt: Format, codes: Codes) -> np.ndarray:
@@ -140,12 +140,12 @@ def beyond_the_largest(fmt: Format, codes: Codes) -> np.ndarray:
 
 def lost_at_the_smallest_normal(case: OpCase, operands: Operands) -> Codes | None:
     """What is rounded up from the subnormal numbers to the first that is not one becomes zero."""
-    numbers, found = in_f64(case, operands), computed(case, operands)
-    if case.result not in FORMATS or numbers is None or found is None:
+    numbers, codes = in_f64(case, operands), computed(case, operands)
+    if case.result not in FORMATS or numbers is None or codes is None:
         return None
     fmt = FORMATS[case.result]
-    up = ((found & fmt.ones) == 1 << fmt.mantissa_bits) & (np.abs(numbers) < 2.0**fmt.min_exponent)
-    return np.where(up, flushed(fmt, np.where(up, found & fmt.sign_bit | 1, found).astype(found.dtype)), found)
+    up = ((codes & fmt.ones) == 1 << fmt.mantissa_bits) & (np.abs(numbers) < 2.0**fmt.min_exponent)
+    return np.where(up, flushed(fmt, np.where(up, codes & fmt.sign_bit | 1, codes).astype(codes.dtype)), codes)
 
 
 def nan_as(number: float) -> Read:
@@ -221,7 +221,7 @@ def swapped(case: OpCase, operands: Operands) -> Codes | None:
 def of_magnitude(compute: Compute) -> Compute:
     """A fault of conversions that drop the sign first, as the target has none."""
 
-    def found(case: OpCase, operands: Operands) -> Codes | None:
+    def without_the_sign(case: OpCase, operands: Operands) -> Codes | None:
         if case.op != "convert" or case.result not in FORMATS or FORMATS[case.result].is_signed:
             return None
         codes, source = operands[0], case.operands[0]
@@ -234,7 +234,7 @@ def of_magnitude(compute: Compute) -> Compute:
             return compute(dataclasses.replace(case, operands=(f"ui{width}",)), (codes,))
         return compute(case, (codes,))
 
-    return found
+    return without_the_sign
 
 
 def without_sign(case: OpCase, operands: Operands) -> Codes | None:
@@ -245,10 +245,10 @@ def without_sign(case: OpCase, operands: Operands) -> Codes | None:
 
 
 def sign_in_exponent(case: OpCase, operands: Operands) -> Codes | None:
-    found, numbers = without_sign(case, operands), in_f64(case, operands)
-    if found is None or numbers is None:
+    codes, numbers = without_sign(case, operands), in_f64(case, operands)
+    if codes is None or numbers is None:
         return None
-    return np.where(np.signbit(numbers), found | 0x80, found).astype(found.dtype)
+    return np.where(np.signbit(numbers), codes | 0x80, codes).astype(codes.dtype)
 
 
 def in_f64(case: OpCase, operands: Operands, read: Read = decoded) -> np.ndarray | None:
@@ -266,8 +266,8 @@ def logistic(through: str) -> Compute:
         if case.op != "logistic":
             return None
         fmt = FORMATS[through or case.result]
-        found = logistic_by_steps(fmt, FORMATS[case.operands[0]].decode(operands[0]))
-        return encode(FORMATS[case.result], Exact.of(fmt.decode(found)))[0]
+        codes = logistic_by_steps(fmt, FORMATS[case.operands[0]].decode(operands[0]))
+        return encode(FORMATS[case.result], Exact.of(fmt.decode(codes)))[0]
 
     return compute
 
@@ -289,21 +289,21 @@ def saturated(*signs: int) -> Compute:
     """What is beyond the largest number becomes that, of numbers of these signs."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
-        found, numbers = computed(case, operands), in_f64(case, operands)
-        if found is None or numbers is None or case.result not in FORMATS:
+        codes, numbers = computed(case, operands), in_f64(case, operands)
+        if codes is None or numbers is None or case.result not in FORMATS:
             return None
         fmt = FORMATS[case.result]
         largest = np.where(np.signbit(numbers), np.uint64(fmt.max_code | fmt.sign_bit), np.uint64(fmt.max_code))
         beyond = (np.abs(numbers) > fmt.max) & np.isin(np.sign(numbers), signs)
-        return np.where(beyond, largest.astype(found.dtype), found)
+        return np.where(beyond, largest.astype(codes.dtype), codes)
 
     return compute
 
 
 def unsigned_zeros(case: OpCase, operands: Operands) -> Codes | None:
     """Results that are zero are +0."""
-    found = computed(case, operands)
-    if found is None or case.result not in FORMATS or not FORMATS[case.result].has_zero:
+    codes = computed(case, operands)
+    if codes is None or case.result not in FORMATS or not FORMATS[case.result].has_zero:
         return None
     fmt = FORMATS[case.result]
-    return np.where(fmt.decode(found) == 0, np.array(0, found.dtype), found)
+    return np.where(fmt.decode(codes) == 0, np.array(0, codes.dtype), codes)

@@ -19,7 +19,7 @@ _NEVER = 1 << 31
 def encoding(target: ElementType, policy: Policy) -> tuple[Numbers | None, np.ndarray]:
     """The numbers that make `loops.encode` round f32 to a minifloat, or None where it cannot; and the table.
 
-    The table has the code of each bfloat16. Rounding f32 to odd to bfloat16 loses nothing that the format could tell.
+    The table has the code of each bfloat16. Rounding f32 to odd to bfloat16 loses nothing that matters to the format.
     """
     table = code_table(ELEMENT_TYPES["bf16"], target, policy)
     return fitting(target, table), table

@@ -30,8 +30,8 @@ def _load(bits: int) -> Any:
     @_intrinsic
     def load(_context: Any, _address: Any, _index: Any) -> Any:
         def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
-            found = builder.load(_place(builder, bits, *args), align=1)
-            return found if bits == 32 else builder.zext(found, _ir.IntType(32))
+            bits_ = builder.load(_place(builder, bits, *args), align=1)
+            return bits_ if bits == 32 else builder.zext(bits_, _ir.IntType(32))
 
         return _types.uint32(_types.uint64, _types.uint64), generate
 

@@ -165,7 +165,7 @@ def words(kind, bits, to, a, b, c, n):
 
 @inner
 def encode(how, bits, to, a, n):
-    """f32 to the codes of a minifloat, to nearest even; `how` is what `encoding` tells of the format."""
+    """f32 to the codes of a minifloat, to nearest even; `how` is what `encoding` gives for the format."""
     cut, add, low, magic = _u32(how[0]), _u32(how[1]), _u32(how[2]), _u32(how[3])
     start = _u32(how[3]).view(_f32)
     last, over, nan, unsigned = _u32(how[4]), _u32(how[5]), _u32(how[6]), _u32(how[7])
@@ -258,6 +258,6 @@ def fold_rows(kind, x, to, a, totals, first, rows, width):
             source, at, begin, n = to, begin, begin + rest, n - half
         t = totals[first + i]
         for j in range(n):
-            found = x[source, at + _at(j)]
-            t = larger(t, found) if is_largest else smaller(t, found)
+            element = x[source, at + _at(j)]
+            t = larger(t, element) if is_largest else smaller(t, element)
         totals[first + i] = t

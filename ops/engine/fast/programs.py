@@ -118,17 +118,17 @@ class _Maker:
         if len(step.operands) == 1 and step.widths[0] == 8:
             (name,) = step.operands
             if name in self._leaves:
-                found = self._load(op.LOAD_TABLE_F32 if wide else op.LOAD_TABLE_8, self._leaves[name][0], table)
+                register = self._load(op.LOAD_TABLE_F32 if wide else op.LOAD_TABLE_8, self._leaves[name][0], table)
             else:
-                found = self._emit(op.LOOK_UP_F32 if wide else op.LOOK_UP_8, [self._byte(name)], [table])
+                register = self._emit(op.LOOK_UP_F32 if wide else op.LOOK_UP_8, [self._byte(name)], [table])
         elif len(step.operands) == 2:
             kind = op.PAIR_F32 if wide else op.PAIR_8
-            found = self._emit(
+            register = self._emit(
                 kind, [self._byte(name) for name in step.operands], [table, step.widths[1], (1 << sum(step.widths)) - 1]
             )
         else:
             raise Unknown
-        return self._emit(op.TRUTH, [found]) if element.kind is Kind.BOOL else found
+        return self._emit(op.TRUTH, [register]) if element.kind is Kind.BOOL else register
 
     def _byte(self, name: str) -> int:
         """The register of a value of one byte, as that."""
@@ -163,8 +163,8 @@ class _Maker:
         return self._rounded(step.compiled, values, result)
 
     def _rounded(self, kind: int, values: Sequence[int], element: ElementType) -> int:
-        found = self._emit(kind, values)
-        return found if element == _F32 else self._emit(op.TO_BF16, [found])
+        register = self._emit(kind, values)
+        return register if element == _F32 else self._emit(op.TO_BF16, [register])
 
     def _truth(self, name: str, step: Step, values: Sequence[int]) -> int:
         element = step.elements[0]

@@ -83,10 +83,10 @@ class Runner:
         if call is None or made is None or tables is None:
             return None
         leaves = _laid(values, views)
-        found = [np.empty((rows, columns), dtype) for dtype in dtypes]
+        results = [np.empty((rows, columns), dtype) for dtype in dtypes]
         blocks = -(-rows // high) * -(-columns // wide)
-        self.run_blocks(call, made, tables, leaves, found, None, (high, wide), blocks, 1, None)
-        return found
+        self.run_blocks(call, made, tables, leaves, results, None, (high, wide), blocks, 1, None)
+        return results
 
     def fold(
         self,
@@ -133,7 +133,7 @@ class Runner:
         made: Program,
         tables: Sequence[np.ndarray],
         leaves: Sequence[np.ndarray],
-        found: Sequence[np.ndarray],
+        results: Sequence[np.ndarray],
         totals: np.ndarray | None,
         block: tuple[int, int],
         blocks: int,
@@ -144,7 +144,7 @@ class Runner:
         """Run all blocks, by threads; so many that follow each other are kept together."""
         # What has no other name here must live as long as its address is in use.
         leaves = [np.ascontiguousarray(leaf) for leaf in leaves]
-        addresses = [_addresses(arrays) for arrays in (leaves, tables, found)]
+        addresses = [_addresses(arrays) for arrays in (leaves, tables, results)]
         where = np.array([0, 0, self._rows, self._columns, *block, made.registers, made.once], np.int64)
         nothing = np.zeros(0, np.float32)
         now = speed.current()
@@ -174,7 +174,7 @@ class Runner:
                 )
                 if mine[0] == end:
                     return
-                self._by_numpy(int(mine[0]), block, leaves, found, into, instead)
+                self._by_numpy(int(mine[0]), block, leaves, results, into, instead)
                 mine[0] += 1
 
         for_each(range(0, blocks, step), work, weight)
@@ -184,7 +184,7 @@ class Runner:
         index: int,
         block: tuple[int, int],
         leaves: Sequence[np.ndarray],
-        found: Sequence[np.ndarray],
+        outputs: Sequence[np.ndarray],
         totals: np.ndarray,
         instead: FoldRows | None,
     ) -> None:
@@ -198,7 +198,7 @@ class Runner:
             place = starts[rows, None] + (np.arange(column, columns.stop) if along else np.zeros(shape[1], np.int64))
             parts.append(leaf.reshape(-1)[place])
         results = [np.broadcast_to(r, shape) for r in self._compute(*parts)]
-        for whole, part in zip(found, results, strict=False):
+        for whole, part in zip(outputs, results, strict=False):
             whole[rows, columns] = part
         if instead is not None:
             totals[rows] = instead(totals[rows], results[0])
