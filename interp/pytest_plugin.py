@@ -23,6 +23,7 @@ _BACKEND = pytest.StashKey["Backend"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option and the ini options."""
     group = parser.getgroup("minihlo", "StableHLO programs in .mlir files (minihlo)")
     group.addoption(
         "--minihlo-backend",
@@ -37,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> MlirFile | None:
+    """Collect `.mlir` files whose names match."""
     if file_path.suffix != ".mlir":
         return None
     if not parent.session.isinitpath(file_path):
@@ -47,11 +49,13 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> MlirFile |
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Report a wrong name of a backend before anything runs."""
     if config.getoption("--minihlo-backend") != "minihlo":
         _backend(config)  # a wrong name is reported before anything runs
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the process of the backend."""
     backend = config.stash.get(_BACKEND, None)
     if backend is not None:
         backend.close()
@@ -90,6 +94,7 @@ class MlirFile(pytest.File):
     """An .mlir file."""
 
     def collect(self) -> Iterable[pytest.Item]:
+        """An item for each function with checks."""
         from .parse.chunks import chunks
 
         try:
@@ -123,6 +128,7 @@ class MlirItem(pytest.Item):
         self.chunk = chunk
 
     def runtest(self) -> None:
+        """Run the function on the backend. Raises MlirFailure where a check does not hold."""
         from .backends import BackendError
         from .errors import Error
         from .testing.checked import run
@@ -153,11 +159,13 @@ class MlirItem(pytest.Item):
             yield describe(mismatch, self.chunk, backend.name, values)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The failure, with the command that runs the case alone."""
         if not isinstance(excinfo.value, MlirFailure):  # a bug in minihlo: show its traceback
             return super().repr_failure(excinfo, style)
         return f"{excinfo.value}\nrun this case alone: {self._command()}"
 
     def reportinfo(self) -> tuple[Path, int, str]:
+        """The place and the name of the function."""
         return self.path, self.chunk.function_line - 1, self.name
 
     def _command(self) -> str:

@@ -20,6 +20,7 @@ class Steps:
         self._left = most
 
     def restart(self) -> None:
+        """Count from the start again."""
         self._left = self.most
 
     def take(self) -> None:

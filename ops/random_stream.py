@@ -25,6 +25,7 @@ class RandomStream(threading.local):
 
     @property
     def generator(self) -> np.random.Generator:
+        """The generator, made when it is first asked for."""
         if self._generator is None:
             self._generator = np.random.Generator(np.random.Philox(self._seed))
         return self._generator

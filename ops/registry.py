@@ -334,6 +334,7 @@ def op(
 
 
 def full_name(name: str) -> str:
+    """The name of an op with its dialect: `stablehlo` where none is given."""
     return name if "." in name else f"stablehlo.{name}"
 
 

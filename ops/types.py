@@ -58,10 +58,12 @@ class ElementType:
 
     @functools.cached_property
     def is_float(self) -> bool:
+        """Whether it is a float type, minifloats among them."""
         return self.kind is Kind.FLOAT
 
     @functools.cached_property
     def is_complex(self) -> bool:
+        """Whether it is `complex<f32>` or `complex<f64>`."""
         return self.kind is Kind.COMPLEX
 
     @functools.cached_property
@@ -71,6 +73,7 @@ class ElementType:
 
     @functools.cached_property
     def is_minifloat(self) -> bool:
+        """Whether it is a float type of at most 8 bits."""
         return self.is_float and self.format.is_minifloat
 
     @property
@@ -110,10 +113,12 @@ class QuantizedType(ElementType):
 
     @property
     def storage(self) -> ElementType:
+        """The integer type that is stored."""
         return ELEMENT_TYPES[self._storage]
 
     @property
     def expressed(self) -> ElementType:
+        """The float type of the numbers that are meant."""
         return ELEMENT_TYPES[self._expressed]
 
 
@@ -263,6 +268,7 @@ class TensorType:
 
     @property
     def is_static(self) -> bool:
+        """Whether all sizes are known."""
         return None not in self.shape
 
     def admits(self, shape: tuple[int | None, ...]) -> bool:

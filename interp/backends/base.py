@@ -49,10 +49,14 @@ class Backend(Protocol):
     """A backend that runs programs given as text. (`operation.OperationBackend` is for libraries of operations.)"""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name that the command line knows it by."""
+        ...
 
     @property
-    def takes(self) -> str: ...  #: PROGRAMS
+    def takes(self) -> str:
+        """`PROGRAMS` or `OPERATIONS`."""
+        ...
 
     def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
         """Return the results of `@main`. Its arguments and results have types that numpy itself has.
@@ -94,6 +98,7 @@ class Kind:
     conversions: tuple[Conversion, ...] = ()  #: differences of its specification from StableHLO
 
     def accepts(self, rest: str) -> bool:
+        """Whether a name of this kind may go on so after its colon."""
         return re.fullmatch(self.rest, rest) is not None
 
 

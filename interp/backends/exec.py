@@ -41,6 +41,7 @@ KIND = Kind("exec:COMMAND", rest="(?s:.+)", environment=_environment)
 
 
 def start(rest: str) -> Evaluate:
+    """Return the function that runs the command. Raises FileNotFoundError where there is none of that name."""
     command = shlex.split(rest)
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(f"expected an executable command, got {command[0]}")

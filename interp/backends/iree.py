@@ -27,6 +27,7 @@ KIND = Kind("iree:" + _NAMES, _NAMES, ("iree.compiler", "iree.runtime"), extra="
 
 
 def start(target: str) -> Evaluate:
+    """Return the function that compiles and runs a program on a target of IREE."""
     compiler: Any = importlib.import_module("iree.compiler")
     runtime: Any = importlib.import_module("iree.runtime")
     driver, options = _TARGETS[target]

@@ -20,6 +20,7 @@ KIND = Kind("ml_dtypes", packages=("ml_dtypes", "numpy"), takes=OPERATIONS)
 
 
 def start(_: str) -> Operate:
+    """Return the function that computes one operation by numpy on ml_dtypes' types."""
     return operate
 
 

@@ -33,6 +33,7 @@ KIND = Kind(
 
 
 def start(options: str) -> Operate:
+    """Return the function that computes one operation by ONNX's reference evaluator."""
     onnx: Any = importlib.import_module("onnx")
     reference: Any = importlib.import_module("onnx.reference")
     latest = onnx.defs.onnx_opset_version(), onnx.IR_VERSION

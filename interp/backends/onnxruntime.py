@@ -28,6 +28,7 @@ KIND = Kind(
 
 
 def start(options: str) -> Operate:
+    """Return the function that computes one operation by ONNX Runtime."""
     runtime: Any = importlib.import_module("onnxruntime")
     runtime.set_default_logger_severity(4)
 

@@ -53,7 +53,9 @@ class OperationBackend(Protocol):
     seconds: float
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name that the command line knows it by."""
+        ...
 
     def operate(self, operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Return the codes of the result. Raises BackendError("refused", reason) for an unsupported operation."""

@@ -21,13 +21,14 @@ class Minihlo:
         self.name, self.policy = name, policy
 
     def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
+        """Run a program. Raises the errors of `minihlo.interp`."""
         from ..loaded import LoadedProgram
         from ..parse.parser import parse
 
         return LoadedProgram(parse(text))(*arrays, policy=self.policy)
 
     def close(self) -> None:
-        pass
+        """Do nothing: there is no process to end."""
 
 
 def minihlo(name: str) -> Minihlo:

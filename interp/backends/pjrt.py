@@ -29,4 +29,5 @@ KIND = Kind(
 
 
 def start(_: str) -> Evaluate:
+    """Return the function that runs a program on the plugin, which JAX has loaded."""
     return jax.start(_PLATFORM)

@@ -40,6 +40,7 @@ def decoded(values: np.ndarray, element: str) -> np.ndarray:
 
 
 def tensor(shape: Sequence[int], element: str) -> str:
+    """The type of a tensor as MLIR writes it."""
     return f"tensor<{''.join(f'{n}x' for n in shape)}{element}>"
 
 
@@ -57,6 +58,7 @@ class Builder:
         self._last = 0
 
     def name(self) -> str:
+        """A new name of a value."""
         self._last += 1
         return f"%v{self._last}"
 
@@ -91,6 +93,7 @@ class Builder:
         return name
 
     def generic(self, op: str, operands: Sequence[str], takes: Sequence[str], gives: str, attributes: str = "") -> str:
+        """Add an op in its generic form; return the name of its result."""
         text = f'"stablehlo.{op}"({", ".join(operands)}) {attributes}{" " if attributes else ""}'
         return self.op(f"{text}: ({', '.join(takes)}) -> {gives}")
 
@@ -99,6 +102,7 @@ class Builder:
         self._outputs.append((self._turned(value, element, carrier(element), shape), tensor(shape, carrier(element))))
 
     def text(self) -> str:
+        """The program."""
         gives = ", ".join(t for _, t in self._outputs)
         values = ", ".join(v for v, _ in self._outputs)
         body = "\n  ".join([*self.lines, f"return {values} : {gives}"])

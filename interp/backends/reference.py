@@ -13,6 +13,7 @@ KIND = Kind("reference", packages=("jaxlib",))
 
 
 def start(_: str) -> Evaluate:
+    """Return the function that runs a program on StableHLO's reference interpreter."""
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
 

@@ -43,6 +43,7 @@ class Platform:
         return start(self.platform)
 
     def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
+        """Run a program on the platform. Raises BackendError where it fails."""
         if "xf6E" in text or "<f6E" in text:  # of which XLA dies, and this process with it
             raise BackendError("refused", f"{self.name} has no types of six bits")
         with self._enable_x64(True):
@@ -52,7 +53,7 @@ class Platform:
         return list(answer)
 
     def close(self) -> None:
-        pass
+        """Do nothing: the platform is that of this process."""
 
 
 class Given:
@@ -65,10 +66,11 @@ class Given:
         self._evaluate = evaluator(thing)
 
     def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
+        """Run a program by the function that is given."""
         return list(self._evaluate(text, arrays))
 
     def close(self) -> None:
-        pass
+        """Do nothing: the function is the caller's."""
 
 
 def subject(named: Any) -> Backend:

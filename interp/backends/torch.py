@@ -36,6 +36,7 @@ _NAMES = {
 
 
 def start(device: str) -> Operate:
+    """Return the function that computes one operation by PyTorch. Raises RuntimeError where it has no such device."""
     torch: Any = importlib.import_module("torch")
     one = torch.ones((), device=device)  # raises at once if the device does not exist
 

@@ -46,6 +46,7 @@ class CompiledLoop:
 
     @property
     def is_set(self) -> bool:
+        """Whether it has the text of a loop."""
         return self._text is not None
 
     def set(self, lines: Sequence[tuple[int, str]], carried: Sequence[str], captured: Sequence[str]) -> None:

@@ -76,6 +76,7 @@ class Constant:
 
     @staticmethod
     def of(array: np.ndarray, element: ElementType) -> Constant:
+        """The constant with the bits of an array."""
         return Constant(element, array.tobytes())
 
     @property
@@ -99,10 +100,12 @@ class Step:
 
     @property
     def elements(self) -> tuple[ElementType, ...]:
+        """The element types of operands and result."""
         return tuple(t.element for t in self.types)
 
     @property
     def element(self) -> ElementType:
+        """The element type of the result."""
         return self.types[-1].element
 
 
@@ -115,6 +118,7 @@ class Lookup:
 
     @property
     def element(self) -> ElementType:
+        """The element type of the result."""
         return self.function.results[0]
 
 
@@ -168,6 +172,7 @@ class Group:
 
     @property
     def results(self) -> list[TensorType]:
+        """The types of the results."""
         return [TensorType(self.shape, element) for element in self.function.results]
 
 
@@ -202,6 +207,7 @@ class Ranked:
 
 
 def cost_of_step(step: Step | Lookup) -> float:
+    """What a step costs for an element, in nanoseconds."""
     return LOOKUP_COST if isinstance(step, Lookup) else cost_of(step.name, step.elements)
 
 

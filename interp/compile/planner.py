@@ -60,10 +60,12 @@ class Plan:
 
     @property
     def argument_types(self) -> tuple[Type, ...]:
+        """The types of the arguments."""
         return self.function.argument_types
 
     @property
     def result_types(self) -> tuple[Type, ...]:
+        """The types of the results."""
         return self.function.result_types
 
 

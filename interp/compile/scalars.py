@@ -43,6 +43,7 @@ class Form:
         return [cells[i, ...] for i in range(len(codes))]
 
     def boxed(self, name: str, name_of: NameOf) -> str:
+        """The expression of an array of rank 0 with the number of that name."""
         element = self.element
         if element.kind is Kind.BOOL:
             return f"{name_of(_BOOLS)}[{name}]"
@@ -55,6 +56,7 @@ class Form:
         return f"{name_of(element.dtype.type)}({name})"
 
     def unboxed(self, name: str) -> str:
+        """The expression of the number in the array of that name."""
         element = self.element
         if element.kind is Kind.BOOL:
             return f"True if {name} else False"

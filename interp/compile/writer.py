@@ -65,10 +65,12 @@ class Writer:
     # -- values --------------------------------------------------------------------------------------------------------
 
     def fresh(self) -> str:
+        """A new name."""
         self._count += 1
         return f"v{self._count - 1}"
 
     def define(self, value: Value) -> str:
+        """A new name for the array of a value."""
         name = self._names[value] = self.fresh()
         self._plain.pop(value, None)
         if _is_large(value.type):
@@ -76,6 +78,7 @@ class Writer:
         return name
 
     def define_plain(self, value: Value) -> str:
+        """A new name for the plain number of a value."""
         name = self._plain[value] = self.fresh()
         self._names.pop(value, None)
         return name
@@ -134,6 +137,7 @@ class Writer:
         uses: Sequence[str] = (),
         over: Sequence[str] = (),
     ) -> None:
+        """Write a line, and take note of the names that it defines and uses."""
         self._lines.append(_Line(text, operation, self.depth, tuple(defines), tuple(uses), tuple(over)))
 
     @property
@@ -147,6 +151,7 @@ class Writer:
         return len(self._lines) - 1
 
     def fill(self, place: int, text: str, defines: Sequence[str], uses: Sequence[str]) -> None:
+        """Write a line at a place that has been reserved."""
         line = self._lines[place]
         line.text, line.defines, line.uses = text, tuple(defines), (*defines, *uses)
 

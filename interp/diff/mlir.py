@@ -27,6 +27,7 @@ def walked(root: ir.Operation) -> list[ir.Operation]:
 
 
 def name_of(function: ir.Operation) -> str:
+    """The name of a function."""
     name: Any = function.attributes["sym_name"]
     return name.value
 

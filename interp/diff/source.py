@@ -60,6 +60,7 @@ class Source:
 
     @classmethod
     def of_text(cls, text: str | bytes, file: str, first_line: int = 1, function: str | None = None) -> Source:
+        """The source of a program as text or bytecode. Raises ProgramError where it cannot be read."""
         return cls(parser.module(text, file, first_line), Places(file, first_line - 1), file, function)
 
     def refined(self, types: Sequence[Type]) -> Source:

@@ -47,6 +47,7 @@ def _high(x: Numbers) -> Numbers:
 
 
 def divide(x: Numbers, y: Numbers) -> Exact:
+    """The quotient, with the sign of its error."""
     quotient = x / y
     product, error = _two_product(quotient, y)
     rest = (x - product) - error
@@ -54,6 +55,7 @@ def divide(x: Numbers, y: Numbers) -> Exact:
 
 
 def sqrt(x: Numbers) -> Exact:
+    """The root, with the sign of its error."""
     root = np.sqrt(x)
     product, error = _two_product(root, root)
     return _with_error(root, (x - product) - error)
@@ -65,16 +67,19 @@ def _with_error(value: Numbers, error: Numbers) -> Exact:
 
 
 def maximum(x: Numbers, y: Numbers) -> Exact:
+    """The larger; NaN if either is NaN, and -0 below +0."""
     equal_zeros = (x == 0) & (y == 0)
     larger = np.where(equal_zeros, np.where(np.signbit(x), y, x), np.where(x > y, x, y))
     return Exact.of(np.where(np.isnan(x) | np.isnan(y), np.nan, larger))
 
 
 def minimum(x: Numbers, y: Numbers) -> Exact:
+    """The smaller, in the same way."""
     return Exact.of(-maximum(-x, -y).value)
 
 
 def clamp(low: Numbers, x: Numbers, high: Numbers) -> Exact:
+    """The number within its bounds."""
     return minimum(maximum(x, low).value, high)
 
 

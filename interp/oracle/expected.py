@@ -39,6 +39,7 @@ class Expected:
     by_steps: np.ndarray | None = None
 
     def at(self, places: np.ndarray) -> Expected:
+        """The same at some places."""
         parts = self.codes, self.left_open, self.magnitudes, self.is_zero, self.by_steps
         return Expected(*(None if x is None else x[places] for x in parts))  # pyright: ignore[reportArgumentType]
 

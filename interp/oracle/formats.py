@@ -29,14 +29,17 @@ class Format:
 
     @property
     def bits(self) -> int:
+        """The bits of a code."""
         return self.is_signed + self.exponent_bits + self.mantissa_bits
 
     @property
     def is_minifloat(self) -> bool:
+        """Whether it has at most 8 bits."""
         return self.bits <= 8
 
     @property
     def sign_bit(self) -> int:
+        """The bit of the sign, 0 without one."""
         return 1 << (self.bits - 1) if self.is_signed else 0
 
     @property
@@ -57,6 +60,7 @@ class Format:
 
     @property
     def infinity_code(self) -> int | None:
+        """The code of +inf; None without infinities."""
         return self.max_code + 1 if self.has_infinity else None
 
     @property
@@ -66,10 +70,12 @@ class Format:
 
     @functools.cached_property
     def code_dtype(self) -> np.dtype:
+        """The unsigned type that codes are stored in."""
         return np.dtype(f"u{max(8, self.bits) // 8}")
 
     @functools.cached_property
     def max(self) -> float:
+        """The largest number."""
         return float(self.decode(np.array([self.max_code]))[0])
 
     @functools.cached_property

@@ -22,10 +22,12 @@ class Exact:
 
     @classmethod
     def of(cls, value: np.ndarray) -> Exact:
+        """Numbers that f64 holds exactly."""
         value = np.asarray(value, np.float64)
         return cls(value, np.zeros(value.shape, np.int8))
 
     def at(self, where: np.ndarray) -> Exact:
+        """The same at some places."""
         return Exact(self.value[where], self.side[where])
 
 

@@ -58,6 +58,7 @@ class Computation:
 
     @property
     def name(self) -> str:
+        """The name of the function."""
         return self.jaxpr.jaxpr.debug_info.func_name
 
     @property

@@ -205,10 +205,12 @@ class Tabulated:
         self._cells: list[np.ndarray] = []
 
     def unary(self, x: np.ndarray) -> np.ndarray:
+        """The results for an array of any shape; of a function of one operand."""
         table = self._table.value or self._table.get(x.size)
         return self._compute(x) if table is None else table.at(x.view(self._fmt.code_dtype))
 
     def binary(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The results for two arrays that broadcast together; of a function of two operands."""
         table = self._table.value or self._table.get(np.broadcast(x, y).size)
         return self._compute(x, y) if table is None else table.at_joined((x.view(np.uint8), y.view(np.uint8)), (8, 8))
 
@@ -231,6 +233,7 @@ class Tabulated:
         return self.scalar(*[np.array(c, np.uint8).view(self._fmt.dtype) for c in (x, y) if c is not None]).tobytes()[0]
 
     def scalar(self, *scalars: np.ndarray) -> np.ndarray:
+        """The result for single numbers; arrays are passed on."""
         if scalars[0].ndim or scalars[-1].ndim:  # bound for scalars, and called with arrays
             return (self.unary if self._arity == 1 else self.binary)(*scalars)
         if not self._cells:

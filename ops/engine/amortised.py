@@ -111,6 +111,7 @@ class Latest:
         return latest[1]
 
     def drop(self) -> None:
+        """Forget it: the next call makes it again."""
         self._latest = None
 
 

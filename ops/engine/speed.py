@@ -35,6 +35,7 @@ class Speed:
 
     @property
     def workers(self) -> int:
+        """The number of threads that may work on one array."""
         return self.threads or _processors()
 
     def without(self, names: str) -> Speed:

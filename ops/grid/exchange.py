@@ -76,6 +76,7 @@ class Later:
     index: int = 0
 
     def get(self) -> Any:
+        """The value. Waits until it is there."""
         return self.pending.get()[self.index]
 
 
@@ -85,6 +86,7 @@ def described(value: Any) -> str:
 
 
 def disagreement(mine: ProcessId, share: Share, other: ProcessId, theirs: Share) -> str:
+    """The message where two processes meet in different ops, or with different types."""
     if share.name != theirs.name:
         return f"process {other} has come to {theirs.name} in its place, on the same channel and with the same group"
     both = [", ".join(s.signature) for s in (share, theirs)]
@@ -92,10 +94,12 @@ def disagreement(mine: ProcessId, share: Share, other: ProcessId, theirs: Share)
 
 
 def channel_text(channel: int) -> str:
+    """A channel as messages name it; channels of 0 and below are not the program's."""
     return f"channel {channel}, " if channel > 0 else ""
 
 
 def listed(ids: Iterable[ProcessId]) -> str:
+    """Processes as messages list them: the first few, and how many there are."""
     ids = list(ids)
     more = f", … ({len(ids)} in all)" if len(ids) > _MOST_LISTED else ""
     return ", ".join(map(str, ids[:_MOST_LISTED])) + more

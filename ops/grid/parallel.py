@@ -237,6 +237,7 @@ class Grid:
             grid.stop()
 
     def stop_here_if_stopped(self) -> None:
+        """Raise StoppedError if the processes of the grid are to end."""
         if self.is_stopped:
             raise StoppedError
 
@@ -251,6 +252,7 @@ class Grid:
             self.changed.notify_all()
 
     def describe(self, pending: Pending) -> str:
+        """What a process waits for, for the message of a deadlock."""
         needs = list(pending.needs())
         if not needs:
             return f"waits {pending.waits_for()} for what no process sends"

@@ -50,10 +50,12 @@ class Format:
 
     @property
     def has_negative_zero(self) -> bool:
+        """Whether -0 has a code: in FNUZ formats that code is NaN."""
         return self.is_signed and self.nan is not Nan.NEGATIVE_ZERO
 
     @property
     def has_subnormals(self) -> bool:
+        """Whether there are numbers below the smallest normal one; f8E8M0FNU has none."""
         return self.has_zero
 
     @property

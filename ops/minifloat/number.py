@@ -33,15 +33,19 @@ class Number:
 
     @property
     def is_nan(self) -> np.ndarray:
+        """Where it is NaN."""
         return self.kind == NAN
 
     @property
     def is_infinite(self) -> np.ndarray:
+        """Where it is infinite."""
         return self.kind == INFINITE
 
     @property
     def is_zero(self) -> np.ndarray:
+        """Where it is zero, of either sign."""
         return (self.kind == FINITE) & (self.significand == 0)
 
     def replace(self, **changes: np.ndarray) -> Number:
+        """The same numbers with some of the fields replaced."""
         return dataclasses.replace(self, **changes)

@@ -43,9 +43,11 @@ class Mesh:
 
     @property
     def size(self) -> int:
+        """The number of devices."""
         return math.prod(n for _, n in self.axes)
 
     def length(self, axis: Axis) -> int:
+        """The number of devices along an axis, or along the part of one."""
         return dict(self.axes)[axis.name] if axis.size is None else axis.size
 
     def place(self, device: int, axis: Axis) -> int:

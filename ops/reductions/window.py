@@ -189,5 +189,6 @@ def extreme_of(call: Call, body: Body) -> Callable[[np.ndarray, np.ndarray, Axes
 
 
 def body_of(call: Call, index: int) -> Body:
+    """A region of an op. Raises OpError where it is missing."""
     require(index < len(call.bodies), f"takes {index + 1} or more regions, not {len(call.bodies)}")
     return call.bodies[index]

@@ -19,6 +19,7 @@ Write = Callable[[Format, np.ndarray], Codes]
 
 
 def decoded(fmt: Format, codes: Codes) -> np.ndarray:
+    """Read operands as they are."""
     return fmt.decode(codes)
 
 
@@ -83,11 +84,13 @@ def _converted(case: OpCase, operands: Operands, rounding: str, through: str) ->
 
 
 def flush_read(fmt: Format, codes: Codes) -> np.ndarray:
+    """Read subnormal operands as zeros of their sign."""
     numbers = fmt.decode(codes)
     return np.where(fmt.is_subnormal(codes), np.copysign(0.0, numbers), numbers)
 
 
 def flush_read_unsigned(fmt: Format, codes: Codes) -> np.ndarray:
+    """Read subnormal operands as +0."""
     return np.where(fmt.is_subnormal(codes), 0.0, fmt.decode(codes))
 
 
@@ -98,6 +101,8 @@ def flushed(fmt: Format, codes: Codes) -> Codes:
 
 
 def flush(read: Read, results: bool, through: str = "") -> Compute:
+    """Operands that are read in this way, and subnormal results as zeros if `results`; by way of another format."""
+
     def compute(case: OpCase, operands: Operands) -> Codes | None:
         codes = computed(case, operands, read, through=through)
         if codes is None or not results:
@@ -149,6 +154,8 @@ def lost_at_the_smallest_normal(case: OpCase, operands: Operands) -> Codes | Non
 
 
 def nan_as(number: float) -> Read:
+    """Read NaN as a number."""
+
     def read(fmt: Format, codes: Codes) -> np.ndarray:
         return np.where(fmt.is_nan(codes), number, fmt.decode(codes))
 
@@ -204,16 +211,19 @@ def reciprocal(through: str, of_product: bool) -> Compute:
 
 
 def as_float(case: OpCase, operands: Operands) -> Codes | None:
+    """A comparison in total order done as one of floats."""
     if case.op != "compare" or case.attributes[1][1] != "TOTALORDER":
         return None
     return compare(case.attributes[0][1], "FLOAT", case.operands[0], *operands)
 
 
 def operand(which: int) -> Compute:
+    """The operand of that index in place of the result."""
     return lambda case, x: x[which] if len(x) > which and case.operands[which] == case.result else None
 
 
 def swapped(case: OpCase, operands: Operands) -> Codes | None:
+    """The two operands exchanged, where that can make a difference."""
     fits = len(operands) == 2 and case.op in ("subtract", "divide", "remainder", "power", "atan2", "compare")
     return computed(case, operands[::-1]) if fits else None
 
@@ -238,6 +248,7 @@ def of_magnitude(compute: Compute) -> Compute:
 
 
 def without_sign(case: OpCase, operands: Operands) -> Codes | None:
+    """The magnitude of the result, in a format without sign."""
     if case.result not in FORMATS or FORMATS[case.result].is_signed:
         return None
     numbers = in_f64(case, operands)
@@ -245,6 +256,7 @@ def without_sign(case: OpCase, operands: Operands) -> Codes | None:
 
 
 def sign_in_exponent(case: OpCase, operands: Operands) -> Codes | None:
+    """The same with the sign of the result in the highest bit, which is the exponent's."""
     codes, numbers = without_sign(case, operands), in_f64(case, operands)
     if codes is None or numbers is None:
         return None
@@ -252,6 +264,7 @@ def sign_in_exponent(case: OpCase, operands: Operands) -> Codes | None:
 
 
 def in_f64(case: OpCase, operands: Operands, read: Read = decoded) -> np.ndarray | None:
+    """The results as numbers of f64, before they are rounded; None where f64 does not decide them."""
     if any(t not in FORMATS for t in case.operands):
         return as_exact(operands[0], case.operands[0]).value if case.op == "convert" else None
     if case.op not in OPS and case.op != "convert":

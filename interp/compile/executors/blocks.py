@@ -68,4 +68,5 @@ def merged_dimensions(leaves: Sequence[Leaf], shape: Shape) -> list[list[int]]:
 
 
 def in_merged(spread: list[int], merged: list[list[int]]) -> list[int]:
+    """The sizes of merged dimensions."""
     return [math.prod(spread[d] for d in dims) for dims in merged]

@@ -118,4 +118,5 @@ def _steps(column: tuple[slice, ...], size: int) -> int:
 
 
 def no_step(*_: Any) -> Any:
+    """Stand for the step of a fold that a single op makes, which takes none."""
     raise AssertionError("a fold of a single op asks for no step")

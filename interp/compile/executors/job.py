@@ -63,6 +63,7 @@ class Job:
 
     @property
     def group(self) -> Group:
+        """The fused group."""
         return self.operation.attributes["group"]
 
     @functools.cached_property

@@ -58,6 +58,7 @@ class Shared:
         self._tables: collections.OrderedDict[tuple[Policy, Function], Tables] = collections.OrderedDict()
 
     def at(self, policy: Policy, function: Function, compute: Compute) -> Tables:
+        """The tables of a function under a policy: those of every group that computes it."""
         key = policy, function
         with self._lock:
             tables = self._tables.get(key)

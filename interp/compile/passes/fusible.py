@@ -67,15 +67,18 @@ def along(first: Axes, second: Axes) -> Axes:
 
 
 def bits_of(roots: Iterable[Root]) -> int:
+    """The bits of all tensors that a value depends on; 99 for one that no table can have."""
     return sum(width(v.type.element) or 99 for v, _ in roots)  # type: ignore[union-attr]
 
 
 def shape_of(value: Value) -> Shape:
+    """The shape of a tensor."""
     assert isinstance(value.type, TensorType)
     return value.type.shape  # type: ignore[return-value]
 
 
 def element_of(value: Value) -> ElementType:
+    """The element type of a tensor."""
     assert isinstance(value.type, TensorType)
     return value.type.element
 

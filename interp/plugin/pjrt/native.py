@@ -69,6 +69,7 @@ def _unless(code: str, jump: str) -> str:
 
 
 def functions() -> dict[str, str]:
+    """The machine code of each function, in hexadecimal."""
     functions = {name: _copying(*fields) for name, fields in copied.items()}
     functions["Buffer_IsDeleted"] = _is_deleted()
     functions["Buffer_ReadyEvent"] = _ready_event()

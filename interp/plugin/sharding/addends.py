@@ -236,6 +236,7 @@ class Emitter:
     def emit(
         self, name: str, operands: Sequence[Value], t: Any, at: Location, attributes: Mapping[str, Any] | None = None
     ) -> Value:
+        """Add an op and return its result."""
         result = Value(t)
         self.operations.append(
             Operation(f"stablehlo.{name}", tuple(operands), (result,), dict(attributes or {}), (), at)

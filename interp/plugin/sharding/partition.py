@@ -63,6 +63,7 @@ class Tiling:
 
     @functools.cached_property
     def is_cut(self) -> bool:
+        """Whether it has more than one part."""
         return math.prod(self.parts) > 1
 
     @functools.cached_property

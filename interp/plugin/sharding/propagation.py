@@ -77,6 +77,7 @@ class Propagation:
         self._depth = self._manual_depth = 0
 
     def function(self, function: Function, arguments: Iterable[Sharding | None]) -> list[Sharding | None]:
+        """The shardings of a function's results, as far as they follow from those of its arguments."""
         if function.body is None or self._depth > 8:
             return [None] * len(function.result_types)
         self._depth += 1

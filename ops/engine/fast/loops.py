@@ -120,6 +120,7 @@ def unary(kind, x, bits, to, a, n):
 
 @inner
 def compare(kind, x, bits, to, a, b, n):
+    """Put -1 where a comparison holds and 0 elsewhere; `kind` is its opcode."""
     if kind == op.EQ:
         for j in range(n):
             bits[to, j] = -_i64(x[a, j] == x[b, j])
