@@ -10,6 +10,7 @@ run: $(VENV)/run.stamp
 	$(BIN)/minihlo run examples/fnuz_dot.mlir
 	$(BIN)/minihlo run examples/transformer_block.mlir --input @examples/transformer_block_x.npy \
 		--expected @examples/transformer_block_jax.npy
+	@echo "Every code of the second result is the one that JAX computed."
 
 test: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -n $(JOBS) -m "not exhaustive and not stress"

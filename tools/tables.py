@@ -142,9 +142,9 @@ def extras_table() -> str:
 
 
 def optimizations_table() -> str:
-    """Each field of Speed by its line in the docstring."""
+    """Each optimization that can be turned off, by its line in the docstring of Speed."""
     rows = re.findall(r"^(\w+): (.*)$", inspect.getdoc(speed.Speed) or "", re.MULTILINE)
-    return table(["name", "meaning"], ([f"`{name}`", meaning] for name, meaning in rows))
+    return table(["name", "meaning"], ([f"`{name}`", meaning] for name, meaning in rows if name in speed.NAMES))
 
 
 def command_line() -> str:

@@ -35,7 +35,7 @@ def _declare(op: Op) -> None:
         return run
 
     name = op.name.rpartition(".")[2]
-    bind.__doc__ = f"{name} of operands that are repeated along dimensions of size 1 and new ones; {op.summary}"
+    bind.__doc__ = f"`{name}` of operands that are broadcast to one shape. {op.summary}"
     record = Op(f"chlo.broadcast_{name}", bind, op.types, op.values, op.accuracy, op.operands, bind.__doc__)
     register(record)
 

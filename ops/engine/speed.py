@@ -16,7 +16,7 @@ from .tuning import Tuning
 class Speed:
     """The optimizations; all are on unless turned off.
 
-    tables: groups of elementwise ops that hang on 16 bits or less become one lookup in a table of all cases.
+    tables: groups of elementwise ops that depend on 16 bits or less become one lookup in a table of all cases.
     blocks: other elementwise groups, and reductions of them, run block by block instead of op by op.
     scalars: ops on single numbers, and loops and branches, become plain Python instead of calls.
     compiled: large arrays are handed to kernels that numba compiles, where it is installed.
