@@ -20,7 +20,6 @@ from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
 from .conftest import Tune, tuned
-from .programs import main
 
 MINIFLOATS = [t for t in ELEMENT_TYPES.values() if t.is_minifloat]
 needs_numba = pytest.mark.skipif(not compiled.is_available(), reason="numba is not installed")
@@ -228,7 +227,10 @@ _TELLS = "print('imported'); raise ImportError('broken')"
 
 def test_nothing_small_imports_numba(tmp_path: Path) -> None:
     (tmp_path / "x.mlir").write_text(
-        main("%x: tensor<4xf8E4M3FN>", "tensor<4xf8E4M3FN>", "%y = stablehlo.add %x, %x : tensor<4xf8E4M3FN>", "%y")
+        """func.func @main(%x: tensor<4xf8E4M3FN>) -> tensor<4xf8E4M3FN> {
+          %y = stablehlo.add %x, %x : tensor<4xf8E4M3FN>
+          return %y : tensor<4xf8E4M3FN>
+        }"""
     )
     command = ("-m", "minihlo.interp.cli", "run", str(tmp_path / "x.mlir"), "--input", "4xf8E4M3FN=1")
     assert "imported" not in _child(tmp_path, _TELLS, *command)

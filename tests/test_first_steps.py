@@ -15,9 +15,12 @@ from minihlo.interp import load
 from minihlo.interp.errors import InputError, ProgramError, shown
 
 from .processes import commands_of
-from .programs import main
 
-ADD = main("%x: tensor<2xf32>", "tensor<2xf32>", "%0 = stablehlo.add %x, %x : tensor<2xf32>", "%0")
+ADD = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = stablehlo.add %x, %x : tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+"""
 
 
 Run = Callable[..., tuple[Any, str, str]]

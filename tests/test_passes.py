@@ -6,59 +6,19 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp.compile.choose import choose, why_alone
-from minihlo.interp.compile.executors.ways import EXECUTORS
-from minihlo.interp.compile.group import GROUP, RANK, SCAN, SPREAD, UNRANK, Attributes, Group, Lookup, Step
+from minihlo.interp.compile.group import RANK, SCAN, SPREAD, UNRANK, Group
 from minihlo.interp.compile.passes.find_scans import find_scans
-from minihlo.interp.compile.passes.fold_constants import fold_constants
 from minihlo.interp.compile.passes.fuse import fuse
 from minihlo.interp.compile.passes.inline import inlined
 from minihlo.interp.compile.passes.narrow import narrow
-from minihlo.interp.program import Operation, Region, Value
-from minihlo.ops.engine.speed import Speed
-from minihlo.ops.kernel import Kernel
+from minihlo.interp.program import Region, Value
 from minihlo.ops.policy import Policy
-from minihlo.ops.registry import Call, lookup
 
+from .passes_cases import NUMPY, PLAIN, F, V, folded, fused, names, region_of, steps
 from .test_scans import BODIES, PLACES, scan
-
-PLAIN, NUMPY = Policy(), Speed(compiled=False)
-
-
-def region_of(body: str, arguments: str, returns: str, types: str) -> Region:
-    """The body of `@main`."""
-    text = f"func.func @main({arguments}) -> ({types}) {{\n{body}\nreturn {returned(returns, types)}\n}}"
-    found = interp.load(text).program.functions["main"].body
-    assert found is not None
-    return found
-
-
-def returned(values: str, types: str) -> str:
-    return f"{values} : {types}"
-
-
-def kernel_of(operation: Operation) -> Kernel | None:
-    record = lookup(operation.name)
-    assert record is not None
-    types = [tuple(v.type for v in values) for values in (operation.operands, operation.results)]
-    return record.kernel(Call(operation.name, *types, operation.attributes))
-
-
-def folded(region: Region, policy: Policy = PLAIN) -> tuple[Region, Mapping[Value, Any]]:
-    return fold_constants(region, policy, kernel_of)
-
-
-def names(region: Region) -> list[str]:
-    return [operation.name.partition(".")[2] for operation in region.operations]
-
-
-def steps(group: Group) -> list[str]:
-    return ["table" if isinstance(s, Lookup) else s.name.partition(".")[2] for s in group.function.steps]
-
 
 # -- inline ------------------------------------------------------------------------------------------------------------
 
@@ -98,6 +58,7 @@ def test_what_a_function_hands_on_goes_through_a_barrier() -> None:
 
 
 # -- fold_constants ----------------------------------------------------------------------------------------------------
+
 
 CONSTANTS = """
   %c = stablehlo.constant dense<2.0> : tensor<4xf32>
@@ -229,16 +190,6 @@ def test_a_loop_that_is_no_scan_is_left_alone() -> None:
 # -- fuse --------------------------------------------------------------------------------------------------------------
 
 
-def fused(body: str, arguments: str, returns: str, types: str, speed: Speed = NUMPY) -> Region:
-    region, constants = folded(region_of(body, arguments, returns, types))
-    found = fuse(region, constants, speed, PLAIN)
-    assert (found.arguments, found.returns) == (region.arguments, region.returns)
-    return found
-
-
-V, F = "tensor<4x300xf8E4M3FN>", "tensor<4x300xf32>"
-
-
 def test_a_chain_is_one_group() -> None:
     body = f"""
       %two = stablehlo.constant dense<2.0> : {F}
@@ -344,122 +295,3 @@ def test_regions_are_fused_and_what_has_nothing_to_fuse_stays_the_same_object() 
     body = body.replace("%s = stablehlo.sqrt %n", "%s = stablehlo.reverse %n, dims = [0]")
     alone, constants = folded(region_of(body, "%x: tensor<4xf32>", "%r", "tensor<4xf32>"))
     assert fuse(alone, constants, NUMPY, PLAIN) is alone
-
-
-# -- groups as keys ----------------------------------------------------------------------------------------------------
-
-
-def group_of(shape: str, op: str = "multiply", number: str = "2.0") -> Group:
-    v = f"tensor<{shape}xf8E4M3FN>"
-    body = f"""
-      %c = stablehlo.constant dense<{number}> : {v}
-      %e = stablehlo.exponential %x : {v}
-      %r = stablehlo.{op} %e, %c : {v}"""
-    return fused(body, f"%x: {v}", "%r", v).operations[-1].attributes["group"]
-
-
-def test_groups_are_keys() -> None:
-    group = group_of("300")
-    assert (group, hash(group)) == (group_of("300"), hash(group_of("300")))
-    other = group_of("5x6")
-    assert group != other
-    assert (group.function, hash(group.function)) == (other.function, hash(other.function))
-    unlike = [group_of("300", "add"), group_of("300", number="0.0"), group_of("300", number="-0.0")]
-    assert len({group.function, *(g.function for g in unlike)}) == 4
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        group.shape = (2,)  # type: ignore[misc]
-
-
-def test_attributes_tell_groups_apart() -> None:
-    def comparing(direction: str) -> Step | Lookup:
-        body = f"""
-          %p = stablehlo.compare {direction}, %x, %y : ({V}, {V}) -> tensor<4x300xi1>
-          %r = stablehlo.select %p, %x, %y : tensor<4x300xi1>, {V}"""
-        return fused(body, f"%x: {V}, %y: {V}", "%r", V).operations[-1].attributes["group"].function.steps[0]
-
-    assert comparing("LT") == comparing("LT") != comparing("GT")
-
-
-def test_arrays_in_attributes_are_compared_by_their_bits() -> None:
-    def key(*numbers: float) -> Attributes:
-        return Attributes({"value": np.array(numbers, np.float32)})
-
-    assert (key(1, np.nan), hash(key(1, np.nan))) == (key(1, np.nan), hash(key(1, np.nan)))
-    assert len({key(0.0), key(-0.0), key(0.0, 0.0), Attributes({}), Attributes({"value": 0.0})}) == 5
-
-
-# -- choose ------------------------------------------------------------------------------------------------------------
-
-
-def decided(body: str, arguments: str, returns: str, types: str, speed: Speed = NUMPY) -> list[tuple[str, str]]:
-    operations = [o for o in fused(body, arguments, returns, types, speed).operations if o.name == GROUP]
-    decisions = [choose(operation, speed) for operation in operations]
-    assert {d.executor for decision in decisions for d in decision.chain()} <= set(EXECUTORS)
-    return [(decision.executor, decision.reason) for decision in decisions]
-
-
-def affine(shape: str, scale: str, dims: str) -> tuple[str, str, str, str]:
-    v, w, s = f"tensor<{shape}xf8E5M2>", f"tensor<{shape}xf32>", f"tensor<{scale}xf32>"
-    body = f"""
-      %w = stablehlo.convert %x : ({v}) -> {w}
-      %b = stablehlo.broadcast_in_dim %s, dims = [{dims}] : ({s}) -> {w}
-      %m = stablehlo.multiply %w, %b : {w}
-      %r = stablehlo.convert %m : ({w}) -> {v}"""
-    return body, f"%x: {v}, %s: {s}", "%r", v
-
-
-def test_a_table_of_pairs() -> None:
-    v = "tensor<1000000xf8E4M3FN>"
-    body = f"%a = stablehlo.add %x, %y : {v}\n%r = stablehlo.tanh %a : {v}"
-    wanted = "table of 65,536 entries: two f8E4M3FN inputs, 1,000,000 elements"
-    assert decided(body, f"%x: {v}, %y: {v}", "%r", v) == [("table", wanted)]
-    narrow = body.replace("f8E4M3FN", "f4E2M1FN").replace("%x, %y", "%x, %x")
-    (one,) = decided(narrow, f"%x: {v}".replace("f8E4M3FN", "f4E2M1FN"), "%r", v.replace("f8E4M3FN", "f4E2M1FN"))
-    assert one[1] == "table of 256 entries: one f4E2M1FN input, 1,000,000 elements"
-    (without,) = decided(body, f"%x: {v}, %y: {v}", "%r", v, Speed(compiled=False, tables=False))
-    assert without[0] == "blocks"
-
-
-def test_tables_for_rows_and_columns() -> None:
-    (rows,), (columns,) = decided(*affine("4x1000", "4", "0")), decided(*affine("4000x20", "20", "1"))
-    reason = "a table of 256 entries for each of 4 rows: only one f8E5M2 input varies along a row, 4,000 elements"
-    assert rows == ("rows", reason)
-    reason = (
-        "a table of 256 entries for each of 20 columns: only one f8E5M2 input varies down a column, 80,000 elements"
-    )
-    assert columns == ("columns", reason)
-
-
-def test_blocks_of_wide_inputs() -> None:
-    body = f"%a = stablehlo.add %x, %y : {F}\n%r = stablehlo.sqrt %a : {F}"
-    assert decided(body, f"%x: {F}, %y: {F}", "%r", F) == [("blocks", "one block: two f32 inputs, 1,200 elements")]
-
-
-@pytest.mark.parametrize(
-    ("op", "t", "why"),
-    [
-        ("stablehlo.reverse %x, dims = [0]", "tensor<4xf32>", "not elementwise"),
-        ("stablehlo.negate %x", "tensor<4xcomplex<f32>>", "complex elements"),
-        ("stablehlo.negate %x", "tensor<f32>", "single numbers"),
-        ("stablehlo.negate %x", "tensor<0xf32>", "no elements"),
-        ("stablehlo.exponential %x", "tensor<4xf64>", "its elements are not computed one by one"),
-        ("stablehlo.negate %x", "tensor<4xf32>", "no operation beside it to fuse with"),
-    ],
-)
-def test_why_an_operation_runs_alone(op: str, t: str, why: str) -> None:
-    (operation,) = region_of(f"%r = {op} : {t}", f"%x: {t}", "%r", t).operations
-    assert why_alone(operation) == f"alone: {why}"
-    assert choose(operation, NUMPY).executor == "alone"
-
-
-def test_kernels_of_equal_operations_are_shared() -> None:
-    v = "tensor<4xf8E5M2>"
-    body = f"""%a = stablehlo.add %x, %x : {v}
-      %b = stablehlo.reverse %a, dims = [0] : {v}
-      %c = stablehlo.add %b, %b : {v}"""
-    plan = interp.load(f"func.func @main(%x: {v}) -> {v} {{\n{body}\nreturn %c : {v}\n}}").plan()
-    calls = [k for name, k in plan.entry.__globals__.items() if name.startswith("k")]
-    assert len(calls) == 3
-    assert calls[0] is calls[2]
-    x = interp.cast([1, 2, 3, -4], "f8E5M2")
-    assert plan.entry(x)[0].astype(float).tolist() == [-16, 12, 8, 4]
