@@ -1,4 +1,4 @@
-"""The random bits of a run: stochastic rounding and random ops draw from one stream, in program order."""
+"""The random bits of a run: random ops draw from one stream, in program order; each rounding has draws of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import threading
 from collections.abc import Iterator
 
 import numpy as np
+
+from .draws import Draws
+from .policy import Policy
 
 
 class RandomStream(threading.local):
@@ -18,10 +21,12 @@ class RandomStream(threading.local):
     def __init__(self) -> None:
         self._generator: np.random.Generator | None = None
         self._seed: int | np.random.SeedSequence = 0
+        self._key: np.ndarray | None = None
+        self._roundings = 0
 
     def restart(self, seed: int | np.random.SeedSequence) -> None:
         """Begin the stream of `seed` anew, as every run of a program does."""
-        self._seed, self._generator = seed, None
+        self._seed, self._generator, self._key, self._roundings = seed, None, None, 0
 
     @property
     def generator(self) -> np.random.Generator:
@@ -29,6 +34,16 @@ class RandomStream(threading.local):
         if self._generator is None:
             self._generator = np.random.Generator(np.random.Philox(self._seed))
         return self._generator
+
+    def draws(self, policy: Policy) -> Draws | None:
+        """The draws of the next rounding; None where the policy does not round by them."""
+        if policy.rounding != "stochastic":
+            return None
+        if self._key is None:
+            seed = self._seed if isinstance(self._seed, np.random.SeedSequence) else np.random.SeedSequence(self._seed)
+            self._key = seed.generate_state(2, np.uint64)
+        self._roundings += 1
+        return Draws(self._key, self._roundings - 1)
 
     def spawn(self, count: int) -> list[np.random.SeedSequence]:
         """The seeds of streams that have nothing to do with this one, nor with those that were spawned before."""
@@ -39,9 +54,9 @@ class RandomStream(threading.local):
     @contextlib.contextmanager
     def aside(self, seed: np.random.SeedSequence) -> Iterator[None]:
         """Draw from the stream of `seed` for a while, and then go on where this one was."""
-        before = self._seed, self._generator
+        before = self._seed, self._generator, self._key, self._roundings
         self.restart(seed)
         try:
             yield
         finally:
-            self._seed, self._generator = before
+            self._seed, self._generator, self._key, self._roundings = before

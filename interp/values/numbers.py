@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.draws import Draws
 from ...ops.engine.cast import cast as cast_array
 from ...ops.minifloat.codec import decode, to_fraction
 from ...ops.policy import Policy
+from ...ops.random_stream import RandomStream
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType, element_type, named_type, type_of_dtype
 from ..errors import InputError
 from ..system import host_floats, memory
@@ -31,7 +33,7 @@ def cast(x: Any, format: str, *, overflow: str = "ieee", rounding: str = "neares
             ONNX's documentation of float8 and float4.
         rounding: `"nearest_even"`, `"toward_zero"`, `"up"`, `"down"`, `"nearest_away"` (IEEE 754-2019, section 4.3) or
             `"stochastic"`.
-        seed: Starts the Philox generator of stochastic rounding. The same seed gives the same result on every machine.
+        seed: The seed of stochastic rounding. The same seed gives the same result on every machine.
 
     Returns:
         A new array of the same shape, of the dtype of `format` in numpy or ml_dtypes. Conversions to integers truncate
@@ -47,21 +49,22 @@ def cast(x: Any, format: str, *, overflow: str = "ieee", rounding: str = "neares
         raise InputError(str(error)) from None
     array, source = _real_array(x)
     memory.check(array.size * target.dtype.itemsize, f"the result of casting to {target}")
-    rng = np.random.Generator(np.random.Philox(seed)) if rounding == "stochastic" else None
+    random = RandomStream()
+    random.restart(seed)
     with np.errstate(all="ignore"):
-        result = convert(array, source, target, policy, rng)
+        result = convert(array, source, target, policy, random.draws(policy))
     return np.array(result)
 
 
 def convert(
-    x: np.ndarray, source: ElementType, target: ElementType, policy: Policy, rng: np.random.Generator | None = None
+    x: np.ndarray, source: ElementType, target: ElementType, policy: Policy, draws: Draws | None = None
 ) -> np.ndarray:
     """`x` in another real type. Integers stop at the ends of the range, where stablehlo.convert lets them wrap."""
     if source.is_integer and target.is_integer:
         wide = x.astype(np.uint64 if source.kind is Kind.UNSIGNED else np.int64)
         (least, most), (low, high) = integer_ends(source), integer_ends(target)
         x, source = np.clip(wide, max(low, least), min(high, most)), ELEMENT_TYPES["ui64" if least == 0 else "i64"]
-    return cast_array(x, source, target, policy, rng)
+    return cast_array(x, source, target, policy, draws)
 
 
 def integer_ends(element: ElementType) -> tuple[int, int]:

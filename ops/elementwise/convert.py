@@ -43,7 +43,7 @@ def convert(call: Call) -> Run:
         dtype = target.dtype
         return lambda x: x.astype(dtype)
     if policy.rounding == "stochastic":
-        return lambda x: np.asarray(cast(x, source, target, policy, random.generator))
+        return lambda x: np.asarray(cast(x, source, target, policy, random.draws(policy)))
     if source.dtype.itemsize == 1:
         table = _table(source, target, policy.for_elements())
         if not new.shape:

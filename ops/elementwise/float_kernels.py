@@ -24,6 +24,7 @@ from ..engine.amortised import Amortised
 from ..engine.cast import array_of, cast, codes_of
 from ..engine.lookup import Table, of_pairs
 from ..engine.speed import tuning
+from ..engine.stochastic import Choices, choices_of, round_computed
 from ..kernel import Kernel, Run
 from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format, Nan
@@ -78,7 +79,7 @@ def float_kernel(
     if element == _F64 or (element == _F32 and function.is_basic):
         return Kernel(function.host, has_out=function.has_out)
     if policy.rounding == "stochastic" and element.bits <= 16 and not function.is_predicate:
-        return exactly(function, element, policy, random)  # every element draws its own bits: there is no table
+        return _drawn(function, element, policy, random)
     if element.is_minifloat or (element.bits == 16 and function.arity == 1):
         table = _shared_table(function, element, policy.for_elements())
         if not result.shape:
@@ -101,6 +102,49 @@ def _computed(function: Function, element: ElementType, policy: Policy) -> Run:
     return _through_f32(function, element) if function.is_basic else _ziv(function, element.format)
 
 
+def _drawn(function: Function, element: ElementType, policy: Policy, random: RandomStream) -> Run:
+    """The kernel of stochastic rounding."""
+    if not element.is_minifloat:
+        return _drawn_by_host(function, element, policy, random)
+    exact = exactly(function, element, policy, random)
+    table = _choices(function, element.format, dataclasses.replace(policy, seed=0))
+
+    def kernel(*arrays: np.ndarray) -> np.ndarray:
+        choices = table.value or table.get(np.broadcast(*arrays).size)
+        if choices is None:
+            return exact(*arrays)
+        draws = random.draws(policy)
+        assert draws is not None
+        return choices.joined([x.view(np.uint8) for x in arrays], draws).view(element.dtype)
+
+    return Kernel(kernel, choices=table)
+
+
+@functools.cache
+def _choices(function: Function, fmt: Format, policy: Policy) -> Amortised[Choices]:
+    """What stochastic rounding chooses from for each code, or pair of codes."""
+    return Amortised(
+        lambda: choices_of(function.direct, function.arity, fmt, policy),
+        256**function.arity,
+        lambda: tuning().basic_call_cost if function.is_basic else tuning().call_cost,
+        lambda choices: choices.nbytes,
+    )
+
+
+def _drawn_by_host(function: Function, element: ElementType, policy: Policy, random: RandomStream) -> Run:
+    """Stochastic rounding to 16 bits, of the host's function in f64: its error decides as rarely as a tie does."""
+    fmt = element.format
+
+    def kernel(*arrays: np.ndarray) -> np.ndarray:
+        draws = random.draws(policy)
+        assert draws is not None
+        with np.errstate(all="ignore"):
+            wide = np.asarray(function.host(*(x.astype(np.float64) for x in arrays)))
+        return round_computed(wide, arrays, function.direct, fmt, policy, draws).view(element.dtype)
+
+    return kernel
+
+
 def exactly(function: Function, element: ElementType, policy: Policy, random: RandomStream | None = None) -> Run:
     """Decode, compute, round once."""
     fmt = element.format
@@ -109,8 +153,8 @@ def exactly(function: Function, element: ElementType, policy: Policy, random: Ra
         result = function.direct(*(decode(codes_of(x, fmt), fmt) for x in np.broadcast_arrays(*arrays)))
         if function.is_predicate:
             return result  # type: ignore[return-value]
-        generator = random.generator if random is not None and policy.rounding == "stochastic" else None
-        return array_of(round_number(result, fmt, policy, generator), fmt)
+        draws = random.draws(policy) if random is not None else None
+        return array_of(round_number(result, fmt, policy, draws), fmt)
 
     return kernel
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..draws import Draws
 from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import FORMATS, Format
 from ..minifloat.number import FINITE, WORK_BITS, Number
@@ -17,6 +18,7 @@ from .blocks import block, blocks, for_each
 from .compiled import Kernels, kernels
 from .lookup import Table
 from .speed import tuning
+from .stochastic import round_array
 
 _EXACT = Policy()  # of a cast that loses nothing, whatever the policy
 _F32, _F64 = FORMATS["f32"], FORMATS["f64"]
@@ -50,37 +52,39 @@ def _code_table(source: ElementType, target: ElementType, rounding: str, overflo
 
 
 def cast(
-    x: np.ndarray, source: ElementType, target: ElementType, policy: Policy, rng: np.random.Generator | None = None
+    x: np.ndarray, source: ElementType, target: ElementType, policy: Policy, draws: Draws | None = None
 ) -> np.ndarray:
     """`x` converted as stablehlo.convert does, rounding once as `policy` says.
 
     Real to complex has imaginary part 0; complex to real takes the real part. Floats to integers truncate and stop at
     the ends of the range, NaN is 0 (the specification leaves these open; XLA does so). To `i1`: whether non-zero.
-    `rng` draws the bits of stochastic rounding.
+    `draws` are those of stochastic rounding.
     """
     if source == target:
         return x
     is_lookup = source.is_minifloat and target.is_float
     if is_lookup and (policy.rounding != "stochastic" or holds(target.format, source.format)):
         return _lookups(source, target, policy.rounding, policy.overflow).at(codes_of(x, source.format))
-    if x.size > block(x.size) and rng is None and (source.is_minifloat or target.is_minifloat) and source.bits <= 64:
+    if x.size > block(x.size) and draws is None and (source.is_minifloat or target.is_minifloat) and source.bits <= 64:
         return by_blocks(x, target.dtype, lambda part: cast(part, source, target, policy))
     if target.is_complex:
-        real = cast(np.real(x), source.part, target.part, policy, rng)
-        imaginary = cast(np.imag(x), source.part, target.part, policy, rng) if source.is_complex else 0
+        real = cast(np.real(x), source.part, target.part, policy, draws)
+        imaginary = cast(np.imag(x), source.part, target.part, policy, draws) if source.is_complex else 0
         result = np.empty(x.shape, target.dtype)
         result.real, result.imag = real, imaginary
         return result
     if source.is_complex:
-        return cast(np.real(x), source.part, target, policy, rng)
+        return cast(np.real(x), source.part, target, policy, draws)
     if not target.is_float:
         return _to_discrete(_widen(x, source), target)
     if not source.is_float:
-        return _from_integer(x, source, target, policy, rng)
+        return _from_integer(x, source, target, policy, draws)
     if holds(target.format, source.format):
         policy = _EXACT
     elif policy.rounding == "stochastic":
-        return _cast_number(decode(codes_of(x, source.format), source.format), target, policy, rng)
+        if draws is not None and target.bits <= 16 and target.format.has_zero and not source.is_minifloat:
+            return array_of(round_array(x, source.format, target.format, policy, draws), target.format)
+        return _cast_number(decode(codes_of(x, source.format), source.format), target, policy, draws)
     return _round_float(x, source, target, policy)
 
 
@@ -220,8 +224,8 @@ def _odd_f32(x: np.ndarray) -> np.ndarray:
         return (bits | ((back != x) & (x == x))).astype(np.int32).view(np.float32)
 
 
-def _cast_number(x: Number, target: ElementType, policy: Policy, rng: np.random.Generator | None) -> np.ndarray:
-    return array_of(round_number(x, target.format, policy, rng), target.format)
+def _cast_number(x: Number, target: ElementType, policy: Policy, draws: Draws | None) -> np.ndarray:
+    return array_of(round_number(x, target.format, policy, draws), target.format)
 
 
 def _widen(x: np.ndarray, source: ElementType) -> np.ndarray:
@@ -262,15 +266,18 @@ def _truncate(x: np.ndarray, target: ElementType) -> np.ndarray:
 
 
 def _from_integer(
-    x: np.ndarray, source: ElementType, target: ElementType, policy: Policy, rng: np.random.Generator | None
+    x: np.ndarray, source: ElementType, target: ElementType, policy: Policy, draws: Draws | None
 ) -> np.ndarray:
     """A cast from i1 or an integer to a float type."""
     x = _widen(x, source)
     if source.bits < 64 and target.bits == 64:
         return x.astype(np.float64)
+    if source.bits < 64 and draws is not None and target.bits <= 16 and target.format.has_zero:
+        wide = x.astype(np.float64)
+        return array_of(round_array(wide, _F64, target.format, policy, draws), target.format)
     if source.bits < 64 and policy.rounding != "stochastic":
         return _round_float(x.astype(np.float64), ELEMENT_TYPES["f64"], target, policy)
-    return _cast_number(integer_number(x), target, policy, rng)
+    return _cast_number(integer_number(x), target, policy, draws)
 
 
 def integer_number(x: np.ndarray) -> Number:

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..draws import FRACTION_BITS, Draws
 from ..policy import Policy
 from .formats import Format, Nan
 from .number import CANCELLED, FINITE, INFINITE, NAN, WORK_BITS, Number
@@ -50,13 +51,48 @@ def decode(codes: np.ndarray, fmt: Format) -> Number:
     return Number(kind, sign, significand, exponent)
 
 
-def round_number(x: Number, fmt: Format, policy: Policy, rng: np.random.Generator | None = None) -> np.ndarray:
+def round_number(x: Number, fmt: Format, policy: Policy, draws: Draws | None = None) -> np.ndarray:
     """The codes of `x` in `fmt`, rounded once as `policy` says; unsigned integers of `fmt.code_dtype`.
 
-    `rng` draws the bits of stochastic rounding. Where the format leaves a result open, `open_points.py` says what
+    `draws` are those of stochastic rounding. Where the format leaves a result open, `open_points.py` says what
     is given and why.
     """
-    rounded, quantum = _round_significand(x, fmt, policy.rounding, rng)
+    kept, cut, rest, quantum = _cut(x, fmt)
+    if policy.rounding != "stochastic":
+        half = np.int64(1) << (np.maximum(cut, 1) - 1)
+        up = (cut > 0) & rounds_up(policy.rounding, kept, rest, half, x.sign)
+    elif draws is None:
+        raise ValueError("stochastic rounding needs draws")
+    else:
+        up = draws.round_up(_fraction(cut, rest))
+    return _encode(x, kept + up, quantum, fmt, policy)
+
+
+def neighbours(x: Number, fmt: Format, policy: Policy) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What stochastic rounding chooses from: the codes with the magnitude cut off and rounded up, and the fraction.
+
+    The fraction is that of the distance between them, in units of 2**-62, and cut off there; 0 where both are the same.
+    """
+    kept, cut, rest, quantum = _cut(x, fmt)
+    low, high = (_encode(x, kept + up, quantum, fmt, policy) for up in (0, cut > 0))
+    return low, high, np.where(low == high, 0, _fraction(cut, rest))
+
+
+def cut_bits(x: Number, fmt: Format) -> np.ndarray:
+    """How many bits of the significands are cut off in `fmt`; at most 63, which leaves nothing."""
+    return _cut(x, fmt)[1]
+
+
+def _fraction(cut: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    return np.where(
+        cut <= FRACTION_BITS,
+        rest << np.clip(FRACTION_BITS - cut, 0, FRACTION_BITS),
+        rest >> np.clip(cut - FRACTION_BITS, 0, 63),
+    )
+
+
+def _encode(x: Number, rounded: np.ndarray, quantum: np.ndarray, fmt: Format, policy: Policy) -> np.ndarray:
+    """The codes of numbers whose significands are rounded, in units of 2**quantum."""
     field = quantum - fmt.min_exponent
     infinite = too_big = x.kind == INFINITE
     if fmt.bits == 64:  # whose fields fill an int64: a larger one would wrap around
@@ -81,31 +117,17 @@ def round_number(x: Number, fmt: Format, policy: Policy, rng: np.random.Generato
     return _with_sign(np.where(is_nan, -1, code), sign, fmt, policy).astype(fmt.code_dtype)
 
 
-def _round_significand(
-    x: Number, fmt: Format, rounding: str, rng: np.random.Generator | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The rounded significand in units of 2**quantum, and quantum."""
+def _cut(x: Number, fmt: Format) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The significand in units of 2**quantum, how many bits are cut off to get there, what they are, and quantum."""
     significand, exponent = x.significand, x.exponent
     quantum = np.maximum(bit_length(significand) + exponent - fmt.precision, fmt.min_exponent)
     quantum = np.where(significand == 0, fmt.min_exponent, quantum)
     shift = quantum - exponent
-    exact = significand << np.clip(-shift, 0, 62)
-    if not (shift > 0).any():
-        return exact, quantum
     # A shift of 63 already leaves nothing but a remainder below one half, as does any longer one.
-    cut = np.clip(shift, 1, 63)
+    cut = np.clip(shift, 0, 63)
     kept = significand >> cut
     rest = significand - (kept << cut)
-    half = np.int64(1) << (cut - 1)
-    if rounding == "stochastic":
-        if rng is None:
-            raise ValueError("stochastic rounding needs a random generator")
-        # Up with probability rest / 2**shift, to 62 bits.
-        fraction = np.where(shift <= 62, rest << np.clip(62 - shift, 0, 62), rest >> np.clip(shift - 62, 0, 62))
-        up = rng.integers(0, 1 << 62, rest.shape, np.int64) < fraction
-    else:
-        up = rounds_up(rounding, kept, rest, half, x.sign)
-    return np.where(shift > 0, kept + up, exact), quantum
+    return kept << np.clip(-shift, 0, 62), cut, rest, quantum
 
 
 def rounds_up(rounding: str, kept: np.ndarray, rest: np.ndarray, half: np.ndarray, negative: np.ndarray) -> np.ndarray:

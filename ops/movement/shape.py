@@ -66,11 +66,11 @@ def iota(call: Call) -> Run:
     stochastic = policy.rounding == "stochastic"
 
     def kernel() -> np.ndarray:
-        rng = call.random.generator if stochastic else None
+        draws = call.random.draws(policy)
         line = np.empty(size, element.dtype)
         for i in range(0, size, tuning().iota_block):
             indices = np.arange(i, min(i + tuning().iota_block, size))
-            line[i : i + tuning().iota_block] = cast(indices, ELEMENT_TYPES["i64"], element, policy, rng)
+            line[i : i + tuning().iota_block] = cast(indices, ELEMENT_TYPES["i64"], element, policy, draws)
         return np.broadcast_to(line.reshape(across), shape)
 
     if stochastic:

@@ -169,5 +169,5 @@ def _rounded(
         if source.is_float
         else integer_number(cast(x, source, ELEMENT_TYPES["ui64" if source.kind is Kind.UNSIGNED else "i64"], _PLAIN))
     )
-    codes = round_number(number, _TF32, policy, random.generator if policy.rounding == "stochastic" else None)
+    codes = round_number(number, _TF32, policy, random.draws(policy))
     return (codes << (_F32.bits - _TF32.bits)).view(np.float32)

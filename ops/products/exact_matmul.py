@@ -95,9 +95,9 @@ def _product(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy,
     if policy.rounding == "down":
         _set_negative_zeros(sums, x, y)
     if sums.dtype == np.float64:
-        generator = random.generator if policy.rounding == "stochastic" else None
-        return cast(sums, _F64, result_type, policy, generator)
-    return cast(sums, _F32, result_type, policy, random.generator if policy.rounding == "stochastic" else None)
+        draws = random.draws(policy)
+        return cast(sums, _F64, result_type, policy, draws)
+    return cast(sums, _F32, result_type, policy, random.draws(policy))
 
 
 def tiled(
@@ -210,8 +210,8 @@ def _sums(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, ra
     exact = _banded(x, y)
     if result_type != _F64:
         return exact.to_f64()
-    generator = random.generator if policy.rounding == "stochastic" else None
-    return array_of(round_number(exact.to_number(), _F64.format, policy, generator), _F64.format)
+    draws = random.draws(policy)
+    return array_of(round_number(exact.to_number(), _F64.format, policy, draws), _F64.format)
 
 
 def _room(x: _Operand, y: _Operand) -> int:

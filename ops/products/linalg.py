@@ -27,7 +27,8 @@ def _wide(element: ElementType) -> ElementType:
 
 def _rounded(call: Call, x: np.ndarray) -> np.ndarray:
     element = call.result().element
-    return cast(x, _wide(element), element, call.policy.for_results(element), call.random.generator)
+    policy = call.policy.for_results(element)
+    return cast(x, _wide(element), element, policy, call.random.draws(policy))
 
 
 def _agree(a: Shape, b: Shape) -> bool:

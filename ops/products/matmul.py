@@ -119,7 +119,7 @@ def widen(x: np.ndarray, source: ElementType, target: ElementType) -> np.ndarray
 
 def narrow(x: np.ndarray, source: ElementType, target: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
     """A cast as the policy says."""
-    return cast(x, source, target, policy, random.generator if policy.rounding == "stochastic" else None)
+    return cast(x, source, target, policy, random.draws(policy))
 
 
 def stepwise_matmul(

@@ -102,8 +102,8 @@ def dequantizer(t: TensorType, call: Call) -> Run:
             numbers = numbers - zero
         if is_host:
             return multiply(numbers.astype(dtype), scale)
-        rng = call.random.generator if policy.rounding == "stochastic" else None
-        return multiply(np.asarray(cast(numbers, kind, expressed, policy, rng)), scale)
+        draws = call.random.draws(policy)
+        return multiply(np.asarray(cast(numbers, kind, expressed, policy, draws)), scale)
 
     if element.dtype.itemsize > 1 or element.axis is not None or policy.rounding == "stochastic":
         return _of_open_size(kernel, t)

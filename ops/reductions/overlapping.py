@@ -12,6 +12,8 @@ A fold of each window by itself takes windows times window elements steps. Two w
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +21,10 @@ from typing import Any
 import numpy as np
 
 from ..engine.speed import tuning
+from ..engine.stochastic import Choices
 from ..engine.transitions import TransitionTable
+from ..policy import Policy
+from ..random_stream import RandomStream
 from ..types import ElementType
 from .axes import Axis, laid_out
 from .reduce import Running
@@ -42,18 +47,37 @@ def are_large(axes: Sequence[Axis]) -> bool:
     return math.prod(size) * math.prod(a.window for a in axes) >= _OVERLAP * laid
 
 
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """A body under stochastic rounding. A running fold by one op on minifloats is one rounding, else each step is."""
+
+    choices: Callable[[], Choices] | None  #: of such an op, for each pair of codes
+    commutes: bool  #: whether its operands can change places
+    random: RandomStream
+    policy: Policy
+
+    def along(self, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The accumulators after each row, by the choices."""
+        kept, draws = np.empty(rows.shape, np.uint8), self.random.draws(self.policy)
+        assert draws is not None
+        assert self.choices is not None
+        self.choices().along(starts, rows.view(np.uint8), draws, kept)
+        return kept.view(rows.dtype)
+
+
 class Prefixes:
     """Windows along one dimension that hold all elements up to theirs, or all from theirs on, as one running fold.
 
     step: the body on arrays.
     element: the type of the accumulator, if there is but one.
     running: the body as numpy's own running fold, if it is such a one.
+    drawn: the body under stochastic rounding.
     """
 
-    def __init__(self, step: Step, element: ElementType, running: Running | None) -> None:
-        self._step, self._running = step, running
+    def __init__(self, step: Step, element: ElementType, running: Running | None, drawn: Drawn | None = None) -> None:
+        self._step, self._running, self._drawn = step, running, drawn
         self._forward = self._backward = None
-        if element.is_minifloat and running is None:
+        if element.is_minifloat and running is None and drawn is None:
             self._forward = TransitionTable(lambda total, x: step(total, x)[0], element, element)
             self._backward = TransitionTable(lambda total, x: step(x, total)[0], element, element)
 
@@ -80,11 +104,16 @@ class Prefixes:
 
     def _is_neutral(self, init: np.ndarray) -> bool:
         """Whether padding, which is the initial value, leaves an accumulator of that value as it is."""
-        return np.asarray(self._step(init, init)[0]).tobytes() == init.tobytes()
+        with contextlib.nullcontext() if self._drawn is None else self._drawn.random.aside(np.random.SeedSequence(0)):
+            return np.asarray(self._step(init, init)[0]).tobytes() == init.tobytes()
 
     def _folded(self, rows: np.ndarray, init: np.ndarray, forward: bool) -> np.ndarray | None:
         if self._running is not None:
             return self._running(init, rows) if forward or self._running.commutes else None
+        if self._drawn is not None:
+            if self._drawn.choices is None or not (forward or self._drawn.commutes):
+                return self._step_by_step(rows, init, forward)
+            return self._drawn.along(np.full(rows.shape[1], init.reshape(1).view(np.uint8)[0]), rows)
         transitions = self._forward if forward else self._backward
         if transitions is None:
             return None

@@ -20,6 +20,7 @@ from ..engine.cast import cast, wrap
 from ..engine.compiled import Kernels, kernels
 from ..engine.ranks import minifloat_ranks
 from ..engine.speed import tuning
+from ..engine.stochastic import Choices
 from ..engine.transitions import TransitionTable
 from ..kernel import Combining, Facts, Shapes
 from ..registry import BY_BODY, Body, Call, OpError, Run, lookup, op
@@ -134,8 +135,10 @@ def fold_of(call: Call, body: Body) -> Fold:
         found = _fold_of_op(call, body.sole_op, elements[0])
         if found is not None:
             return found
-    if body.vectorised is None or call.policy.rounding == "stochastic":
+    if body.vectorised is None:
         return _one_by_one
+    if call.policy.rounding == "stochastic":
+        return _drawn(call, body, elements)
     if body.selects and _is_associative(body.vectorised, elements):
         return _by_halves(body.vectorised)
     if body.parts:
@@ -325,10 +328,10 @@ def _running(ufunc: np.ufunc, total: np.ndarray, x: np.ndarray) -> np.ndarray:
     return total
 
 
-def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
-    """Any elementwise body: a step for each slice, on all accumulators at once."""
+def _vectorised(step: Step, elements: list[ElementType], is_table: bool = True) -> Fold:
+    """Any elementwise body: a step for each slice, on all accumulators at once; or by a table, if it is one."""
     transitions = None
-    if len(elements) == 1 and elements[0].is_minifloat:
+    if is_table and len(elements) == 1 and elements[0].is_minifloat:
         transitions = TransitionTable(lambda total, element: step(total, element)[0], elements[0], elements[0])
 
     def fold(scalar: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -342,6 +345,34 @@ def _vectorised(step: Step, elements: list[ElementType]) -> Fold:
         for slices in zip(*map(np.ascontiguousarray, rows), strict=True):
             totals = step(*totals, *slices)
         return tuple(np.broadcast_to(t, width) for t in totals)
+
+    return fold
+
+
+def choices_of_body(call: Call, body: Body) -> Callable[[], Choices] | None:
+    """Gives what stochastic rounding chooses from in a body of one op of two minifloats; None of other bodies."""
+    if call.policy.rounding != "stochastic" or body.sole_op is None or len(body.results) != 1:
+        return None
+    record, t = lookup(body.sole_op), body.results[0]
+    if record is None or not isinstance(t, TensorType) or not t.element.is_minifloat:
+        return None
+    choices = record.kernel(call.like(body.sole_op, (t, t), (t,))).choices
+    return None if choices is None else choices.made
+
+
+def _drawn(call: Call, body: Body, elements: list[ElementType]) -> Fold:
+    """An elementwise body under stochastic rounding: all steps of one op are one rounding, of which the elements have
+    the places that they have in the operand; of other bodies each step rounds anew."""
+    step, choices = body.vectorised, choices_of_body(call, body)
+    assert step is not None
+    if choices is None:
+        return _vectorised(step, elements, is_table=False)
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        draws = call.random.draws(call.policy)
+        assert draws is not None
+        totals = choices().along(starts[0].view(np.uint8), rows[0].view(np.uint8), draws)
+        return (totals.view(elements[0].dtype),)
 
     return fold
 

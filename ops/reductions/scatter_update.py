@@ -25,7 +25,7 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
     elements = [t.element for t in body.results]  # type: ignore[union-attr]
     if body.passed_on == tuple(range(len(elements), 2 * len(elements))):  # the updates as they are
         return _overwrite
-    step = body.vectorised if call.policy.rounding != "stochastic" else None
+    step = body.vectorised
     ufunc = _in_place(call, body, elements)
     fold = fold_of(call, body)
 

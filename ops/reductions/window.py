@@ -19,9 +19,9 @@ from ..registry import BY_BODY, Body, Call, Run, lookup, op
 from ..require import require, require_shape
 from ..types import TensorType
 from .axes import Axis, Shape, windows
-from .overlapping import Prefixes, are_large, by_tree
+from .overlapping import Drawn, Prefixes, are_large, by_tree
 from .padded_windows import PaddedWindows
-from .reduce import body_elements, combining_of, fold_of, running_of
+from .reduce import body_elements, choices_of_body, combining_of, fold_of, running_of
 
 Axes = Sequence[Axis]
 
@@ -93,10 +93,15 @@ def reduce_window(call: Call) -> Run:
         require_shape(call, tuple(a.count for a in axes_of(call.operand_shape())))
     fold, sources = fold_of(call, body), [t.element for t in inputs] * 2
     by_rank = extreme_of(call, body)
-    step = body.vectorised if call.policy.rounding != "stochastic" else None
-    prefixes = None
+    step, prefixes = body.vectorised, None
     if step is not None and count == 1:
-        prefixes = Prefixes(step, elements[0], running_of(call, body.sole_op, elements[0]))
+        drawn, combining = None, combining_of(body.sole_op)
+        if call.policy.rounding == "stochastic":
+            commutes = combining is not None and combining.any_order
+            drawn = Drawn(choices_of_body(call, body), commutes, call.random, call.policy)
+        prefixes = Prefixes(step, elements[0], running_of(call, body.sole_op, elements[0]), drawn)
+    if call.policy.rounding == "stochastic":
+        step = None  # which would round the same elements anew for each window
 
     def kernel(regions: tuple[Callable[..., tuple[np.ndarray, ...]], ...], *values: np.ndarray) -> Any:
         pairs = zip(values, sources, elements * 2, strict=True)
