@@ -220,6 +220,11 @@ def zero_of_e8m0(case: Case) -> np.ndarray:
     return is_nan(case.ours) & (codes(case.theirs) == 0)
 
 
+def of_the_smallest(case: Case) -> np.ndarray:
+    """2^-127 of f8E8M0FNU."""
+    return np.asarray(codes(case.inputs[0]) == 0)
+
+
 def everything(case: Case) -> np.ndarray:
     return np.ones(case.ours.shape, bool)
 

@@ -17,7 +17,7 @@ from minihlo.interp.comparison.grades import WRONG
 
 from .builder import random_program
 from .compare import Case
-from .known import ALONE, FUSED, KNOWN, LACKS, known_failing
+from .known import ALONE, FUSED, KNOWN, LACKS, first, known_failing
 from .peers import Peer
 from .program import Module, Program, Step, Value, codes, cut, snippet
 
@@ -110,7 +110,7 @@ class Checker:
         """Compares every step; True where all of them were run and agree exactly."""
         together, alone, is_exact = [], [], True
         for step in program.steps:
-            lack = next((k for k in LACKS if k.peer == peer.name and k.applies(step)), None)
+            lack = first(LACKS, peer.name, step)
             if lack:
                 self.tally.left_out[f"{peer.name}: {lack.why}"] += 1
                 is_exact = False
@@ -207,7 +207,7 @@ class Checker:
             if not left.any():
                 return False
         for known in KNOWN:
-            if peer.name in known.peers.split() and known.applies(step):
+            if peer.name in known.peers and known.applies(step):
                 with np.errstate(all="ignore"):
                     explained = left & known.explains(case)
                 if explained.any():
@@ -237,9 +237,9 @@ class Checker:
         for value, array in zip(program.outputs, results, strict=True):
             if not same(values[value], array).all():
                 step = next(s for s in program.steps if value in s.results)
-                why = next((f.why for f in FUSED if f.peer == peer.name and f.applies(step)), None)
-                if why is not None:
-                    self.tally.explained[f"{peer.name}: {why}"] += int((~same(values[value], array)).sum())
+                fused = first(FUSED, peer.name, step)
+                if fused is not None:
+                    self.tally.explained[f"{peer.name}: {fused.why}"] += int((~same(values[value], array)).sum())
                     continue
                 self._found("whole", f"{peer.name} {step.short}", f"{values[value]!r} {array!r}", text, label)
 
