@@ -123,7 +123,7 @@ class Call:
     #: Called with the type of a result as soon as its sizes are known, where the program leaves some open: raises an
     #: exception where there is no room for it.
     reserve: Callable[[TensorType], None] = lambda _: None
-    #: The operands that the kernel may write over: arrays that nothing needs afterwards and nobody else has.
+    #: The operands that the kernel may write over: arrays that are not needed afterwards and have no other references.
     spare: frozenset[int] = frozenset()
 
     def tensor(self, index: int = 0) -> TensorType:
@@ -236,10 +236,10 @@ class Op:
     def kernel(self, call: Call) -> Kernel:
         """The kernel of one use. Raises OpError where the use is not valid."""
         if self.operands is not None and len(call.operands) != self.operands:
-            raise OpError(f"takes {self.operands} operand{'s' * (self.operands != 1)}, not {len(call.operands)}")
+            raise OpError(f"expected {self.operands} operand{'s' * (self.operands != 1)}, got {len(call.operands)}")
         for t in _tensors(call.operands or call.results):
             if not self._takes(t.element):
-                raise UnsupportedOpError(f"element type {t.element} is not supported (takes {describe(self.types)})")
+                raise UnsupportedOpError(f"expected an element type of {describe(self.types)}, got {t.element}")
         if any(isinstance(t.element, QuantizedType) for t in _tensors((*call.operands, *call.results))):
             return Kernel(_quantized()(self, call), facts=self.facts)
         bound = self.bind(call)

@@ -1,4 +1,4 @@
-"""What uses of ops are held to: shapes, element types and dimensions. Each raises OpError where it does not hold."""
+"""Checks of the uses of ops: shapes, element types and dimensions. Each raises OpError where it does not hold."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def require_dimensions(name: str, dimensions: tuple[int, ...], rank: int, *, uni
         require(
             0 <= d < rank, f"{name} has {d}, which is not a dimension of rank {rank} (expected from 0 to {rank - 1})"
         )
-    require(not unique or len(set(dimensions)) == len(dimensions), f"{name} {list(dimensions)} repeats a dimension")
+    require(
+        not unique or len(set(dimensions)) == len(dimensions),
+        f"expected {name} without repetition, got {list(dimensions)}",
+    )
 
 
 def storage(element: ElementType) -> np.dtype:

@@ -146,7 +146,7 @@ def element_type(name: str) -> ElementType:
     element = ELEMENT_TYPES.get(re.sub(r"^si(?=\d)", "i", name))
     if element is None:
         meant = guess(name, ELEMENT_TYPES)
-        raise ValueError(f"{name!r} is not an element type{meant} (known: {', '.join(ELEMENT_TYPES)})")
+        raise ValueError(f"expected an element type, got {name!r}{meant} (known: {', '.join(ELEMENT_TYPES)})")
     return element
 
 
@@ -171,7 +171,7 @@ def type_of_dtype(dtype: np.dtype) -> ElementType:
     """The element type stored as `dtype`. Raises ValueError where there is none."""
     element = _BY_DTYPE.get(np.dtype(dtype))
     if element is None:
-        raise ValueError(f"numpy type {np.dtype(dtype)} is not the storage of any StableHLO element type")
+        raise ValueError(f"expected a numpy type that stores a StableHLO element type, got {np.dtype(dtype)}")
     return element
 
 

@@ -89,7 +89,7 @@ def test_top_k_of_nothing() -> None:
 def test_top_k_refuses() -> None:
     with pytest.raises(OpError, match=r"k is 4 \(expected at most"):
         top_k(np.zeros(3, np.float32), 4)
-    with pytest.raises(OpError, match="element type complex<f32> is not supported"):
+    with pytest.raises(OpError, match="expected an element type of i1, integer, float, got complex<f32>"):
         top_k(np.zeros(3, np.complex64), 1)
     with pytest.raises(OpError, match="element type i32"):
         top_k(np.zeros(3, np.float32), 1, "i8")
@@ -250,7 +250,7 @@ def test_scan_without_inputs() -> None:
 
 @pytest.mark.parametrize(
     ("dimension", "result", "message"),
-    [(1, (4,), "dimension 1 is not one of"), (0, (4, 2), "the body has type"), (0, (5,), "differ in the size")],
+    [(1, (4,), "expected a dimension of"), (0, (4, 2), "the body has type"), (0, (5,), "differ in the size")],
 )
 def test_scan_refuses(dimension: int, result: tuple[int, ...], message: str) -> None:
     t = tensor("f32")

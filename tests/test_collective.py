@@ -226,9 +226,9 @@ BODY = Body((I64, I64), (I64,), "stablehlo.add")
             "all_gather",
             tensor("i64", 2, 12),
             {"all_gather_dim": 1, "replica_groups": np.array([[0, 0]])},
-            r"\[\[0, 0\]\] are not distinct",
+            r"expected distinct replica_groups of at least 0, got \[\[0, 0\]\]",
         ),
-        ("all_gather", tensor("i64", 2, 12), {"all_gather_dim": 1, "replica_groups": "x"}, "neither a list of lists"),
+        ("all_gather", tensor("i64", 2, 12), {"all_gather_dim": 1, "replica_groups": "x"}, "to be lists of numbers"),
         ("all_reduce", tensor("i64", 2, 5), {}, "result 0 is tensor<2x5xi64>"),
         ("reduce_scatter", tensor("i64", 1, 3), {"scatter_dimension": 1}, "result 0 is tensor<1x3xi64>"),
         (

@@ -130,11 +130,11 @@ def test_wrong_algorithms() -> None:
     operands, result = [tensor("f32", 2, 3), tensor("f32", 3, 4)], tensor("f32", 2, 4)
     good = algorithm("f32", "f32", "f32")
     for attributes, message in (
-        ({"algorithm": "fast"}, "algorithm must be a structure"),
+        ({"algorithm": "fast"}, "expected algorithm to be a structure"),
         ({"algorithm": good, "precision_config": ("HIGH", "DEFAULT")}, "DEFAULT"),
         ({"algorithm": {"lhs_precision_type": "f32"}}, "has no rhs_precision_type"),
-        ({"algorithm": algorithm("f33", "f32", "f32")}, "lhs_precision_type: 'f33' is not an element type"),
-        ({"algorithm": algorithm("f32", "i8", "f32")}, "rhs_precision_type is i8"),
+        ({"algorithm": algorithm("f33", "f32", "f32")}, "lhs_precision_type: expected an element type, got 'f33'"),
+        ({"algorithm": algorithm("f32", "i8", "f32")}, "rhs_precision_type to be a float type or tf32, got i8"),
         ({"algorithm": algorithm("tf32", "tf32", "tf32")}, "accumulation_type tf32"),
         ({"algorithm": algorithm("bf16", "bf16", "f32", 0)}, "lhs_component_count is 0"),
         ({"algorithm": algorithm("bf16", "bf16", "f32", 2, 2, 2)}, r"num_primitive_operations may be 1, 3, 4\)"),

@@ -91,7 +91,7 @@ def test_broadcast_of_unknown_sizes() -> None:
                 "known_expanding_dimensions": (0,),
                 "known_nonexpanding_dimensions": (1, 0),
             },
-            "repeats",
+            "without repetition",
         ),
     ],
 )
@@ -182,7 +182,7 @@ def test_pad_errors() -> None:
     x, zero = np.ones(3, np.float32), np.zeros((), np.float32)
     with pytest.raises(OpError, match=r"shape \[-1\], which does not fit"):
         kernel(x, zero, ints(-4), ints(0), ints(0))
-    with pytest.raises(OpError, match="must not be negative"):
+    with pytest.raises(OpError, match="interior_padding of at least 0"):
         kernel(x, zero, ints(3), ints(0), ints(-1))
     with pytest.raises(OpError, match="expected 1 elements"):
         bind("dynamic_pad", ["?xf32", "f32", "2xi64", "1xi64", "1xi64"], "?xf32")

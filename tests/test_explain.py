@@ -108,4 +108,4 @@ def test_unknown_names_are_told_in_one_line(run) -> None:
         interp.load(TEXT, without="tables,brakes")
     code, out, err = run("--without", "brakes")
     assert (code, out) == (2, [])
-    assert err == f"--without: 'brakes' is not an optimization (one of: {names})\n"
+    assert err == f"--without: expected an optimization ({names}), got 'brakes'\n"

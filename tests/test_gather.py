@@ -135,15 +135,15 @@ def test_torch_index_select(x: tuple[int, ...], index: tuple[int, ...], dim: int
     [
         ({"offset_dims": (0, 1)}, "offset_dims"),
         ({"offset_dims": (2,)}, "not a dimension of rank 2"),
-        ({"collapsed_slice_dims": (0, 0)}, "repeats a dimension"),
+        ({"collapsed_slice_dims": (0, 0)}, "without repetition"),
         ({"collapsed_slice_dims": (2,)}, "not a dimension of rank 2"),
         ({"operand_batching_dims": (1,)}, "pairs"),
-        ({"operand_batching_dims": (0,), "start_indices_batching_dims": (0,)}, "repeats a dimension"),
+        ({"operand_batching_dims": (0,), "start_indices_batching_dims": (0,)}, "without repetition"),
         ({"start_index_map": (0, 1)}, "index vectors have 1"),
         ({"start_index_map": (2,)}, "not a dimension of rank 2"),
         ({"index_vector_dim": 2}, "index_vector_dim"),
-        ({"slice_sizes": (1,)}, "one for each dimension"),
-        ({"slice_sizes": (1, 4)}, "must be at least 0 and fit"),
+        ({"slice_sizes": (1,)}, "expected slice_sizes for"),
+        ({"slice_sizes": (1, 4)}, "expected slice_sizes of at least 0 that fit"),
         ({"slice_sizes": (2, 3)}, "expected 1"),
         ({"slice_sizes": (0, 3)}, "expected 1"),
         ({"slice_sizes": (1, 2)}, "result has shape"),
@@ -167,5 +167,5 @@ def test_errors_of_types_and_while_running() -> None:
         collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>}
         : (tensor<4x3xi32>, tensor<5xi64>, tensor<2xi64>) -> tensor<5x3xi32>
       return %r : tensor<5x3xi32> }"""
-    with pytest.raises(ExecutionError, match=r"2:.*dynamic_gather: .*must be at least 0 and fit"):
+    with pytest.raises(ExecutionError, match=r"2:.*dynamic_gather: .*expected slice_sizes of at least 0 that fit"):
         load(sizes)(numbered((4, 3)), np.zeros(5, int), np.array([1, 4]))

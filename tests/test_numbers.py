@@ -107,7 +107,7 @@ def test_cast_takes_what_np_load_gives_of_our_files() -> None:
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((1, "f9"), {}, "'f9' is not an element type"),
+        ((1, "f9"), {}, "expected an element type, got 'f9'"),
         ((1, "complex<f32>"), {}, "expected a real type, got complex"),
         ((1j, "f32"), {}, "expected a real type, got complex"),
         (("a", "f32"), {}, "expected an array of real numbers, got dtype <U1"),

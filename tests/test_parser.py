@@ -306,7 +306,7 @@ ADD = "func.func @f(%a: tensor<4xf32>, %b: tensor<3xf32>) {\n  "
         ),
         (
             "func.func @f(%a: tensor<2x!quant.uniform<i3:f32, 0.5:3>>) { return }",
-            "x.mlir:11:1: func.func: type !quant.uniform<i3:f32, 5.000000e-01:3> is not supported: 'i3' is not an",
+            "x.mlir:11:1: func.func: type !quant.uniform<i3:f32, 5.000000e-01:3> is not supported: expected",
         ),
         (
             "func.func @f(%a: tensor<?xf32, 7 : i32>) { return }",

@@ -67,7 +67,7 @@ def test_rows_are_filled_up_with_minus_one():
         found = Groups(Call("", (), (), {"replica_groups": np.array(rows, np.int64)})).rows
         assert [list(row) for row in found] == expected
     for wrong in ([[0, -1, 1, -1]], [[-2, -1]], [[0, 0, -1]]):
-        with pytest.raises(OpError, match="not distinct numbers of at least 0"):
+        with pytest.raises(OpError, match="expected distinct replica_groups of at least 0"):
             Groups(Call("", (), (), {"replica_groups": np.array(wrong)}))
 
 

@@ -63,7 +63,7 @@ def test_a_type_is_the_same_however_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        ("i3:f32, 0.5", "'i3' is not an element type"),
+        ("i3:f32, 0.5", "expected an element type, got 'i3'"),
         ("i64:f32, 0.5", "its storage type is i64 (i2 to i32 or ui2 to ui32)"),
         ("i1:f32, 0.5", "its storage type is i1"),
         ("i8:i32, 0.5", "its expressed type is i32 (a float type)"),
@@ -190,7 +190,7 @@ def test_stochastic_rounding_is_that_of_the_expressed_type() -> None:
 
 def test_ops_that_take_no_floats_take_no_quantized_ones() -> None:
     t = TensorType((2,), quantized(Q))
-    with pytest.raises(OpError, match=r"element type !quant.uniform<i8:f32, 0.5:3> is not supported"):
+    with pytest.raises(OpError, match=r"expected an element type of i1, integer, got !quant.uniform<i8:f32, 0.5:3>"):
         bind("and", [t, t], t)
 
 

@@ -304,8 +304,8 @@ def bind(operands: int, results: int, body: Body, dimensions: tuple[int, ...]):
     [
         (3, 1, 2, (1,), "3 operands and 1 results (expected 2N and N)"),
         (0, 0, 0, (), "0 operands"),
-        (2, 1, 2, (2,), "dimensions [2] are not distinct ones of a tensor of rank 2"),
-        (2, 1, 2, (1, 1), "dimensions [1, 1] are not distinct"),
+        (2, 1, 2, (2,), "expected distinct dimensions of a tensor of rank 2, got [2]"),
+        (2, 1, 2, (1, 1), "expected distinct dimensions of a tensor of rank 2, got [1, 1]"),
         (2, 1, 3, (1,), "the body has type (tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<f32>)"),
     ],
 )

@@ -357,13 +357,13 @@ ADD = Body((tensor("i32"), tensor("i32")), (tensor("i32"),), "stablehlo.add")
         ({"update_window_dims": ()}, "must be 1"),
         ({"update_window_dims": (2,)}, "not a dimension of rank 2"),
         ({"update_window_dims": (0,)}, "have size 5 in dimension 0"),
-        ({"inserted_window_dims": (0, 0)}, "repeats a dimension"),
+        ({"inserted_window_dims": (0, 0)}, "without repetition"),
         ({"inserted_window_dims": (7,)}, "not a dimension of rank 2"),
         ({"scatter_dims_to_operand_dims": (0, 1)}, "index vectors have 1"),
         ({"scatter_dims_to_operand_dims": (3,)}, "not a dimension of rank 2"),
         ({"index_vector_dim": 3}, "index_vector_dim"),
         ({"index_vector_dim": 0}, "index vectors have 5"),
-        ({"input_batching_dims": (0,), "scatter_indices_batching_dims": (0,)}, "repeats a dimension"),
+        ({"input_batching_dims": (0,), "scatter_indices_batching_dims": (0,)}, "without repetition"),
     ],
 )
 def test_errors_of_dimension_numbers(change: dict[str, Any], message: str) -> None:

@@ -100,7 +100,7 @@ INDEX = tensor("i64")
         ((0, 0), (2, 4), (1, 1), I32, "cannot take 0 to 4 of 3"),
         ((0, 2), (2, 1), (1, 1), I32, "cannot take 2 to 1 of 3"),
         ((-1, 0), (2, 3), (1, 1), I32, "cannot take -1"),
-        ((0, 0), (2, 3), (1, 0), I32, "stride 0"),
+        ((0, 0), (2, 3), (1, 0), I32, "expected positive strides, got 0"),
         ((0, 0), (2, 3), (1, 2), I32, r"expected \[2, 2\]"),
         ((0, 0), (2, 3), (1, 1), tensor("f32", 2, 3), "differ"),
     ],
@@ -113,13 +113,13 @@ def test_slice_errors(starts, limits, strides, result, message) -> None:
 @pytest.mark.parametrize(
     ("starts", "sizes", "result", "message"),
     [
-        ([INDEX], (1, 1), tensor("i32", 1, 1), "start index for each of 2 dimensions, not 1"),
+        ([INDEX], (1, 1), tensor("i32", 1, 1), "start index for each of 2 dimensions, got 1"),
         ([INDEX, tensor("i32")], (1, 1), tensor("i32", 1, 1), "expected the same"),
         ([tensor("f32")] * 2, (1, 1), tensor("i32", 1, 1), "scalar integer"),
         ([tensor("i64", 1)] * 2, (1, 1), tensor("i32", 1, 1), "scalar integer"),
-        ([INDEX] * 2, (1, 4), tensor("i32", 1, 4), "do not fit"),
-        ([INDEX] * 2, (-1, 3), tensor("i32", 1, 3), "do not fit"),
-        ([INDEX] * 2, (1,), tensor("i32", 1), "do not fit"),
+        ([INDEX] * 2, (1, 4), tensor("i32", 1, 4), "expected slice_sizes that fit"),
+        ([INDEX] * 2, (-1, 3), tensor("i32", 1, 3), "expected slice_sizes that fit"),
+        ([INDEX] * 2, (1,), tensor("i32", 1), "expected slice_sizes that fit"),
         ([INDEX] * 2, (1, 1), tensor("i32", 1, 2), r"expected \[1, 1\]"),
     ],
 )
@@ -132,9 +132,9 @@ def test_dynamic_slice_errors(starts, sizes, result, message) -> None:
     ("update", "starts", "result", "message"),
     [
         (tensor("f32", 1, 1), [INDEX] * 2, I32, "differ"),
-        (tensor("i32", 1), [INDEX] * 2, I32, "does not fit"),
-        (tensor("i32", 1, 4), [INDEX] * 2, I32, "does not fit"),
-        (tensor("i32", 1, 1), [INDEX], I32, "not 1"),
+        (tensor("i32", 1), [INDEX] * 2, I32, "expected an update that fits"),
+        (tensor("i32", 1, 4), [INDEX] * 2, I32, "expected an update that fits"),
+        (tensor("i32", 1, 1), [INDEX], I32, "got 1"),
         (tensor("i32", 1, 1), [INDEX] * 2, tensor("i32", 3, 2), r"expected \[2, 3\]"),
     ],
 )

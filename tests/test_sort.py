@@ -249,8 +249,8 @@ def test_jax_sort_and_argsort(name):
     ("operands", "arguments", "dimension", "message"),
     [
         (0, 0, 0, "expected at least one operand"),
-        (1, 2, 2, "dimension 2 is not one of a tensor of rank 2"),
-        (1, 2, -3, "dimension -3 is not one of a tensor of rank 2"),
+        (1, 2, 2, "expected a dimension of a tensor of rank 2, got 2"),
+        (1, 2, -3, "expected a dimension of a tensor of rank 2, got -3"),
         (2, 2, 0, "the comparator has type (tensor<f32>, tensor<f32>) -> (tensor<i1>)"),
     ],
 )

@@ -156,7 +156,7 @@ def test_shapes_and_integers(text: str, expected: object) -> None:
         ("f32=" + "[" * 500, "nested"),
         ("complex<f32>=1", "expected a complex number (re,im), got '1'"),
         ("f32=(1,2)", "expected a number, got "),
-        ("4xf9=1", "'f9' is not an element type"),
+        ("4xf9=1", "expected an element type, got 'f9'"),
         ("4x=1", "got the type '4x'"),
         ("?xf32=1", "got the type '?xf32'"),
         ("", "got no type"),

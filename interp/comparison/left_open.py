@@ -1,4 +1,4 @@
-"""Which elements of a typed result nobody can call wrong: the format or the operation leaves them open."""
+"""Which elements of a result cannot be called wrong, since the format or the operation leaves them open."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What formats and operations leave open, by identifier.
 
-The points of the formats stand in `ops.minifloat.open_points`, with what each known implementation gives. Here are
+The points of the formats are in `ops.minifloat.open_points`, with what each known implementation gives. Here are
 those of the operations, and the identifier of each byte with which the oracle marks open results (`oracle.rounding`).
 """
 

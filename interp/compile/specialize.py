@@ -38,7 +38,7 @@ def bind(record: Op, call: Call) -> Kernel:
 
 
 def _elementwise(kernel: Run, call: Call) -> Run:
-    """The kernel itself takes any sizes: what is left to see to is that they are the same, and that there is room."""
+    """The kernel itself takes any sizes: what is left to check is that they agree, and that there is memory."""
 
     def checked(sizes: Sizes) -> Run:
         for shape in sizes:

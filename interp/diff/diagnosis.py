@@ -1,4 +1,4 @@
-"""What the results of an op have in common with those of a fault that is often made, in a sentence.
+"""Which known fault explains the results of an op, in one sentence.
 
 A fault is named only if it gives the very results of the backend, right and wrong ones. No diagnosis beats a wrong one.
 """

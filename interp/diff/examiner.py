@@ -1,4 +1,4 @@
-"""One op at a time: on a backend, here, and the one held against the other; and what was found so far."""
+"""Runs one op on a backend and here, compares the results, and keeps a report of each op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops asked of a backend that takes no programs but single operations (`backends.operation`)."""
+"""Ops on a backend that computes single operations and takes no programs (`backends.operation`)."""
 
 from __future__ import annotations
 

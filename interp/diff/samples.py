@@ -1,4 +1,4 @@
-"""Inputs for a program that nobody has given any: seeded, and such that they find something.
+"""Seeded inputs for a program that is given none, chosen so that errors show.
 
 The first run has ordinary numbers, of which results stay within range, with zeros and subnormals among them; the second
 has codes of every kind, NaN and infinities too.

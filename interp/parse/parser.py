@@ -50,7 +50,7 @@ def from_module(module: ir.Module, file: str = "<module>") -> Program:
 
 
 def split(text: str) -> list[tuple[str, int]]:
-    """Cuts a text where `// -----` stands, as MLIR's tools do; each part with the number of its first line."""
+    """Cuts a text at each `// -----`, as MLIR's tools do; each part with the number of its first line."""
     parts, line = [], 1
     for part in re.split("// ------*", text):
         parts.append((part, line))

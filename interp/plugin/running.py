@@ -29,7 +29,7 @@ def quiet_context(speed: speeds.Speed) -> contextvars.Context:
 
 
 def run(plan: Plan, values: Sequence[Any], process: parallel.Process | None = None) -> tuple[Any, ...]:
-    """The results of a plan, which may be arrays that somebody else has too. Raises what `machine.run` does.
+    """The results of a plan, which may be arrays that have other references. Raises what `machine.run` does.
 
     The run is a process by itself, or the one given: stopping its grid ends the run. Ctrl-C interrupts it.
     """

@@ -139,7 +139,7 @@ def _within(codes: np.ndarray, element: ElementType, what: str) -> np.ndarray:
 def _read(path: str) -> np.ndarray:
     """The array of a file, copied into memory once it is known to fit."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for somebody to write to it
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for a writer
             raise InputError(f"{path}: expected a regular file, got a pipe, device or folder")
         with open(path, "rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:

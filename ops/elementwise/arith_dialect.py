@@ -19,16 +19,19 @@ def arith_constant(call: Call) -> Run:
     """The number, or tensor of numbers, of its attribute."""
     value, t = call.attribute("value"), call.result()
     if not isinstance(value, np.ndarray):
-        require(isinstance(value, bool | int | float), "value must be a number")
+        require(isinstance(value, bool | int | float), f"expected value to be a number, got {value!r}")
         value = _number(value, t.element)
-    require(t.admits(value.shape) and value.dtype == t.element.dtype, f"the value is not of the type {t}")
+    require(
+        t.admits(value.shape) and value.dtype == t.element.dtype,
+        f"expected a value of type {t}, got {value.dtype}{list(value.shape)}",
+    )
     return lambda: value
 
 
 def _number(value: float, element: ElementType) -> np.ndarray:
     if element.is_float:
         return np.asarray(cast(np.array(value, np.float64), ELEMENT_TYPES["f64"], element, Policy()))
-    require(not element.is_complex, "value must be a real number")
+    require(not element.is_complex, f"expected value to be a real number, got {value!r}")
     return np.array(value).astype(element.dtype)
 
 
@@ -75,7 +78,7 @@ _PREDICATES: tuple[tuple[str, Callable[..., Any]], ...] = (
 def cmpi(call: Call) -> Run:
     """Whether one integer is equal to, or below, another, read as signed or as unsigned, as `predicate` says."""
     number, element = int(call.attribute("predicate")), call.tensor().element
-    require(0 <= number < len(_PREDICATES), f"predicate {number} is not known")
+    require(0 <= number < len(_PREDICATES), f"expected a predicate of 0 to {len(_PREDICATES) - 1}, got {number}")
     sign, compare = _PREDICATES[number]
     if element.bits < 8:
         require(element.kind is Kind.BOOL and number < 2, f"predicate {number} of {element} is not supported")

@@ -125,7 +125,8 @@ def bitcast_convert(call: Call) -> Run:
     old, new = call.tensor(), call.result()
     source, target = old.element, new.element
     require(
-        source.is_complex == target.is_complex, f"cannot cast {source} to {target} (both or neither must be complex)"
+        source.is_complex == target.is_complex,
+        f"expected both or neither type to be complex, got {source} and {target}",
     )
     if source.bits == target.bits:
         require_shape(call, old.shape)
@@ -133,12 +134,13 @@ def bitcast_convert(call: Call) -> Run:
         return lambda x: x.view(dtype)
     ratio = max(source.bits, target.bits) // min(source.bits, target.bits)
     whole = ratio * min(source.bits, target.bits) == max(source.bits, target.bits)
-    require(whole, f"an element of {source} and one of {target} are not whole parts of one another")
+    require(whole, f"expected types of which one is a whole number of the others, got {source} and {target}")
     if source.bits > target.bits:
         require_shape(call, (*old.shape, ratio))
         return lambda x: _split(np.asarray(x), source, target, ratio)
     require(
-        old.shape and old.shape[-1] in (ratio, None), f"the last dimension of {old} must be {ratio} to make {target}"
+        old.shape and old.shape[-1] in (ratio, None),
+        f"expected a last dimension of {ratio} to make {target}, got {old}",
     )
     require_shape(call, old.shape[:-1])
     return lambda x: _join(x, source, target)
@@ -171,7 +173,7 @@ def _join(x: np.ndarray, source: ElementType, target: ElementType) -> np.ndarray
 def _require_part(call: Call) -> None:
     t = call.tensor()
     require(
-        call.result().element == t.element.part, f"the result must be of {t.element.part}, not {call.result().element}"
+        call.result().element == t.element.part, f"expected a result of {t.element.part}, got {call.result().element}"
     )
     require_shape(call, t.shape)
 
@@ -209,7 +211,7 @@ def complex_(call: Call) -> Run:
     part, result = call.tensor(), call.result()
     require(part == call.tensor(1), f"the parts have types {part} and {call.tensor(1)} (expected the same)")
     is_right = result.element.is_complex and result.element.part == part.element
-    require(is_right, f"the result must be of complex<{part.element}>, not {result.element}")
+    require(is_right, f"expected a result of complex<{part.element}>, got {result.element}")
     require_shape(call, part.shape)
     dtype = result.element.dtype
 
@@ -257,5 +259,5 @@ def is_finite(call: Call) -> Run:
     """
     t, result = call.tensor(), call.result()
     fits = result.element == ELEMENT_TYPES["i1"] and result.admits(t.shape)
-    require(fits, f"the result must be {list(t.shape)} of i1, not {result}")
+    require(fits, f"expected a result of {list(t.shape)} of i1, got {result}")
     return float_kernel(_IS_FINITE, t.element, call.policy, call.random, t)

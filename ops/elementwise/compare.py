@@ -79,7 +79,7 @@ def compare(call: Call) -> Run:
         raise OpError(f"operands are {lhs} and {rhs} (expected the same shape)")
     direction, allowed = call.attribute("comparison_direction"), _TYPES[lhs.element.kind]
     if direction not in DIRECTIONS:
-        raise OpError(f"comparison direction {direction!r} is not known (one of {', '.join(DIRECTIONS)})")
+        raise OpError(f"expected a comparison_direction of {', '.join(DIRECTIONS)}, got {direction!r}")
     given = call.attributes.get("compare_type", "NOTYPE")
     if given not in ("NOTYPE", *allowed):
         raise OpError(f"{lhs.element} cannot be compared as {given} (expected {' or '.join(allowed)})")

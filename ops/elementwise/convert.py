@@ -95,7 +95,7 @@ def reduce_precision(call: Call) -> Run:
     (C1) The operand and the result have one type. (C2) 1 <= exponent_bits. (C3) 0 <= mantissa_bits.
     """
     t, result = call.tensor(), call.result()
-    require(result.element == t.element and result.admits(t.shape), f"the result must be {t}, not {result}")
+    require(result.element == t.element and result.admits(t.shape), f"expected a result of {t}, got {result}")
     exponent_bits, mantissa_bits = int(call.attribute("exponent_bits")), int(call.attribute("mantissa_bits"))
     require(exponent_bits >= 1, f"exponent_bits is {exponent_bits} (expected at least 1)")
     require(mantissa_bits >= 0, f"mantissa_bits is {mantissa_bits} (expected at least 0)")

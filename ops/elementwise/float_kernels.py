@@ -169,7 +169,7 @@ def _upcast(function: Function, element: ElementType, compute: ElementType, poli
                 return result
             result = np.asarray(result, compute.dtype)
             if element.format.nan is Nan.NONE:
-                # The operands are numbers, so NaN means an invalid operation, and its sign is the host's whim.
+                # The operands are numbers, so NaN means an invalid operation, and its sign depends on the host.
                 result = np.where(np.isnan(result), compute.dtype.type(np.nan), result)
             if plain and compute.bits <= 32:
                 # ml_dtypes, so that this way shares nothing with the direct one; it rounds once from f32.

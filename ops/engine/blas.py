@@ -2,7 +2,7 @@
 
 A BLAS wakes its threads for each product of more than some 2**18 terms, and they spin while they wait for each other.
 On a busy machine that costs a time slice for each product. So products run on one thread of it, and `gemm.py` cuts
-large ones into parts for our own threads, which do not wait for a part that nobody has begun.
+large ones into parts for our own threads, which do not wait for a part that has not begun.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def one_thread() -> _OneThread:
 
 
 def _begin_anew() -> None:
-    """In a child after a fork nobody else is inside."""
+    """After a fork no other thread of the child is inside."""
     global _state
     _state = _OneThread()
 

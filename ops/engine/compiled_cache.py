@@ -1,7 +1,7 @@
 """The directory where compiled kernels are kept from one process to the next.
 
 numba reads its cache with pickle and runs machine code out of it. So a file is read only from a directory that belongs
-to the user and to which nobody else may write, and only if it is, byte for byte, what was written: beside each file
+to the user and to which no one else may write, and only if it is, byte for byte, what was written: beside each file
 stands its SHA-256. A damaged file is removed, and the kernel is compiled again. Where there is no such directory
 (no home, one that cannot be written, a full disk), kernels are compiled in each process.
 
@@ -70,7 +70,7 @@ def _base() -> Path | None:
         if os.path.isabs(path):  # the XDG specification has relative ones ignored
             return Path(path)
     home = os.path.expanduser("~")
-    if not os.path.isabs(home):  # `~` itself: nobody knows of a home
+    if not os.path.isabs(home):  # `~` itself: there is no home directory
         return None
     return Path(home, "Library", "Caches") if sys.platform == "darwin" else Path(home, ".cache")
 

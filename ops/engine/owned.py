@@ -1,4 +1,4 @@
-"""Arrays that can be changed or handed out as they are, since nobody else has them.
+"""Arrays without other references, which can be changed or handed out as they are.
 
 A plan knows which op is the last to use a value, but not which array the value is: a kernel may return its operand, a
 view of it, a part of a table or a number that is kept, the first turn of a loop gets what its caller has, and two
@@ -32,14 +32,14 @@ def own(x: np.ndarray) -> np.ndarray:
 
 
 def detached(values: tuple[Any, ...]) -> list[Any]:
-    """The values as arrays that nobody else has: each that another name has, or that is a part of one, is copied.
+    """The values as arrays without other references: each that has one, or is part of another array, is copied.
 
     Args:
         values: arrays, numbers, None for tokens, and tuples of these, given as no variable.
 
     Returns:
         The values in order; numbers as arrays without dimensions, tuples as tuples. Arrays are contiguous in C's order
-        and writeable, unless nobody has them: these are given as they are.
+        and writeable, unless they have no other references: these are given as they are.
     """
     most, copies = _count_in_a_tuple(), []
     for value in values:
@@ -59,7 +59,7 @@ def detached(values: tuple[Any, ...]) -> list[Any]:
 
 
 def _is_all_of_its_base(view: np.ndarray) -> bool:
-    """Whether a view shows all of its base in order, and nobody else has that."""
+    """Whether a view shows all of its base in order, and the base has no other references."""
     base = view.base
     if type(base) is not np.ndarray or base.base is not None or not base.flags.writeable:
         return False

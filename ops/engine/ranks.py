@@ -33,7 +33,7 @@ class _Signed:
     is_lone: bool  #: whether the only negative NaN is code 128, and no code from `negative_nan` on
 
     def bounds(self, codes: np.ndarray, axis: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The largest signed and the largest unsigned byte, or zero where nobody asks; and whether there is a NaN."""
+        """The largest signed and the largest unsigned byte, zero where not asked for; and whether there is a NaN."""
         signed, zero = codes.view(np.int8), np.zeros((), np.int8)
         high = np.maximum.reduce(signed, axis=axis) if self.rises or self.positive_nan < 128 else zero
         top = np.maximum.reduce(codes, axis=axis) if not self.rises or self.negative_nan < 256 else zero

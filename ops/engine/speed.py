@@ -43,7 +43,7 @@ class Speed:
         off: dict[str, bool | int] = {}
         for name in filter(None, map(str.strip, names.split(","))):
             if name not in NAMES:
-                raise ValueError(f"{name!r} is not an optimization (one of: {', '.join(NAMES)})")
+                raise ValueError(f"expected an optimization ({', '.join(NAMES)}), got {name!r}")
             off[name] = 1 if name == "threads" else False
         return dataclasses.replace(self, **off)  # pyright: ignore[reportArgumentType]
 

@@ -1,7 +1,7 @@
-"""The sizes and counts that decide which of several equal ways is taken. None of them can change a bit of a result.
+"""Sizes and counts that decide which of several ways is taken. None of them can change a bit of a result.
 
 A record of them travels with `Speed`, which a plan has: kernels read `speed.tuning()` when they run. A number that
-decides in which order floats are summed is no tuning, and stands where the sum is formed.
+decides in which order floats are summed is no tuning, and is defined where the sum is formed.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class Tuning:
     #: From so many elements on a choice by bits is quicker than `np.where`, whose time depends on the pattern.
     select_many: int = 4096
 
-    # -- products, numbers by the way --
+    # -- products and random numbers --
 
     #: Elements of windows of a convolution laid out at a time, of codes and of decoded numbers; windows at least.
     convolution_block: int = 1 << 22

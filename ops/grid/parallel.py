@@ -120,8 +120,8 @@ class Process:
     def claim(self, channel: int, end: str) -> None:
         """Become the one that sends, or the one that receives, on a channel that names no processes.
 
-        Raises OpError where the channel is received from and has two processes at an end: who gets what would depend
-        on who is first.
+        Raises OpError where the channel is received from and has two processes at an end: which process gets what would
+        depend on which is first.
         """
         with self.grid.changed:
             ends = self.grid.ends[channel]
@@ -242,7 +242,7 @@ class Grid:
             raise StoppedError
 
     def look_for_deadlock(self) -> None:
-        """Find out whether somebody waits in vain: for one that has ended, or because all the others wait too."""
+        """Find out whether a process waits in vain: for one that has ended, or because all the others wait too."""
         stuck = [p for p in self.waiting.values() if not p.is_there()]
         if self.is_stopped or not stuck:
             return

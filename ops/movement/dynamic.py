@@ -120,7 +120,7 @@ def real_dynamic_slice(call: Call) -> Run:
         )
 
     def resolve(_: Sizes, starts: Sizes, limits: Sizes, strides: Sizes) -> tuple[Sizes, dict[str, Any]]:
-        require(min(strides, default=1) > 0, f"strides {list(strides)} must be positive")
+        require(min(strides, default=1) > 0, f"expected positive strides, got {list(strides)}")
         bounds = zip(starts, limits, strides, strict=True)
         shape = tuple(len(range(*b)) for b in bounds)
         return shape, {"start_indices": starts, "limit_indices": limits, "strides": strides}

@@ -38,16 +38,18 @@ class Places:
 
     def check(self, rank: int, indices_rank: int) -> None:
         """Raise OpError where the dimensions do not fit the ranks or each other."""
-        require(0 <= self.vector <= indices_rank, f"index_vector_dim {self.vector} must be from 0 to {indices_rank}")
+        require(
+            0 <= self.vector <= indices_rank, f"expected index_vector_dim from 0 to {indices_rank}, got {self.vector}"
+        )
         require_dimensions("the index map", self.mapped, rank)
         require_dimensions("the dimensions without window", (*self.dropped, *self.batching), rank)
         require_dimensions("the batching dimensions of the indices", self.of_indices, indices_rank)
         require_dimensions("the index map and batching dimensions", (*self.mapped, *self.batching), rank)
         require(self.vector not in self.of_indices, "index_vector_dim must not be a batching dimension")
         for name, dims in (("dimensions without window", self.dropped), ("batching dimensions", self.batching)):
-            require(list(dims) == sorted(dims), f"{name} {list(dims)} must be in order")
+            require(list(dims) == sorted(dims), f"expected {name} in order, got {list(dims)}")
         pairs = f"{list(self.batching)} and {list(self.of_indices)}"
-        require(len(self.batching) == len(self.of_indices), f"batching dimensions {pairs} must come in pairs")
+        require(len(self.batching) == len(self.of_indices), f"expected batching dimensions in pairs, got {pairs}")
 
     def check_shapes(self, shape: Shape, indices: Shape) -> None:
         """Raise OpError where index vectors or batching dimensions have the wrong size."""
@@ -56,7 +58,9 @@ class Places:
             count == len(self.mapped), f"index vectors have {count} elements (expected {len(self.mapped)}, as mapped)"
         )
         for d, s in zip(self.batching, self.of_indices, strict=True):
-            require(shape[d] == indices[s], f"batching dimensions have sizes {shape[d]} and {indices[s]}")
+            require(
+                shape[d] == indices[s], f"expected batching dimensions of one size, got {shape[d]} and {indices[s]}"
+            )
 
     def window(self, rank: int) -> Shape:
         """The dimensions a window has."""
@@ -104,9 +108,11 @@ Taker = tuple[Shape, Run]
 
 def _taker(places: Places, offset_dims: Shape, shape: Shape, indices: Shape, sizes: Shape) -> Taker:
     """A gather from a tensor of this shape."""
-    require(len(sizes) == len(shape), f"slice_sizes {list(sizes)} must have one for each dimension of the operand")
+    require(
+        len(sizes) == len(shape), f"expected slice_sizes for {len(shape)} dimensions of the operand, got {list(sizes)}"
+    )
     fits = all(0 <= size <= n for size, n in zip(sizes, shape, strict=True))
-    require(fits, f"slice_sizes {list(sizes)} must be at least 0 and fit {list(shape)}")
+    require(fits, f"expected slice_sizes of at least 0 that fit {list(shape)}, got {list(sizes)}")
     places.check_shapes(shape, indices)
     window, grid = places.window(len(shape)), places.grid(indices)
     order = interleaving(offset_dims, len(grid) + len(window))
@@ -177,10 +183,13 @@ def _gather(call: Call, places: Places, offset_dims: Shape, sizes: Shape | None)
     require_element(call)
     require(indices.element.is_integer, f"start_indices is {indices} (expected integers)")
     require_dimensions("offset_dims", offset_dims, len(result.shape))
-    require(list(offset_dims) == sorted(offset_dims), f"offset_dims {list(offset_dims)} must be in order")
+    require(list(offset_dims) == sorted(offset_dims), f"expected offset_dims in order, got {list(offset_dims)}")
     places.check(len(operand.shape), len(indices.shape))
     window = places.window(len(operand.shape))
-    require(len(offset_dims) == len(window), f"offset_dims {list(offset_dims)} must be {len(window)}, as slices have")
+    require(
+        len(offset_dims) == len(window),
+        f"expected {len(window)} offset_dims, one for each dimension of a slice, got {list(offset_dims)}",
+    )
     rank = len(places.grid((0,) * len(indices.shape))) + len(window)
     require(len(result.shape) == rank, f"the result is {result} (expected of rank {rank})")
     taker = functools.lru_cache(tuning().shapes)(functools.partial(_taker, places, offset_dims))
@@ -247,8 +256,10 @@ def torch_index_select(call: Call) -> Run:
         int(call.attribute("batch_dims")),
     )
     rank, more = len(operand.shape), len(index.shape) - 1
-    require(0 <= dim < rank, f"dim {dim} must be a dimension of {operand}")
-    require(0 <= batch <= min(dim, more + 1), f"batch_dims {batch} must be at most dim and the rank of {index}")
+    require(0 <= dim < rank, f"expected dim to be a dimension of {operand}, got {dim}")
+    require(
+        0 <= batch <= min(dim, more + 1), f"expected batch_dims of at most dim and the rank of {index}, got {batch}"
+    )
     batching = tuple(range(batch))
     places = Places(mapped=(dim,), dropped=(dim,), batching=batching, of_indices=batching, vector=more + 1)
     offset_dims = tuple(d if d < dim else d + more - batch for d in range(batch, rank) if d != dim)

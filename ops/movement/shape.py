@@ -107,7 +107,7 @@ def transpose(call: Call) -> Run:
     permutation, shape = call.integers("permutation"), call.tensor().shape
     require(
         sorted(permutation) == list(range(len(shape))),
-        f"permutation {list(permutation)} does not order the {len(shape)} dimensions of {call.tensor()}",
+        f"expected a permutation of the {len(shape)} dimensions of {call.tensor()}, got {list(permutation)}",
     )
     require_shape(call, tuple(shape[d] for d in permutation))
     return lambda x: x.transpose(permutation)
@@ -136,7 +136,7 @@ def broadcast(call: Call) -> Run:
 def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
     old, known = call.operand_shape(), list(call.result().shape)
     require(
-        len(dimensions) == len(old), f"{name} {list(dimensions)} must have one for each dimension of {call.tensor()}"
+        len(dimensions) == len(old), f"expected {name} for each dimension of {call.tensor()}, got {list(dimensions)}"
     )
     require_dimensions(name, dimensions, len(known))
     for n, d in zip(old, dimensions, strict=True):
@@ -163,7 +163,7 @@ def concatenate(call: Call) -> Run:
     (C1), (C5) One element type. (C2) One shape but for that dimension. (C3) At least one operand. (C4) dimension is one
     of theirs. (C6) The result is as long there as they are together.
     """
-    require(call.operands, "needs at least one operand")
+    require(call.operands, "expected at least one operand, got none")
     tensors = [call.tensor(i) for i in range(len(call.operands))]
     require_element(call, *tensors)
     dimension, first = int(call.attribute("dimension")), tensors[0].shape
@@ -204,16 +204,16 @@ def pad(call: Call) -> Run:
     """
     value, element = call.tensor(1), call.tensor().element
     require_element(call, value)
-    require(value.shape == (), f"the padding value must be a scalar, not {value}")
+    require(value.shape == (), f"expected a scalar as the padding value, got {value}")
     old = call.operand_shape()
     low, high, interior = (
         call.integers(name) for name in ("edge_padding_low", "edge_padding_high", "interior_padding")
     )
     for amounts in (low, high, interior):
         require(
-            len(amounts) == len(old), f"padding {list(amounts)} must have one for each dimension of {call.tensor()}"
+            len(amounts) == len(old), f"expected padding for each dimension of {call.tensor()}, got {list(amounts)}"
         )
-    require(min(interior, default=0) >= 0, f"interior_padding {list(interior)} must not be negative")
+    require(min(interior, default=0) >= 0, f"expected interior_padding of at least 0, got {list(interior)}")
     axes = list(zip(old, low, high, interior, strict=True))
     shape = tuple(n + a + max(n - 1, 0) * between + b for n, a, b, between in axes)
     require(min(shape, default=0) >= 0, f"the padding makes the shape {list(shape)} (no size may be negative)")
@@ -255,7 +255,10 @@ def tuple_(call: Call) -> Run:
 
     (C1) The result's type lists theirs.
     """
-    require(call.results == (TupleType(call.operands),), f"the result must be {TupleType(call.operands)}")
+    require(
+        call.results == (TupleType(call.operands),),
+        f"expected a result of {TupleType(call.operands)}, got {', '.join(map(str, call.results))}",
+    )
     return lambda *values: values
 
 
@@ -267,9 +270,12 @@ def get_tuple_element(call: Call) -> Run:
     """
     (t,), index = call.operands, int(call.attribute("index"))
     if not isinstance(t, TupleType):
-        raise OpError(f"the operand must be a tuple, not {t}")
-    require(0 <= index < len(t.elements), f"index {index} is not an element of {t}")
-    require(call.results == (t.elements[index],), f"the result must be {t.elements[index]}")
+        raise OpError(f"expected a tuple as the operand, got {t}")
+    require(0 <= index < len(t.elements), f"expected the index of an element of {t}, got {index}")
+    require(
+        call.results == (t.elements[index],),
+        f"expected a result of {t.elements[index]}, got {', '.join(map(str, call.results))}",
+    )
     return operator.itemgetter(index)
 
 
@@ -285,7 +291,7 @@ def optimization_barrier(call: Call) -> Run:
 
 def _token(call: Call) -> Run:
     for t in (*call.operands, *call.results):
-        require(isinstance(t, TokenType), f"takes and gives tokens, not {t}")
+        require(isinstance(t, TokenType), f"expected tokens, got {t}")
     return lambda *_: None
 
 

@@ -24,7 +24,7 @@ def slice_(call: Call) -> Run:
     for start, limit, stride, size in zip(starts, limits, strides, t.shape, strict=True):
         fits = 0 <= start <= limit and (size is None or limit <= size)
         require(fits, f"cannot take {start} to {limit} of {size} (expected 0 <= start <= limit <= size)")
-        require(stride > 0, f"stride {stride} must be positive")
+        require(stride > 0, f"expected positive strides, got {stride}")
     index = tuple(slice(*bounds) for bounds in zip(starts, limits, strides, strict=True))
     require_shape(call, tuple(len(range(s.start, s.stop, s.step)) for s in index))
     return (lambda x: x[index]) if index else identity
@@ -33,10 +33,10 @@ def slice_(call: Call) -> Run:
 def _require_starts(call: Call, first: int) -> None:
     rank = len(call.tensor().shape)
     count = len(call.operands) - first
-    require(count == rank, f"takes a start index for each of {rank} dimensions, not {count}")
+    require(count == rank, f"expected a start index for each of {rank} dimensions, got {count}")
     for i in range(first, len(call.operands)):
         t = call.tensor(i)
-        require(t.shape == () and t.element.is_integer, f"a start index must be a scalar integer, not {t}")
+        require(t.shape == () and t.element.is_integer, f"expected a scalar integer as each start index, got {t}")
         require(t == call.tensor(first), f"start indices of types {call.tensor(first)} and {t} (expected the same)")
 
 
@@ -60,7 +60,7 @@ def dynamic_slice(call: Call) -> Run:
     shape, sizes = call.operand_shape(), call.integers("slice_sizes")
     _require_starts(call, 1)
     fits = len(sizes) == len(shape) and all(0 <= s <= n for s, n in zip(sizes, shape, strict=True))
-    require(fits, f"slice_sizes {list(sizes)} do not fit {call.tensor()}")
+    require(fits, f"expected slice_sizes that fit {call.tensor()}, got {list(sizes)}")
     require_shape(call, sizes)
     room = tuple(n - s for s, n in zip(sizes, shape, strict=True))
     if not any(room):
@@ -80,7 +80,7 @@ def dynamic_update_slice(call: Call) -> Run:
     _require_starts(call, 2)
     shape, sizes = call.operand_shape(), call.operand_shape(1)
     fits = len(sizes) == len(shape) and all(s <= n for s, n in zip(sizes, shape, strict=True))
-    require(fits, f"the update {update} does not fit {call.tensor()}")
+    require(fits, f"expected an update that fits {call.tensor()}, got {update}")
     require_shape(call, shape)
     room = tuple(n - s for s, n in zip(sizes, shape, strict=True))
     if not any(room):

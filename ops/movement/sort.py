@@ -58,7 +58,7 @@ def sort(call: Call) -> Run:
     if any(len(t.shape) != rank for t in operands):
         raise OpError("the operands differ in shape")
     if not -rank <= dimension < rank:
-        raise OpError(f"dimension {dimension} is not one of a tensor of rank {rank}")
+        raise OpError(f"expected a dimension of a tensor of rank {rank}, got {dimension}")
     elements = [t.element for t in operands]
     _check_comparator(call, elements)
     vectorised = call.bodies[0].vectorised

@@ -1,4 +1,4 @@
-"""top_k: the largest elements of each row, and where they stand."""
+"""top_k: the largest elements of each row, and their indices."""
 
 from __future__ import annotations
 

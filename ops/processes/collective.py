@@ -306,7 +306,7 @@ def _zeros(call: Call, values: Sequence[Any]) -> tuple[np.ndarray, ...]:
 
 def _split(x: Any, count: int, dim: int) -> list[np.ndarray]:
     if x.shape[dim] % count:
-        raise OpError(f"dimension {dim} of {list(x.shape)} cannot be cut into {count} parts")
+        raise OpError(f"expected a size that {count} parts divide in dimension {dim}, got {list(x.shape)}")
     return np.split(x, count, dim)
 
 

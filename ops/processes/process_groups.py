@@ -48,7 +48,7 @@ class Groups:
             self.strategy = "flattened_ids" if flattened else "cross_replica_and_partition"
         ids = [i for row in self.rows for i in row]
         if len(set(ids)) < len(ids) or min(ids, default=0) < 0:
-            raise OpError(f"replica_groups {_text(self.rows)} are not distinct numbers of at least 0")
+            raise OpError(f"expected distinct replica_groups of at least 0, got {_text(self.rows)}")
         self._has_outsiders = has_outsiders
         self._known: dict[tuple[int, int], dict[ProcessId, Members]] = {}
 
@@ -131,7 +131,7 @@ def _rows(groups: Any) -> Rows:
         return _rows_of_axes(groups)
     array = np.asarray(groups)
     if array.dtype.kind not in "iu" or (array.ndim != 2 and array.size):
-        raise OpError("replica_groups is neither a list of lists of numbers nor axes of a mesh")
+        raise OpError("expected replica_groups to be lists of numbers, or axes of a mesh")
     array = array.reshape(len(array), -1) if array.size else np.empty((0, 0), np.int64)
     used = np.flatnonzero((array != -1).any(0))
     rows = array[:, : used[-1] + 1 if len(used) else 0].tolist()  # without columns of nothing but -1 at the end
@@ -145,7 +145,7 @@ def _rows_of_axes(groups: Mapping[str, Any]) -> Rows:
     """The groups that differ only along the listed axes of a mesh, each in the order of the axes."""
     mesh = groups.get("mesh")
     if not isinstance(mesh, Mapping):
-        raise OpError(f"replica_groups name mesh {mesh!r}, which the program does not have")
+        raise OpError(f"expected replica_groups to name a mesh of the program, got {mesh!r}")
     # Each axis becomes the sub-axes that the references cut it into, the major one first.
     names: list[tuple[str, int]] = []  # name, and the product of the sizes of the sub-axes before
     sizes: list[int] = []

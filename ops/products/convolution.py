@@ -38,7 +38,7 @@ class _Numbers:
     def of(cls, numbers: Any, rank: int) -> _Numbers:
         """Raises OpError where a dimension is missing, or there twice."""
         if not isinstance(numbers, Mapping):
-            raise OpError(f"dimension_numbers must be a structure, not {numbers!r}")
+            raise OpError(f"expected dimension_numbers to be a structure, got {numbers!r}")
         roles = (
             ("input", "batch", "feature"),
             ("kernel", "output_feature", "input_feature"),
@@ -92,10 +92,13 @@ def _convolution(call: Call, has_padding: bool) -> Run:
     numbers, window = _Numbers.of(call.attribute("dimension_numbers"), rank), _Window.of(call, rank - 2)
     padding = integers_or(call, "padding", (0, 0) * (rank - 2)) if has_padding else None
     features, batches = (int(call.attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch"))
-    require(features > 0 and batches > 0, f"group counts {features} and {batches} must be positive")
-    require(1 in (features, batches), f"feature_group_count {features} and batch_group_count {batches}: one must be 1")
+    require(features > 0 and batches > 0, f"expected positive group counts, got {features} and {batches}")
+    require(
+        1 in (features, batches),
+        f"expected one group count to be 1, got feature_group_count {features} and batch_group_count {batches}",
+    )
     precision = call.attributes.get("precision_config")
-    require(precision is None or len(precision) in (0, 2), "precision_config must be one for each of the 2 operands")
+    require(precision is None or len(precision) in (0, 2), "expected a precision_config for each of the 2 operands")
     back = tuple(numbers.result.index(d) for d in range(rank))
     zero = cast(np.zeros((), np.float32), ELEMENT_TYPES["f32"], lhs.element, Policy())
 

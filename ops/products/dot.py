@@ -40,14 +40,14 @@ def dot_general(call: Call) -> Run:
     """
     numbers = call.attribute("dot_dimension_numbers")
     if not isinstance(numbers, Mapping):
-        raise OpError(f"dot_dimension_numbers must be a structure, not {numbers!r}")
+        raise OpError(f"expected dot_dimension_numbers to be a structure, got {numbers!r}")
     batching, contracting = (
         [tuple(int(d) for d in numbers.get(f"{side}_{kind}_dimensions", ())) for side in _SIDES]
         for kind in ("batching", "contracting")
     )
     precision = call.attributes.get("precision_config")
     if precision is not None and len(precision) not in (0, 2):
-        raise OpError(f"precision_config has {len(precision)} entries (one for each of the 2 operands)")  # (C11)
+        raise OpError(f"expected a precision_config for each of the 2 operands, got {len(precision)}")  # (C11)
     algorithm = _algorithm(call)
     if algorithm is not None and any(p != "DEFAULT" for p in precision or ()):
         raise OpError("precision_config must be DEFAULT where there is an algorithm")  # (C21)
@@ -66,7 +66,7 @@ def dot(call: Call) -> Run:
     """The inner product of vectors, or the product of matrices and vectors; the older form of dot_general."""
     ranks = [len(call.tensor(i).shape) for i in range(2)]
     if not all(1 <= rank <= 2 for rank in ranks):
-        raise OpError(f"operands have ranks {ranks[0]} and {ranks[1]} (1 or 2)")
+        raise OpError(f"expected operands of rank 1 or 2, got {ranks[0]} and {ranks[1]}")
     return _contract(call, [(), ()], [(ranks[0] - 1,), (0,)], None)
 
 
@@ -75,7 +75,7 @@ def _algorithm(call: Call) -> Algorithm | None:
     if attribute is None:
         return None
     if not isinstance(attribute, Mapping):
-        raise OpError(f"algorithm must be a structure, not {attribute!r}")
+        raise OpError(f"expected algorithm to be a structure, got {attribute!r}")
     if any(t.element.is_complex for t in (call.tensor(0), call.tensor(1), call.result())):
         raise OpError("algorithm is not supported for complex numbers (leave it out)")
     return Algorithm.of(attribute)

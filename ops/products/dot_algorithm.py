@@ -126,7 +126,7 @@ def _allowed(lhs_count: int, rhs_count: int) -> list[int]:
 def _positive(name: str, value: Any) -> int:
     """(C22), (C23), (C24)"""
     if not isinstance(value, int) or not 0 < value <= _MOST:
-        raise OpError(f"algorithm {name} is {value} (1 to {_MOST})")
+        raise OpError(f"algorithm: expected {name} of 1 to {_MOST}, got {value}")
     return value
 
 
@@ -138,7 +138,7 @@ def _precision(name: str, value: Any) -> ElementType | None:
     except ValueError as e:
         raise OpError(f"algorithm {name}: {e}") from None
     if not element.is_float:
-        raise OpError(f"algorithm {name} is {element} (a float type or tf32)")
+        raise OpError(f"algorithm: expected {name} to be a float type or tf32, got {element}")
     return element
 
 

@@ -30,7 +30,7 @@ def fft(call: Call) -> Run:
     """
     kind, lengths, t, result = call.attribute("fft_type"), call.integers("fft_length"), call.tensor(), call.result()
     if kind not in _KINDS:
-        raise OpError(f"fft_type {kind!r} is not known (one of {', '.join(_KINDS)})")
+        raise OpError(f"expected an fft_type of {', '.join(_KINDS)}, got {kind!r}")
     require(1 <= len(lengths) <= 3, f"fft_length {list(lengths)} has {len(lengths)} elements (expected one to three)")
     require(len(lengths) <= len(t.shape), f"fft_length {list(lengths)} has more elements than {t} has dimensions")
     elements = _result_type(kind, t.element)

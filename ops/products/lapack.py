@@ -37,7 +37,7 @@ def _routine(real: str, complex_: str | None = None, operands: int = 1) -> Calla
 
 def _binder(function: Routine, operands: int) -> Callable[[Call], Run]:
     def bind(call: Call) -> Run:
-        require(len(call.operands) == operands, f"takes {operands} operands, not {len(call.operands)}")
+        require(len(call.operands) == operands, f"expected {operands} operands, got {len(call.operands)}")
         given = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
         attributes = dict(given) if isinstance(given, dict) else {}
         for i in range(operands):

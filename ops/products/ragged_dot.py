@@ -37,7 +37,7 @@ def ragged_dot(call: Call) -> Run:
     """
     numbers = call.attribute("ragged_dot_dimension_numbers")
     if not isinstance(numbers, Mapping):
-        raise OpError(f"ragged_dot_dimension_numbers must be a structure, not {numbers!r}")
+        raise OpError(f"expected ragged_dot_dimension_numbers to be a structure, got {numbers!r}")
     names = ("batching", "contracting")
     x_batch, x_sum = (_dimensions(numbers, f"lhs_{name}_dimensions") for name in names)
     y_batch, y_sum = (_dimensions(numbers, f"rhs_{name}_dimensions") for name in names)

@@ -67,7 +67,7 @@ def custom_call(call: Call) -> Run:
         return _BOUND[name](call)
     function = _TARGETS.get(name)
     if function is None:
-        raise UnsupportedOpError(f"target {name!r} is not known (known: {', '.join(sorted([*_TARGETS, *_BOUND]))})")
+        raise UnsupportedOpError(f"expected a known target ({', '.join(sorted([*_TARGETS, *_BOUND]))}), got {name!r}")
     config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
     keywords = dict(config) if isinstance(config, Mapping) else {}
     types = call.results

@@ -20,7 +20,7 @@ from .custom_call import bound_target
 def shape_assertion(call: Call) -> Run:
     """Fails unless the first operand is true; `{0}`, `{1}` … in `error_message` are the operands after it."""
     message = str(call.attributes.get("error_message", "the sizes are not what the program was exported for"))
-    require(call.operands and call.tensor().shape == (), "the first operand must be a scalar")
+    require(call.operands and call.tensor().shape == (), f"expected a scalar as the first operand, got {call.tensor()}")
 
     def kernel(holds: Any, *sizes: Any) -> None:
         if not holds:
@@ -36,7 +36,9 @@ def dynamic_reduce_window(call: Call) -> Run:
     record, callees = lookup("reduce_window"), list(call.functions.values())
     assert record is not None
     require(len(callees) == 1, f"called_computations names {len(callees)} functions (expected 1)")
-    require(len(call.operands) >= 7 and len(call.operands) % 2 == 1, f"takes 2N + 5 operands, not {len(call.operands)}")
+    require(
+        len(call.operands) >= 7 and len(call.operands) % 2 == 1, f"expected 2N + 5 operands, got {len(call.operands)}"
+    )
     names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations", "padding")
     count, callee = len(call.operands) - len(names), callees[0]
     for i in range(count, len(call.operands)):
@@ -59,7 +61,7 @@ def dynamic_reduce_window(call: Call) -> Run:
 @bound_target("stablehlo.dynamic_top_k")
 def dynamic_top_k(call: Call) -> Run:
     """top_k of as many elements as the second operand says."""
-    require(len(call.operands) == 2, f"takes 2 operands, not {len(call.operands)}")
+    require(len(call.operands) == 2, f"expected 2 operands, got {len(call.operands)}")
     require(
         call.tensor(1).element.is_integer and call.tensor(1).shape == (), f"k is {call.tensor(1)} (expected an integer)"
     )
@@ -77,7 +79,7 @@ def dynamic_top_k(call: Call) -> Run:
 @bound_target("stablehlo.dynamic_rng_bit_generator")
 def dynamic_rng_bit_generator(call: Call) -> Run:
     """rng_bit_generator of a shape that is the second operand."""
-    require(len(call.operands) == 2, f"takes 2 operands, not {len(call.operands)}")
+    require(len(call.operands) == 2, f"expected 2 operands, got {len(call.operands)}")
     require(call.tensor(1).element.is_integer, f"the shape is {call.tensor(1)} (expected integers)")
 
     @functools.lru_cache(tuning().shapes)

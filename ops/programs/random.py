@@ -122,7 +122,7 @@ def rng_bit_generator(call: Call) -> Run:
     algorithm, state, element = call.attribute("rng_algorithm"), call.tensor(), call.result(1).element
     sizes = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}.get(algorithm)
     if sizes is None:
-        raise UnsupportedOpError(f"rng_algorithm {algorithm!r} is not known (one of DEFAULT, THREE_FRY, PHILOX)")
+        raise UnsupportedOpError(f"expected an rng_algorithm of DEFAULT, THREE_FRY, PHILOX, got {algorithm!r}")
     require(call.result() == state, f"the states are {state} and {call.result()} (expected the same type)")
     (size,) = state.shape if len(state.shape) == 1 else (0,)
     require(size in sizes, f"the state of {algorithm} is {state} (expected {' or '.join(map(str, sizes))} elements)")
@@ -221,8 +221,11 @@ def rng(call: Call) -> Run:
     require(
         given.shape[0] in (None, rank), f"shape is {given} (expected {rank} elements, as {call.result()} dimensions)"
     )
-    require(distribution in ("UNIFORM", "NORMAL"), f"rng_distribution {distribution!r} is not UNIFORM or NORMAL")
-    require(distribution == "UNIFORM" or element.is_float, f"NORMAL takes floats, not {element}")
+    require(
+        distribution in ("UNIFORM", "NORMAL"),
+        f"expected an rng_distribution of UNIFORM or NORMAL, got {distribution!r}",
+    )
+    require(distribution == "UNIFORM" or element.is_float, f"expected floats for NORMAL, got {element}")
     expected = call.result().shape
     draw = _normal(call) if distribution == "NORMAL" else _uniform(call)
 

@@ -301,7 +301,7 @@ def _axis_in_result(call: Call, axis: int) -> int:
     batching, contracting, lhs_contracting = (), (0,), (lhs - 1,)
     if name == "dot_general":
         numbers = call.attribute("dot_dimension_numbers")
-        require(isinstance(numbers, Mapping), "dot_dimension_numbers must be a structure")
+        require(isinstance(numbers, Mapping), "expected dot_dimension_numbers to be a structure")
         keys = "rhs_batching_dimensions", "rhs_contracting_dimensions", "lhs_contracting_dimensions"
         batching, contracting, lhs_contracting = (tuple(numbers.get(k, ())) for k in keys)
     require(axis not in contracting, f"rhs is quantized along dimension {axis}, which is contracted")

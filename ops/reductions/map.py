@@ -18,7 +18,7 @@ def map_(call: Call) -> Run:
     (C1) operands and result have one shape. (C2) at least one operand. (C3) dimensions lists all dimensions in order.
     (C4) the body takes a scalar of each operand's element type and gives one of the result's.
     """
-    require(call.operands, "needs at least one operand")
+    require(call.operands, "expected at least one operand, got none")
     tensors, result, body = [call.tensor(i) for i in range(len(call.operands))], call.result(), call.bodies[0]
     rank = len(result.shape)
     for t in tensors:

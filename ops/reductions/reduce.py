@@ -62,7 +62,7 @@ def reduce(call: Call) -> Run:
     if any(len(t.shape) != rank for t in inputs):
         raise OpError("the inputs differ in shape")
     if len(set(dimensions)) < len(dimensions) or not all(0 <= d < rank for d in dimensions):
-        raise OpError(f"dimensions {list(dimensions)} are not distinct ones of a tensor of rank {rank}")
+        raise OpError(f"expected distinct dimensions of a tensor of rank {rank}, got {list(dimensions)}")
     elements = body_elements(body, count)
     sources = [call.tensor(i).element for i in range(2 * count)]
     order = [*sorted(dimensions), *(d for d in range(rank) if d not in dimensions)]

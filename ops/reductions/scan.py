@@ -65,7 +65,7 @@ def _length(call: Call, inputs: list[TensorType], outputs: list[TensorType], dim
     sizes: set[int | None] = set()
     for t in (*inputs, *outputs):
         if not 0 <= dimension < len(t.shape):
-            raise OpError(f"dimension {dimension} is not one of {t}")
+            raise OpError(f"expected a dimension of {t}, got {dimension}")
         sizes.add(t.shape[dimension])
     given = call.attributes.get("scan_dim_size")
     if given is not None and int(given) >= 0:

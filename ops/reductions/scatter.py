@@ -197,12 +197,12 @@ def scatter(call: Call) -> Run:
     count = len(call.operands) // 2
     require(
         count and len(call.operands) == 2 * count + 1,
-        f"takes inputs, indices and as many updates, not {len(call.operands)} operands",
+        f"expected inputs, indices and as many updates, got {len(call.operands)} operands",
     )
     inputs, updates = ([call.tensor(i + first) for i in range(count)] for first in (0, count + 1))
     indices, results = call.tensor(count), [call.result(i) for i in range(len(call.results))]
     require(indices.element.is_integer, f"scatter_indices is {indices} (expected integers)")
-    require(len(call.bodies) == 1, f"takes a body, not {len(call.bodies)}")
+    require(len(call.bodies) == 1, f"expected a body, got {len(call.bodies)}")
     elements = body_elements(call.bodies[0], count)
     require([t.element for t in results] == elements, f"results are {results}")
     for x, u, r in zip(inputs, updates, results, strict=True):
@@ -215,7 +215,7 @@ def scatter(call: Call) -> Run:
     places.check(len(inputs[0].shape), len(indices.shape))
     axes = integers(numbers, "update_window_dims")
     require_dimensions("update_window_dims", axes, len(updates[0].shape))
-    require(list(axes) == sorted(axes), f"update_window_dims {list(axes)} must be in order")
+    require(list(axes) == sorted(axes), f"expected update_window_dims in order, got {list(axes)}")
     apply = scatter_update(call, call.bodies[0])
     windows = functools.lru_cache(tuning().shapes)(lambda *shapes: _Windows.of(places, axes, *shapes).kernel(apply))
     if inputs[0].is_static and indices.is_static and updates[0].is_static:

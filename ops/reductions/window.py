@@ -35,7 +35,7 @@ def integers_or(call: Call, name: str, default: Sequence[int]) -> Shape:
 
 def require_positive(name: str, values: Sequence[int]) -> None:
     """Raise OpError where a value is not above zero."""
-    require(all(v > 0 for v in values), f"{name} {list(values)} must be positive")
+    require(all(v > 0 for v in values), f"expected positive {name}, got {list(values)}")
 
 
 def axes_of_call(call: Call, rank: int) -> Callable[[Shape], tuple[Axis, ...]]:
@@ -77,7 +77,8 @@ def reduce_window(call: Call) -> Run:
     """
     count = len(call.operands) // 2
     require(
-        count and len(call.operands) == 2 * count, f"takes inputs and as many initial values, not {len(call.operands)}"
+        count and len(call.operands) == 2 * count,
+        f"expected inputs and as many initial values, got {len(call.operands)} operands",
     )
     inputs, inits = ([call.tensor(i + first) for i in range(count)] for first in (0, count))
     body = body_of(call, 0)
@@ -195,5 +196,5 @@ def extreme_of(call: Call, body: Body) -> Callable[[np.ndarray, np.ndarray, Axes
 
 def body_of(call: Call, index: int) -> Body:
     """A region of an op. Raises OpError where it is missing."""
-    require(index < len(call.bodies), f"takes {index + 1} or more regions, not {len(call.bodies)}")
+    require(index < len(call.bodies), f"expected {index + 1} or more regions, got {len(call.bodies)}")
     return call.bodies[index]

@@ -64,7 +64,7 @@ class Pool:
         return address
 
     def discard(self, address: int) -> None:
-        """Take back a handle that nobody has seen."""
+        """Take back a handle that the framework has not seen."""
         if self.objects.pop(address, None) is not None:
             self._free.append(address)
 

@@ -1,4 +1,4 @@
-"""Programs with unreduced values, made programs of plain ones: each addend becomes a value of its own.
+"""Rewrites programs with unreduced values as programs of plain values: each addend becomes a value of its own.
 
 An op that is linear in what is unreduced is applied to each addend, any other op to their sum. A change of sharding
 adds them up, or makes a value the sum of addends: of what the devices compute from their parts of the operands where it

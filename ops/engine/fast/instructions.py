@@ -1,4 +1,4 @@
-"""What numba has no words for: loads and stores at an address, words that stay 32 bits wide, choices without a branch.
+"""What numba cannot express: loads and stores at an address, words that stay 32 bits wide, choices without a branch.
 
 The addresses are those of numpy's arrays, which whoever calls the machine keeps; an array handed over as such would
 cost more than the loops over a small block.
