@@ -136,7 +136,7 @@ def test_wrong_algorithms() -> None:
         ({"algorithm": algorithm("f33", "f32", "f32")}, "lhs_precision_type: expected an element type, got 'f33'"),
         ({"algorithm": algorithm("f32", "i8", "f32")}, "rhs_precision_type to be a float type or tf32, got i8"),
         ({"algorithm": algorithm("tf32", "tf32", "tf32")}, "accumulation_type tf32"),
-        ({"algorithm": algorithm("bf16", "bf16", "f32", 0)}, "lhs_component_count is 0"),
+        ({"algorithm": algorithm("bf16", "bf16", "f32", 0)}, "lhs_component_count of 1 to 16, got 0"),
         ({"algorithm": algorithm("bf16", "bf16", "f32", 2, 2, 2)}, r"num_primitive_operations may be 1, 3, 4\)"),
         ({"algorithm": algorithm("bf16", "bf16", "f32", 1, 1, 2)}, r"num_primitive_operations may be 1\)"),
     ):
