@@ -210,7 +210,7 @@ def test_what_nothing_needs_is_not_computed() -> None:
 
 def test_names_of_means() -> None:
     assert Speed().without("tables, threads") == Speed(tables=False, threads=1)
-    with pytest.raises(ValueError, match=r"'fast' is not an optimization \(one of: tables, blocks"):
+    with pytest.raises(ValueError, match=r"expected an optimization \(tables, blocks"):
         Speed().without("fast")
 
 
@@ -311,7 +311,7 @@ def test_the_environment_turns_means_off(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (plan.speed.tables, plan.speed.blocks, plan.speed.scalars) == (False, False, True)
     assert not plan.chosen
     monkeypatch.setenv("MINIHLO_WITHOUT", "tables,brakes")
-    with pytest.raises(interp.InputError, match=r"^MINIHLO_WITHOUT: 'brakes' is not an optimization"):
+    with pytest.raises(interp.InputError, match=r"^MINIHLO_WITHOUT: expected an optimization"):
         planner.plan(program)
 
 
