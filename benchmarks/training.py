@@ -19,10 +19,11 @@ from rich.table import Table
 from minihlo import interp
 
 from .__main__ import peak
+from .ordinary import ORDINARY
 from .steps import STEPS, Step
 
 #: Seconds to measure each step for.
-_BUDGET = 2.0
+_BUDGET = 1.0
 
 
 def in_turn(runs: list[Callable[[], object]], budget: float = _BUDGET) -> list[float]:
@@ -57,10 +58,12 @@ def row(step: Step) -> tuple[list[str], float]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.training", description=__doc__)
     parser.add_argument("words", nargs="*", help="only steps whose names have one of these")
+    parser.add_argument("--ordinary", action="store_true", help="single programs over f32, bf16, f16 and int8 instead")
     options = parser.parse_args()
-    chosen = [p for p in STEPS if not options.words or any(w in p.name for w in options.words)]
+    steps = ORDINARY if options.ordinary else STEPS
+    chosen = [p for p in steps if not options.words or any(w in p.name for w in options.words)]
     if not chosen:
-        parser.error(f"expected words in the names of steps: {'; '.join(p.name for p in STEPS)}")
+        parser.error(f"expected words in the names of steps: {'; '.join(p.name for p in steps)}")
     table = Table("step", "ours, ms", "XLA, ms", "XLA / ours", "memory, ours / XLA", title="whole steps beside XLA")
     ratios = []
     for step in chosen:

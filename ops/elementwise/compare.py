@@ -18,6 +18,7 @@ from ..minifloat.number import Number
 from ..registry import Call, OpError, Run, lookup, op
 from ..types import ElementType, Kind, TensorType
 from .float_kernels import Function, float_kernel
+from .half_words import comparison
 
 DIRECTIONS = ("EQ", "NE", "GE", "GT", "LE", "LT")
 
@@ -90,7 +91,7 @@ def compare(call: Call) -> Run:
     if lhs.element.is_complex and direction not in ("EQ", "NE"):
         return _lexicographic(_HOST[direction], np.greater if direction.startswith("G") else np.less)
     if lhs.element.name == "f16" and lhs.shape:
-        return _through_f32(_HOST[direction])
+        return comparison(_HOST[direction])(_through_f32(_HOST[direction]), lhs.element)
     return _HOST[direction]
 
 

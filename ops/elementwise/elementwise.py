@@ -18,6 +18,7 @@ from ..minifloat.number import Number
 from ..registry import CORRECTLY_ROUNDED, EXACT, Accuracy, Call, Op, Run, element_types, full_name, register
 from ..types import ElementType, Kind
 from .float_kernels import Function, float_kernel
+from .half_words import Words, extreme, is_of_words, negated
 
 Host = Callable[..., Any]
 
@@ -32,6 +33,7 @@ def elementwise(
     integer: Host | None = None,
     boolean: Host | None = None,
     has_out: bool = False,
+    words: Words | None = None,
     expanded: str = "",
     facts: Facts = NOTHING,
 ) -> Callable[[Host], Host]:
@@ -39,8 +41,8 @@ def elementwise(
 
     The decorated function serves floats and complex numbers, and integers and booleans where `integer` and `boolean`
     are not given. Integers below eight bits come as bytes and are wrapped after. A host that takes `out` can put the
-    results there, which may be an operand, says so by `has_out`. `expanded` and `facts`
-    are for `Op.expanded` and `Op.facts`.
+    results there, which may be an operand, says so by `has_out`. `words` computes on arrays of f16 and bf16 by their
+    codes. `expanded` and `facts` are for `Op.expanded` and `Op.facts`.
     """
 
     def declare(host: Host) -> Host:
@@ -49,7 +51,9 @@ def elementwise(
         def bind(call: Call) -> Run:
             element = call.tensor().element
             if element.is_float and function is not None:
-                return float_kernel(function, element, call.policy, call.random, call.result())
+                kernel = float_kernel(function, element, call.policy, call.random, call.result())
+                has_words = words is not None and is_of_words(element) and call.result().shape
+                return words(kernel, element) if has_words and call.policy.rounding != "stochastic" else kernel
             if element.is_integer:
                 if integer is not None or element.bits < 8:
                     return _on_integers(integer or host, element)
@@ -238,6 +242,7 @@ _complex_maximum, _complex_minimum = _complex_extreme(True), _complex_extreme(Fa
     direct=arithmetic.maximum,
     boolean=np.logical_or,
     integer=np.maximum,
+    words=extreme(np.maximum),
     facts=Facts(
         combining=Combining(np.maximum, np.logical_or, largest=True),
         scalar=Scalar("{0} if {0} > {1} else {1}", boolean="{0} or {1}"),
@@ -260,6 +265,7 @@ def maximum(x, y):
     direct=arithmetic.minimum,
     boolean=np.logical_and,
     integer=np.minimum,
+    words=extreme(np.minimum),
     facts=Facts(
         combining=Combining(np.minimum, np.logical_and, largest=False),
         scalar=Scalar("{0} if {0} < {1} else {1}", boolean="{0} and {1}"),
@@ -279,6 +285,7 @@ def minimum(x, y):
     "integer float complex",
     accuracy=EXACT,
     direct=arithmetic.negate,
+    words=negated,
     facts=Facts(
         scalar=Scalar("-{0}", True, floating="-{0}"), compiled=opcodes.NEGATE, by_order=True, linear=first_operand
     ),

@@ -1,0 +1,79 @@
+"""Ops on f16 and bf16 that only order numbers or change signs, on their codes as integers of 16 bits.
+
+numpy computes with f16 one element at a time, and ml_dtypes with bf16; processors compare many integers at a time.
+Measured on 10^6 elements, one thread: the maximum of two f16 30 ms by numpy, 0.6 ms so. Where an operand is NaN, the
+kernel that computes with floats decides which NaN is the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..kernel import Run
+from ..types import ElementType
+
+#: Makes the kernel of an element type, given the one that computes with floats.
+Words = Callable[[Run, ElementType], Run]
+
+_REST = np.int16(0x7FFF)
+
+
+def is_of_words(element: ElementType) -> bool:
+    return element.is_float and element.bits == 16
+
+
+def extreme(choose: np.ufunc) -> Words:
+    """The larger or the smaller of two numbers; -0 is below +0."""
+
+    def words(otherwise: Run, element: ElementType) -> Run:
+        is_nan = _nan_test(element)
+
+        def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+            i, j = np.asarray(x).view(np.int16), np.asarray(y).view(np.int16)
+            if is_nan(i) or is_nan(j):
+                return otherwise(x, y)
+            return _turned(choose(_turned(i), _turned(j))).view(element.dtype)
+
+        return kernel
+
+    return words
+
+
+def comparison(compare: np.ufunc) -> Words:
+    """A comparison of two numbers; both zeros are equal."""
+
+    def words(otherwise: Run, element: ElementType) -> Run:
+        is_nan = _nan_test(element)
+
+        def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+            i, j = np.asarray(x).view(np.int16), np.asarray(y).view(np.int16)
+            if is_nan(i) or is_nan(j):
+                return otherwise(x, y)
+            return compare(_signed(i), _signed(j))
+
+        return kernel
+
+    return words
+
+
+def negated(_: Run, element: ElementType) -> Run:
+    """The sign flipped, of zeros and NaN too."""
+    return lambda x: (np.asarray(x).view(np.int16) ^ np.int16(-0x8000)).view(element.dtype)
+
+
+def _nan_test(element: ElementType) -> Callable[[np.ndarray], bool]:
+    infinity = int(np.array(np.inf, element.dtype).view(np.int16))
+    return lambda i: int((i & _REST).max(initial=0)) > infinity
+
+
+def _turned(i: np.ndarray) -> np.ndarray:
+    """Integers in the order of the numbers, of codes; and the codes, of those. -0 becomes -1 and +0 remains 0."""
+    return i ^ ((i >> 15) & _REST)
+
+
+def _signed(i: np.ndarray) -> np.ndarray:
+    """The magnitudes with their signs: both zeros become 0."""
+    sign = i >> 15
+    return ((i & _REST) ^ sign) - sign
