@@ -52,8 +52,10 @@ def elementwise(
             element = call.tensor().element
             if element.is_float and function is not None:
                 kernel = float_kernel(function, element, call.policy, call.random, call.result())
-                has_words = words is not None and is_of_words(element) and call.result().shape
-                return words(kernel, element) if has_words and call.policy.rounding != "stochastic" else kernel
+                draws = call.policy.rounding == "stochastic"
+                if words is not None and is_of_words(element) and call.result().shape and not draws:
+                    return words(kernel, element)
+                return kernel
             if element.is_integer:
                 if integer is not None or element.bits < 8:
                     return _on_integers(integer or host, element)
