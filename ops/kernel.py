@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from .batch import Rule
+
 #: A function of a program's values: numpy arrays, tuples, None for a token. With one result it returns that value, else
 #: a tuple of them. Of an op with regions it takes a tuple of functions first, one for each region.
 Run = Callable[..., Any]
@@ -100,6 +102,7 @@ class Facts:
         dimensions goes, by the shapes of operand and result and by its attributes; None for a dimension of size 1. The
         whole is None if the op does something else with these shapes.
     keeps_bits: the op reads the operand's bits as another type, element by element if both types are equally wide.
+    batch: how many uses become one. Elementwise ops need none.
     """
 
     combining: Combining | None = None
@@ -123,6 +126,7 @@ class Facts:
     starts: int | None = None
     spread: Callable[[Sequence[int], Sequence[int], Mapping[str, Any]], tuple[int | None, ...] | None] | None = None
     keeps_bits: bool = False
+    batch: Rule | None = None
 
 
 def first_operand(_: int) -> Iterable[int]:

@@ -103,7 +103,7 @@ def test_load_takes_what_to_go_without() -> None:
 
 
 def test_unknown_names_are_told_in_one_line(run) -> None:
-    names = r"tables, blocks, scalars, compiled, heap, threads"
+    names = r"tables, blocks, turns, scalars, compiled, heap, threads"
     with pytest.raises(interp.InputError, match=rf"^without: expected an optimization \({names}\), got 'brakes'$"):
         interp.load(TEXT, without="tables,brakes")
     code, out, err = run("--without", "brakes")

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     "ops", "interp", "interp.oracle", "ops.minifloat.formats", "ops.types",
     "ops.accumulators.record", "ops.policy", "ops.random_stream", "ops.minifloat", "ops.engine", "ops.accumulators",
-    "ops.kernel", "ops.registry", "ops.require", "ops.grid", "ops.quantization",
+    "ops.batch", "ops.kernel", "ops.registry", "ops.require", "ops.grid", "ops.quantization",
     "ops.movement", "ops.elementwise", "ops.programs", "ops.reductions", "ops.products", "ops.processes",
     "interp.errors", "interp.policies", "interp.program", "interp.steps", "interp.system", "interp.parse",
     "interp.values", "interp.compile", "interp.machine", "interp.loaded", "interp.lowered", "interp.api",

@@ -76,6 +76,15 @@ class Binder:
             for inner in operation.regions:
                 self.bind(inner, constants)
 
+    def bind_new(self, region: Region, constants: Mapping[Value, Any]) -> None:
+        """Bind the operations that a pass has put in; an operation with an origin is bound as that is."""
+        for operation in region.operations:
+            if operation.origin is None and operation not in self._bound:
+                self.bind(Region((), [operation], ()), constants)
+            else:
+                for inner in operation.regions:
+                    self.bind_new(inner, constants)
+
     def kernel(self, operation: Operation) -> Kernel | None:
         """The kernel of an op without regions; None where it is not declared for the op's types.
 

@@ -14,7 +14,7 @@ from .decision import Decision, inputs
 from .executors.columns import trailing_columns
 from .executors.compiled import is_for_machine
 from .executors.rows import leading_rows
-from .group import GROUP, RANK, SCAN, SPREAD, UNRANK, Group, Reduction
+from .group import GROUP, RANK, SCAN, SPREAD, TURNS, UNRANK, Group, Reduction
 from .passes.fusible import is_fusible
 
 
@@ -34,6 +34,8 @@ def choose(operation: Operation, speed: Speed) -> Decision:
     if operation.name == SCAN:
         scan = attributes["scan"]
         return Decision("scan", f"transition table of 65,536 entries: {scan.limit:,} turns at most over {scan.source}")
+    if operation.name == TURNS:
+        return Decision("turns", f"{attributes['count']:,} turns side by side: no turn needs what another one computes")
     return Decision("alone", why_alone(operation))
 
 

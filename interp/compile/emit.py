@@ -24,14 +24,14 @@ from .choose import choose
 from .decision import Chosen, Decision
 from .executors.job import Job
 from .executors.ways import EXECUTORS
-from .group import GROUP, RANK, SCAN, SPREAD, UNRANK
+from .group import GROUP, RANK, SCAN, SPREAD, TURNS, UNRANK
 from .processes import one_at_a_time, printer
 from .uses import captures, uses_of
 from .writer import Sources, Writer
 
 Listener = Callable[[Operation, tuple[Any, ...]], None]
 #: The operations that passes put in.
-_OWN = (GROUP, RANK, UNRANK, SPREAD, SCAN)
+_OWN = (GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +112,8 @@ class Emitter:
         """An operation that a pass has put in."""
         source = operation.origin or operation
         decision = choose(operation, self._settings.speed)
+        if operation.name == TURNS:
+            return writer.line(f"pass  # {decision}", source)
         kernel = self._kernel(operation, decision)
         if operation.name == SCAN:
             return flow.write_scan(operation, writer, kernel)

@@ -1,8 +1,8 @@
 """A program to a plan: every operation bound once, the passes in their order, and each function written in Python.
 
-The order is: `inline`, `fold_constants`, `bind` (which verifies), `find_scans`, `narrow`, `fuse`, and then `emit`,
-which asks `choose` how each operation runs. Scans come before fusion because a loop's body is read op by op; narrowing
-comes before it because what a convert costs decides what is fused.
+The order is: `inline`, `fold_constants`, `bind` (which verifies), `batch_turns`, `find_scans`, `narrow`, `fuse`, and
+then `emit`, which asks `choose` how each operation runs. Loops and scans come before fusion because a loop's body is
+read op by op; narrowing comes before it because what a convert costs decides what is fused.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from .passes.fold_constants import fold_constants
 from .passes.fuse import fuse
 from .passes.inline import inlined
 from .passes.narrow import narrow
+from .passes.turns import batch_turns
 from .writer import Sources
 
 
@@ -180,6 +181,11 @@ class _Planner:
         if not self._is_watched:
             region, constants = fold_constants(region, self._policy, self._binder.kernel)
         self._binder.bind(region, constants)
+        if self._fuses and self._speed.turns:
+            batched = batch_turns(region, constants, self._policy, self._binder.kernels.of)
+            if batched is not region:
+                region = batched
+                self._binder.bind_new(region, constants)
         if self._fuses and self._speed.tables:
             if self._speed.scalars:
                 region = find_scans(region, constants)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..batch import as_it_is
 from ..engine.cast import cast, wrap
 from ..engine.fast import opcodes
 from ..kernel import Facts, Scalar, first_operand
@@ -115,7 +116,7 @@ def count_leading_zeros(call: Call) -> Run:
 # -- bit casts ---------------------------------------------------------------------------------------------------------
 
 
-@op("bitcast_convert", operands=1, facts=Facts(keeps_bits=True))
+@op("bitcast_convert", operands=1, facts=Facts(is_pure=True, keeps_bits=True, batch=as_it_is))
 def bitcast_convert(call: Call) -> Run:
     """The same bits read as another type; the last dimension splits or joins elements, the lowest bits first.
 

@@ -18,6 +18,7 @@ class Speed:
 
     tables: groups of elementwise ops that depend on 16 bits or less become one lookup in a table of all cases.
     blocks: other elementwise groups, and reductions of them, run block by block instead of op by op.
+    turns: turns of loops that do not depend on each other run side by side.
     scalars: ops on single numbers, and loops and branches, become plain Python instead of calls.
     compiled: large arrays are handed to kernels that numba compiles, where it is installed.
     heap: freed memory is kept for the next large array, where the C library is glibc.
@@ -27,6 +28,7 @@ class Speed:
 
     tables: bool = True
     blocks: bool = True
+    turns: bool = True
     scalars: bool = True
     compiled: bool = True
     heap: bool = True

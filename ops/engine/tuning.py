@@ -79,8 +79,8 @@ class Tuning:
     again_large_bytes: int = 1 << 25
     again_cost_compiled: float = 0.6
     #: Functions of up to so many ops are put in the place of their calls, as long as all that a function gains are no
-    #: more than so many. Not measured: limits of the size of plans.
-    inline_ops: int = 200
+    #: more than so many. Not measured: limits of the size of plans. JAX's function of random bits has 222.
+    inline_ops: int = 250
     inline_total: int = 2000
     #: Tensors that the tables of rows and columns are looked for among. Not measured: a limit of the time of planning.
     rows_leaves: int = 16
@@ -92,6 +92,10 @@ class Tuning:
     #: to look for Ctrl-C.
     loop_seconds: float = 0.1
     loop_turns: int = 1 << 24
+    #: The most turns of a loop that run side by side, and the most bytes of what they keep between operations that are
+    #: not elementwise: an eighth of the memory of a small machine.
+    turns_most: int = 1 << 24
+    turns_bytes: int = 1 << 28
     #: Values of so many bytes are dropped as soon as nothing needs them.
     drop_bytes: int = 1 << 16
 

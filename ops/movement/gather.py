@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..batch import Batch, Batched, shifted
 from ..engine.speed import tuning
 from ..kernel import PURE, PURE_LINEAR
 from ..registry import Call, OpError, Run, op
@@ -217,7 +218,33 @@ def _places(numbers: Mapping[str, Any]) -> Places:
     )
 
 
-@op("gather", operands=2, facts=PURE_LINEAR)
+def _batched(batch: Batch) -> Batched:
+    """Many at once: tensors of their own are a batching dimension, or one that windows have all of."""
+    numbers, (tensors, indices) = dict(batch.attributes["dimension_numbers"]), batch.is_stacked
+    lists = {name: list(integers(numbers, name)) for name in _LISTS}
+    for name in _OF_OPERAND if tensors else ():
+        lists[name] = shifted(lists[name])
+    lists["offset_dims"] = shifted(lists["offset_dims"])
+    if indices:
+        numbers["index_vector_dim"] = int(numbers.get("index_vector_dim", 0)) + 1
+        lists["start_indices_batching_dims"] = shifted(lists["start_indices_batching_dims"])
+    if tensors and indices:
+        for name in ("operand_batching_dims", "start_indices_batching_dims"):
+            lists[name] = [0, *lists[name]]
+    elif tensors:
+        lists["offset_dims"] = [0, *lists["offset_dims"]]
+    sizes = np.ravel(batch.attributes["slice_sizes"]).astype(np.int64)
+    attributes: dict[str, Any] = {"dimension_numbers": {**numbers, **lists}}
+    if tensors:
+        attributes["slice_sizes"] = np.append(1 if indices else batch.count, sizes)
+    return Batched(attributes, frozenset(i for i, stacked in enumerate(batch.is_stacked) if not stacked))
+
+
+_OF_OPERAND = ("collapsed_slice_dims", "start_index_map", "operand_batching_dims")
+_LISTS = (*_OF_OPERAND, "offset_dims", "start_indices_batching_dims")
+
+
+@op("gather", operands=2, facts=dataclasses.replace(PURE_LINEAR, batch=_batched))
 def gather(call: Call) -> Run:
     """Slices of the operand that start at computed indices, or at the nearest ones where they fit.
 

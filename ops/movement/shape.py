@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..batch import after_leading, along, as_it_is, before
 from ..engine.cast import cast
 from ..engine.speed import tuning
 from ..kernel import PURE, PURE_LINEAR, Facts, Scalar, first_operand
@@ -79,7 +80,7 @@ def iota(call: Call) -> Run:
     return lambda: value
 
 
-@op("reshape", operands=1, facts=dataclasses.replace(_SAME, spread=_reshaped))
+@op("reshape", operands=1, facts=dataclasses.replace(_SAME, spread=_reshaped, batch=as_it_is))
 def reshape(call: Call) -> Run:
     """The same elements, in order, in another shape.
 
@@ -97,7 +98,7 @@ def reshape(call: Call) -> Run:
     return lambda x: x.reshape(shape)
 
 
-@op("transpose", operands=1, facts=_SAME)
+@op("transpose", operands=1, facts=dataclasses.replace(_SAME, batch=after_leading("permutation")))
 def transpose(call: Call) -> Run:
     """The dimensions in another order.
 
@@ -113,7 +114,11 @@ def transpose(call: Call) -> Run:
     return lambda x: x.transpose(permutation)
 
 
-@op("broadcast_in_dim", operands=1, facts=dataclasses.replace(_SAME, spread=_broadcast_in_dim))
+@op(
+    "broadcast_in_dim",
+    operands=1,
+    facts=dataclasses.replace(_SAME, spread=_broadcast_in_dim, batch=after_leading("broadcast_dimensions")),
+)
 def broadcast_in_dim(call: Call) -> Run:
     """The operand repeated along new dimensions and along those of size 1.
 
@@ -156,7 +161,7 @@ def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
     return kernel
 
 
-@op("concatenate", facts=Facts(is_pure=True, linear=range))
+@op("concatenate", facts=Facts(is_pure=True, linear=range, batch=along("dimension")))
 def concatenate(call: Call) -> Run:
     """The operands one after another along a dimension.
 
@@ -179,7 +184,7 @@ def concatenate(call: Call) -> Run:
     return identity if len(tensors) == 1 else lambda *arrays: np.concatenate(arrays, dimension)
 
 
-@op("reverse", operands=1, facts=PURE_LINEAR)
+@op("reverse", operands=1, facts=dataclasses.replace(PURE_LINEAR, batch=along("dimensions")))
 def reverse(call: Call) -> Run:
     """The elements in the opposite order along some dimensions.
 
@@ -195,7 +200,13 @@ def reverse(call: Call) -> Run:
     return lambda x: x[index]
 
 
-@op("pad", operands=2, facts=Facts(is_pure=True, linear=range))
+@op(
+    "pad",
+    operands=2,
+    facts=Facts(
+        is_pure=True, linear=range, batch=before(1, edge_padding_low=0, edge_padding_high=0, interior_padding=0)
+    ),
+)
 def pad(call: Call) -> Run:
     """The operand with a value put between its elements, then before and after them, or elements cut off there.
 

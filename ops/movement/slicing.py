@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
+from ..batch import Batch, Batched, before
 from ..kernel import PURE_LINEAR, Facts, first_operand
 from ..registry import Call, Run, op
 from ..require import identity, require, require_element, require_shape
 
 
-@op("slice", operands=1, facts=PURE_LINEAR)
+@op(
+    "slice",
+    operands=1,
+    facts=dataclasses.replace(PURE_LINEAR, batch=before(start_indices=0, limit_indices=None, strides=1)),
+)
 def slice_(call: Call) -> Run:
     """The elements between fixed bounds, with a stride, in each dimension.
 
@@ -49,7 +56,22 @@ def _window(starts: tuple[np.ndarray | int, ...], sizes: tuple[int, ...], room: 
     return tuple(index)
 
 
-@op("dynamic_slice", facts=Facts(is_pure=True, linear=first_operand, starts=1))
+def _batched_slice(batch: Batch) -> Batched | None:
+    """Windows at the same place of many tensors."""
+    if any(batch.is_stacked[1:]):
+        return None
+    sizes = np.append(batch.count, batch.attributes["slice_sizes"]).astype(np.int64)
+    return Batched({"slice_sizes": sizes}, frozenset(range(1, len(batch.operands))), zero_at=1)
+
+
+def _batched_update(batch: Batch) -> Batched | None:
+    """Updates at the same place of many tensors."""
+    if any(batch.is_stacked[2:]):
+        return None
+    return Batched({}, frozenset(range(2, len(batch.operands))), zero_at=2)
+
+
+@op("dynamic_slice", facts=Facts(is_pure=True, linear=first_operand, starts=1, batch=_batched_slice))
 def dynamic_slice(call: Call) -> Run:
     """A window of fixed size that starts at a computed index, or at the nearest one where it fits.
 
@@ -68,7 +90,10 @@ def dynamic_slice(call: Call) -> Run:
     return lambda x, *starts: x[_window(starts, sizes, room)]
 
 
-@op("dynamic_update_slice", facts=Facts(is_pure=True, overwrites=0, linear=lambda _: (0, 1), starts=2))
+@op(
+    "dynamic_update_slice",
+    facts=Facts(is_pure=True, overwrites=0, linear=lambda _: (0, 1), starts=2, batch=_batched_update),
+)
 def dynamic_update_slice(call: Call) -> Run:
     """The operand with a window replaced that starts at a computed index, or at the nearest one where it fits.
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ..batch import Batch, Batched
 from ..engine.amortised import Amortised
 from ..engine.keys import total_keys, value_keys
 from ..engine.lookup import Table, all_of
@@ -40,7 +41,13 @@ def _comparisons(operands: Shapes, _: Shapes, attributes: Mapping[str, Any]) -> 
     return math.prod(shape) * math.log2(max(along, 1))
 
 
-@op("sort", values="regions", accuracy=BY_BODY, facts=Facts(is_pure=True, body_runs=_comparisons))
+def _batched(batch: Batch) -> Batched:
+    """Many at once; a dimension that is counted from the last one stays."""
+    dimension = int(batch.attributes.get("dimension", -1))
+    return Batched({"dimension": dimension + (dimension >= 0)})
+
+
+@op("sort", values="regions", accuracy=BY_BODY, facts=Facts(is_pure=True, body_runs=_comparisons, batch=_batched))
 def sort(call: Call) -> Run:
     """The operands put in the order of the comparator along a dimension, all by the same permutation; stable.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..batch import Batch, Batched, shifted
 from ..kernel import Facts, Shapes
 from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..types import TensorType
@@ -22,12 +23,51 @@ def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
     return math.prod(shapes[0][d] for d in numbers.get("lhs_contracting_dimensions", ()))
 
 
+def _batched(batch: Batch) -> Batched | None:
+    """Many products at once: a batch of them, or a single product where sums are exact and so have no order.
+
+    The host's BLAS gets each matrix of a batch by itself, as it gets the only one of a single use.
+    """
+    numbers = dict(batch.attributes["dot_dimension_numbers"])
+    lists = [[[int(d) for d in numbers.get(f"{s}_{k}_dimensions", ())] for s in _SIDES] for k in _KINDS]
+    is_free = [len(batch.shape(i)) > len(lists[0][i]) + len(lists[1][i]) for i in range(2)]
+    swapped, shared = False, frozenset[int]()
+    if not all(batch.is_stacked):
+        if lists[0][0]:
+            return None  # what all share would be copied for each
+        if _is_exact(batch) and (batch.is_stacked[0] or not is_free[1]):
+            swapped = batch.is_stacked[1]
+            shared = frozenset([int(batch.is_stacked[0])])
+    for kind, (name, sides) in enumerate(zip(_KINDS, lists, strict=True)):
+        for i, side in enumerate(_SIDES):
+            numbers[f"{side}_{name}_dimensions"] = sides[i]
+            if i not in shared:
+                numbers[f"{side}_{name}_dimensions"] = [0] * (kind == 0 and not shared) + shifted(sides[i])
+    if swapped:
+        sides = {"lhs": "rhs", "rhs": "lhs"}
+        numbers = {sides[name[:3]] + name[3:]: value for name, value in numbers.items()}
+    return Batched({"dot_dimension_numbers": numbers}, shared, swapped)
+
+
+def _is_exact(batch: Batch) -> bool:
+    """Whether each result is rounded once, or is an integer."""
+    elements = [t.element for t in (*batch.operands, *batch.results)]
+    if batch.attributes.get("algorithm") is not None:
+        return False
+    if all(e.is_minifloat for e in elements[:2]):
+        return batch.policy.accumulate == "exact" and batch.policy.rounding != "stochastic" and elements[2].is_float
+    return all(e.is_integer for e in elements)
+
+
+_KINDS = ("batching", "contracting")
+
+
 @op(
     "dot_general",
     values="numbers",
     accuracy=BY_POLICY,
     operands=2,
-    facts=Facts(is_pure=True, is_bilinear=True, terms=_terms),
+    facts=Facts(is_pure=True, is_bilinear=True, terms=_terms, batch=_batched),
 )
 def dot_general(call: Call) -> Run:
     """Sums of products of two tensors over their contracting dimensions, for each index of the others.

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..batch import Batch, Batched, along
 from ..engine.blocks import apart, blocks, for_each
 from ..engine.cast import cast, wrap
 from ..engine.compiled import Kernels, kernels
@@ -41,11 +42,16 @@ def _additions(operands: Shapes, results: Shapes, _: Mapping[str, Any]) -> float
     return max(math.prod(operands[0]) - math.prod(results[0]), 0)
 
 
+def _batched(batch: Batch) -> Batched | None:
+    """Many reductions: those along a dimension do not see the others."""
+    return along("dimensions", single=len(batch.operands) // 2)(batch)
+
+
 @op(
     "reduce",
     values="regions",
     accuracy=BY_BODY,
-    facts=Facts(is_pure=True, folds=True, linear=range, body_runs=_additions),
+    facts=Facts(is_pure=True, folds=True, linear=range, body_runs=_additions, batch=_batched),
 )
 def reduce(call: Call) -> Run:
     """The elements along dimensions combined by the body, from the init value, in row-major order.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..batch import Batch, Batched, shifted
 from ..engine.cast import cast
 from ..engine.speed import tuning
 from ..kernel import Facts
@@ -172,9 +173,28 @@ def targets(numbers: Mapping[str, Any], shape: Shape, indices: np.ndarray, updat
     return found
 
 
+def _batched(batch: Batch) -> Batched:
+    """Many at once: each has a tensor of its own, along a batching dimension or one that windows have all of."""
+    numbers, count = dict(batch.attributes["scatter_dimension_numbers"]), len(batch.operands) // 2
+    lists = {name: list(integers(numbers, name)) for name in (*_OF_INPUT, "scatter_indices_batching_dims")}
+    for name in _OF_INPUT:
+        lists[name] = shifted(lists[name])
+    if batch.is_stacked[count]:
+        numbers["index_vector_dim"] = int(numbers.get("index_vector_dim", 0)) + 1
+        lists["input_batching_dims"].insert(0, 0)
+        lists["scatter_indices_batching_dims"] = [0, *shifted(lists["scatter_indices_batching_dims"])]
+        return Batched({"scatter_dimension_numbers": {**numbers, **lists}})
+    lists["update_window_dims"].insert(0, 0)
+    return Batched({"scatter_dimension_numbers": {**numbers, **lists}}, frozenset([count]))
+
+
+_OF_INPUT = ("inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims", "update_window_dims")
+
+
 #: The operands are inputs, the indices, and as many updates.
 _FACTS = Facts(
     is_pure=True,
+    batch=_batched,
     folds=True,
     linear=lambda count: [i for i in range(count) if i != (count - 1) // 2],
     body_runs=lambda operands, *_: math.prod(operands[-1]),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..batch import Batch, Batched, before
 from ..engine.blocks import blocks, for_each
 from ..engine.cast import cast
 from ..engine.lookup import Table
@@ -58,11 +59,17 @@ def window_runs(_: Shapes, results: Shapes, attributes: Mapping[str, Any]) -> fl
     return math.prod(results[0]) * max(window - 1, 1)
 
 
+def _batched(batch: Batch) -> Batched | None:
+    """Many at once: along the leading dimension windows have size 1."""
+    ones = {"window_dimensions": 1, "window_strides": 1, "base_dilations": 1, "window_dilations": 1}
+    return before(len(batch.operands) // 2, **ones, padding=(0, 0))(batch)
+
+
 @op(
     "reduce_window",
     values="regions",
     accuracy=BY_BODY,
-    facts=Facts(is_pure=True, folds=True, linear=range, body_runs=window_runs),
+    facts=Facts(is_pure=True, folds=True, linear=range, body_runs=window_runs, batch=_batched),
 )
 def reduce_window(call: Call) -> Run:
     """Each result is a window of the operand folded by a body: the initial value with the first element, and so on.
