@@ -191,7 +191,7 @@ def _diff_options(parser: argparse.ArgumentParser) -> None:
         "--accumulate",
         choices=ACCUMULATIONS,
         default=Policy.accumulate,
-        help="rounding of sums of products of minifloats (default: exact)",
+        help="how products are summed (default: auto)",
     )
     _conversion_options(parser)
 
@@ -220,7 +220,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
         "--accumulate",
         choices=ACCUMULATIONS,
         default=Policy.accumulate,
-        help="rounding of sums of products of minifloats (default: exact)",
+        help="how products are summed (default: auto)",
     )
     _conversion_options(parser)
     add(

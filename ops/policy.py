@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 ARITHMETICS = ("direct", "upcast")
 COMPUTE_TYPES = ("f32", "f64", "f16", "bf16")
-ACCUMULATIONS = ("exact", "f32", "element")
+ACCUMULATIONS = ("auto", "exact", "reproducible", "f32", "element")
+#: What sums products of minifloats with one rounding; how they differ is in sums of wider floats.
+_EXACT = ACCUMULATIONS[:3]
 ROUNDINGS = ("nearest_even", "toward_zero", "up", "down", "nearest_away", "stochastic")
 OVERFLOWS = ("ieee", "saturate", "onnx")
 
@@ -23,8 +25,11 @@ class Policy:
         arithmetic: How minifloats are computed. `"direct"` works on codes: exactly, with one rounding. `"upcast"` casts
             to f32, uses the operation of the host and casts down; `"upcast:f64"`, `"upcast:f16"` and `"upcast:bf16"`
             name another type.
-        accumulate: How dot_general and convolution sum products of minifloats. `"exact"` rounds once, at the end.
-            `"f32"` sums in f32 and rounds once. `"element"` rounds to the result's type after every step, in order.
+        accumulate: How dot_general and convolution sum products. `"auto"`: of minifloats exactly, with one rounding at
+            the end; of f16 and wider types by the host's BLAS. `"exact"`: with one rounding for every float type.
+            `"reproducible"`: of minifloats exactly, of f16, bf16 and f32 in one order that gives the same bits on every
+            machine, of f64 exactly. `"f32"`: of minifloats in f32, with one rounding to the result. `"element"`: of
+            minifloats with a rounding to the result's type after every step, in order.
         rounding: How results in formats of up to 16 bits, and conversions to f32, are rounded: `"nearest_even"`,
             `"toward_zero"`, `"up"`, `"down"`, `"nearest_away"` (IEEE 754-2019, section 4.3) or `"stochastic"`.
             Arithmetic in f32 and f64 always rounds to nearest even.
@@ -41,7 +46,7 @@ class Policy:
     """
 
     arithmetic: str = "direct"
-    accumulate: str = "exact"
+    accumulate: str = "auto"
     rounding: str = "nearest_even"
     overflow: str = "ieee"
     seed: int = 0
@@ -67,6 +72,11 @@ class Policy:
     def for_elements(self) -> Policy:
         """What of the policy matters to elementwise ops that draw no random bits: tables are kept by it."""
         return Policy(self.arithmetic, rounding=self.rounding, overflow=self.overflow)
+
+    @property
+    def sums_exactly(self) -> bool:
+        """Whether sums of products of minifloats are rounded once."""
+        return self.accumulate in _EXACT
 
     @property
     def compute_type(self) -> str | None:

@@ -8,26 +8,44 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..engine.speed import tuning
+from ..minifloat.codec import neighbours
+from ..minifloat.formats import FORMATS
 from ..minifloat.number import FINITE, WORK_BITS, Number
+from ..policy import Policy
 
 _WORD = 48  # an int64 then has room for 2**15 additions before its carries must be passed on
+_MOST = 1 << 14
 _MASK = np.int64((1 << _WORD) - 1)
 
 
+#: So many words are added up in f64, with the least unit of them within so many powers of two: nothing overflows.
+_WORDS, _LOWEST = 16, 300
+
+
 class ExactSums:
-    """Sums in units of 2**low, each of less than 2**bits of them; for at most 2**15 additions."""
+    """Sums in units of 2**low, each of less than 2**bits of them."""
 
     def __init__(self, shape: tuple[int, ...], low: int, bits: int) -> None:
-        self._shape, self._low = shape, low
+        self._shape, self._low, self._additions = shape, low, 0
         # Word by word, the least first; all words but the last are non-negative.
         self._words = np.zeros((bits // _WORD + 1, int(np.prod(shape))), np.int64)
 
     def add(self, values: np.ndarray, exponent: int) -> None:
         """Adds f64 numbers that are multiples of 2**exponent, of at most 53 bits each."""
+        self._add(values, 2.0**-exponent, exponent)
+
+    def add_integers(self, values: np.ndarray, exponent: int) -> None:
+        """Adds integers of at most 53 bits, held in f64, times 2**exponent."""
+        self._add(values, 1.0, exponent)
+
+    def _add(self, values: np.ndarray, scale: float, exponent: int) -> None:
+        self._additions += 1
+        if self._additions % _MOST == 0:
+            _carry(self._words)
         flat = values.reshape(-1)
         word, bit = divmod(exponent - self._low, _WORD)
         for block in self._blocks():
-            value = (flat[block] * 2.0**-exponent).astype(np.int64)
+            value = (flat[block] * scale).astype(np.int64)
             words = self._words[word : word + 3, block]
             if len(words) > 1:
                 words[0] += (value << bit) & _MASK
@@ -39,6 +57,9 @@ class ExactSums:
 
     def to_f64(self) -> np.ndarray:
         """The sums rounded to odd in f64: to be rounded again to any type of up to 51 bits of precision."""
+        if len(self._words) > _WORDS or not -_LOWEST < self._low < _LOWEST:
+            low, _, fraction = neighbours(self.to_number(), FORMATS["f64"], Policy(rounding="toward_zero"))
+            return (low | (fraction != 0)).view(np.float64)
         result = np.empty(self._words.shape[1])
         for block in self._blocks():
             words, negative = self._magnitudes(block)

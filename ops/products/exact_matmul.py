@@ -30,6 +30,11 @@ from ..types import ELEMENT_TYPES, ElementType
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 
+#: What products with infinities, NaN and zeros depend on: of each number whether it is NaN ("nan"), and as f64 the sign
+#: of what is neither zero nor NaN ("sign"), that of infinities ("infinity"), 1 for zeros ("zero") and for a set sign
+#: ("negative").
+Marks = dict[str, np.ndarray]
+
 
 def exact_matmul(
     lhs: np.ndarray,
@@ -58,7 +63,7 @@ def may_be_plain(call: Call) -> bool:
     return (
         all(e.is_minifloat for e in operands)
         and call.result().element.is_float
-        and policy.accumulate == "exact"
+        and policy.sums_exactly
         and policy.rounding not in ("down", "stochastic")
     )
 
@@ -91,9 +96,9 @@ def _exact_type(low: int, bound: int) -> type | None:
 def _product(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
     sums = _sums(x, y, result_type, policy, random)
     if x.has_special or y.has_special:
-        _set_special(sums, x, y)
+        set_special(sums, _marked(x), _marked(y), x.format.has_infinity or y.format.has_infinity)
     if policy.rounding == "down":
-        _set_negative_zeros(sums, x, y)
+        set_negative_zeros(sums, _marked(x), _marked(y), x.codes.shape[-1])
     if sums.dtype == np.float64:
         draws = random.draws(policy)
         return cast(sums, _F64, result_type, policy, draws)
@@ -220,8 +225,11 @@ def _room(x: _Operand, y: _Operand) -> int:
 
 
 @functools.lru_cache(1024)
-def _parts(x_spread: int, y_spread: int, room: int) -> tuple[int, int]:
-    """Into how many bands to cut each operand: the fewest products with no two bands of more than `room` exponents."""
+def fewest_parts(x_spread: int, y_spread: int, room: int) -> tuple[int, int]:
+    """Into how many parts to cut operands of some exponents or bits, that no two parts have more than `room` together.
+
+    They are those with the fewest products of two parts.
+    """
     choices = []
     for x_parts in range(1, x_spread + 1):
         left = room - -(-x_spread // x_parts)
@@ -233,7 +241,7 @@ def _parts(x_spread: int, y_spread: int, room: int) -> tuple[int, int]:
 
 def _banded(x: _Operand, y: _Operand) -> ExactSums:
     """The sums of all products of the bands that the operands are cut into."""
-    x_parts, y_parts = _parts(x.spread, y.spread, _room(x, y))
+    x_parts, y_parts = fewest_parts(x.spread, y.spread, _room(x, y))
     x_step, y_step = -(-x.spread // x_parts), -(-y.spread // y_parts)
     shape = (*x.codes.shape[:-1], y.codes.shape[-1])
     exact = ExactSums(shape, x.low + y.low, _bound(x, y).bit_length())
@@ -263,15 +271,14 @@ def _marks(fmt: Format) -> dict[str, Table]:
     return {name: Table(mark) for name, mark in marks.items()}
 
 
-def _marked(x: _Operand) -> dict[str, np.ndarray]:
+def _marked(x: _Operand) -> Marks:
     return {name: as_laid(table.at, x.codes) for name, table in _marks(x.format).items()}
 
 
-def _set_special(sums: np.ndarray, x: _Operand, y: _Operand) -> None:
-    """Puts in the sums that have a product that is not finite."""
-    xs, ys = _marked(x), _marked(y)
+def set_special(sums: np.ndarray, xs: Marks, ys: Marks, has_infinity: bool) -> None:
+    """Put in the sums that have a product that is not finite."""
     nan = xs["nan"].any(-1, keepdims=True) | ys["nan"].any(-2, keepdims=True)
-    if x.format.has_infinity or y.format.has_infinity:
+    if has_infinity:
         x_sign, x_infinity, y_sign, y_infinity = xs["sign"], xs["infinity"], ys["sign"], ys["infinity"]
         direction = product(x_infinity, y_sign) + product(x_sign, y_infinity)
         count = product(np.abs(x_infinity), np.abs(y_sign)) + product(np.abs(x_sign), np.abs(y_infinity))
@@ -281,13 +288,12 @@ def _set_special(sums: np.ndarray, x: _Operand, y: _Operand) -> None:
     sums[nan] = np.nan
 
 
-def _set_negative_zeros(sums: np.ndarray, x: _Operand, y: _Operand) -> None:
-    """Gives zero sums the sign they have when rounding down."""
+def set_negative_zeros(sums: np.ndarray, xs: Marks, ys: Marks, length: int) -> None:
+    """Give zero sums of so many products the sign they have when rounding down."""
     zero = sums == 0
     if zero.any():
-        xs, ys = _marked(x), _marked(y)
         count = np.zeros(sums.shape)  # of products that are +0
         for x_sign, y_sign in ((xs["negative"], ys["negative"]), (1 - xs["negative"], 1 - ys["negative"])):
             x_zero, y_zero = xs["zero"] * x_sign, ys["zero"] * y_sign
             count += product(x_zero, y_sign) + product(x_sign - x_zero, y_zero)
-        sums[zero & (count < x.codes.shape[-1])] = -0.0
+        sums[zero & (count < length)] = -0.0

@@ -3,7 +3,8 @@
 | operands | how |
 |---|---|
 | both minifloats | as the policy's `accumulate` says |
-| other floats and complex | the host's BLAS in the widest type among operands and result, f32 at least; one rounding |
+| other floats and complex, `exact` or `reproducible` | as `exact_wide.py` says |
+| and otherwise | the host's BLAS in the widest type among operands and result, f32 at least; one rounding |
 | integers, i1 | modulo 2**bits of the result type; into a float type, the exact sum modulo 2**64 rounded once |
 
 The sums in f32 and wider are the host's: their last bits depend on its order of addition. The policy's `arithmetic`
@@ -23,6 +24,7 @@ from ..random_stream import RandomStream
 from ..registry import Call, Run, lookup
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from .exact_matmul import as_laid, exact_matmul, tiled
+from .exact_wide import wide_matmul
 
 _PLAIN = Policy()
 #: The terms up to which sums are formed in order, of real and of complex numbers. No tuning: BLAS may round otherwise.
@@ -47,16 +49,36 @@ def matmul(
     if not (_is_number(lhs_type) or _is_number(rhs_type)):
         return _integers(lhs, rhs, lhs_type, rhs_type, result_type, policy, random)
     if not (lhs_type.is_minifloat and rhs_type.is_minifloat):
+        if policy.accumulate in ("exact", "reproducible") and _is_number(lhs_type) and _is_number(rhs_type):
+            return _wide(lhs, rhs, lhs_type, rhs_type, result_type, policy, random)
         compute = _widest(lhs_type, rhs_type, result_type)
         return host_matmul(lhs, rhs, lhs_type, rhs_type, compute, result_type, policy, random)
     if not result_type.is_float:
         sums = matmul(lhs, rhs, lhs_type, rhs_type, _F64, policy, random)
         return cast(sums, _F64, result_type, policy)
-    if policy.accumulate == "exact":
+    if policy.sums_exactly:
         return exact_matmul(lhs, rhs, lhs_type, rhs_type, result_type, policy, random)
     if policy.accumulate == "element":
         return stepwise_matmul(lhs, rhs, lhs_type, rhs_type, result_type, policy, random)
     return host_matmul(lhs, rhs, lhs_type, rhs_type, _F32, result_type, policy, random)
+
+
+def _wide(
+    lhs: np.ndarray,
+    rhs: np.ndarray,
+    lhs_type: ElementType,
+    rhs_type: ElementType,
+    result_type: ElementType,
+    policy: Policy,
+    random: RandomStream,
+) -> np.ndarray:
+    """The product of floats or complex numbers that are not all minifloats, as `exact` and `reproducible` say."""
+    compute = _widest(lhs_type, rhs_type)
+    x, y = widen(lhs, lhs_type, compute), widen(rhs, rhs_type, compute)
+    if result_type.is_float or result_type.is_complex == compute.is_complex:
+        return wide_matmul(x, y, result_type, policy, random)
+    between = _F64 if result_type.is_integer or result_type.bits == 1 else compute
+    return cast(wide_matmul(x, y, between, policy, random), between, result_type, policy)
 
 
 def product_policy(policy: Policy, lhs_type: ElementType, rhs_type: ElementType, result_type: ElementType) -> Policy:
