@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 
     __version__: str
     from .api import load
+    from .blocks import dequantize, quantize, straight_through
     from .diff.compare import compare
     from .errors import CheckFailure, Error, ExecutionError, InputError, OutputError, ProgramError, ResourceError
     from .loaded import LoadedProgram
     from .policies import policy
     from .transform.function import jit
-    from .values.numbers import cast, pack, scale, unpack
+    from .values.numbers import cast, scale
+    from .values.packing import pack, unpack
 
 _HOME = {
     "Policy": "..ops.policy",
@@ -28,7 +30,9 @@ _HOME = {
         ("CheckFailure", "Error", "ExecutionError", "InputError", "OutputError", "ProgramError", "ResourceError"),
         ".errors",
     ),
-    **dict.fromkeys(("cast", "pack", "scale", "unpack"), ".values.numbers"),
+    **dict.fromkeys(("cast", "scale"), ".values.numbers"),
+    **dict.fromkeys(("pack", "unpack"), ".values.packing"),
+    **dict.fromkeys(("dequantize", "quantize", "straight_through"), ".blocks"),
     "compare": ".diff.compare",
     "jit": ".transform.function",
     "policy": ".policies",
@@ -46,11 +50,14 @@ __all__ = [
     "ResourceError",
     "cast",
     "compare",
+    "dequantize",
     "jit",
     "load",
     "pack",
     "policy",
+    "quantize",
     "scale",
+    "straight_through",
     "unpack",
 ]
 

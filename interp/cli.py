@@ -14,6 +14,8 @@ from .system import host_floats, streams
 from .system.isolate import TIMED_OUT, report, run_isolated
 
 FORMS = ("dense", "codes", "json")
+#: Those of `ops/blocks/scales.py`, which takes long to import.
+SCALE_RULES = ("floor", "ceil", "even", "rceil", "nearest")
 
 _VALUE = """A VALUE is a type and numbers, as in IREE's tools with MLIR's names of types:
 4xf8E4M3FNUZ=1,-2.5,nan,0x7F (0x starts a code), 2x2xi32=[[1 2][3 4]], 4xf32=1.0 (four times the same number),
@@ -122,19 +124,28 @@ def command_parser() -> argparse.ArgumentParser:
         "-j", "--jobs", type=_positive, metavar="N", help="number of processes (default: one for each CPU)"
     )
 
-    formats = command("formats", _lazily("tables", "formats"), "print the properties of the floating-point formats")
-    formats.add_argument("name", nargs="?", metavar="NAME", help="one format, such as f8E4M3FN")
+    formats = command("formats", _lazily("tables", "formats"), "print the properties of the formats")
+    formats.add_argument("name", nargs="?", metavar="NAME", help="one format, such as f8E4M3FN or mxfp8_e4m3")
     formats.add_argument("--codes", action="store_true", help="print each code of the format with its value")
 
     cast = command("cast", _lazily("cast"), "convert a number to a format; print its code, value, error and neighbours")
     cast.add_argument(
         "value",
         metavar="VALUE",
-        help="a number such as 1.5, -2e-3 or nan, or a typed VALUE such as f32=0.1 or 2xf32=1,2",
+        help="a number such as 1.5, -2e-3 or nan, or a typed VALUE such as f32=0.1 or 2xf32=1,2; for a block format "
+        "also a list such as '[1, 2, 448]'",
     )
-    cast.add_argument("format", metavar="FORMAT", help="the type to convert to, such as f8E4M3FN")
+    cast.add_argument(
+        "format",
+        metavar="FORMAT",
+        help="the type to convert to, such as f8E4M3FN, or a block format, such as mxfp8_e4m3",
+    )
     cast.add_argument("--from", dest="source", metavar="TYPE", help="round VALUE to this type first")
+    cast.add_argument(
+        "--scale", choices=SCALE_RULES, help="how the scale of a block is chosen (default: as the block format says)"
+    )
     _conversion_options(cast)
+    cast.set_defaults(overflow=None)  # ieee, and saturate to a block format
 
     _conform_options(command("conform", _lazily("conform"), "find a backend's wrong results, op by op", _CONFORM))
 
@@ -368,7 +379,7 @@ def _lazily(module: str, function: str = "main") -> Callable[[argparse.Namespace
 def _policy(options: argparse.Namespace) -> Policy:
     fields = ("arithmetic", "accumulate", "rounding", "overflow", "seed")
     try:
-        return Policy(**{f: getattr(options, f) for f in fields if hasattr(options, f)})
+        return Policy(**{f: v for f in fields if (v := getattr(options, f, None)) is not None})
     except ValueError as error:
         parser: _Parser = options.parser
         parser.error(f"argument --{error}")

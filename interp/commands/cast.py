@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.blocks.formats import BLOCK_FORMATS
 from ...ops.engine.cast import codes_of
 from ...ops.minifloat.codec import decode, round_number, to_fraction
 from ...ops.minifloat.formats import Format
@@ -25,6 +26,12 @@ from ..values.values import parse_value
 
 def main(options: argparse.Namespace) -> int:
     """Print the conversion of each element of VALUE."""
+    if options.format in BLOCK_FORMATS:
+        from .cast_blocks import main as cast_to_blocks
+
+        return cast_to_blocks(options)
+    if options.scale:
+        raise InputError(f"--scale: expected a block format ({', '.join(BLOCK_FORMATS)}), got {options.format}")
     text = options.value.strip()
     target = _element(options.format)
     policy = options.policy

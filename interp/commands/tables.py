@@ -8,6 +8,8 @@ import sys
 
 import numpy as np
 
+from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
+from ...ops.blocks.stablehlo import quantizer
 from ...ops.minifloat.formats import FORMATS, Format, Nan
 from ...ops.registry import EXACT, SPECIFICATION_VERSION, Op, describe, full_name
 from ...ops.registry import ops as all_ops
@@ -26,11 +28,15 @@ def formats(options: argparse.Namespace) -> int:
             raise InputError("--codes: expected a format, as in minihlo formats f8E4M3FN --codes, got none")
         facts = [_facts(f) for f in FORMATS.values()]
         print_table(list(facts[0]), [list(f.values()) for f in facts])
+        blocks = [_block_facts(f) for f in BLOCK_FORMATS.values()]
+        print_table(list(blocks[0]), [list(f.values()) for f in blocks])
         return 0
+    if options.name in BLOCK_FORMATS:
+        return _block_format(BLOCK_FORMATS[options.name], options.codes)
     fmt = (FORMATS | {f.dtype_name: f for f in FORMATS.values()}).get(options.name)
     if fmt is None:
-        meant = guess(options.name, FORMATS)
-        raise InputError(f"expected a format, got {options.name!r}{meant} (formats: {', '.join(FORMATS)})")
+        known = (*FORMATS, *BLOCK_FORMATS)
+        raise InputError(f"expected a format, got {options.name!r}{guess(options.name, known)} ({', '.join(known)})")
     if not options.codes:
         print("\n".join(f"{name:18} {value}" for name, value in _facts(fmt).items()))
         return 0
@@ -39,6 +45,31 @@ def formats(options: argparse.Namespace) -> int:
     texts = number_texts(fmt, np.arange(1 << fmt.bits).astype(fmt.code_dtype))
     print("\n".join(f"{code_text(code, fmt.bits)}  {_fields(code, fmt)}  {text}" for code, text in enumerate(texts)))
     return 0
+
+
+def _block_format(fmt: BlockFormat, codes: bool) -> int:
+    """Print the facts of a block format, and the program that quantizes to it."""
+    if codes:
+        raise InputError(f"--codes: expected a floating-point format, such as f8E4M3FN, got {fmt.name}")
+    print("\n".join(f"{name:20} {value}" for name, value in _block_facts(fmt).items()))
+    shape = (2, 2 * fmt.size) if len(fmt.block) == 1 else tuple(2 * n for n in fmt.block)
+    print(f"\n{quantizer(fmt, shape)}")
+    return 0
+
+
+def _block_facts(fmt: BlockFormat) -> dict[str, str]:
+    return {
+        "block format": fmt.name,
+        "elements": fmt.element,
+        "block": "x".join(map(str, fmt.block)),
+        "scale": fmt.scale,
+        "scale of the tensor": fmt.tensor_scale or "none",
+        "rule": fmt.rule,
+        "largest element": f"{fmt.largest:g}" if fmt.element_format else "127/64",
+        "bits of a block": str(fmt.bits),
+        "bits of an element": f"{fmt.bits / fmt.size:.4g}",
+        "source": fmt.source,
+    }
 
 
 def _facts(fmt: Format) -> dict[str, str]:

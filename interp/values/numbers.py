@@ -1,4 +1,4 @@
-"""Numbers between formats, for Python: cast, scale, pack, unpack."""
+"""Numbers between formats, for Python: cast, scale."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...ops.engine.cast import cast as cast_array
 from ...ops.minifloat.codec import decode, to_fraction
 from ...ops.policy import Policy
 from ...ops.random_stream import RandomStream
-from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType, element_type, named_type, type_of_dtype
+from ...ops.types import ELEMENT_TYPES, ElementType, Kind, element_type, named_type, type_of_dtype
 from ..errors import InputError
 from ..system import host_floats, memory
 from . import npy
@@ -42,12 +42,12 @@ def cast(x: Any, format: str, *, overflow: str = "ieee", rounding: str = "neares
     Raises:
         InputError: `format` or an option is unknown, or `x` is not an array of real numbers.
     """
-    target = _element(format)
+    target = element_of(format)
     try:
         policy = Policy(overflow=overflow, rounding=rounding, seed=seed)
     except ValueError as error:
         raise InputError(str(error)) from None
-    array, source = _real_array(x)
+    array, source = real_array(x)
     memory.check(array.size * target.dtype.itemsize, f"the result of casting to {target}")
     random = RandomStream()
     random.restart(seed)
@@ -93,10 +93,10 @@ def scale(x: Any, format: str, *, power_of_two: bool = False) -> float:
     Raises:
         InputError: `format` is not a floating-point type, or `x` is not an array of real numbers.
     """
-    target = _element(format)
+    target = element_of(format)
     if not target.is_float:
         raise InputError(f"expected a floating-point type, got {target}")
-    array, source = _real_array(x)
+    array, source = real_array(x)
     largest = _largest_magnitude(array, source)
     if not largest:
         return 1.0
@@ -110,66 +110,8 @@ def scale(x: Any, format: str, *, power_of_two: bool = False) -> float:
     return float(min(max(factor, smallest), huge))
 
 
-def pack(codes: Any, format: str) -> bytes:
-    """Store elements of up to eight bits without unused bits between them.
-
-    The elements form one little-endian stream of bits, in row-major order. Two 4-bit elements share a byte, the first
-    in the low four bits; four 6-bit elements share three bytes. Bits that are left over at the end are zero.
-
-    Args:
-        codes: An array of any shape: unsigned codes (uint8), or numbers of the type itself (a dtype of ml_dtypes). For
-            signed integer types it may hold int8 values.
-        format: An element type of up to eight bits as MLIR names it, such as `"f4E2M1FN"`.
-
-    Returns:
-        ceil(N * bits / 8) bytes for N elements.
-
-    Raises:
-        InputError: `format` is unknown or wider than eight bits, or a code is out of range.
-    """
-    element = _packable(format)
-    flat = _codes(codes, element).ravel()
-    if element.bits == 8:
-        return flat.tobytes()
-    bits = np.unpackbits(flat[:, None], axis=1, count=element.bits, bitorder="little")
-    return np.packbits(bits, bitorder="little").tobytes()
-
-
-def unpack(data: bytes | bytearray | memoryview | np.ndarray, format: str, shape: int | tuple[int, ...]) -> np.ndarray:
-    """Read what `pack` stored.
-
-    Args:
-        data: The bytes, or an array of uint8.
-        format: The element type as MLIR names it.
-        shape: The shape of the result.
-
-    Returns:
-        The codes, uint8 of that shape. `.view` with the dtype of ml_dtypes makes them numbers.
-
-    Raises:
-        InputError: The number of bytes is not that of the shape, or `format` or `shape` is not valid.
-    """
-    element = _packable(format)
-    dims = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    if any(isinstance(d, bool) or not isinstance(d, int | np.integer) or d < 0 for d in dims):
-        raise InputError(f"expected a shape of integers of at least 0, got {shape!r}")
-    dims = tuple(int(d) for d in dims)
-    memory.check_type(TensorType(dims, element))
-    size = math.prod(dims)
-    try:
-        raw = np.frombuffer(bytes(data) if isinstance(data, bytearray | memoryview) else data, np.uint8)
-    except (TypeError, ValueError):
-        raise InputError(f"expected packed bytes, got {type(data).__name__}") from None
-    needed = -(-size * element.bits // 8)
-    if len(raw) != needed:
-        raise InputError(f"expected {needed} bytes for {size} elements of {element}, got {len(raw)}")
-    if element.bits == 8:
-        return raw.reshape(dims).copy()
-    bits = np.unpackbits(raw, count=size * element.bits, bitorder="little").reshape(size, element.bits)
-    return np.packbits(bits, axis=1, bitorder="little").reshape(dims)
-
-
-def _element(name: Any) -> ElementType:
+def element_of(name: Any) -> ElementType:
+    """The real element type of a name. Raises InputError."""
     try:
         element = named_type(str(name))
     except ValueError as error:
@@ -179,14 +121,8 @@ def _element(name: Any) -> ElementType:
     return element
 
 
-def _packable(name: Any) -> ElementType:
-    element = _element(name)
-    if element.bits > 8:
-        raise InputError(f"expected a type of up to eight bits, got {element}")
-    return element
-
-
-def _real_array(x: Any) -> tuple[np.ndarray, ElementType]:
+def real_array(x: Any) -> tuple[np.ndarray, ElementType]:
+    """What a caller passes as an array of real numbers, and its element type. Raises InputError."""
     refuse_mask(x, "the array")
     try:
         array = np.asarray(x)
@@ -224,21 +160,3 @@ def _largest_magnitude(array: np.ndarray, element: ElementType) -> Fraction:
     wide = cast_array(array, element, element_type("f64"), Policy())
     finite = np.abs(wide[np.isfinite(wide)])
     return Fraction(float(finite.max())) if finite.size else Fraction(0)
-
-
-def _codes(codes: Any, element: ElementType) -> np.ndarray:
-    refuse_mask(codes, "the array")
-    array = np.asarray(codes)
-    mask = (1 << element.bits) - 1
-    if array.dtype == element.dtype or npy.named_element(array.dtype) == element:
-        array = npy.as_element(array, element, "the array")
-        return array.view(np.uint8) & np.uint8(mask)
-    if not array.size:  # an empty list is an array of f64
-        return array.astype(np.uint8)
-    if array.dtype.kind not in "iu":
-        raise InputError(f"expected codes of {element} (unsigned integers or an array of this type), got {array.dtype}")
-    low = -(1 << (element.bits - 1)) if element.kind is Kind.SIGNED else 0
-    if int(array.min()) < low or int(array.max()) > mask:
-        wrong = array[(array < low) | (array > mask)].flat[0]
-        raise InputError(f"expected a code of {element} ({low} to {mask}), got {wrong}")
-    return array.astype(np.uint8) & np.uint8(mask)

@@ -1,0 +1,188 @@
+"""What quantizes an array of f32 to a block format, as a program of StableHLO.
+
+All of it is exact but the one rounding of each scale and each element: f32 is widened to f64, where quotients by a
+scale are exact, or never as near to a border between two results that f64 could take them for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .formats import BlockFormat
+from .scales import decode_f64, thresholds
+
+_F64_MANTISSA, _F64_BIAS = 52, 1023
+
+
+class _Body:
+    """Lines of a function, each of which names its result."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def put(self, name: str, op: str, types: str) -> str:
+        self.lines.append(f"    %{name} = {op} : {types}")
+        return f"%{name}"
+
+    def constant(self, name: str, value: str, t: str) -> str:
+        return self.put(name, f"stablehlo.constant dense<{value}>", t)
+
+    def spread(self, name: str, value: str, source: str, target: str, dims: list[int]) -> str:
+        text = ", ".join(map(str, dims))
+        op = f"stablehlo.broadcast_in_dim {value}, dims = [{text}]"
+        return self.put(name, op, f"({source}) -> {target}")
+
+
+def quantizer(fmt: BlockFormat, shape: tuple[int, ...]) -> str:
+    """A module whose function `main` quantizes f32 of a shape by the format's own rule.
+
+    shape: its last dimensions are multiples of the block's.
+    """
+    first = len(shape) - len(fmt.block)
+    counts = tuple(n // b for n, b in zip(shape[first:], fmt.block, strict=True))
+    split = (*shape[:first], *(n for pair in zip(counts, fmt.block, strict=True) for n in pair))
+    within = [first + 2 * i + 1 for i in range(len(fmt.block))]
+    outside = [d for d in range(len(split)) if d not in within]
+    few = (*shape[:first], *counts)
+
+    def wide(element: str) -> str:
+        return _tensor(split, element)
+
+    def small(element: str) -> str:
+        return _tensor(few, element)
+
+    body = _Body()
+    body.put("blocks", "stablehlo.reshape %x", f"({_tensor(shape, 'f32')}) -> {wide('f32')}")
+    body.put("wide", "stablehlo.convert %blocks", f"({wide('f32')}) -> {wide('f64')}")
+    body.put("magnitudes", "stablehlo.abs %wide", wide("f64"))
+    body.constant("zero", "0.0", "tensor<f64>")
+    reduce = f"stablehlo.reduce(%magnitudes init: %zero) applies stablehlo.maximum across dimensions = {within}"
+    body.put("amax", reduce, f"({wide('f64')}, tensor<f64>) -> {small('f64')}")
+    results = [_tensor(shape, fmt.element), small(fmt.scale)]
+    names = ["%codes", "%scales"]
+    if fmt.has_power_scale:
+        _power_scale(body, fmt, small)
+    else:
+        divisor = _tensor_scale(body, fmt, few) if fmt.tensor_scale else None
+        _quotient_scale(body, fmt, small, divisor)
+        if divisor is not None:
+            results.append("tensor<f32>")
+            names.append("%tensor_scale")
+    factor = "%factor_of_block"
+    body.put("factor_of_block", "stablehlo.convert %scales", f"({small(fmt.scale)}) -> {small('f64')}")
+    if fmt.tensor_scale:
+        body.spread("tensor_factors", "%tensor_factor", "tensor<f64>", small("f64"), [])
+        factor = body.put("factor", "stablehlo.multiply %factor_of_block, %tensor_factors", small("f64"))
+    body.spread("factors", factor, small("f64"), wide("f64"), outside)
+    _elements(body, fmt, wide)
+    body.put("codes", "stablehlo.reshape %elements", f"({wide(fmt.element)}) -> {results[0]}")
+    returned = ", ".join(results)
+    lines = "\n".join(body.lines)
+    return (
+        f"module {{\n  func.func @main(%x: {_tensor(shape, 'f32')}) -> ({returned}) {{\n{lines}\n"
+        f"    return {', '.join(names)} : {returned}\n  }}\n}}"
+    )
+
+
+def _power_scale(body: _Body, fmt: BlockFormat, small: Callable[[str], str]) -> None:
+    """The code of a power of two: the exponent field of amax, and how far its mantissa reaches."""
+    i64 = small("i64")
+    body.put("bits", "stablehlo.bitcast_convert %amax", f"({small('f64')}) -> {i64}")
+    body.constant("width", str(_F64_MANTISSA), i64)
+    total = body.put("field", "stablehlo.shift_right_logical %bits, %width", i64)
+    offset, reached = thresholds(fmt, fmt.rule)
+    # The field counts from the exponent of a mantissa from 1 to 2.
+    body.constant("offset", str(offset + 1 - _F64_BIAS - fmt.scale_format.min_exponent), i64)
+    total = body.put("exponent", f"stablehlo.add {total}, %offset", i64)
+    if reached:
+        body.constant("mask", str((1 << _F64_MANTISSA) - 1), i64)
+        body.put("mantissa", "stablehlo.and %bits, %mask", i64)
+    for i, threshold in enumerate(t for t in reached if t < 1):
+        body.constant(f"threshold{i}", str(max(int((2 * threshold - 1) * 2**_F64_MANTISSA), 0)), i64)
+        compared = f"stablehlo.compare GE, %mantissa, %threshold{i}, SIGNED"
+        body.put(f"reached{i}", compared, f"({i64}, {i64}) -> {small('i1')}")
+        body.put(f"step{i}", f"stablehlo.convert %reached{i}", f"({small('i1')}) -> {i64}")
+        total = body.put(f"exponent{i}", f"stablehlo.add {total}, %step{i}", i64)
+    body.constant("least", "0", "tensor<i64>")
+    body.constant("nan", str(fmt.scale_format.nan_code), "tensor<i64>")
+    body.put("clamped", f"stablehlo.clamp %least, {total}, %nan", f"(tensor<i64>, {i64}, tensor<i64>) -> {i64}")
+    body.put("scale_codes", "stablehlo.convert %clamped", f"({i64}) -> {small('ui8')}")
+    body.put("scales", "stablehlo.bitcast_convert %scale_codes", f"({small('ui8')}) -> {small(fmt.scale)}")
+
+
+def _tensor_scale(body: _Body, fmt: BlockFormat, few: tuple[int, ...]) -> str:
+    """The scale of the tensor, from the blocks that are finite."""
+    f64, i1 = _tensor(few, "f64"), _tensor(few, "i1")
+    body.put("finite", "stablehlo.is_finite %amax", f"({f64}) -> {i1}")
+    body.constant("zeros", "0.0", f64)
+    body.put("measured", "stablehlo.select %finite, %amax, %zeros", f"{i1}, {f64}")
+    dims = ", ".join(map(str, range(len(few))))
+    reduce = f"stablehlo.reduce(%measured init: %zero) applies stablehlo.maximum across dimensions = [{dims}]"
+    body.put("largest_of_all", reduce, f"({f64}, tensor<f64>) -> tensor<f64>")
+    top = fmt.largest * _value(fmt, fmt.scale_format.max_code)
+    body.constant("both_largest", repr(top), "tensor<f64>")
+    body.put("tensor_quotient", "stablehlo.divide %largest_of_all, %both_largest", "tensor<f64>")
+    body.put("tensor_rounded", "stablehlo.convert %tensor_quotient", "(tensor<f64>) -> tensor<f32>")
+    body.constant("tensor_least", "0x00000001", "tensor<f32>")
+    body.put("tensor_positive", "stablehlo.maximum %tensor_rounded, %tensor_least", "tensor<f32>")
+    body.constant("one", "1.0", "tensor<f32>")
+    body.put("empty", "stablehlo.compare EQ, %largest_of_all, %zero", "(tensor<f64>, tensor<f64>) -> tensor<i1>")
+    body.put("tensor_scale", "stablehlo.select %empty, %one, %tensor_positive", "tensor<i1>, tensor<f32>")
+    body.put("tensor_factor", "stablehlo.convert %tensor_scale", "(tensor<f32>) -> tensor<f64>")
+    body.constant("largest_element", repr(fmt.largest), "tensor<f64>")
+    return body.put("divisor", "stablehlo.multiply %largest_element, %tensor_factor", "tensor<f64>")
+
+
+def _quotient_scale(body: _Body, fmt: BlockFormat, small: Callable[[str], str], divisor: str | None) -> None:
+    """amax / largest, rounded to the scale's format."""
+    f64 = small("f64")
+    if divisor is None:
+        body.constant("divisors", repr(fmt.largest), f64)
+    else:
+        body.spread("divisors", divisor, "tensor<f64>", f64, [])
+    quotient = body.put("quotient", "stablehlo.divide %amax, %divisors", f64)
+    body.constant("scale_least", repr(_value(fmt, 1)), "tensor<f64>")
+    body.constant("scale_most", repr(_value(fmt, fmt.scale_format.max_code)), "tensor<f64>")
+    clamp = f"stablehlo.clamp %scale_least, {quotient}, %scale_most"
+    exact = body.put("scale_clamped", clamp, f"(tensor<f64>, {f64}, tensor<f64>) -> {f64}")
+    if divisor is None:
+        body.put("finite", "stablehlo.is_finite %amax", f"({f64}) -> {small('i1')}")
+    body.constant("nan", "0x7FF8000000000000", f64)  # also of a block with an infinity
+    exact = body.put("scale_or_nan", f"stablehlo.select %finite, {exact}, %nan", f"{small('i1')}, {f64}")
+    if fmt.zero_scale is not None:
+        body.constant("of_zeros", repr(fmt.zero_scale), f64)
+        body.constant("no_number", "0.0", f64)
+        compared = "stablehlo.compare EQ, %amax, %no_number"
+        body.put("is_zero", compared, f"({f64}, {f64}) -> {small('i1')}")
+        exact = body.put("scale_value", f"stablehlo.select %is_zero, %of_zeros, {exact}", f"{small('i1')}, {f64}")
+    body.put("scales", f"stablehlo.convert {exact}", f"({f64}) -> {small(fmt.scale)}")
+
+
+def _elements(body: _Body, fmt: BlockFormat, wide: Callable[[str], str]) -> None:
+    """The quotients by the scales, saturated and rounded to elements."""
+    f64, limit = wide("f64"), fmt.largest
+    body.put("scaled", "stablehlo.divide %wide, %factors", f64)
+    exact = "%scaled"
+    if fmt.element_format is None:
+        limit = fmt.largest * 2**fmt.fraction_bits
+        body.constant("unit", repr(float(2**fmt.fraction_bits)), f64)
+        body.put("counted", "stablehlo.multiply %scaled, %unit", f64)
+        exact = body.put("whole", "stablehlo.round_nearest_even %counted", f64)
+    body.constant("low", repr(-limit), "tensor<f64>")
+    body.constant("high", repr(limit), "tensor<f64>")
+    body.put("saturated", f"stablehlo.clamp %low, {exact}, %high", f"(tensor<f64>, {f64}, tensor<f64>) -> {f64}")
+    exact = "%saturated"
+    if fmt.element_format is not None:  # the sign of NaN hangs on the operand
+        i1 = wide("i1")
+        body.put("known", "stablehlo.compare EQ, %factors, %factors", f"({f64}, {f64}) -> {i1}")
+        body.constant("unknown", "0x7FF8000000000000", f64)
+        exact = body.put("canonical", "stablehlo.select %known, %saturated, %unknown", f"{i1}, {f64}")
+    body.put("elements", f"stablehlo.convert {exact}", f"({f64}) -> {wide(fmt.element)}")
+
+
+def _value(fmt: BlockFormat, code: int) -> float:
+    return float(decode_f64(code, fmt.scale_format))
+
+
+def _tensor(shape: tuple[int, ...], element: str) -> str:
+    return f"tensor<{''.join(f'{n}x' for n in shape)}{element}>"
