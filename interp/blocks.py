@@ -32,9 +32,10 @@ def quantize(
     quotient of `x` and the scale, rounded once. A block with NaN or an infinity has the scale NaN, and NaN elements
     where their format has NaN. A block of zeros has the smallest scale of its format (1 in the DeepSeek formats).
 
-    In a JAX program (`jax.jit`, `jax.vmap`, `jax.grad`, `interp.jit`) it takes and returns JAX arrays. The derivative
-    of the elements is straight through: that of `x / scale` with the scale held constant, in the type of the elements.
-    For training use `straight_through`, whose derivative is not rounded.
+    In a JAX program (`jax.jit`, `jax.vmap`, `jax.grad`, `interp.jit`) it takes and returns JAX arrays; elements of six
+    bits, which JAX has no type for, are uint8 there. The derivative is straight through. That of `dequantize` of the
+    same elements, in the same function, is the identity. That of the elements by themselves is the one of `x / scale`
+    with the scale held constant, rounded to the type of the elements.
 
     Args:
         x: An array of any shape and real dtype, a number, or nested lists of numbers.

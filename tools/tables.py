@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from minihlo.interp import backends, cli
+from minihlo.ops.blocks.formats import BLOCK_FORMATS
 from minihlo.ops.engine import speed
 from minihlo.ops.minifloat.codec import decode, to_fraction
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS, Nan
@@ -70,6 +71,23 @@ def formats_table() -> str:
             ]
         )
     return table(["MLIR", "ml_dtypes", "S.E.M", "bias", "largest", "smallest", "+inf", "NaN", "-0"], rows)
+
+
+def block_formats_table() -> str:
+    rows = [
+        [
+            f"`{f.name}`",
+            f"`{f.element}`",
+            "×".join(map(str, f.block)),
+            f"`{f.scale}`",
+            f"`{f.tensor_scale}`" if f.tensor_scale else "none",
+            f"{f.bits / f.size:.4g}",
+            f"`{f.rule}`",
+            f.source,
+        ]
+        for f in BLOCK_FORMATS.values()
+    ]
+    return table(["name", "elements", "block", "scale", "of the tensor", "bits an element", "rule", "source"], rows)
 
 
 def ops_table() -> str:
@@ -198,6 +216,7 @@ def _sentence(module: object) -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "formats": formats_table,
+    "block formats": block_formats_table,
     "ops": ops_table,
     "accuracy": accuracy_table,
     "open points": open_points_table,

@@ -76,11 +76,11 @@ def _call_target(target: str, options: dict[str, str], ctx: Any, *operands: Any,
     if parameters.get("sort_eig_vals"):
         raise NotImplementedError(f"sort_eig_vals is not implemented for platform {PLATFORM}")
     config: dict[str, Any] = {ours: ir.BoolAttr.get(bool(parameters.get(theirs))) for theirs, ours in options.items()}
-    types = _types(ctx, ctx.avals_out)
+    types = ir_types(ctx, ctx.avals_out)
     return mlir.custom_call(target, result_types=types, operands=operands, backend_config=config, api_version=4).results
 
 
-def _types(ctx: Any, avals: Sequence[Any]) -> list[Any]:
+def ir_types(ctx: Any, avals: Sequence[Any]) -> list[Any]:
     """The types of MLIR, by a function that lately takes the module's context too."""
     of: Any = mlir.aval_to_ir_type
     takes_context = len(inspect.signature(of).parameters) > 1
@@ -114,7 +114,7 @@ def _emit_callback(
     canonicalize = getattr(dtypes, "canonicalize_value", lambda x: x)
     holder = host_callbacks.Callback(callback, tuple(result_avals), canonicalize, bool(options.get("partitioned")))
     ctx.module_context.add_keepalive(holder)
-    types = _types(ctx, result_avals)
+    types = ir_types(ctx, result_avals)
     tokens = [token] if token else []
     result = mlir.custom_call(
         host_callbacks.TARGET,

@@ -64,7 +64,9 @@ def tensor_scale(amax: float, fmt: BlockFormat) -> np.float32:
     return np.clip(codes, np.uint32(1), np.uint32(_F32.max_code)).view(np.float32)[0]
 
 
-def block_scales(amax: np.ndarray, fmt: BlockFormat, rule: str, of_tensor: float | None = None) -> np.ndarray:
+def block_scales(
+    amax: np.ndarray, fmt: BlockFormat, rule: str, of_tensor: np.ndarray | float | None = None
+) -> np.ndarray:
     """The scales of blocks, as codes of the scale's format.
 
     amax: the largest magnitude of each block, f64, exact or rounded to odd to 34 bits or more; NaN of a block that
@@ -81,7 +83,7 @@ def block_scales(amax: np.ndarray, fmt: BlockFormat, rule: str, of_tensor: float
     else:
         divisor = fmt.largest if of_tensor is None else fmt.largest * of_tensor
         codes = _encode(quotient(amax, divisor), scale_format, "up" if rule == "rceil" else "nearest_even")
-    codes = np.where(codes > scale_format.max_code, scale_format.nan_code, np.maximum(codes, 1))
+    codes = np.where(codes > scale_format.max_code, scale_format.nan_code or 0, np.maximum(codes, 1))
     if fmt.zero_scale is not None:
         codes = np.where(amax == 0, _encode(np.array([fmt.zero_scale]), scale_format, "nearest_even"), codes)
     return codes.astype(scale_format.code_dtype)
@@ -126,7 +128,7 @@ def _power_codes(exponent: np.ndarray, a: np.ndarray, fmt: Format) -> np.ndarray
     """Powers of two as codes of a format that has nothing else: its smallest for zero, NaN beyond its largest."""
     codes = np.where(a == 0, 0, np.maximum(exponent - fmt.min_exponent, 0))
     nan = np.isnan(a) | (codes > fmt.max_code)
-    return np.where(nan, fmt.nan_code, codes).astype(fmt.code_dtype)
+    return np.where(nan, fmt.nan_code or 0, codes).astype(fmt.code_dtype)
 
 
 def _encode(x: np.ndarray, fmt: Format, rounding: str) -> np.ndarray:

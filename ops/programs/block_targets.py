@@ -1,0 +1,93 @@
+"""Custom calls that convert arrays to blocks that share a scale, and back: what `interp.quantize` is in a JAX program.
+
+The attributes `format`, `axes`, `rule`, `rounding`, `overflow`, `seed` and `tensors` of `backend_config` are the
+arguments of `blockwise.quantize`. Elements of six bits, which JAX has no type for, are codes in ui8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..blocks.formats import BLOCK_FORMATS, BlockFormat
+from ..blocks.scales import RULES
+from ..policy import Policy
+from ..quantization import blockwise
+from ..registry import Call, OpError, Run
+from ..types import ELEMENT_TYPES, TensorType
+from .custom_call import bound_target
+
+QUANTIZE, DEQUANTIZE = "minihlo.quantize", "minihlo.dequantize"
+
+
+@bound_target(QUANTIZE)
+def quantize(call: Call) -> Run:
+    """The elements and the scales of an array, and the scale of the tensor where the format has one.
+
+    A second operand is that scale, given.
+    """
+    config, fmt, axes, policy, tensors = _config(call)
+    rule = str(config.get("rule", fmt.rule))
+    if rule not in RULES:
+        raise OpError(f"rule is {rule!r} (one of {', '.join(RULES)})")
+    source = call.tensor(0).element
+    types = [call.result(i) for i in range(len(call.results))]
+    if len(types) != 2 + (fmt.tensor_scale is not None):
+        raise OpError(f"it has {len(types)} results ({fmt.name} has {2 + (fmt.tensor_scale is not None)})")
+
+    def kernel(x: np.ndarray, given: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
+        rng = _generator(policy)
+        found = blockwise.quantize(x, source, fmt, axes, rule, policy, given, rng, tensors)
+        parts = (found.codes, found.scales, found.tensor_scale)[: len(types)]
+        return tuple(_as(np.asarray(p), t) for p, t in zip(parts, types, strict=True))
+
+    return kernel
+
+
+@bound_target(DEQUANTIZE)
+def dequantize(call: Call) -> Run:
+    """The numbers of elements and scales; a third operand is the scale of the tensor."""
+    _, fmt, axes, policy, tensors = _config(call)
+    target = call.result().element
+
+    def kernel(codes: np.ndarray, scales: np.ndarray, of_tensor: np.ndarray | None = None) -> np.ndarray:
+        codes, scales = codes.view(fmt.element_dtype), scales.view(fmt.scale_format.dtype)
+        return blockwise.dequantize(codes, scales, fmt, axes, target, policy, of_tensor, _generator(policy), tensors)
+
+    return kernel
+
+
+def _config(call: Call) -> tuple[Mapping[str, Any], BlockFormat, tuple[int, ...], Policy, int]:
+    config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
+    fmt = BLOCK_FORMATS.get(str(config.get("format"))) if isinstance(config, Mapping) else None
+    if fmt is None or not isinstance(config, Mapping):
+        raise OpError(f"backend_config must name a block format ({', '.join(BLOCK_FORMATS)})")
+    rank = len(call.tensor().shape)
+    axes = tuple(int(a) for a in np.ravel(config.get("axes", [rank - 1])))
+    if len(axes) > len(fmt.block) or not all(0 <= a < rank for a in axes):
+        raise OpError(f"axes are {list(axes)} (at most {len(fmt.block)} dimensions of rank {rank})")
+    try:
+        policy = Policy(
+            rounding=str(config.get("rounding", "nearest_even")),
+            overflow=str(config.get("overflow", "saturate")),
+            seed=int(config.get("seed", 0)),
+        )
+    except ValueError as error:
+        raise OpError(str(error)) from None
+    return config, fmt, axes, policy, int(config.get("tensors", 0))
+
+
+def _generator(policy: Policy) -> np.random.Generator | None:
+    return np.random.Generator(np.random.Philox(policy.seed)) if policy.rounding == "stochastic" else None
+
+
+def _as(array: np.ndarray, t: TensorType) -> np.ndarray:
+    if array.dtype != t.element.dtype:
+        if t.element != ELEMENT_TYPES["ui8"] or array.dtype.itemsize != 1:
+            raise OpError(f"a result is {t} (its elements are {array.dtype})")
+        array = array.view(np.uint8)
+    if not t.admits(array.shape):
+        raise OpError(f"a result is {t} (its shape must be {list(array.shape)})")
+    return array
