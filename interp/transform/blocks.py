@@ -23,6 +23,7 @@ from ...ops.policy import Policy
 from ...ops.programs.block_targets import DEQUANTIZE, QUANTIZE
 from ...ops.quantization.blockwise import Layout
 from ...ops.types import ElementType
+from .. import plugin
 from ..errors import InputError
 from ..plugin.lowerings import ir_types
 from ..values.blocks import Options
@@ -166,6 +167,7 @@ def _elsewhere(primitive: Primitive, ctx: Any, *operands: Any, **parameters: Any
     return mlir.lower_fun(lambda *args: function(*args), multiple_results=True)(ctx, *operands)
 
 
+plugin.initialize()  # which tells JAX of the platform
 for _primitive, _target in ((quantize_p, QUANTIZE), (dequantize_p, DEQUANTIZE)):
     _primitive.def_impl(lambda *args, p=_primitive, **parameters: _called(p, tuple(parameters.items()))(*args))
     mlir.register_lowering(_primitive, functools.partial(_elsewhere, _primitive), cacheable=False)

@@ -9,9 +9,11 @@ import numpy as np
 
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.blocks.scales import RULES
+from ...ops.draws import Draws
 from ...ops.policy import Policy
 from ...ops.quantization import blockwise
 from ...ops.quantization.blockwise import Layout, Quantized
+from ...ops.random_stream import RandomStream
 from ...ops.types import ElementType, guess
 from ..errors import InputError
 
@@ -59,9 +61,10 @@ class Options:
     rule: str
     policy: Policy
 
-    def _rng(self) -> np.random.Generator | None:
-        stochastic = self.policy.rounding == "stochastic"
-        return np.random.Generator(np.random.Philox(self.policy.seed)) if stochastic else None
+    def _draws(self) -> Draws | None:
+        random = RandomStream()
+        random.restart(self.policy.seed)
+        return random.draws(self.policy)
 
     def quantize(
         self,
@@ -74,14 +77,16 @@ class Options:
     ) -> Quantized:
         """See `blockwise.quantize`."""
         with np.errstate(all="ignore"):
-            return blockwise.quantize(x, source, fmt, axes, self.rule, self.policy, tensor_scale, self._rng(), tensors)
+            return blockwise.quantize(
+                x, source, fmt, axes, self.rule, self.policy, tensor_scale, self._draws(), tensors
+            )
 
     def dequantize(self, blocks: Blocks, fmt: BlockFormat, target: ElementType, tensors: int = 0) -> np.ndarray:
         """See `blockwise.dequantize`."""
         axes, scale = blocks.axes, blocks.tensor_scale
         with np.errstate(all="ignore"):
             return blockwise.dequantize(
-                blocks.codes, blocks.scales, fmt, axes, target, self.policy, scale, self._rng(), tensors
+                blocks.codes, blocks.scales, fmt, axes, target, self.policy, scale, self._draws(), tensors
             )
 
 

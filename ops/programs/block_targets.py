@@ -13,8 +13,10 @@ import numpy as np
 
 from ..blocks.formats import BLOCK_FORMATS, BlockFormat
 from ..blocks.scales import RULES
+from ..draws import Draws
 from ..policy import Policy
 from ..quantization import blockwise
+from ..random_stream import RandomStream
 from ..registry import Call, OpError, Run
 from ..types import ELEMENT_TYPES, TensorType
 from .custom_call import bound_target
@@ -38,8 +40,8 @@ def quantize(call: Call) -> Run:
         raise OpError(f"it has {len(types)} results ({fmt.name} has {2 + (fmt.tensor_scale is not None)})")
 
     def kernel(x: np.ndarray, given: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
-        rng = _generator(policy)
-        found = blockwise.quantize(x, source, fmt, axes, rule, policy, given, rng, tensors)
+        draws = _draws(policy)
+        found = blockwise.quantize(x, source, fmt, axes, rule, policy, given, draws, tensors)
         parts = (found.codes, found.scales, found.tensor_scale)[: len(types)]
         return tuple(_as(np.asarray(p), t) for p, t in zip(parts, types, strict=True))
 
@@ -54,7 +56,7 @@ def dequantize(call: Call) -> Run:
 
     def kernel(codes: np.ndarray, scales: np.ndarray, of_tensor: np.ndarray | None = None) -> np.ndarray:
         codes, scales = codes.view(fmt.element_dtype), scales.view(fmt.scale_format.dtype)
-        return blockwise.dequantize(codes, scales, fmt, axes, target, policy, of_tensor, _generator(policy), tensors)
+        return blockwise.dequantize(codes, scales, fmt, axes, target, policy, of_tensor, _draws(policy), tensors)
 
     return kernel
 
@@ -79,8 +81,10 @@ def _config(call: Call) -> tuple[Mapping[str, Any], BlockFormat, tuple[int, ...]
     return config, fmt, axes, policy, int(config.get("tensors", 0))
 
 
-def _generator(policy: Policy) -> np.random.Generator | None:
-    return np.random.Generator(np.random.Philox(policy.seed)) if policy.rounding == "stochastic" else None
+def _draws(policy: Policy) -> Draws | None:
+    random = RandomStream()
+    random.restart(policy.seed)
+    return random.draws(policy)
 
 
 def _as(array: np.ndarray, t: TensorType) -> np.ndarray:

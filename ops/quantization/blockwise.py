@@ -13,6 +13,7 @@ import numpy as np
 
 from ..blocks.formats import BlockFormat
 from ..blocks.scales import block_scales, decode_f64, quotient, tensor_scale
+from ..draws import FRACTION_BITS, Draws
 from ..engine.blocks import block, for_each
 from ..engine.cast import array_of, cast, codes_of
 from ..policy import Policy
@@ -44,7 +45,7 @@ def quantize(
     rule: str,
     policy: Policy,
     given: np.ndarray | None = None,
-    rng: np.random.Generator | None = None,
+    draws: Draws | None = None,
     tensors: int = 0,
 ) -> Quantized:
     """An array in blocks along `axes` (one for each dimension of a block; none of a scalar).
@@ -58,7 +59,7 @@ def quantize(
     rows = layout.rows(_plain(x, source))
     codes = np.empty(rows.shape, fmt.element_dtype)
     scales = np.empty(len(rows), fmt.scale_format.code_dtype)
-    step = max(1, block(rows.size) // fmt.size) if rng is None else max(1, len(rows))
+    step = max(1, block(rows.size) // fmt.size) if draws is None else max(1, len(rows))
     parts = [slice(i, i + step) for i in range(0, len(rows), step)]
 
     of_tensor: np.ndarray | None = None
@@ -82,7 +83,7 @@ def quantize(
     def put(part: slice) -> None:
         shared = None if of_block is None else of_block[part]
         scales[part] = block_scales(_largest(rows[part]), fmt, rule, shared)
-        codes[part] = _elements(rows[part], fmt, scales[part], shared, policy, rng)
+        codes[part] = _elements(rows[part], fmt, scales[part], shared, policy, draws)
 
     for_each(parts, put, rows.size)
     return Quantized(layout.whole(codes), layout.scales(array_of(scales, fmt.scale_format)), of_tensor)
@@ -96,7 +97,7 @@ def dequantize(
     target: ElementType,
     policy: Policy,
     of_tensor: np.ndarray | None = None,
-    rng: np.random.Generator | None = None,
+    draws: Draws | None = None,
     tensors: int = 0,
 ) -> np.ndarray:
     """The numbers that elements and scales stand for: exact products, each rounded once to the type `target`."""
@@ -106,11 +107,11 @@ def dequantize(
     if of_tensor is not None:
         factors = factors * layout.of_blocks(np.asarray(of_tensor, np.float64), codes.shape[:tensors], len(rows))
     result = np.empty(rows.shape, target.dtype)
-    step = max(1, block(rows.size) // fmt.size) if rng is None else max(1, len(rows))
+    step = max(1, block(rows.size) // fmt.size) if draws is None else max(1, len(rows))
 
     def put(part: slice) -> None:
         products = element_values(rows[part], fmt).astype(np.float64) * factors[part, None]
-        result[part] = cast(products, _F64, target, policy, rng)
+        result[part] = cast(products, _F64, target, policy, draws)
 
     for_each([slice(i, i + step) for i in range(0, len(rows), step)], put, rows.size)
     return layout.whole(result)
@@ -226,7 +227,7 @@ def _elements(
     scales: np.ndarray,
     of_tensor: np.ndarray | None,
     policy: Policy,
-    rng: np.random.Generator | None,
+    draws: Draws | None,
 ) -> np.ndarray:
     """The elements of blocks whose scales, as codes, are given."""
     factors = decode_f64(scales, fmt.scale_format)
@@ -249,11 +250,11 @@ def _elements(
         scaled = quotient(rows, factors[:, None])
     scaled[np.isnan(factors)] = np.nan
     if fmt.element_format is None:
-        return _integers(scaled * scaled.dtype.type(1 << fmt.fraction_bits), policy.rounding, rng)
-    return cast(scaled, _F32 if scaled.dtype == np.float32 else _F64, ELEMENT_TYPES[fmt.element], policy, rng)
+        return _integers(scaled * scaled.dtype.type(1 << fmt.fraction_bits), policy.rounding, draws)
+    return cast(scaled, _F32 if scaled.dtype == np.float32 else _F64, ELEMENT_TYPES[fmt.element], policy, draws)
 
 
-def _integers(x: np.ndarray, rounding: str, rng: np.random.Generator | None) -> np.ndarray:
+def _integers(x: np.ndarray, rounding: str, draws: Draws | None) -> np.ndarray:
     """f32 or f64 rounded to int8 from -127 to 127, as a policy's `rounding` says; NaN is 0."""
     match rounding:
         case "nearest_even":
@@ -268,7 +269,8 @@ def _integers(x: np.ndarray, rounding: str, rng: np.random.Generator | None) -> 
             whole = np.trunc(x)
             whole = whole + np.copysign(np.abs(x - whole) >= 0.5, x)
         case _:
-            assert rng is not None
-            whole = np.floor(x)
-            whole = whole + (rng.random(x.shape) < x - whole)
+            assert draws is not None
+            whole = np.trunc(x)
+            rest = np.ldexp(np.where(np.isfinite(x), np.abs(x - whole), 0.0).astype(np.float64), FRACTION_BITS)
+            whole = whole + np.copysign(draws.round_up(rest.astype(np.int64)), x)
     return np.clip(np.where(np.isnan(x), 0, whole), -127, 127).astype(np.int8)
