@@ -13,8 +13,9 @@ from ..program import Operation
 from .decision import Decision, inputs
 from .executors.columns import trailing_columns
 from .executors.compiled import is_for_machine
+from .executors.recurrence import chunks
 from .executors.rows import leading_rows
-from .group import GROUP, RANK, SCAN, SPREAD, TURNS, UNRANK, Group, Reduction
+from .group import GROUP, RANK, RECURRENCE, SCAN, SPREAD, TURNS, UNRANK, Group, Reduction
 from .passes.fusible import is_fusible
 
 
@@ -36,6 +37,13 @@ def choose(operation: Operation, speed: Speed) -> Decision:
         return Decision("scan", f"transition table of 65,536 entries: {scan.limit:,} turns at most over {scan.source}")
     if operation.name == TURNS:
         return Decision("turns", f"{attributes['count']:,} turns side by side: no turn needs what another one computes")
+    if operation.name == RECURRENCE:
+        count = attributes["count"]
+        plain = f"{count:,} turns over rows, one after the other"
+        if len(operation.regions) < 2:
+            return Decision("recurrence", plain)
+        number, length = chunks(count)
+        return Decision("recurrence", f"{number:,} chunks of {length:,} turns, where their states settle; else {plain}")
     return Decision("alone", why_alone(operation))
 
 

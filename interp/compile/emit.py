@@ -24,14 +24,14 @@ from .choose import choose
 from .decision import Chosen, Decision
 from .executors.job import Job
 from .executors.ways import EXECUTORS
-from .group import GROUP, RANK, SCAN, SPREAD, TURNS, UNRANK
+from .group import GROUP, RANK, RECURRENCE, SCAN, SPREAD, TURNS, UNRANK
 from .processes import one_at_a_time, printer
 from .uses import captures, uses_of
 from .writer import Sources, Writer
 
 Listener = Callable[[Operation, tuple[Any, ...]], None]
 #: The operations that passes put in.
-_OWN = (GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS)
+_OWN = (GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS, RECURRENCE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +87,15 @@ class Emitter:
             elif not (operation.results and not operation.regions and operation.results[0] in writer.constants):
                 self._operation(operation, writer)
 
+    def _turns(
+        self, turn: Region, width: int, constants: Mapping[Value, Any]
+    ) -> tuple[Callable[..., tuple[Any, ...]], tuple[Value, ...]]:
+        """The function of many turns of a recurrence, and the values that it takes first."""
+        captured, writer = tuple([v for v in captures(turn) if v not in constants]), Writer(constants)
+        parameters = [writer.define(v) for v in captured]
+        lists, returns = flow.write_turns(turn, width, writer, lambda r: self._region(r, writer))
+        return writer.function([*parameters, *lists], returns, "turns", self._sources), captured
+
     def _note_spare(self, region: Region, constants: Mapping[Value, Any]) -> None:
         """Find the operands that ops may write over: what is made in the region and nothing else uses."""
         changing = [
@@ -115,6 +124,14 @@ class Emitter:
         if operation.name == TURNS:
             return writer.line(f"pass  # {decision}", source)
         kernel = self._kernel(operation, decision)
+        if operation.name == RECURRENCE:
+            writer.line(f"pass  # {decision}", source)
+            regions = [self._turns(operation.regions[0], operation.attributes["states"], writer.constants)]
+            for region in operation.regions[1:]:
+                captured = tuple([v for v in captures(region) if v not in writer.constants])
+                regions.append((self.function(region, captured, "chunks", writer.constants), captured))
+            operands, results = operation.operands, operation.results
+            return writer.call(kernel, source, operands, results, regions=regions, always_tuple=True)
         if operation.name == SCAN:
             return flow.write_scan(operation, writer, kernel)
         return writer.call(kernel, source, operation.operands, operation.results)

@@ -59,6 +59,42 @@ def write_scan(operation: Operation, writer: Writer, kernel: Run) -> None:
     writer.line(text, operation.origin or operation, results, operands)
 
 
+def write_turns(turn: Region, width: int, writer: Writer, body: Body) -> tuple[list[str], list[str]]:
+    """Write turns of a recurrence, whose arguments are `width` states and then rows.
+
+    The names of the parameters: the states, a list of each row, and the number of turns; and of what is to be returned:
+    the states, and a list for each of the other values that a turn gives.
+    """
+    states, rows = turn.arguments[:width], turn.arguments[width:]
+    parameters, lists, names = [writer.define(v) for v in states], [writer.fresh() for _ in rows], []
+    count, operation = writer.fresh(), turn.operations[0] if turn.operations else None
+    plain = [scalars.form(v.type) is not None for v in states]
+    for value, parameter, is_plain in zip(states, parameters, plain, strict=True):
+        names.append(writer.use_plain(value) if is_plain else parameter)
+    for value in captures(turn):
+        if is_whole(value.type):
+            writer.use_plain(value)  # so that no turn does that
+    results = turn.returns[width:]
+    given, append = [writer.fresh() for _ in results], [writer.fresh() for _ in results]
+    for name, method in zip(given, append, strict=True):
+        writer.line(f"{name} = []", operation, (name,))
+        writer.line(f"{method} = {name}.append", operation, (method,), (name,))
+    for value, name, is_plain in zip(states, names, plain, strict=True):
+        writer.let(value, name, is_plain)
+    own = [writer.fresh() for _ in rows]
+    for value, name in zip(rows, own, strict=True):
+        writer.let(value, name, scalars.form(value.type) is not None)
+    source = f"zip({', '.join(lists)})" if len(lists) > 1 else "".join(lists) or f"range({count})"
+    with writer.together(), writer.block(f"for {', '.join(own) or '_'} in {source}:", operation, (*lists, count)):  # type: ignore[arg-type]
+        body(turn)
+        for value, method in zip(results, append, strict=True):
+            name = writer.use_plain(value) if scalars.form(value.type) is not None else writer.use(value)
+            writer.line(f"{method}({name})", operation, (), (name,))
+        _assign(operation, writer, names, turn.returns[:width], plain)  # type: ignore[arg-type]
+        writer.line("pass", operation)
+    return [*parameters, *lists, count], [*map(writer.use, states), *given]
+
+
 def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledLoop | None) -> None:
     condition, turn = operation.regions
     plain = [scalars.form(v.type) is not None for v in operation.operands]

@@ -96,6 +96,16 @@ class Tuning:
     #: not elementwise: an eighth of the memory of a small machine.
     turns_most: int = 1 << 24
     turns_bytes: int = 1 << 28
+    #: A loop becomes a recurrence over rows from so many turns on. Operations that cannot be taken out of it are found
+    #: by so many attempts.
+    recurrence_turns: int = 16
+    recurrence_attempts: int = 8
+    #: Turns of a recurrence are tried in chunks side by side from so many on, if the states have no more than so many
+    #: bytes; the turns of a chunk, at least; and how many turns are made of lists at a time.
+    chunked_turns: int = 512
+    chunk_bytes: int = 1 << 14
+    chunk_turns: int = 64
+    list_turns: int = 1 << 13
     #: Values of so many bytes are dropped as soon as nothing needs them.
     drop_bytes: int = 1 << 16
 

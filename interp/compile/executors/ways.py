@@ -10,6 +10,7 @@ from .columns import by_columns, by_repeated_columns
 from .compiled import by_machine, folds_by_machine, table_folds_by_machine
 from .folds import by_folds, by_table_folds
 from .job import Executor
+from .recurrence import by_recurrence
 from .rows import by_rows
 from .table import by_table
 
@@ -34,6 +35,7 @@ EXECUTORS = {
     "ranks": Way(by_ranks, "ranks"),
     "values of ranks": Way(of_ranks),
     "scan": Way(by_scan, "scan"),
+    "recurrence": Way(by_recurrence),
     "table": Way(by_table, "table"),
     "rows": Way(by_rows, "rows"),
     "columns": Way(by_columns, "columns"),

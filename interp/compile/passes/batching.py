@@ -113,6 +113,11 @@ class Batcher:
             self._repeated[key] = new
         return self._repeated[key]
 
+    def region(self, region: Region) -> Region | None:
+        """A region of which all arguments and results are stacked; None where there is no such region."""
+        found = self._region(region, [True] * len(region.arguments), [True] * len(region.returns))
+        return None if found is None else found[0]
+
     # -- kinds of operations -------------------------------------------------------------------------------------------
 
     def _pass_on(self, value: Value, result: Value, operation: Operation) -> None:

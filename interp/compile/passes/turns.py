@@ -1,9 +1,11 @@
-"""The pass that runs the turns of a loop side by side, where no turn needs what another one computes.
+"""The pass that takes out of a loop what its turns need not do one after the other.
 
-The rule. A loop that counts from a constant to a constant, carries nothing but numbers that count, values that stay
-the same, and arrays of which each turn writes a row of its own or scatters into, becomes operations on all turns at
-once (`batching.py`). Where an operation of a turn cannot be made one of all turns with the same bits, or what lies
-between would take too much memory, the loop stays.
+The rule. A loop counts from a constant to a constant. What a turn computes without what the turn before gave becomes
+operations on all turns at once (`batching.py`), before the loop; so does, after it, what no later turn needs. What is
+left is a recurrence over rows (`executors/recurrence.py`). Where nothing is left, as of `lax.map`, there is no loop:
+the arrays that it carries are those in which each turn writes a row of its own, or into which it scatters. An
+operation that cannot be made one of all turns with the same bits stays in the loop. A loop stays as it is where what
+lies between would take too much memory.
 
 Measured against turn by turn: `lax.map` of x * x + 1 over 10**5 numbers 0.3 ms and 219 ms.
 """
@@ -11,31 +13,25 @@ Measured against turn by turn: `lax.map` of x * x + 1 over 10**5 numbers 0.3 ms 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
-from ....ops.batch import shifted
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Kernel
 from ....ops.policy import Policy
-from ....ops.registry import OpError, lookup
-from ....ops.types import TensorType, Type
+from ....ops.registry import lookup
+from ....ops.types import TensorType
 from ...program import Operation, Region, Value
-from ..group import TURNS, Attributes
-from ..uses import captures, uses_of
+from ..executors.recurrence import chunks
+from ..group import RECURRENCE, TURNS
+from ..uses import captures
 from .batching import Batcher
+from .find_scans import scan_of
 from .fusible import shape_of
-
-_SLICE, _UPDATE = "stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice"
-_SCATTER = "stablehlo.scatter"
-#: Gives the kernel of an elementwise op by its name, attributes and types.
-KernelOf = Callable[[str, Attributes, tuple[Type, ...]], Kernel]
+from .loops import KernelOf, Loop
 
 
 def batch_turns(region: Region, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf) -> Region:
-    """A region, valid and with its constants known, in which loops whose turns are independent are no loops.
+    """A region, valid and with its constants known, in which loops do no more than they have to turn by turn.
 
     The new operations are not bound yet. `constants` gets those that they need.
     """
@@ -45,311 +41,116 @@ def batch_turns(region: Region, constants: dict[Value, Any], policy: Policy, ker
         new = operation
         if not all(x is y for x, y in zip(regions, operation.regions, strict=True)):
             new = dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)
-        side_by_side = _Loop(new, constants, policy, kernel_of).batched() if new.name == "stablehlo.while" else None
-        operations += [new] if side_by_side is None else side_by_side
+        instead = _instead(new, constants, policy, kernel_of) if new.name == "stablehlo.while" else None
+        operations += [new] if instead is None else instead
     same = len(operations) == len(region.operations) and all(map(_is, operations, region.operations))
     return region if same else Region(region.arguments, operations, region.returns)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Rows:
-    """Where the windows of all turns lie: in turn t at row `first + step * t` of a dimension, and at fixed places."""
+def _instead(
+    operation: Operation, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf
+) -> list[Operation] | None:
+    """What stands for a loop; None where it has to stay."""
+    loop = Loop(operation, constants, policy, kernel_of)
+    if not loop.read():
+        return None
+    if loop.states and (loop.count < tuning().recurrence_turns or scan_of(operation, constants) is not None):
+        return None
+    inside: set[Operation] = set()
+    for _ in range(tuning().recurrence_attempts if loop.states else 1):
+        parts = _Parts(loop, inside)
+        failed = parts.split()
+        if failed is None:
+            return parts.operations() if parts.memory() <= tuning().turns_bytes else None
+        inside.add(failed)
+    return None
 
-    dimension: int
-    first: int
-    step: int
-    fixed: tuple[int, ...]  #: the starts in all dimensions; 0 in that one
 
-    def least(self, count: int) -> int:
-        return min(self.first, self.first + self.step * (count - 1))
+class _Parts:
+    """The operations of a loop: before a recurrence, in it, and after it. `inside` are some that are in it anyway."""
 
+    def __init__(self, loop: Loop, inside: Iterable[Operation]) -> None:
+        self._loop, self._inside = loop, set(inside)
+        self._batcher = Batcher(loop.count, loop.constants, loop.policy, loop.operation.location)
+        self._returns = [loop.turn.returns[i] for i in loop.states]
+        self._carried = {loop.turn.arguments[i] for i in loop.states}
 
-#: The operation that changes a carried array, and which row if it writes one.
-_Update = tuple[Operation, _Rows | None]
-
-
-class _Loop:
-    """A while loop that may be one over independent turns."""
-
-    def __init__(self, operation: Operation, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf) -> None:
-        self._operation, self._constants, self._policy, self._kernel_of = operation, constants, policy, kernel_of
-        self._condition, self._turn = operation.regions
-        self._made = {r: o for o in self._turn.operations for r in o.results}
-        self._known: dict[Value, np.ndarray | None] = {}
-        self._count = 0
-
-    def batched(self) -> list[Operation] | None:
-        """The operations that stand for all turns, None where the loop has to stay."""
-        if not all(isinstance(v.type, TensorType) and v.type.is_static for v in self._operation.operands):
-            return None
-        count = self._turns()
-        if count is None:
-            return None
-        self._count = count
-        arrays = self._arrays()
-        if arrays is None:
-            return None
-        needed = self._needed([v for update, _ in arrays.values() for v in update.operands[1:]])
-        batcher = Batcher(count, self._constants, self._policy, self._operation.location)
-        self._name_again(batcher)
-        for operation in self._turn.operations:
-            if operation in needed and not self._take(operation, batcher):
-                return None
-        if sum(map(self._memory, batcher.operations)) > tuning().turns_bytes:
-            return None
-        self._finish(arrays, batcher)
-        source = self._operation.origin or self._operation
-        note = Operation(TURNS, (), (), {"count": count}, (), source.location, source)
-        return [note, *batcher.operations]
-
-    # -- what is carried -----------------------------------------------------------------------------------------------
-
-    def _turns(self) -> int | None:
-        """The number of turns; finds the numbers that count."""
-        compares = [o for o in self._condition.operations if not all(r in self._constants for r in o.results)]
-        if len(compares) != 1 or compares[0].results != self._condition.returns:
-            return None
-        (compare,) = compares
-        if compare.name != "stablehlo.compare" or compare.attributes.get("comparison_direction") != "LT":
-            return None
-        number, limit = compare.operands
-        arguments, operands = self._turn.arguments, self._operation.operands
-        if number not in self._condition.arguments:
-            return None
-        counter = self._condition.arguments.index(number)
-        end, start = self._number(limit), self._number(operands[counter])
-        if end is None or start is None or self._added(counter) != 1:
-            return None
-        count = end - start
-        if not 2 <= count <= tuning().turns_most:
-            return None
-        for i, argument in enumerate(arguments):
-            by, first = self._added(i), self._number(operands[i])
-            if by and first is not None:
-                dtype = argument.type.element.dtype  # type: ignore[union-attr]
-                with np.errstate(all="ignore"):
-                    self._known[argument] = (first + by * np.arange(count, dtype=np.int64)).astype(dtype)
-        return count if arguments[counter] in self._known else None
-
-    def _number(self, value: Value) -> int | None:
-        """A constant integer."""
-        t, array = value.type, self._constants.get(value)
-        if array is None or not isinstance(t, TensorType) or t.shape != () or not t.element.is_integer:
-            return None
-        return int(np.asarray(array)) if t.element.bits >= 8 else None
-
-    def _added(self, index: int) -> int:
-        """What each turn adds to a carried integer, 0 if it does something else."""
-        argument, made = self._turn.arguments[index], self._made.get(self._turn.returns[index])
-        if made is None or made.name != "stablehlo.add" or argument not in made.operands:
-            return 0
-        x, y = made.operands
-        return self._number(y if x is argument else x) or 0
-
-    def _arrays(self) -> dict[int, _Update] | None:
-        """The update of each carried array by its place; None where something else is carried from turn to turn."""
-        arrays: dict[int, _Update] = {}
-        uses = uses_of(self._turn)
-        for i, (argument, returned) in enumerate(zip(self._turn.arguments, self._turn.returns, strict=True)):
-            if argument is returned or argument in self._known:
+    def split(self) -> Operation | None:
+        """Make all operations; gives one that cannot be made for all turns at once, None if there is none."""
+        loop, batcher = self._loop, self._batcher
+        loop.name_again(batcher)
+        changed = [v for update, _ in loop.arrays.values() for v in update.operands[1:]]
+        wanted = loop.needed([*changed, *self._returns])
+        core = loop.needed([*self._returns, *(r for o in self._inside for r in o.results)])
+        dependent, within, after = set(self._carried), list[Operation](), list[Operation]()
+        for operation in loop.turn.operations:
+            if operation not in wanted:
                 continue
-            made = self._made.get(returned)
-            if made is None or made.operands[:1] != (argument,) or argument in made.operands[1:]:
-                return None
-            if uses.get(argument) != [made] or uses.get(returned) != [None]:
-                return None
-            if made.name == _SCATTER and len(made.operands) == 3 and not captures(made.regions[0]):
-                arrays[i] = made, None
-                continue
-            rows = self._rows(made, 2, shape_of(made.operands[1])) if made.name == _UPDATE else None
-            if rows is None or abs(rows.step) != 1:
-                return None
-            arrays[i] = made, rows
-        return arrays
+            if operation in self._inside or not dependent.isdisjoint(_used(operation)):
+                dependent.update(operation.results)
+                (within if operation in core else after).append(operation)
+            elif not loop.take(operation, batcher):
+                return operation
+        if loop.states:
+            made = {*self._carried, *(r for o in within for r in o.results)}
+            given = [v for o in after for v in _used(o)] + changed
+            self._put_recurrence(within, [v for v in dict.fromkeys(given) if v in made])
+        for operation in after:
+            if not loop.take(operation, batcher):
+                return operation
+        loop.finish(batcher)
+        return None
 
-    def _name_again(self, batcher: Batcher) -> None:
-        """Let what stays the same in all turns be known by the name that it has in a turn."""
-        used = {v for o in self._turn.operations for v in (*o.operands, *(c for r in o.regions for c in captures(r)))}
-        loop = self._operation
-        for argument, returned, operand in zip(self._turn.arguments, self._turn.returns, loop.operands, strict=True):
-            if argument is returned and operand in self._constants:
-                self._constants[argument] = self._constants[operand]
-            elif argument is returned and argument in used:
-                batcher.put("optimization_barrier", [operand], argument, {}, loop)
+    def operations(self) -> list[Operation]:
+        loop = self._loop
+        source = loop.operation.origin or loop.operation
+        note = Operation(TURNS, (), (), {"count": loop.count}, (), source.location, source)
+        return [*([] if loop.states else [note]), *self._batcher.operations]
 
-    # -- places that turns tell ----------------------------------------------------------------------------------------
+    def memory(self) -> int:
+        """The bytes of what is computed for all turns at once and kept."""
+        return sum(map(self._loop.memory, self._batcher.operations))
 
-    def _of_turns(self, value: Value) -> np.ndarray | None:
-        """What a scalar is in all turns, if that hangs on nothing but the numbers that count."""
-        if value not in self._known:
-            self._known[value] = None
-            self._known[value] = self._computed(value)
-        return self._known[value]
-
-    def _computed(self, value: Value) -> np.ndarray | None:
-        t, constant = value.type, self._constants.get(value)
-        if not isinstance(t, TensorType) or t.shape != () or t.element.is_float or t.element.is_complex:
-            return None
-        if constant is not None:
-            return np.broadcast_to(np.asarray(constant), self._count)
-        made = self._made.get(value)
-        record = None if made is None else lookup(made.name)
-        if made is None or record is None or not record.is_elementwise or len(made.results) != 1:
-            return None
-        operands = [self._of_turns(v) for v in made.operands]
-        if any(v is None for v in operands):
-            return None
-        types = tuple([TensorType((self._count,), v.type.element) for v in (*made.operands, *made.results)])  # type: ignore[union-attr]
-        try:
-            kernel = self._kernel_of(made.name, Attributes(made.attributes), types)
-            with np.errstate(all="ignore"):
-                return np.asarray(kernel(*operands))
-        except OpError:
-            return None
-
-    def _rows(self, operation: Operation, first: int, sizes: Sequence[int]) -> _Rows | None:
-        """Where the windows of a slice or update lie in all turns, if they are rows of one dimension."""
-        starts, shape = operation.operands[first:], shape_of(operation.operands[0])
-        found: tuple[int, int, int] | None = None
-        fixed = []
-        for d, (start, size, n) in enumerate(zip(starts, sizes, shape, strict=True)):
-            places = np.zeros(1, np.int64) if n == size else self._of_turns(start)
-            if places is None:
-                return None
-            places = np.clip(places, 0, n - size).astype(np.int64)
-            fixed.append(int(places[0]))
-            if (places == places[0]).all():
-                continue
-            step = int(places[1] - places[0])
-            if found is not None or size != 1 or step == 0 or (np.diff(places) != step).any():
-                return None
-            found, fixed[-1] = (d, int(places[0]), step), 0
-        return None if found is None else _Rows(*found, tuple(fixed))
-
-    # -- operations ----------------------------------------------------------------------------------------------------
-
-    def _needed(self, values: Sequence[Value]) -> set[Operation]:
-        """The operations of a turn that some values depend on."""
-        wanted, needed = set(values), set[Operation]()
-        for operation in reversed(self._turn.operations):
-            record = lookup(operation.name)
-            if not wanted.isdisjoint(operation.results) or record is None or record.has_effects:
-                needed.add(operation)
-                wanted.update(operation.operands, *map(captures, operation.regions))
-        return needed
-
-    def _take(self, operation: Operation, batcher: Batcher) -> bool:
-        for value in operation.operands:
-            if not batcher.is_stacked(value) and value not in self._constants:
-                known = self._of_turns(value)
-                if known is not None:
-                    batcher.stack(value, batcher.constant(known, value.type.element.name))  # type: ignore[union-attr]
-        if all(self._of_turns(r) is not None for r in operation.results):
-            return True
-        if operation.name == _SLICE and not batcher.is_stacked(operation.operands[0]):
-            sizes = np.ravel(operation.attributes["slice_sizes"]).tolist()
-            rows = self._rows(operation, 1, sizes)
-            if rows is not None:
-                self._take_rows(operation, rows, sizes, batcher)
-                return True
-        return batcher.take(operation)
-
-    def _take_rows(self, operation: Operation, rows: _Rows, sizes: list[int], batcher: Batcher) -> None:
-        """Rows of an array that is the same in all turns, one for each turn."""
-        (source, *_), count, d = operation.operands, self._count, rows.dimension
-        t = operation.results[0].type
-        assert isinstance(t, TensorType)
-        starts = [*rows.fixed]
-        starts[d] = rows.least(count)
-        limits = [start + size for start, size in zip(starts, sizes, strict=True)]
-        limits[d] = starts[d] + abs(rows.step) * (count - 1) + 1
-        strides = [1] * len(sizes)
-        strides[d] = abs(rows.step)
-        shape = [*sizes]
-        shape[d] = count
-        if (starts, limits, strides) != ([0] * len(sizes), list(shape_of(source)), [1] * len(sizes)):
-            places = {"start_indices": starts, "limit_indices": limits, "strides": strides}
-            attributes = {name: np.array(value, np.int64) for name, value in places.items()}
-            source = batcher.put("slice", [source], TensorType(tuple(shape), t.element), attributes, operation)
-        if rows.step < 0:
-            assert isinstance(source.type, TensorType)
-            source = batcher.put("reverse", [source], source.type, {"dimensions": np.array([d])}, operation)
-        if d > 0:
-            order = [d, *(i for i in range(len(shape)) if i != d)]
-            moved = TensorType(tuple([shape[i] for i in order]), t.element)
-            source = batcher.put("transpose", [source], moved, {"permutation": np.array(order)}, operation)
-        result = batcher.put("reshape", [source], TensorType((count, *sizes), t.element), {}, operation)
-        batcher.stack(operation.results[0], result)
-
-    def _memory(self, operation: Operation) -> int:
-        """The bytes of what an operation gives, if that is not computed with what comes after."""
-        record = lookup(operation.name)
-        if record is None or record.is_elementwise or record.facts.scalar is not None:
-            return 0
-        return sum(r.type.nbytes for r in operation.results if isinstance(r.type, TensorType))
-
-    # -- results -------------------------------------------------------------------------------------------------------
-
-    def _finish(self, arrays: Mapping[int, _Update], batcher: Batcher) -> None:
-        """Put in what gives the results of the loop."""
-        loop = self._operation
-        for i, (operand, result, argument) in enumerate(
-            zip(loop.operands, loop.results, self._turn.arguments, strict=True)
-        ):
-            update, rows = arrays.get(i, (None, None))
-            if update is not None and rows is None:
-                self._put_scatter(result, operand, update, batcher)
-            elif update is not None and rows is not None:
-                self._put_array(result, operand, update, rows, batcher)
-            elif argument in self._known and self._turn.returns[i] is not argument:
-                last = self._known[argument]
-                assert last is not None
-                with np.errstate(all="ignore"):
-                    value = np.asarray(last[-1] + (last[1] - last[0]), last.dtype)
-                self._constants[result] = value
-                batcher.put("constant", [], result, {"value": value}, loop)
-            else:
-                batcher.put("optimization_barrier", [operand], result, {}, loop)
-
-    def _put_scatter(self, result: Value, before: Value, update: Operation, batcher: Batcher) -> None:
-        """The array that the turns have scattered into one after the other: the same updates in the same order."""
-        indices, updates = (batcher.stacked(v) for v in update.operands[1:])
-        numbers = dict(update.attributes["scatter_dimension_numbers"])
-        for name in ("update_window_dims", "scatter_indices_batching_dims"):
-            numbers[name] = shifted(numbers.get(name, ()))
-        numbers["index_vector_dim"] = int(numbers.get("index_vector_dim", 0)) + 1
-        attributes = {**update.attributes, "scatter_dimension_numbers": numbers}
-        attributes["unique_indices"] = attributes["indices_are_sorted"] = False
-        operands = (before, indices, updates)
+    def _put_recurrence(self, within: list[Operation], given: list[Value]) -> None:
+        """Put in the recurrence; `given` are the values of a turn that are wanted after it."""
+        loop, batcher = self._loop, self._batcher
+        made = {*self._carried, *(r for o in within for r in o.results)}
+        rows: list[Value] = []
+        for value in dict.fromkeys([v for o in within for v in _used(o)] + self._returns):
+            if value not in made and loop.is_stacked(value, batcher):
+                rows.append(value)
+        states = [loop.turn.arguments[i] for i in loop.states]
+        turn = Region((*states, *rows), within, (*self._returns, *given))
+        regions = (turn,)
+        if loop.count >= tuning().chunked_turns and all(map(_settles, states)) and all(map(_is_elementwise, within)):
+            many = Batcher(chunks(loop.count)[0], loop.constants, loop.policy, loop.operation.location).region(turn)
+            regions = (turn,) if many is None else (turn, many)
+        stacked = [Value(TensorType((loop.count, *shape_of(v)), v.type.element)) for v in given]  # type: ignore[union-attr]
+        operands = (*(loop.operation.operands[i] for i in loop.states), *(batcher.stacked(v) for v in rows))
+        results = (*(loop.operation.results[i] for i in loop.states), *stacked)
+        attributes = {"count": loop.count, "states": len(states)}
+        source = loop.operation.origin or loop.operation
         batcher.operations.append(
-            Operation(update.name, operands, (result,), attributes, update.regions, update.location)
+            Operation(RECURRENCE, operands, results, attributes, regions, source.location, source)
         )
+        for value, all_turns in zip(given, stacked, strict=True):
+            batcher.stack(value, all_turns)
 
-    def _put_array(self, result: Value, before: Value, update: Operation, rows: _Rows, batcher: Batcher) -> None:
-        """The array in which each turn has written its row."""
-        window, d, count = shape_of(update.operands[1]), rows.dimension, self._count
-        assert isinstance(result.type, TensorType)
-        element, shape = result.type.element, list(window)
-        shape[d] = count
-        value = batcher.stacked(update.operands[1])
-        leading = [count, *(n for i, n in enumerate(window) if i != d)]
-        steps: list[tuple[str, list[int], dict[str, Any]]] = [("reshape", leading, {})]
-        if d > 0:
-            order = [*range(1, d + 1), 0, *range(d + 1, len(shape))]
-            steps.append(("transpose", shape, {"permutation": np.array(order)}))
-        if rows.step < 0:
-            steps.append(("reverse", shape, {"dimensions": np.array([d])}))
-        is_whole = tuple(shape) == result.type.shape
-        for name, sizes, attributes in steps[:-1] if is_whole else steps:
-            value = batcher.put(name, [value], TensorType(tuple(sizes), element), attributes, update)
-        if is_whole:
-            name, _, attributes = steps[-1]
-            batcher.put(name, [value], result, attributes, update)
-            return
-        starts = [*rows.fixed]
-        starts[d] = rows.least(count)
-        places = [batcher.constant(np.asarray(start, np.int64), "i64") for start in starts]
-        batcher.put("dynamic_update_slice", [before, value, *places], result, {}, update)
+
+def _settles(state: Value) -> bool:
+    """Whether a state is one of floats that is not large."""
+    t = state.type
+    return isinstance(t, TensorType) and t.element.is_float and t.nbytes <= tuning().chunk_bytes
+
+
+def _is_elementwise(operation: Operation) -> bool:
+    """Whether an op lets each element of a state settle by itself. Where they are mixed, last bits go on differing."""
+    record = lookup(operation.name)
+    return record is not None and (record.is_elementwise or record.facts.scalar is not None)
+
+
+def _used(operation: Operation) -> list[Value]:
+    return [*operation.operands, *(v for r in operation.regions for v in captures(r))]
 
 
 def _is(x: object, y: object) -> bool:

@@ -1,0 +1,151 @@
+"""Recurrences: loops whose turns need what the turn before gave, with everything else taken out of them.
+
+The rule. What a turn needs beside the carried state has been computed for all turns (`passes/recurrences.py`), and is
+handed in as rows. One function makes many turns over lists of rows, without any indexing. Where a state settles, that
+is, forgets where it came from, the turns are cut into chunks that run side by side, each from the state that the chunk
+before ended with in the last pass. When no chunk's start changes any more, each has run from the very bits that the
+one before gives, so the results are those of the turns one after the other. Chunks that do not settle are given up.
+
+Measured, ms: 10**6 turns of 0.9 * c + v in f32 1,380 as a loop, 260 over rows and 15 in chunks; 1,000 turns of a
+recurrent cell of 32 numbers 30 as a loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....ops.engine.speed import tuning
+from ....ops.grid.parallel import current_grid
+from ....ops.kernel import Run
+from ....ops.types import TensorType
+from .. import scalars
+from .job import Job
+
+
+def by_recurrence(job: Job, _: Run | None) -> Run:
+    """The kernel of a recurrence; it takes the function of its turns, and perhaps that of a turn of all chunks."""
+    operation, width = job.operation, job.operation.attributes["states"]
+    turn = operation.regions[0]
+    types = [v.type for v in (*turn.arguments, *turn.returns[width:])]
+    assert all(isinstance(t, TensorType) for t in types)
+    rows = len(turn.arguments)
+    return RecurrenceRunner(operation.attributes["count"], types[:width], types[width:rows], types[rows:])  # type: ignore[arg-type]
+
+
+#: A function of the states and of the rows of many turns: gives the states after them, and what each turn gives.
+Turns = Callable[..., tuple[Any, ...]]
+#: Passes over the chunks at most, and the share of chunks that may still change after one that changed all others.
+_PASSES, _UNSETTLED = 10, 0.8
+#: Failed attempts after which chunks are not tried again.
+_ATTEMPTS = 2
+
+
+def chunks(count: int) -> tuple[int, int]:
+    """How many chunks so many turns are cut into, and the turns of each."""
+    length = max(math.isqrt(count), tuning().chunk_turns)
+    return count // length, length
+
+
+class RecurrenceRunner:
+    """Runs a recurrence: gives the states after all turns, and for each of the other results the rows of all turns."""
+
+    def __init__(
+        self, count: int, states: Sequence[TensorType], rows: Sequence[TensorType], results: Sequence[TensorType]
+    ) -> None:
+        self._count, self._states, self._rows, self._results = count, states, rows, results
+        self._failures = 0
+
+    def __call__(self, regions: tuple[Turns, ...], *values: Any) -> tuple[Any, ...]:
+        width = len(self._states)
+        states, rows = values[:width], values[width:]
+        out = [np.empty((self._count, *t.shape), t.element.dtype) for t in self._results]  # type: ignore[arg-type]
+        done = 0
+        if len(regions) > 1 and self._failures < _ATTEMPTS:
+            done, states = self._in_chunks(regions[1], states, rows, out)
+        turns, grid, step = regions[0], current_grid(), tuning().list_turns
+        for first in range(done, self._count, step):
+            last = min(first + step, self._count)
+            lists = [listed(row[first:last], t) for row, t in zip(rows, self._rows, strict=True)]
+            found = turns(*states, *lists, last - first)
+            states = found[:width]
+            for array, given, t in zip(out, found[width:], self._results, strict=True):
+                fill(array[first:last], given, t)
+            if grid is not None and grid.is_stopped:
+                grid.stop_here_if_stopped()
+        return (*states, *out)
+
+    def _in_chunks(
+        self, turn: Turns, states: Sequence[Any], rows: Sequence[np.ndarray], out: Sequence[np.ndarray]
+    ) -> tuple[int, Sequence[Any]]:
+        """Run chunks side by side; gives the number of turns that are done, and the states after them."""
+        count, length = chunks(self._count)
+        width, whole = len(states), count * length
+        # Turn by turn of all chunks: the chunks come second.
+        steps = [np.ascontiguousarray(r[:whole].reshape(count, length, *r.shape[1:]).swapaxes(0, 1)) for r in rows]
+        gives = [np.empty((length, count, *array.shape[1:]), array.dtype) for array in out]
+        first = [np.asarray(s)[None] for s in states]
+        starts = [np.repeat(s, count, axis=0) for s in first]
+        unsettled = np.arange(1, count)
+        ends = starts
+        for attempt in range(_PASSES):
+            now: Sequence[Any] = starts
+            for i in range(length):
+                found = turn(*now, *(s[i] for s in steps))
+                now = found[:width]
+                for array, given in zip(gives, found[width:], strict=True):
+                    array[i] = given
+            ends = [np.asarray(s) for s in now]
+            new = [np.concatenate([s, e[:-1]]) for s, e in zip(first, ends, strict=True)]
+            changed = np.zeros(count, bool)
+            for old, s in zip(starts, new, strict=True):
+                changed |= (_bits(old) != _bits(s)).any(axis=1)
+            left = np.flatnonzero(changed)
+            starts = new
+            is_stuck = attempt > 0 and len(left) > _UNSETTLED * len(unsettled)
+            unsettled = left
+            if not len(left) or is_stuck:
+                break
+        settled = int(unsettled[0]) if len(unsettled) else count
+        self._failures += settled < count // 2
+        done = settled * length
+        for array, given in zip(out, gives, strict=True):
+            part = array[:done].reshape(settled, length, *array.shape[1:])
+            part[...] = given[:, :settled].swapaxes(0, 1)
+        return done, [np.asarray(e[settled - 1]) for e in ends]
+
+
+def _bits(states: np.ndarray) -> np.ndarray:
+    """The bytes of the states of each chunk."""
+    return np.ascontiguousarray(states).reshape(len(states), -1).view(np.uint8)
+
+
+def listed(rows: np.ndarray, t: TensorType) -> list[Any]:
+    """Rows as a list; of numbers that are held as plain ones (`scalars.py`), as these."""
+    if t.shape:
+        return list(rows)
+    if scalars.form(t) is None:
+        return [rows[i, ...] for i in range(len(rows))]
+    if t.element.is_minifloat:
+        return np.ascontiguousarray(rows).view(np.uint8).tolist()
+    if t.element.is_float:
+        return list(rows)
+    return rows.tolist() if t.element.bits >= 8 else [int(v) for v in rows]
+
+
+def fill(out: np.ndarray, given: list[Any], t: TensorType) -> None:
+    """Put what the turns give into an array."""
+    if t.shape or scalars.form(t) is None:
+        for i, value in enumerate(given):
+            out[i] = value
+    elif t.element.is_minifloat:
+        out.view(np.uint8)[...] = given
+    elif t.element.is_float:
+        out[...] = np.fromiter(given, out.dtype, len(given))
+    elif 1 < t.element.bits < 8:
+        out[...] = np.array(given, np.int64).astype(out.dtype)
+    else:
+        out[...] = given

@@ -1,0 +1,193 @@
+"""Loops that hand a state on from turn to turn: what is taken out of them changes no bit.
+
+What is expected is made by a loop in Python that runs the body of one turn by itself, a program without any loop, or by
+numpy where that rounds as the specification says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from minihlo import interp
+from minihlo.interp.compile.executors.recurrence import RecurrenceRunner, chunks
+from minihlo.interp.compile.explain import listing
+from minihlo.ops.types import ELEMENT_TYPES, TensorType
+
+F8, BF16 = jnp.float8_e4m3fnuz, jnp.bfloat16
+RNG = np.random.default_rng(11)
+MATRIX = (RNG.standard_normal((4, 4)) / 4).astype(np.float32)
+F32 = TensorType((), ELEMENT_TYPES["f32"])
+
+
+def text_of(function: Callable[..., Any], *arguments: Any) -> str:
+    return jax.jit(function).lower(*arguments).as_text()
+
+
+def plan_of(function: Callable[..., Any], *arguments: Any) -> str:
+    return listing(interp.load(text_of(function, *arguments)).plan())
+
+
+def codes(x: Any) -> bytes:
+    """The bits, with one NaN for all."""
+    x = np.asarray(x)
+    if x.dtype.kind not in "iub":
+        x = x.copy()
+        x[np.isnan(x.astype(np.float64))] = np.nan
+    return np.ascontiguousarray(x).tobytes()
+
+
+def _collatz(c: Any, v: Any) -> Any:
+    return lax.while_loop(lambda s: s[1] > 1, lambda s: (s[0] + 1, s[1] // 2), (c, v + 7))[0], c
+
+
+#: A body, the first state, and the shape of a row.
+BODIES: dict[str, tuple[Callable[..., Any], Any, Any]] = {
+    "average": (lambda c, v: (0.9 * c + v, c), np.float32(0), np.zeros(1, np.float32)[0]),
+    "sum": (lambda c, v: (c + v, c * 2), np.float32(1), np.float32(0)),
+    "average that is not kept": (lambda c, v: (0.5 * c + v, None), np.float32(0), np.float32(0)),
+    "states of numbers in bf16": (lambda c, v: (c * BF16(0.75) + v, c), BF16(0), BF16(0)),
+    "f16": (lambda c, v: (c * np.float16(0.75) + v, -c), np.float16(1), np.float16(0)),
+    "f8 and f32": (lambda c, v: ((c.astype(np.float32) * 0.5 + v).astype(F8), c), F8(1), np.float32(0)),
+    "two states": (lambda c, v: ((c[0] + v, 0.5 * c[1] + c[0] * v), c[1]), (np.float32(0),) * 2, np.float32(0)),
+    "the row before": (lambda c, v: (v, v - c), np.float32(3), np.float32(0)),
+    "a random generator": (lambda c, v: (c * 1664525 + 1013904223, c ^ v), np.int32(1), np.int32(0)),
+    "booleans": (lambda c, v: (c != (v > 0), c), np.bool_(True), np.float32(0)),
+    "largest": (lambda c, v: (jnp.maximum(c, v), c), np.float32(-1), np.float32(0)),
+    "reset": (lambda c, v: (jnp.where(v > 1, 0, 0.9 * c + v), c), np.float32(0), np.float32(0)),
+    "a row of numbers": (
+        lambda c, v: (0.5 * c + jnp.exp(v), c.sum()),
+        np.zeros(3, np.float32),
+        np.zeros(3, np.float32),
+    ),
+    "a cell": (
+        lambda c, v: ((h := jnp.tanh(MATRIX @ c + MATRIX.T @ v)), h * 2),
+        np.zeros(4, np.float32),
+        np.zeros(4, np.float32),
+    ),
+    "a matrix": (lambda c, v: (c + jnp.outer(v, v), None), np.zeros((4, 4), np.float32), np.zeros(4, np.float32)),
+    "a loop within": (_collatz, np.int32(0), np.int32(0)),
+}
+
+
+def rows(like: Any, count: int) -> np.ndarray:
+    """Rows of numbers, with NaN, infinities and zeros among those of scalars in f32."""
+    shape = (count, *np.shape(like))
+    if np.asarray(like).dtype.kind == "i":
+        return RNG.integers(0, 99, shape).astype(np.int32)
+    x = RNG.standard_normal(shape).astype(np.float32)
+    return x.astype(np.asarray(like).dtype)
+
+
+@pytest.mark.parametrize("count", [15, 16, 40, 700])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", BODIES)
+def test_a_scan_gives_the_bits_of_each_turn(name, reverse, count):
+    body, state, row = BODIES[name]
+    if reverse and count != 40:
+        pytest.skip("one length is enough")
+    xs = rows(row, count)
+    turn = interp.load(text_of(body, state, xs[0]))
+    carried, kept = jax.tree.leaves(state), []
+    for x in xs[::-1] if reverse else xs:
+        results = turn(*[np.asarray(c) for c in carried], x)
+        results = list(results) if isinstance(results, list | tuple) else [results]
+        carried = results[: len(carried)]
+        kept.append(results[len(carried) :])
+    kept = kept[::-1] if reverse else kept
+    expected = [*carried, *(np.stack(column) for column in zip(*kept, strict=True))]
+
+    def run(state, xs):
+        return lax.scan(body, state, xs, reverse=reverse)
+
+    text, arguments = text_of(run, state, xs), [*map(np.asarray, jax.tree.leaves(state)), xs]
+    for without in ("", "turns", "tables"):
+        program = interp.load(text, without=without)
+        for _ in range(3):  # chunks that do not settle are given up
+            assert [codes(r) for r in program(*arguments)] == [codes(e) for e in expected]
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -0.0, 1e-45])
+@pytest.mark.parametrize("count", [600, 5003])
+def test_an_average_is_that_of_numpy(count, special):
+    x, c = RNG.standard_normal(count).astype(np.float32), np.float32(0)
+    x[count // 3] = special
+    expected = np.empty_like(x)
+    with np.errstate(all="ignore"):
+        for i, v in enumerate(x):
+            expected[i] = c
+            c = np.float32(0.9) * c + v
+    last, kept = interp.load(text_of(lambda x: lax.scan(lambda c, v: (0.9 * c + v, c), 0.0, x), x))(x)
+    assert codes(last) == codes(c)
+    assert codes(kept) == codes(expected)
+
+
+@pytest.mark.parametrize("settles", [True, False])
+def test_chunks_run_side_by_side_until_they_settle(settles):
+    """The runner by itself: chunks make most turns where the state forgets, and none of them where it does not."""
+    count, factor = 4000, np.float32(0.5 if settles else 1)
+    x, made = RNG.standard_normal(count).astype(np.float32), []
+
+    def turns(c, values, number):
+        made.append(number)
+        kept = []
+        for v in values:
+            kept.append(c)
+            c = factor * c + v
+        return c, kept
+
+    def turn(c, v):
+        return factor * c + v, c
+
+    runner = RecurrenceRunner(count, [F32], [F32], [F32])
+    for _ in range(3):
+        last, kept = runner((turns, turn), np.float32(0), x)
+        c, expected = turns(np.float32(0), x, 0)
+        assert codes(last) == codes(c)
+        assert codes(kept) == codes(np.array(expected))
+    number, length = chunks(count)
+    in_order = [n for n in made if n]
+    assert set(in_order) == {count - number * length} if settles else in_order[-1] == count
+
+
+def test_what_hangs_on_no_state_is_taken_out():
+    xs = rows(np.zeros(4, np.float32), 40)
+    plan = plan_of(lambda xs: lax.scan(BODIES["a cell"][0], np.zeros(4, np.float32), xs), xs)
+    inside = plan[plan.index("# turns") :].partition("\n\n")[0]
+    assert inside.count("dot_general\n") + inside.count("dot_general (") > 0
+    assert "40 turns over rows, one after the other" in plan
+    assert "while True" not in plan
+
+
+def test_the_plan_says_in_how_many_chunks():
+    xs = rows(np.float32(0), 10000)
+    plan = plan_of(lambda xs: lax.scan(BODIES["average"][0], np.float32(0), xs), xs)
+    assert "100 chunks of 100 turns, where their states settle; else 10,000 turns over rows" in plan
+
+
+def test_a_loop_that_reads_the_array_that_it_writes():
+    def run(a):
+        return lax.fori_loop(2, 60, lambda i, a: a.at[i].set(a[i - 1] - 3 * a[i - 2]), a)
+
+    start = np.zeros(60, np.int32)
+    start[:2] = 1
+    expected = start.copy()
+    with np.errstate(over="ignore"):
+        for i in range(2, 60):
+            expected[i] = expected[i - 1] - np.int32(3) * expected[i - 2]
+    (result,) = np.asarray(interp.load(text_of(run, start))(start)).reshape(1, -1)
+    assert np.array_equal(result, expected)
+
+
+def test_an_argument_is_not_written_over():
+    start = np.zeros(30, np.float32)
+    program = interp.load(text_of(lambda a: lax.fori_loop(0, 30, lambda i, a: a.at[i].set(a.sum() + i), a), start))
+    first = np.asarray(program(start)).copy()
+    assert not start.any()
+    assert np.array_equal(np.asarray(program(start)), first)
