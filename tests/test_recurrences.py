@@ -85,7 +85,7 @@ def rows(like: Any, count: int) -> np.ndarray:
     return x.astype(np.asarray(like).dtype)
 
 
-@pytest.mark.parametrize("count", [15, 16, 40, 700])
+@pytest.mark.parametrize("count", [15, 16, 40, 4500])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", BODIES)
 def test_a_scan_gives_the_bits_of_each_turn(name, reverse, count):
@@ -114,7 +114,7 @@ def test_a_scan_gives_the_bits_of_each_turn(name, reverse, count):
 
 
 @pytest.mark.parametrize("special", [np.nan, np.inf, -0.0, 1e-45])
-@pytest.mark.parametrize("count", [600, 5003])
+@pytest.mark.parametrize("count", [600, 5003, 20000])
 def test_an_average_is_that_of_numpy(count, special):
     x, c = RNG.standard_normal(count).astype(np.float32), np.float32(0)
     x[count // 3] = special
@@ -191,3 +191,51 @@ def test_an_argument_is_not_written_over():
     first = np.asarray(program(start)).copy()
     assert not start.any()
     assert np.array_equal(np.asarray(program(start)), first)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_single_numbers_are_compared_as_arrays_are(name, dtype):
+    """As plain numbers in a loop, and as whole arrays: both zeros, infinities, subnormals, NaN of both signs."""
+    numbers = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45, -1e-45], dtype)
+    numbers = np.append(numbers, -numbers[6])
+    x, y = (v.reshape(-1) for v in np.meshgrid(numbers, numbers))
+    element = "f32" if dtype is np.float32 else "f64"
+    t, n = f"tensor<100x{element}>", f"tensor<{element}>"
+    cut = "sizes = [1] : ({0}, tensor<i32>) -> tensor<1x{1}>"
+    loop = f"""func.func @main(%x: {t}, %y: {t}) -> {t} {{
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %end = stablehlo.constant dense<100> : tensor<i32>
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %r:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<i32>, {t}
+      cond {{
+        %go = stablehlo.compare LT, %i, %end : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %go : tensor<i1>
+      }} do {{
+        %p = stablehlo.dynamic_slice %a, %i, {cut.format(t, element)}
+        %q = stablehlo.dynamic_slice %y, %i, {cut.format(t, element)}
+        %u = stablehlo.reshape %p : (tensor<1x{element}>) -> {n}
+        %v = stablehlo.reshape %q : (tensor<1x{element}>) -> {n}
+        %w = stablehlo.{name} %u, %v : {n}
+        %c = stablehlo.reshape %w : ({n}) -> tensor<1x{element}>
+        %b = stablehlo.dynamic_update_slice %a, %c, %i : ({t}, tensor<1x{element}>, tensor<i32>) -> {t}
+        %j = stablehlo.add %i, %one : tensor<i32>
+        stablehlo.return %j, %b : tensor<i32>, {t}
+      }}
+      return %r#1 : {t}
+    }}"""
+    whole = f"""func.func @main(%x: {t}, %y: {t}) -> {t} {{
+      %w = stablehlo.{name} %x, %y : {t}
+      return %w : {t}
+    }}"""
+    (expected,) = np.asarray(interp.load(whole)(x, y)).reshape(1, -1)
+    is_nan = np.isnan(x) | np.isnan(y)
+    larger = np.where(x > y, x, y) if name == "maximum" else np.where(x < y, x, y)
+    zeros = (x == 0) & (y == 0)
+    negative = (np.signbit(x) & np.signbit(y)) if name == "maximum" else (np.signbit(x) | np.signbit(y))
+    larger[zeros] = np.where(negative, -0.0, 0.0)[zeros]
+    larger[is_nan] = np.nan
+    assert codes(expected) == codes(larger)
+    for without in ("", "turns", "scalars"):
+        (found,) = np.asarray(interp.load(loop, without=without)(x, y)).reshape(1, -1)
+        assert found.tobytes() == expected.tobytes()

@@ -235,7 +235,9 @@ _IS_FINITE = Function(lambda x: x.kind == FINITE, np.isfinite, 1, is_basic=True,
     accuracy=EXACT_BUT_COMPLEX,
     operands=1,
     is_elementwise=True,
-    facts=Facts(scalar=Scalar(integer="abs({0})", wraps=True), compiled=opcodes.ABS, by_order=True),
+    facts=Facts(
+        scalar=Scalar(integer="abs({0})", wraps=True, floating="abs({0})"), compiled=opcodes.ABS, by_order=True
+    ),
 )
 def abs_(call: Call) -> Run:
     """The absolute value; of the smallest integer itself, of NaN with its sign cleared, of a complex number its length.

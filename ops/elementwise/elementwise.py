@@ -247,7 +247,11 @@ _complex_maximum, _complex_minimum = _complex_extreme(True), _complex_extreme(Fa
     words=extreme(np.maximum),
     facts=Facts(
         combining=Combining(np.maximum, np.logical_or, largest=True),
-        scalar=Scalar("{0} if {0} > {1} else {1}", boolean="{0} or {1}"),
+        scalar=Scalar(
+            "{0} if {0} > {1} else {1}",
+            boolean="{0} or {1}",
+            floating="{0} if {0} > {1} or {0} != {0} else {1} if {0} < {1} or {1} != {1} else {0} or {0} + {1}",
+        ),
         compiled=opcodes.MAXIMUM,
         compiled_fold=opcodes.FOLD_MAXIMUM,
         gives_operand=True,
@@ -270,7 +274,11 @@ def maximum(x, y):
     words=extreme(np.minimum),
     facts=Facts(
         combining=Combining(np.minimum, np.logical_and, largest=False),
-        scalar=Scalar("{0} if {0} < {1} else {1}", boolean="{0} and {1}"),
+        scalar=Scalar(
+            "{0} if {0} < {1} else {1}",
+            boolean="{0} and {1}",
+            floating="{0} if {0} < {1} or {0} != {0} else {1} if {0} > {1} or {1} != {1} else {0} or -(-{0} - {1})",
+        ),
         compiled=opcodes.MINIMUM,
         compiled_fold=opcodes.FOLD_MINIMUM,
         gives_operand=True,

@@ -101,8 +101,9 @@ class Tuning:
     recurrence_turns: int = 16
     recurrence_attempts: int = 8
     #: Turns of a recurrence are tried in chunks side by side from so many on, if the states have no more than so many
-    #: bytes; the turns of a chunk, at least; and how many turns are made of lists at a time.
-    chunked_turns: int = 512
+    #: bytes; the turns of a chunk, at least; and how many turns are made of lists at a time. 10**4 turns of
+    #: 0.9 * c + v: 2.5 ms over rows, 1.0 in 100 chunks of 100. 1,000: 0.15 ms over rows, 0.4 in chunks.
+    chunked_turns: int = 4096
     chunk_bytes: int = 1 << 14
     chunk_turns: int = 64
     list_turns: int = 1 << 13
