@@ -43,22 +43,22 @@ TO_F32 = Operation("convert", ("f8E4M3FN",), "f32")
 def opened(name: str, seconds: float = 60) -> Iterator[ChildBackend]:
     """The backend, or a skip where what it needs is not installed."""
     try:
-        found = backend(name)
+        result = backend(name)
     except InputError as error:
         if "pip install" not in str(error):
             raise
         pytest.skip(str(error))
-    assert isinstance(found, ChildBackend)
-    found.seconds = seconds
+    assert isinstance(result, ChildBackend)
+    result.seconds = seconds
     try:
-        yield found
+        yield result
     finally:
-        found.close()
+        result.close()
 
 
 def failure(name: str, seconds: float = 60) -> BackendError:
     """What a backend tells that gives no results."""
-    with opened(name, seconds) as found, pytest.raises(BackendError) as error:
-        found.evaluate(DOUBLE, [CODES])
+    with opened(name, seconds) as result, pytest.raises(BackendError) as error:
+        result.evaluate(DOUBLE, [CODES])
     assert "\n" not in str(error.value)
     return error.value

@@ -1,4 +1,4 @@
-"""Faults of sums, planted in results that f64 gives: what a backend computes instead, and how that is told.
+"""Faults of sums, planted in results that f64 gives: what a backend computes instead, and how that is reported.
 
 Every fault is a function of the op's exact arithmetic in f64, which shares nothing with the code that judges.
 """
@@ -35,9 +35,9 @@ class Planted:
         right = OWN.evaluate(text, arrays)
         if not re.search(self.op, text):
             return right
-        found = np.array(self.fault([np.array(x) for x in arrays], right[0].copy()), right[0].dtype, order="C")
-        self.has_changed |= not np.array_equal(found, right[0])
-        return [found]
+        result = np.array(self.fault([np.array(x) for x in arrays], right[0].copy()), right[0].dtype, order="C")
+        self.has_changed |= not np.array_equal(result, right[0])
+        return [result]
 
 
 def numbers(codes: np.ndarray, dtype: Any) -> np.ndarray:
@@ -64,17 +64,17 @@ def rounded(x: Any, dtype: Any) -> np.ndarray:
     low, high = grid[above - 1], grid[above]
     middle = (low + high) / 2
     up = (size > middle) | ((size == middle) & (names[above] % 2 == 0))
-    found = names[np.where(up, above, above - 1)]
+    result = names[np.where(up, above, above - 1)]
     step = grid[-1] - grid[-2]
     beyond = (size >= grid[-1] + step / 2) | ~np.isfinite(x)
     special = codes[np.isnan(values) | np.isinf(values)]
     if len(special):
         infinite = codes[np.isposinf(values)]
-        found = np.where(beyond, infinite[0] if len(infinite) else special[0], found)
+        result = np.where(beyond, infinite[0] if len(infinite) else special[0], result)
     sign = np.array([-1.0]).astype(dtype).view(f"u{width}")[0] ^ np.array([1.0]).astype(dtype).view(f"u{width}")[0]
     has_minus_zero = np.signbit(np.array([sign], f"u{width}").view(dtype).astype(np.float64))[0]
-    minus = np.signbit(x) & ~np.isnan(x) & ((found != 0) | bool(has_minus_zero))
-    return np.where(minus, found | sign, found).astype(f"u{width}")
+    minus = np.signbit(x) & ~np.isnan(x) & ((result != 0) | bool(has_minus_zero))
+    return np.where(minus, result | sign, result).astype(f"u{width}")
 
 
 _COUNT: dict[Any, int] = {ml_dtypes.float4_e2m1fn: 16}

@@ -100,11 +100,11 @@ def check(fmt: Format, got: np.ndarray, expected: Sequence[int], operands: Seque
     if codes == expected:
         return
     wrong = [i for i, (a, b) in enumerate(zip(codes, expected, strict=True)) if not oracle.same(fmt, a, b)]
-    told = [
+    reported = [
         f"{what}({', '.join(f'{o[i]:#x}' for o in operands)}) = {show(fmt, codes[i])}, not {show(fmt, expected[i])}"
         for i in wrong[:5]
     ]
-    assert not wrong, f"{fmt.name}: {len(wrong)} of {len(codes)} wrong: {'; '.join(told)}"
+    assert not wrong, f"{fmt.name}: {len(wrong)} of {len(codes)} wrong: {'; '.join(reported)}"
 
 
 def show(fmt: Format, code: int) -> str:
@@ -124,13 +124,13 @@ SPECIAL = {
 @functools.cache
 def boundaries() -> list[oracle.Fraction]:
     """Where a conversion to a minifloat changes: each number of each format, each midpoint, each threshold."""
-    found = {oracle.Fraction(1, 1 << p) for p in (149, 150, 151)}
+    result = {oracle.Fraction(1, 1 << p) for p in (149, 150, 151)}
     for name in MINIFLOATS:
         fmt = FORMATS[name]
         values = sorted({oracle.Fraction(v) for v in decoded(fmt) if oracle.is_finite(v) and v >= 0})
         values.append(2 * values[-1] - values[-2] if fmt.is_signed else 2 * values[-1])
-        found |= {*values, values[0] / 2, *((a + b) / 2 for a, b in itertools.pairwise(values))}
-    return sorted(found)
+        result |= {*values, values[0] / 2, *((a + b) / 2 for a, b in itertools.pairwise(values))}
+    return sorted(result)
 
 
 def decoded(fmt: Format) -> list[oracle.Value]:

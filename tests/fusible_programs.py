@@ -121,9 +121,9 @@ class _Builder:
 
     def _value(self, shape: Shape, t: str) -> str:
         """A value there is, or a new leaf, or one that is laid along some of the dimensions."""
-        found = [name for name, s, of in self._values if (s, of) == (shape, t)]
-        if found and self._chance(0.8):
-            return self._one_of(found[-4:])
+        result = [name for name, s, of in self._values if (s, of) == (shape, t)]
+        if result and self._chance(0.8):
+            return self._one_of(result[-4:])
         if not shape or self._chance(0.4):
             return self._leaf(shape, t)
         dims = [d for d in range(len(shape)) if self._chance(0.5)]

@@ -66,6 +66,6 @@ def run(
     policy: Policy | None = None,
 ) -> list[list[np.ndarray]]:
     """The results of each process."""
-    found = load(program(body, result, shape, inputs))(*(x for xs in inputs for x in xs), policy=policy)
+    results = load(program(body, result, shape, inputs))(*(x for xs in inputs for x in xs), policy=policy)
     count = len(result.split(", "))
-    return [found[i : i + count] for i in range(0, len(found), count)]
+    return [results[i : i + count] for i in range(0, len(results), count)]

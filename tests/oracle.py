@@ -179,8 +179,8 @@ def irrational(compute: Callable[[], Real]) -> Fraction:
         mantissa, exponent = mantissa << (precision - size), exponent - (precision - size)
         rest = mantissa & ((1 << excess) - 1)
         if 1 << 40 < rest < (1 << excess) - (1 << 40):  # the next bits are known, and not all alike
-            found = Fraction(2 * (mantissa >> excess) + 1) * Fraction(2) ** (exponent + excess - 1)
-            return -found if negative else found
+            results = Fraction(2 * (mantissa >> excess) + 1) * Fraction(2) ** (exponent + excess - 1)
+            return -results if negative else results
     raise ArithmeticError("no precision tells this number from an exact one")
 
 

@@ -45,10 +45,10 @@ class BatchNorm:
         return [self.rounded(oracle.UNARY["sqrt"](self._step("add", v, self._epsilon))) for v in variance]
 
     def inference(self, xs: Values, scale: Values, offset: Values, mean: Values, variance: Values) -> list[list[Value]]:
-        step, deviation, found = self._step, self._deviations(variance), []
+        step, deviation, result = self._step, self._deviations(variance), []
         for f, c in zip(self._feature_of, self._centered(xs, mean), strict=True):
-            found.append(step("add", step("multiply", scale[f], step("divide", c, deviation[f])), offset[f]))
-        return [found]
+            result.append(step("add", step("multiply", scale[f], step("divide", c, deviation[f])), offset[f]))
+        return [result]
 
     def training(self, xs: Values, scale: Values, offset: Values) -> list[list[Value]]:
         mean = self._mean(xs)

@@ -69,7 +69,7 @@ def lists(text: str, *arrays: np.ndarray) -> list[list[int]]:
 
 
 def no_process_is_left() -> bool:
-    """A thread is counted for a moment after it has told that it ends."""
+    """A thread is counted for a moment after it has reported that it ends."""
     end = time.perf_counter() + 30
     while (left := any(t.name.startswith("process ") for t in threading.enumerate())) and time.perf_counter() < end:
         time.sleep(0.001)

@@ -21,9 +21,9 @@ PLAIN, NUMPY = Policy(), Speed(compiled=False)
 def region_of(body: str, arguments: str, returns: str, types: str) -> Region:
     """The body of `@main`."""
     text = f"func.func @main({arguments}) -> ({types}) {{\n{body}\nreturn {returned(returns, types)}\n}}"
-    found = interp.load(text).program.functions["main"].body
-    assert found is not None
-    return found
+    result = interp.load(text).program.functions["main"].body
+    assert result is not None
+    return result
 
 
 def returned(values: str, types: str) -> str:
@@ -51,9 +51,9 @@ def steps(group: Group) -> list[str]:
 
 def fused(body: str, arguments: str, returns: str, types: str, speed: Speed = NUMPY) -> Region:
     region, constants = folded(region_of(body, arguments, returns, types))
-    found = fuse(region, constants, speed, PLAIN)
-    assert (found.arguments, found.returns) == (region.arguments, region.returns)
-    return found
+    result = fuse(region, constants, speed, PLAIN)
+    assert (result.arguments, result.returns) == (region.arguments, region.returns)
+    return result
 
 
 V, F = "tensor<4x300xf8E4M3FN>", "tensor<4x300xf32>"

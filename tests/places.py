@@ -46,14 +46,14 @@ class Numbers:
             start = [int(v) for v in indices[(*at[: self.vector], slice(None), *at[self.vector :])]]
         else:
             start = [int(indices[at])]
-        found = [0] * len(self.shape)
+        result = [0] * len(self.shape)
         for d, low in zip(self.mapped, start, strict=True):
-            found[d] = min(max(low, 0), self.shape[d] - self.sizes[d]) if clamp else low
+            result[d] = min(max(low, 0), self.shape[d] - self.sizes[d]) if clamp else low
         for d, s in zip(self.batching, self.of_indices, strict=True):
-            found[d] += at[s - (0 if s < self.vector else 1)]
+            result[d] += at[s - (0 if s < self.vector else 1)]
         for d, axis in zip(self.window, self.window_axes, strict=True):
-            found[d] += index[axis]
-        return tuple(found)
+            result[d] += index[axis]
+        return tuple(result)
 
 
 def random_numbers(rng: np.random.Generator, empty: bool = False) -> Numbers:

@@ -73,15 +73,15 @@ def commands_of(limit: float = 300) -> Iterator[Callable[..., tuple[Any, str, st
 
 def marked(mark: str) -> dict[int, str]:
     """The processes that were started with this mark, and their command lines. Linux only; elsewhere none."""
-    found = {}
+    result = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             is_zombie = (folder / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
             if not is_zombie and f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found[int(folder.name)] = (
+                result[int(folder.name)] = (
                     (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 )
-    return found
+    return result
 
 
 def end_all(mark: str, seconds: float = 10) -> list[str]:

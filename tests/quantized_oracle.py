@@ -51,9 +51,9 @@ WIDE = tuple(
 
 
 def quantized(name: str) -> QuantizedType:
-    found = element_type(name)
-    assert isinstance(found, QuantizedType)
-    return found
+    result = element_type(name)
+    assert isinstance(result, QuantizedType)
+    return result
 
 
 Q = "!quant.uniform<i8:f32, 0.5:3>"

@@ -38,10 +38,10 @@ def run(
     before = [x.tobytes() for x in arrays]
     kernel = bind(name, [type_of(x) for x in arrays], result, policy, **attributes)
     with np.errstate(all="ignore"):
-        found = np.asarray(kernel(*arrays))
-    assert (found.shape, found.dtype) == (result.shape, result.element.dtype)
+        results = np.asarray(kernel(*arrays))
+    assert (results.shape, results.dtype) == (result.shape, result.element.dtype)
     assert [x.tobytes() for x in arrays] == before
-    return found
+    return results
 
 
 def bounds(element: str | ElementType) -> tuple[int, int]:

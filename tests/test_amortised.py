@@ -54,8 +54,8 @@ def test_the_latest_is_made_anew_for_other_bits() -> None:
         return [len(made)]
 
     zero = np.zeros(1, np.float32)
-    found = [latest.at([x], make, 8) for x in (zero, zero.copy(), -zero, zero)]
-    assert found == [[1], [1], [2], [3]]
+    actual = [latest.at([x], make, 8) for x in (zero, zero.copy(), -zero, zero)]
+    assert actual == [[1], [1], [2], [3]]
 
 
 def test_what_is_dropped_while_it_is_made_is_given_all_the_same() -> None:

@@ -68,9 +68,9 @@ def types(text: str) -> tuple:
     ],
 )
 def test_plain(text: str, value: Any) -> None:
-    found = read(text)
-    assert found == value
-    assert type(found) is type(value)
+    actual = read(text)
+    assert actual == value
+    assert type(actual) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,11 @@ def test_every_code_of_small_floats_comes_through(t: Any) -> None:
     codes = np.arange(1 << t.bits).astype(t.format.code_dtype)
     for start in range(0, len(codes), 64):  # few enough that MLIR prints decimal numbers, and hex for NaN
         part = codes[start : start + 64]
-        found = dense(f'"0x{part.astype(part.dtype.newbyteorder("<")).tobytes().hex()}"', f"tensor<{len(part)}x{t}>")
-        assert found.dtype == t.dtype
-        np.testing.assert_array_equal(found.view(codes.dtype), part)
-    found = dense(f'"0x{codes.tobytes().hex() * 8}"', f"tensor<{len(codes) * 8}x{t}>")  # as hex
-    np.testing.assert_array_equal(found.view(codes.dtype), np.tile(codes, 8))
+        actual = dense(f'"0x{part.astype(part.dtype.newbyteorder("<")).tobytes().hex()}"', f"tensor<{len(part)}x{t}>")
+        assert actual.dtype == t.dtype
+        np.testing.assert_array_equal(actual.view(codes.dtype), part)
+    actual = dense(f'"0x{codes.tobytes().hex() * 8}"', f"tensor<{len(codes) * 8}x{t}>")  # as hex
+    np.testing.assert_array_equal(actual.view(codes.dtype), np.tile(codes, 8))
 
 
 @pytest.mark.parametrize(
@@ -193,8 +193,8 @@ def test_every_code_of_small_floats_comes_through(t: Any) -> None:
     ],
 )
 def test_floats_by_their_codes(body: str, t: str, codes: list[int]) -> None:
-    found = dense(body, t)
-    assert found.view(f"u{found.itemsize}").tolist() == codes
+    actual = dense(body, t)
+    assert actual.view(f"u{actual.itemsize}").tolist() == codes
 
 
 @pytest.mark.parametrize(
@@ -213,19 +213,19 @@ def test_floats_by_their_codes(body: str, t: str, codes: list[int]) -> None:
 @pytest.mark.parametrize("times", [1, 100], ids=["decimal", "hex"])
 def test_integers(body: str, t: str, dtype: Any, values: list[int], times: int) -> None:
     body = ", ".join([body.strip("[]")] * times)
-    found = dense(f"[{body}]", t.replace(str(len(values)), str(len(values) * times), 1))
-    assert found.dtype == dtype
-    assert found.astype(object).tolist() == values * times
+    actual = dense(f"[{body}]", t.replace(str(len(values)), str(len(values) * times), 1))
+    assert actual.dtype == dtype
+    assert actual.astype(object).tolist() == values * times
 
 
 @pytest.mark.parametrize("times", [1, 50], ids=["decimal", "hex"])
 def test_complex_numbers(times: int) -> None:
     body = ", ".join(["(1.5, -0.0), (0x7FC00001, 0xFF800000)"] * times)
-    found = dense(f"[{body}]", f"tensor<{2 * times}xcomplex<f32>>")
-    assert found.dtype == np.complex64
-    assert found.view("u4").tolist() == [0x3FC00000, 0x80000000, 0x7FC00001, 0xFF800000] * times
-    found = dense("[[(0.1, 5.0e-324)], [(-1.0, 0.0)]]", "tensor<2x1xcomplex<f64>>")
-    assert found.tolist() == [[complex(0.1, 5e-324)], [complex(-1, 0)]]
+    actual = dense(f"[{body}]", f"tensor<{2 * times}xcomplex<f32>>")
+    assert actual.dtype == np.complex64
+    assert actual.view("u4").tolist() == [0x3FC00000, 0x80000000, 0x7FC00001, 0xFF800000] * times
+    actual = dense("[[(0.1, 5.0e-324)], [(-1.0, 0.0)]]", "tensor<2x1xcomplex<f64>>")
+    assert actual.tolist() == [[complex(0.1, 5e-324)], [complex(-1, 0)]]
 
 
 def test_a_complex_constant_is_found_among_other_attributes() -> None:
@@ -237,10 +237,10 @@ def test_a_complex_constant_is_found_among_other_attributes() -> None:
 @pytest.mark.parametrize("t", ["i1", "i4", "f32", "bf16", "f8E4M3FN", "complex<f32>"])
 def test_a_splat_takes_the_memory_of_one_element(t: str) -> None:
     one = {"i1": "true", "i4": "1", "complex<f32>": "(1.0, 0.0)"}.get(t, "1.0")
-    found = dense(one, f"tensor<1000000x1000000x{t}>")
-    assert found.shape == (1000000, 1000000)
-    assert found.strides == (0, 0)
-    assert found[3, 4] == 1
+    actual = dense(one, f"tensor<1000000x1000000x{t}>")
+    assert actual.shape == (1000000, 1000000)
+    assert actual.strides == (0, 0)
+    assert actual[3, 4] == 1
     assert dense(one, f"tensor<{t}>").shape == ()
     assert dense("", f"tensor<2x0x{t}>").shape == (2, 0)
 

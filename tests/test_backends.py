@@ -1,4 +1,4 @@
-"""Backends: each that is installed gives right codes; those that crash, hang, refuse or are not there are told."""
+"""Backends: each that is installed gives right codes; crashes, hangs, refusals and absences are reported."""
 
 import importlib.util
 import shutil
@@ -21,12 +21,12 @@ from .backend_cases import CODES, DOUBLE, DOUBLED, FLOATS, ROUNDED, TO_F8, TO_F3
 
 @pytest.mark.parametrize("name", ["jax:cpu", "reference", "iree:llvm-cpu", "iree:vmvx"])
 def test_programs(name: str) -> None:
-    with opened(name) as found:
-        assert found.takes == PROGRAMS
+    with opened(name) as actual:
+        assert actual.takes == PROGRAMS
         for _ in range(2):
-            (result,) = found.evaluate(DOUBLE, [CODES])
+            (result,) = actual.evaluate(DOUBLE, [CODES])
             assert (result.dtype, result.tolist()) == (np.uint8, DOUBLED)
-            found.close()  # it can be used again
+            actual.close()  # it can be used again
 
 
 @pytest.mark.parametrize("name", ["reference", "iree:llvm-cpu"])
@@ -37,8 +37,8 @@ def test_programs_of_small_and_boolean_types(name: str) -> None:
       %e = stablehlo.compare EQ, %a, %m : (tensor<4xui8>, tensor<4xui8>) -> tensor<4xi1>
       return %m, %e, %b : tensor<4xui8>, tensor<4xi1>, tensor<f64>
     }"""
-    with opened(name) as found:
-        got = found.evaluate(program, [np.array([1, 16, 15, 255], np.uint8), np.array(0.1)])
+    with opened(name) as actual:
+        got = actual.evaluate(program, [np.array([1, 16, 15, 255], np.uint8), np.array(0.1)])
     assert [r.tolist() for r in got] == [[1, 0, 15, 15], [True, False, True, False], 0.1]
     assert [r.dtype for r in got] == [np.uint8, bool, np.float64]
 
@@ -48,17 +48,17 @@ LIBRARIES = ["ml_dtypes", "torch:cpu", "onnx", "onnx:saturate", "onnx:quantize",
 
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_conversions(name: str) -> None:
-    with opened(name) as found:
-        assert found.takes == OPERATIONS
-        result = found.operate(TO_F8, [FLOATS])
+    with opened(name) as actual:
+        assert actual.takes == OPERATIONS
+        result = actual.operate(TO_F8, [FLOATS])
         assert (result.dtype, result.tolist()) == (np.uint8, ROUNDED)
         if name == "onnxruntime":  # not with `saturate`, which is not even used here
             return
         codes = np.array([[0x38, 0xB9], [0x01, 0x7E]], np.uint8)
-        result = found.operate(TO_F32, [codes])
+        result = actual.operate(TO_F32, [codes])
         assert (result.dtype, result.shape) == (np.uint32, (2, 2))
         assert result.view(np.float32).tolist() == [[1, -1.125], [2**-9, 448]]
-        assert found.operate(TO_F32, [np.array(0x40, np.uint8)]).view(np.float32) == np.float32(2)
+        assert actual.operate(TO_F32, [np.array(0x40, np.uint8)]).view(np.float32) == np.float32(2)
 
 
 @pytest.mark.parametrize(
@@ -73,23 +73,23 @@ def test_conversions(name: str) -> None:
     ],
 )
 def test_overflow(name: str, expected: int) -> None:
-    with opened(name) as found:
-        assert found.operate(TO_F8, [np.array([465], np.float32).view(np.uint32)]).tolist() == [expected]
+    with opened(name) as actual:
+        assert actual.operate(TO_F8, [np.array([465], np.float32).view(np.uint32)]).tolist() == [expected]
 
 
 @pytest.mark.parametrize("name", ["ml_dtypes", "torch:cpu"])
 def test_operations(name: str) -> None:
     f8 = "f8E4M3FN"
     x, y = np.array([0x38, 0x39, 0x40], np.uint8), np.array([0x38, 0x40, 0x00], np.uint8)  # 1 1.125 2, 1 2 0
-    with opened(name) as found:
-        assert found.operate(Operation("multiply", (f8, f8), f8), [x, y]).tolist() == [0x38, 0x41, 0x00]
-        assert found.operate(Operation("abs", (f8,), f8), [x | 0x80]).tolist() == x.tolist()
+    with opened(name) as actual:
+        assert actual.operate(Operation("multiply", (f8, f8), f8), [x, y]).tolist() == [0x38, 0x41, 0x00]
+        assert actual.operate(Operation("abs", (f8,), f8), [x | 0x80]).tolist() == x.tolist()
         equal = Operation("compare", (f8, f8), "i1", {"comparison_direction": "EQ"})
-        assert found.operate(equal, [x, y]).tolist() == [True, False, False]
-        chosen = found.operate(Operation("select", ("i1", f8, f8), f8), [np.array([True, False, True]), x, y])
+        assert actual.operate(equal, [x, y]).tolist() == [True, False, False]
+        chosen = actual.operate(Operation("select", ("i1", f8, f8), f8), [np.array([True, False, True]), x, y])
         assert chosen.tolist() == [0x38, 0x40, 0x40]
         with pytest.raises(BackendError) as error:
-            found.operate(Operation("popcnt", (f8,), f8), [x])
+            actual.operate(Operation("popcnt", (f8,), f8), [x])
         assert error.value.how == "refused"
 
 
@@ -101,15 +101,15 @@ def test_types(name: str) -> None:
     three |= {"i4": 0xD} if name != "torch:cpu" else {}
     three |= {"f4E2M1FN": 0xD, "f6E3M2FN": 0x32} if name in ("ml_dtypes", "onnx") else {}
     given = np.array([0xC2], np.uint8)
-    with opened(name) as found:
+    with opened(name) as actual:
         for t, code in three.items():
             dtype = np.dtype(f"u{max(1, len(f'{code:x}') // 2)}")
             if t != "f8E5M2" and name != "onnxruntime":
-                assert found.operate(Operation("convert", ("f8E5M2",), t), [given]).tolist() == [code]
+                assert actual.operate(Operation("convert", ("f8E5M2",), t), [given]).tolist() == [code]
             if t != "f8E4M3FN":
-                result = found.operate(Operation("convert", (t,), "f8E4M3FN"), [np.array([code], dtype)])
+                result = actual.operate(Operation("convert", (t,), "f8E4M3FN"), [np.array([code], dtype)])
                 assert result.tolist() == [0xC4]
-        result = found.operate(Operation("convert", ("i1",), "f8E4M3FN"), [np.array([True, False])])
+        result = actual.operate(Operation("convert", ("i1",), "f8E4M3FN"), [np.array([True, False])])
         assert result.tolist() == [0x38, 0]
 
 
@@ -119,32 +119,32 @@ def test_integers_of_few_bits(name: str, shape: tuple[int, ...]) -> None:
     numbers = np.arange(-8, 8)[5:][: int(np.prod(shape))].reshape(shape)
     codes, f8 = (numbers & 15).astype(np.uint8), [0xC4, 0xC0, 0xB8, 0x00, 0x38, 0x40, 0x44, 0x48]
     expected = np.array(f8[: numbers.size], np.uint8).reshape(shape)
-    with opened(name) as found:
-        assert found.operate(Operation("convert", ("i4",), "f8E4M3FN"), [codes]).tolist() == expected.tolist()
-        back = found.operate(Operation("convert", ("f8E4M3FN",), "i4"), [expected])
+    with opened(name) as actual:
+        assert actual.operate(Operation("convert", ("i4",), "f8E4M3FN"), [codes]).tolist() == expected.tolist()
+        back = actual.operate(Operation("convert", ("f8E4M3FN",), "i4"), [expected])
         assert (back.shape, back.tolist()) == (shape, codes.tolist())
-        two = found.operate(Operation("convert", ("ui2",), "f8E4M3FN"), [codes & 3])
+        two = actual.operate(Operation("convert", ("ui2",), "f8E4M3FN"), [codes & 3])
         assert two.tolist() == np.array([0, 0x38, 0x40, 0x44])[codes & 3].tolist()
 
 
 @pytest.mark.parametrize("name", ["ml_dtypes", "onnx", "onnxruntime"])
 def test_what_is_finite(name: str) -> None:
-    with opened(name) as found:
+    with opened(name) as actual:
         of = Operation("is_finite", ("f8E5M2",), "i1")
-        assert found.operate(of, [np.array([0x7B, 0xFC, 0x7D, 0x80], np.uint8)]).tolist() == [True, False, False, True]
+        assert actual.operate(of, [np.array([0x7B, 0xFC, 0x7D, 0x80], np.uint8)]).tolist() == [True, False, False, True]
         of = Operation("is_finite", ("f8E4M3FNUZ",), "i1")
-        assert found.operate(of, [np.array([[0x7F, 0x80, 0x00]], np.uint8)]).tolist() == [[True, False, True]]
+        assert actual.operate(of, [np.array([[0x7F, 0x80, 0x00]], np.uint8)]).tolist() == [[True, False, True]]
 
 
 def test_sums_in_numpy() -> None:
     f8, x = "f8E5M2", np.array([[0x40, 0x3C, 0x3C, 0x3C]], np.uint8)  # 2 1 1 1
-    with opened("ml_dtypes") as found:
-        assert found.operate(Operation("reduce", (f8,), f8, {"body": "add"}), [x]).tolist() == [0x45]
-        assert found.operate(Operation("reduce", (f8,), f8, {"body": "maximum"}), [x]).tolist() == [0x40]
-        running = found.operate(Operation("cumulative", (f8,), f8, {"body": "add"}), [x])
+    with opened("ml_dtypes") as actual:
+        assert actual.operate(Operation("reduce", (f8,), f8, {"body": "add"}), [x]).tolist() == [0x45]
+        assert actual.operate(Operation("reduce", (f8,), f8, {"body": "maximum"}), [x]).tolist() == [0x40]
+        running = actual.operate(Operation("cumulative", (f8,), f8, {"body": "add"}), [x])
         assert running.tolist() == [[0x40, 0x42, 0x44, 0x45]]
-        assert found.operate(Operation("dot_general", (f8, f8), f8), [x, x.T]).tolist() == [[0x47]]
-        wide = found.operate(Operation("dot_general", (f8, f8), "f32"), [x, x.T])
+        assert actual.operate(Operation("dot_general", (f8, f8), f8), [x, x.T]).tolist() == [[0x47]]
+        wide = actual.operate(Operation("dot_general", (f8, f8), "f32"), [x, x.T])
         assert wide.view(np.float32).tolist() == [[7]]
 
 
@@ -179,8 +179,8 @@ def test_a_pjrt_plugin(tmp_path: Path) -> None:
     (tmp_path / "plugin.c").write_text(PLUGIN)
     made = tmp_path / "plugin.so"
     subprocess.run([compiler, "-shared", "-fPIC", f"-I{include}", "-o", made, tmp_path / "plugin.c"], check=True)
-    with opened(f"pjrt:{made}") as found:
-        assert found.evaluate(DOUBLE, [CODES])[0].tolist() == DOUBLED
+    with opened(f"pjrt:{made}") as actual:
+        assert actual.evaluate(DOUBLE, [CODES])[0].tolist() == DOUBLED
 
 
 def test_a_file_that_is_no_plugin(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_names_that_are_none(name: str) -> None:
         backend(name)
 
 
-def test_mistakes_in_names_are_told() -> None:
+def test_mistakes_in_names_are_reported() -> None:
     with pytest.raises(InputError, match=r"pjrt:/no/such.so: expected a file, got none"):
         backend("pjrt:/no/such.so")
     with pytest.raises(InputError, match="exec:'a: No closing quotation"):

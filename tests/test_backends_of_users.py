@@ -1,4 +1,4 @@
-"""Backends that users bring: commands and Python objects; those that crash, hang, refuse or are not there are told."""
+"""Backends that users bring: commands and Python objects; crashes, hangs, refusals and absences are reported."""
 
 import os
 import shlex
@@ -42,14 +42,14 @@ def command(tmp_path: Path, source: str, *words: str) -> str:
 
 
 def test_a_command(tmp_path: Path) -> None:
-    with opened(command(tmp_path, DOUBLING, "--option", "a b")) as found:
+    with opened(command(tmp_path, DOUBLING, "--option", "a b")) as actual:
         for _ in range(2):
-            (result,) = found.evaluate(DOUBLE, [CODES])
+            (result,) = actual.evaluate(DOUBLE, [CODES])
             assert (result.dtype, result.tolist()) == (np.uint8, DOUBLED)
 
 
 @pytest.mark.parametrize(
-    ("source", "how", "told"),
+    ("source", "how", "message"),
     [
         ("import sys\nprint('later')\nsys.stderr.write('well\\nno f8\\n')\nsys.exit(69)", "refused", "no f8"),
         ("import sys; sys.exit(69)", "refused", "no reason given"),
@@ -59,10 +59,10 @@ def test_a_command(tmp_path: Path) -> None:
         ("import sys; open(sys.argv[1] + '/output_0.npy', 'w').write('1')", "died", "output_0.npy cannot be read"),
     ],
 )
-def test_commands_that_fail(tmp_path: Path, source: str, how: str, told: str) -> None:
+def test_commands_that_fail(tmp_path: Path, source: str, how: str, message: str) -> None:
     error = failure(command(tmp_path, source))
     assert error.how == how
-    assert told in str(error)
+    assert message in str(error)
 
 
 def test_commands_that_are_not_there() -> None:
@@ -123,20 +123,20 @@ def objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("objects")
 def test_python_objects() -> None:
-    with opened("my_backend:function") as found:
-        assert [r.tolist() for r in found.evaluate(DOUBLE, [CODES])] == [(CODES + 1).tolist()]
-    with opened("my_backend:Class") as found:
-        assert len(found.evaluate(DOUBLE, [CODES])) == 2
-    with opened("my_backend:holder.unit") as found:
-        assert found.takes == OPERATIONS
-        assert found.operate(TO_F8, [FLOATS]).tolist() == [7] * 8
+    with opened("my_backend:function") as actual:
+        assert [r.tolist() for r in actual.evaluate(DOUBLE, [CODES])] == [(CODES + 1).tolist()]
+    with opened("my_backend:Class") as actual:
+        assert len(actual.evaluate(DOUBLE, [CODES])) == 2
+    with opened("my_backend:holder.unit") as actual:
+        assert actual.takes == OPERATIONS
+        assert actual.operate(TO_F8, [FLOATS]).tolist() == [7] * 8
         with pytest.raises(BackendError, match="refuses the operation: no sine"):
-            found.operate(Operation("sine", ("f32",), "f32"), [FLOATS])
+            actual.operate(Operation("sine", ("f32",), "f32"), [FLOATS])
 
 
 @pytest.mark.usefixtures("objects")
 @pytest.mark.parametrize(
-    ("attribute", "how", "told"),
+    ("attribute", "how", "message"),
     [
         ("refuses", "refused", "my_backend:refuses refuses the program: no add"),
         ("raises", "died", "my_backend:raises died: it raised KeyError: 'key'"),
@@ -151,10 +151,10 @@ def test_python_objects() -> None:
         ),
     ],
 )
-def test_python_objects_that_fail(attribute: str, how: str, told: str) -> None:
+def test_python_objects_that_fail(attribute: str, how: str, message: str) -> None:
     error = failure(f"my_backend:{attribute}", 1 if attribute == "hangs" else 60)
     assert error.how == how
-    assert str(error).endswith(told)
+    assert str(error).endswith(message)
 
 
 @pytest.mark.usefixtures("objects")
@@ -164,17 +164,17 @@ def test_a_module_that_cannot_be_imported() -> None:
 
 @pytest.mark.usefixtures("objects")
 def test_one_that_died_or_hung_is_started_again() -> None:
-    with opened("my_backend:function") as found:
+    with opened("my_backend:function") as actual:
         for stop in (signal.SIGKILL, signal.SIGSTOP):
-            assert found.takes == PROGRAMS
-            found.evaluate(DOUBLE, [CODES])
-            assert found.pid
-            os.kill(found.pid, stop)
-            found.seconds = 1
+            assert actual.takes == PROGRAMS
+            actual.evaluate(DOUBLE, [CODES])
+            assert actual.pid
+            os.kill(actual.pid, stop)
+            actual.seconds = 1
             with pytest.raises(BackendError):
-                found.evaluate(DOUBLE, [CODES])
-            found.seconds = 60
-            assert len(found.evaluate(DOUBLE, [CODES])) == 1
+                actual.evaluate(DOUBLE, [CODES])
+            actual.seconds = 60
+            assert len(actual.evaluate(DOUBLE, [CODES])) == 1
 
 
 @pytest.mark.usefixtures("objects")
@@ -200,13 +200,13 @@ def test_the_example() -> None:
     assert len((examples / "chip.py").read_text().splitlines()) < 60
     command = [sys.executable, "-m", "minihlo.interp.cli", "conform", "chip:Chip", "--ops", "divide,convert", "-j", "1"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    told = subprocess.run(
+    reported = subprocess.run(
         [*command, "--formats", "f8E5M2"], cwd=examples, env=environment, capture_output=True, text=True
     )
-    assert told.returncode == 1, told.stderr
-    assert "multiplied by the reciprocal, rounded to f16, and not divided" in told.stdout
-    assert "the result is rounded twice, to f16 first" in told.stdout
-    assert told.stderr == ""
+    assert reported.returncode == 1, reported.stderr
+    assert "multiplied by the reciprocal, rounded to f16, and not divided" in reported.stdout
+    assert "the result is rounded twice, to f16 first" in reported.stdout
+    assert reported.stderr == ""
 
 
 def is_gone(pid: int, seconds: float = 60) -> bool:

@@ -26,8 +26,8 @@ def some_codes(element: ElementType) -> list[int]:
     return [*runs, *(mask ^ r for r in runs), *(int(x) & mask for x in rng.integers(0, 2**64, 50, np.uint64))]
 
 
-def check_codes(found: np.ndarray, expected: list[int], element: ElementType) -> None:
-    assert codes(found).ravel().tolist() == [e & ((1 << element.bits) - 1) for e in expected]
+def check_codes(result: np.ndarray, expected: list[int], element: ElementType) -> None:
+    assert codes(result).ravel().tolist() == [e & ((1 << element.bits) - 1) for e in expected]
 
 
 def two_complement(code: int, bits: int) -> int:
@@ -89,25 +89,25 @@ def test_bitcast(source: ElementType, target: ElementType) -> None:
     more = (ratio,) if ratio > 1 else ()
     before, after = ((3, 2, *more), (3, 2)) if source.bits < target.bits else ((3, 2), (3, 2, *more))
     x = from_codes(every, source).reshape(before)
-    found = run("bitcast_convert", x, result=tensor(target, *after))
-    check_codes(found, expected, target)
-    np.testing.assert_array_equal(codes(run("bitcast_convert", found, result=type_of(x))), codes(x))  # and back
+    actual = run("bitcast_convert", x, result=tensor(target, *after))
+    check_codes(actual, expected, target)
+    np.testing.assert_array_equal(codes(run("bitcast_convert", actual, result=type_of(x))), codes(x))  # and back
     # a view with strides, a scalar, no elements
     odd = x[::-1, ::-1]
     np.testing.assert_array_equal(
-        codes(run("bitcast_convert", odd, result=tensor(target, *after))), codes(found[::-1, ::-1])
+        codes(run("bitcast_convert", odd, result=tensor(target, *after))), codes(actual[::-1, ::-1])
     )
     np.testing.assert_array_equal(
-        codes(run("bitcast_convert", x[2, 1], result=tensor(target, *after[2:]))), codes(found[2, 1])
+        codes(run("bitcast_convert", x[2, 1], result=tensor(target, *after[2:]))), codes(actual[2, 1])
     )
     assert run("bitcast_convert", x[:0], result=tensor(target, 0, *after[1:])).size == 0
 
 
 def test_bitcast_of_complex() -> None:
     x = from_codes([0x0123456789ABCDEF, 0x0000000011111111], "f64").view(np.complex128)
-    found = run("bitcast_convert", x, result=tensor("complex<f32>", 1, 2))
-    assert found.view(np.uint32).tolist() == [[0x89ABCDEF, 0x01234567, 0x11111111, 0]]
-    assert run("bitcast_convert", found, result=tensor("complex<f64>", 1)).tobytes() == x.tobytes()
+    actual = run("bitcast_convert", x, result=tensor("complex<f32>", 1, 2))
+    assert actual.view(np.uint32).tolist() == [[0x89ABCDEF, 0x01234567, 0x11111111, 0]]
+    assert run("bitcast_convert", actual, result=tensor("complex<f64>", 1)).tobytes() == x.tobytes()
     assert run("bitcast_convert", x, result=type_of(x)).tobytes() == x.tobytes()
 
 
@@ -143,9 +143,9 @@ def test_abs_of_complex() -> None:
     x = np.array([3 + 4j, complex(-np.inf, np.nan), complex(np.nan, 1), -0.0, 1e30 + 1e30j, 5e-324j])
     sizes = np.array([5, np.inf, np.nan, 0, 1e30 * math.sqrt(2), 5e-324])
     np.testing.assert_allclose(run("abs", x, result=tensor("f64", 6)), sizes, rtol=3e-16)
-    found = run("abs", x.astype(np.complex64), result=tensor("f32", 6))
-    np.testing.assert_array_equal(found, np.abs(x.astype(np.complex64).astype(np.complex128)).astype(np.float32))
-    assert found[4] == np.float32(1.4142135e30)  # the square is beyond f32
+    actual = run("abs", x.astype(np.complex64), result=tensor("f32", 6))
+    np.testing.assert_array_equal(actual, np.abs(x.astype(np.complex64).astype(np.complex128)).astype(np.float32))
+    assert actual[4] == np.float32(1.4142135e30)  # the square is beyond f32
     assert run("abs", np.array(3 - 4j), result=tensor("f64")) == 5
 
 

@@ -173,9 +173,9 @@ def test_close():
     ],
 )
 def test_messages(name, x, y, message):
-    found = fails("check.expect_eq", of(name, x), of(name, y))
-    assert message in found
-    assert "\n" not in found
+    actual = fails("check.expect_eq", of(name, x), of(name, y))
+    assert message in actual
+    assert "\n" not in actual
 
 
 def test_a_shape_that_is_not_expected():

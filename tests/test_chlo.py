@@ -29,8 +29,8 @@ def top_k(x: np.ndarray, k: int, index: str = "i32") -> tuple[np.ndarray, np.nda
     record = lookup("chlo.top_k")
     assert record is not None
     values, indices = record.kernel(Call("chlo.top_k", (type_of(x),), results, {"k": k}))(x)
-    for found, t in zip((values, indices), results, strict=True):
-        assert (found.shape, found.dtype) == (t.shape, t.element.dtype)
+    for result, t in zip((values, indices), results, strict=True):
+        assert (result.shape, result.dtype) == (t.shape, t.element.dtype)
     return values, indices
 
 
@@ -75,9 +75,9 @@ def test_top_k_is_xlas(element: str, k: int) -> None:
     with jax.enable_x64(element == "f64"):
         # XLA's CPU compiler rewrites small cases; it must agree with its own sort.
         wanted = [np.asarray(v) for v in jax.lax.top_k(jnp.asarray(x), k)]
-    found = top_k(x, k)
-    assert np.array_equal(found[1], wanted[1])
-    assert np.array_equal(codes(found[0]), codes(wanted[0]))
+    actual = top_k(x, k)
+    assert np.array_equal(actual[1], wanted[1])
+    assert np.array_equal(codes(actual[0]), codes(wanted[0]))
 
 
 def test_top_k_of_nothing() -> None:
@@ -148,7 +148,7 @@ def test_ragged_dot_of_minifloats_rounds_once(element: str) -> None:
     codes_of = [c for c in range(1 << fmt.bits) if oracle.is_finite(oracle.decode(fmt, c))]
     x, y = ([generator.choice(codes_of) for _ in range(n)] for n in (6 * 4, 2 * 4 * 3))
     numbers: Numbers = ((), (), (1,), (1,), 0, (0,))
-    found = ragged_dot(
+    actual = ragged_dot(
         from_codes(x, element).reshape(6, 4),
         from_codes(y, element).reshape(2, 4, 3),
         np.array([2, 3], np.int64),
@@ -159,7 +159,7 @@ def test_ragged_dot_of_minifloats_rounds_once(element: str) -> None:
         group = 0 if row < 2 else 1
         terms = [(x[row * 4 + k], y[(group * 4 + k) * 3 + column]) for k in range(4)] if row < 5 else []
         total = sum((oracle.Fraction(oracle.decode(fmt, a) * oracle.decode(fmt, b)) for a, b in terms), oracle.ZERO)
-        got = int(codes(found)[row, column])
+        got = int(codes(actual)[row, column])
         wanted = oracle.encode(fmt, total)
         assert oracle.same(fmt, got, wanted) or {got, wanted} == {0, fmt.sign_bit}
 
@@ -167,8 +167,8 @@ def test_ragged_dot_of_minifloats_rounds_once(element: str) -> None:
 def test_ragged_dot_cuts_sizes_off() -> None:
     x, y = np.ones((4, 1), np.float32), np.array([[[1]], [[2]], [[3]]], np.float32)
     numbers: Numbers = ((), (), (1,), (1,), 0, (0,))
-    found = ragged_dot(x, y, np.array([1, -5, 90]), numbers, 4, 1)
-    assert found.ravel().tolist() == [1, 3, 3, 3]
+    actual = ragged_dot(x, y, np.array([1, -5, 90]), numbers, 4, 1)
+    assert actual.ravel().tolist() == [1, 3, 3, 3]
     big = np.array([1, 2**64 - 1, 1], np.uint64)
     assert ragged_dot(x, y, big, numbers, 4, 1).ravel().tolist() == [1, 2, 2, 2]
 
@@ -280,8 +280,8 @@ def test_mulhi(element: str) -> None:
     ]
     pairs = list(itertools.product(values, values))
     x, y = (np.array(column, object).astype(t.dtype) for column in zip(*pairs, strict=True))
-    found = run("chlo.mulhi", x, y, result=type_of(x))
-    assert [int(v) for v in found] == [(a * b) >> t.bits for a, b in pairs]
+    actual = run("chlo.mulhi", x, y, result=type_of(x))
+    assert [int(v) for v in actual] == [(a * b) >> t.bits for a, b in pairs]
 
 
 def test_constants() -> None:
@@ -303,9 +303,9 @@ def test_constants() -> None:
 
 def test_conjugate() -> None:
     z = np.array([1 + 2j, complex(np.inf, -0.0)], np.complex64)
-    found = run("chlo.conj", z, result=type_of(z))
-    assert codes(found.imag).tolist() == codes(-z.imag).tolist()
-    assert found.real.tolist() == z.real.tolist()
+    actual = run("chlo.conj", z, result=type_of(z))
+    assert codes(actual.imag).tolist() == codes(-z.imag).tolist()
+    assert actual.real.tolist() == z.real.tolist()
 
 
 # -- broadcasting ------------------------------------------------------------------------------------------------------
@@ -336,8 +336,8 @@ def test_broadcasts_as_numpy(op: str) -> None:
 
 def test_broadcast_dimensions() -> None:
     x, y = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([10, 20], np.float32)
-    found = run("chlo.broadcast_add", x, y, result=type_of(x), broadcast_dimensions=(0,))
-    assert found.tolist() == (x + y[:, None]).tolist()
+    actual = run("chlo.broadcast_add", x, y, result=type_of(x), broadcast_dimensions=(0,))
+    assert actual.tolist() == (x + y[:, None]).tolist()
 
 
 def test_broadcast_compare_complex_and_select() -> None:
@@ -363,8 +363,8 @@ def test_broadcasts_minifloats(element: str) -> None:
     grid = np.broadcast_arrays(every[:, None], every)
     result = tensor(element, count, count)
     wanted = run("multiply", *map(np.ascontiguousarray, grid), result=result)
-    found = run("chlo.broadcast_multiply", every.reshape(count, 1), every, result=result)
-    assert np.array_equal(codes(found), codes(wanted))
+    actual = run("chlo.broadcast_multiply", every.reshape(count, 1), every, result=result)
+    assert np.array_equal(codes(actual), codes(wanted))
 
 
 def test_broadcast_refuses() -> None:
@@ -383,6 +383,6 @@ def test_wider_formats_expand(op: str) -> None:
     values = [0.25, 0.5, 0.875]
     t = "tensor<3xf32>"
     text = f'func.func @main(%a: {t}) -> {t} {{ %r = "chlo.{op}"(%a) : ({t}) -> {t} return %r : {t} }}'
-    found = load(text)(np.array(values, np.float32))[0]
+    actual = load(text)(np.array(values, np.float32))[0]
     wanted = [float(UNARY[op](oracle.Fraction(v))) for v in values]
-    assert np.allclose(found, wanted, rtol=1e-5)
+    assert np.allclose(actual, wanted, rtol=1e-5)

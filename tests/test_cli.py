@@ -188,7 +188,7 @@ def test_seeded_rounding_is_reproducible(folder: Path) -> None:
         (("ops", "addd"), "expected an op, got 'addd', did you mean add?"),
     ],
 )
-def test_mistakes_are_told_in_one_line(arguments, message, folder: Path) -> None:
+def test_mistakes_are_reported_in_one_line(arguments, message, folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     assert message in refused(*in_process(*arguments, cwd=folder))
     assert sorted(folder.rglob("*")) == before
@@ -221,7 +221,7 @@ def test_files_that_cannot_be_written(arguments, message, folder: Path) -> None:
         (b"ML\xefR\x01", "<stdin>"),
     ],
 )
-def test_bad_programs_are_told_with_their_place(source, message) -> None:
+def test_bad_programs_are_reported_with_their_place(source, message) -> None:
     assert message in refused(*minihlo("run", "-", stdin=source))
 
 

@@ -68,7 +68,7 @@ def test_a_worker_that_dies_is_started_again(monkeypatch: pytest.MonkeyPatch) ->
     )
     started = subprocess.Popen
     monkeypatch.setattr(command.subprocess, "Popen", lambda _, **o: started([sys.executable, "-c", script], **o))
-    outcomes = [o for found in command.run_files(["x.mlir", "y.mlir"], 1) for o in found]
+    outcomes = [o for actual in command.run_files(["x.mlir", "y.mlir"], 1) for o in actual]
     assert [(o.path, o.line, o.failure) for o in outcomes] == [
         (path, line, "the process died (SIGABRT)" if line == 10 else None)
         for path in ("x.mlir", "y.mlir")

@@ -147,8 +147,8 @@ for name, shape, rows, members, how in (
 @pytest.mark.parametrize("name", CASES)
 def test_as_the_specification_says(name):
     case = CASES[name]
-    found = run(case.text, case.result, case.shape, case.inputs)
-    assert [[x.tolist() for x in xs] for xs in found] == [[x.tolist() for x in xs] for xs in case.expected()]
+    actual = run(case.text, case.result, case.shape, case.inputs)
+    assert [[x.tolist() for x in xs] for xs in actual] == [[x.tolist() for x in xs] for xs in case.expected()]
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
@@ -159,17 +159,17 @@ def test_as_the_reference_interpreter():
         (program(c.text, c.result, c.shape, c.inputs), [x for xs in c.inputs for x in xs]) for c in cases.values()
     ]
     for (name, case), expected in zip(cases.items(), evaluate(programs), strict=True):
-        found = [x for xs in run(case.text, case.result, case.shape, case.inputs) for x in xs]
-        assert [x.tolist() for x in found] == [x.tolist() for x in expected], name
+        actual = [x for xs in run(case.text, case.result, case.shape, case.inputs) for x in xs]
+        assert [x.tolist() for x in actual] == [x.tolist() for x in expected], name
 
 
 def test_ids():
     text = """%i = stablehlo.replica_id : tensor<ui32>
       %j = stablehlo.partition_id : tensor<ui32>
       %r:2 = stablehlo.optimization_barrier %i, %j : tensor<ui32>, tensor<ui32>"""
-    found = run(text, "tensor<ui32>, tensor<ui32>", (2, 3), [[np.array(0)]] * 6)
-    assert [(int(i), int(j)) for i, j in found] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
-    assert all(x.dtype == np.uint32 for xs in found for x in xs)
+    actual = run(text, "tensor<ui32>, tensor<ui32>", (2, 3), [[np.array(0)]] * 6)
+    assert [(int(i), int(j)) for i, j in actual] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    assert all(x.dtype == np.uint32 for xs in actual for x in xs)
 
 
 # -- roots -------------------------------------------------------------------------------------------------------------
@@ -185,21 +185,21 @@ def with_roots(op: str, rows: list[list[int]], roots: list[list[int]]) -> list[l
 
 
 def test_collective_broadcast_of_the_roots():
-    found = with_roots('"stablehlo.collective_broadcast"(%x0, %x1, %x2)', [[3, 1], [0, 2]], [[0, 1]] * 4)
-    assert found == [[[1, 1], [22, 1]], [[31, 1], [12, 1]], [[1, 1], [22, 1]], [[31, 1], [12, 1]]]
+    actual = with_roots('"stablehlo.collective_broadcast"(%x0, %x1, %x2)', [[3, 1], [0, 2]], [[0, 1]] * 4)
+    assert actual == [[[1, 1], [22, 1]], [[31, 1], [12, 1]], [[1, 1], [22, 1]], [[31, 1], [12, 1]]]
 
 
 def test_collective_reduce():
     t = "tensor<2xi64>"
     text = f'%r:1 = "stablehlo.collective_reduce"(%x0) {ADD_I64} {{{groups([[2, 0, 1]])}}} : ({t}) -> {t}'
-    found = run(text, t, (4, 1), [[d[0]] for d in DATA])
-    assert [x.tolist() for (x,) in found] == [[0, 0], [0, 0], [33, 3], [0, 0]]
+    actual = run(text, t, (4, 1), [[d[0]] for d in DATA])
+    assert [x.tolist() for (x,) in actual] == [[0, 0], [0, 0], [33, 3], [0, 0]]
 
 
 def test_collective_reduce_to_the_roots():
-    found = with_roots(f'"stablehlo.collective_reduce"(%x0, %x1, %x2) {ADD_I64}', [[1, 0, 2]], [[1, 2]] * 4)
+    actual = with_roots(f'"stablehlo.collective_reduce"(%x0, %x1, %x2) {ADD_I64}', [[1, 0, 2]], [[1, 2]] * 4)
     zeros = [0, 0]
-    assert found == [[[33, 3], zeros], [zeros, zeros], [zeros, [36, 3]], [zeros, zeros]]
+    assert actual == [[[33, 3], zeros], [zeros, zeros], [zeros, [36, 3]], [zeros, zeros]]
 
 
 def test_a_root_outside_the_group():

@@ -52,8 +52,8 @@ def test_asynchronous(op):
     text = f"""{started(op, "%f")}
       %s = "stablehlo.async_done"(%f) : (!stablehlo.future<{result}>) -> {result}
       %r:1 = "stablehlo.async_done"(%f) : (!stablehlo.future<{result}>) -> {result}"""  # a value may be used twice
-    found = run(text, result, (2, 1), [[np.array([0, 1])], [np.array([10, 11])]])
-    assert [x.tolist() for (x,) in found] == expected
+    actual = run(text, result, (2, 1), [[np.array([0, 1])], [np.array([10, 11])]])
+    assert [x.tolist() for (x,) in actual] == expected
 
 
 def test_starting_does_not_wait():

@@ -33,8 +33,8 @@ def test_f32_is_rounded_after_each_member(order, size):
     total = np.float32(values[order[0]])
     for i in order[1:]:
         total = np.float32(total + values[i])
-    found = reduced([np.full(size, v, np.float32) for v in values], ADD.replace("T", "f32"), order)
-    assert all((x == total).all() and x.shape == (size,) for x in found)
+    actual = reduced([np.full(size, v, np.float32) for v in values], ADD.replace("T", "f32"), order)
+    assert all((x == total).all() and x.shape == (size,) for x in actual)
 
 
 def test_any_body():
@@ -45,16 +45,16 @@ def test_any_body():
         %s = stablehlo.subtract %d, %b : tensor<i32>
         stablehlo.return %s : tensor<i32>
     })"""
-    found = reduced([np.array([[i, 10 * i]], np.int32) for i in (1, 2, 3)], body, [2, 0, 1])
-    assert [x.tolist() for x in found] == [[[2 * (2 * 3 - 1) - 2, 2 * (2 * 30 - 10) - 20]]] * 3
+    actual = reduced([np.array([[i, 10 * i]], np.int32) for i in (1, 2, 3)], body, [2, 0, 1])
+    assert [x.tolist() for x in actual] == [[[2 * (2 * 3 - 1) - 2, 2 * (2 * 30 - 10) - 20]]] * 3
 
 
 def test_a_body_of_a_wider_type():
     body = ADD.replace("T", "f32")
     text = f'%r:1 = "stablehlo.all_reduce"(%x0) {body} {{{groups([[0, 1]])}}} : (tensor<2xf16>) -> tensor<2xf32>'
     inputs = [[np.array([2048, 1], np.float16)], [np.array([1, 2], np.float16)]]
-    found = run(text, "tensor<2xf32>", (2, 1), inputs)
-    assert [x.tolist() for (x,) in found] == [[2049, 3]] * 2  # f16 would have 2048
+    actual = run(text, "tensor<2xf32>", (2, 1), inputs)
+    assert [x.tolist() for (x,) in actual] == [[2049, 3]] * 2  # f16 would have 2048
 
 
 @pytest.mark.parametrize(
@@ -73,28 +73,28 @@ def test_a_body_of_a_wider_type():
 def test_types_and_shapes(dtype, name, values, total, shape):
     arrays = [np.full(shape, v).astype(dtype) for v in values]
     expected = np.full(shape, total).astype(dtype)
-    for found in reduced(arrays, ADD.replace("T", name), [0, 1, 2]):
-        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    for actual in reduced(arrays, ADD.replace("T", name), [0, 1, 2]):
+        assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
         if not (np.asarray(total) != np.asarray(total)).any():
-            assert found.tobytes() == expected.tobytes()
+            assert actual.tobytes() == expected.tobytes()
         else:
-            assert np.isnan(found.astype(np.float32)).all()
+            assert np.isnan(actual.astype(np.float32)).all()
 
 
 def test_groups_of_unlike_length():
     text = (
         f'%r:1 = "stablehlo.all_reduce"(%x0) {ADD_I64} {{{groups([[0, 2], [1, -1]])}}} : (tensor<i64>) -> tensor<i64>'
     )
-    found = run(text, "tensor<i64>", (3, 1), [[np.array(i)] for i in (1, 2, 4)])
-    assert [int(x) for (x,) in found] == [5, 2, 5]
+    actual = run(text, "tensor<i64>", (3, 1), [[np.array(i)] for i in (1, 2, 4)])
+    assert [int(x) for (x,) in actual] == [5, 2, 5]
 
 
 def test_cross_replica_sum():
     t = "tensor<2xf8E4M3FN>"
     text = f'%r:1 = "stablehlo.cross-replica-sum"(%x0) {{{groups([[1, 2, 0]])}}} : ({t}) -> {t}'
     inputs = [[np.array([v, w], ml_dtypes.float8_e4m3fn)] for v, w in ((16, 2), (1, 3), (1, 4))]
-    found = run(text, t, (3, 1), inputs)
-    assert [x.astype(float).tolist() for (x,) in found] == [[18, 9]] * 3
+    actual = run(text, t, (3, 1), inputs)
+    assert [x.astype(float).tolist() for (x,) in actual] == [[18, 9]] * 3
 
 
 def test_stochastic_rounding_gives_all_members_the_same_and_each_run_too():
@@ -129,6 +129,6 @@ def test_stochastic_rounding_does_not_depend_on_who_is_late(late):
     t = "tensor<50xf8E4M3FN>"
     arrays = [np.full(50, v, ml_dtypes.float8_e4m3fn) for v in (16, 1)]
     policy = Policy(rounding="stochastic", seed=3)
-    found = run(body.replace("TYPE", t), t, (2, 1), [[a] for a in arrays], policy)
+    actual = run(body.replace("TYPE", t), t, (2, 1), [[a] for a in arrays], policy)
     expected = reduced(arrays, ADD.replace("T", "f8E4M3FN"), [0, 1], policy)[0]
-    assert [x.tobytes() for (x,) in found] == [expected.tobytes()] * 2
+    assert [x.tobytes() for (x,) in actual] == [expected.tobytes()] * 2

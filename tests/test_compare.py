@@ -48,8 +48,8 @@ def test_float_comparison_of_wide_types(name):
 def test_scalars_are_compared_as_arrays_are(element, kind):
     x, y = (from_codes(np.random.default_rng(seed).integers(0, 256, 60), element) for seed in (1, 2))
     for direction in DIRECTIONS:
-        found = [compare(a, b, direction, kind) for a, b in zip(x, y, strict=True)]
-        assert found == compare(x, y, direction, kind).tolist()
+        actual = [compare(a, b, direction, kind) for a, b in zip(x, y, strict=True)]
+        assert actual == compare(x, y, direction, kind).tolist()
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16"])

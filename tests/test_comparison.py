@@ -79,9 +79,9 @@ def test_equal_values_of_other_types() -> None:
 def test_distances() -> None:
     far = np.array([np.finfo(np.float64).max, -np.inf, np.nan, np.nan, -0.0])
     other = np.array([np.inf, np.inf, np.nan, 1.0, 5e-324])
-    found = distance(far, other)
-    assert found[[0, 1, 2, 4]].tolist() == [1.0, float(2 * 0x7FF0000000000000), 0.0, 1.0]
-    assert np.isnan(found[3])
+    actual = distance(far, other)
+    assert actual[[0, 1, 2, 4]].tolist() == [1.0, float(2 * 0x7FF0000000000000), 0.0, 1.0]
+    assert np.isnan(actual[3])
     small = np.array([0x00, 0x81, 0x7E], np.uint8).view(ml_dtypes.float8_e4m3fn)
     assert distance(small, small[[1, 0, 0]]).tolist() == [1, 1, 0x7E]
     assert distance(np.uint64([0, 2**64 - 1]), np.uint64([2**64 - 1, 2**64 - 1])).tolist() == [2.0**64, 0]
@@ -140,8 +140,8 @@ def test_reports_carry_identifiers() -> None:
     def zero_is_smallest(_operation, _arrays, codes: np.ndarray) -> np.ndarray:
         return np.where(codes == 0xFF, 0, codes).astype(np.uint8)
 
-    (found,) = results("convert.f8E4M3FN.f8E8M0FNU", zero_is_smallest, only=["array"])
-    assert found.open_points["zero-result"] == {"smallest": 2}  # of +0 and of -0
-    assert found.choices
+    (actual,) = results("convert.f8E4M3FN.f8E8M0FNU", zero_is_smallest, only=["array"])
+    assert actual.open_points["zero-result"] == {"smallest": 2}  # of +0 and of -0
+    assert actual.choices
     (wrong,) = results("negate.f8E4M3FN", lambda _operation, arrays, _codes: arrays[0], only=["array"])
     assert wrong.causes == ["first-operand"]

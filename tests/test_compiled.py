@@ -31,9 +31,9 @@ def at_once(tune: Tune) -> compiled.Kernels:
     tune(compiled_from=1)
     tune(compiled_worth=0)
     tune(lookup_few=0)
-    found = compiled.kernels(1)
-    assert found is not None
-    return found
+    result = compiled.kernels(1)
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_rounding_f64(t: ElementType) -> None:
 
 def same_without(x: np.ndarray, source: ElementType, target: ElementType, policy: Policy) -> bool:
     """Whether numpy gives the same bits."""
-    found = cast(x, source, target, policy)
+    result = cast(x, source, target, policy)
     token = speed.enter(speed.NONE)
     wanted = cast(x, source, target, policy)
     speed.leave(token)
-    return (found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
+    return (result.dtype, result.shape, result.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
 
 
 @needs_numba
@@ -142,8 +142,8 @@ def test_lookups(at_once: compiled.Kernels, dtype: type) -> None:
     ]
     for other in others:
         for high, low in ((codes, other), (other, codes)):
-            found = lookup.Table(entries).at_joined([high, low], [8, 8])
-            assert (found == entries[high.astype(int) * 256 + low]).all()
+            actual = lookup.Table(entries).at_joined([high, low], [8, 8])
+            assert (actual == entries[high.astype(int) * 256 + low]).all()
     assert lookup.Table(entries[:8]).at_joined([codes & 1, codes & 3], [1, 2]).tolist() == (
         entries[(codes & 1).astype(int) * 4 + (codes & 3)].tolist()
     )
@@ -167,11 +167,11 @@ def test_sums_step_by_step(t: ElementType, shape: tuple[int, ...], dimension: in
     x = rng.integers(0, 1 << t.bits, shape, np.uint8).view(t.dtype)
     small = cast(rng.standard_normal(shape).astype(np.float32), ELEMENT_TYPES["f32"], t, Policy())
     for array in (x, small):
-        found, wanted = (
+        actual, wanted = (
             machine.run(planner.plan(program, speed=tuned(s)), [array, small.reshape(-1)[0, ...]])[0].tobytes()
             for s in (speed.Speed(), speed.NONE)
         )
-        assert found == wanted
+        assert actual == wanted
 
 
 @needs_numba

@@ -26,14 +26,14 @@ def double(x: float) -> float:
 def again() -> Any:
     """The function compiled, or read from the cache, as a new process would."""
     numba: Any = importlib.import_module("numba")
-    found = compiled_cache.compiled(numba, double, (numba.float64,), "double")
-    assert found(3.5) == 7.0
-    return found
+    result = compiled_cache.compiled(numba, double, (numba.float64,), "double")
+    assert result(3.5) == 7.0
+    return result
 
 
-def is_hit(found: Any) -> bool:
+def is_hit(result: Any) -> bool:
     """Whether the cache had it."""
-    return sum(found.stats.cache_hits.values()) == 1
+    return sum(result.stats.cache_hits.values()) == 1
 
 
 @pytest.fixture

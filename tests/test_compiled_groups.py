@@ -65,11 +65,11 @@ def bits(x: np.ndarray) -> bytes:
 
 def check(text: str, *arrays: np.ndarray, policy: Policy = _PLAIN) -> None:
     program = interp.load(text).program
-    found, wanted = (
+    result, wanted = (
         machine.run(planner.plan(program, policy=policy, speed=tuned(s)), list(arrays))
         for s in (Speed(tables=True), NONE)
     )
-    assert [(r.dtype, r.shape, bits(r)) for r in found] == [(r.dtype, r.shape, bits(r)) for r in wanted], text
+    assert [(r.dtype, r.shape, bits(r)) for r in result] == [(r.dtype, r.shape, bits(r)) for r in wanted], text
 
 
 def function(arguments: str, results: str, body: str, returned: str) -> str:

@@ -57,8 +57,8 @@ def test_every_byte_as_a_small_integer_in_a_resource(t: str, bits: int) -> None:
 
 
 def test_booleans_in_a_resource() -> None:
-    found = resource(b"\1\0\1", "tensor<3xi1>")
-    assert found.view(np.uint8).tolist() == [1, 0, 1]
+    actual = resource(b"\1\0\1", "tensor<3xi1>")
+    assert actual.view(np.uint8).tolist() == [1, 0, 1]
     for byte in (2, 0x80, 0xFF):
         assert f"got 0x{byte:02X} at byte 1" in refusal(resource, bytes([1, byte]), "tensor<2xi1>")
 
@@ -95,22 +95,22 @@ def test_the_bits_of_a_hex_constant_above_a_type_are_left_out(t: str, bits: int,
     """As the C++ reference and XLA do: `dense<"0xC0EA">` of i4 is [0, -6] there, of ui4 [0, 10], of f4 [0, -1]."""
     for start in range(0, 256, 2):
         pair = bytes([start, start + 1])
-        found = run(f'dense<"0x{pair.hex() * times}">', f"tensor<{2 * times}x{t}>")
+        actual = run(f'dense<"0x{pair.hex() * times}">', f"tensor<{2 * times}x{t}>")
         kept = [x & ((1 << bits) - 1) for x in pair]
         if t in FLOATS:
-            assert found.tobytes() == bytes(kept) * times
+            assert actual.tobytes() == bytes(kept) * times
         else:
             sign = 1 << (bits - 1) if t.startswith("i") else 0
-            assert found.astype(int).tolist() == [(x ^ sign) - sign for x in kept] * times
+            assert actual.astype(int).tolist() == [(x ^ sign) - sign for x in kept] * times
 
 
 def test_a_hex_constant_with_stray_bits_in_any_shape() -> None:
     i4: Any = ml_dtypes.int4
     assert run('dense<"0xC0EA41FF">', "tensor<4xi4>").astype(int).tolist() == [0, -6, 1, -1]
     assert run('dense<"0xEAC0C0FF">', "tensor<2x2xi4>").astype(int).tolist() == [[-6, 0], [0, -1]]
-    found = run('dense<"0xC0">', "tensor<2x2xi4>")
-    assert found.dtype == i4
-    assert found.astype(int).tolist() == [[0, 0], [0, 0]]
+    actual = run('dense<"0xC0">', "tensor<2x2xi4>")
+    assert actual.dtype == i4
+    assert actual.astype(int).tolist() == [[0, 0], [0, 0]]
     assert run('dense<"0x00FE0102">', "tensor<4xi1>").view(np.uint8).tolist() == [0, 1, 1, 1]
 
 

@@ -26,10 +26,10 @@ def converted(x: np.ndarray, target: ElementType | str, **policy) -> np.ndarray:
     return run("convert", x, result=tensor(target, *x.shape), policy=Policy(**policy))
 
 
-def check_floats(x: np.ndarray, found: np.ndarray, expected: list[int], fmt: oracle.Format) -> None:
+def check_floats(x: np.ndarray, result: np.ndarray, expected: list[int], fmt: oracle.Format) -> None:
     """Equal codes, or both NaN of one sign where the format has signed NaN."""
     one_nan = fmt.nan in ("sign", "last")
-    for value, a, b in zip(x, codes(found).tolist(), expected, strict=True):
+    for value, a, b in zip(x, codes(result).tolist(), expected, strict=True):
         same_sign = one_nan or (a ^ b) & fmt.sign_bit == 0
         message = f"{value!r} ({value.tobytes()[::-1].hex()}) -> {a:#x}, not {b:#x}"
         assert oracle.same(fmt, a, b), message
@@ -72,46 +72,46 @@ def numbers(x: np.ndarray) -> list[oracle.Value]:
     return [oracle.decode(fmt, int(c)) for c in codes(x)]
 
 
-def check_conversion(x: np.ndarray, found: np.ndarray) -> None:
-    source, target = type_of(x).element, type_of(found).element
+def check_conversion(x: np.ndarray, result: np.ndarray) -> None:
+    source, target = type_of(x).element, type_of(result).element
     values = numbers(x)
     if target.is_complex:
-        check_conversion(x, np.ascontiguousarray(found.real))
+        check_conversion(x, np.ascontiguousarray(result.real))
         if source.is_complex:
-            check_conversion(np.ascontiguousarray(x.imag), np.ascontiguousarray(found.imag))
+            check_conversion(np.ascontiguousarray(x.imag), np.ascontiguousarray(result.imag))
         else:
-            assert (codes(np.ascontiguousarray(found.imag)) == 0).all()
+            assert (codes(np.ascontiguousarray(result.imag)) == 0).all()
     elif target.is_float:
         fmt = oracle.FORMATS[target.name]
-        check_floats(x, found, [oracle.encode(fmt, v) for v in values], fmt)
+        check_floats(x, result, [oracle.encode(fmt, v) for v in values], fmt)
     elif target.bits == 1:
-        assert found.tolist() == [v != 0 for v in values]  # NaN too
+        assert result.tolist() == [v != 0 for v in values]  # NaN too
     else:
         is_signed = target.name[0] == "i"
         if source.is_float or source.is_complex:
             expected = [oracle.to_integer(v, target.bits, is_signed) for v in values]
         else:
             expected = [int(v) for v in values]
-        assert codes(found).tolist() == [v & ((1 << target.bits) - 1) for v in expected]
+        assert codes(result).tolist() == [v & ((1 << target.bits) - 1) for v in expected]
 
 
 @pytest.mark.parametrize("target", TYPES, ids=str)
 @pytest.mark.parametrize("source", TYPES, ids=str)
 def test_every_pair(source: ElementType, target: ElementType) -> None:
     x = sample(source)
-    found = converted(x, target)
+    actual = converted(x, target)
     if source == target:
-        assert found.tobytes() == x.tobytes()  # NaN payloads too
+        assert actual.tobytes() == x.tobytes()  # NaN payloads too
         return
-    check_conversion(x, found)
-    assert converted(x[::-2].reshape(-1, 1), target).tobytes() == found[::-2].tobytes()
+    check_conversion(x, actual)
+    assert converted(x[::-2].reshape(-1, 1), target).tobytes() == actual[::-2].tobytes()
     assert converted(x[:0], target).size == 0
     kernel = bind("convert", [tensor(source)], tensor(target))
     for i in range(0, x.size, 7):
         scalars = kernel(x[i : i + 1].reshape(())), kernel(x[i])  # 0-d arrays, and scalars of numpy
         for scalar in scalars:
             assert (scalar.shape, scalar.dtype) == ((), target.dtype)
-            assert scalar.tobytes() == found[i].tobytes()
+            assert scalar.tobytes() == actual[i].tobytes()
 
 
 def test_shape_must_stay() -> None:
@@ -127,13 +127,13 @@ def test_stochastic_rounding(source: str) -> None:
     """Each result is one of the two neighbours, the upper as often as the number is near to it."""
     x = np.repeat(np.array([5.0, 5.5, 4.0, -4.5, 0.25, 6.0]), 4000).astype(ELEMENT_TYPES[source].dtype)
     x = x if source != "i32" else np.repeat(np.array([5, 5, 4, -5, 0, 6], np.int32), 4000)
-    found = converted(x, "f4E2M1FN", rounding="stochastic").astype(np.float64).reshape(6, 4000)
+    actual = converted(x, "f4E2M1FN", rounding="stochastic").astype(np.float64).reshape(6, 4000)
     if source == "i32":
         low, high, mean = [4, 4, 4, -6, 0, 6], [6, 6, 4, -4, 0, 6], [5, 5, 4, -5, 0, 6]
     else:
         low, high, mean = [4, 4, 4, -6, 0, 6], [6, 6, 4, -4, 0.5, 6], [5, 5.5, 4, -4.5, 0.25, 6]
-    assert ((found == np.c_[low]) | (found == np.c_[high])).all()
-    np.testing.assert_allclose(found.mean(1), mean, atol=0.08)  # five standard deviations of the mean
+    assert ((actual == np.c_[low]) | (actual == np.c_[high])).all()
+    np.testing.assert_allclose(actual.mean(1), mean, atol=0.08)  # five standard deviations of the mean
 
 
 # -- by hand -----------------------------------------------------------------------------------------------------------
@@ -165,16 +165,16 @@ NOT_SATURATING = [
 def test_tables_of_the_documents(overflow: str, table: list, source: str) -> None:
     for i, target in enumerate(FP8):
         for x, row in table:
-            found = int(codes(converted(np.array(x).astype(ELEMENT_TYPES[source].dtype), target, overflow=overflow)))
-            is_nan = oracle.is_nan_code(oracle.FORMATS[target], found)
-            assert is_nan if row[i] == "NaN" else found == row[i], (target, x)
+            actual = int(codes(converted(np.array(x).astype(ELEMENT_TYPES[source].dtype), target, overflow=overflow)))
+            is_nan = oracle.is_nan_code(oracle.FORMATS[target], actual)
+            assert is_nan if row[i] == "NaN" else actual == row[i], (target, x)
 
 
 def test_sign_of_nan_stays() -> None:
     for target, nan in (("f8E4M3FN", 0x7F), ("f8E5M2", 0x7E), ("f8E4M3", 0x7C), ("f8E3M4", 0x78)):
-        found = codes(converted(from_codes([0x7FC00000, 0xFFC00000], "f32"), target))
-        assert (found & 0x80).tolist() == [0, 0x80]
-        assert ((found & 0x7F) >= nan).all()
+        actual = codes(converted(from_codes([0x7FC00000, 0xFFC00000], "f32"), target))
+        assert (actual & 0x80).tolist() == [0, 0x80]
+        assert ((actual & 0x7F) >= nan).all()
 
 
 def test_f4_of_the_documents() -> None:

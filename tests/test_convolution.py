@@ -1,4 +1,4 @@
-"""Convolutions against a plain loop of exact sums written from the specification, the reference interpreter and JAX."""
+"""Convolutions against a plain loop of exact sums written from the specification, and the reference interpreter."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Convolution:
 
     @property
     def result(self) -> Shape:
-        found = [self.lhs[0] // self.batches, self.rhs[0]]
+        results = [self.lhs[0] // self.batches, self.rhs[0]]
         for d, (size, window) in enumerate(zip(self.lhs[2:], self.rhs[2:], strict=True)):
             dilated = (size - 1) * self.lhs_dilation[d] + 1 if size else 0
             padded = self.padding[d][0] + dilated + self.padding[d][1]
             reach = (window - 1) * self.rhs_dilation[d] + 1 if window else 0
-            found.append(0 if padded <= 0 or reach > padded else (padded - reach) // self.strides[d] + 1)
-        return tuple(found)
+            results.append(0 if padded <= 0 or reach > padded else (padded - reach) // self.strides[d] + 1)
+        return tuple(results)
 
     def terms(self, at: Shape) -> list[tuple[Shape | None, Shape]]:
         """The pairs of elements multiplied for one result, in order; None is padding."""
@@ -60,7 +60,7 @@ class Convolution:
         group = output // (self.rhs[0] // (self.features * self.batches))
         first = group * self.rhs[1] if self.features > 1 else 0
         batch += group * self.result[0] if self.batches > 1 else 0
-        found = []
+        result = []
         for k in np.ndindex(self.rhs[2:]):
             where: list[int] | None = []
             for d, size in enumerate(self.lhs[2:]):
@@ -69,8 +69,8 @@ class Convolution:
                 inside = p % self.lhs_dilation[d] == 0 and 0 <= p // self.lhs_dilation[d] < size
                 where = [*where, p // self.lhs_dilation[d]] if inside and where is not None else None
             for i in range(self.rhs[1]):
-                found.append((None if where is None else (batch, first + i, *where), (output, i, *k)))
-        return found
+                result.append((None if where is None else (batch, first + i, *where), (output, i, *k)))
+        return result
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -231,10 +231,10 @@ def test_minifloats_are_exact(types: tuple[str, str, str], rounding: str, rows: 
             values[at] = Fraction(oracle.decode(fmt, int(chosen[at])))
         sides.append((from_codes(chosen, name), values))
     (x, exact_x), (y, exact_y) = sides
-    found = convolve(c, x, y, types[2], Policy(rounding=rounding))
+    actual = convolve(c, x, y, types[2], Policy(rounding=rounding))
     fmt = oracle.FORMATS[types[2]]
     for code, exact in zip(
-        codes(found).ravel().tolist(), by_formula(c, exact_x, exact_y).ravel().tolist(), strict=True
+        codes(actual).ravel().tolist(), by_formula(c, exact_x, exact_y).ravel().tolist(), strict=True
     ):
         assert code == oracle.encode(fmt, Fraction(exact), rounding)
 
@@ -260,8 +260,8 @@ def test_element_sums_against_the_reference_interpreter() -> None:
         for n, c, pair in cases
     ]
     for (name, c, (x, y)), (expected,) in zip(cases, reference.evaluate(programs), strict=True):
-        found = convolve(c, from_codes(x, name), from_codes(y, name), name, Policy(accumulate="element"))
-        pairs = zip(codes(found).ravel().tolist(), expected.transpose(c.result_order).ravel().tolist(), strict=True)
+        actual = convolve(c, from_codes(x, name), from_codes(y, name), name, Policy(accumulate="element"))
+        pairs = zip(codes(actual).ravel().tolist(), expected.transpose(c.result_order).ravel().tolist(), strict=True)
         assert all(oracle.same(oracle.FORMATS[name], a, b) for a, b in pairs), (name, c)
 
 
@@ -286,8 +286,8 @@ def test_special_values_meet_padding() -> None:
     """Infinity times the zero of padding is NaN, as the specification has it."""
     x = np.array([1, 2, np.inf, 3]).astype(ml_dtypes.float8_e5m2).reshape(ROW.lhs)
     y = np.array([np.inf, 1]).astype(ml_dtypes.float8_e5m2).reshape(ROW.rhs)
-    found = convolve(ROW, x, y, "f8E5M2").astype(float).ravel()
-    np.testing.assert_array_equal(found, [np.nan, np.inf, np.inf, np.inf])
+    actual = convolve(ROW, x, y, "f8E5M2").astype(float).ravel()
+    np.testing.assert_array_equal(actual, [np.nan, np.inf, np.inf, np.inf])
 
 
 @pytest.mark.parametrize("element", ["i4", "ui4", "i8", "ui8", "i16", "ui32", "i64", "ui64"])
@@ -309,8 +309,8 @@ def test_other_types() -> None:
     exact = by_formula(c, x.astype(object), y.astype(object))
     for element in ("f16", "bf16", "f32", "f64", "complex<f32>", "complex<f64>"):
         dtype = ELEMENT_TYPES[element].dtype
-        found = convolve(c, x.astype(dtype), y.astype(dtype), element)
-        assert found.astype(complex).tolist() == exact.tolist()
+        actual = convolve(c, x.astype(dtype), y.astype(dtype), element)
+        assert actual.astype(complex).tolist() == exact.tolist()
     assert convolve(c, x.astype(np.int8), y.astype(np.int8), "i32").tolist() == exact.tolist()
     assert convolve(c, x.astype(ml_dtypes.float8_e4m3fn), y.astype(np.float32), "f32").tolist() == exact.tolist()
     bits = np.array([[[True, False, False, True]]]), np.array([[[False, True]]])
@@ -331,8 +331,8 @@ def test_jax_layers() -> None:
     for groups, inputs, outputs in ((1, 4, 3), (4, 1, 8)):
         y = rng.integers(-2, 3, (3, 2, inputs, outputs)).astype(np.float32)
         function = jax.jit(jax.value_and_grad(lambda x, y, g=groups: loss(x, y, g), argnums=(0, 1)))
-        found = load(function.lower(x, y).as_text())(x, y)
-        for mine, expected in zip(found, jax.tree.leaves(function(x, y)), strict=True):
+        actual = load(function.lower(x, y).as_text())(x, y)
+        for mine, expected in zip(actual, jax.tree.leaves(function(x, y)), strict=True):
             np.testing.assert_array_equal(mine, expected)
 
 

@@ -46,9 +46,9 @@ def small() -> Differences:
 def test_peers_differ_as_the_table_says(source: str) -> None:
     """Every op and conversion from a type: all codes, all pairs of codes."""
     skip_unless_about_these(VERSIONS)
-    found = compare(of(source), INSTALLED)
-    assert not found.missing
-    wrong = DIVERGENCES.differences([r for r in ROWS if r.operand == source and r.peer in INSTALLED], found.rows)
+    actual = compare(of(source), INSTALLED)
+    assert not actual.missing
+    wrong = DIVERGENCES.differences([r for r in ROWS if r.operand == source and r.peer in INSTALLED], actual.rows)
     assert not wrong, "the table of divergences is not current:\n" + "\n".join(wrong)
 
 
@@ -91,15 +91,15 @@ def test_all_elementwise_ops_are_compared() -> None:
 
 def test_the_double_rounding_of_wide_types_is_a_row() -> None:
     """Found by the tester: 64 bits by way of f32 to f16 and bf16."""
-    found = {(r.peer, r.operand, r.result) for r in ROWS if r.cause == "conversions-through-f32"}
-    assert {("ml_dtypes", "f64", "bf16"), ("ml_dtypes", "i64", "bf16")} <= found
+    actual = {(r.peer, r.operand, r.result) for r in ROWS if r.cause == "conversions-through-f32"}
+    assert {("ml_dtypes", "f64", "bf16"), ("ml_dtypes", "i64", "bf16")} <= actual
 
 
 # That the comparison notices.
 
 
-def judged(rows: Sequence[Row], found: Differences) -> list[str]:
-    return DIVERGENCES.differences(rows, found.rows)
+def judged(rows: Sequence[Row], result: Differences) -> list[str]:
+    return DIVERGENCES.differences(rows, result.rows)
 
 
 def test_a_row_that_is_deleted_or_added_or_changed_is_noticed(small: Differences) -> None:
@@ -122,10 +122,10 @@ class Wrong:
         self._ours: Any = backend("minihlo")
 
     def evaluate(self, text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        found = [np.array(r) for r in self._ours.evaluate(text, arrays)]
+        result = [np.array(r) for r in self._ours.evaluate(text, arrays)]
         if '"stablehlo.multiply"' in text:
-            found[0].reshape(-1)[17] ^= 1  # 0.5 * 0.5 = 0.25, a tie
-        return found
+            result[0].reshape(-1)[17] ^= 1  # 0.5 * 0.5 = 0.25, a tie
+        return result
 
     def close(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Every function of mlir_tests/ on four peers: what it gives otherwise is in the table, and a wrong table is told."""
+"""Every function of mlir_tests/ on four peers: the table has what it gives otherwise; a wrong table is reported."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def small() -> list[FunctionRow]:
     return compare_functions("reference", ["dynamic_iota", "sort", "chlo_erf"])
 
 
-def kinds(known: Iterable[FunctionRow], found: Iterable[FunctionRow]) -> list[str]:
-    return [line.split(":")[0] for line in FUNCTION_DIVERGENCES.differences(known, found)]
+def kinds(known: Iterable[FunctionRow], result: Iterable[FunctionRow]) -> list[str]:
+    return [line.split(":")[0] for line in FUNCTION_DIVERGENCES.differences(known, result)]
 
 
 def test_a_row_that_is_deleted_or_added_or_changed_is_noticed(small: list[FunctionRow]) -> None:
@@ -127,11 +127,11 @@ def one_wrong(name: str, place: int) -> Callable[[str, list[Function]], list]:
     """As `run`, with another bit in what one function returns first."""
 
     def run(peer: str, chosen: list[Function]) -> list:
-        found = functions_run(peer, chosen)
+        result = functions_run(peer, chosen)
         (at,) = (i for i, f in enumerate(chosen) if f.name == name)
-        changed = np.array(found[at][0])
+        changed = np.array(result[at][0])
         changed[place] ^= 1
-        return [*found[:at], [changed, *found[at][1:]], *found[at + 1 :]]
+        return [*result[:at], [changed, *result[at][1:]], *result[at + 1 :]]
 
     return run
 
@@ -159,8 +159,8 @@ def test_a_failure_for_another_reason_is_noticed() -> None:
 
 
 def test_ops_are_found_by_their_whole_names() -> None:
-    found = {name: absence_of("reference", functions(name)[0]) for name in ("dot", "dot_general", "broadcast_in_dim")}
-    assert [a is not None and a.name for a in found.values()] == ["op-not-evaluated", "sums-of-nothing", False]
+    actual = {name: absence_of("reference", functions(name)[0]) for name in ("dot", "dot_general", "broadcast_in_dim")}
+    assert [a is not None and a.name for a in actual.values()] == ["op-not-evaluated", "sums-of-nothing", False]
 
 
 # The process that may die.
@@ -173,11 +173,11 @@ def test_a_program_that_ends_the_process_ends_no_other(tmp_path: Path, monkeypat
     good = _PROGRAM.format("stablehlo.negate", "tensor<2xf32>")
     deadly = _PROGRAM.format("chlo.tan", "tensor<2xf32> -> tensor<2xf32>")
     x = [np.array([1, 2], np.float32)]
-    found = evaluate([(p, x) for p in (good, deadly, "not MLIR", deadly, good)])
-    assert [getattr(r, "how", "results") for r in found] == ["results", "died", "refused", "died", "results"]
-    for r in (found[0], found[4]):
+    actual = evaluate([(p, x) for p in (good, deadly, "not MLIR", deadly, good)])
+    assert [getattr(r, "how", "results") for r in actual] == ["results", "died", "refused", "died", "results"]
+    for r in (actual[0], actual[4]):
         assert not isinstance(r, BackendError)
         assert (r[0] == -x[0]).all()
-    assert "SIGABRT" in str(found[1])
-    assert "chlo.tan" in str(found[1])
+    assert "SIGABRT" in str(actual[1])
+    assert "chlo.tan" in str(actual[1])
     assert not list(tmp_path.iterdir())

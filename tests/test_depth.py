@@ -88,7 +88,7 @@ def test_a_long_chain_that_is_not_inlined(how: str) -> None:
     assert program.run(bare, [ONE])[0].tolist() == [701, 702]
 
 
-def test_a_chain_that_is_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_that_is_too_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(depth, "FRAMES", 1000)
     program = load(chain(2500, "call"))
     watched = program.plan(listener=lambda *_: None)

@@ -62,9 +62,9 @@ def test_a_backend_that_is_wrong_in_one_op(folder: Path) -> None:
     )
     assert "\nFAIL  p.mlir:4:8: %1 = stablehlo.exponential %0 : tensor<4xf8E4M3FN>\n" in out
     assert "\n  4 of 4 elements differ: 3 by 1 ULP, 1 by no number of ULP\n" in out  # after NaN comes -0
-    (found,) = json.loads((folder / "found.json").read_text())
-    assert [o["verdict"] for o in found["ops"]] == ["PASS", "FAIL"]
-    assert found["ops"][1]["location"] == "p.mlir:4:8"
+    (actual,) = json.loads((folder / "found.json").read_text())
+    assert [o["verdict"] for o in actual["ops"]] == ["PASS", "FAIL"]
+    assert actual["ops"][1]["location"] == "p.mlir:4:8"
     (saved,) = (folder / "saved").iterdir()
     assert saved.name == "1-0-exponential"
     # What it says reproduces the fault does so, and so does what it has saved.
@@ -86,10 +86,10 @@ def test_a_backend_that_dies(folder: Path) -> None:
 
 
 def test_samples_are_seeded(folder: Path) -> None:
-    found = [diff(folder, "p.mlir", "minihlo", "--seed", seed) for seed in ("3", "3", "4")]
-    assert found[0] == found[1]
-    assert found[0][1].startswith("p.mlir: ordinary numbers (--seed 3)\nminihlo, each op by itself")
-    assert "\np.mlir: codes of every kind (--seed 3)\n" in found[0][1]
+    actual = [diff(folder, "p.mlir", "minihlo", "--seed", seed) for seed in ("3", "3", "4")]
+    assert actual[0] == actual[1]
+    assert actual[0][1].startswith("p.mlir: ordinary numbers (--seed 3)\nminihlo, each op by itself")
+    assert "\np.mlir: codes of every kind (--seed 3)\n" in actual[0][1]
 
 
 def test_standard_input_several_programs_and_policies(folder: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_platform_of_jax_and_the_reference(folder: Path) -> None:
         assert f"{name if name == 'reference' else 'jax:cpu'}, each op" in out
 
 
-def test_mistakes_are_told_in_one_line(folder: Path) -> None:
+def test_mistakes_are_reported_in_one_line(folder: Path) -> None:
     (folder / "any.mlir").write_text(
         "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }"
     )

@@ -84,7 +84,7 @@ def test_each_op_is_given_what_the_backend_has_computed(how: str) -> None:
     assert given == ([[5], [2]] if how == "op" else [[7], [2]])
 
 
-def test_one_wrong_code_of_65536_is_found_and_told() -> None:
+def test_one_wrong_code_of_65536_is_found_and_reported() -> None:
     pairs = np.meshgrid(*[np.arange(256, dtype=np.uint8)] * 2, indexing="ij")
     x, y = (p.ravel().view(F8) for p in pairs)
     at = 0x38 << 8 | 0x40  # 1 + 2
@@ -92,9 +92,9 @@ def test_one_wrong_code_of_65536_is_found_and_told() -> None:
     def change(results: Results) -> Results:
         if results[0].size != 65536:  # of a part it is wrong too
             return [results[0] + np.uint8(results[0].size == 1)]
-        found = results[0].copy()
-        found[at] += 1
-        return [found]
+        actual = results[0].copy()
+        actual[at] += 1
+        return [actual]
 
     failure = sole_failure(interp.compare(lambda a, b: a + b, x, y, backend=Faulty("stablehlo.add", change)))
     assert (failure.differing, failure.elements, dict(failure.histogram)) == (1, 65536, {1.0: 1})
@@ -106,7 +106,7 @@ def test_one_wrong_code_of_65536_is_found_and_told() -> None:
     assert interp.load(failure.program)(*failure.inputs)[0].tolist() == [3]
 
 
-def test_a_fault_that_a_part_does_not_show_is_told_with_all_operands(tmp_path: Path) -> None:
+def test_a_fault_that_a_part_does_not_show_is_reported_with_all_operands(tmp_path: Path) -> None:
     def change(results: Results) -> Results:
         return next_code(results) if results[0].size == 100 else results
 
@@ -119,7 +119,7 @@ def test_a_fault_that_a_part_does_not_show_is_told_with_all_operands(tmp_path: P
     assert (tmp_path / "op.mlir").read_text() == failure.program
 
 
-def test_what_a_backend_does_not_do_is_told_and_our_result_taken() -> None:
+def test_what_a_backend_does_not_do_is_reported_and_our_result_taken() -> None:
     def refuse(_: Results) -> Any:
         raise NotImplementedError("no exponential")
 

@@ -111,15 +111,15 @@ def test_what_formats_leave_open() -> None:
         ours = np.array([point.code], target.format.code_dtype).view(target.dtype)
         for code in {*point.others.values(), point.code ^ 1} - {point.code}:
             theirs = np.array([code], target.format.code_dtype).view(target.dtype)
-            found = graded(theirs, ours)
-            if found.worst == SAME:  # both are NaN
+            actual = graded(theirs, ours)
+            if actual.worst == SAME:  # both are NaN
                 continue
-            grade_open(operation, operands, theirs, ours, found)
+            grade_open(operation, operands, theirs, ours, actual)
             if point.result_type == "f8E4M3FN":  # what is open there is the sign of NaN, not whether it is one
-                assert found.worst == WRONG
+                assert actual.worst == WRONG
                 continue
-            assert found.grades.tolist() == [OPEN], point
-            assert [n.identifier for n in found.notes] == [point.identifier]
+            assert actual.grades.tolist() == [OPEN], point
+            assert [n.identifier for n in actual.notes] == [point.identifier]
 
 
 def test_what_ops_leave_open() -> None:
@@ -194,7 +194,7 @@ def test_a_library_without_programs() -> None:
 
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(F8)
     report = interp.compare(f, x, x[::-1], backend="ml_dtypes")
-    found = {o.op.removeprefix("stablehlo."): o.verdict for o in report.ops}
-    assert {o for o, v in found.items() if v == UNSUPPORTED} == {"broadcast_in_dim", "transpose", "reduce"}
-    assert {v for v in found.values() if v != UNSUPPORTED} <= {PASS, ACCURACY}
-    assert {"add", "exponential", "compare", "select", "convert"} <= found.keys()
+    actual = {o.op.removeprefix("stablehlo."): o.verdict for o in report.ops}
+    assert {o for o, v in actual.items() if v == UNSUPPORTED} == {"broadcast_in_dim", "transpose", "reduce"}
+    assert {v for v in actual.values() if v != UNSUPPORTED} <= {PASS, ACCURACY}
+    assert {"add", "exponential", "compare", "select", "convert"} <= actual.keys()

@@ -35,15 +35,15 @@ def sample(dtype: Any, *shape: int, seed: int = 0) -> np.ndarray:
 
 def op_of(function: Any, *args: np.ndarray, op: str, backend: Any) -> OpReport:
     report = interp.compare(function, *args, backend=backend)
-    (found,) = [o for o in report.ops if o.op.endswith(op)]
-    return found
+    (result,) = [o for o in report.ops if o.op.endswith(op)]
+    return result
 
 
-def fails(found: OpReport, backend: Planted, diagnosis: str) -> None:
+def fails(result: OpReport, backend: Planted, diagnosis: str) -> None:
     """It is FAIL, and a diagnosis, if there is one, is the right one."""
     assert backend.has_changed
-    assert found.verdict == FAIL, str(found.notes)
-    assert set(found.notes) <= {diagnosis}, found.notes
+    assert result.verdict == FAIL, str(result.notes)
+    assert set(result.notes) <= {diagnosis}, result.notes
 
 
 # -- products ----------------------------------------------------------------------------------------------------------
@@ -56,16 +56,16 @@ def without(x: np.ndarray, y: np.ndarray, k: slice) -> np.ndarray:
 
 
 def scaled(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    found = x @ y
-    found[:, 2] *= 1.05
-    return found
+    result = x @ y
+    result[:, 2] *= 1.05
+    return result
 
 
 def part(which: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     def of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        found = x @ y
-        found[which] = 0
-        return found
+        result = x @ y
+        result[which] = 0
+        return result
 
     return of
 
@@ -163,10 +163,10 @@ def test_operands_read_as_another_type(dtype: Any, other: Any, which: tuple[int,
     names = {FN: "f8E4M3FN", FNUZ: "f8E4M3FNUZ", E5M2: "f8E5M2", jnp.bfloat16: "bf16", jnp.float16: "f16"}
     of = "operands are" if len(which) == 2 else "operand 0 is"
     backend = Planted("dot_general", fault)
-    found = op_of(jnp.dot, sample(dtype, 16, 24), sample(dtype, 24, 16, seed=1), op="dot_general", backend=backend)
+    actual = op_of(jnp.dot, sample(dtype, 16, 24), sample(dtype, 24, 16, seed=1), op="dot_general", backend=backend)
     assert backend.has_changed
-    assert found.verdict == FAIL
-    (note,) = found.notes  # types that have all of these numbers in common are named together
+    assert actual.verdict == FAIL
+    (note,) = actual.notes  # types that have all of these numbers in common are named together
     read, _, right = note.removeprefix(f"{of} read as ").partition(", and not as ")
     assert (names[other] in read.split(" or "), right) == (True, names[dtype]), note
 
@@ -198,8 +198,8 @@ def test_batches() -> None:
     x, y = sample(FN, 4, 12, 20), sample(FN, 4, 20, 12, seed=1)
     exact = np.roll(x.astype(np.float64), 1, 0) @ y.astype(np.float64)
     backend = Planted("dot_general", lambda *_: rounded(exact, FN))
-    found = op_of(jax.lax.batch_matmul, x, y, op="dot_general", backend=backend)
-    fails(found, backend, "operand 0 is taken from the last batch")
+    actual = op_of(jax.lax.batch_matmul, x, y, op="dot_general", backend=backend)
+    fails(actual, backend, "operand 0 is taken from the last batch")
 
 
 # -- convolutions ------------------------------------------------------------------------------------------------------
@@ -248,11 +248,11 @@ def test_convolutions(fault: str, dtype: Any) -> None:
         given = {"window_strides": (1, 1), "padding": "SAME"} | how
         return jax.lax.conv_general_dilated(a, b, **given, dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
-    found = op_of(f, x, y, op="convolution", backend=backend)
+    actual = op_of(f, x, y, op="convolution", backend=backend)
     assert backend.has_changed
-    assert found.verdict == FAIL
+    assert actual.verdict == FAIL
     # Groups that are rotated among operands are rotated among kernels too, and among results.
-    assert groups > 1 or set(found.notes) <= {diagnosis}, found.notes
+    assert groups > 1 or set(actual.notes) <= {diagnosis}, actual.notes
 
 
 # -- reductions --------------------------------------------------------------------------------------------------------
@@ -316,9 +316,9 @@ def test_windows_scatters_and_what_they_select(dtype: Any) -> None:
 
     for fault in (lambda _, r: 0 * r, missing):
         backend = Planted("stablehlo.scatter", fault)
-        found = op_of(lambda a, i, u: a.at[i].add(u), x, places, updates, op="scatter", backend=backend)
+        actual = op_of(lambda a, i, u: a.at[i].add(u), x, places, updates, op="scatter", backend=backend)
         assert backend.has_changed
-        assert found.verdict == FAIL
+        assert actual.verdict == FAIL
     if dtype != FN:
         pool = lambda a: jax.lax.reduce_window(a, np.array(-np.inf, dtype), jax.lax.max, (3, 3), (2, 2), "SAME")  # noqa: E731
         backend = Planted("stablehlo.select_and_scatter", lambda _, r: 0 * r)
@@ -346,8 +346,8 @@ def test_functions_that_are_always_one_code_off(function: Any, dtype: Any) -> No
 def test_exact_values_of_functions_of_f32() -> None:
     x = np.array([0.0, 1.0, 0.5], np.float32)
     backend = Planted("stablehlo.exponential", lambda _, right: right + 1)
-    (found,) = interp.compare(jnp.exp, x, backend=backend).ops
-    assert (found.verdict, dict(found.verdicts)) == (FAIL, {ACCURACY: 2, FAIL: 1})  # exp(0) is 1
+    (actual,) = interp.compare(jnp.exp, x, backend=backend).ops
+    assert (actual.verdict, dict(actual.verdicts)) == (FAIL, {ACCURACY: 2, FAIL: 1})  # exp(0) is 1
 
 
 # -- what is right -----------------------------------------------------------------------------------------------------
@@ -385,8 +385,8 @@ def test_sums_that_are_allowed(dtype: Any) -> None:
         (aligned(wide[0][:, order], wide[1][order], 13, 16), {PASS, ACCURACY}),
     ):
         backend = Planted("dot_general", lambda *_, sums=sums: rounded(sums, dtype))
-        found = op_of(jnp.dot, x, y, op="dot_general", backend=backend)
-        assert found.verdict in verdicts, found.notes
+        actual = op_of(jnp.dot, x, y, op="dot_general", backend=backend)
+        assert actual.verdict in verdicts, actual.notes
 
 
 def test_sums_of_f32_whose_errors_agree() -> None:

@@ -109,16 +109,16 @@ def test_what_is_public_has_a_docstring_with_a_first_sentence(name: str, thing: 
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_public_functions_tell_arguments_results_and_errors(name: str, thing: object) -> None:
-    told = sections(inspect.getdoc(thing) or "")
-    given = re.findall(r"^    \**(\w+): ", told["Args"], re.MULTILINE)
+    reported = sections(inspect.getdoc(thing) or "")
+    given = re.findall(r"^    \**(\w+): ", reported["Args"], re.MULTILINE)
     assert given == list(inspect.signature(thing).parameters)  # type: ignore[arg-type]
-    assert told["Raises"].strip()
-    assert "Returns" in told or name == "policy"
+    assert reported["Raises"].strip()
+    assert "Returns" in reported or name == "policy"
 
 
 def test_the_policy_tells_each_field() -> None:
-    told = sections(inspect.getdoc(interp.Policy) or "")
-    assert re.findall(r"^    (\w+): ", told["Args"], re.MULTILINE) == list(interp.Policy.__dataclass_fields__)
+    reported = sections(inspect.getdoc(interp.Policy) or "")
+    assert re.findall(r"^    (\w+): ", reported["Args"], re.MULTILINE) == list(interp.Policy.__dataclass_fields__)
 
 
 def test_the_api_page_has_every_public_name() -> None:

@@ -1,4 +1,4 @@
-"""dot_general and dot, against numpy, JAX and the reference interpreter; exact sums and algorithms have own files."""
+"""dot_general and dot, against numpy and the reference interpreter; exact sums and algorithms have own files."""
 
 from __future__ import annotations
 
@@ -103,11 +103,11 @@ def test_element_sums_against_the_reference_interpreter() -> None:
     answers = reference.evaluate(programs)
     for ((lhs, rhs, result), (x, y)), (expected,) in zip(cases, answers, strict=True):
         fmt = oracle.FORMATS[result]
-        found = codes(
+        actual = codes(
             run("dot_general", from_codes(x, lhs), from_codes(y, rhs), policy=Policy(accumulate="element"),
                 result=tensor(result, len(x), y.shape[2]), dot_dimension_numbers=numbers((), (), (2, 1), (0, 1)))
         )  # fmt: skip
-        for a, b in zip(found.ravel().tolist(), expected.ravel().tolist(), strict=True):
+        for a, b in zip(actual.ravel().tolist(), expected.ravel().tolist(), strict=True):
             assert oracle.same(fmt, a, b % (1 << fmt.bits)), (lhs, rhs, result, hex(a), hex(b))
 
 
@@ -143,13 +143,13 @@ def test_short_complex_sums_are_in_order() -> None:
     """As the reference interpreter sums them, every step rounded."""
     rng = np.random.default_rng(16)
     x, y = random_array(np.dtype("c8"), rng, 20, 9), random_array(np.dtype("c8"), rng, 9, 20)
-    found = matmul(x, y, "complex<f32>")
+    actual = matmul(x, y, "complex<f32>")
     for i, j in np.ndindex(20, 20):
         real = imaginary = np.float32(0)
         for a, b in zip(x[i], y[:, j], strict=True):
             real += a.real * b.real - a.imag * b.imag
             imaginary += a.real * b.imag + a.imag * b.real
-        assert (found[i, j].real, found[i, j].imag) == (real, imaginary)
+        assert (actual[i, j].real, actual[i, j].imag) == (real, imaginary)
 
 
 @pytest.mark.parametrize("element", ["f16", "bf16"])
@@ -189,9 +189,9 @@ def test_integers_wrap(element) -> None:
         xs, ys = ([[int(v) for v in row] for row in a] for a in (x, y.T))
         sums = [[sum(a * b for a, b in zip(row, column, strict=True)) for column in ys] for row in xs]
         for result in INTEGERS:
-            found = matmul(x, y, result.name)
+            actual = matmul(x, y, result.name)
             expected = from_codes(np.array([[s % (1 << result.bits) for s in row] for row in sums], np.uint64), result)
-            assert (codes(found) == codes(expected)).all(), result
+            assert (codes(actual) == codes(expected)).all(), result
 
 
 def test_integers_from_mixed_signs() -> None:
@@ -246,10 +246,10 @@ def test_every_layout() -> None:
         x8, y8 = x.astype(ml_dtypes.float8_e5m2), y.astype(ml_dtypes.float8_e4m3fn)
         for a, b in ((x, y), (x8, y8)):
             wide = [v.astype(np.float64) for v in (a, b)]
-            found = run(
+            actual = run(
                 "dot_general", a, b, result=tensor("f64", *expected.shape), dot_dimension_numbers=numbers(*dims)
             )
-            np.testing.assert_array_equal(found, einsum(*wide, dims))
+            np.testing.assert_array_equal(actual, einsum(*wide, dims))
 
 
 def test_views() -> None:
@@ -273,8 +273,8 @@ def test_nothing_to_sum(element: str, accumulate: str) -> None:
     policy = Policy(accumulate=accumulate)
     dtype = tensor(element).element.dtype
     assert matmul(np.zeros((0, 3), dtype), np.zeros((3, 2), dtype), element, policy).shape == (0, 2)
-    found = matmul(np.zeros((2, 0), dtype), np.zeros((0, 3), dtype), "f32", policy)
-    assert not codes(found).any()
+    actual = matmul(np.zeros((2, 0), dtype), np.zeros((0, 3), dtype), "f32", policy)
+    assert not codes(actual).any()
     sums = matmul(np.zeros((2, 0), dtype), np.zeros((0, 3), dtype), element, policy)
     expected = 0xFF if element == "f8E8M0FNU" and accumulate != "element" else 0  # zero is NaN there
     assert (codes(sums) == expected).all()

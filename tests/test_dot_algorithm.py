@@ -46,8 +46,8 @@ def test_algorithm_precision() -> None:
     ):
         expected = rounded(x) @ rounded(y)
         np.testing.assert_array_equal(matmul(x, y, "f32", algorithm=algorithm(name, name, "f32")), expected)
-        found = matmul(x, y, "bf16", algorithm=algorithm(name, name, "f32"))
-        np.testing.assert_array_equal(found, expected.astype(ml_dtypes.bfloat16))
+        actual = matmul(x, y, "bf16", algorithm=algorithm(name, name, "f32"))
+        np.testing.assert_array_equal(actual, expected.astype(ml_dtypes.bfloat16))
     double = matmul(x, y, "f64", algorithm=algorithm("f64", "f64", "f64"))
     np.testing.assert_array_equal(double, x.astype(np.float64) @ y.astype(np.float64))
     halves = matmul(x, y, "f32", algorithm=algorithm("f32", "bf16", "f32"))
@@ -85,8 +85,8 @@ def test_algorithm_components() -> None:
         ("tf32", 1, 1),
         ("tf32", 2, 3),
     ]:
-        found = matmul(x, y, "f32", algorithm=algorithm(name, name, "f32", count, count, products))
-        errors[name, products] = float(np.abs(found - exact).max())
+        actual = matmul(x, y, "f32", algorithm=algorithm(name, name, "f32", count, count, products))
+        errors[name, products] = float(np.abs(actual - exact).max())
     assert errors["bf16", 1] > 100 * errors["bf16", 3] > 100 * errors["bf16", 6] > 0
     assert errors["tf32", 1] > 100 * errors["tf32", 3]
     assert max(errors["bf16", 6], errors["bf16", 9], errors["tf32", 3]) < 1e-5
@@ -112,8 +112,8 @@ def test_algorithm_components_of_infinities() -> None:
     """The residue of an infinity is NaN, which must not reach the result."""
     x, y = np.array([[np.inf, 1], [-np.inf, 2], [np.nan, 1]], np.float32), np.array([[1], [3]], np.float32)
     for count, products in ((2, 3), (3, 6), (3, 9)):
-        found = matmul(x, y, "f32", algorithm=algorithm("bf16", "bf16", "f32", count, count, products))
-        np.testing.assert_array_equal(found, np.array([[np.inf], [-np.inf], [np.nan]], np.float32))
+        actual = matmul(x, y, "f32", algorithm=algorithm("bf16", "bf16", "f32", count, count, products))
+        np.testing.assert_array_equal(actual, np.array([[np.inf], [-np.inf], [np.nan]], np.float32))
 
 
 def test_algorithm_of_integers() -> None:

@@ -39,11 +39,11 @@ def check_exact(
     sums = [[sum(a * b for a, b in zip(row, column, strict=True)) for column in ys] for row in xs]
     for result in results:
         fmt = oracle.FORMATS[result]
-        found = codes(matmul(from_codes(x, types[0]), from_codes(y, types[1]), result, policy))
-        for i, j in np.ndindex(found.shape):
+        output = codes(matmul(from_codes(x, types[0]), from_codes(y, types[1]), result, policy))
+        for i, j in np.ndindex(output.shape):
             if sums[i][j] or policy.rounding != "down":  # the sign of zeros has a test of its own
                 expected = oracle.encode_ratio(fmt, sums[i][j], 1 << 2 * PLACES, policy.rounding, policy.overflow)
-                assert oracle.same(fmt, int(found[i, j]), expected), (types, result, i, j, sums[i][j])
+                assert oracle.same(fmt, int(output[i, j]), expected), (types, result, i, j, sums[i][j])
 
 
 @EVERY
@@ -117,8 +117,8 @@ def test_exact_ties() -> None:
             y = np.array([[2.0 ** (t - t // 2)] for t in terms]).astype(ml_dtypes.float8_e5m2)
             y[2] *= sign
             for all_signs in (1, -1):
-                found = matmul(x, y * np.array(all_signs, y.dtype), result)[0, 0]
-                assert float(found) == all_signs * (2.0**top + up * 2.0 ** (half + 1)), (result, sign)
+                actual = matmul(x, y * np.array(all_signs, y.dtype), result)[0, 0]
+                assert float(actual) == all_signs * (2.0**top + up * 2.0 ** (half + 1)), (result, sign)
 
 
 def test_exact_results_by_hand() -> None:
@@ -143,10 +143,10 @@ def test_every_product(lhs: str) -> None:
         x, y = from_codes(np.arange(1 << bits[0])[:, None], lhs), from_codes(np.arange(1 << bits[1])[None], rhs)
         with np.errstate(all="ignore"):
             expected = x.astype(np.float64) * y.astype(np.float64) + 0
-        found = matmul(x, y, "f64")
-        np.testing.assert_array_equal(found, expected)
+        actual = matmul(x, y, "f64")
+        np.testing.assert_array_equal(actual, expected)
         finite = np.isfinite(expected)
-        assert (codes(found)[finite] == codes(expected)[finite]).all()
+        assert (codes(actual)[finite] == codes(expected)[finite]).all()
 
 
 @pytest.mark.parametrize("element", ["f8E5M2", "f8E4M3FN", "f8E4M3FNUZ", "f8E3M4", "f8E8M0FNU"])
@@ -191,10 +191,10 @@ def test_sign_of_zero_sums() -> None:
 def test_stochastic_sums() -> None:
     """1.25 in f4E2M1FN is 1 half of the time and 1.5 the other; the seed decides which."""
     x, y = np.full((1, 5), 0.5, ml_dtypes.float4_e2m1fn), np.full((5, 1000), 0.5, ml_dtypes.float4_e2m1fn)
-    found = matmul(x, y, "f4E2M1FN", Policy(rounding="stochastic")).astype(np.float32)
-    assert set(found.ravel().tolist()) == {1.0, 1.5}
-    assert 400 < (found == 1).sum() < 600
-    assert (found == matmul(x, y, "f4E2M1FN", Policy(rounding="stochastic")).astype(np.float32)).all()
+    actual = matmul(x, y, "f4E2M1FN", Policy(rounding="stochastic")).astype(np.float32)
+    assert set(actual.ravel().tolist()) == {1.0, 1.5}
+    assert 400 < (actual == 1).sum() < 600
+    assert (actual == matmul(x, y, "f4E2M1FN", Policy(rounding="stochastic")).astype(np.float32)).all()
 
 
 def test_tiles(tune: Tune) -> None:
@@ -208,11 +208,11 @@ def test_tiles(tune: Tune) -> None:
     for size in (1 << 26, 1 << 13, 1 << 11, 1 << 9, 8):
         tune(exact_tile_bytes=size)
         for a, b, result in ((x, y, "f8E5M2"), (x, y, "f64"), (codes(x), codes(y), "i32")):
-            found = run("dot_general", a, b, result=tensor(result, 5, 9, 11),
+            actual = run("dot_general", a, b, result=tensor(result, 5, 9, 11),
                         dot_dimension_numbers=numbers((0,), (0,), (2,), (1,)))  # fmt: skip
-            whole.setdefault(result, codes(found))
-            nan = np.isnan(found.astype(np.float64))
-            assert ((codes(found) == whole[result]) | nan).all()
+            whole.setdefault(result, codes(actual))
+            nan = np.isnan(actual.astype(np.float64))
+            assert ((codes(actual) == whole[result]) | nan).all()
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,10 @@ def ints(*values: int, dtype: str = "i8") -> np.ndarray:
     return np.array(values, dtype)
 
 
-def same(found: np.ndarray, expected: np.ndarray) -> bool:
+def same(result: np.ndarray, expected: np.ndarray) -> bool:
     """Type, shape and bits."""
-    found = np.asarray(found)
-    return (found.dtype, found.shape) == (expected.dtype, expected.shape) and found.tobytes() == expected.tobytes()
+    result = np.asarray(result)
+    return (result.dtype, result.shape) == (expected.dtype, expected.shape) and result.tobytes() == expected.tobytes()
 
 
 # -- dynamic_broadcast_in_dim ----------------------------------------------------------------------------------------
@@ -107,12 +107,12 @@ def test_broadcast_errors(operands: list[str], result: str, attributes: dict[str
 def test_iota(element: Any) -> None:
     kernel = bind("dynamic_iota", ["2xi64"], f"?x?x{element}", iota_dimension=1)
     for rows, columns in ((2, 3), (0, 3), (3, 0), (1, 1), (2, 3)):
-        found = kernel(ints(rows, columns))
-        assert (found.shape, found.dtype) == ((rows, columns), element.dtype)
+        actual = kernel(ints(rows, columns))
+        assert (actual.shape, actual.dtype) == ((rows, columns), element.dtype)
         expected = {0: 0, 1: 1, 2: 2 if element.name != "i2" else -2}
         for j in range(columns):
             if (j, element.name) != (0, "f8E8M0FNU"):  # which has no zero
-                assert (found[:, j].astype(complex) == expected[j]).all()
+                assert (actual[:, j].astype(complex) == expected[j]).all()
 
 
 def test_iota_errors() -> None:
@@ -224,8 +224,8 @@ def test_get_dimension_size(element: Any) -> None:
     x = np.zeros((2, 0, 5), element.dtype)
     for types in (f"2x0x5x{element}", f"?x?x?x{element}"):
         for d in range(3):
-            found = bind("get_dimension_size", [types], "i32", dimension=d)(x)
-            assert (found, found.dtype, found.shape) == (x.shape[d], np.int32, ())
+            actual = bind("get_dimension_size", [types], "i32", dimension=d)(x)
+            assert (actual, actual.dtype, actual.shape) == (x.shape[d], np.int32, ())
 
 
 def test_set_dimension_size() -> None:

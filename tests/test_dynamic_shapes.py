@@ -28,8 +28,8 @@ def test_one_program_for_all_sizes(name: str) -> None:
     for size in (*case.sizes, case.sizes[0]):
         inputs = case.inputs(size)
         expected = case.expected(*inputs)
-        found = program(*inputs)
-        for f, e in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        actual = program(*inputs)
+        for f, e in zip(actual, expected if isinstance(expected, tuple) else (expected,), strict=True):
             assert (f.dtype, f.shape) == (e.dtype, e.shape)
             assert np.array_equal(f, e), (size, f, e)
 

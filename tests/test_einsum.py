@@ -68,8 +68,8 @@ def test_einsum(config: str, element: str) -> None:
         arrays = [x * (1 + 2j) for x in arrays]
     expected = written_out(terms, output, arrays)
     typed = [x.astype(t.element.dtype) for x in arrays]
-    found = run("einsum", *typed, result=tensor(element, *expected.shape), einsum_config=config)
-    assert np.array_equal(found, expected.astype(found.dtype))
+    actual = run("einsum", *typed, result=tensor(element, *expected.shape), einsum_config=config)
+    assert np.array_equal(actual, expected.astype(actual.dtype))
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_unary_einsum(config: str, element: str) -> None:
     x = RNG.integers(-4, 5, [SIZES[n] for n in term])
     expected = written_out([term], output, [x])
     typed = x.astype(tensor(element).element.dtype)
-    found = run("unary_einsum", typed, result=tensor(element, *expected.shape), einsum_config=config)
-    assert np.array_equal(found, expected.astype(found.dtype))
+    actual = run("unary_einsum", typed, result=tensor(element, *expected.shape), einsum_config=config)
+    assert np.array_equal(actual, expected.astype(actual.dtype))
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_unnamed_dimensions(config: str, as_letters: str) -> None:
     expected = written_out(inputs.split(","), output, arrays)
     if "y->" in config:  # where y is a label of its own, it is summed over
         expected = written_out(["xy", "z"], "xy", arrays)
-    found = run("einsum", *arrays, result=tensor("i32", *expected.shape), einsum_config=config)
-    assert np.array_equal(found, expected.astype(np.int32))
+    actual = run("einsum", *arrays, result=tensor("i32", *expected.shape), einsum_config=config)
+    assert np.array_equal(actual, expected.astype(np.int32))
 
 
 @pytest.mark.parametrize("element", oracle.MINIFLOATS)
@@ -115,8 +115,8 @@ def test_minifloat_sums_are_rounded_once(element: str, config: str) -> None:
     values = [np.vectorize(lambda c: Fraction(oracle.decode(fmt, int(c))), otypes=[object])(x) for x in drawn]
     expected = written_out(inputs.split(","), output, values)
     typed = [from_codes(x, element) for x in drawn]
-    found = codes(run("einsum", *typed, result=tensor(element, *expected.shape), einsum_config=config))
-    for ours, exact in zip(found.ravel().tolist(), expected.ravel().tolist(), strict=True):
+    actual = codes(run("einsum", *typed, result=tensor(element, *expected.shape), einsum_config=config))
+    for ours, exact in zip(actual.ravel().tolist(), expected.ravel().tolist(), strict=True):
         assert oracle.same(fmt, ours, oracle.encode(fmt, exact))
 
 
@@ -125,8 +125,8 @@ def test_policy_reaches_the_sum() -> None:
     x = np.array([[16] + [0.5] * 16]).astype(tensor("f8E4M3FN").element.dtype)
     result = tensor("f8E4M3FN", 1)
     for policy, expected in ((Policy(), 24), (Policy(accumulate="f32"), 24), (Policy(accumulate="element"), 16)):
-        found = run("unary_einsum", x, result=result, policy=policy, einsum_config="ab->a")
-        assert found.astype(float).tolist() == [expected]
+        actual = run("unary_einsum", x, result=result, policy=policy, einsum_config="ab->a")
+        assert actual.astype(float).tolist() == [expected]
 
 
 def test_sizes_that_are_not_known() -> None:

@@ -145,8 +145,8 @@ def test_complex_exponential_minus_one_that_overflows(element: str, edge: float)
     """Where e to the real part is above the largest number, what a sine or cosine makes of it may not be."""
     parts = [(edge, 1e-3), (edge, -1e-3), (edge, 1.5707), (edge, 0.0), (1e23, 0.0), (1e23, -0.0), (-1e23, 0.0)]
     x = np.array([complex(*p) for p in parts], element_type(element).dtype)
-    found, largest = run("exponential_minus_one", element, x), np.finfo(x.dtype).max
-    for z, result in zip(x, found, strict=True):
+    actual, largest = run("exponential_minus_one", element, x), np.finfo(x.dtype).max
+    for z, result in zip(x, actual, strict=True):
         exact = mpmath.expm1(mpmath.mpc(complex(z)))
         for part, expected in ((result.real, exact.real), (result.imag, exact.imag)):
             rounded = math.copysign(math.inf, expected) if abs(expected) > largest else float(expected)

@@ -77,8 +77,8 @@ def test_comparisons_of_all_pairs(element: str) -> None:
     ops = [(comparison(d, t), [0, 1], "i1") for t in ("FLOAT", "TOTALORDER") for d in COMPARE]
     results = run([element] * 2, ops, all_pairs(element))
     keys = [oracle.decode(fmt, c) for c in every], [oracle.total_order(fmt, c) for c in every]
-    for places, found in ((keys[0], results[:6]), (keys[1], results[6:])):
-        for direction, result in zip(COMPARE, found, strict=True):
+    for places, actual in ((keys[0], results[:6]), (keys[1], results[6:])):
+        for direction, result in zip(COMPARE, actual, strict=True):
             expected = [COMPARE[direction](x, y) for x in places for y in places]
             assert result.tolist() == expected, (direction, places is keys[1])
 
@@ -303,8 +303,8 @@ def judge_integer_conversions(element: str, limit: int | None = None) -> None:
 
 
 def check_integers(got: np.ndarray, expected: list[int], codes: list[int], what: str) -> None:
-    found = [int(v) for v in got]
-    wrong = [f"{c:#x} = {a}, not {b}" for a, b, c in zip(found, expected, codes, strict=True) if a != b]
+    result = [int(v) for v in got]
+    wrong = [f"{c:#x} = {a}, not {b}" for a, b, c in zip(result, expected, codes, strict=True) if a != b]
     assert not wrong, f"{what}: {len(wrong)} of {len(codes)} wrong: {'; '.join(wrong[:5])}"
 
 

@@ -42,12 +42,14 @@ def transform(x: np.ndarray, axes: int, sign: int) -> np.ndarray:
     return x
 
 
-def close(found: np.ndarray, expected: np.ndarray, total: float) -> bool:
+def close(result: np.ndarray, expected: np.ndarray, total: float) -> bool:
     """Rounded once from f64: half a unit of each part, and a little of the sum of all that went in."""
     parts = (
-        [(found.real, expected.real), (found.imag, expected.imag)] if np.iscomplexobj(found) else [(found, expected)]
+        [(result.real, expected.real), (result.imag, expected.imag)]
+        if np.iscomplexobj(result)
+        else [(result, expected)]
     )
-    half = np.finfo(found.dtype).eps / 2 if found.dtype.char in "fF" else 0
+    half = np.finfo(result.dtype).eps / 2 if result.dtype.char in "fF" else 0
     return all((np.abs(f - e) <= half * np.abs(e) + 1e-15 * total).all() for f, e in parts)
 
 

@@ -1,4 +1,4 @@
-"""Mistakes that people make first: each is told in one line that says what to do."""
+"""Mistakes that people make first: each is reported in one line that says what to do."""
 
 import os
 import subprocess

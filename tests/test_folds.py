@@ -33,8 +33,8 @@ def test_sums_go_step_by_step(op: str, width: int, block: int, tune: Tune) -> No
     for i in range(50):
         wanted = wanted + x[:, i] if op == "add" else wanted * x[:, i]
     with np.errstate(over="ignore"):
-        (found,) = program(x, dtype.type(1.5))
-    assert found.tobytes() == wanted.tobytes()
+        (actual,) = program(x, dtype.type(1.5))
+    assert actual.tobytes() == wanted.tobytes()
     assert x.tobytes() == before.tobytes()
 
 
@@ -65,14 +65,14 @@ def test_extremes_along_any_dimensions(op: str, dimensions: tuple[int, ...], blo
         x[rng.random(shape) < 0.02] = np.nan
         y = -(x * s[:, None])
         init = np.float32(-0.0)
-        (found,) = program(x, s, init)
+        (actual,) = program(x, s, init)
         # The sign of a zero is that of the larger, or smaller, of 1 / zero.
         order = np.where(y == 0, np.copysign(np.float32(1e-45), y), y)
         wanted = sign * np.maximum(np.max(sign * order, axis=dimensions), sign * np.float32(-1e-45))
         wanted = np.where(np.abs(wanted) < 1e-40, np.copysign(np.float32(0), wanted), wanted)
-        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(actual, wanted)
         is_number = ~np.isnan(wanted)
-        assert (np.signbit(found) == np.signbit(wanted))[is_number].all()
+        assert (np.signbit(actual) == np.signbit(wanted))[is_number].all()
 
 
 @pytest.mark.parametrize("places", [(100, 900), (900, 100), (350, 360)])
@@ -93,5 +93,5 @@ def test_of_several_nan_the_first_is_given_though_parts_are_folded_by_themselves
     assert "fold" in ways(program)
     x = np.random.default_rng(4).standard_normal(1200, np.float32)
     x.view(np.uint32)[list(places)] = 0x7FC00001 + np.arange(2)
-    (found,) = program(x, np.float32(0))
-    assert found.view(np.uint32) == 0x7FC00001 + int(places[0] > places[1])
+    (actual,) = program(x, np.float32(0))
+    assert actual.view(np.uint32) == 0x7FC00001 + int(places[0] > places[1])

@@ -123,7 +123,7 @@ def test_other_streams_change_nothing(command: str, state: str, run: Run) -> Non
 
 @pytest.mark.parametrize("state", ["open", *OUT, *OTHER, "all closed"])
 @pytest.mark.parametrize("command", TELL)
-def test_mistakes_are_told_on_whatever_there_is(command: str, state: str, run: Run) -> None:
+def test_mistakes_are_reported_on_whatever_there_is(command: str, state: str, run: Run) -> None:
     status, out, err = run(command, state)
     assert (status, out) == (TELL[command], "")
     if state in ("stderr full", "stderr closed", "all closed"):
@@ -132,19 +132,19 @@ def test_mistakes_are_told_on_whatever_there_is(command: str, state: str, run: R
         assert is_one_line(err), err
 
 
-def test_a_closed_standard_input_is_told(run: Run) -> None:
+def test_a_closed_standard_input_is_reported(run: Run) -> None:
     assert run("run -", "stdin closed")[2] == "<stdin>: Bad file descriptor\n"
 
 
 def test_streams_of_a_real_process() -> None:
     """What the driver imitates: Python itself has started on them."""
     minihlo = f"{sys.executable} -P -m minihlo.interp.cli"
-    for redirection, status, told in (
+    for redirection, status, reported in (
         (">/dev/full", 74, "minihlo: standard output: No space left on device\n"),
         (">&-", 74, "minihlo: standard output: Bad file descriptor\n"),
         ("2>&-", 0, ""),
         ("<&- 2>&- >&-", 74, ""),
     ):
         done = subprocess.run(f"{minihlo} cast 1 f8E4M3FN {redirection}", shell=True, capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (status, told), redirection
+        assert (done.returncode, done.stderr) == (status, reported), redirection
         assert ("to" in done.stdout) == (status == 0)

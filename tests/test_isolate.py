@@ -1,4 +1,4 @@
-"""The child process that runs the command: exit codes, signals, and crashes told in one line."""
+"""The child process that runs the command: exit codes, signals, and crashes reported in one line."""
 
 import contextlib
 import os
@@ -214,7 +214,7 @@ def test_what_tests_start_ends_with_them() -> None:
     assert not is_running(process.pid)
 
 
-def test_children_hear_signals_that_this_process_was_told_to_ignore() -> None:
+def test_children_hear_signals_that_this_process_ignores() -> None:
     code = (
         "import signal, subprocess, sys\n"
         "for s in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP): signal.signal(s, signal.SIG_IGN)\n"

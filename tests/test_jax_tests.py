@@ -22,7 +22,9 @@ class Tests(unittest.TestCase):
 """
 
 
-def test_a_file_is_run_to_its_end_once_and_told_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_run_to_its_end_once_and_reported_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tests, results = tmp_path / "tests", tmp_path / "results"
     tests.mkdir()
     (tests / "x_test.py").write_text(_TESTS)

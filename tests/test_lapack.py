@@ -219,9 +219,9 @@ def test_random_bits_of_a_symbolic_shape() -> None:
 
     exported = export.export(jax.jit(f))(key, spec)
     state, x = np.array([1, 2, 3, 4], np.uint32), matrices(3, 10)
-    told = load(jax.jit(lambda k: lax.rng_bit_generator(k, (3, 10), dtype=np.uint32)).lower(key).as_text())(state)
-    found = load(exported.mlir_module_serialized)(state, x)
-    assert [r.tolist() for r in found] == [r.tolist() for r in told]
+    reported = load(jax.jit(lambda k: lax.rng_bit_generator(k, (3, 10), dtype=np.uint32)).lower(key).as_text())(state)
+    actual = load(exported.mlir_module_serialized)(state, x)
+    assert [r.tolist() for r in actual] == [r.tolist() for r in reported]
 
 
 # Tridiagonal systems whose elements and solutions are small integers, so that those are exact: the first needs rows to
@@ -243,11 +243,11 @@ def test_tridiagonal_systems_are_solved_with_pivots(dtype: str, perturb: bool) -
     b[:, 1:] += below[:, 1:] * x[:, :-1]
     b[:, :-1] += above[:, :-1] * x[:, 1:]
     both = np.stack([b, -b], -1)
-    found = xla_targets.tridiagonal_solve(below, diagonal, above, both, perturb)
-    assert found.dtype == jnp.dtype(dtype)
-    np.testing.assert_allclose(found.astype("complex128"), np.stack([x, -x], -1).astype("complex128"), 1e-14, 1e-14)
+    actual = xla_targets.tridiagonal_solve(below, diagonal, above, both, perturb)
+    assert actual.dtype == jnp.dtype(dtype)
+    np.testing.assert_allclose(actual.astype("complex128"), np.stack([x, -x], -1).astype("complex128"), 1e-14, 1e-14)
     below[:, 0] = above[:, -1] = np.nan
-    np.testing.assert_array_equal(xla_targets.tridiagonal_solve(below, diagonal, above, both, perturb), found)
+    np.testing.assert_array_equal(xla_targets.tridiagonal_solve(below, diagonal, above, both, perturb), actual)
 
 
 def test_singular_tridiagonal_systems() -> None:
@@ -256,12 +256,12 @@ def test_singular_tridiagonal_systems() -> None:
     below, diagonal, above = np.stack([zero, [0, 1, 0], zero]), np.stack([zero, [1, 3, 1], zero + 2]), zero
     diagonal, below, above = (v.astype(np.float32) for v in (diagonal, below, np.stack([zero, [3, 0, 0], zero])))
     b = np.array([[1, 1, 1], [1, 4, 1], [2, 4, 6]], np.float32)[..., None]
-    found = xla_targets.tridiagonal_solve(below, diagonal, above, b)[..., 0]
-    assert np.isnan(found[:2]).all()
-    assert found[2].tolist() == [1, 2, 3]
-    found = xla_targets.tridiagonal_solve(below, diagonal, above, b, True)[..., 0]
-    assert (abs(found[0]) > 1e6).all()
-    assert (abs(found[1, :2]) > 1e6).all()
-    assert np.isfinite(found).all()
-    assert found[2].tolist() == [1, 2, 3]
+    actual = xla_targets.tridiagonal_solve(below, diagonal, above, b)[..., 0]
+    assert np.isnan(actual[:2]).all()
+    assert actual[2].tolist() == [1, 2, 3]
+    actual = xla_targets.tridiagonal_solve(below, diagonal, above, b, True)[..., 0]
+    assert (abs(actual[0]) > 1e6).all()
+    assert (abs(actual[1, :2]) > 1e6).all()
+    assert np.isfinite(actual).all()
+    assert actual[2].tolist() == [1, 2, 3]
     assert xla_targets.tridiagonal_solve(zero[None, :0], zero[None, :0], zero[None, :0], b[:1, :0]).shape == (1, 0, 1)

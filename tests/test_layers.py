@@ -66,9 +66,9 @@ def imports(module: str, source: str, is_package: bool) -> Iterator[str]:
                 continue
             names = [[*base, a.name] for a in node.names]
         for name in names:
-            found = next((".".join(name[:i]) for i in range(len(name), 0, -1) if ".".join(name[:i]) in MODULES), None)
-            if found is not None and found != module:
-                yield found
+            result = next((".".join(name[:i]) for i in range(len(name), 0, -1) if ".".join(name[:i]) in MODULES), None)
+            if result is not None and result != module:
+                yield result
 
 
 def upward(module: str, source: str, is_package: bool = False) -> list[str]:

@@ -79,9 +79,9 @@ def test_limits_of_test(capfd: pytest.CaptureFixture[str], endless: str, limit: 
         file.write(f"// -----\n{COUNTS}")
     assert run_minihlo("test", endless, "-j", "1", *limit) == 1
     out, err = capfd.readouterr()
-    told = (out + err).split("\n")[0]
-    assert told.startswith(f"{endless}:")
-    assert "stopped after" in told
+    reported = (out + err).split("\n")[0]
+    assert reported.startswith(f"{endless}:")
+    assert "stopped after" in reported
     assert " 1        1 " in out  # the second program passed
 
 
@@ -164,5 +164,5 @@ def test_tensors_without_elements_take_no_memory(name: str) -> None:
         np.zeros(shape, t.split("x")[-1].replace("i", "int").replace("f", "float"))
         for shape, t in zip(shapes, operands, strict=True)
     ]
-    (found,) = load(program)(*values)
-    assert found.shape == tuple(map(int, result.split("x")[:-1]))
+    (actual,) = load(program)(*values)
+    assert actual.shape == tuple(map(int, result.split("x")[:-1]))

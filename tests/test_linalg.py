@@ -59,11 +59,11 @@ def test_the_example_of_the_specification(element: str) -> None:
 def test_factors_give_the_matrix_again(element: str, shape: tuple[int, ...], lower: bool) -> None:
     m = random(element, *shape)
     a = (wide(m) @ adjoint(wide(m)) + shape[-1] * np.eye(shape[-1])).astype(m.dtype)
-    found = cholesky(a, lower)
-    zero = np.triu(found, 1) if lower else np.tril(found, -1)
+    actual = cholesky(a, lower)
+    zero = np.triu(actual, 1) if lower else np.tril(actual, -1)
     assert not zero.any()
-    assert (np.diagonal(found, axis1=-2, axis2=-1).real > 0).all()
-    again = wide(found) @ adjoint(wide(found)) if lower else adjoint(wide(found)) @ wide(found)
+    assert (np.diagonal(actual, axis1=-2, axis2=-1).real > 0).all()
+    again = wide(actual) @ adjoint(wide(actual)) if lower else adjoint(wide(actual)) @ wide(actual)
     epsilon = np.finfo(m.dtype).eps * (1 if m.itemsize in (4, 8) and m.dtype.char in "fF" else shape[-1])
     assert np.abs(again - a).max() <= 2 * epsilon * np.abs(a).max()
 
@@ -89,9 +89,9 @@ def test_what_is_not_positive_definite_is_nan(element: str) -> None:
     good, singular, negative = [[4, 2], [2, 5]], [[1, 1], [1, 1]], [[-1, 0], [0, 1]]
     zero, missing = [[0, 0], [0, 0]], [[np.nan, 0], [0, 1]]
     a = make([[good, singular, negative], [zero, missing, good]], element)
-    found = cholesky(a)
-    assert np.isnan(found.astype(np.complex128)).all((-2, -1)).tolist() == [[False, True, True], [True, True, False]]
-    assert np.array_equal(found[0, 0], make([[2, 0], [1, 2]], element))
+    actual = cholesky(a)
+    assert np.isnan(actual.astype(np.complex128)).all((-2, -1)).tolist() == [[False, True, True], [True, True, False]]
+    assert np.array_equal(actual[0, 0], make([[2, 0], [1, 2]], element))
     assert np.isnan(cholesky(make([[1, 0], [np.nan, 1]], element)).astype(np.complex128)).all()
 
 
@@ -114,8 +114,8 @@ def test_minifloat_factors_are_rounded_once(element: str) -> None:
     fmt = oracle.FORMATS[element]
     every = np.arange(1 << fmt.bits)
     dtype = element_type(element).dtype
-    found = codes(cholesky(every.astype(np.uint8).view(dtype).reshape(-1, 1, 1))).ravel()
-    for code, ours in zip(every.tolist(), found.tolist(), strict=True):
+    actual = codes(cholesky(every.astype(np.uint8).view(dtype).reshape(-1, 1, 1))).ravel()
+    for code, ours in zip(every.tolist(), actual.tolist(), strict=True):
         value = oracle.decode(fmt, code)
         if value == oracle.INF:
             continue  # of which the host makes what it likes
@@ -205,8 +205,8 @@ def test_solutions_give_b_again(element: str, left: bool, lower: bool, unit: boo
 
 
 def test_zero_on_the_diagonal_divides() -> None:
-    found = solve(make([[0, 0], [1, 1]], "f32"), make([[1, 0], [2, 2]], "f32"))
-    assert np.array_equal(found, [[np.inf, np.nan], [-np.inf, np.nan]], equal_nan=True)
+    actual = solve(make([[0, 0], [1, 1]], "f32"), make([[1, 0], [2, 2]], "f32"))
+    assert np.array_equal(actual, [[np.inf, np.nan], [-np.inf, np.nan]], equal_nan=True)
 
 
 @pytest.mark.parametrize("element", [str(t) for t in FLOATS if t.bits <= 8])
@@ -218,10 +218,10 @@ def test_minifloat_solutions_are_rounded_once(element: str) -> None:
     nonzero = [c for c in finite if oracle.decode(fmt, c)]
     a = np.array(nonzero, np.uint8).view(dtype).reshape(-1, 1, 1)
     b = np.broadcast_to(np.array(finite, np.uint8).view(dtype), (len(nonzero), 1, len(finite)))
-    found = codes(solve(a, b))[:, 0]
+    actual = codes(solve(a, b))[:, 0]
     values = {c: Fraction(oracle.decode(fmt, c)) for c in finite}
     for i, divisor in enumerate(nonzero[::5]):
-        for dividend, ours in zip(finite, found[5 * i].tolist(), strict=True):
+        for dividend, ours in zip(finite, actual[5 * i].tolist(), strict=True):
             quotient = oracle.divide(values[dividend], values[divisor])
             assert oracle.same(fmt, ours, oracle.encode(fmt, quotient)), (hex(dividend), hex(divisor))
     for _ in range(200):

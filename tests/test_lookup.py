@@ -37,9 +37,9 @@ def test_pairs_of_codes(few: int, dtype: type, tune: Tune) -> None:
     ]
     for high, low in pairs:
         wanted = entries[high.astype(int) * 256 + low]
-        found = table.at_joined((high, low), (8, 8))
-        assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
-        assert (found == wanted).all()
+        actual = table.at_joined((high, low), (8, 8))
+        assert (actual.shape, actual.dtype) == (wanted.shape, wanted.dtype)
+        assert (actual == wanted).all()
     narrow = lookup.Table(entries[: 1 << 12])
     assert (
         narrow.at_joined((EVERY[:16], codes[..., :1]), (4, 8)) == entries[EVERY[:16].astype(int) * 256 + codes[..., :1]]

@@ -24,11 +24,11 @@ def lowered() -> Any:
 
 def test_a_lowered_function_takes_and_gives_its_trees() -> None:
     program = interp.load(lowered())
-    found = program.call(D, scale=0.5)
-    assert jax.tree.structure(found) == jax.tree.structure(model(D, 3, scale=0.5))
-    assert found["y"].tolist() == [9, 9]
-    assert (found["y"].dtype, type(found["y"])) == (np.float32, np.ndarray)
-    assert float(found["z"][0]) == 1
+    actual = program.call(D, scale=0.5)
+    assert jax.tree.structure(actual) == jax.tree.structure(model(D, 3, scale=0.5))
+    assert actual["y"].tolist() == [9, 9]
+    assert (actual["y"].dtype, type(actual["y"])) == (np.float32, np.ndarray)
+    assert float(actual["z"][0]) == 1
 
 
 def test_or_a_flat_list_of_all_its_arrays() -> None:
@@ -75,9 +75,9 @@ def test_an_exported_function_for_any_sizes(platforms: tuple[str, ...]) -> None:
     for rows, columns in ((4, 2), (3, 3), (7, 1)):
         x = np.arange(rows * columns).reshape(rows, columns).astype(jnp.float8_e4m3fn)
         arguments = x, np.arange(columns, dtype=np.float32), np.int32(3)
-        found, wanted = program.call(*arguments), f(*arguments)
-        assert jax.tree.structure(found) == jax.tree.structure(wanted)
-        for p, w in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        actual, wanted = program.call(*arguments), f(*arguments)
+        assert jax.tree.structure(actual) == jax.tree.structure(wanted)
+        for p, w in zip(jax.tree.leaves(actual), jax.tree.leaves(wanted), strict=True):
             assert (p.dtype, p.shape) == (w.dtype, w.shape)
             assert np.array_equal(p, w)
     with pytest.raises(interp.ExecutionError, match="do not match the symbolic shape constraint a >= b"):

@@ -81,13 +81,13 @@ TEXTS, BINARIES = 60, 40
 def bytecodes() -> list[bytes]:
     """Bytecode and portable artifacts of the programs without check ops."""
     context = parser.make_context()
-    found = []
+    result = []
     for text in (ADD, REGIONS):
         module = ir.Module.parse(text, context)
         stream = io.BytesIO()
         module.operation.write_bytecode(stream)
-        found += [stream.getvalue(), stablehlo.serialize_portable_artifact(module, "1.10.0")]
-    return found
+        result += [stream.getvalue(), stablehlo.serialize_portable_artifact(module, "1.10.0")]
+    return result
 
 
 def mutated_text(text: str, rng: random.Random) -> str:

@@ -55,11 +55,11 @@ def test_map(element: str, shape: tuple[int, ...], body) -> None:
     dtype = element_type(element).dtype
     x, y = (rng.integers(-1, 2, shape).astype(np.int8).astype(dtype) for _ in range(2))
     dims = "".join(f"{n}x" for n in shape)
-    (found,) = interp.load(program(element, dims, body(element)))(x, y)
-    assert (found.dtype, found.shape) == (dtype, shape)
+    (actual,) = interp.load(program(element, dims, body(element)))(x, y)
+    assert (actual.dtype, actual.shape) == (dtype, shape)
     plain = int if element.startswith("i") else complex
     for index in np.ndindex(shape):
-        assert plain(found[index]) == plain(x[index]) ** 2 + plain(y[index])
+        assert plain(actual[index]) == plain(x[index]) ** 2 + plain(y[index])
 
 
 @pytest.mark.parametrize("body", [whole, single])
@@ -70,12 +70,12 @@ def test_every_step_is_rounded(body) -> None:
     if body is single:
         pairs = pairs[:, ::7]
     x, y = (from_codes(p, "f6E3M2FN") for p in pairs)
-    (found,) = interp.load(program("f6E3M2FN", f"{x.size}x", body("f6E3M2FN")))(x, y)
+    (actual,) = interp.load(program("f6E3M2FN", f"{x.size}x", body("f6E3M2FN")))(x, y)
 
     def step(name: str, a: int, b: int) -> int:
         return oracle.encode(fmt, oracle.BINARY[name](oracle.decode(fmt, a), oracle.decode(fmt, b)))
 
-    for a, b, ours in zip(*pairs.tolist(), codes(found).tolist(), strict=True):
+    for a, b, ours in zip(*pairs.tolist(), codes(actual).tolist(), strict=True):
         rest = b if body is whole else step("subtract", step("add", b, b), b)
         assert ours == step("add", step("multiply", a, a), rest)
 

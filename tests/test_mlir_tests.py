@@ -71,7 +71,7 @@ def test_an_op_without_cases_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
         catalog.chunks("stablehlo.add")
 
 
-def test_a_missing_format_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_format_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coverage, "functions_of", lambda _: ["add_f16", "add_f8E4M3FN"])
     assert "stablehlo.add in f8E4M3FNUZ" in coverage.missing()
     assert "stablehlo.add in f8E4M3FN" not in coverage.missing()

@@ -329,8 +329,8 @@ def test_artifact_text_and_module_are_one_program() -> None:
     lowered = jax.jit(lstm).lower(LSTM, SEQUENCE)
     flat = leaves((LSTM, SEQUENCE))
     program, kept = exported(lstm, LSTM, SEQUENCE)
-    found = [load(lowered.as_text())(*flat), load(lowered.compiler_ir("stablehlo"))(*flat), load(program)(*kept)]
-    for results in zip(*found, strict=True):
+    actual = [load(lowered.as_text())(*flat), load(lowered.compiler_ir("stablehlo"))(*flat), load(program)(*kept)]
+    for results in zip(*actual, strict=True):
         assert len({r.tobytes() for r in results}) == 1
 
 

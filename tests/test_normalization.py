@@ -30,15 +30,15 @@ def run(
     types = tuple(type_of(x) for x in operands)
     kernel = record.kernel(Call(record.name, types, tuple(results), attributes, policy=policy))
     with np.errstate(all="ignore"):
-        found = kernel(*operands)
-    found = found if len(results) > 1 else (found,)
-    assert [type_of(np.asarray(x)) for x in found] == results
-    return found
+        result = kernel(*operands)
+    result = result if len(results) > 1 else (result,)
+    assert [type_of(np.asarray(x)) for x in result] == results
+    return result
 
 
-def agree(element: str, found: np.ndarray, expected: list[oracle.Value]) -> bool:
+def agree(element: str, result: np.ndarray, expected: list[oracle.Value]) -> bool:
     fmt = oracle.FORMATS[element]
-    pairs = zip(codes(found).ravel().tolist(), expected, strict=True)
+    pairs = zip(codes(result).ravel().tolist(), expected, strict=True)
     return all(oracle.same(fmt, code, oracle.encode(fmt, v)) for code, v in pairs)
 
 
@@ -71,8 +71,8 @@ def test_every_step_is_rounded(element: str, shape: tuple[int, ...], feature: in
     results = [tensor(element, *s) for s in (shape, features, features)][: 1 if name == "inference" else 3]
     for seed in range(4):
         values = operands(element, seed, *takes)
-        found = run(f"batch_norm_{name}", values, results, feature, Policy())
-        for ours, expected in zip(found, getattr(reference, name)(*listed(element, values)), strict=True):
+        actual = run(f"batch_norm_{name}", values, results, feature, Policy())
+        for ours, expected in zip(actual, getattr(reference, name)(*listed(element, values)), strict=True):
             assert agree(element, ours, expected)
 
 
@@ -81,13 +81,13 @@ def test_the_examples_of_the_specification() -> None:
     one, f64, features = np.ones(2), tensor("f64", 2, 2, 2), tensor("f64", 2)
     mean, policy = np.array([2.0, 3]), Policy()
     normalized = np.array([[[0.0, 0], [2, 2]], [[2, 2], [0, 0]]])
-    (found,) = run("batch_norm_inference", [x, one, one, mean, one], [f64], 2, policy, 0.0)
-    assert np.array_equal(found, normalized)
-    found = run("batch_norm_training", [x, one, one], [f64, features, features], 2, policy, 0.0)
-    assert [r.tolist() for r in found] == [normalized.tolist(), [2, 3], [1, 1]]
+    (actual,) = run("batch_norm_inference", [x, one, one, mean, one], [f64], 2, policy, 0.0)
+    assert np.array_equal(actual, normalized)
+    actual = run("batch_norm_training", [x, one, one], [f64, features, features], 2, policy, 0.0)
+    assert [r.tolist() for r in actual] == [normalized.tolist(), [2, 3], [1, 1]]
     gradient = np.full_like(x, 0.1)
-    found = run("batch_norm_grad", [x, one, mean, one, gradient], [f64, features, features], 2, policy, 0.0)
-    for ours, expected in zip(found, (np.zeros_like(x), [0, 0], [0.4, 0.4]), strict=True):
+    actual = run("batch_norm_grad", [x, one, mean, one, gradient], [f64, features, features], 2, policy, 0.0)
+    for ours, expected in zip(actual, (np.zeros_like(x), [0, 0], [0.4, 0.4]), strict=True):
         np.testing.assert_allclose(ours, expected, atol=1e-15)
 
 

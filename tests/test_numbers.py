@@ -118,7 +118,7 @@ def test_cast_takes_what_np_load_gives_of_our_files() -> None:
         ((1, "f8E5M2"), {"seed": -1}, "seed: expected an integer of at least 0, got -1"),
     ],
 )
-def test_bad_casts_are_told(arguments, options, message) -> None:
+def test_bad_casts_are_reported(arguments, options, message) -> None:
     with pytest.raises(interp.InputError, match=message):
         interp.cast(*arguments, **options)
 
@@ -206,7 +206,7 @@ def test_signed_integers() -> None:
         assert interp.unpack(packed, "i2", 2).view(ml_dtypes.int2).tolist() == list(pair)
 
 
-def test_bad_packing_is_told() -> None:
+def test_bad_packing_is_reported() -> None:
     with pytest.raises(interp.InputError, match=r"expected a code of f4E2M1FN \(0 to 15\), got 16"):
         interp.pack([3, 16], "f4E2M1FN")
     with pytest.raises(interp.InputError, match=r"expected a code of .*, got -1"):

@@ -24,8 +24,8 @@ def samples(t: str) -> list[int]:
     """The largest numbers, infinities, NaN, ordinary and small numbers, of both signs."""
     fmt = oracle.FORMATS[t]
     top, one = fmt.max_code, oracle.encode(fmt, Fraction(1))
-    found = [top, top - 1, top - (1 << fmt.mantissa_bits), top + 1, top + 2, one, one + 1, 1, 3]
-    return [code | sign for code in found for sign in (0, fmt.sign_bit)]
+    result = [top, top - 1, top - (1 << fmt.mantissa_bits), top + 1, top + 2, one, one + 1, 1, 3]
+    return [code | sign for code in result for sign in (0, fmt.sign_bit)]
 
 
 def expected(x: oracle.Value, t: str, rounding: str, overflow: str = "ieee") -> int:

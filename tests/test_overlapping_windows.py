@@ -38,11 +38,11 @@ def random_values(element: str, seed: int) -> np.ndarray:
 
 def folded_forward(step: Any, x: np.ndarray, init: Any) -> np.ndarray:
     """The accumulators of a fold from the left, after each element."""
-    total, found = np.broadcast_to(init, x.shape[1:]), []
+    total, result = np.broadcast_to(init, x.shape[1:]), []
     for row in x:
         total = step(total, row).astype(x.dtype)
-        found.append(total)
-    return np.array(found)
+        result.append(total)
+    return np.array(result)
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def test_prefixes_are_the_steps_of_one_fold(element: str, op: str, count: int) -
         return value << shift >> shift if element == "i4" else value
 
     x = x[:count]
-    found = windows(element, body, (count - 1, 0), count, count)(x, init)
-    np.testing.assert_array_equal(found.astype(wide), folded_forward(step, x, init).astype(wide))
+    actual = windows(element, body, (count - 1, 0), count, count)(x, init)
+    np.testing.assert_array_equal(actual.astype(wide), folded_forward(step, x, init).astype(wide))
     if count > 128:  # smaller ones are folded from the left
-        found = windows(element, body, (0, count - 1), count, count)(x, init)
-        np.testing.assert_array_equal(found.astype(wide), folded_forward(step, x[::-1], init)[::-1].astype(wide))
+        actual = windows(element, body, (0, count - 1), count, count)(x, init)
+        np.testing.assert_array_equal(actual.astype(wide), folded_forward(step, x[::-1], init)[::-1].astype(wide))
 
 
 def test_operands_of_prefixes_keep_their_places() -> None:
@@ -74,19 +74,19 @@ def test_operands_of_prefixes_keep_their_places() -> None:
     x, body = random_values("f8E5M2", 2), "%z = stablehlo.subtract %x, %y : T"
     init = np.array(0).astype(x.dtype)
     expected = folded_forward(lambda t, row: t.astype(np.float32) - row.astype(np.float32), x, init)
-    found = windows("f8E5M2", body, (COUNT - 1, 0))(x, init)
-    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
+    actual = windows("f8E5M2", body, (COUNT - 1, 0))(x, init)
+    np.testing.assert_array_equal(actual.astype(np.float32), expected.astype(np.float32))
     expected = folded_forward(lambda t, row: row.astype(np.float32) - t.astype(np.float32), x[::-1], init)[::-1]
-    found = windows("f8E5M2", body, (0, COUNT - 1))(x, init)
-    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
+    actual = windows("f8E5M2", body, (0, COUNT - 1))(x, init)
+    np.testing.assert_array_equal(actual.astype(np.float32), expected.astype(np.float32))
 
 
 def test_an_initial_value_that_padding_changes() -> None:
     """Padding of ones is counted: window i has COUNT - 1 - i of them, and the initial value."""
     x, one = random_values("i32", 3), np.array(1, np.int32)
-    found = windows("i32", "%z = stablehlo.add %x, %y : T", (COUNT - 1, 0))(x, one)
+    actual = windows("i32", "%z = stablehlo.add %x, %y : T", (COUNT - 1, 0))(x, one)
     padding = COUNT - np.arange(COUNT)
-    np.testing.assert_array_equal(found, np.cumsum(x, 0, np.int32) + padding[:, None].astype(np.int32))
+    np.testing.assert_array_equal(actual, np.cumsum(x, 0, np.int32) + padding[:, None].astype(np.int32))
 
 
 @pytest.mark.parametrize("window", [129, 192, 255, 256, 300])
@@ -107,7 +107,7 @@ def test_sliding_windows_keep_the_order_of_their_elements(window: int, padding: 
         : (tensor<{count}xui32>, tensor<{count}xui32>, {t}, {t}) -> (tensor<{results}xui32>, tensor<{results}xui32>)
       return %r#0, %r#1 : tensor<{results}xui32>, tensor<{results}xui32> }}""")
     a, b = (rng.integers(0, 1 << 32, count, np.uint32) for _ in range(2))
-    found = run(a, b, np.uint32(3), np.uint32(5))
+    actual = run(a, b, np.uint32(3), np.uint32(5))
 
     def padded(values: np.ndarray, fill: int) -> list[int]:
         low, high = padding
@@ -120,15 +120,15 @@ def test_sliding_windows_keep_the_order_of_their_elements(window: int, padding: 
         for x, y in pairs[first : first + window]:
             p, q = p * x % 2**32, (q * x + y) % 2**32
         expected.append((p, q))
-    assert list(zip(*(r.tolist() for r in found), strict=True)) == expected
+    assert list(zip(*(r.tolist() for r in actual), strict=True)) == expected
 
 
 def test_sums_of_sliding_windows_are_sums_in_some_order() -> None:
     """Within 8 roundings, which a tree of 200 elements and the initial value has on each path, of the exact sum."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal((COUNT, 3)).astype(np.float32)
-    found = windows("f32", "%z = stablehlo.add %x, %y : T", (0, 0), COUNT, 200)(x, np.float32(0.5))
-    for i, row in enumerate(found):
+    actual = windows("f32", "%z = stablehlo.add %x, %y : T", (0, 0), COUNT, 200)(x, np.float32(0.5))
+    for i, row in enumerate(actual):
         for j, value in enumerate(row):
             terms = [Fraction(float(v)) for v in x[i : i + 200, j]]
             exact, size = sum(terms) + Fraction(1, 2), sum(map(abs, terms)) + Fraction(1, 2)

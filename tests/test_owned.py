@@ -1,4 +1,4 @@
-"""Arrays that somebody else has are told from those that nobody has."""
+"""Arrays that somebody else has are distinguished from those that nobody has."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_results_that_nobody_has_are_handed_out_as_they_are() -> None:
         places.append(x.ctypes.data)
         return x.view(np.int64) if view else x
 
-    found = detached((made(), made(True), (made(),)))
-    assert [found[0].ctypes.data, found[1].ctypes.data, found[2][0].ctypes.data] == places
+    actual = detached((made(), made(True), (made(),)))
+    assert [actual[0].ctypes.data, actual[1].ctypes.data, actual[2][0].ctypes.data] == places
 
 
 def test_results_that_somebody_has_are_copied() -> None:
@@ -56,15 +56,15 @@ def test_results_that_somebody_has_are_copied() -> None:
     base = np.arange(6)
     view = np.arange(6).reshape(2, 3)
     values = x, x, base[:2], view, view.T, np.broadcast_to(np.zeros(1), 3), np.float32(2), None
-    found = detached(values)
-    for value, result in zip(values, found, strict=True):
+    actual = detached(values)
+    for value, result in zip(values, actual, strict=True):
         if value is not None:
             assert type(result) is np.ndarray
             assert result.flags.writeable
             assert result.flags.c_contiguous
             assert not np.shares_memory(result, value)
             assert np.array_equal(result, value)
-    assert found[-1] is None
+    assert actual[-1] is None
 
 
 def test_what_a_caller_does_to_results_does_not_reach_the_program() -> None:

@@ -73,9 +73,9 @@ def test_the_bits_are_those_of_the_whole_fold(element: Any, monkeypatch: pytest.
 
     def counted(self: Any, arrays: Any) -> Any:
         nonlocal used
-        found = results(self, arrays)
-        used += found is not None
-        return found
+        actual = results(self, arrays)
+        used += actual is not None
+        return actual
 
     monkeypatch.setattr(padded_windows.PaddedWindows, "results", counted)
     for number in range(24):
@@ -89,8 +89,8 @@ def test_the_bits_are_those_of_the_whole_fold(element: Any, monkeypatch: pytest.
             some = cast(rng.choice(values, 64), wide, element, Policy())
             init = cast(values[number % 10, ...], wide, element, Policy())
         x = rng.choice(some, math.prod(w.shape)).reshape(w.shape)
-        (found,) = load(program(w, BODIES[name], kind))(x, init)
-        assert codes(found) == codes(by_steps(w, x, np.asarray(init), BODIES[name], kind)), (w, name, init)
+        (actual,) = load(program(w, BODIES[name], kind))(x, init)
+        assert codes(actual) == codes(by_steps(w, x, np.asarray(init), BODIES[name], kind)), (w, name, init)
     assert used > 8
 
 
@@ -102,8 +102,8 @@ def test_gaps_that_are_not_filled(tune: Tune) -> None:
         w, name = random_padding(rng), FLOATS[number % 5]
         x = rng.integers(-3, 4, w.shape).astype(np.float32)
         init = np.array(number % 3 - 1, np.float32)
-        (found,) = load(program(w, BODIES[name], "f32"))(x, init)
-        assert codes(found) == codes(by_steps(w, x, init, BODIES[name], "f32")), (w, name)
+        (actual,) = load(program(w, BODIES[name], "f32"))(x, init)
+        assert codes(actual) == codes(by_steps(w, x, init, BODIES[name], "f32")), (w, name)
 
 
 HUGE = Windows((100_000,), (10**9,), (1,), ((10**9 - 10**5, 10**5 - 1),), (1,), (1,))
@@ -115,19 +115,19 @@ def test_a_window_of_1e9_places(element: str) -> None:
     x = np.arange(100_000) % 7 - 3
     (t,) = (t for t in KINDS if str(t) == element)
     value = x.astype(t.dtype)
-    (found,) = load(program(HUGE, BODIES["maximum"], element))(value, np.array(-3).astype(t.dtype))
-    assert found.shape == (100_000,)
-    assert (found.astype(np.float64) == 3).all()
+    (actual,) = load(program(HUGE, BODIES["maximum"], element))(value, np.array(-3).astype(t.dtype))
+    assert actual.shape == (100_000,)
+    assert (actual.astype(np.float64) == 3).all()
     w = dataclasses.replace(HUGE, padding=((0, 10**9 - 10**5 + 10),))
-    (found,) = load(program(w, BODIES["add"], "i32"))(x.astype(np.int32), np.array(0, np.int32))
-    assert found.tolist() == [x[k:].sum() for k in range(11)]
+    (actual,) = load(program(w, BODIES["add"], "i32"))(x.astype(np.int32), np.array(0, np.int32))
+    assert actual.tolist() == [x[k:].sum() for k in range(11)]
 
 
 def test_windows_far_beyond_memory() -> None:
     w = Windows((2, 3), (10**12, 10**9), (10**9, 10**8), ((10**12, 5), (10**9, 0)), (10**11, 1), (1, 1))
     x = np.arange(1, 7, dtype=np.int32).reshape(2, 3)
-    (found,) = load(program(w, BODIES["add"]))(x, np.array(0, np.int32))
-    assert found.shape == w.counts
+    (actual,) = load(program(w, BODIES["add"]))(x, np.array(0, np.int32))
+    assert actual.shape == w.counts
     for start in ((0, 0), (5, 0), (w.counts[0] - 1, w.counts[1] - 1)):
         inside = [
             x[i, j]
@@ -135,4 +135,4 @@ def test_windows_far_beyond_memory() -> None:
             for j in range(3)
             if 0 <= i * 10**11 + 10**12 - start[0] * 10**9 < 10**12 and 0 <= j + 10**9 - start[1] * 10**8 < 10**9
         ]
-        assert found[start] == sum(inside)
+        assert actual[start] == sum(inside)

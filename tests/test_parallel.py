@@ -47,8 +47,8 @@ def test_several_values_at_once():
     body = f"""%t = stablehlo.create_token : {TOKEN}
       %u = "stablehlo.send"(%x0, %x1, %t) {handle} : ({T}, tensor<f32>, {TOKEN}) -> {TOKEN}
       %r:3 = "stablehlo.recv"(%u) {handle} : ({TOKEN}) -> ({T}, tensor<f32>, {TOKEN})"""
-    (found,) = run(body, f"{T}, tensor<f32>", (1, 1), [[X, np.array(2.5, np.float32)]])
-    assert [x.tolist() for x in found] == [[1, 2], 2.5]
+    (actual,) = run(body, f"{T}, tensor<f32>", (1, 1), [[X, np.array(2.5, np.float32)]])
+    assert [x.tolist() for x in actual] == [[1, 2], 2.5]
 
 
 def test_another_type_than_was_sent():
@@ -167,8 +167,8 @@ def test_each_process_has_random_bits_of_its_own():
         (tensor<i64>, tensor<i64>, tensor<1xi64>) -> tensor<4xi64>"""
 
     def draw(seed: int) -> list[tuple[int, ...]]:
-        found = run(body, "tensor<4xi64>", (2, 2), [[X]] * 4, Policy(seed=seed))
-        return [tuple(x.tolist()) for (x,) in found]
+        actual = run(body, "tensor<4xi64>", (2, 2), [[X]] * 4, Policy(seed=seed))
+        return [tuple(x.tolist()) for (x,) in actual]
 
     first = draw(0)
     assert first == draw(0)
@@ -194,16 +194,16 @@ def jax_programs() -> dict[str, tuple[str, list[list[np.ndarray]], list[list[np.
 def test_programs_of_jax(name, jax_programs):
     text, operands, expected = jax_programs[name]
     plan = load(text).plan("shmap_body")
-    found = machine.run_grid(plan, 1, 4, operands)
-    assert [[x.tolist() for x in xs] for xs in found] == [[x.tolist() for x in xs] for xs in expected]
+    actual = machine.run_grid(plan, 1, 4, operands)
+    assert [[x.tolist() for x in xs] for xs in actual] == [[x.tolist() for x in xs] for xs in expected]
 
 
 def test_results_of_a_grid_belong_to_the_caller():
     text = f"func.func @main(%x: {T}) -> ({T}, {T}) {{ %r = {reduce()} return %x, %r : {T}, {T} }}"
     plan = load(text).plan()
-    found = machine.run_grid(plan, 2, 1, [[X], [X]])
-    assert [[x.tolist() for x in xs] for xs in found] == [[[1, 2], [2, 4]]] * 2
-    arrays = [X, *(x for xs in found for x in xs)]
+    actual = machine.run_grid(plan, 2, 1, [[X], [X]])
+    assert [[x.tolist() for x in xs] for xs in actual] == [[[1, 2], [2, 4]]] * 2
+    arrays = [X, *(x for xs in actual for x in xs)]
     assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
     assert all(x.flags.writeable for x in arrays)
 

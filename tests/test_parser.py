@@ -34,9 +34,9 @@ VECTOR = TensorType((4,), ELEMENT_TYPES["f8E4M3FN"])
 
 
 def body(program: Program, name: str = "main") -> Region:
-    found = program.functions[name].body
-    assert found is not None
-    return found
+    result = program.functions[name].body
+    assert result is not None
+    return result
 
 
 def operations(text: str) -> list[Operation]:

@@ -37,9 +37,9 @@ def test_a_call_becomes_the_ops_of_the_function() -> None:
     program = interp.load(text).program
     body = program.functions["main"].body
     assert body is not None
-    found = inlined(program, body)
-    assert names(found) == ["sqrt", "negate", "add"]
-    sqrt, negate, add = found.operations
+    actual = inlined(program, body)
+    assert names(actual) == ["sqrt", "negate", "add"]
+    sqrt, negate, add = actual.operations
     assert (sqrt.operands, negate.operands) == (body.arguments, sqrt.results)
     assert (negate.results, add) == (body.operations[0].results, body.operations[1])
 
@@ -69,13 +69,13 @@ CONSTANTS = """
 
 def test_ops_on_constants_become_constants() -> None:
     region = region_of(CONSTANTS, "%x: tensor<4xf32>", "%r", "tensor<4xf32>")
-    found, constants = folded(region)
-    assert names(found) == ["constant", "constant", "constant", "add"]
-    assert [o.results for o in found.operations] == [o.results for o in region.operations]
-    assert found.operations[2].operands == ()
-    assert found.operations[2].origin is region.operations[2]
-    assert [constants[o.results[0]].tolist() for o in found.operations[:3]] == [[2.0] * 4, [4.0] * 4, [-4.0] * 4]
-    assert (found.operations[3], found.arguments, found.returns) == (
+    actual, constants = folded(region)
+    assert names(actual) == ["constant", "constant", "constant", "add"]
+    assert [o.results for o in actual.operations] == [o.results for o in region.operations]
+    assert actual.operations[2].operands == ()
+    assert actual.operations[2].origin is region.operations[2]
+    assert [constants[o.results[0]].tolist() for o in actual.operations[:3]] == [[2.0] * 4, [4.0] * 4, [-4.0] * 4]
+    assert (actual.operations[3], actual.arguments, actual.returns) == (
         region.operations[3], region.arguments, region.returns
     )  # fmt: skip
 
@@ -93,8 +93,8 @@ def test_constants_are_folded_in_regions_too() -> None:
         stablehlo.return %n : tensor<i32>
       }"""
     region = region_of(body, "%x: tensor<i32>", "%r", "tensor<i32>")
-    found, constants = folded(region)
-    loop, old = found.operations[1], region.operations[1]
+    actual, constants = folded(region)
+    loop, old = actual.operations[1], region.operations[1]
     assert names(loop.regions[0]) == ["constant", "compare"]
     assert loop.regions[1] is old.regions[1]
     assert (loop.origin, loop.operands, loop.results) == (old, old.operands, old.results)
@@ -111,8 +111,8 @@ def test_constants_are_folded_in_regions_too() -> None:
 def test_what_is_not_folded(body: str, policy: Policy) -> None:
     t = "tensor<300000xf32>" if "300000" in body else "tensor<4xf32>"
     region = region_of(body, f"%x: {t}", "%r", t)
-    found, constants = folded(region, policy)
-    assert found is region
+    actual, constants = folded(region, policy)
+    assert actual is region
     assert list(constants) == [region.operations[0].results[0]]
 
 
@@ -135,9 +135,9 @@ def clipped(low: str = "-2.0", between: str = "") -> Region:
 
 def test_a_convert_takes_the_clipping_along() -> None:
     region, constants = folded(clipped())
-    found = narrow(region, constants)
-    assert found.operations[:-1] == region.operations[:-1]
-    convert, divide = found.operations[-1], region.operations[3]
+    actual = narrow(region, constants)
+    assert actual.operations[:-1] == region.operations[:-1]
+    convert, divide = actual.operations[-1], region.operations[3]
     assert (convert.name, convert.origin) == ("stablehlo.convert", region.operations[-1])
     assert (convert.operands, convert.results) == (divide.results, region.operations[-1].results)
     function = convert.attributes["clipped"]
@@ -162,16 +162,16 @@ def test_what_is_clipped_in_memory_already_is_not_clipped_again() -> None:
 
 
 def scan_region(text: str) -> tuple[Region, Mapping[Value, Any]]:
-    found = interp.load(text).program.functions["main"].body
-    assert found is not None
-    return folded(found)
+    result = interp.load(text).program.functions["main"].body
+    assert result is not None
+    return folded(result)
 
 
 def test_a_scan_is_put_before_its_loop() -> None:
     region, constants = scan_region(scan("f8E5M2", BODIES["decay"], PLACES["first to last"]))
-    found = find_scans(region, constants)
-    assert names(found) == [*names(region)[:-1], "scan", "while"]
-    put, loop = found.operations[-2:]
+    actual = find_scans(region, constants)
+    assert names(actual) == [*names(region)[:-1], "scan", "while"]
+    put, loop = actual.operations[-2:]
     old = region.operations[-1]
     assert (put.name, loop.origin, loop.results, loop.regions) == (SCAN, old, old.results, old.regions)
     assert (put.operands, loop.operands) == ((old.operands[3], *old.operands), put.results)
@@ -199,11 +199,11 @@ def test_a_chain_is_one_group() -> None:
       %n = stablehlo.subtract %m, %w : {F}
       %unused = stablehlo.tanh %n : {F}
       %r = stablehlo.convert %n : ({F}) -> {V}"""
-    found = fused(body, f"%x: {V}", "%r", V)
-    assert names(found) == ["constant", "group"]
-    put = found.operations[-1]
+    actual = fused(body, f"%x: {V}", "%r", V)
+    assert names(actual) == ["constant", "group"]
+    put = actual.operations[-1]
     group: Group = put.attributes["group"]
-    assert (put.operands, put.results) == (found.arguments, found.returns)
+    assert (put.operands, put.results) == (actual.arguments, actual.returns)
     assert steps(group) == ["convert", "exponential", "multiply", "subtract", "convert"]
     assert [s.operands for s in group.function.steps] == [(0,), (2,), (3, 1), (4, 2), (5,)]
     assert (group.shape, group.function.outputs, group.leaves[0].axes) == ((4, 300), (6,), (0, 1))
@@ -230,8 +230,8 @@ def test_what_three_inputs_meet_in_has_tables_within_it() -> None:
       %b = stablehlo.exponential %a : {V}
       %w = stablehlo.convert %b : ({V}) -> {F}
       %r = stablehlo.add %w, %z : {F}"""
-    found = fused(body, f"%x: {V}, %y: {V}, %z: {F}", "%r", F)
-    (put,) = found.operations
+    actual = fused(body, f"%x: {V}, %y: {V}, %z: {F}", "%r", F)
+    (put,) = actual.operations
     group = put.attributes["group"]
     assert steps(group) == ["table", "add"]
     assert [s.name for s in group.function.steps[0].function.steps] == [
@@ -246,12 +246,12 @@ def test_a_reduction_takes_the_group_that_feeds_it() -> None:
       %m = stablehlo.multiply %x, %y : {v}
       %a = stablehlo.abs %m : {v}
       %r = stablehlo.reduce(%a init: %zero) applies stablehlo.add across dimensions = [1] : ({v}, tensor<f32>) -> {s}"""
-    found = fused(body, f"%x: {v}, %y: {v}", "%r", s)
-    zero, put = found.operations
+    actual = fused(body, f"%x: {v}, %y: {v}", "%r", s)
+    zero, put = actual.operations
     reduction = put.attributes["reduction"]
     assert (reduction.name, reduction.dimensions) == ("stablehlo.add", (1,))
     assert (steps(put.attributes["group"]), put.operands) == (
-        ["multiply", "abs"], (*found.arguments, *zero.results)
+        ["multiply", "abs"], (*actual.arguments, *zero.results)
     )  # fmt: skip
 
 
@@ -263,10 +263,10 @@ def test_the_largest_of_a_function_of_codes_is_ranked() -> None:
       %m = stablehlo.reduce(%w init: %low) applies stablehlo.maximum across dimensions = [1]
         : ({w}, tensor<f32>) -> {s}
       %r = stablehlo.negate %m : {s}"""
-    found = fused(body, f"%x: {v}", "%r", s)
-    assert names(found) == ["constant", "rank", "group"]
-    _, rank, put = found.operations
-    assert (rank.name, rank.operands, put.operands) == (RANK, found.arguments, rank.results)
+    actual = fused(body, f"%x: {v}", "%r", s)
+    assert names(actual) == ["constant", "rank", "group"]
+    _, rank, put = actual.operations
+    assert (rank.name, rank.operands, put.operands) == (RANK, actual.arguments, rank.results)
     assert [s.name for s in put.attributes["group"].function.steps] == [UNRANK, "stablehlo.negate"]
     assert rank.attributes["dimensions"] == (1,)
 

@@ -64,7 +64,7 @@ def test_the_numbers_of_a_format(name: str) -> None:
 
 def test_the_map_of_errors() -> None:
     """bfloat16 has eight significant bits: a quotient is rounded to them first, by an oracle of fractions."""
-    numbers, found = error_map.wrong()
+    numbers, actual = error_map.wrong()
     assert len(numbers) == 223
     own, wide = oracle.FORMATS[error_map.FORMAT], oracle.FORMATS[error_map.MACHINE]
     tried = [(i, j) for i in range(0, 223, 4) for j in range(1, 223, 5) if numbers[j] != 0]
@@ -72,10 +72,10 @@ def test_the_map_of_errors() -> None:
         quotient = Fraction(numbers[i]) / Fraction(numbers[j])
         exact, once = (float(oracle.decode(f, oracle.encode(f, quotient))) for f in (own, wide))
         twice = float(oracle.decode(own, oracle.encode(own, Fraction(once))))
-        assert found[i, j] == (twice > exact) - (twice < exact), (i, j)
-    assert sum(found[i, j] != 0 for i, j in tried) > 50
-    assert np.count_nonzero(found) > 1000
-    assert (found == -found[::-1]).all()  # the rounding is symmetric
+        assert actual[i, j] == (twice > exact) - (twice < exact), (i, j)
+    assert sum(actual[i, j] != 0 for i, j in tried) > 50
+    assert np.count_nonzero(actual) > 1000
+    assert (actual == -actual[::-1]).all()  # the rounding is symmetric
 
 
 def test_accumulators() -> None:

@@ -132,7 +132,7 @@ def test_callbacks_of_parts() -> None:
 
 
 def test_shardings_can_be_inspected() -> None:
-    """They are told once at compilation, of values anywhere in the program; in a manual computation there is none."""
+    """They are reported once at compilation, of values anywhere; in a manual computation there is none."""
     run("""
         mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("x", "y"))
         sharded = lambda *spec: NamedSharding(mesh, P(*spec))

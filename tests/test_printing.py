@@ -83,11 +83,11 @@ def test_json(text: str, values: object, codes: object) -> None:
     assert "\n" not in line
     assert "NaN" not in line
     assert "Infinity" not in line
-    told = json.loads(line)
+    reported = json.loads(line)
     array, t = parse_value(text)
-    assert (told["type"], told["shape"], told["element"]) == (str(t), list(array.shape), t.element.name)
-    assert told["values"] == values
-    assert told.get("codes") == codes
+    assert (reported["type"], reported["shape"], reported["element"]) == (str(t), list(array.shape), t.element.name)
+    assert reported["values"] == values
+    assert reported.get("codes") == codes
 
 
 def test_tokens_and_tuples() -> None:
@@ -100,7 +100,7 @@ def test_tokens_and_tuples() -> None:
     ]
 
 
-def test_a_dynamic_type_is_told_with_the_shape_there_is() -> None:
+def test_a_dynamic_type_is_reported_with_the_shape_there_is() -> None:
     assert format_value(np.array([1, 2], np.int8), TensorType((None,), element_type("i8"))).startswith("tensor<2xi8>")
 
 

@@ -64,8 +64,8 @@ def test_rows_are_filled_up_with_minus_one():
         (np.zeros((0, 3)), []),
         (np.zeros((2, 0)), []),
     ):
-        found = Groups(Call("", (), (), {"replica_groups": np.array(rows, np.int64)})).rows
-        assert [list(row) for row in found] == expected
+        actual = Groups(Call("", (), (), {"replica_groups": np.array(rows, np.int64)})).rows
+        assert [list(row) for row in actual] == expected
     for wrong in ([[0, -1, 1, -1]], [[-2, -1]], [[0, 0, -1]]):
         with pytest.raises(OpError, match="expected distinct replica_groups of at least 0"):
             Groups(Call("", (), (), {"replica_groups": np.array(wrong)}))
@@ -87,8 +87,8 @@ def test_axes_of_a_mesh_in_a_program(mesh):
     )
     inputs = [[np.array([i])] for i in range(4)]
     source = program(text, "tensor<2xi64>", (1, 4), inputs, extra='sdy.mesh @mesh = <["x"=2, "y"=2]>')
-    found = load(source)(*(x for xs in inputs for x in xs))
-    assert [x.tolist() for x in found] == [[0, 2], [1, 3], [0, 2], [1, 3]]
+    actual = load(source)(*(x for xs in inputs for x in xs))
+    assert [x.tolist() for x in actual] == [[0, 2], [1, 3], [0, 2], [1, 3]]
 
 
 def test_no_groups_are_one_of_all():

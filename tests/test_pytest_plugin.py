@@ -52,8 +52,8 @@ def write(path: Path, second: str = "0x60") -> None:
 
 def test_functions_are_tests(tmp_path: Path) -> None:
     write(tmp_path / "a.mlir")
-    found = chunks(tmp_path / "a.mlir")
-    assert [(c.function, c.line, c.function_line) for c in found] == [
+    actual = chunks(tmp_path / "a.mlir")
+    assert [(c.function, c.line, c.function_line) for c in actual] == [
         ("first_f8E4M3FN", 1, 2),
         ("main", 11, 15),
         ("main", 22, 23),
@@ -77,10 +77,10 @@ def test_what_has_checks(text: str, expected: bool) -> None:
 @pytest.mark.parametrize("backend", ["minihlo", "minihlo:upcast", "jax:cpu", "reference"])
 def test_tests_pass_on_every_backend(tmp_path: Path, backend: str) -> None:
     write(tmp_path / "a.mlir")
-    code, told = run(tmp_path, "-vv", ".", f"--minihlo-backend={backend}")
-    assert code == 0, told
+    code, reported = run(tmp_path, "-vv", ".", f"--minihlo-backend={backend}")
+    assert code == 0, reported
     for name in ("first_f8E4M3FN", "main", "main-2"):
-        assert f"a.mlir::{name} PASSED" in told
+        assert f"a.mlir::{name} PASSED" in reported
 
 
 #: 1 + 32 is 33, which rounds to 32 = 0x60.
@@ -89,7 +89,7 @@ def test_a_failure_tells_all(tmp_path: Path, backend: str) -> None:
     folder = tmp_path / "deeper"
     folder.mkdir()
     write(folder / "a.mlir", "0x61")
-    code, told = run(tmp_path, "deeper", f"--minihlo-backend={backend}")
+    code, reported = run(tmp_path, "deeper", f"--minihlo-backend={backend}")
     assert code == 1
     option = f" --minihlo-backend={backend}" if backend != "minihlo" else ""
     alone = f"deeper/a.mlir::first_f8E4M3FN{option}"
@@ -101,15 +101,15 @@ def test_a_failure_tells_all(tmp_path: Path, backend: str) -> None:
         "  line 8: check.expect_eq_const %c, dense<[0x7E, 0x61]> : tensor<2xui8>",
         f"run this case alone: pytest {alone}",
     ):
-        assert line in told.splitlines()
-    assert "Traceback" not in told
-    assert "1 failed, 2 passed" in told
-    code, told = run(tmp_path, *alone.split())
+        assert line in reported.splitlines()
+    assert "Traceback" not in reported
+    assert "1 failed, 2 passed" in reported
+    code, reported = run(tmp_path, *alone.split())
     assert code == 1
-    assert "1 failed in" in told
+    assert "1 failed in" in reported
 
 
-def test_bad_files_are_told_in_a_line(tmp_path: Path) -> None:
+def test_bad_files_are_reported_in_a_line(tmp_path: Path) -> None:
     bad = """func.func @takes(%x: tensor<2xf32>) {
   check.expect_eq %x, %x : tensor<2xf32>
   return
@@ -125,13 +125,13 @@ func.func @syntax() {
   check.expect_eq_const %0 : tensor<f32>
 """
     (tmp_path / "bad.mlir").write_text(bad)
-    code, told = run(tmp_path, "bad.mlir")
+    code, reported = run(tmp_path, "bad.mlir")
     assert code == 1
-    assert "bad.mlir:1:1: @takes: expected a test without inputs, got one that takes tensor<2xf32>" in told
-    assert "bad.mlir:7:" in told
-    assert "bad.mlir:13:" in told
-    assert "Traceback" not in told
-    assert "3 failed" in told
+    assert "bad.mlir:1:1: @takes: expected a test without inputs, got one that takes tensor<2xf32>" in reported
+    assert "bad.mlir:7:" in reported
+    assert "bad.mlir:13:" in reported
+    assert "Traceback" not in reported
+    assert "3 failed" in reported
 
 
 def test_what_a_backend_does_not_support_is_skipped(tmp_path: Path) -> None:
@@ -147,10 +147,10 @@ def test_what_a_backend_does_not_support_is_skipped(tmp_path: Path) -> None:
     dies = test.replace("NAME", "dies").replace("%1 = DIALECT.OP %0", f"%2 = {chlo}")
     runs = test.replace("NAME", "runs").replace("DIALECT.OP", "stablehlo.negate")
     (tmp_path / "a.mlir").write_text(f"{dies}// -----\n{runs}")
-    code, told = run(tmp_path, ".", "-rs", "--minihlo-backend=reference")
+    code, reported = run(tmp_path, ".", "-rs", "--minihlo-backend=reference")
     assert code == 0
-    assert "1 passed, 1 skipped" in told
-    assert "reference died (SIGABRT): LLVM ERROR: Unsupported op: " in told
+    assert "1 passed, 1 skipped" in reported
+    assert "reference died (SIGABRT): LLVM ERROR: Unsupported op: " in reported
     assert run(tmp_path, ".")[0] == 0
 
 
@@ -173,23 +173,23 @@ def test_a_backend_that_dies_fails_one_test(tmp_path: Path) -> None:
     dies = test.replace("NAME", "dies").replace("OP", "negate").replace("VALUES", "-1.0, -2.0")
     runs = test.replace("NAME", "runs").replace("OP", "abs").replace("VALUES", "1.0, 2.0")
     (tmp_path / "a.mlir").write_text(f"{dies}// -----\n{runs}")
-    code, told = run(tmp_path, ".", "--minihlo-backend=dying:dies")
+    code, reported = run(tmp_path, ".", "--minihlo-backend=dying:dies")
     assert code == 1
-    assert "1 failed, 1 passed" in told
-    assert "SIGABRT" in told
+    assert "1 failed, 1 passed" in reported
+    assert "SIGABRT" in reported
 
 
 def test_only_files_with_checks_are_collected_in_folders(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text("def test_a(): pass\n")
     (tmp_path / "plain.mlir").write_text("func.func @f() { return }\n")
     (tmp_path / "other.mlir").write_bytes(b"module { llvm.func @f() }\xff")
-    code, told = run(tmp_path, ".")
+    code, reported = run(tmp_path, ".")
     assert code == 0
-    assert "1 passed" in told
+    assert "1 passed" in reported
     assert "1 passed" in run(tmp_path, "plain.mlir")[1]
-    code, told = run(tmp_path, "other.mlir")
+    code, reported = run(tmp_path, "other.mlir")
     assert code != 0
-    assert "other.mlir: expected text, got: " in told
+    assert "other.mlir: expected text, got: " in reported
 
 
 def test_folders_can_be_left_out(tmp_path: Path) -> None:
@@ -201,24 +201,24 @@ def test_folders_can_be_left_out(tmp_path: Path) -> None:
     assert "no tests ran" in run(tmp_path, ".")[1]
 
 
-def test_wrong_backends_are_told(tmp_path: Path) -> None:
+def test_wrong_backends_are_reported(tmp_path: Path) -> None:
     for name in ("nothing", "minihlo:sideways", "jax:", "minihlo:upcast:f31"):
-        code, told = run(tmp_path, f"--minihlo-backend={name}")
+        code, reported = run(tmp_path, f"--minihlo-backend={name}")
         assert code == 4
-        assert f", got '{name}'" in told
-    code, told = run(tmp_path, "--minihlo-backend=ml_dtypes")
-    assert (code, "expected a backend that runs programs, got ml_dtypes" in told) == (4, True)
+        assert f", got '{name}'" in reported
+    code, reported = run(tmp_path, "--minihlo-backend=ml_dtypes")
+    assert (code, "expected a backend that runs programs, got ml_dtypes" in reported) == (4, True)
 
 
 def test_what_passes_is_counted(tmp_path: Path) -> None:
     write(tmp_path / "a.mlir", "0x61")
-    code, told = run(tmp_path, ".", "-p", "no:xdist")
+    code, reported = run(tmp_path, ".", "-p", "no:xdist")
     assert code == 1
     # Of the functions that pass: constant, check.expect_eq and check.expect_eq_const, all in f4E2M1FN.
     line = r"minihlo: 2 functions in 1 file pass: 3 ops × 1 format, 3 of [\d,]+ pairs of an op that takes floats"
-    assert re.search(line, told), told
-    code, told = run(tmp_path, ".::first_f8E4M3FN".replace(".", "a.mlir", 1))
-    assert (code, "pass:" in told) == (1, False)
+    assert re.search(line, reported), reported
+    code, reported = run(tmp_path, ".::first_f8E4M3FN".replace(".", "a.mlir", 1))
+    assert (code, "pass:" in reported) == (1, False)
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
@@ -226,10 +226,10 @@ def test_a_subset_is_counted_in_several_processes(processes: str) -> None:
     """Of a file that has every format, the functions of one."""
     root = Path(__file__).parent.parent
     command = ("mlir_tests/interpret_abs.mlir", "-k", "f8E5M2FNUZ", "-n", processes)
-    code, told = run(root, *command)
-    assert code == 0, told
-    assert "minihlo: 2 functions in 1 file pass: " in told
-    assert " × 1 format, " in told
+    code, reported = run(root, *command)
+    assert code == 0, reported
+    assert "minihlo: 2 functions in 1 file pass: " in reported
+    assert " × 1 format, " in reported
 
 
 def test_the_repositorys_files_are_complete() -> None:

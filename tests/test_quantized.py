@@ -117,9 +117,9 @@ def test_an_open_axis_that_does_not_fit(size: int) -> None:
 @pytest.mark.parametrize("element", [*PER_TENSOR, *WIDE], ids=str)
 def test_dequantize_every_code(element: QuantizedType) -> None:
     codes = all_codes(element)
-    found = convert("uniform_dequantize", codes, element, element.expressed)
+    actual = convert("uniform_dequantize", codes, element, element.expressed)
     expected = [dequantize_one(int(c), element) for c in codes]
-    assert all(map(same, numbers(found, element), expected))
+    assert all(map(same, numbers(actual, element), expected))
     for i in (0, len(codes) // 2, len(codes) - 1):  # of rank 0
         one = convert("uniform_dequantize", codes[i, ...], element, element.expressed)
         assert one.shape == ()
@@ -140,12 +140,12 @@ def samples(element: QuantizedType) -> np.ndarray:
 @pytest.mark.parametrize("element", [*PER_TENSOR, *WIDE], ids=str)
 def test_quantize(element: QuantizedType) -> None:
     x = samples(element)
-    found = convert("uniform_quantize", x, element.expressed, element)
-    assert found.dtype == element.dtype
-    assert found.astype(np.int64).tolist() == [quantize_one(v, element) for v in numbers(x, element)]
+    actual = convert("uniform_quantize", x, element.expressed, element)
+    assert actual.dtype == element.dtype
+    assert actual.astype(np.int64).tolist() == [quantize_one(v, element) for v in numbers(x, element)]
     for i in (0, 5, len(x) - 1):
         one = convert("uniform_quantize", x[i, ...], element.expressed, element)
-        assert (one.shape, one.dtype, int(one)) == ((), element.dtype, int(found[i]))
+        assert (one.shape, one.dtype, int(one)) == ((), element.dtype, int(actual[i]))
 
 
 @pytest.mark.parametrize("name", ["i8:f32:AXIS, {0.1:-30, 0.5, 3.25:127}", "i4:f16:AXIS, {0.1:-8, 0.5:1, 3.25:7}"])
@@ -167,15 +167,15 @@ def test_quantize_and_dequantize_along_an_axis(name: str, axis: int) -> None:
 @pytest.mark.parametrize("target", [*PER_TENSOR[:6], WIDE[2]], ids=str)
 def test_requantize_is_dequantize_then_quantize(source: QuantizedType, target: QuantizedType) -> None:
     codes = all_codes(source)
-    found = convert("uniform_quantize", codes, source, target)
-    assert found.astype(np.int64).tolist() == [quantize_one(dequantize_one(int(c), source), target) for c in codes]
+    actual = convert("uniform_quantize", codes, source, target)
+    assert actual.astype(np.int64).tolist() == [quantize_one(dequantize_one(int(c), source), target) for c in codes]
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0, 3)])
 def test_nothing_to_quantize(shape: tuple[int, ...]) -> None:
     element = PER_TENSOR[0]
-    found = convert("uniform_quantize", np.zeros(shape, np.float32), F32, element)
-    assert (found.shape, found.dtype) == (shape, np.int8)
+    actual = convert("uniform_quantize", np.zeros(shape, np.float32), F32, element)
+    assert (actual.shape, actual.dtype) == (shape, np.int8)
 
 
 def test_stochastic_rounding_is_that_of_the_expressed_type() -> None:

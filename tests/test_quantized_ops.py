@@ -216,10 +216,10 @@ def test_choosing_between_equal_types_does_not_round() -> None:
 def test_choosing_between_unlike_types_quantizes_anew() -> None:
     a, b = (TensorType((2,), element_type(f"!quant.uniform<i8:f32, {p}>")) for p in ("0.5:3", "0.25"))
     pred = TensorType((2,), ELEMENT_TYPES["i1"])
-    found = bind("select", [pred, a, b], b)(
+    actual = bind("select", [pred, a, b], b)(
         np.array([True, False]), np.array([5, 5], np.int8), np.array([7, 7], np.int8)
     )
-    assert found.tolist() == [4, 7]
+    assert actual.tolist() == [4, 7]
     assert bind("maximum", [a, b], b)(np.array([5, 3], np.int8), np.array([7, -7], np.int8)).tolist() == [7, 0]
 
 

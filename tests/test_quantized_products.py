@@ -26,7 +26,7 @@ def dot(lhs: str, rhs: str, result: str) -> str:
 def exact_dot(x: np.ndarray, y: np.ndarray, lhs: str, rhs: str, result: str) -> list[list[int]]:
     """The sum in fractions, rounded once to an integer of the result."""
     a, b, out = (quantized(f"!quant.uniform<{t}>") for t in (lhs, rhs, result))
-    found = []
+    results = []
     for row in x.tolist():
         cells = []
         for j, column in enumerate(y.T.tolist()):
@@ -34,8 +34,8 @@ def exact_dot(x: np.ndarray, y: np.ndarray, lhs: str, rhs: str, result: str) -> 
             total = sum((p - a.zero_points[0]) * (q - b.zero_points[jb]) for p, q in zip(row, column, strict=True))
             real = total * Fraction(a.scales[0]) * Fraction(b.scales[jb]) / Fraction(out.scales[jo])
             cells.append(min(max(round(real + out.zero_points[jo]), out.storage_min), out.storage_max))
-        found.append(cells)
-    return found
+        results.append(cells)
+    return results
 
 
 RHS_AXIS = "i8:f32:1, {0.25, 0.5, 0.125, 0.0625, 1.0}"

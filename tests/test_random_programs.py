@@ -87,24 +87,24 @@ def findings(tool: Any, op: str, how: str, kind: str) -> list[Any]:
     checker = tool("run").Checker([Pretender(tool, op, how)])
     for index in range(120):
         checker.check(tool("builder").random_program(0, index), str(index))
-        found = [f for f in checker.tally.findings if f.kind == kind]
-        if len(found) >= 2:
-            return found
+        result = [f for f in checker.tally.findings if f.kind == kind]
+        if len(result) >= 2:
+            return result
     return []
 
 
 @pytest.mark.parametrize("op", ["slice", "convert"])
 def test_a_wrong_result_is_laid_to_its_op(tool: Any, op: str) -> None:
-    found = findings(tool, op, "differs", "difference")
-    assert found
-    assert {f.subject.split()[1] for f in found} == {op}
-    assert all(f"stablehlo.{op}" in f.program for f in found)
+    actual = findings(tool, op, "differs", "difference")
+    assert actual
+    assert {f.subject.split()[1] for f in actual} == {op}
+    assert all(f"stablehlo.{op}" in f.program for f in actual)
 
 
 def test_a_death_is_laid_to_its_op(tool: Any) -> None:
-    found = findings(tool, "iota", "dies", "died")
-    assert found
-    assert {f.subject.split()[1] for f in found} == {"iota"}
+    actual = findings(tool, "iota", "dies", "died")
+    assert actual
+    assert {f.subject.split()[1] for f in actual} == {"iota"}
 
 
 def test_a_known_failure_of_steps_together_is_left_out(tool: Any) -> None:

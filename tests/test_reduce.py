@@ -64,9 +64,9 @@ def reduce(
     if body in ("add", "multiply", "maximum", "minimum", "and", "or", "xor"):
         body = f"%z = stablehlo.{body} %x, %y : tensor<{out or element}>"
     text = program(dims(x.shape), dims(kept), body, dimensions, element, out)
-    (found,) = load(text)(x, np.asarray(init, x.dtype), policy=policy)
-    assert (found.shape, found.dtype) == (kept, ELEMENT_TYPES[out or element].dtype)
-    return found
+    (result,) = load(text)(x, np.asarray(init, x.dtype), policy=policy)
+    assert (result.shape, result.dtype) == (kept, ELEMENT_TYPES[out or element].dtype)
+    return result
 
 
 def loop(x: np.ndarray, init: Any, step: Callable[[Any, Any], Any], dimensions: tuple[int, ...]) -> dict[tuple, Any]:
@@ -78,13 +78,13 @@ def loop(x: np.ndarray, init: Any, step: Callable[[Any, Any], Any], dimensions: 
     return results
 
 
-def assert_same(found: np.ndarray, expected: dict[tuple, Any]) -> None:
+def assert_same(result: np.ndarray, expected: dict[tuple, Any]) -> None:
     """The same codes, or both NaN."""
-    assert found.size == len(expected)
+    assert result.size == len(expected)
     for place, value in expected.items():
-        value = np.asarray(value, found.dtype)
-        both_nan = value != value and found[place] != found[place]
-        assert both_nan or value.tobytes() == found[place].tobytes(), (place, value, found[place])
+        value = np.asarray(value, result.dtype)
+        both_nan = value != value and result[place] != result[place]
+        assert both_nan or value.tobytes() == result[place].tobytes(), (place, value, result[place])
 
 
 @pytest.fixture(autouse=True)
@@ -191,10 +191,10 @@ def test_integers_wrap(element):
         x = random_codes(element, shape)
         numbers = np.asarray(x.astype(object))
         for name, step in steps.items():
-            found = reduce(x, 1, name, dimensions, element.name)
+            actual = reduce(x, 1, name, dimensions, element.name)
             wrap = lambda a, b, step=step: (step(int(a), int(b)) - low) % (1 << element.bits) + low  # noqa: E731
             for place, value in loop(numbers, 1, wrap, dimensions).items():
-                assert int(found[place]) == value
+                assert int(actual[place]) == value
 
 
 # bodies of several ops
@@ -237,8 +237,8 @@ def test_a_body_that_uses_a_value_from_outside():
       }) {dimensions = array<i64: 1>} : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>
       return %r : tensor<2xf32>
     }"""
-    (found,) = load(text)(np.array([[1, 2, 3], [4, 5, 6]], np.float32), np.array(10, np.float32))
-    assert found.tolist() == [70, 160]
+    (actual,) = load(text)(np.array([[1, 2, 3], [4, 5, 6]], np.float32), np.array(10, np.float32))
+    assert actual.tolist() == [70, 160]
 
 
 ARGMAX = """
@@ -345,9 +345,9 @@ def test_many_minifloats(along: int, t: ElementType, op: str) -> None:
         values = oracle.decode(fmt, a), oracle.decode(fmt, b)
         return oracle.encode(fmt, oracle.BINARY[op](*values))
 
-    found = reduce(x.view(t.dtype), from_codes(3, t), op, (along,), t.name)
+    actual = reduce(x.view(t.dtype), from_codes(3, t), op, (along,), t.name)
     wanted = walked(x if along == 0 else x.T, 3, step)
-    assert all(oracle.same(fmt, a, b) for a, b in zip(codes(found).tolist(), wanted, strict=True))
+    assert all(oracle.same(fmt, a, b) for a, b in zip(codes(actual).tolist(), wanted, strict=True))
 
 
 @pytest.mark.parametrize("t", MINIFLOATS, ids=str)
@@ -385,10 +385,10 @@ def test_rows_that_share_their_places_in_the_cache_are_summed_in_order(t: str) -
 def test_copies_have_gaps_where_rows_share_their_places_in_the_cache(dtype: type) -> None:
     for shape, has_gaps in (((256, 4096), True), ((256, 4104), False), ((4, 4096), False), ((4096,), False)):
         x = np.arange(np.prod(shape)).astype(dtype).reshape(shape).T
-        found = apart(x)
-        assert np.array_equal(found, x)
-        assert (found is not x) is has_gaps
-        assert not has_gaps or found.strides == (x.itemsize, x.strides[1] + 64)
+        actual = apart(x)
+        assert np.array_equal(actual, x)
+        assert (actual is not x) is has_gaps
+        assert not has_gaps or actual.strides == (x.itemsize, x.strides[1] + 64)
     rows = np.zeros((256, 4096), dtype)
     assert apart(rows) is rows  # it lies as it should
 
@@ -399,7 +399,7 @@ def test_wide_extremes_tell_zeros_and_nan_apart(op: str, of_zeros: float) -> Non
     x = np.full((40, 300), -0.0, np.float32)
     x[::2] = 0.0
     x[7, 0], x[9, 0], x[5, 1] = nan, other, other
-    found = reduce(x, -0.0 if op == "maximum" else 0.0, op, (0,), "f32")
-    assert found[:2].view(np.uint32).tolist() == [0x7FC00001, 0xFFC00002]
-    assert np.signbit(found[2:]).all() == np.signbit(of_zeros)
-    assert not found[2:].any()
+    actual = reduce(x, -0.0 if op == "maximum" else 0.0, op, (0,), "f32")
+    assert actual[:2].view(np.uint32).tolist() == [0x7FC00001, 0xFFC00002]
+    assert np.signbit(actual[2:]).all() == np.signbit(of_zeros)
+    assert not actual[2:].any()

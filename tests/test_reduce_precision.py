@@ -33,10 +33,10 @@ def reduced(x: np.ndarray, exponent_bits: int, mantissa_bits: int, **policy) -> 
 def test_reduce_precision_by_hand() -> None:
     x = from_codes([0x7FF0 << 48, (1 << 63) - 1, 1, 0], "f64")
     x = np.append(x, [65505.0, 65520.0, -65519.0, 6.2e-5, 6.1e-5, -6.1e-5])
-    found = codes(reduced(x, 5, 10)).tolist()
+    actual = codes(reduced(x, 5, 10)).tolist()
     expected = np.array([0, 0, 0, 0, 65504, np.inf, -65504, 6.198883056640625e-05, 0, -0.0])
-    assert found[:2] == codes(x)[:2].tolist()  # infinity, and a NaN bit for bit
-    assert found[2:] == codes(expected)[2:].tolist()
+    assert actual[:2] == codes(x)[:2].tolist()  # infinity, and a NaN bit for bit
+    assert actual[2:] == codes(expected)[2:].tolist()
     assert codes(reduced(x[1:2], 5, 0)) == 0x7FF0 << 48
 
 
@@ -120,14 +120,14 @@ def test_reduce_precision_of_minifloats(element: ElementType, overflow: str) -> 
     x = from_codes(np.arange(1 << element.bits), element)
     every = list(itertools.product(range(1, fmt.exponent_bits + 2), range(fmt.mantissa_bits + 2)))
     for e, m in every if overflow == "ieee" else every[:: fmt.mantissa_bits + 3]:
-        found = codes(reduced(x, e, m, overflow=overflow)).tolist()
+        actual = codes(reduced(x, e, m, overflow=overflow)).tolist()
         expected = [reduced_by_value(fmt, c, e, m, overflow) for c in range(1 << element.bits)]
-        for code, a, b in zip(range(1 << element.bits), found, expected, strict=True):
+        for code, a, b in zip(range(1 << element.bits), actual, expected, strict=True):
             assert oracle.same(fmt, a, b), f"e{e}m{m} of {code:#x} is {a:#x}, not {b:#x}"
         if e >= fmt.exponent_bits and m >= fmt.mantissa_bits:
-            assert found == list(range(1 << element.bits))
+            assert actual == list(range(1 << element.bits))
         scalar = x[-1:].reshape(())
-        assert codes(reduced(scalar, e, m, overflow=overflow)) == found[-1]
+        assert codes(reduced(scalar, e, m, overflow=overflow)) == actual[-1]
 
 
 @pytest.mark.parametrize(

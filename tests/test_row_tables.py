@@ -44,8 +44,8 @@ def test_affine_by_lines(lines: str, t: str, tune: Tune) -> None:
     arrays = [c.view(element.dtype) for c in codes]
     arrays.append(rng.standard_normal([shape[d] for d in places]).astype(np.float32))
     kernels = [k for k in program.plan().entry.__globals__.values() if callable(k)]
-    told = " ".join(k.__qualname__ for k in kernels if hasattr(k, "__qualname__"))
-    assert ("by_columns" in told, "by_rows" in told) == (lines == "columns", lines == "rows"), told
+    reported = " ".join(k.__qualname__ for k in kernels if hasattr(k, "__qualname__"))
+    assert ("by_columns" in reported, "by_rows" in reported) == (lines == "columns", lines == "rows"), reported
     for policy in POLICIES:
         wanted = results(program, arrays, NONE, policy)
         assert results(program, arrays, Speed(), policy) == wanted, (lines, policy)
@@ -75,13 +75,13 @@ def test_tables_are_made_anew_for_other_operands(lines: str, monkeypatch: pytest
     )
     scales = [rng.standard_normal(7 if lines == "columns" else ()).astype(np.float32) for _ in range(2)]
     for scale, count in ((scales[0], 1), (scales[0].copy(), 1), (scales[1], 2), (-scales[1], 3), (scales[1], 4)):
-        (found,) = program(x, scale)
-        assert found.tobytes() == (x.astype(np.float32) * scale).tobytes()
+        (actual,) = program(x, scale)
+        assert actual.tobytes() == (x.astype(np.float32) * scale).tobytes()
         assert len(made) == count
     # What takes too much memory with others is forgotten.
     tune(most_bytes=0)
     for operands in ([scales[0]], [scales[1]]):
         amortised.Latest().at(operands, lambda: (), 1)
-    (found,) = program(x, scales[1])
-    assert found.tobytes() == (x.astype(np.float32) * scales[1]).tobytes()
+    (actual,) = program(x, scales[1])
+    assert actual.tobytes() == (x.astype(np.float32) * scales[1]).tobytes()
     assert len(made) == 7

@@ -1,4 +1,4 @@
-"""Scatters against a plain loop over the updates, the reference interpreter, ml_dtypes and JAX."""
+"""Scatters against a plain loop over the updates and ml_dtypes."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def test_any_numbers(name: str, empty: bool) -> None:
     for _ in range(15 if empty else 50):
         n, x, indices, updates = random_case(rng, empty)
         before = x.copy()
-        (found,) = load(program(n, body))(x, indices, updates)
-        np.testing.assert_array_equal(found, by_formula(x, indices, updates, n, combine), err_msg=f"{n} {indices}")
+        (actual,) = load(program(n, body))(x, indices, updates)
+        np.testing.assert_array_equal(actual, by_formula(x, indices, updates, n, combine), err_msg=f"{n} {indices}")
         np.testing.assert_array_equal(x, before)
 
 
@@ -133,9 +133,9 @@ def test_collisions_in_order(name: str, op: str, size: int, count: int) -> None:
     n, combine = elements(size, count), getattr(np, op)
     x, updates = (rng.choice([-1, 1], k).astype(dtype) * rng.uniform(0.5, 2, k).astype(dtype) for k in (size, count))
     indices = crowded(rng, size, count)
-    (found,) = load(program(n, BODIES.get(op, (f"%z = stablehlo.{op} %x, %y : T",))[0], element))(x, indices, updates)
+    (actual,) = load(program(n, BODIES.get(op, (f"%z = stablehlo.{op} %x, %y : T",))[0], element))(x, indices, updates)
     expected = by_formula(x, indices, updates, n, combine)
-    assert codes(found).tolist() == codes(expected).tolist()
+    assert codes(actual).tolist() == codes(expected).tolist()
 
 
 @CROWDS
@@ -145,9 +145,9 @@ def test_collisions_of_rows(size: int, count: int) -> None:
     for element, dtype in (("f8E5M2", ml_dtypes.float8_e5m2), ("f32", np.float32)):
         x, updates = (rng.normal(size=shape).astype(dtype) for shape in (n.shape, n.whole))
         indices = rng.integers(-1, size + 1, n.indices)
-        (found,) = load(program(n, BODIES["add"][0], element))(x, indices, updates)
+        (actual,) = load(program(n, BODIES["add"][0], element))(x, indices, updates)
         expected = by_formula(x, indices, updates, n, lambda a, b: a + b)
-        assert codes(found).tolist() == codes(expected).tolist()
+        assert codes(actual).tolist() == codes(expected).tolist()
 
 
 @CROWDS
@@ -165,8 +165,8 @@ def test_collisions_of_integers(op: str, size: int, count: int) -> None:
         expected = [int(v) for v in x]
         for i, u in zip(indices[:, 0], updates, strict=True):
             expected[i] = (python(expected[i], int(u)) - low) % (high - low + 1) + low
-        (found,) = load(program(n, f"%z = stablehlo.{op} %x, %y : T", str(element)))(x, indices, updates)
-        assert [int(v) for v in found] == expected
+        (actual,) = load(program(n, f"%z = stablehlo.{op} %x, %y : T", str(element)))(x, indices, updates)
+        assert [int(v) for v in actual] == expected
 
 
 @pytest.mark.parametrize("op", ["add", "maximum", "minimum", "multiply", "and", "or", "xor"])
@@ -178,8 +178,8 @@ def test_collisions_of_booleans(op: str) -> None:
     expected = x.copy()
     for i, u in zip(indices[:, 0], updates, strict=True):
         expected[i] = python(bool(expected[i]), bool(u))
-    (found,) = load(program(n, f"%z = stablehlo.{op} %x, %y : T", "i1"))(x, indices, updates)
-    assert found.tolist() == expected.tolist()
+    (actual,) = load(program(n, f"%z = stablehlo.{op} %x, %y : T", "i1"))(x, indices, updates)
+    assert actual.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("element", ["complex<f32>", "complex<f64>"])
@@ -188,8 +188,8 @@ def test_complex_sums(element: str) -> None:
     dtype = ELEMENT_TYPES[element].dtype
     n, indices = elements(40, 300), rng.integers(0, 40, (300, 1))
     x, updates = ((rng.normal(size=k) + 1j * rng.normal(size=k)).astype(dtype) for k in (40, 300))
-    (found,) = load(program(n, BODIES["add"][0], element))(x, indices, updates)
-    assert found.tobytes() == by_formula(x, indices, updates, n, lambda a, b: a + b).tobytes()
+    (actual,) = load(program(n, BODIES["add"][0], element))(x, indices, updates)
+    assert actual.tobytes() == by_formula(x, indices, updates, n, lambda a, b: a + b).tobytes()
 
 
 @pytest.mark.parametrize("element", TYPES, ids=str)
@@ -201,12 +201,12 @@ def test_set_moves_bits_as_they_are(element: ElementType) -> None:
     else:
         x, updates = (from_codes(rng.integers(0, 1 << 63, k, np.uint64) >> np.uint64(3), element) for k in (300, 400))
     n, indices = elements(300, 400), rng.integers(-1, 301, (400, 1))
-    (found,) = load(program(n, "", str(element)).replace("%z", "%y"))(x, indices, updates)
+    (actual,) = load(program(n, "", str(element)).replace("%z", "%y"))(x, indices, updates)
     expected = [v.tobytes() for v in x]
     for i, u in zip(indices[:, 0].tolist(), updates, strict=True):
         if 0 <= i < 300:
             expected[i] = u.tobytes()
-    assert found.tobytes() == b"".join(expected)
+    assert actual.tobytes() == b"".join(expected)
 
 
 @pytest.mark.parametrize("element", INTEGERS, ids=str)
@@ -225,10 +225,10 @@ def test_every_type_of_index(element: ElementType) -> None:
     zeros = np.zeros(3, np.int32)
     assert load(program(n, body, index=str(element)))(zeros, indices, updates)[0].tolist() == expected
     one = Numbers((3,), (2,), (0,), (), (), (), (0,), 0, ())  # a single window goes another way
-    found = [
+    actual = [
         load(program(one, body, index=str(element)))(zeros, i, u)[0] for i, u in zip(indices, updates, strict=True)
     ]
-    assert sum(found).tolist() == expected
+    assert sum(actual).tolist() == expected
 
 
 @pytest.mark.parametrize("height", [0, 3])
@@ -245,8 +245,8 @@ def test_windows_without_elements_and_indices_without_coordinates(height: int) -
         : (tensor<{height}x6xi8>, tensor<0x1x2xi8>, tensor<1x2x{height}xi8>) -> tensor<{height}x6xi8>
       return %r : tensor<{height}x6xi8> }}"""
     a, u = np.ones((height, 6), np.int8), np.arange(2 * height, dtype=np.int8).reshape(1, 2, height)
-    (found,) = load(text)(a, u)
-    assert found.tolist() == [[1 + 2 * i + height, 1, 1, 1, 1, 1] for i in range(height)]
+    (actual,) = load(text)(a, u)
+    assert actual.tolist() == [[1 + 2 * i + height, 1, 1, 1, 1, 1] for i in range(height)]
 
 
 def test_several_operands() -> None:
@@ -280,12 +280,12 @@ def test_a_wider_body() -> None:
     """The operands are converted to the body's type first: sums of i8 in i32, of f8 in f32."""
     n, indices = elements(2, 200), np.arange(200).reshape(200, 1) % 2
     body = BODIES["add"][0]
-    (found,) = load(program(n, body, "i8", wide="i32"))(np.full(2, -128, np.int8), indices, np.full(200, 127, np.int8))
-    assert found.dtype == np.int32
-    assert found.tolist() == [12572, 12572]
+    (actual,) = load(program(n, body, "i8", wide="i32"))(np.full(2, -128, np.int8), indices, np.full(200, 127, np.int8))
+    assert actual.dtype == np.int32
+    assert actual.tolist() == [12572, 12572]
     x, updates = np.array([448, 0.5], ml_dtypes.float8_e4m3fn), np.full(200, 448, ml_dtypes.float8_e4m3fn)
-    (found,) = load(program(n, body, "f8E4M3FN", wide="f32"))(x, indices, updates)
-    assert found.tolist() == [448 * 101, 44800.5]
+    (actual,) = load(program(n, body, "f8E4M3FN", wide="f32"))(x, indices, updates)
+    assert actual.tolist() == [448 * 101, 44800.5]
 
 
 def test_a_body_that_uses_what_is_outside() -> None:
@@ -305,9 +305,9 @@ def test_policies() -> None:
     ones = np.zeros(1, ml_dtypes.bfloat16), np.zeros((300, 1), int), np.full(300, 1.5, ml_dtypes.bfloat16)
     assert float(load(wide)(*ones, policy=Policy(rounding="toward_zero"))[0][0]) == 256  # where steps are of 2
     stochastic = Policy(rounding="stochastic", seed=3)
-    found = [float(load(text)(*arrays, policy=stochastic)[0][0]) for _ in range(2)]
-    assert found[0] == found[1]
-    assert 30 < found[0] < 70
+    actual = [float(load(text)(*arrays, policy=stochastic)[0][0]) for _ in range(2)]
+    assert actual[0] == actual[1]
+    assert 30 < actual[0] < 70
     many = program(elements(20, 1280), BODIES["add"][0], "f8E4M3FN")
     arrays = np.zeros(20, dtype), np.arange(1280).reshape(-1, 1) % 20, np.full(1280, 0.75, dtype)
     sums = load(many)(*arrays, policy=stochastic)[0].astype(float)
@@ -324,8 +324,8 @@ def test_jax_at_updates() -> None:
     arrays = np.arange(20, dtype=np.int32).reshape(4, 5), np.array([0, 3, 3]), np.array([4, 1, 1])
     lowered = jax.jit(function).lower(*arrays).as_text()
     arguments = [np.asarray(jnp.asarray(a)) for a in arrays]
-    for found, expected in zip(load(lowered)(*arguments), function(*map(jnp.asarray, arrays)), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for actual, expected in zip(load(lowered)(*arguments), function(*map(jnp.asarray, arrays)), strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def bind(n: Numbers, operands: list[Any], results: list[Any], body: Body, **change: Any) -> None:

@@ -85,9 +85,9 @@ def test_select_and_scatter(direction: str, name: str, empty: bool) -> None:
                 "%t = stablehlo.reshape %x : (tensor<i32>) -> tensor<1xi32>\n"
                 "%v = stablehlo.reshape %t : (tensor<1xi32>) -> tensor<i32>\n"
             ) + select.replace("%x", "%v")
-        (found,) = load(scatter_program(w, select, body))(*arrays)
+        (actual,) = load(scatter_program(w, select, body))(*arrays)
         expected = scattered(*arrays, w, SELECTS[direction], wrapped(combine))
-        np.testing.assert_array_equal(found, expected, err_msg=str(w))
+        np.testing.assert_array_equal(actual, expected, err_msg=str(w))
 
 
 def test_select_and_scatter_against_the_reference_interpreter() -> None:
@@ -115,9 +115,9 @@ def test_select_and_scatter_of_minifloats() -> None:
     dtype = ml_dtypes.float8_e4m3fn
     x, source = rng.integers(-3, 4, 40).astype(dtype), rng.normal(size=40).astype(dtype)
     arrays = x, source, np.array(0.5, dtype)
-    (found,) = load(scatter_program(w, compare("GE", "f8E4M3FN"), BODIES["add"][0], "f8E4M3FN"))(*arrays)
+    (actual,) = load(scatter_program(w, compare("GE", "f8E4M3FN"), BODIES["add"][0], "f8E4M3FN"))(*arrays)
     expected = scattered(x, source, arrays[2][()], w, SELECTS["GE"], lambda a, b: a + b)
-    assert codes(found).tolist() == codes(expected).tolist()
+    assert codes(actual).tolist() == codes(expected).tolist()
     (wide,) = load(scatter_program(w, compare("GE", "f8E4M3FN"), BODIES["add"][0], "f8E4M3FN", "f32"))(*arrays)
     wide_arrays = (v.astype(np.float32) for v in arrays)
     np.testing.assert_array_equal(wide, scattered(*wide_arrays, w, SELECTS["GE"], lambda a, b: a + b))
@@ -156,8 +156,8 @@ def test_windows_that_are_almost_all_padding(direction: str, is_vectorised: bool
                 best = best if SELECTS[direction](x[best], x[at]) else at
             if best is not None:
                 expected[best] += source[start]
-        (found,) = load(scatter_program(w, select, BODIES["add"][0]))(x, source, np.array(3, np.int32))
-        np.testing.assert_array_equal(found, expected, err_msg=str(w))
+        (actual,) = load(scatter_program(w, select, BODIES["add"][0]))(x, source, np.array(3, np.int32))
+        np.testing.assert_array_equal(actual, expected, err_msg=str(w))
 
 
 def test_the_gradient_of_jax_max_pool() -> None:

@@ -29,10 +29,10 @@ def any_bits(element: ElementType, *shape: int) -> np.ndarray:
     return from_codes(x, element)
 
 
-def check_moves(x: np.ndarray, found: np.ndarray, source: Callable[..., tuple[int, ...]]) -> None:
-    """Each element of `found` has the bits of the element of `x` whose index `source` tells."""
-    expected = [codes(x[source(*i)]).tobytes() for i in np.ndindex(found.shape)]
-    assert [codes(found[i]).tobytes() for i in np.ndindex(found.shape)] == expected
+def check_moves(x: np.ndarray, result: np.ndarray, source: Callable[..., tuple[int, ...]]) -> None:
+    """Each element of `result` has the bits of the element of `x` whose index `source` tells."""
+    expected = [codes(x[source(*i)]).tobytes() for i in np.ndindex(result.shape)]
+    assert [codes(result[i]).tobytes() for i in np.ndindex(result.shape)] == expected
 
 
 @ANY
@@ -53,22 +53,22 @@ def test_views(element: ElementType) -> None:
             run("reshape", y, result=tensor(element, a * b, c)),
             lambda i, k, b=b: (i // b, i % b, k),
         )
-    found = run("broadcast_in_dim", x[:, :1], broadcast_dimensions=(3, 2, 0), result=tensor(element, 4, 5, 7, 2))
-    check_moves(x[:, :1], found, lambda i, j, k, m: (m, 0, i))
-    found = run("broadcast", x[0], broadcast_sizes=(2, 1), result=tensor(element, 2, 1, 3, 4))
-    check_moves(x[0], found, lambda i, j, k, m: (k, m))
+    actual = run("broadcast_in_dim", x[:, :1], broadcast_dimensions=(3, 2, 0), result=tensor(element, 4, 5, 7, 2))
+    check_moves(x[:, :1], actual, lambda i, j, k, m: (m, 0, i))
+    actual = run("broadcast", x[0], broadcast_sizes=(2, 1), result=tensor(element, 2, 1, 3, 4))
+    check_moves(x[0], actual, lambda i, j, k, m: (k, m))
 
 
 @ANY
 def test_scalars(element: ElementType) -> None:
     x = any_bits(element)
-    for found in (
+    for actual in (
         run("transpose", x, permutation=(), result=tensor(element)),
         run("reverse", x, dimensions=(), result=tensor(element)),
         run("broadcast_in_dim", x, broadcast_dimensions=(), result=tensor(element)),
         run("pad", x, x, edge_padding_low=(), edge_padding_high=(), interior_padding=(), result=tensor(element)),
     ):
-        check_moves(x, found, lambda: ())
+        check_moves(x, actual, lambda: ())
     check_moves(x, run("reshape", x, result=tensor(element, 1, 1)), lambda i, j: ())
     check_moves(x, run("broadcast_in_dim", x, broadcast_dimensions=(), result=tensor(element, 2, 3)), lambda i, j: ())
 
@@ -88,11 +88,11 @@ def test_no_elements(element: ElementType) -> None:
 @ANY
 def test_concatenate(element: ElementType) -> None:
     x, y = any_bits(element, 2, 3), any_bits(element, 2, 5)
-    found = run("concatenate", x, y, x[:, ::-1], dimension=1, result=tensor(element, 2, 11))
+    actual = run("concatenate", x, y, x[:, ::-1], dimension=1, result=tensor(element, 2, 11))
     whole = np.empty((2, 11), element.dtype)
     for j in range(11):
         whole[:, j] = x[:, j] if j < 3 else y[:, j - 3] if j < 8 else x[:, 10 - j]
-    assert codes(found).tobytes() == codes(whole).tobytes()
+    assert codes(actual).tobytes() == codes(whole).tobytes()
 
 
 @ANY
@@ -125,7 +125,7 @@ def check_pad(x: np.ndarray, value: np.ndarray, low: tuple, high: tuple, interio
         place = tuple(a + k * (between + 1) for k, (_, a, _, between) in zip(i, axes, strict=True))
         if all(0 <= p < n for p, n in zip(place, shape, strict=True)):
             expected[place] = x[i]
-    found = run(
+    result = run(
         "pad",
         x,
         value,
@@ -134,7 +134,7 @@ def check_pad(x: np.ndarray, value: np.ndarray, low: tuple, high: tuple, interio
         interior_padding=interior,
         result=TensorType(shape, type_of(x).element),
     )
-    assert codes(found).tobytes() == codes(expected).tobytes(), (x.shape, low, high, interior)
+    assert codes(result).tobytes() == codes(expected).tobytes(), (x.shape, low, high, interior)
 
 
 @ANY
@@ -162,27 +162,27 @@ def test_iota(element: ElementType) -> None:
     values = IOTA.get(element.name, range(16))
     expected = np.array(values, np.float64).astype(np.complex128 if element.is_complex else np.float64)
     for shape, dimension in (((16,), 0), ((16, 3), 0), ((2, 16), 1), ((0,), 0), ((3, 0), 0)):
-        found = run("iota", iota_dimension=dimension, result=tensor(element, *shape))
+        actual = run("iota", iota_dimension=dimension, result=tensor(element, *shape))
         across = [1] * len(shape)
         across[dimension] = -1
         np.testing.assert_array_equal(
-            found.astype(expected.dtype), np.broadcast_to(expected[: shape[dimension]].reshape(across), shape)
+            actual.astype(expected.dtype), np.broadcast_to(expected[: shape[dimension]].reshape(across), shape)
         )
 
 
 def test_long_iota() -> None:
     size = (1 << 20) + 5  # more than is computed at once
     np.testing.assert_array_equal(run("iota", iota_dimension=0, result=tensor("f32", size)), np.arange(size))
-    found = run("iota", iota_dimension=0, result=tensor("f16", size)).astype(np.float64)
-    assert found[2047:2052].tolist() == [2047, 2048, 2048, 2050, 2052]
-    assert found[65519] == 65504
-    assert np.isinf(found[65520:]).all()
+    actual = run("iota", iota_dimension=0, result=tensor("f16", size)).astype(np.float64)
+    assert actual[2047:2052].tolist() == [2047, 2048, 2048, 2050, 2052]
+    assert actual[65519] == 65504
+    assert np.isinf(actual[65520:]).all()
 
 
 def test_iota_by_policy() -> None:
     def of(**policy) -> list[float]:
-        found = run("iota", iota_dimension=0, result=tensor("f4E2M1FN", 8), policy=Policy(**policy))
-        return found.astype(float).tolist()
+        actual = run("iota", iota_dimension=0, result=tensor("f4E2M1FN", 8), policy=Policy(**policy))
+        return actual.astype(float).tolist()
 
     assert of(rounding="toward_zero") == [0, 1, 2, 3, 4, 4, 6, 6]
     assert of(rounding="nearest_away") == [0, 1, 2, 3, 4, 6, 6, 6]

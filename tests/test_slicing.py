@@ -26,8 +26,8 @@ def numbered(element: ElementType, *shape: int) -> np.ndarray:
 @ANY
 def test_slice(element: ElementType) -> None:
     x = numbered(element, 5, 6)
-    found = run("slice", x, start_indices=(1, 0), limit_indices=(4, 6), strides=(1, 4), result=tensor(element, 3, 2))
-    assert codes(found).tobytes() == b"".join(codes(x[i, j]).tobytes() for i in (1, 2, 3) for j in (0, 4))
+    actual = run("slice", x, start_indices=(1, 0), limit_indices=(4, 6), strides=(1, 4), result=tensor(element, 3, 2))
+    assert codes(actual).tobytes() == b"".join(codes(x[i, j]).tobytes() for i in (1, 2, 3) for j in (0, 4))
     scalar = x[0, 1:2].reshape(())
     whole = run("slice", scalar, start_indices=(), limit_indices=(), strides=(), result=tensor(element))
     assert whole.tobytes() == scalar.tobytes()
@@ -39,9 +39,9 @@ def test_every_slice() -> None:
         for start, limit, stride in itertools.product(range(n + 1), range(n + 1), (1, 2, 3, 9)):
             if start <= limit:
                 expected = [start + k * stride for k in range(n) if start + k * stride < limit]
-                found = run("slice", x, start_indices=start, limit_indices=limit, strides=stride,
+                actual = run("slice", x, start_indices=start, limit_indices=limit, strides=stride,
                             result=tensor("i64", len(expected)))  # fmt: skip
-                assert found.tolist() == expected
+                assert actual.tolist() == expected
 
 
 @ANY
@@ -50,12 +50,12 @@ def test_dynamic_slices(element: ElementType) -> None:
     for i, j in itertools.product((-3, 0, 1, 2, 3), (-1, 1, 2, 4)):
         starts = (np.array(i, np.int32), np.array(j, np.int32))
         row, column = min(max(i, 0), 2), min(max(j, 0), 2)
-        found = run("dynamic_slice", x, *starts, slice_sizes=(2, 3), result=tensor(element, 2, 3))
-        assert codes(found).tobytes() == codes(x[row : row + 2, column : column + 3]).tobytes()
-        found = run("dynamic_update_slice", x, update, *starts, result=tensor(element, 4, 5))
+        actual = run("dynamic_slice", x, *starts, slice_sizes=(2, 3), result=tensor(element, 2, 3))
+        assert codes(actual).tobytes() == codes(x[row : row + 2, column : column + 3]).tobytes()
+        actual = run("dynamic_update_slice", x, update, *starts, result=tensor(element, 4, 5))
         for a, b in np.ndindex(4, 5):
             inside = 0 <= a - row < 2 and 0 <= b - column < 3
-            assert found[a, b].tobytes() == (update[a - row, b - column] if inside else x[a, b]).tobytes()
+            assert actual[a, b].tobytes() == (update[a - row, b - column] if inside else x[a, b]).tobytes()
 
 
 @pytest.mark.parametrize("index", INTEGERS, ids=str)
@@ -65,8 +65,8 @@ def test_starts_of_every_type(index: ElementType) -> None:
         start = from_codes(code, index)
         number = code - (1 << index.bits) if index.name[0] == "i" and code >> (index.bits - 1) else code
         low = min(max(number, 0), 7)
-        found = run("dynamic_slice", x, start, slice_sizes=(3,), result=tensor("i64", 3))
-        assert found.tolist() == [low, low + 1, low + 2]
+        actual = run("dynamic_slice", x, start, slice_sizes=(3,), result=tensor("i64", 3))
+        assert actual.tolist() == [low, low + 1, low + 2]
         scalar_of_numpy = start[()]
         kernel = bind("dynamic_slice", [tensor("i64", 10), tensor(index)], tensor("i64", 3), slice_sizes=(3,))
         assert kernel(x, scalar_of_numpy).tolist() == [low, low + 1, low + 2]
@@ -76,14 +76,14 @@ def test_windows_that_fill_or_are_empty() -> None:
     x, one = np.arange(6).reshape(2, 3), np.array(1)
     for place in (0, 1, 5, -5):
         start = np.array(place)
-        found = run("dynamic_slice", x, start, one, slice_sizes=(2, 3), result=tensor("i64", 2, 3))
-        np.testing.assert_array_equal(found, x)
-        found = run("dynamic_update_slice", x, x + 1, start, one, result=tensor("i64", 2, 3))
-        np.testing.assert_array_equal(found, x + 1)
-        found = run("dynamic_slice", x, start, one, slice_sizes=(0, 3), result=tensor("i64", 0, 3))
-        assert found.size == 0
-        found = run("dynamic_update_slice", x, x[:0], start, one, result=tensor("i64", 2, 3))
-        np.testing.assert_array_equal(found, x)
+        actual = run("dynamic_slice", x, start, one, slice_sizes=(2, 3), result=tensor("i64", 2, 3))
+        np.testing.assert_array_equal(actual, x)
+        actual = run("dynamic_update_slice", x, x + 1, start, one, result=tensor("i64", 2, 3))
+        np.testing.assert_array_equal(actual, x + 1)
+        actual = run("dynamic_slice", x, start, one, slice_sizes=(0, 3), result=tensor("i64", 0, 3))
+        assert actual.size == 0
+        actual = run("dynamic_update_slice", x, x[:0], start, one, result=tensor("i64", 2, 3))
+        np.testing.assert_array_equal(actual, x)
     scalar = np.array(4.0)
     assert run("dynamic_slice", scalar, slice_sizes=(), result=tensor("f64")) == 4
     assert run("dynamic_update_slice", scalar, scalar + 1, result=tensor("f64")) == 5

@@ -61,10 +61,10 @@ def order_of(keys: list, descends: bool = False) -> list[int]:
 def test_stable_at_every_length(length, direction):
     keys = np.random.default_rng(length).integers(-3, 4, length).astype(np.int32)
     values = np.arange(length, dtype=np.int16)
-    found = sort(keys, values, elements=("i32", "i16"), body=compared(direction, "i32"))
+    actual = sort(keys, values, elements=("i32", "i16"), body=compared(direction, "i32"))
     expected = order_of(keys.tolist(), direction == "GT")
-    assert found[1].tolist() == expected
-    assert found[0].tolist() == [keys[i] for i in expected]
+    assert actual[1].tolist() == expected
+    assert actual[0].tolist() == [keys[i] for i in expected]
 
 
 @pytest.mark.parametrize("element", INTEGERS, ids=str)
@@ -72,8 +72,8 @@ def test_integers(element):
     x = from_codes(np.random.default_rng(2).integers(0, 2**64, 50, np.uint64), element)
     numbers = [int(v) for v in x]
     for direction in ("LT", "GT"):
-        (found,) = sort(x, elements=(element.name,), body=compared(direction, element.name))
-        assert [int(v) for v in found] == sorted(numbers, reverse=direction == "GT")
+        (actual,) = sort(x, elements=(element.name,), body=compared(direction, element.name))
+        assert [int(v) for v in actual] == sorted(numbers, reverse=direction == "GT")
 
 
 @pytest.mark.parametrize("element", [t for t in TYPES if t.is_float], ids=str)
@@ -83,10 +83,10 @@ def test_floats(element):
     place = np.arange(len(x), dtype=np.int32)
     for direction in ("LT", "GT"):
         body = compared(direction, element.name, "FLOAT")
-        found = sort(x, place, elements=(element.name, "i32"), body=body)
+        actual = sort(x, place, elements=(element.name, "i32"), body=body)
         expected = order_of(x.astype(float).tolist(), direction == "GT")
-        assert found[1].tolist() == expected
-        assert codes(found[0]).tolist() == codes(x[expected]).tolist()
+        assert actual[1].tolist() == expected
+        assert codes(actual[0]).tolist() == codes(x[expected]).tolist()
 
 
 @pytest.mark.parametrize("name", ["f8E5M2", "f8E4M3FN", "bf16", "f32"])
@@ -95,30 +95,30 @@ def test_total_order(name):
     top = 1 << (t.bits - 1)
     raw = np.random.default_rng(2).integers(0, 2**t.bits, 300, np.uint64)
     raw[:8] = [0, top, 2 * top - 1, top - 1, 0, top, 2 * top - 2, top - 2]
-    (found,) = sort(from_codes(raw, name), elements=(name,), body=compared("LT", name, "TOTALORDER"))
+    (actual,) = sort(from_codes(raw, name), elements=(name,), body=compared("LT", name, "TOTALORDER"))
     negative, positive = sorted((c for c in raw if c >= top), reverse=True), sorted(c for c in raw if c < top)
-    assert codes(found).tolist() == [*negative, *positive]
+    assert codes(actual).tolist() == [*negative, *positive]
 
 
 def test_booleans():
     x = np.array([True, False, True, False, False])
-    (found,) = sort(x, elements=("i1",), body=compared("LT", "i1"))
-    assert found.tolist() == [False, False, False, True, True]
+    (actual,) = sort(x, elements=("i1",), body=compared("LT", "i1"))
+    assert actual.tolist() == [False, False, False, True, True]
 
 
 @pytest.mark.parametrize("dimension", [-3, -2, -1, 0, 1, 2])
 def test_dimensions(dimension):
     x = np.random.default_rng(4).integers(0, 50, (3, 4, 5)).astype(np.int64)
-    (found,) = sort(x, elements=("i64",), body=compared("LT", "i64"), dimension=dimension)
-    assert found.tolist() == np.sort(x, axis=dimension).tolist()
-    assert x.tolist() != found.tolist()  # the operand is as it was
+    (actual,) = sort(x, elements=("i64",), body=compared("LT", "i64"), dimension=dimension)
+    assert actual.tolist() == np.sort(x, axis=dimension).tolist()
+    assert x.tolist() != actual.tolist()  # the operand is as it was
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (1,), (2, 1)])
 def test_nothing_to_do(shape):
     x = np.ones(shape, np.float32)
-    for found in sort(x, x, elements=("f32", "f32"), body=compared("LT", "f32")):
-        assert found.tolist() == x.tolist()
+    for actual in sort(x, x, elements=("f32", "f32"), body=compared("LT", "f32")):
+        assert actual.tolist() == x.tolist()
 
 
 # comparators of several ops
@@ -132,8 +132,8 @@ SQUARES = """%p = stablehlo.multiply %x0, %x0 : tensor<i32>
 def test_by_an_order_that_no_guess_finds(length):
     x = np.random.default_rng(length).integers(-20, 20, (3, length)).astype(np.int32)
     place = np.tile(np.arange(length, dtype=np.int32), (3, 1))
-    found = sort(x, place, elements=("i32", "i32"), body=SQUARES)
-    for row, values, places in zip(x.tolist(), *(f.tolist() for f in found), strict=True):
+    actual = sort(x, place, elements=("i32", "i32"), body=SQUARES)
+    for row, values, places in zip(x.tolist(), *(f.tolist() for f in actual), strict=True):
         expected = order_of([v * v for v in row])
         assert places == expected
         assert values == [row[i] for i in expected]
@@ -142,9 +142,9 @@ def test_by_an_order_that_no_guess_finds(length):
 def test_by_the_second_operand():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=40).astype(np.float32), rng.integers(0, 9, 40).astype(np.int8)
-    found = sort(x, y, elements=("f32", "i8"), body=compared("LT", "i8", of=1))
+    actual = sort(x, y, elements=("f32", "i8"), body=compared("LT", "i8", of=1))
     expected = order_of(y.tolist())
-    assert found[0].tolist() == x[expected].tolist()
+    assert actual[0].tolist() == x[expected].tolist()
 
 
 def test_lexicographic_by_two_operands():
@@ -155,8 +155,8 @@ def test_lexicographic_by_two_operands():
         %l1 = stablehlo.compare LT, %x1, %y1 : (tensor<ui8>, tensor<ui8>) -> tensor<i1>
         %both = stablehlo.and %eq, %l1 : tensor<i1>
         %z = stablehlo.or %lt, %both : tensor<i1>"""
-    found = sort(x, y, elements=("i8", "ui8"), body=body)
-    pairs = list(zip(*(f.tolist() for f in found), strict=True))
+    actual = sort(x, y, elements=("i8", "ui8"), body=body)
+    pairs = list(zip(*(f.tolist() for f in actual), strict=True))
     assert pairs == sorted(zip(x.tolist(), y.tolist(), strict=True))
 
 
@@ -176,8 +176,8 @@ def test_a_comparator_that_uses_a_value_from_outside():
     }"""
     x = np.random.default_rng(5).integers(0, 100, (2, 30)).astype(np.int32)
     place = np.tile(np.arange(30, dtype=np.int32), (2, 1))
-    found = load(text)(x, place, np.array(7, np.int32))
-    assert found[1].tolist() == [order_of([v % 7 for v in row]) for row in x.tolist()]
+    actual = load(text)(x, place, np.array(7, np.int32))
+    assert actual[1].tolist() == [order_of([v % 7 for v in row]) for row in x.tolist()]
 
 
 @pytest.mark.parametrize(
@@ -196,11 +196,11 @@ def test_any_comparator_gives_a_permutation(body, length):
     x = np.random.default_rng(length).normal(size=(3, length)).astype(np.float32)
     x[:, 1::3] = math.nan
     place = np.tile(np.arange(length, dtype=np.int32), (3, 1))
-    found = sort(x, place, elements=("f32", "i32"), body=body)
-    assert np.sort(found[1], axis=1).tolist() == place.tolist()
-    assert codes(found[0]).tolist() == codes(np.take_along_axis(x, found[1], 1)).tolist()
+    actual = sort(x, place, elements=("f32", "i32"), body=body)
+    assert np.sort(actual[1], axis=1).tolist() == place.tolist()
+    assert codes(actual[0]).tolist() == codes(np.take_along_axis(x, actual[1], 1)).tolist()
     if "dense<false>" in body:
-        assert found[1].tolist() == place.tolist()
+        assert actual[1].tolist() == place.tolist()
 
 
 @pytest.mark.parametrize("name", ["f8E4M3FNUZ", "f8E5M2", "bf16", "f32"])
@@ -210,8 +210,8 @@ def test_what_cannot_be_compared_comes_last(name, direction):
     x[0, ::3], x[1, 7], x[:, 1::5] = math.nan, math.nan, 0.5
     x = x.astype(ELEMENT_TYPES[name].dtype)
     place = np.tile(np.arange(40, dtype=np.int32), (2, 1))
-    found = sort(x, place, elements=(name, "i32"), body=compared(direction, name, "FLOAT"))
-    for row, order in zip(x.astype(float), found[1].tolist(), strict=True):
+    actual = sort(x, place, elements=(name, "i32"), body=compared(direction, name, "FLOAT"))
+    for row, order in zip(x.astype(float), actual[1].tolist(), strict=True):
         numbers = [i for i in range(40) if not math.isnan(row[i])]
         expected = sorted(numbers, key=lambda i: row[i] if direction == "LT" else -row[i])
         assert order == [*expected, *(i for i in range(40) if math.isnan(row[i]))]
@@ -238,8 +238,8 @@ def floats(name: str, shape: tuple[int, ...]) -> np.ndarray:
 def test_jax_sort_and_argsort(name):
     x = floats(name, (4, 33))
     for function in (jnp.sort, jnp.argsort, lambda v: jnp.sort(v, descending=True), lambda v: jnp.sort(v, axis=0)):
-        (found,), (expected,) = both(function, x)
-        np.testing.assert_array_equal(found.astype(float), expected.astype(float))
+        (actual,), (expected,) = both(function, x)
+        np.testing.assert_array_equal(actual.astype(float), expected.astype(float))
 
 
 # mistakes
@@ -282,8 +282,8 @@ def test_an_order_of_numpy_s_is_found_with_few_questions(name, compared_as):
     x[np.isnan(x.astype(float))] = 1
     body = Body((tensor(name),) * 2, (tensor("i1"),), vectorised=comparator)
     call = Call("stablehlo.sort", (tensor(name, 500),), (tensor(name, 500),), {"dimension": 0}, (body,))
-    found = lookup("sort").kernel(call)((None,), x)  # type: ignore[union-attr]
-    assert found.astype(object).tolist() == sorted(x.astype(object).tolist(), reverse=compared_as is np.greater)
+    actual = lookup("sort").kernel(call)((None,), x)  # type: ignore[union-attr]
+    assert actual.astype(object).tolist() == sorted(x.astype(object).tolist(), reverse=compared_as is np.greater)
     assert sum(questions) <= 1 + 2 * 500
 
 
@@ -308,21 +308,21 @@ def test_many(direction, shape, t, tune):
     x = np.random.default_rng(1).integers(0, 1 << t.bits, shape, np.uint8).view(t.dtype)
     if t.is_float:
         x = np.where(np.isnan(x.astype(np.float32)), np.array(1, t.dtype), x)
-    (found,) = sort(x, elements=(t.name,), body=compared(direction, t.name))
+    (actual,) = sort(x, elements=(t.name,), body=compared(direction, t.name))
     rows = x.reshape(-1, shape[-1])
     wanted = [codes(row)[order_of(numbers(row, t), direction == "GT")] for row in rows]
-    assert np.array_equal(codes(found).reshape(rows.shape), wanted)
+    assert np.array_equal(codes(actual).reshape(rows.shape), wanted)
 
 
 @pytest.mark.parametrize("t", [t for t in EIGHT_BITS if t.is_float], ids=str)
 def test_many_in_total_order_with_positions(t):
     x = np.random.default_rng(2).integers(0, 1 << t.bits, 66_000, np.uint8).view(t.dtype)
     place = np.arange(x.size, dtype=np.int32)
-    found, order = sort(x, place, elements=(t.name, "i32"), body=compared("LT", t.name, "TOTALORDER"))
+    actual, order = sort(x, place, elements=(t.name, "i32"), body=compared("LT", t.name, "TOTALORDER"))
     keys = [oracle.total_order(oracle.FORMATS[t.name], c) for c in codes(x).tolist()]
     wanted = order_of(keys)
     assert order.tolist() == wanted
-    assert codes(found).tolist() == codes(x)[wanted].tolist()
+    assert codes(actual).tolist() == codes(x)[wanted].tolist()
 
 
 def test_many_by_what_depends_on_the_second_operand_too():
@@ -331,15 +331,15 @@ def test_many_by_what_depends_on_the_second_operand_too():
     body = f"""{compared("LT", "i8").replace("%z", "%a")} {compared("EQ", "i8").replace("%z", "%b")}
         {compared("GT", "i32", of=1).replace("%z", "%c")}
         %d = stablehlo.and %b, %c : tensor<i1> %z = stablehlo.or %a, %d : tensor<i1>"""
-    found = sort(x, y, elements=("i8", "i32"), body=body)
+    actual = sort(x, y, elements=("i8", "i32"), body=body)
     wanted = order_of(list(zip(x.tolist(), (-y).tolist(), strict=True)))
-    assert [f.tolist() for f in found] == [v[wanted].tolist() for v in (x, y)]
+    assert [f.tolist() for f in actual] == [v[wanted].tolist() for v in (x, y)]
 
 
 def test_many_by_what_is_no_order_is_a_permutation():
     x = np.random.default_rng(5).integers(0, 256, 66_000).astype(np.uint8)
-    (found,) = sort(x, elements=("ui8",), body=compared("NE", "ui8"))
-    assert np.array_equal(np.sort(found), np.sort(x))
+    (actual,) = sort(x, elements=("ui8",), body=compared("NE", "ui8"))
+    assert np.array_equal(np.sort(actual), np.sort(x))
 
 
 @pytest.mark.parametrize("name", ["f8E4M3FNUZ", "f8E5M2", "f8E4M3FN"])
@@ -348,7 +348,7 @@ def test_many_as_jax_sorts(shape, name):
     """JAX's comparator takes zeros as equal, and all NaN, which come last."""
     t = ELEMENT_TYPES[name]
     x = np.random.default_rng(6).integers(0, 256, shape, np.uint8).view(t.dtype)
-    (found,) = load(jax.jit(jnp.sort).lower(x).as_text())(x)
+    (actual,) = load(jax.jit(jnp.sort).lower(x).as_text())(x)
     values = x.astype(np.float32)
     keys = np.where(np.isnan(values), np.inf, np.where(values == 0, 0, values)), np.isnan(values)
-    assert np.array_equal(codes(found), np.take_along_axis(codes(x), np.lexsort(keys), -1))
+    assert np.array_equal(codes(actual), np.take_along_axis(codes(x), np.lexsort(keys), -1))

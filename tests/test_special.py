@@ -185,20 +185,20 @@ def test_next_after_is_numpys(element: str) -> None:
     ends = [0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal]
     values = np.array([*ends, -ends[-1], -ends[-2], np.finfo(dtype).tiny, 0.1], dtype)
     first, second = np.repeat(values, len(values)), np.tile(values, len(values))
-    found = run("next_after", element, codes_of(first), codes_of(second))
+    actual = run("next_after", element, codes_of(first), codes_of(second))
     with np.errstate(all="ignore"):
         wanted = np.nextafter(first, second)
-    assert np.array_equal(np.isnan(found), np.isnan(wanted))
+    assert np.array_equal(np.isnan(actual), np.isnan(wanted))
     # numpy's half is not as C: from a zero to the other it does not move.
     known = ~np.isnan(wanted) & ((element != "f16") | (first != 0) | (second != 0))
-    assert codes_of(found[known]) == codes_of(wanted[known])
+    assert codes_of(actual[known]) == codes_of(wanted[known])
 
 
 def test_next_after_of_bfloat16() -> None:
     first = [0x0000, 0x8000, 0x3F80, 0x7F7F, 0x0001, 0x8001, 0x7F80, 0x3F80, 0x0000, 0x7FC0]
     second = [0x3F80, 0x3F80, 0xBF80, 0x7F80, 0xBF80, 0x0000, 0x0000, 0x7FC0, 0x8000, 0xFFC0]
-    found = run("next_after", "bf16", first, second)
-    assert codes_of(found) == [0x0001, 0x0001, 0x3F7F, 0x7F80, 0x0000, 0x8000, 0x7F7F, 0x7FC0, 0x8000, 0x7FC0]
+    actual = run("next_after", "bf16", first, second)
+    assert codes_of(actual) == [0x0001, 0x0001, 0x3F7F, 0x7F80, 0x0000, 0x8000, 0x7F7F, 0x7FC0, 0x8000, 0x7FC0]
 
 
 @pytest.mark.parametrize("element", ["f4E2M1FN", "f8E4M3FNUZ", "f8E5M2", "bf16", "f32"])
@@ -210,6 +210,6 @@ def test_next_after_of_scalars(element: str) -> None:
     body = f'%r = "chlo.next_after"(%a, %b) : ({t}, {t}) -> {t} return %r : {t}'
     text = f"func.func @main(%a: {t}, %b: {t}) -> {t} {{ {body} }}"
     scalar = load(text)
-    found = [codes_of(scalar(*(array([c], element).reshape(()) for c in pair))[0].reshape(1))[0] for pair in pairs]
+    actual = [codes_of(scalar(*(array([c], element).reshape(()) for c in pair))[0].reshape(1))[0] for pair in pairs]
     wanted = codes_of(run("next_after", element, *(list(column) for column in zip(*pairs, strict=True))))
-    assert found == wanted
+    assert actual == wanted

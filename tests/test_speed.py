@@ -62,9 +62,9 @@ def results(program: Any, arrays: list[np.ndarray], speed: Speed, policy: Policy
     plan = planner.plan(program.program, policy=policy, speed=tuned(speed))
     # A second run finds tables that the first has made.
     first, second = (machine.run(plan, arrays) for _ in range(2))
-    told = [[(r.dtype, r.shape, bits(r)) for r in run] for run in (first, second)]
-    assert told[0] == told[1]
-    return told[0]
+    reported = [[(r.dtype, r.shape, bits(r)) for r in run] for run in (first, second)]
+    assert reported[0] == reported[1]
+    return reported[0]
 
 
 @pytest.mark.usefixtures("eager")
@@ -141,10 +141,10 @@ def test_extremes_of_numbers_of_64_bits(narrow: str, wide: str, op: str) -> None
     assert "ranks" in ways(program)
     codes = np.random.default_rng(7).integers(0, 256, (40, 256), np.uint8)
     codes[:, 128:] &= 0x3F  # numbers alone, of one sign
-    (found,) = program(codes.view(ELEMENT_TYPES[narrow].dtype))
+    (actual,) = program(codes.view(ELEMENT_TYPES[narrow].dtype))
     numbers = codes.view(ELEMENT_TYPES[narrow].dtype).astype(ELEMENT_TYPES[wide].dtype)
     wanted = (np.max if op == "maximum" else np.min)(numbers, axis=0, initial=1)
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(actual, wanted)
 
 
 @pytest.mark.usefixtures("eager")
@@ -175,8 +175,8 @@ def test_a_chain_on_one_minifloat_is_one_table_that_equal_groups_share() -> None
     plans = [interp.load(t).plan() for t in (text, text, text.replace("tanh", "sqrt"))]
     tables = [[k.__closure__ for n, k in p.entry.__globals__.items() if n.startswith("k")] for p in plans]
     assert [len(t) for t in tables] == [1, 1, 1]
-    found = [next(c.cell_contents for c in t[0] if isinstance(c.cell_contents, Amortised)) for t in tables]
-    assert found[0] is found[1] is not found[2]
+    actual = [next(c.cell_contents for c in t[0] if isinstance(c.cell_contents, Amortised)) for t in tables]
+    assert actual[0] is actual[1] is not actual[2]
 
 
 def test_tables_are_bounded_and_made_anew(tune: Tune) -> None:
@@ -189,7 +189,7 @@ def test_tables_are_bounded_and_made_anew(tune: Tune) -> None:
 
 
 @pytest.mark.parametrize("t", ["f32", "f8E5M2"])
-def test_a_failure_in_a_group_is_told_at_its_op(t: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_in_a_group_is_reported_at_its_op(t: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: np.ndarray) -> np.ndarray:
         raise registry.OpError("out of order")
 
@@ -262,7 +262,7 @@ def test_an_array_that_a_loop_carries_is_written_in_place_and_its_first_value_st
         assert (first.tolist(), last.tolist(), x.tolist()) == ([-1] * 4, wanted, [1] * 4)
 
 
-def test_a_failure_in_a_loop_is_told_at_its_op() -> None:
+def test_a_failure_in_a_loop_is_reported_at_its_op() -> None:
     text = """func.func @main(%x: tensor<i32>) -> tensor<i32> {
       %r = stablehlo.while(%i = %x) : tensor<i32>
       cond {
@@ -328,9 +328,9 @@ def test_casts_by_blocks_are_the_whole_cast(pair: tuple[str, str], monkeypatch: 
     for laid in (x, x.T, x[::2, :, ::-1], x[0, 0], x[:, :0]):
         wanted = cast.cast(laid, source, target, Policy())
         tune(block=5)
-        found = cast.cast(laid, source, target, Policy())
+        actual = cast.cast(laid, source, target, Policy())
         monkeypatch.undo()
-        assert (found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
+        assert (actual.dtype, actual.shape, actual.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
 
 
 # -- results written over what nothing needs ---------------------------------------------------------------------------
@@ -359,8 +359,8 @@ def test_nothing_that_is_needed_is_written_over() -> None:
     t = x - s
     w = (s + t * t) / t
     for _ in range(2):
-        found = program(x, a, b)
-        assert [r.tobytes() for r in found] == [(w - x).tobytes(), w.tobytes()]
+        actual = program(x, a, b)
+        assert [r.tobytes() for r in actual] == [(w - x).tobytes(), w.tobytes()]
     assert (x.tobytes(), a.tobytes(), b.tobytes()) == before
     (source,) = [s.text for s in program.plan().sources.values() if s.label == "blocks"]
     calls = [line.partition("(")[2].rstrip(")\n ").split(", ") for line in source.splitlines() if " = k" in line]

@@ -26,10 +26,10 @@ NAMES = (
 )
 
 
-def same(found: Any, wanted: Any, tolerance: float = 0) -> None:
+def same(result: Any, wanted: Any, tolerance: float = 0) -> None:
     """Trees of arrays of the same types, weak or not, and values."""
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    for f, w in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+    assert jax.tree.structure(result) == jax.tree.structure(wanted)
+    for f, w in zip(jax.tree.leaves(result), jax.tree.leaves(wanted), strict=True):
         assert isinstance(f, jax.Array)
         assert (f.shape, f.dtype, f.weak_type) == (w.shape, w.dtype, w.weak_type)
         np.testing.assert_allclose(np.asarray(f, np.float64), np.asarray(w, np.float64), rtol=tolerance)
@@ -160,10 +160,10 @@ def test_keys_of_random_numbers() -> None:
 
     for implementation in ("threefry2x32", "rbg"):
         key = jax.random.key(7, impl=implementation)
-        found, wanted = interp.jit(draw)(key), draw(key)
-        assert np.array_equal(found[0], wanted[0])
-        assert found[1].dtype == wanted[1].dtype
-        assert np.array_equal(jax.random.key_data(found[1]), jax.random.key_data(wanted[1]))
+        actual, wanted = interp.jit(draw)(key), draw(key)
+        assert np.array_equal(actual[0], wanted[0])
+        assert actual[1].dtype == wanted[1].dtype
+        assert np.array_equal(jax.random.key_data(actual[1]), jax.random.key_data(wanted[1]))
     keys = jax.random.split(jax.random.key(7), 4)
     assert np.array_equal(jax.vmap(interp.jit(draw))(keys)[0], jax.vmap(draw)(keys)[0])
 
@@ -245,9 +245,9 @@ TRANSFORMED: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", TRANSFORMED)
 def test_transformations(name: str) -> None:
-    found, wanted = TRANSFORMED[name](HERE), TRANSFORMED[name](layer)
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    for f, w in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+    actual, wanted = TRANSFORMED[name](HERE), TRANSFORMED[name](layer)
+    assert jax.tree.structure(actual) == jax.tree.structure(wanted)
+    for f, w in zip(jax.tree.leaves(actual), jax.tree.leaves(wanted), strict=True):
         assert (f.shape, f.dtype) == (w.shape, w.dtype)
         np.testing.assert_allclose(f, w, rtol=3e-5, atol=1e-6)
 
@@ -296,18 +296,20 @@ def test_batches_that_have_names() -> None:
 
 
 def test_prints_and_calls_of_python(capfd: pytest.CaptureFixture[str]) -> None:
-    told: list[float] = []
+    reported: list[float] = []
 
     def f(x: Any) -> Any:
         jax.debug.print("x = {}", x, ordered=True)
         jax.debug.print("2x = {}", 2 * x, ordered=True)
-        y = io_callback(lambda v: told.append(float(v)) or np.float32(v + 1), jax.ShapeDtypeStruct((), np.float32), x)
+        y = io_callback(
+            lambda v: reported.append(float(v)) or np.float32(v + 1), jax.ShapeDtypeStruct((), np.float32), x
+        )
         return y + jax.pure_callback(lambda v: np.float32(10 * v), jax.ShapeDtypeStruct((), np.float32), x)
 
     for g in (interp.jit(f), jax.jit(interp.jit(f))):
         assert float(g(jnp.float32(3))) == 34
     jax.effects_barrier()
-    assert told == [3, 3]
+    assert reported == [3, 3]
     assert capfd.readouterr().out == "x = 3.0\n2x = 6.0\n" * 2
 
 
@@ -387,8 +389,8 @@ def test_without_jax_one_line_says_so() -> None:
         except AttributeError as error:
             print(error)
     """
-    found = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
-    assert found.stdout == "minihlo.interp.jit needs JAX, which is not installed (pip install jax)\n"
+    actual = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert actual.stdout == "minihlo.interp.jit needs JAX, which is not installed (pip install jax)\n"
 
 
 def test_importing_interp_does_not_import_jax() -> None:

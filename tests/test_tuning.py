@@ -84,5 +84,5 @@ def test_no_test_replaces_a_private_name() -> None:
     """Nor a number: a test asks for another `Tuning`."""
     private = re.compile(r'monkeypatch\.setattr\([^"]*"(?:[\w.]*\.)?_\w+"|monkeypatch\.setattr\(\w+, "[A-Z_]+", ')
     folder = Path(__file__).parent
-    found = {path.name: private.findall(path.read_text()) for path in folder.glob("test_*.py")}
-    assert {name: lines for name, lines in found.items() if lines and name not in ALLOWED} == {}
+    actual = {path.name: private.findall(path.read_text()) for path in folder.glob("test_*.py")}
+    assert {name: lines for name, lines in actual.items() if lines and name not in ALLOWED} == {}

@@ -163,7 +163,7 @@ def test_shapes_and_integers(text: str, expected: object) -> None:
         ("@/no/such.npy", "/no/such.npy: No such file or directory"),
     ],
 )
-def test_bad_values_are_told(text: str, message: str) -> None:
+def test_bad_values_are_reported(text: str, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)) as caught:
         parse_value(text)
     assert "\n" not in str(caught.value)
@@ -242,7 +242,7 @@ def test_python_numbers_are_taken_where_they_fit(value, shape, name, expected) -
         ),
     ],
 )
-def test_bad_python_values_are_told(value, shape, name, message) -> None:
+def test_bad_python_values_are_reported(value, shape, name, message) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         check_input(value, tensor(shape, name), "input 3")
 
@@ -304,7 +304,7 @@ def test_codes_and_numpys_own_files_are_read_with_a_type(tmp_path) -> None:
             parse_value(f"@{path}")
 
 
-def test_bad_files_are_told(tmp_path) -> None:
+def test_bad_files_are_reported(tmp_path) -> None:
     path = tmp_path / "x.npy"
 
     def refused(text: str, message: str, error=InputError) -> None:

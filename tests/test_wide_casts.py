@@ -36,6 +36,6 @@ def test_f64_by_its_upper_bits(target: str, policy: Policy, tune: Tune) -> None:
     tune(cast_worth=1 << 40)
     wanted = cast.cast(x, F64, element, policy)
     tune(cast_worth=0)
-    found = cast.cast(x, F64, element, policy)
-    differs = np.flatnonzero(found.view(np.uint8) != wanted.view(np.uint8))
+    actual = cast.cast(x, F64, element, policy)
+    differs = np.flatnonzero(actual.view(np.uint8) != wanted.view(np.uint8))
     assert not len(differs), x[differs[:3]]

@@ -1,4 +1,4 @@
-"""reduce_window against plain loops written from the specification, the reference interpreter, ml_dtypes and JAX."""
+"""reduce_window against plain loops written from the specification and ml_dtypes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_any_windows(name: str, empty: bool) -> None:
     body, combine = BODIES[name]
     for _ in range(15 if empty else 40):
         w, x, init = random_case(rng, empty=empty)
-        (found,) = load(program(w, body))(x, init)
-        np.testing.assert_array_equal(found, by_formula(x, init, w, wrapped(combine)), err_msg=str(w))
+        (actual,) = load(program(w, body))(x, init)
+        np.testing.assert_array_equal(actual, by_formula(x, init, w, wrapped(combine)), err_msg=str(w))
 
 
 POOL = Windows((1, 17, 14), (1, 3, 2), (1, 2, 1), ((0, 0), (1, 1), (0, 1)), (1, 1, 1), (1, 1, 2))
@@ -47,11 +47,11 @@ def test_small_floats(at_once_from: int, element: Any, op: str, tune: Tune) -> N
     init = np.array(1).astype(x.dtype)
     if element.bits < 8:
         x = np.where(rng.random(x.shape) < 0.5, init, x)
-    (found,) = load(program(POOL, BODIES.get(op, (f"%z = stablehlo.{op} %x, %y : T",))[0], str(element)))(x, init)
+    (actual,) = load(program(POOL, BODIES.get(op, (f"%z = stablehlo.{op} %x, %y : T",))[0], str(element)))(x, init)
     expected = by_formula(x, init[()], POOL, getattr(np, op))
-    assert found.dtype == expected.dtype
+    assert actual.dtype == expected.dtype
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
+        np.testing.assert_array_equal(actual.astype(np.float32), expected.astype(np.float32))
 
 
 def test_several_operands() -> None:
@@ -77,20 +77,20 @@ def test_several_operands() -> None:
 
 def test_a_wider_body() -> None:
     w = Windows((6,), (3,), (1,), ((0, 0),), (1,), (1,))
-    (found,) = load(program(w, BODIES["add"][0], "i8", wide="i32"))(np.full(6, 127, np.int8), np.array(1, np.int8))
-    assert found.dtype == np.int32
-    assert found.tolist() == [382] * 4
+    (actual,) = load(program(w, BODIES["add"][0], "i8", wide="i32"))(np.full(6, 127, np.int8), np.array(1, np.int8))
+    assert actual.dtype == np.int32
+    assert actual.tolist() == [382] * 4
     x = np.full(6, 448, ml_dtypes.float8_e4m3fn)
-    (found,) = load(program(w, BODIES["add"][0], "f8E4M3FN", wide="f32"))(x, x[0, ...])
-    assert found.tolist() == [1792] * 4
+    (actual,) = load(program(w, BODIES["add"][0], "f8E4M3FN", wide="f32"))(x, x[0, ...])
+    assert actual.tolist() == [1792] * 4
 
 
 def test_a_body_that_uses_what_is_outside() -> None:
     w = Windows((4,), (2,), (1,), ((0, 0),), (1,), (1,))
     text = program(w, "%t = stablehlo.multiply %y, %f : T\n %z = stablehlo.add %x, %t : T")
     text = text.replace("%i: tensor<i32>)", "%i: tensor<i32>, %f: tensor<i32>)")
-    found = load(text)(np.arange(4, dtype=np.int32), np.array(1, np.int32), np.array(10, np.int32))[0]
-    assert found.tolist() == [11, 31, 51]
+    actual = load(text)(np.arange(4, dtype=np.int32), np.array(1, np.int32), np.array(10, np.int32))[0]
+    assert actual.tolist() == [11, 31, 51]
 
 
 def test_rounding() -> None:
@@ -120,11 +120,11 @@ def test_of_several_nan_the_first_of_a_window_is_given(op: str, element: Any, tu
     rng = np.random.default_rng(SEED)
     x = from_codes(rng.integers(0, 256, POOL.shape), element)
     text = program(POOL, f"%z = stablehlo.{op} %x, %y : T", str(element))
-    found = []
+    actual = []
     for many in (0, 1 << 30):
         tune(window_many=many)
-        found.append(load(text)(x, from_codes(1, element))[0].tobytes())
-    assert found[0] == found[1]
+        actual.append(load(text)(x, from_codes(1, element))[0].tobytes())
+    assert actual[0] == actual[1]
 
 
 def test_blocks_cover_in_order() -> None:

@@ -52,23 +52,23 @@ class Windows:
 
     @property
     def counts(self) -> Shape:
-        found = []
+        result = []
         for d, size in enumerate(self.shape):
             dilated = (size - 1) * self.base[d] + 1 if size else 0
             padded = self.padding[d][0] + dilated + self.padding[d][1]
             reach = (self.window[d] - 1) * self.dilation[d] + 1
-            found.append(0 if padded <= 0 or reach > padded else (padded - reach) // self.strides[d] + 1)
-        return tuple(found)
+            result.append(0 if padded <= 0 or reach > padded else (padded - reach) // self.strides[d] + 1)
+        return tuple(result)
 
     def element(self, start: Shape, index: Shape) -> Shape | None:
         """Where the element of a window is in the operand; None for padding."""
-        found = []
+        result = []
         for d, size in enumerate(self.shape):
             place = start[d] * self.strides[d] + index[d] * self.dilation[d] - self.padding[d][0]
             if place % self.base[d] or not 0 <= place // self.base[d] < size:
                 return None
-            found.append(place // self.base[d])
-        return tuple(found)
+            result.append(place // self.base[d])
+        return tuple(result)
 
     @property
     def attributes(self) -> str:

@@ -46,9 +46,9 @@ def loaded(folder: Path) -> Iterator[tuple[Path, str]]:
 def main() -> int:
     (folder,) = map(Path, sys.argv[1:])
     pages = list(folder.rglob("*.html"))
-    found = [f"{path}: loads {address}" for path, address in loaded(folder)]
-    print("\n".join(found) or f"{len(pages)} pages load nothing from the network")
-    return int(bool(found) or not pages)
+    result = [f"{path}: loads {address}" for path, address in loaded(folder)]
+    print("\n".join(result) or f"{len(pages)} pages load nothing from the network")
+    return int(bool(result) or not pages)
 
 
 if __name__ == "__main__":

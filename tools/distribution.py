@@ -27,39 +27,39 @@ _MADE = re.compile(r"__pycache__|build|dist|site|\.git|\.venv.*|.*_cache|\.hypot
 
 def files(root: Path = ROOT) -> set[str]:
     """The files of a checkout, without what is made in it."""
-    found = set()
+    result = set()
     for folder, folders, names in os.walk(root):
         folders[:] = [f for f in folders if not _MADE.fullmatch(f)]
-        found |= {Path(folder, name).relative_to(root).as_posix() for name in names}
-    return {f for f in found if f not in (".git", ".gitignore")}
+        result |= {Path(folder, name).relative_to(root).as_posix() for name in names}
+    return {f for f in result if f not in (".git", ".gitignore")}
 
 
 def in_packages(names: Iterable[str]) -> set[str]:
     """What is installed of the files of a checkout, by its place in a wheel."""
-    found = set()
+    result = set()
     for name in names:
         top, _, rest = name.partition("/")
         if top in PACKAGES and rest and (top != "mlir_tests" or rest.endswith(".mlir")):
-            found.add(f"{PACKAGES[top]}/{rest}")
-    return found
+            result.add(f"{PACKAGES[top]}/{rest}")
+    return result
 
 
-def differences(what: str, found: set[str], wanted: set[str]) -> list[str]:
+def differences(what: str, result: set[str], wanted: set[str]) -> list[str]:
     """A line for each file too many or missing."""
-    lines = [f"{what} has no {name}" for name in sorted(wanted - found)]
-    return lines + [f"{what} has {name}" for name in sorted(found - wanted)]
+    lines = [f"{what} has no {name}" for name in sorted(wanted - result)]
+    return lines + [f"{what} has {name}" for name in sorted(result - wanted)]
 
 
 def check_wheel(wheel: Path) -> list[str]:
-    found = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
-    return differences(wheel.name, found, in_packages(files()))
+    result = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
+    return differences(wheel.name, result, in_packages(files()))
 
 
 def check_source(source: Path) -> list[str]:
     with tarfile.open(source) as archive:
-        found = {m.name.partition("/")[2] for m in archive.getmembers() if m.isfile()}
-    made = {"PKG-INFO", "setup.cfg"} | {name for name in found if ".egg-info/" in name}
-    return differences(source.name, found - made, files())
+        result = {m.name.partition("/")[2] for m in archive.getmembers() if m.isfile()}
+    made = {"PKG-INFO", "setup.cfg"} | {name for name in result if ".egg-info/" in name}
+    return differences(source.name, result - made, files())
 
 
 def check_tests(source: Path, wheel: Path) -> list[str]:
@@ -78,8 +78,8 @@ def check_tests(source: Path, wheel: Path) -> list[str]:
         command = [sys.executable, "-m", "pytest", *TESTS]
         status = subprocess.run(command, cwd=folder, env=environment).returncode
         where = "import minihlo.interp.cli as c; print(c.__file__)"
-        told = subprocess.check_output([sys.executable, "-P", "-c", where], env=environment, cwd=folder, text=True)
-    lines = [] if told.startswith(str(installed)) else [f"the tests ran on {told.strip()}"]
+        reported = subprocess.check_output([sys.executable, "-P", "-c", where], env=environment, cwd=folder, text=True)
+    lines = [] if reported.startswith(str(installed)) else [f"the tests ran on {reported.strip()}"]
     return lines + ([f"the tests of {source.name} end with status {status}"] if status else [])
 
 

@@ -109,7 +109,7 @@ def accuracy_table() -> str:
     names: dict[str, list[str]] = {}
     for o in sorted(ops().values(), key=lambda o: (not o.name.startswith("stablehlo."), o.name)):
         names.setdefault(o.accuracy.text, []).append(f"`{o.name.removeprefix('stablehlo.')}`")
-    counts = Counter({text: len(found) for text, found in names.items()})
+    counts = Counter({text: len(result) for text, result in names.items()})
     rows = (
         [text, str(count), ", ".join(names[text][:4]) + ", …" * (count > 4)] for text, count in counts.most_common()
     )

@@ -62,9 +62,9 @@ class Cause:
         hit = np.zeros(got.shape, bool)
         for name in self.faults:
             with np.errstate(all="ignore"):
-                found = FAULTS[name].compute(case, operands)
-            if found is not None:
-                hit |= equal_codes(case.result, found, got)
+                result = FAULTS[name].compute(case, operands)
+            if result is not None:
+                hit |= equal_codes(case.result, result, got)
         for point in self.points:
             at = np.flatnonzero(expected.left_open == _MARKS[point])
             if at.size:

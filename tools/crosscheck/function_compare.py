@@ -46,13 +46,13 @@ def compare_functions(peer: str, files: Iterable[str], run: Run = run) -> list[F
             first.setdefault((absence.name, function.file), function)
     tried = [f for f in chosen if f not in absent or f in first.values()]
     failed: dict[Function, str] = {}
-    found: dict[Function, list[Checked]] = {}
+    result: dict[Function, list[Checked]] = {}
     for function, returned in zip(tried, run(peer, tried), strict=True):
         if isinstance(returned, BackendError):
             failed[function] = str(returned)
         else:
-            found[function] = differing(function, returned)
-    return _rows(peer, chosen, _absences(absent, first, failed), found)
+            result[function] = differing(function, returned)
+    return _rows(peer, chosen, _absences(absent, first, failed), result)
 
 
 def _by_ml_dtypes(function: Function) -> Iterator[Checked]:
@@ -68,22 +68,22 @@ def _absences(
     absent: dict[Function, FunctionAbsence], first: dict[tuple[str, str], Function], failed: dict[Function, str]
 ) -> dict[Function, tuple[str, str]]:
     """Cause and what the peer says, of each function that gives nothing. The cause is empty where that is not known."""
-    found = {f: ("", said) for f, said in failed.items() if f not in absent}
+    result = {f: ("", said) for f, said in failed.items() if f not in absent}
     for function, absence in absent.items():
         tried = first.get((absence.name, function.file))
         match = re.search(absence.says, failed.get(tried, "")) if tried else re.match("", "")
         if match is not None:
-            found[function] = absence.name, match[0]
+            result[function] = absence.name, match[0]
         else:
-            found[function] = "", failed.get(tried, "a result, where there should be none") if tried else ""
-    return found
+            result[function] = "", failed.get(tried, "a result, where there should be none") if tried else ""
+    return result
 
 
 def _rows(
     peer: str,
     chosen: Sequence[Function],
     absences: dict[Function, tuple[str, str]],
-    found: dict[Function, list[Checked]],
+    result: dict[Function, list[Checked]],
 ) -> list[FunctionRow]:
     silent: dict[tuple[str, str], list[Function]] = defaultdict(list)
     differ: dict[tuple[str, str], list[_Difference]] = defaultdict(list)
@@ -92,12 +92,12 @@ def _rows(
             silent[absences[function][0], function.file].append(function)
         explanations = [
             (cause, _Difference(function, checked, places))
-            for checked in found.get(function, ())
+            for checked in result.get(function, ())
             for cause, places in explained(peer, checked)
         ]
         for cause, difference in explanations:
             differ[cause, function.file].append(difference)
-        if found.get(function) and not explanations:  # such as a number of f32 that stands for none of six bits
+        if result.get(function) and not explanations:  # such as a number of f32 that stands for none of six bits
             silent["", function.file].append(function)
             absences = {**absences, function: ("", "a check fails, and all codes are right")}
     rows = [

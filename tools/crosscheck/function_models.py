@@ -57,8 +57,8 @@ def _with_flushed_inputs(function: Function) -> dict[int, np.ndarray]:
 def bf16_flushed(checked: Checked) -> Codes | None:
     if not _has_bf16(checked) or name_of(checked) == "stablehlo.sort":
         return None
-    found = codes_of_values(_with_flushed_inputs(checked.function)[id(checked.check)], checked.element)
-    return _flushed(found) if checked.element == BF16 else found
+    result = codes_of_values(_with_flushed_inputs(checked.function)[id(checked.check)], checked.element)
+    return _flushed(result) if checked.element == BF16 else result
 
 
 def functions_of_flushed(checked: Checked) -> Codes | None:
@@ -101,8 +101,8 @@ def _in_type(checked: Checked, wide: ElementType) -> Codes | None:
         takes.append(TensorType(v.type.shape, wide))
     gives = tuple(TensorType(v.type.shape, wide) for v in operation.results if isinstance(v.type, TensorType))
     with np.errstate(all="ignore"):
-        found = record.kernel(Call(operation.name, tuple(takes), gives, operation.attributes))(*arrays)
-    results = [np.asarray(r) for r in (found if isinstance(found, tuple) else (found,))]
+        result = record.kernel(Call(operation.name, tuple(takes), gives, operation.attributes))(*arrays)
+    results = [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
     codes = [_flushed_f32(codes_of_values(r, wide), wide) for r in results if r.size == checked.got.size]
     rounded = [convert(c, wide, checked.element) for c in codes]
     return max(rounded, key=lambda c: (c == checked.got).sum(), default=None)
@@ -172,13 +172,13 @@ def _in_steps(checked: Checked) -> Codes | None:
     """The result of an expansion, of exact steps or, where that is not it, of such as are rounded to f16 first."""
     if not name_of(checked).startswith("chlo."):
         return None
-    found = None
+    result = None
     for arithmetic in ("direct", "upcast:f16"):
         steps = _expanded(checked.function, arithmetic)
         if id(checked.check) in steps:
             codes = codes_of_values(steps[id(checked.check)], checked.element)
-            found = codes if found is None else np.where(found == checked.got, found, codes)
-    return found
+            result = codes if result is None else np.where(result == checked.got, result, codes)
+    return result
 
 
 def _if_near(checked: Checked, steps: Codes, other: Codes, model: Codes) -> Codes | None:
@@ -269,8 +269,8 @@ _SUMS = ("stablehlo.dot_general", "stablehlo.convolution", "stablehlo.dynamic_co
 def sums_in_steps(checked: Checked) -> Codes | None:
     if name_of(checked) not in _SUMS:
         return None
-    found = checked.function.rerun(Policy(accumulate="element"))
-    return codes_of_values(found[id(checked.check)], checked.element)
+    result = checked.function.rerun(Policy(accumulate="element"))
+    return codes_of_values(result[id(checked.check)], checked.element)
 
 
 def reduce_precision_on_bits(checked: Checked) -> Codes | None:
@@ -302,5 +302,5 @@ def sorted_without_total_order(checked: Checked) -> Codes | None:
         return None
     if is_nan(checked.expected, checked.element).any():
         return checked.got if sorted(checked.got) == sorted(checked.expected) else None
-    found = function.rerun(text=function.exported.text.replace("TOTALORDER", "FLOAT"))
-    return codes_of_values(found[id(checked.check)], checked.element)
+    result = function.rerun(text=function.exported.text.replace("TOTALORDER", "FLOAT"))
+    return codes_of_values(result[id(checked.check)], checked.element)

@@ -98,18 +98,18 @@ def _code(code: int, element: str | None) -> str:
 
 def _format(function: str) -> str | None:
     """The format of the results of a function whose name has only one."""
-    found, rest = [], function
+    result, rest = [], function
     for name in _FORMATS:
-        found += [name] * rest.count(name)
+        result += [name] * rest.count(name)
         rest = rest.replace(name, "")
-    return found[0] if len(found) == 1 else None
+    return result[0] if len(result) == 1 else None
 
 
 def _files(rows: Iterable[FunctionRow]) -> str:
-    found = sorted((r.file, len(r.functions)) for r in rows)
-    if len(found) <= _NAMED:
-        return ", ".join(f"`{file}` {n}" for file, n in found)
-    return f"{sum(n for _, n in found):,} functions in {len(found)} files"
+    result = sorted((r.file, len(r.functions)) for r in rows)
+    if len(result) <= _NAMED:
+        return ", ".join(f"`{file}` {n}" for file, n in result)
+    return f"{sum(n for _, n in result):,} functions in {len(result)} files"
 
 
 SECTIONS: dict[str, Callable[[], str]] = {

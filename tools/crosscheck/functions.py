@@ -120,8 +120,8 @@ def run(peer: str, chosen: Sequence[Function]) -> list[list[np.ndarray] | Backen
     known = [f for f in chosen if f.can_be_exported and not (peer == "upcast" and f.has_probes)]
     programs = [(f.exported.text, f.exported.inputs) for f in known]
     answers = forked.evaluate(programs) if peer == "reference" else [_one(peer, *p) for p in programs]
-    found = dict(zip(known, answers, strict=True))
-    return [found[f] if f in found else _not_exported(peer, f) for f in chosen]
+    result = dict(zip(known, answers, strict=True))
+    return [result[f] if f in result else _not_exported(peer, f) for f in chosen]
 
 
 def _not_exported(peer: str, function: Function) -> list[np.ndarray] | BackendError:

@@ -32,8 +32,8 @@ def _expm1_in_f16(case: OpCase, operands: Operands) -> Codes | None:
         return None
     f16, x = FORMATS["f16"], FORMATS[case.operands[0]].decode(operands[0])
     power = f16.decode(evaluate("exponential", f16, x)[0])
-    found = f16.decode(evaluate("subtract", f16, power, np.ones(len(x)))[0])
-    return encode(FORMATS[case.result], Exact.of(found))[0]
+    result = f16.decode(evaluate("subtract", f16, power, np.ones(len(x)))[0])
+    return encode(FORMATS[case.result], Exact.of(result))[0]
 
 
 def _powers_of_the_smallest(case: OpCase, operands: Operands) -> Codes | None:

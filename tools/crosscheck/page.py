@@ -27,8 +27,8 @@ def summary() -> str:
     for peer in _TITLES:
         cells = [f"[{_TITLES[peer]}](#{_anchor(_TITLES[peer])})", _version(peer, versions)]
         for kind in (ERROR, OPEN, ACCURACY):
-            found = [r for r in rows if r.peer == peer and CAUSES[r.cause].kind == kind]
-            cells.append(f"{sum(r.cases for r in found):,} in {len(found)}" if found else "none")
+            result = [r for r in rows if r.peer == peer and CAUSES[r.cause].kind == kind]
+            cells.append(f"{sum(r.cases for r in result):,} in {len(result)}" if result else "none")
         lines.append(cells)
     header = ["", "version", *(f"{KINDS[k]}" for k in (ERROR, OPEN, ACCURACY))]
     return markdown(header, lines)

@@ -37,10 +37,10 @@ class Table(Generic[Row]):
         lines += ["", "[versions]", *(f'{package} = "{v}"' for package, v in sorted(versions.items())), ""]
         return "\n".join(lines)
 
-    def differences(self, known: Iterable[Row], found: Iterable[Row]) -> list[str]:
+    def differences(self, known: Iterable[Row], result: Iterable[Row]) -> list[str]:
         """What the known rows have wrong, a line for each."""
         before = {r.order(): r for r in known}
-        now = {r.order(): r for r in found}
+        now = {r.order(): r for r in result}
         lines = []
         for key in sorted(before.keys() | now.keys()):
             old, new = before.get(key), now.get(key)

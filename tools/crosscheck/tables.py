@@ -30,14 +30,14 @@ def number_text(code: int, t: ElementType) -> str:
     """The number that a code of a type stands for."""
     if t.name == "i1":
         return "true" if code else "false"
-    found = float(value(np.array([code]).astype(f"u{t.dtype.itemsize}"), t)[0])
-    mantissa, power = _power_of_two(found)
+    result = float(value(np.array([code]).astype(f"u{t.dtype.itemsize}"), t)[0])
+    mantissa, power = _power_of_two(result)
     if mantissa == 1 and abs(power) > 5:
-        return f"{'-' if found < 0 else ''}2^{power}"
+        return f"{'-' if result < 0 else ''}2^{power}"
     if t.is_integer:
-        return str(int(found))
-    text = repr(found).removesuffix(".0")
-    return text if len(text) <= 22 else f"{found:.6g}"
+        return str(int(result))
+    text = repr(result).removesuffix(".0")
+    return text if len(text) <= 22 else f"{result:.6g}"
 
 
 def _power_of_two(x: float) -> tuple[int, int]:

@@ -75,8 +75,8 @@ def _results(file: run.File, results: Path, before: str) -> tuple[run.Result, ru
     if not has_theirs and their_row.count(*run.BAD):
         has_ours = False  # which tests failed on the CPU is not known, and which of ours to explain
     pairs = ((theirs, has_theirs, their_row), (ours, has_ours, our_row))
-    found = [r if has or not row.is_complete else row for r, has, row in pairs]
-    return found[0], found[1]
+    result = [r if has or not row.is_complete else row for r, has, row in pairs]
+    return result[0], result[1]
 
 
 def _table(pairs: dict[run.File, tuple[run.Result, ...]]) -> Iterator[str]:

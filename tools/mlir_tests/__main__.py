@@ -47,9 +47,9 @@ def main() -> int:
         if not options.check:
             path.unlink()
     changed = [*stale, *sorted(strays)]
-    told = ", ".join(p.name for p in changed[:10]) + (" …" if len(changed) > 10 else "")
+    reported = ", ".join(p.name for p in changed[:10]) + (" …" if len(changed) > 10 else "")
     seconds = time.monotonic() - began
-    print(f"{len(wanted)} files in {seconds:.0f} s, seed {SEED}; {len(changed)} not current: {told or 'none'}")
+    print(f"{len(wanted)} files in {seconds:.0f} s, seed {SEED}; {len(changed)} not current: {reported or 'none'}")
     return int(options.check and bool(changed))
 
 

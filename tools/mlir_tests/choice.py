@@ -35,10 +35,10 @@ def _all_directions(chunk: Chunk, element: str, x: Codes, y: Codes, compare_type
         if compare_type == "TOTALORDER" and direction in ("NE", "LE", "GT"):
             continue  # which the others tell
         op = f"compare {direction},"
-        found = chunk.fresh(direction.lower())
+        result = chunk.fresh(direction.lower())
         types = f"({operands[0].type}, {operands[1].type}) -> {operands[0].type.replace(element, 'i1')}"
-        chunk.line(f"{found} = stablehlo.{op} {operands[0].name}, {operands[1].name}, {compare_type} : {types}")
-        value = Value(found, x.shape, "i1", operands[0].type.replace(element, "i1"))
+        chunk.line(f"{result} = stablehlo.{op} {operands[0].name}, {operands[1].name}, {compare_type} : {types}")
+        value = Value(result, x.shape, "i1", operands[0].type.replace(element, "i1"))
         is_total = compare_type == "TOTALORDER"
         chunk.expect(value, _total(element, test, x, y) if is_total else each_bool(element, test, x, y))
 

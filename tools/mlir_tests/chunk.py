@@ -80,12 +80,12 @@ class Chunk:
 
     def fresh(self, name: str) -> str:
         """A name that is not taken: the one asked for, or that with a number."""
-        found, n = name, 1
-        while found in self._names:
+        result, n = name, 1
+        while result in self._names:
             n += 1
-            found = f"{name}{n}"
-        self._names.add(found)
-        return "%" + found
+            result = f"{name}{n}"
+        self._names.add(result)
+        return "%" + result
 
     def constant(self, codes: Codes, element: str, name: str = "x") -> Value:
         """A constant of these codes (of integers: these numbers; of i1: ones and zeros)."""
@@ -149,17 +149,17 @@ class Chunk:
                 full, operands, (first.shape, result or first.element), attributes=attributes.strip(" {}")
             )
         names = ", ".join(v.name for v in operands)
-        found = Value(
+        results = Value(
             self.fresh("r"), first.shape, result or first.element, tensor(first.shape, result or first.element)
         )
-        same = all(v.type == found.type for v in operands) and not full.startswith("chlo")
-        types = found.type if same else f"({', '.join(v.type for v in operands)}) -> {found.type}"
+        same = all(v.type == results.type for v in operands) and not full.startswith("chlo")
+        types = results.type if same else f"({', '.join(v.type for v in operands)}) -> {results.type}"
         if full.startswith("chlo") and len(operands) == 1:
-            types = f"{first.type} -> {found.type}"
+            types = f"{first.type} -> {results.type}"
         elif full.startswith("chlo"):
-            types = f"{', '.join(v.type for v in operands)} -> {found.type}"
-        self.line(f"{found.name} = {full} {names}{attributes} : {types}")
-        return found
+            types = f"{', '.join(v.type for v in operands)} -> {results.type}"
+        self.line(f"{results.name} = {full} {names}{attributes} : {types}")
+        return results
 
     # -- expectations --------------------------------------------------------------------------------------------------
 
@@ -212,15 +212,15 @@ class Chunk:
         return held
 
     def _with_one_nan(self, value: Value, held: Value, base: str) -> Value:
-        nan, is_it, found = (self.fresh(f"{base}_{what}") for what in ("nan", "is_nan", "one_nan"))
+        nan, is_it, result = (self.fresh(f"{base}_{what}") for what in ("nan", "is_nan", "one_nan"))
         mask = tensor(value.shape, "i1")
         splat = f"dense<{literal(value.element, canonical_nan(value.element))}>"
         self.line(
             f"{is_it} = stablehlo.compare NE, {value.name}, {value.name} : ({value.type}, {value.type}) -> {mask}"
         )
         self.line(f"{nan} = stablehlo.constant {splat} : {held.type}  // for any NaN")
-        self.line(f"{found} = stablehlo.select {is_it}, {nan}, {held.name} : {mask}, {held.type}")
-        return dataclasses.replace(held, name=found)
+        self.line(f"{result} = stablehlo.select {is_it}, {nan}, {held.name} : {mask}, {held.type}")
+        return dataclasses.replace(held, name=result)
 
     def _check(self, value: Value, codes: Codes, element: str | None = None) -> None:
         dense, remark = _dense(codes, element or value.element)

@@ -69,17 +69,17 @@ def _convert(name: str, note: str, source: str, x: Codes, target: str, expected:
 
 
 def _thresholds(target: str) -> list[tuple[Fraction, bool]]:
-    """Numbers of a format, and midpoints between neighbours (which are told by True), one beyond the largest too."""
+    """Numbers of a format, and midpoints between neighbours (marked by True), one beyond the largest too."""
     fmt = FORMATS[target]
     picked = [0, 1, (1 << fmt.mantissa_bits) - 1, fmt.max_code // 2, fmt.max_code - 1, fmt.max_code]
     picked += generator("convert", target).sample(range(fmt.max_code), 1)
-    found = {(2 * Fraction(decode(fmt, fmt.max_code)), False), (Fraction(decode(fmt, 1)) / 4, False)}
+    result = {(2 * Fraction(decode(fmt, fmt.max_code)), False), (Fraction(decode(fmt, 1)) / 4, False)}
     for c in dict.fromkeys(c for c in picked if c >= 0):
         x = Fraction(decode(fmt, c))
         last = c == fmt.max_code
         other = Fraction(decode(fmt, c - 1 if last else c + 1))
-        found |= {(x, False), (x + abs(x - other) / 2, True)}
-    return sorted(found)
+        result |= {(x, False), (x + abs(x - other) / 2, True)}
+    return sorted(result)
 
 
 def _converted(source: str, target: str) -> Iterator[Chunk]:

@@ -73,7 +73,7 @@ class Convolution:
         for d, stride, (low, high), wide, apart, _ in zip(space, *settings, strict=True):
             whole = low + (xs[d] - 1) * wide + 1 + high
             sizes[d] = (whole - (ys[d] - 1) * apart - 1) // stride + 1
-        found: Terms = {}
+        result: Terms = {}
         for index in itertools.product(*(range(sizes[c]) for c in out_labels)):
             at = dict(zip(out_labels, index, strict=True))
             group, batch_group = at["f"] // (ys["o"] // self.groups), at["f"] // (ys["o"] // self.batch_groups)
@@ -88,8 +88,8 @@ class Convolution:
                     x_at[d], y_at[d] = place // wide, ys[d] - 1 - k if is_reversed else k
                 if inside:
                     places.append((tuple(x_at[c] for c in x_labels), tuple(y_at[c] for c in y_labels)))
-            found[index] = places
-        return found, tuple(sizes[c] for c in out_labels)
+            result[index] = places
+        return result, tuple(sizes[c] for c in out_labels)
 
 
 _USUAL = "[b, 0, f]x[0, i, o]->[b, 0, f]"

@@ -22,13 +22,13 @@ def counts(path: Path) -> Counter[str]:
 
 def missing() -> list[str]:
     """What there should be and is not: files of ops, and formats in files."""
-    found = []
+    result = []
     for path, name in catalog.files().items():
         record = catalog.takes_floats().get(name)
         wanted = TESTED if record is None else catalog.formats_of(record)
         held = counts(path) if path.exists() else Counter()
-        found += [f"{name} in {f}" for f in wanted if not held[f]]
-    return found
+        result += [f"{name} in {f}" for f in wanted if not held[f]]
+    return result
 
 
 def table() -> str:

@@ -77,17 +77,17 @@ def _exact_case(element: str, name: str, steps: _Exact, shape: tuple[int, ...]) 
         if not FORMATS[element].is_signed:
             drawn = [[Fraction(n) for n in numbers] for numbers in _POWERS]
         try:
-            found = getattr(steps, name)(*drawn)
+            result = getattr(steps, name)(*drawn)
         except InexactError:
             continue
-        if all(x == 0 for x in found[0]) or any(x == 0 and isinstance(x, float) for xs in found for x in xs):
+        if all(x == 0 for x in result[0]) or any(x == 0 and isinstance(x, float) for xs in result for x in xs):
             continue
         results = [shape, per_feature, per_feature]
         return (
             [codes_of(element, [Fraction(x) for x in xs]).reshape(s) for xs, s in zip(drawn, shapes, strict=True)],
             [
                 array([encode(FORMATS[element], x) for x in xs], s)
-                for xs, s in zip(found, results[: len(found)], strict=True)
+                for xs, s in zip(result, results[: len(result)], strict=True)
             ],
         )
     raise InexactError(f"{name} in {element}: no operands found")

@@ -82,15 +82,15 @@ def changes(element: str, function: Callable[[Value], Value]) -> list[int]:
     def sort_of(c: int) -> tuple[object, ...]:
         return _class(fmt, encode(fmt, function(decode(fmt, c))))
 
-    found = []
+    result = []
     for a, b in itertools.pairwise(places):
         while sort_of(a) != sort_of(b):
             middle = (a + b) // 2
             if middle in (a, b):
-                found += [a, b]
+                result += [a, b]
                 break
             a, b = (middle, b) if sort_of(middle) == sort_of(a) else (a, middle)
-    return found
+    return result
 
 
 def unary_codes(element: str, function: Callable[[Value], Value], salt: str) -> list[int]:
@@ -100,13 +100,13 @@ def unary_codes(element: str, function: Callable[[Value], Value], salt: str) -> 
         return list(range(1 << fmt.bits))
     round_numbers = [Fraction(n, 4) for n in (2, 5, 6, 7, 8, 10, 12, 14, 16)]
     near = [c for n in round_numbers for x in (n, -n) if decode(fmt, c := code(element, x)) == x]
-    found = dict.fromkeys([*specials(element), *spread(changes(element, function), 14), *near])
+    result = dict.fromkeys([*specials(element), *spread(changes(element, function), 14), *near])
     rest = generator(salt, element).sample(range(1 << fmt.bits), min(200, 1 << fmt.bits))
     for c in rest:
-        if len(found) >= _UNARY:
+        if len(result) >= _UNARY:
             break
-        found.setdefault(c)
-    return sorted(found, key=lambda c: (_place(fmt, c), c))
+        result.setdefault(c)
+    return sorted(result, key=lambda c: (_place(fmt, c), c))
 
 
 def _place(fmt: oracle.Format, c: int) -> tuple[int, Fraction]:
@@ -240,16 +240,16 @@ def pairs_of(element: str, name: str) -> tuple[tuple[int, int], ...]:
     corner = [c for c in held if c is not None]
     nan = held_code(element, math.nan)
     grid = [p for p in itertools.product(corner, corner) if nan not in p or one(element) in p or p[0] == p[1]]
-    found = dict.fromkeys(grid)
+    result = dict.fromkeys(grid)
     ends = [1, fmt.max_code] if fmt.is_signed else [0, fmt.max_code]
-    found |= dict.fromkeys(itertools.product(ends, [*ends, *(e | fmt.sign_bit for e in ends)]))
+    result |= dict.fromkeys(itertools.product(ends, [*ends, *(e | fmt.sign_bit for e in ends)]))
     for pair in _MORE.get(name, ()):
         held = [held_code(element, x) for x in pair]
         if held[0] is not None and held[1] is not None:
-            found.setdefault((held[0], held[1]))
-    most = len(found) + _RANDOM
+            result.setdefault((held[0], held[1]))
+    most = len(result) + _RANDOM
     if name in oracle_chlo.BINARY:
-        found = {p: None for p in found if _is_modest(fmt, *p)}
+        result = {p: None for p in result if _is_modest(fmt, *p)}
     by_place: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for pair in _random_pairs(element, name, _TRIES.get(name, 1500)):
         x = _judged(function, decode(fmt, pair[0]), decode(fmt, pair[1]))
@@ -257,9 +257,9 @@ def pairs_of(element: str, name: str) -> tuple[tuple[int, int], ...]:
             by_place[_position(fmt, x, encode(fmt, x))].append(pair)
     for place in itertools.zip_longest(*(by_place[p][:6] for p in sorted(by_place))):
         for pair in place:
-            if pair is not None and len(found) < most:
-                found.setdefault(pair)
-    return tuple(p for p in found if _judged(function, decode(fmt, p[0]), decode(fmt, p[1])) is not None)
+            if pair is not None and len(result) < most:
+                result.setdefault(pair)
+    return tuple(p for p in result if _judged(function, decode(fmt, p[0]), decode(fmt, p[1])) is not None)
 
 
 def _judged(function: Callable[[Value, Value], Value], x: Value, y: Value) -> Value | None:

@@ -29,9 +29,9 @@ def _every(chunk: Chunk, name: str, element: str, count: int, dim: int | None = 
         made, shape = tensor((count * count,), integer), (count * count,)
         chunk.line(f"%{name}_flat = stablehlo.reshape {codes} : ({tensor((count, count), integer)}) -> {made}")
         codes = f"%{name}_flat"
-    found = Value(chunk.fresh(name), shape, element, tensor(shape, element))
-    chunk.line(f"{found.name} = stablehlo.bitcast_convert {codes} : ({made}) -> {found.type}")
-    return found
+    result = Value(chunk.fresh(name), shape, element, tensor(shape, element))
+    chunk.line(f"{result.name} = stablehlo.bitcast_convert {codes} : ({made}) -> {result.type}")
+    return result
 
 
 def _is_suitable(element: str) -> bool:

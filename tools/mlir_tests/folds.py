@@ -60,15 +60,15 @@ def _operand(element: str, op: str, *shape: int) -> Codes:
         return terms(element, *shape)
     if op == "multiply":
         return codes_of(element, [(1, 2)[i % 2] for i in range(math.prod(shape))]).reshape(shape)
-    found = some_codes(element, *shape, start=2)
-    if shape and found.size:
-        flat = found.ravel()
+    result = some_codes(element, *shape, start=2)
+    if shape and result.size:
+        flat = result.ravel()
         for i, c in enumerate(flat):  # one NaN at most, in the first place
             if is_nan(element, c):
                 flat[i] = 1
         nans = [c for c in specials(element) if is_nan(element, c)]
         flat[:1] = nans[:1] or flat[:1]
-    return found
+    return result
 
 
 @cases("reduce")
@@ -154,13 +154,13 @@ def reduce_window(op: Op, element: str) -> Iterator[Chunk]:
         function, first = step(element, name), _fill(element, name)
         for shape, case in share(element, _WINDOWS) if name == _bodies(element)[0] else _WINDOWS[:1]:
             x = _operand(element, name, *shape)
-            found = {w: fold(function, first, array([first if m is None else x[m] for m in members], (len(members),)))
+            results = {w: fold(function, first, array([first if m is None else x[m] for m in members], (len(members),)))
                      for w, members in _windows(shape, case)}  # fmt: skip
-            result = tuple(n + 1 for n in max(found)) if found else (0,) * len(shape)
+            result = tuple(n + 1 for n in max(results)) if results else (0,) * len(shape)
             operands = [chunk.constant(x, element), chunk.constant(array(first, ()), element, "init")]
             attributes = _attributes(len(shape), case)
             r = chunk.apply(op.name, operands, (result, element), attributes=attributes, regions=body(element, name))
-            chunk.expect(r, array(list(found.values()), result))
+            chunk.expect(r, array(list(results.values()), result))
     yield chunk
 
 
@@ -233,7 +233,7 @@ def scan(op: Op, element: str) -> Iterator[Chunk]:
         )
         attributes = f"dimension = {dim} : i64, is_reverse = {'true' if backwards else 'false'}"
         attributes += ", operandSegmentSizes = array<i32: 1, 1>, resultSegmentSizes = array<i32: 1, 1>"
-        found = chunk.apply_all(op.name, operands, [(shape, element), (part, element)], attributes, region)
-        chunk.expect(found[0], sums.reshape(shape))
-        chunk.expect(found[1], last)
+        result = chunk.apply_all(op.name, operands, [(shape, element), (part, element)], attributes, region)
+        chunk.expect(result[0], sums.reshape(shape))
+        chunk.expect(result[1], last)
     yield chunk

@@ -99,10 +99,10 @@ def gathered(x: Codes, case: dict[str, Any]) -> Codes:
     names = ("offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims")
     dims = [tuple(_dims(case, n)) for n in (*names, "start_index_map")]
     numbers = Numbers(x.shape, case["sizes"], *dims, case["index_vector_dim"], indices.shape)
-    found = np.empty(numbers.whole, object)
+    result = np.empty(numbers.whole, object)
     for place in np.ndindex(numbers.whole):
-        found[place] = x[numbers.element(place, indices, clamp=True)]
-    return found
+        result[place] = x[numbers.element(place, indices, clamp=True)]
+    return result
 
 
 @cases("gather", "dynamic_gather")

@@ -63,11 +63,11 @@ def is_exact(element: str, pairs: Sequence[tuple[int, int]]) -> bool:
 
 def summed(element: str, x: Codes, y: Codes, terms: Terms, shape: Index, result: str | None = None) -> Codes:
     """The sums of products, exact and rounded once."""
-    fmt, found = FORMATS[element], np.empty(shape, object)
+    fmt, results = FORMATS[element], np.empty(shape, object)
     for index, places in terms.items():
         total = sum((Fraction(decode(fmt, x[a])) * Fraction(decode(fmt, y[b])) for a, b in places), Fraction(0))
-        found[index] = encode(FORMATS[result or element], total)
-    return found
+        results[index] = encode(FORMATS[result or element], total)
+    return results
 
 
 # -- einsum, and all that is one -------------------------------------------------------------------------------------
@@ -76,14 +76,14 @@ def summed(element: str, x: Codes, y: Codes, terms: Terms, shape: Index, result:
 def einsum_terms(x: str, y: str, out: str, sizes: dict[str, int]) -> Terms:
     """The places of a sum of products by labels: a letter for each dimension."""
     summed_over = "".join(dict.fromkeys(c for c in x + y if c not in out))
-    found: Terms = {}
+    result: Terms = {}
     for index in itertools.product(*(range(sizes[c]) for c in out)):
         places = []
         for inner in itertools.product(*(range(sizes[c]) for c in summed_over)):
             at = dict(zip(out + summed_over, index + inner, strict=True))
             places.append((tuple(at[c] for c in x), tuple(at[c] for c in y)))
-        found[index] = places
-    return found
+        result[index] = places
+    return result
 
 
 def product(

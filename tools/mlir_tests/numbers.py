@@ -27,8 +27,8 @@ Codes = np.ndarray
 
 def array(codes: Any, shape: tuple[int, ...] | None = None) -> Codes:
     """Codes as an array of Python integers."""
-    found = np.array(codes, dtype=object)
-    return found if shape is None else found.reshape(shape)
+    result = np.array(codes, dtype=object)
+    return result if shape is None else result.reshape(shape)
 
 
 def is_float(element: str) -> bool:
@@ -52,11 +52,11 @@ def _value(x: Any) -> Value:
 def codes_of(element: str, numbers: Any) -> Codes:
     """The codes of numbers, each of which the type has to hold exactly."""
     flat = np.array(numbers, dtype=object)
-    found = array([code(element, x) for x in flat.ravel()], flat.shape)
-    for x, c in zip(flat.ravel(), found.ravel(), strict=True):
+    result = array([code(element, x) for x in flat.ravel()], flat.shape)
+    for x, c in zip(flat.ravel(), result.ravel(), strict=True):
         if decode(FORMATS[element], c) != x and x == x:
             raise ValueError(f"{element} does not hold {x}")
-    return found
+    return result
 
 
 def values_of(element: str, codes: Codes) -> list[Value]:
@@ -145,14 +145,14 @@ def specials(element: str) -> tuple[int, ...]:
     if not fmt.is_signed:
         return (0x7F, 0x80, 0x7E, 0x00, 0x01, 0xFE, 0xFD, 0xFF)
     normal = 1 << fmt.mantissa_bits
-    found = [0, one(element), 1, normal - 1, normal, fmt.max_code, fmt.max_code - 1]
-    found += [fmt.max_code + 1] if fmt.has_infinity else []
-    found = [c | s for c in found for s in (0, fmt.sign_bit)]
+    result = [0, one(element), 1, normal - 1, normal, fmt.max_code, fmt.max_code - 1]
+    result += [fmt.max_code + 1] if fmt.has_infinity else []
+    result = [c | s for c in result for s in (0, fmt.sign_bit)]
     if fmt.nan == "ieee":
-        found += [canonical_nan(element), canonical_nan(element) | fmt.sign_bit, fmt.ones]
+        result += [canonical_nan(element), canonical_nan(element) | fmt.sign_bit, fmt.ones]
     elif fmt.nan == "ones":
-        found += [fmt.ones, fmt.ones | fmt.sign_bit]
-    return tuple(dict.fromkeys(found))  # of the FNUZ formats -0 is NaN
+        result += [fmt.ones, fmt.ones | fmt.sign_bit]
+    return tuple(dict.fromkeys(result))  # of the FNUZ formats -0 is NaN
 
 
 @functools.cache

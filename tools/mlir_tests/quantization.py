@@ -60,8 +60,8 @@ def _quantized(element: str, x: Value, scale: Fraction, zero: int, low: int, hig
         return None
     if not all(_is_exact(element, Fraction(n)) for n in (low, high) if n) and not low <= shifted <= high:
         return None  # clamped to a limit that the format does not hold
-    found = round(min(max(shifted, Fraction(low)), Fraction(high)))
-    return found if _is_exact(element, Fraction(found)) else None
+    result = round(min(max(shifted, Fraction(low)), Fraction(high)))
+    return result if _is_exact(element, Fraction(result)) else None
 
 
 @cases("uniform_quantize")

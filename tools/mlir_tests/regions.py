@@ -165,11 +165,11 @@ def sort(op: Op, element: str) -> Iterator[Chunk]:
     order = sorted(range(8), key=lambda i: value(keys[i]))
     operands = [chunk.constant(keys, element), chunk.constant(places, "i32", "place")]
     region = _comparator([element, "i32"], "LT", "FLOAT")
-    found = chunk.apply_all(
+    result = chunk.apply_all(
         op.name, operands, [((8,), element), ((8,), "i32")], "dimension = 0 : i64, is_stable = true", region
     )
-    chunk.expect(found[0], keys[order], every_bit=True)
-    chunk.expect(found[1], array(order))
+    chunk.expect(result[0], keys[order], every_bit=True)
+    chunk.expect(result[1], array(order))
     yield chunk
 
 
@@ -195,14 +195,14 @@ def top_k(op: Op, element: str) -> Iterator[Chunk]:
         rows = x.reshape(-1, shape[-1])
         order = [sorted(range(shape[-1]), key=lambda i, row=row: -key(row[i]))[:k] for row in rows]
         results = shape[:-1] + (k,)
-        found = chunk.apply_all(
+        result = chunk.apply_all(
             op.name, [chunk.constant(x, element)], [(results, element), (results, "i32")], f"k = {k} : i64"
         )
-        chunk.expect(found[0], array([row[o] for row, o in zip(rows, order, strict=True)], results), every_bit=True)
-        chunk.expect(found[1], array(order, results))
+        chunk.expect(result[0], array([row[o] for row, o in zip(rows, order, strict=True)], results), every_bit=True)
+        chunk.expect(result[1], array(order, results))
     if fmt.nan in ("ieee", "ones"):
         x = array([numbers[0], fmt.ones, numbers[1]])
-        found = chunk.apply_all(op.name, [chunk.constant(x, element)], [((1,), element), ((1,), "i32")], "k = 1 : i64")
-        chunk.expect(found[0], array([fmt.ones]), every_bit=True)
-        chunk.expect(found[1], array([1]))
+        result = chunk.apply_all(op.name, [chunk.constant(x, element)], [((1,), element), ((1,), "i32")], "k = 1 : i64")
+        chunk.expect(result[0], array([fmt.ones]), every_bit=True)
+        chunk.expect(result[1], array([1]))
     yield chunk

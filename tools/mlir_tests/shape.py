@@ -55,10 +55,10 @@ def broadcast_in_dim(op: Op, element: str) -> Iterator[Chunk]:
 
 def broadcast_to_dims(x: Codes, dims: tuple[int, ...], result: tuple[int, ...]) -> Codes:
     """Element by element, as the specification says it."""
-    found = np.empty(result, object)
+    results = np.empty(result, object)
     for index in np.ndindex(result):
-        found[index] = x[tuple(0 if n == 1 else index[d] for d, n in zip(dims, x.shape, strict=True))]
-    return found
+        results[index] = x[tuple(0 if n == 1 else index[d] for d, n in zip(dims, x.shape, strict=True))]
+    return results
 
 
 @cases("concatenate")
@@ -105,12 +105,12 @@ def reverse(op: Op, element: str) -> Iterator[Chunk]:
 def padded(x: Codes, fill: int, low: list[int], high: list[int], interior: list[int]) -> Codes:
     """Element by element, as the specification says it."""
     shape = [a + max(n + max(n - 1, 0) * between, 0) + b for a, n, b, between in zip(low, x.shape, high, interior)]  # noqa: B905
-    found = np.full(shape, fill, object)
+    result = np.full(shape, fill, object)
     for index in np.ndindex(x.shape):
         place = tuple(a + i * (between + 1) for a, i, between in zip(low, index, interior, strict=True))
         if all(0 <= p < n for p, n in zip(place, shape, strict=True)):
-            found[place] = x[index]
-    return found
+            result[place] = x[index]
+    return result
 
 
 #: Low, high, interior padding of shapes.
@@ -173,8 +173,8 @@ def optimization_barrier(op: Op, element: str) -> Iterator[Chunk]:
     chunk = moving(op, element)
     x, y = some_codes(element, 12), some_codes(element, 2, 2, start=9)
     operands = [chunk.constant(x, element), chunk.constant(y, element, "y")]
-    found = chunk.apply_all(op.name, operands, [((12,), element), ((2, 2), element)])
-    for value, codes in zip(found, (x, y), strict=True):
+    result = chunk.apply_all(op.name, operands, [((12,), element), ((2, 2), element)])
+    for value, codes in zip(result, (x, y), strict=True):
         chunk.expect(value, codes, every_bit=True)
     yield chunk
 

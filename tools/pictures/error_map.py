@@ -39,14 +39,14 @@ def wrong() -> tuple[np.ndarray, np.ndarray]:
 
 
 def errors() -> str:
-    numbers, found = wrong()
+    numbers, result = wrong()
     step = _SIDE / len(numbers)
     bottom = _TOP + _SIDE
     picture = Picture(
         bottom + 124,
         f"Wrong results of {OP} of {FORMAT} computed in {MACHINE}",
-        f"A map over all pairs of finite numbers, ascending: {np.count_nonzero(found):,} of {found.size:,} results are "
-        "not the correctly rounded ones.",
+        f"A map over all pairs of finite numbers, ascending: {np.count_nonzero(result):,} of {result.size:,} results "
+        "are not the correctly rounded ones.",
     )
     picture.rectangle(_LEFT, _TOP, _SIDE, _SIDE, "quiet")
     ticks = [i for i, x in enumerate(numbers) if abs(x) in (0, 0.25, 1, 4, 15.5)]
@@ -60,17 +60,17 @@ def errors() -> str:
     for sign, colour in ((1, "red"), (-1, "blue")):
         marks = [
             f"M{number(_LEFT + j * step)} {number(bottom - (i + 1) * step)}h{size}v{size}h-{size}z"
-            for i, j in np.argwhere(found == sign)
+            for i, j in np.argwhere(result == sign)
         ]
         picture.fill("".join(marks), colour)
     picture.text(_LEFT + _SIDE / 2, bottom + 38, "second operand", anchor="middle")
     picture.text(22, _TOP + _SIDE / 2, "first operand", anchor="middle", turn=-90)
-    counts = [int(np.count_nonzero(found == sign)) for sign in (1, -1)]
+    counts = [int(np.count_nonzero(result == sign)) for sign in (1, -1)]
     picture.legend(
         _LEFT,
         bottom + 52,
         [
-            ("red", "", f"too large: {counts[0]:,} of {found.size:,}"),
+            ("red", "", f"too large: {counts[0]:,} of {result.size:,}"),
             ("blue", "", f"too small: {counts[1]:,}"),
             ("quiet", "", "right"),
         ],

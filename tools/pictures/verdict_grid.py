@@ -41,7 +41,7 @@ def grid() -> dict[str, dict[str, str]]:
             cells[name][column] |= looks
     order = list(_LOOKS)
     return {
-        name: {f: min(found, key=order.index) for f, found in columns.items()}
+        name: {f: min(result, key=order.index) for f, result in columns.items()}
         for name, columns in sorted(cells.items())
     }
 

@@ -29,16 +29,16 @@ def report(tally: Tally, keep: Path | None) -> int:
     for finding in tally.findings:
         groups[finding.kind, finding.subject].append(finding)
     faults = 0
-    for number, ((kind, subject), found) in enumerate(
+    for number, ((kind, subject), result) in enumerate(
         sorted(groups.items(), key=lambda g: (g[0][0] not in FAULTS, g[0]))
     ):
         faults += kind in FAULTS
-        print(f"\n{kind}: {subject} ({len(found)} times)\n{found[0].text}")
+        print(f"\n{kind}: {subject} ({len(result)} times)\n{result[0].text}")
         if keep:
             keep.mkdir(parents=True, exist_ok=True)
             path = keep / f"{number:03}-{kind}.mlir"
-            comments = "".join(f"// {line}\n" for line in f"{subject}\n{found[0].text}".splitlines())
-            path.write_text(comments + found[0].program)
+            comments = "".join(f"// {line}\n" for line in f"{subject}\n{result[0].text}".splitlines())
+            path.write_text(comments + result[0].program)
             print(f"  {path}")
     print(f"\n{faults} kinds of unexplained findings")
     return faults

@@ -55,17 +55,17 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 def sides_with_us(case: Case, left: np.ndarray) -> np.ndarray:
     """For each element of `left`, whether ours is near to the exact result. Not where there is none, or too many."""
-    found = np.zeros(left.shape, bool)
+    result = np.zeros(left.shape, bool)
     function = _FUNCTIONS.get(case.step.short)
     if function is None or int(left.sum()) > _MOST:
-        return found
+        return result
     operands = [wide(case.inputs[case.step.inputs.index(v)]) for v in case.step.operands]
     for place in np.argwhere(left):
         at = tuple(int(i) for i in place)
         values = [complex(x[at]) for x in operands]
         finite = all(np.isfinite(v.real) and np.isfinite(v.imag) for v in values)
-        found[at] = finite and _is_near(case, function, values, complex(wide(case.ours)[at]))
-    return found
+        result[at] = finite and _is_near(case, function, values, complex(wide(case.ours)[at]))
+    return result
 
 
 def _is_near(case: Case, function: Callable[..., Any], values: list[complex], ours: complex) -> bool:

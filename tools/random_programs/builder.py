@@ -116,17 +116,17 @@ class Builder:
         mood: str = "any",
     ) -> Value:
         """A value of the program that fits, or a new leaf; of this shape if one is given."""
-        found = [
+        result = [
             v for v in self._pool if v.type.element in among and (shape is None or v.type.shape == shape) and fits(v)
         ]
-        if found and self.chance(0.75 if mood == "any" else 0.15):
-            return found[-1] if self.chance(0.4) else self.one_of(found)
+        if result and self.chance(0.75 if mood == "any" else 0.15):
+            return result[-1] if self.chance(0.4) else self.one_of(result)
         for _ in range(20):
             new = Value("", TensorType(self.shape() if shape is None else shape, self.element(among)))
             if fits(new):
                 return self.leaf(size(new), new.type.element, mood)
-        if found:
-            return self.one_of(found)
+        if result:
+            return self.one_of(result)
         raise Unfit
 
     def calm(self, among: Sequence[ElementType]) -> Value:

@@ -50,10 +50,10 @@ class Case:
         mine = self.ours if mine is None else mine
         known = dict(zip(self.step.inputs, self.inputs if inputs is None else inputs, strict=True))
         if kind_of(self.operation) is Kind.STEPS:  # which `interp.diff` judges by size alone
-            found = graded(self.theirs, mine)
+            result = graded(self.theirs, mine)
             if "sums" in self.step.notes and (self.element.is_float or self.element.is_complex):
-                found.grades[_within_rounding(self, mine)] = 0
-            return found
+                result.grades[_within_rounding(self, mine)] = 0
+            return result
         others = [mine] * len(self.step.results)  # of the other results nothing is asked
         theirs = [self.theirs if i == self.index else mine for i in range(len(others))]
         return judge(self.operation, [known[v] for v in self.step.operands], theirs, others)[self.index]
@@ -89,11 +89,11 @@ def epsilon(t: ElementType) -> float:
 
 def has_subnormal(x: np.ndarray) -> np.ndarray:
     """Where a float or a part of a complex number lies below the smallest normal f32, of f64 its own; and is not 0."""
-    found = np.zeros(x.shape, bool)
+    result = np.zeros(x.shape, bool)
     for part in parts(x):
         size = np.abs(part.astype(np.float64))
-        found |= (size > 0) & (size < float(np.finfo(np.float64 if part.dtype == np.float64 else np.float32).tiny))
-    return found
+        result |= (size > 0) & (size < float(np.finfo(np.float64 if part.dtype == np.float64 else np.float32).tiny))
+    return result
 
 
 def flushed(x: np.ndarray) -> np.ndarray:

@@ -19,29 +19,29 @@ _FAR = 1e5  #: where arbiter.py does not judge exponentials
 
 def flushing(case: Case) -> np.ndarray:
     """The peer takes subnormal numbers of f32 and f64 for zero, and gives zero for them."""
-    found = np.zeros(case.ours.shape, bool)
+    results = np.zeros(case.ours.shape, bool)
     tiny = [flushed(x) for x in case.inputs]
     for inputs, candidate in ((case.inputs, case.ours), (tiny, case.again(tiny)[case.index])):
         for result in (candidate, flushed(candidate)):
-            found |= close(case, result, inputs)
-    return found
+            results |= close(case, result, inputs)
+    return results
 
 
 def flushing_in_part(case: Case) -> np.ndarray:
     """In functions made of several steps some of them flush."""
     of_inputs = [has_subnormal(x) for x in case.inputs if x.dtype.kind not in "biu"]
-    found = has_subnormal(case.ours)
+    result = has_subnormal(case.ours)
     for x in of_inputs:
-        found = found | (x if x.shape == found.shape else x.any())
-    return found
+        result = result | (x if x.shape == result.shape else x.any())
+    return result
 
 
 def unordered(case: Case) -> np.ndarray:
     """A complex NaN has no place in an order."""
-    found = is_nan(case.ours) | is_nan(case.theirs)
+    result = is_nan(case.ours) | is_nan(case.theirs)
     if case.step.short in ("reduce", "reduce_window", "scatter", "sort", "map", "while", "case", "if"):
-        found |= any(is_nan(x).any() for x in case.inputs)
-    return found
+        result |= any(is_nan(x).any() for x in case.inputs)
+    return result
 
 
 def no_neutral(case: Case) -> np.ndarray:
@@ -170,9 +170,9 @@ def minus_zero(case: Case) -> np.ndarray:
 
 
 def _bits(case: Case, name: str) -> int:
-    found = re.search(rf"{name}_bits = (\d+)", case.step.attributes)
-    assert found
-    return int(found[1])
+    result = re.search(rf"{name}_bits = (\d+)", case.step.attributes)
+    assert result
+    return int(result[1])
 
 
 def ties_by_ieee_codes(case: Case) -> np.ndarray:
@@ -186,9 +186,9 @@ def ties_by_ieee_codes(case: Case) -> np.ndarray:
 
 def other_groups_by_zero(case: Case) -> np.ndarray:
     """XLA multiplies the batches of the other groups by zero, and adds that: NaN where one is not finite."""
-    found = re.search(r"batch_group_count = (\d+)", case.step.attributes)
+    result = re.search(r"batch_group_count = (\d+)", case.step.attributes)
     wild = not all(np.isfinite(wide(x)).all() for x in case.inputs)
-    return is_nan(case.theirs) & (found is not None and int(found[1]) > 1 and wild)
+    return is_nan(case.theirs) & (result is not None and int(result[1]) > 1 and wild)
 
 
 def selected_in_another_order(case: Case) -> np.ndarray:
@@ -231,12 +231,12 @@ def everything(case: Case) -> np.ndarray:
 
 def infinite_complex(case: Case) -> np.ndarray:
     """Complex functions of infinities, NaN and zeros, and such that overflow: ours is no finite number."""
-    found = ~np.isfinite(wide(case.ours))
+    result = ~np.isfinite(wide(case.ours))
     for x in case.inputs:
         if x.dtype.kind == "c":
             bad = ~np.isfinite(x) | (x == 0) | (np.abs(wide(x)) > _FAR)
-            found = found & (bad if bad.shape == found.shape else bad.any())
-    return found
+            result = result & (bad if bad.shape == result.shape else bad.any())
+    return result
 
 
 def exact_power(case: Case) -> np.ndarray:

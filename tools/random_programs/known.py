@@ -95,15 +95,15 @@ class Known:
 
 
 def _rows(table: str) -> tuple[Known, ...]:
-    found = []
+    result = []
     for data in _DATA[table]:
         fields = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
         if "is" in fields:
             fields["test"] = _TESTS[fields.pop("is")]
         if "by" in fields:
             fields["explains"] = getattr(explain, fields.pop("by"))
-        found.append(Known(**fields))
-    return tuple(found)
+        result.append(Known(**fields))
+    return tuple(result)
 
 
 _DATA = tomllib.loads((Path(__file__).parent / "known.toml").read_text())

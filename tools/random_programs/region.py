@@ -49,19 +49,19 @@ class Region:
         Only ops that every implementation gives exactly, on tame values: a difference inside a region cannot be laid to
         one op, so that here it is regions that are tried, and elsewhere numbers.
         """
-        found, b = list(values), self.b
-        t, shape = found[0].type.element, _shape(found[0])
+        result, b = list(values), self.b
+        t, shape = result[0].type.element, _shape(result[0])
         unary, binary = _calm_ops(t)
         for _ in range(count):
-            x, y = found[-1] if b.chance(0.6) else b.one_of(found), b.one_of(found)
+            x, y = result[-1] if b.chance(0.6) else b.one_of(result), b.one_of(result)
             if unary and b.chance(0.3):
-                found.append(self.add(b.one_of(unary), [x], shape, t))
+                result.append(self.add(b.one_of(unary), [x], shape, t))
             elif b.chance(0.2):
                 pred = self.add("compare", [x, y], shape, I1, comparison(b, t, total=False))
-                found.append(self.add("select", [pred, y, x], shape, t))
+                result.append(self.add("select", [pred, y, x], shape, t))
             else:
-                found.append(self.binary(b.one_of(binary), x, y))
-        return found[-1]
+                result.append(self.binary(b.one_of(binary), x, y))
+        return result[-1]
 
     def ops(self) -> set[str]:
         return {s.op.removeprefix("stablehlo.") for s in self.steps}

@@ -93,11 +93,11 @@ class Checker:
             text = f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
             self._found("crash", subject, text, everything.named(), label)
             return None
-        for how, found in (
+        for how, result in (
             ("whole program", zip(program.outputs, whole, strict=True)),
             ("steps alone", zip(every, alone, strict=True)),
         ):
-            for value, array in found:
+            for value, array in result:
                 if not _identical(values[value], array):
                     step = next(s for s in program.steps if value in s.results)
                     text = f"{values[value]!r} by itself, {array!r} in the {how}"
@@ -173,10 +173,10 @@ class Checker:
         results: list[np.ndarray],
         label: str,
     ) -> bool:
-        found, is_same = iter(results), True
+        result, is_same = iter(results), True
         for step in steps:
             for index in range(len(step.results)):
-                is_same &= self._result(peer, step, index, values, next(found), label)
+                is_same &= self._result(peer, step, index, values, next(result), label)
         return is_same
 
     def _result(

@@ -56,9 +56,9 @@ def _floats(rng: np.random.Generator, shape: tuple[int, ...], t: ElementType, mo
 def _special_codes(t: ElementType) -> np.ndarray:
     f = t.format
     one_up = 1 << f.mantissa_bits
-    found = [0, 1, one_up - 1, one_up, f.max_code, f.max_code - 1, (1 << t.bits) - 1, (1 << (t.bits - 1)) - 1]
-    found += [c for c in (f.infinity_code, f.nan_code) if c is not None]
+    result = [0, 1, one_up - 1, one_up, f.max_code, f.max_code - 1, (1 << t.bits) - 1, (1 << (t.bits - 1)) - 1]
+    result += [c for c in (f.infinity_code, f.nan_code) if c is not None]
     if f.is_signed:
         sign = 1 << (t.bits - 1)
-        found += [c ^ sign for c in found] + [sign | c for c in (0, one_up)]
-    return np.array(sorted(set(found)), np.uint64)
+        result += [c ^ sign for c in result] + [sign | c for c in (0, one_up)]
+    return np.array(sorted(set(result)), np.uint64)
