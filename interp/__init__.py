@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..ops.accumulators.record import Accumulator
     from ..ops.policy import Policy
 
     __version__: str
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
     from .errors import CheckFailure, Error, ExecutionError, InputError, OutputError, ProgramError, ResourceError
     from .loaded import LoadedProgram
     from .policies import policy
+    from .products import matmul
     from .transform.function import jit
     from .values.numbers import cast, scale
     from .values.packing import pack, unpack
 
 _HOME = {
+    "Accumulator": "..ops.accumulators.record",
     "Policy": "..ops.policy",
     "load": ".api",
     "LoadedProgram": ".loaded",
@@ -35,10 +38,12 @@ _HOME = {
     **dict.fromkeys(("dequantize", "quantize", "straight_through"), ".blocks"),
     "compare": ".diff.compare",
     "jit": ".transform.function",
+    "matmul": ".products",
     "policy": ".policies",
 }
 
 __all__ = [
+    "Accumulator",
     "CheckFailure",
     "Error",
     "ExecutionError",
@@ -53,6 +58,7 @@ __all__ = [
     "dequantize",
     "jit",
     "load",
+    "matmul",
     "pack",
     "policy",
     "quantize",

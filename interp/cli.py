@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from ..ops.policy import ACCUMULATIONS, OVERFLOWS, ROUNDINGS, Policy
+from ..ops.policy import OVERFLOWS, ROUNDINGS, Policy
 from .errors import CheckFailure, Error, LimitError, OutputError
 from .system import host_floats, streams
 from .system.isolate import TIMED_OUT, report, run_isolated
@@ -149,6 +149,9 @@ def command_parser() -> argparse.ArgumentParser:
 
     _conform_options(command("conform", _lazily("conform"), "find a backend's wrong results, op by op", _CONFORM))
 
+    targets = command("targets", _lazily("targets"), "print the chips whose arithmetic is known, with sources")
+    targets.add_argument("name", nargs="?", metavar="NAME", help="one chip, such as h100, or instruction: h100.wgmma")
+
     ops = command("ops", _lazily("tables", "ops"), "print the ops, the element types they take and their accuracy")
     ops.add_argument("name", nargs="?", metavar="NAME", help="one op, such as dot_general")
     return parser
@@ -200,9 +203,9 @@ def _diff_options(parser: argparse.ArgumentParser) -> None:
     add("--save", metavar="DIR", help="write a program and its operands to a folder in DIR for each wrong op")
     add(
         "--accumulate",
-        choices=ACCUMULATIONS,
-        default=Policy.accumulate,
-        help="how products are summed (default: auto)",
+        metavar="HOW",
+        help="how products are summed: auto (the default), exact, reproducible, f32, element, a chip or its instruction "
+        "(minihlo targets), a record (step=…,keep=…), or @FILE of a record",
     )
     _conversion_options(parser)
 
@@ -229,10 +232,11 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--accumulate",
-        choices=ACCUMULATIONS,
-        default=Policy.accumulate,
-        help="how products are summed (default: auto)",
+        metavar="HOW",
+        help="how products are summed: auto (the default), exact, reproducible, f32, element, a chip or its instruction "
+        "(minihlo targets), a record (step=…,keep=…), or @FILE of a record",
     )
+    add("--target", metavar="CHIP", help="compute as a chip does: how it sums, and how it converts (minihlo targets)")
     _conversion_options(parser)
     add(
         "--split-input-file", action="store_true", help="accepted for compatibility: // ----- always separates programs"
@@ -323,7 +327,6 @@ def _conversion_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--overflow",
         choices=OVERFLOWS,
-        default=Policy.overflow,
         help="what a result beyond the range becomes (default: ieee)",
     )
     parser.add_argument(
@@ -376,10 +379,17 @@ def _lazily(module: str, function: str = "main") -> Callable[[argparse.Namespace
     return run
 
 
-def _policy(options: argparse.Namespace) -> Policy:
+def _policy(options: argparse.Namespace, target: str | None = None) -> Policy:
+    """The policy of the options, of a chip's where one is named. Those that are given win over the chip's."""
+    from .policies import accumulation, target_fields
+
     fields = ("arithmetic", "accumulate", "rounding", "overflow", "seed")
+    given = {f: getattr(options, f) for f in fields if getattr(options, f, None) is not None}
+    target = target or getattr(options, "target", None)
     try:
-        return Policy(**{f: v for f in fields if (v := getattr(options, f, None)) is not None})
+        if "accumulate" in given:
+            given["accumulate"] = accumulation(given["accumulate"])
+        return Policy(**(target_fields(target) if target else {}) | given)
     except ValueError as error:
         parser: _Parser = options.parser
         parser.error(f"argument --{error}")

@@ -7,8 +7,10 @@ import contextvars
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+from ..ops.accumulators.record import Accumulator
 from ..ops.policy import Policy
 from .errors import InputError
 
@@ -84,19 +86,47 @@ def _replaced(default: Policy, fields: _Fields) -> Policy:
 def parse_policy(text: str, default: Policy) -> Policy:
     """Parse a policy such as `accumulate=exact,rounding=toward_zero`. Other fields come from `default`.
 
+    `target=h100` gives the fields of a chip. A record is written with `;` between its fields, or as `@file`.
     Raises InputError if the text is not valid.
     """
     names = [f.name for f in dataclasses.fields(Policy)]
-    fields: dict[str, str | int] = {}
+    fields: dict[str, Any] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, value = (p.strip() for p in part.partition("="))
-        if name not in names or not value:
-            known = ", ".join(names)
+        if name not in (*names, "target") or not value:
+            known = ", ".join((*names, "target"))
             raise InputError(f"policy: expected name=value with a name of {known}, got {part!r}")
         if name == "seed" and not value.isdecimal():
             raise InputError(f"seed: expected an integer of at least 0, got {value!r}")
-        fields[name] = int(value) if name == "seed" else value
+        fields[name] = int(value) if name == "seed" else accumulation(value) if name == "accumulate" else value
     try:
-        return dataclasses.replace(default, **fields)  # type: ignore[arg-type]
+        target = fields.pop("target", None)
+        base = {} if target is None else target_fields(target)
+        return dataclasses.replace(default, **base | fields)
     except ValueError as error:
         raise InputError(str(error)) from None
+
+
+def accumulation(text: str) -> str | Accumulator:
+    """The `accumulate` of a text: a name, a record, or `@file` of a record as JSON or text. Raises InputError."""
+    if not text.startswith("@"):
+        return text
+    try:
+        found = Path(text[1:]).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "expected text"
+        raise InputError(f"accumulate: {text[1:]}: {reason}") from None
+    try:
+        is_json = found.lstrip()[:1] == "{"
+        return Accumulator.from_json(found) if is_json else Accumulator.from_text(found.replace("\n", ","))
+    except ValueError as error:
+        raise InputError(f"accumulate: {text[1:]}: {error}") from None
+
+
+def target_fields(name: str) -> dict[str, Any]:
+    """The fields that a chip says, as `Policy.target` has them. Raises InputError where there is no such chip."""
+    try:
+        found = Policy.target(name)
+    except ValueError as error:
+        raise InputError(f"target: {str(error).removeprefix('unit: ')}") from None
+    return {"accumulate": found.accumulate, "overflow": found.overflow}

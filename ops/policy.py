@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from .accumulators.record import Accumulator
 
 if TYPE_CHECKING:
     from .types import ElementType
@@ -14,7 +16,7 @@ ACCUMULATIONS = ("auto", "exact", "reproducible", "f32", "element")
 #: What sums products of minifloats with one rounding; how they differ is in sums of wider floats.
 _EXACT = ACCUMULATIONS[:3]
 ROUNDINGS = ("nearest_even", "toward_zero", "up", "down", "nearest_away", "stochastic")
-OVERFLOWS = ("ieee", "saturate", "onnx")
+OVERFLOWS = ("ieee", "saturate", "onnx", "satfinite")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +32,17 @@ class Policy:
             `"reproducible"`: of minifloats exactly, of f16, bf16 and f32 in one order that gives the same bits on every
             machine, of f64 exactly. `"f32"`: of minifloats in f32, with one rounding to the result. `"element"`: of
             minifloats with a rounding to the result's type after every step, in order.
+            The name of a chip (`"h100"`) or of its instruction (`"h100.wgmma"`), or a record (`interp.Accumulator`, or
+            its text `"step=32,bits=13,keep=f32:13"`), sums as that does, products of f16 and bf16 too; its result is
+            then rounded once to the result's type.
         rounding: How results in formats of up to 16 bits, and conversions to f32, are rounded: `"nearest_even"`,
             `"toward_zero"`, `"up"`, `"down"`, `"nearest_away"` (IEEE 754-2019, section 4.3) or `"stochastic"`.
             Arithmetic in f32 and f64 always rounds to nearest even.
         overflow: What a minifloat, or a conversion to a narrower float, becomes beyond the range. `"ieee"`: infinity if
             the format has one, else NaN, else the largest number. `"saturate"`: the largest number, for infinities too.
-            `"onnx"`: the saturating tables in ONNX's documentation of float8 and float4.
+            `"onnx"`: the saturating tables in ONNX's documentation of float8 and float4. `"satfinite"`: as NVIDIA's
+            conversions of that name: `"saturate"` in formats of up to 8 bits, where NaN becomes the largest positive
+            number in those without NaN; `"ieee"` in wider ones.
             Arithmetic in f16, bf16 and wider types is always `"ieee"`; the one rounding of a sum of products of
             minifloats is a conversion.
         seed: An integer of at least 0, for stochastic rounding and random operations. The same seed gives the
@@ -46,7 +53,7 @@ class Policy:
     """
 
     arithmetic: str = "direct"
-    accumulate: str = "auto"
+    accumulate: str | Accumulator = "auto"
     rounding: str = "nearest_even"
     overflow: str = "ieee"
     seed: int = 0
@@ -56,11 +63,29 @@ class Policy:
         _choose("arithmetic", base, ARITHMETICS)
         if compute or self.arithmetic.endswith(":"):
             _choose("arithmetic, the type of upcast", compute if base == "upcast" else self.arithmetic, COMPUTE_TYPES)
-        _choose("accumulate", self.accumulate, ACCUMULATIONS)
+        object.__setattr__(self, "accumulate", _accumulation(self.accumulate))
         _choose("rounding", self.rounding, ROUNDINGS)
         _choose("overflow", self.overflow, OVERFLOWS)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed: expected an integer of at least 0, got {self.seed!r}")
+
+    @classmethod
+    def target(cls, name: str, **fields: Any) -> Policy:
+        """The policy of a chip: its unit for each type of operands, and how it converts.
+
+        Args:
+            name: A chip, such as `"h100"`, or an instruction of one, such as `"h100.wgmma"`; `minihlo targets` lists
+                them.
+            **fields: Fields of the policy that are not the chip's.
+
+        Raises:
+            ValueError: There is no such chip or instruction, or a field has a value that is not listed.
+        """
+        from .accumulators import chips, units
+
+        name = units.canonical(name)
+        own: dict[str, Any] = {"accumulate": name, "overflow": chips.CHIPS[name.partition(".")[0]].overflow}
+        return cls(**own | fields)
 
     def for_results(self, element: ElementType) -> Policy:
         """The policy for results of arithmetic in a type: `overflow` has a say in those of minifloats alone.
@@ -83,6 +108,24 @@ class Policy:
         """The type `upcast` computes in; None for `direct`."""
         base, _, compute = self.arithmetic.partition(":")
         return None if base == "direct" else compute or COMPUTE_TYPES[0]
+
+
+def _accumulation(value: Any) -> str | Accumulator:
+    """A policy's `accumulate` in its one form: a word, a unit's own name, or a record."""
+    if isinstance(value, Accumulator):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"accumulate: expected a name or an Accumulator, got {type(value).__name__}")
+    if value in ACCUMULATIONS:
+        return value
+    from .accumulators import units  # makes its records, with numpy
+
+    try:
+        return Accumulator.from_text(value) if "=" in value else units.canonical(value)
+    except ValueError as error:
+        words = "" if "=" in value or "." in value else f"one of {', '.join(ACCUMULATIONS)}, a record (step=…), or "
+        text = str(error).removeprefix("unit: ")
+        raise ValueError(f"accumulate: {text.replace('expected one of', f'expected {words}a chip of', 1)}") from None
 
 
 def _choose(field: str, value: str, choices: tuple[str, ...]) -> None:

@@ -195,14 +195,15 @@ def _infinite(fmt: Format, negative: bool, overflow: str) -> int:
     sign = fmt.sign_bit if negative else 0
     if not fmt.is_signed and negative:
         return fmt.ones
-    if overflow == "saturate" or (overflow == "onnx" and fmt.nan != "sign") or fmt.nan == "none":
+    saturates = overflow == "saturate" or (overflow == "satfinite" and fmt.bits <= 8)
+    if saturates or (overflow == "onnx" and fmt.nan != "sign") or fmt.nan == "none":
         return fmt.max_code | sign
     return fmt.ones - (1 << fmt.mantissa_bits) + 1 | sign if fmt.has_infinity else _nan(fmt, negative, "ieee")
 
 
 def _nan(fmt: Format, negative: bool, overflow: str) -> int:
     if fmt.nan == "none":  # as ml_dtypes converts them
-        if overflow == "onnx" and fmt.name == "f4E2M1FN":
+        if overflow == "satfinite" or (overflow == "onnx" and fmt.name == "f4E2M1FN"):
             return fmt.max_code
         return 0 if negative else fmt.sign_bit
     if fmt.nan == "sign":

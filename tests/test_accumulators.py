@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minihlo.ops.accumulators import units
+from minihlo.ops.accumulators import chips, units
 from minihlo.ops.accumulators.record import Accumulator
 from minihlo.ops.accumulators.sums import dots
 
@@ -108,8 +108,8 @@ def test_every_row_says_what_it_rests_on() -> None:
     for unit in units.UNITS:
         assert unit.basis in (units.MEASURED, units.TWO, units.ONE)
         assert unit.sources
-        assert set(unit.sources) <= set(units.SOURCES)
-        assert set(unit.chips) <= set(units.CHIPS)
+        assert set(unit.sources) <= set(chips.SOURCES)
+        assert set(unit.chips) <= set(chips.CHIPS)
         assert (unit.basis == units.ONE) <= (len(unit.sources) == 1)
 
 

@@ -11,14 +11,15 @@ import pytest
 ROOT = Path(__file__).parent.parent
 #: From the ground up. A module belongs to the entry that names most of it.
 LAYERS = [
-    "ops", "interp", "interp.oracle", "ops.minifloat.formats", "ops.types",
-    "ops.accumulators.record", "ops.policy", "ops.random_stream", "ops.minifloat", "ops.blocks", "ops.engine",
-    "ops.accumulators", "ops.batch", "ops.kernel", "ops.registry", "ops.require", "ops.grid", "ops.quantization",
-    "ops.movement", "ops.elementwise", "ops.programs", "ops.reductions", "ops.products", "ops.processes",
-    "interp.errors", "interp.policies", "interp.program", "interp.steps", "interp.system", "interp.parse",
-    "interp.values", "interp.compile", "interp.machine", "interp.loaded", "interp.lowered", "interp.api",
-    "interp.backends", "interp.testing", "interp.comparison", "interp.conform", "interp.diff", "interp.plugin",
-    "interp.transform", "interp.blocks", "interp.commands", "interp.cli", "interp.pytest_plugin",
+    "ops", "interp", "interp.oracle", "ops.minifloat.formats", "ops.types", "ops.accumulators.record",
+    "ops.accumulators.chips", "ops.accumulators.units", "ops.policy", "ops.random_stream", "ops.minifloat",
+    "ops.blocks", "ops.engine", "ops.accumulators", "ops.batch", "ops.kernel", "ops.registry", "ops.require",
+    "ops.grid", "ops.quantization", "ops.movement", "ops.elementwise", "ops.programs", "ops.reductions", "ops.products",
+    "ops.processes", "interp.errors", "interp.policies", "interp.program", "interp.steps", "interp.system",
+    "interp.parse", "interp.values", "interp.compile", "interp.machine", "interp.loaded", "interp.lowered",
+    "interp.api", "interp.products", "interp.backends", "interp.testing", "interp.comparison", "interp.conform",
+    "interp.diff", "interp.plugin", "interp.transform", "interp.blocks", "interp.commands", "interp.cli",
+    "interp.pytest_plugin",
 ]  # fmt: skip
 #: Files of one kind in a folder, at most.
 MOST_FILES = 27

@@ -46,9 +46,9 @@ def operand(x: np.ndarray, name: str, record: Accumulator) -> Operand:
         if fmt.bits < 8:
             codes = codes & np.uint8((1 << fmt.bits) - 1)
         return Operand(values[codes], exponents[codes])
-    if name == "tf32":
-        codes = codes & np.uint32(0xFFFFFFFF << _TF32_CUT & 0xFFFFFFFF)
-    values = codes.view(np.float32).astype(np.float64)
+    numbers = codes.view(np.float32)
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        values = (tf32(numbers) if name == "tf32" else numbers).astype(np.float64)
     found = np.maximum(exponent(values), 1 - fmt.bias)
     if is_flushed:
         values[np.abs(values) < 2.0 ** (1 - fmt.bias)] = 0
@@ -78,6 +78,16 @@ def scaled(x: Operand, scales: np.ndarray, name: str, block: int, record: Accumu
     else:
         found = np.maximum(x.exponents, -20000) + shift
     return Operand(x.values * value, found)
+
+
+def tf32(x: np.ndarray) -> np.ndarray:
+    """f32 as instructions of tf32 read it."""
+    return (x.view(np.uint32) & np.uint32(0xFFFFFFFF << _TF32_CUT & 0xFFFFFFFF)).view(np.float32)
+
+
+def unscaled(x: Operand) -> Operand:
+    """The operand with scales of 1, for a record that adds products before they are scaled."""
+    return Operand(x.values, np.zeros_like(x.exponents))
 
 
 @functools.cache

@@ -46,9 +46,10 @@ import dataclasses
 import functools
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..minifloat.formats import FORMATS, Format
+if TYPE_CHECKING:  # the command line names policies before it imports numpy
+    from ..minifloat.formats import Format
 
 DROPS = ("zero", "floor", "sticky", "nearest_even")
 PLACES = ("aligned", "after", "joined")
@@ -193,7 +194,7 @@ class Accumulator:
     @property
     def storage(self) -> Format:
         """The type in which results leave: `keep` without its number of bits; f32 with an outer accumulator."""
-        return FORMATS["f32"] if self.outer else FORMATS["f64" if self.keep == EXACT else self.keep.partition(":")[0]]
+        return _form("f32" if self.outer else self.keep.partition(":")[0])
 
     def to_text(self) -> str:
         """The fields that differ from the defaults, as in `step=16,bits=25,keep=f32`; `step` and `keep` always."""
@@ -277,6 +278,8 @@ def _pattern(take: Any) -> tuple[int, int]:
 
 @functools.cache
 def _form(keep: Any) -> Format:
+    from ..minifloat.formats import FORMATS
+
     if keep == EXACT:
         return FORMATS["f64"]
     name, sign, bits = keep.partition(":") if isinstance(keep, str) else ("", "", "")

@@ -15,7 +15,7 @@ from ..minifloat.formats import FORMATS, Format
 from ..policy import Policy
 from .exact_sum import ExactSums
 from .forms import add_to_odd, exponent, power, rounded
-from .operands import ABSENT, Operand, operand, scaled
+from .operands import ABSENT, Operand, operand, scaled, unscaled
 from .record import EXACT, Accumulator
 
 _F32 = FORMATS["f32"]
@@ -65,7 +65,7 @@ def dots(
         x = np.moveaxis(x.reshape((1,) * (rank - x.ndim) + x.shape), -1, 0)
         side = operand(x, name, record)
         if record.inner > 1 and scales is None:
-            side = Operand(side.values, np.zeros_like(side.exponents))
+            side = unscaled(side)
         if scales is not None:
             scales = scales.reshape((1,) * (rank - scales.ndim) + scales.shape)
             side = scaled(side, np.moveaxis(scales, -1, 0), scale_type, block, record)
@@ -187,28 +187,33 @@ class _Products:
 
     # -- a step --
 
-    def _value(self, k: int) -> np.ndarray:
-        x = self.a.values[k] * self.b.values[k]
+    def _value(self, k: int, out: np.ndarray | None = None) -> np.ndarray:
+        x = np.multiply(self.a.values[k], self.b.values[k], out=out)
         limit = self.record.product_limit
         if limit is not None:
-            x = np.where(np.abs(x) >= 2.0**limit, np.copysign(np.inf, x), x)
+            np.copyto(x, np.copysign(np.inf, x), where=np.abs(x) >= 2.0**limit)
         return x
 
-    def _terms(self, step: list[int]) -> Iterator[tuple[Callable[[], np.ndarray], np.ndarray]]:
-        """What is aligned, as functions that give the values, and their exponents."""
-        record = self.record
-        for i in range(0, len(step), record.inner):
-            part = step[i : i + record.inner]
-            if len(part) == 1:
-                k = part[0]
-                if record.normalise:
-                    yield (lambda k=k: self._value(k)), _normal_exponent(self._value(k))
-                else:
-                    yield (lambda k=k: self._value(k)), self.a.exponents[k] + self.b.exponents[k]
-            else:
-                ks = slice(part[0], part[-1] + 1)
-                e = (self.a.exponents[ks] + self.b.exponents[ks]).max(0)
-                yield (lambda part=part: np.sum([self._value(k) for k in part], 0)), e
+    def _terms(self, step: list[int]) -> Iterator[tuple[int, ...]]:
+        """The products that are one term each: one, or as many as are added before they are scaled."""
+        inner = self.record.inner
+        return (tuple(step[i : i + inner]) for i in range(0, len(step), inner))
+
+    def _term(self, term: tuple[int, ...], out: np.ndarray) -> np.ndarray:
+        """The value of a term."""
+        self._value(term[0], out)
+        for k in term[1:]:
+            out += self._value(k)
+        return out
+
+    def _term_exponent(self, term: tuple[int, ...], out: np.ndarray) -> np.ndarray:
+        """What a term is aligned by."""
+        if self.record.normalise:
+            return _normal_exponent(self._term(term, np.empty(self.shape)))
+        e = np.add(self.a.exponents[term[0]], self.b.exponents[term[0]], out=out)
+        for k in term[1:]:
+            np.maximum(e, self.a.exponents[k] + self.b.exponents[k], out=e)
+        return e
 
     def _aligned(self, step: list[int], running: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
         """The sum of a step, and the running sum where there is one, as integers and their unit, a power of two."""
@@ -217,9 +222,11 @@ class _Products:
             return self._exact(step, running), None
         e = self._largest(step, running)
         scale = power(record.bits - e)
-        total = np.zeros(self.shape)
-        for value, _ in self._terms(step):
-            total += _cut(value() * scale, record.drop)
+        total, part = np.zeros(self.shape), np.empty(self.shape)
+        for term in self._terms(step):
+            self._term(term, part)
+            part *= scale
+            total += _cut(part, record.drop)
         if running is not None:
             total += _cut(running * scale, record.drop)
         return total, power(e - record.bits)
@@ -228,9 +235,9 @@ class _Products:
         """The exponent that terms are aligned to."""
         record = self.record
         least = np.int16(_LOW if record.least is None else max(record.least, _LOW))
-        e = np.full(self.shape, least)
-        for _, found in self._terms(step):
-            np.maximum(e, found, out=e, casting="unsafe")
+        e, part = np.full(self.shape, least), np.empty(self.shape, np.int16)
+        for term in self._terms(step):
+            np.maximum(e, self._term_exponent(term, part), out=e)
         if running is not None:
             np.maximum(e, self._exponent(running), out=e, casting="unsafe")
         return np.minimum(e, _HIGH)
@@ -250,7 +257,7 @@ class _Products:
         top = np.clip(np.maximum(e, own), _LOW, _HIGH)
         part = _cut(part * power(record.sum_bits - top), record.join) * power(top - record.sum_bits)
         if record.c_reach is not None:
-            total = np.where(own < top - record.c_reach, 0.0, total)
+            total = np.where((own < top - record.c_reach) & np.isfinite(total), 0.0, total)
         total = _cut(total * power(record.c_bits - top), record.join) * power(top - record.c_bits)
         return self._keep(part + total, None)
 
@@ -290,7 +297,7 @@ class _Products:
 
     def _exact(self, step: list[int], running: np.ndarray | None) -> np.ndarray:
         """The exact sum, rounded to odd, or to a form of as many bits as f64 as it is to be rounded."""
-        terms = [np.broadcast_to(value(), self.shape) for value, _ in self._terms(step)]
+        terms = [self._term(term, np.empty(self.shape)) for term in self._terms(step)]
         if running is not None:
             terms.append(running)
         is_wide = self.form.mantissa_bits >= 52 and not (self.record.keep == EXACT and self.to_odd)
@@ -317,15 +324,18 @@ def _sum(terms: list[np.ndarray], shape: tuple[int, ...], rounding: str | None) 
     if not magnitude.any():
         return np.where(np.isfinite(plain), 0.0, plain)
     top = int(exponent(magnitude.max(keepdims=True)).item())
-    # Each number is a multiple of 2**-48 of its own power of two.
-    low = int(exponent(magnitude.min(initial=2.0**top, where=magnitude > 0, keepdims=True)).item()) - 48
+    # Each number is a multiple of 2**-mantissa of its own power of two. Numbers of `width` neighbouring exponents are
+    # added in f64, so many at a time that their sum is exact.
+    used = np.bitwise_or.reduce(finite.view(np.int64), axis=None)
+    mantissa, width, together = (24, 20, 256) if not used & 0xFFFFFFF else (48, 1, 16) if not used & 15 else (52, 1, 1)
+    low = int(exponent(magnitude.min(initial=2.0**top, where=magnitude > 0, keepdims=True)).item()) - mantissa - width
     exact = ExactSums(shape, low, top - low + 2 + len(terms).bit_length())
     exponents = exponent(finite)
-    for first in np.unique(exponents[finite != 0]):
-        # Of one exponent, and of at most 48 bits: 16 of them add up in f64.
-        for i in range(0, len(terms), 16):
-            part = np.where(exponents[i : i + 16] == first, finite[i : i + 16], 0.0).sum(0)
-            exact.add(part, int(first) - 48)
+    for first in range(top, low + mantissa + width - 1, -width):
+        here = (exponents <= first) & (exponents > first - width) & (finite != 0)
+        for i in range(0, len(terms), together) if here.any() else ():
+            part = np.where(here[i : i + together], finite[i : i + together], 0.0).sum(0)
+            exact.add(part, first - width + 1 - mantissa)
     if rounding is None:
         total = exact.to_f64()
     else:
@@ -339,8 +349,8 @@ def _normal_exponent(x: np.ndarray) -> np.ndarray:
 
 
 def _cut(x: np.ndarray, drop: str) -> np.ndarray:
-    """Numbers as integers, or, of `sticky`, halves."""
+    """Numbers as integers, or, of `sticky`, halves; in place where that is possible."""
     if drop != "sticky":
-        return _CUTS[drop](x)
+        return _CUTS[drop](x, out=x)
     whole = np.trunc(x)
     return whole + np.copysign(0.5, x) * (whole != x)

@@ -1,9 +1,10 @@
 """The units of chips: a row for each, with what it rests on. A new chip is a chip and its rows.
 
-Sources are named by the keys of `SOURCES`. All rows of one basis rest on it in the same way:
+Sources are named by the keys of `chips.SOURCES`. All rows of one basis rest on it in the same way:
 
 - *measured data*: published results of the hardware, all of which the record reproduces. The smallest exponent of
   alignment (`least`) has one source there: the data hold no sums so small.
+  Nor do they hold products of mixed types.
 - *two sources agree*: independent models of the hardware, without their data.
 - *one source*: one model.
 """
@@ -13,27 +14,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 
+from .chips import CHIPS
 from .record import Accumulator
 
 MEASURED, TWO, ONE = "measured data", "two sources agree", "one source"
-
-#: What the rows' sources are.
-SOURCES: dict[str, str] = {
-    "MTC": "Khattak and Mikaitis, Accurate Models of NVIDIA Tensor Cores, ACM TACO 2026, doi 10.1145/3830409; "
-    "data and models: github.com/north-numerical-computing/MATLAB-tensor-core",
-    "MMA-Sim": "Xie et al., MMA-Sim, arXiv 2511.10909; models: github.com/microsoft/MMA-Sim",
-    "FTTN": "Li et al., FTTN, arXiv 2403.00232",
-    "MIOpen": "AMD, MIOpen documentation, MI200 MFMA behavior specifics",
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Chip:
-    """A chip, or a family of chips that sum alike."""
-
-    name: str
-    title: str
-    aliases: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,25 +35,6 @@ class Unit:
     scales: tuple[tuple[str, int], ...] = ()  #: types of scales with the size of a block; none: not scaled
     note: str = ""
 
-
-CHIPS: dict[str, Chip] = {
-    chip.name: chip
-    for chip in (
-        Chip("v100", "NVIDIA V100 (Volta)", ("volta",)),
-        Chip("t4", "NVIDIA T4 (Turing)", ("turing",)),
-        Chip("a100", "NVIDIA A100 (Ampere)", ("ampere",)),
-        Chip("a2", "NVIDIA A2 (Ampere)"),
-        Chip("ada", "NVIDIA RTX of the Ada generation"),
-        Chip("l40s", "NVIDIA L40S (Ada)"),
-        Chip("h100", "NVIDIA H100 (Hopper)", ("hopper",)),
-        Chip("h200", "NVIDIA H200 (Hopper)"),
-        Chip("b200", "NVIDIA B200 (Blackwell)", ("blackwell",)),
-        Chip("rtxpro6000", "NVIDIA RTX PRO 6000 (RTX Blackwell)"),
-        Chip("cdna1", "AMD MI100 (CDNA1)", ("mi100",)),
-        Chip("cdna2", "AMD MI210, MI250 (CDNA2)", ("mi210", "mi250", "mi250x")),
-        Chip("cdna3", "AMD MI300A, MI300X (CDNA3)", ("mi300", "mi300a", "mi300x")),
-    )
-}
 
 _AMPERE, _ADA = ("a100", "a2", "ada", "l40s"), ("ada", "l40s")
 _HOPPER = ("h100", "h200")
@@ -136,7 +101,7 @@ UNITS: tuple[Unit, ...] = (
     Unit(_HOPPER, "wgmma", ("tf32",), "f32", _nvidia(8, 25, -133), ONE, ("MMA-Sim",)),
     Unit(_HOPPER, "wgmma", ("f16",), "f16", _nvidia(16, 25, -21, "f16"), ONE, ("MMA-Sim",)),
     Unit(_HOPPER, "wgmma", _FP8, "f16", _nvidia(32, 13, -133, "f16"), ONE, ("MMA-Sim",), True),
-    Unit(("b200",), "tcgen05", ("f16", "bf16"), "f32", _nvidia(16, 25, -133), ONE, ("MMA-Sim",)),
+    Unit(("b200",), "tcgen05", ("f16", "bf16"), "f32", _nvidia(16, 25, -133), ONE, ("MMA-Sim",), True),
     Unit(("b200",), "tcgen05", ("tf32",), "f32", _nvidia(8, 25, -133), ONE, ("MMA-Sim",)),
     Unit(("b200",), "tcgen05", ("f16",), "f16", _nvidia(16, 25, -21, "f16"), ONE, ("MMA-Sim",)),
     Unit(

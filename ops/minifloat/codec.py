@@ -149,7 +149,7 @@ def rounds_up(rounding: str, kept: np.ndarray, rest: np.ndarray, half: np.ndarra
 def _overflow(infinite: np.ndarray, sign: np.ndarray, fmt: Format, policy: Policy) -> np.ndarray:
     """The magnitude code, or -1 for NaN, of what is beyond the largest number."""
     beyond = fmt.max_code + 1 if fmt.has_infinity else -1 if fmt.nan is not Nan.NONE else fmt.max_code
-    if policy.overflow == "saturate":
+    if policy.overflow == "saturate" or (policy.overflow == "satfinite" and fmt.is_minifloat):
         return np.full(infinite.shape, fmt.max_code)
     if policy.overflow == "onnx":
         return np.where(infinite & (fmt.nan is Nan.NEGATIVE_ZERO), -1, fmt.max_code)
@@ -164,7 +164,8 @@ def _with_sign(code: np.ndarray, sign: np.ndarray, fmt: Format, policy: Policy) 
     """Magnitude codes (-1 is NaN) with their signs set."""
     is_nan = code < 0
     nan_code = fmt.nan_code or 0
-    if fmt.name == "f4E2M1FN" and policy.overflow == "onnx":  # ONNX has no FP6
+    # ONNX has no FP6.
+    if fmt.nan is Nan.NONE and (policy.overflow, fmt.bits) in (("onnx", 4), ("satfinite", 4), ("satfinite", 6)):
         return np.where(is_nan, fmt.max_code, code | sign * fmt.sign_bit)
     if fmt.nan is Nan.NONE:  # ml_dtypes: NaN is -0, and -NaN is +0
         return np.where(is_nan, ~sign * fmt.sign_bit, code | sign * fmt.sign_bit)

@@ -20,6 +20,7 @@ from ..reductions.window import integers_or, require_positive
 from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..require import require, require_dimensions, require_shape
 from ..types import ELEMENT_TYPES
+from .accumulated import check_accumulator
 from .exact_matmul import may_be_plain, plain_operands, rounded_product
 from .matmul import matmul
 
@@ -99,6 +100,7 @@ def _convolution(call: Call, has_padding: bool) -> Run:
     )
     precision = call.attributes.get("precision_config")
     require(precision is None or len(precision) in (0, 2), "expected a precision_config for each of the 2 operands")
+    check_accumulator(call)
     back = tuple(numbers.result.index(d) for d in range(rank))
     zero = cast(np.zeros((), np.float32), ELEMENT_TYPES["f32"], lhs.element, Policy())
 

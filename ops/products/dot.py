@@ -12,6 +12,7 @@ from ..batch import Batch, Batched, shifted
 from ..kernel import Facts, Shapes
 from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..types import TensorType
+from .accumulated import check_accumulator
 from .dot_algorithm import Algorithm
 from .matmul import matmul
 
@@ -130,6 +131,8 @@ def _contract(
     x_order, x_swap = _order(x_batch, x_free, x_sum)
     y_order, y_swap = _order(y_batch, y_sum, y_free)
     types = operands[0].element, operands[1].element, call.result().element
+    if algorithm is None:
+        check_accumulator(call)
     product = matmul if algorithm is None else algorithm.matmul
     policy, random = call.policy, call.random
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..accumulators.product import product as accumulated_product
 from ..engine.cast import cast, codes_of, integer_number
 from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format, Nan
@@ -23,6 +24,7 @@ from ..policy import Policy
 from ..random_stream import RandomStream
 from ..registry import OpError, UnsupportedOpError
 from ..types import ELEMENT_TYPES, ElementType, Kind, element_type
+from .accumulated import precision_accumulator
 from .matmul import host_matmul, narrow, product_policy, steps, stepwise_matmul
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
@@ -70,13 +72,30 @@ class Algorithm:
         policy: Policy,
         random: RandomStream,
     ) -> np.ndarray:
-        """As `matmul.matmul`; sums in f32 and f64 are the host's, sums in another type are rounded at every step."""
-        xs = _components(lhs, lhs_type, self.lhs_precision, 1 + max(i for i, _ in self.products), policy, random)
-        ys = _components(rhs, rhs_type, self.rhs_precision, 1 + max(j for _, j in self.products), policy, random)
+        """As `matmul.matmul`; sums in f32 and f64 are the host's, sums in another type are rounded at every step.
+
+        Sums in f32 are as the policy's unit or record forms them, where there is one for the precision types. An f32
+        operand that is one component of tf32 is then read as the instruction does, which leaves out its last 13 bits.
+        """
+        x_name, y_name = (_TF32.name if t is None else t.name for t in (self.lhs_precision, self.rhs_precision))
+        record = precision_accumulator(policy, x_name, y_name) if self.accumulation == _F32 else None
+        is_read = record is not None and len(self.products) == 1
+
+        def components(
+            x: np.ndarray, source: ElementType, precision: ElementType | None, count: int
+        ) -> list[np.ndarray]:
+            if is_read and precision is None and source == _F32:
+                return [x]
+            return _components(x, source, precision, count, policy, random)
+
+        xs = components(lhs, lhs_type, self.lhs_precision, 1 + max(i for i, _ in self.products))
+        ys = components(rhs, rhs_type, self.rhs_precision, 1 + max(j for _, j in self.products))
         x_type, y_type = self.lhs_precision or _F32, self.rhs_precision or _F32
         accumulation = self.accumulation
 
         def product(i: int, j: int) -> np.ndarray:
+            if record is not None:
+                return accumulated_product(record, xs[i], ys[j], x_name, y_name)
             if accumulation in (_F32, _F64):
                 return host_matmul(xs[i], ys[j], x_type, y_type, accumulation, accumulation, policy, random)
             return stepwise_matmul(xs[i], ys[j], x_type, y_type, accumulation, policy, random)

@@ -3,6 +3,7 @@
 | operands | how |
 |---|---|
 | both minifloats | as the policy's `accumulate` says |
+| floats of up to 16 bits, where the policy names a unit or a record | as that says |
 | other floats and complex, `exact` or `reproducible` | as `exact_wide.py` says |
 | and otherwise | the host's BLAS in the widest type among operands and result, f32 at least; one rounding |
 | integers, i1 | modulo 2**bits of the result type; into a float type, the exact sum modulo 2**64 rounded once |
@@ -17,12 +18,14 @@ import functools
 
 import numpy as np
 
+from ..accumulators.product import is_exact
 from ..engine import gemm
 from ..engine.cast import cast
 from ..policy import Policy
 from ..random_stream import RandomStream
 from ..registry import Call, Run, lookup
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from .accumulated import accumulated_matmul, accumulator_of
 from .exact_matmul import as_laid, exact_matmul, tiled
 from .exact_wide import wide_matmul
 
@@ -48,6 +51,9 @@ def matmul(
     policy = product_policy(policy, lhs_type, rhs_type, result_type)
     if not (_is_number(lhs_type) or _is_number(rhs_type)):
         return _integers(lhs, rhs, lhs_type, rhs_type, result_type, policy, random)
+    record = accumulator_of(policy, lhs_type, rhs_type, result_type)
+    if record is not None and not (is_exact(record) and lhs_type.is_minifloat and rhs_type.is_minifloat):
+        return accumulated_matmul(record, lhs, rhs, lhs_type, rhs_type, result_type, policy, random)
     if not (lhs_type.is_minifloat and rhs_type.is_minifloat):
         if policy.accumulate in ("exact", "reproducible") and _is_number(lhs_type) and _is_number(rhs_type):
             return _wide(lhs, rhs, lhs_type, rhs_type, result_type, policy, random)
@@ -56,7 +62,7 @@ def matmul(
     if not result_type.is_float:
         sums = matmul(lhs, rhs, lhs_type, rhs_type, _F64, policy, random)
         return cast(sums, _F64, result_type, policy)
-    if policy.sums_exactly:
+    if policy.sums_exactly or record is not None:
         return exact_matmul(lhs, rhs, lhs_type, rhs_type, result_type, policy, random)
     if policy.accumulate == "element":
         return stepwise_matmul(lhs, rhs, lhs_type, rhs_type, result_type, policy, random)

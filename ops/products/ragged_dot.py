@@ -14,6 +14,7 @@ from ..policy import Policy
 from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..require import require, require_dimensions, require_shape
 from ..types import ELEMENT_TYPES
+from .accumulated import check_accumulator
 from .matmul import matmul
 
 Dimensions = tuple[int, ...]
@@ -69,6 +70,7 @@ def ragged_dot(call: Call) -> Run:
     shape = (*((count,) if is_sum else ()), *batch, *rows, *columns)
     require_shape(call, shape)
     types = call.tensor(0).element, call.tensor(1).element, call.result().element
+    check_accumulator(call)
     zero = np.asarray(cast(np.zeros(()), ELEMENT_TYPES["f64"], types[2], Policy()))
     b, m, k, n = (math.prod(size) for size in (batch, rows, terms, columns))
 
