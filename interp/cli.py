@@ -204,7 +204,7 @@ def _diff_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--accumulate",
         metavar="HOW",
-        help="how products are summed: auto (the default), exact, reproducible, f32, element, a chip or its instruction "
+        help="how products are summed: auto (the default), exact, reproducible, f32, element, a chip, an instruction "
         "(minihlo targets), a record (step=…,keep=…), or @FILE of a record",
     )
     _conversion_options(parser)
@@ -233,7 +233,7 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--accumulate",
         metavar="HOW",
-        help="how products are summed: auto (the default), exact, reproducible, f32, element, a chip or its instruction "
+        help="how products are summed: auto (the default), exact, reproducible, f32, element, a chip, an instruction "
         "(minihlo targets), a record (step=…,keep=…), or @FILE of a record",
     )
     add("--target", metavar="CHIP", help="compute as a chip does: how it sums, and how it converts (minihlo targets)")
