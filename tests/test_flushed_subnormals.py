@@ -70,6 +70,65 @@ for t, fmt in FORMATS.items():
 assert set_bits(0) == bits  # as the caller left it
 """
 
+#: Every elementwise operation of f32 on subnormals and numbers near them, results of several types, and sums.
+EVERY = """
+import sys
+bits, when = int(sys.argv[1]), sys.argv[2]
+if when == "before":
+    set_bits(bits)
+import numpy as np
+from minihlo import interp
+from minihlo.ops.registry import OpError, ops
+from minihlo.ops.types import ELEMENT_TYPES
+if when == "after":
+    set_bits(bits)
+ATTRIBUTES = {
+    "stablehlo.compare": " {comparison_direction = #stablehlo<comparison_direction LT>}",
+    "stablehlo.reduce_precision": " {exponent_bits = 5 : i32, mantissa_bits = 10 : i32}",
+}
+words = np.random.default_rng(0).integers(0, 1 << 32, (3, 96), np.uint64).astype(np.uint32)
+words[:, ::3] &= 0x80FFFFFF
+words[:, 1::3] = words[:, 1::3] & 0x83FFFFFF | 0x3C000000
+values = words.view(np.float32)
+def show(name, text, *arrays, **options):
+    try:
+        print(name, *(r.tobytes().hex() for r in interp.load(text)(*arrays, **options)))
+    except interp.Error:
+        pass  # this type of result is not the operation's
+T = "tensor<96xf32>"
+for name, record in sorted(ops().items()):
+    if not record.is_elementwise or ELEMENT_TYPES["f32"] not in record.types:
+        continue
+    count = record.operands or 2
+    names = [f"%x{i}" for i in range(count)]
+    for element in ("f32", "i1", "f16", "f64", "f8E5M2", "i32"):
+        result = T.replace("f32", element)
+        show(
+            f"{name} {element}",
+            f"func.func @main({', '.join(f'{n}: {T}' for n in names)}) -> {result} {{ "
+            f"%r = \\"{name}\\"({', '.join(names)})"
+            f"{ATTRIBUTES.get(name, '')} : ({', '.join([T] * count)}) -> {result} return %r : {result} }}",
+            *values[:count],
+        )
+S = "tensor<12x8xf32>"
+x, y = values[0].reshape(12, 8), values[1].reshape(8, 12)
+for accumulate in ("auto", "exact", "reproducible"):
+    show(
+        accumulate,
+        f"func.func @main(%x: {S}, %y: tensor<8x12xf32>) -> tensor<12x12xf32> {{ %r = stablehlo.dot %x, %y : "
+        f"({S}, tensor<8x12xf32>) -> tensor<12x12xf32> return %r : tensor<12x12xf32> }}",
+        x, y, policy=interp.Policy(accumulate=accumulate),
+    )
+for body in ("add", "multiply", "maximum", "minimum"):
+    show(
+        body,
+        f"func.func @main(%x: {S}) -> tensor<8xf32> {{ %c = stablehlo.constant dense<1.0e-40> : tensor<f32> "
+        f"%r = stablehlo.reduce(%x init: %c) applies stablehlo.{body} across dimensions = [0] : "
+        f"({S}, tensor<f32>) -> tensor<8xf32> return %r : tensor<8xf32> }}",
+        x,
+    )
+"""
+
 PLATFORM = """
 from minihlo import interp
 x = np.array([1, 3, 1 << 22, (1 << 23) + 5], np.uint32).view(np.float32)
@@ -97,8 +156,8 @@ print("done")
 """
 
 
-def printed(bits: int) -> list[str]:
-    command = [sys.executable, "-c", FLUSH + LOADED, str(bits)]
+def printed(bits: int, program: str = LOADED, *options: str) -> list[str]:
+    command = [sys.executable, "-c", FLUSH + program, str(bits), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -110,6 +169,14 @@ def test_programs_and_casts() -> None:
     for name, bits in BITS.items():
         actual = printed(bits)
         assert [(a, b) for a, b in zip(actual, wanted, strict=True) if a != b] == [], name
+
+
+def test_every_operation_of_f32_where_subnormals_are_flushed_before_the_import_and_after() -> None:
+    wanted = printed(0, EVERY, "after")
+    assert len(wanted) > 60
+    for when in ("before", "after"):
+        found = printed(BITS["both"], EVERY, when)
+        assert [(a, b) for a, b in zip(found, wanted, strict=True) if a != b] == [], when
 
 
 def test_the_platform_and_the_transform() -> None:
