@@ -15,6 +15,7 @@ from ...ops.engine.owned import own
 from ...ops.engine.speed import Speed
 from ...ops.kernel import Kernel, Run
 from ...ops.policy import Policy
+from ...ops.programs.control import is_known_composite
 from ...ops.types import TensorType
 from ..program import PRINT, Function, Operation, Region, Value
 from ..steps import Steps
@@ -168,7 +169,7 @@ class Emitter:
                 return flow.write(operation, writer, lambda r: self._region(r, writer), settings.speed.compiled)
             if indexing.write(operation, writer, 0 in spare):
                 return None
-        if bound is not None and bound.record.facts.is_call:
+        if bound is not None and bound.record.facts.is_call and not is_known_composite(operation.attributes):
             (callee,) = bound.call.functions
             writer.call_function(self._functions[callee], operation)
             return self._after(operation, writer)

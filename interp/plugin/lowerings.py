@@ -23,6 +23,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from .pjrt.runtime import PLATFORM
 
+try:
+    from jax._src.cudnn import scaled_matmul_stablehlo as scaled_matmul
+except ImportError:  # of a version of JAX without it
+    scaled_matmul = None
+
 
 def register() -> None:
     """Tell JAX."""
@@ -43,6 +48,9 @@ def register() -> None:
     inspect_p, rule = (getattr(debugging, n, None) for n in ("inspect_sharding_p", "_inspect_sharding_lowering_rule"))
     if inspect_p is not None and rule is not None:
         mlir.register_lowering(inspect_p, functools.partial(_inspect_sharding, rule), platform=PLATFORM)
+    scaled_p, rule = (getattr(scaled_matmul, n, None) for n in ("_scaled_matmul_p", "_scaled_matmul_gpu_lowering"))
+    if scaled_p is not None and rule is not None:
+        mlir.register_lowering(scaled_p, rule, platform=PLATFORM)
     donating = getattr(mlir, "_platforms_with_donation", None)
     if isinstance(donating, list) and PLATFORM not in donating:
         donating.append(PLATFORM)

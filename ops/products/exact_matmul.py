@@ -50,7 +50,7 @@ def exact_matmul(
     NaN where a product is NaN or both infinities occur. A zero sum is +0, as a sum that starts from +0 is; rounding
     down it is -0 unless every product is +0 (IEEE 754 section 6.3).
     """
-    x, y = _Operand.of(lhs, lhs_type.format), _Operand.of(rhs, rhs_type.format)
+    x, y = Operand.of(lhs, lhs_type.format), Operand.of(rhs, rhs_type.format)
     depth = 3 if _bound(x, y) <= 1 << 53 else 4 + _bound(x, y).bit_length() // 16
     return tiled(
         x.codes, y.codes, result_type.dtype, depth, lambda a, b: _product(x.at(a), y.at(b), result_type, policy, random)
@@ -73,7 +73,7 @@ def plain_operands(lhs: np.ndarray, rhs: np.ndarray, call: Call, length: int) ->
 
     None where there is no such type, or where there are infinities or NaN.
     """
-    x, y = (_Operand.of(v, call.tensor(i).element.format) for i, v in enumerate((lhs, rhs)))
+    x, y = (Operand.of(v, call.tensor(i).element.format) for i, v in enumerate((lhs, rhs)))
     dtype = _exact_type(x.low + y.low, length * x.largest * y.largest)
     if dtype is None or x.has_special or y.has_special:
         return None
@@ -93,7 +93,7 @@ def _exact_type(low: int, bound: int) -> type | None:
     return np.float64 if bound <= 1 << 53 else None
 
 
-def _product(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
+def _product(x: Operand, y: Operand, result_type: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
     sums = _sums(x, y, result_type, policy, random)
     if x.has_special or y.has_special:
         set_special(sums, _marked(x), _marked(y), x.format.has_infinity or y.format.has_infinity)
@@ -134,7 +134,7 @@ def tiled(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Operand:
+class Operand:
     """The codes of an operand, whose finite numbers are multiples of 2**low, at most `largest` times it."""
 
     codes: np.ndarray
@@ -144,10 +144,10 @@ class _Operand:
     has_special: bool  #: infinities or NaN
 
     @staticmethod
-    def of(x: np.ndarray, fmt: Format) -> _Operand:
+    def of(x: np.ndarray, fmt: Format) -> Operand:
         codes = codes_of(x, fmt)
         if not codes.size:
-            return _Operand(codes, fmt, 0, 0, False)
+            return Operand(codes, fmt, 0, 0, False)
         magnitude = codes & np.uint8(fmt.sign_bit - 1) if fmt.is_signed else codes
         top = int(magnitude.max())
         has_special = top > fmt.max_code
@@ -158,12 +158,12 @@ class _Operand:
         # Subtracting one makes zero the largest code, so that the minimum is that of the others.
         bottom = int((magnitude - np.uint8(1)).min()) + 1 if fmt.has_zero else int(magnitude.min())
         if bottom > fmt.max_code:
-            return _Operand(codes, fmt, 0, 0, has_special)
+            return Operand(codes, fmt, 0, 0, has_special)
         exponents, largest = _facts(fmt)
         low = exponents[bottom]
-        return _Operand(codes, fmt, low, largest[top] << (exponents[top] - low), has_special)
+        return Operand(codes, fmt, low, largest[top] << (exponents[top] - low), has_special)
 
-    def at(self, codes: np.ndarray) -> _Operand:
+    def at(self, codes: np.ndarray) -> Operand:
         """A part of the operand."""
         return self if codes is self.codes else dataclasses.replace(self, codes=codes)
 
@@ -192,7 +192,7 @@ def _facts(fmt: Format) -> tuple[list[int], list[int]]:
 
 @functools.lru_cache(64)
 def _values(fmt: Format, first: int | None, count: int) -> Table:
-    """The table of `_Operand.values`, indexed by code."""
+    """The table of `Operand.values`, indexed by code."""
     x = decode(np.arange(256) & ((1 << fmt.bits) - 1), fmt)
     inside = x.kind == FINITE
     if first is not None:
@@ -201,12 +201,12 @@ def _values(fmt: Format, first: int | None, count: int) -> Table:
     return Table(np.ldexp(significand, x.exponent).astype(np.float32))
 
 
-def _bound(x: _Operand, y: _Operand) -> int:
+def _bound(x: Operand, y: Operand) -> int:
     """What no sum of products exceeds, nor any part of it, in units of 2**(x.low + y.low)."""
     return x.codes.shape[-1] * x.largest * y.largest
 
 
-def _sums(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
+def _sums(x: Operand, y: Operand, result_type: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
     """The sums of the finite numbers' products: exact in f32 or f64, else as f64: rounded to odd, or if that is the
     result's type, as the policy says."""
     dtype = _exact_type(x.low + y.low, _bound(x, y))
@@ -219,7 +219,7 @@ def _sums(x: _Operand, y: _Operand, result_type: ElementType, policy: Policy, ra
     return array_of(round_number(exact.to_number(), _F64.format, policy, draws), _F64.format)
 
 
-def _room(x: _Operand, y: _Operand) -> int:
+def _room(x: Operand, y: Operand) -> int:
     """How many exponents two bands may have together, that the product of them be exact in f64."""
     return 55 - x.format.precision - y.format.precision - (x.codes.shape[-1] - 1).bit_length()
 
@@ -239,7 +239,7 @@ def fewest_parts(x_spread: int, y_spread: int, room: int) -> tuple[int, int]:
     return min(choices)[1:]
 
 
-def _banded(x: _Operand, y: _Operand) -> ExactSums:
+def _banded(x: Operand, y: Operand) -> ExactSums:
     """The sums of all products of the bands that the operands are cut into."""
     x_parts, y_parts = fewest_parts(x.spread, y.spread, _room(x, y))
     x_step, y_step = -(-x.spread // x_parts), -(-y.spread // y_parts)
@@ -271,7 +271,7 @@ def _marks(fmt: Format) -> dict[str, Table]:
     return {name: Table(mark) for name, mark in marks.items()}
 
 
-def _marked(x: _Operand) -> Marks:
+def _marked(x: Operand) -> Marks:
     return {name: as_laid(table.at, x.codes) for name, table in _marks(x.format).items()}
 
 

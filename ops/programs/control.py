@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..grid.parallel import current_grid
@@ -118,5 +118,28 @@ def call_(call: Call) -> Run:
     facts=_CALL,
 )
 def composite(call: Call) -> Run:
-    """The results of its decomposition, a function of the program, whatever the composite's name and version."""
-    return _called(call, "decomposition")
+    """The results of its decomposition, a function of the program, or of what its name is known to mean."""
+    bind = _COMPOSITES.get(str(call.attributes.get("name")))
+    known = bind(call) if bind is not None else None
+    return _called(call, "decomposition") if known is None else known
+
+
+#: Binders of composites that are computed otherwise than by their decompositions; None: not this use.
+_COMPOSITES: dict[str, Callable[[Call], Run | None]] = {}
+
+
+def known_composite(name: str) -> Callable[[Callable[[Call], Run | None]], Callable[[Call], Run | None]]:
+    """Make the decorated function the binder of composites of a name. It returns None to decompose a use."""
+
+    def declare(bind: Callable[[Call], Run | None]) -> Callable[[Call], Run | None]:
+        if name in _COMPOSITES:
+            raise ValueError(f"composite {name!r} is declared twice")
+        _COMPOSITES[name] = bind
+        return bind
+
+    return declare
+
+
+def is_known_composite(attributes: Mapping[str, Any]) -> bool:
+    """Whether a call has the name of composites that are computed otherwise than by their decompositions."""
+    return attributes.get("name") in _COMPOSITES

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from ....ops.engine.speed import tuning
+from ....ops.programs.control import is_known_composite
 from ....ops.registry import call_attribute, lookup
 from ...program import PRINT, Function, Operation, Program, Region, Value
 
@@ -85,7 +86,7 @@ class _Inliner:
 
     def _inlinable(self, operation: Operation, within: tuple[str, ...]) -> Function | None:
         attribute = call_attribute(operation.name)
-        if attribute is None:
+        if attribute is None or is_known_composite(operation.attributes):
             return None
         name = str(operation.attributes.get(attribute))
         function = self._program.functions.get(name)

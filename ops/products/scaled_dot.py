@@ -1,0 +1,154 @@
+"""Dots of blocks that share scales: the composite `xla.scaled_dot` and the custom call `__op$block_scaled_dot`.
+
+An element times its scale is exact in f64, so each result is the exact sum of scaled products, rounded once, whatever
+the policy's `accumulate`: a scale alone can be beyond the range of f32. But `element` computes what is written: of the
+composite its decomposition (of JAX: a dot of scaled numbers rounded to bf16), and of the custom call a dot of scaled
+numbers rounded to the result's type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..engine import gemm
+from ..engine.cast import cast
+from ..policy import Policy
+from ..programs.control import known_composite
+from ..programs.custom_call import bound_target
+from ..registry import Call, OpError, Run, UnsupportedOpError, lookup
+from ..types import ELEMENT_TYPES, ElementType, TensorType
+from .exact_matmul import Operand
+
+_F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
+_EXACT = Policy()
+_SIDES = ("lhs", "rhs")
+
+
+@known_composite("xla.scaled_dot")
+def composite(call: Call) -> Run | None:
+    """JAX's `lax.scaled_dot`; None where its decomposition is to be computed."""
+    attributes = call.attributes.get("composite_attributes")
+    numbers = attributes.get("dimension_numbers") if isinstance(attributes, Mapping) else None
+    if call.policy.accumulate == "element" or numbers is None or len(call.operands) != 4:
+        return None
+    contracting, batching = ([_dimensions(side) for side in pair] for pair in numbers)
+    return _scaled_dot(call, batching, contracting)
+
+
+@bound_target("__op$block_scaled_dot")
+def custom_call(call: Call) -> Run:
+    """What `jax.nn.scaled_matmul` calls: the last dimensions are contracted."""
+    if len(call.operands) != 4:
+        raise OpError(f"expected 4 operands (two tensors and their scales), got {len(call.operands)}")
+    config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
+    try:
+        config = json.loads(config) if isinstance(config, str) else config
+    except ValueError:
+        raise OpError(f"expected a backend_config of JSON, got {str(config)[:60]!r}") from None
+    details = config.get("scaled_dot_backend_config") if isinstance(config, Mapping) else None
+    details = details if isinstance(details, Mapping) else {}
+    ranks = [len(call.tensor(i).shape) for i in range(2)]
+    batching = [
+        _dimensions(details.get(f"{s}_batch_dimensions", range(r - 2))) for s, r in zip(_SIDES, ranks, strict=True)
+    ]
+    return _scaled_dot(call, batching, [(ranks[0] - 1,), (ranks[1] - 1,)])
+
+
+def _dimensions(value: Any) -> tuple[int, ...]:
+    return tuple(int(d) for d in np.ravel(value)) if np.size(value) else ()
+
+
+def _scaled_dot(call: Call, batching: list[tuple[int, ...]], contracting: list[tuple[int, ...]]) -> Run:
+    types = [call.tensor(i) for i in range(4)]
+    for t in types:
+        if not (t.element.is_float or t.element.is_integer) or t.element.bits > 32:
+            raise UnsupportedOpError(f"expected elements and scales of up to 32 bits, got {t.element}")
+    policy, result = call.policy, call.result().element
+    if not result.is_float:
+        raise UnsupportedOpError(f"expected a result of floats, got {result}")
+    as_written = policy.accumulate == "element"
+    compute = result if as_written else _F64
+    operands = [TensorType(t.shape, compute) for t in types[:2]]
+    numbers = {
+        f"{side}_{kind}_dimensions": dims[i]
+        for i, side in enumerate(_SIDES)
+        for kind, dims in (("batching", batching), ("contracting", contracting))
+    }
+    for i, side in enumerate(_SIDES):
+        _check_scales(side, call.operand_shape(i), call.operand_shape(i + 2), contracting[i])
+    record = lookup("dot_general")
+    assert record is not None
+    inner = call.like("stablehlo.dot_general", operands, call.results, dot_dimension_numbers=numbers)
+    accumulate = policy.accumulate if as_written else "exact"
+    inner = dataclasses.replace(inner, policy=dataclasses.replace(policy.for_results(result), accumulate=accumulate))
+    product = record.function(inner)
+
+    free = [
+        tuple(d for d in range(len(t.shape)) if d not in batching[i] and d not in contracting[i])
+        for i, t in enumerate(types[:2])
+    ]
+    orders = (*batching[0], *free[0], *contracting[0]), (*batching[1], *contracting[1], *free[1])
+    shapes = [call.operand_shape(i) for i in range(2)]
+    sizes = [
+        math.prod(shapes[i][d] for d in dims)
+        for i, dims in ((0, batching[0]), (0, free[0]), (0, contracting[0]), (1, free[1]))
+    ]
+
+    def kernel(lhs: np.ndarray, rhs: np.ndarray, lhs_scales: np.ndarray, rhs_scales: np.ndarray) -> np.ndarray:
+        sides = (
+            (lhs, types[0].element, lhs_scales, types[2].element),
+            (rhs, types[1].element, rhs_scales, types[3].element),
+        )
+        dtype = None if as_written else _exact_type(sides, sizes[2])
+        if dtype is None:
+            return product(*(scaled(*side, compute) for side in sides))
+        b, m, k, n = sizes
+        x, y = (scaled(*side, dtype).transpose(order) for side, order in zip(sides, orders, strict=True))
+        sums = gemm.product(x.reshape(b, m, k), y.reshape(b, k, n))
+        return cast(sums, dtype, result, policy.for_results(result), call.random.draws(policy)).reshape(call.shape())
+
+    return kernel
+
+
+def _exact_type(sides: Sequence[tuple[np.ndarray, ElementType, np.ndarray, ElementType]], length: int) -> Any:
+    """f32 or f64, if all sums of products of scaled minifloats are exact in it, in any order; None if in neither."""
+    bits, lows, tops = max(length - 1, 0).bit_length(), [], []
+    for x, element, scales, scale_element in sides:
+        if not element.is_minifloat or not scale_element.is_minifloat:
+            return None
+        a, b = Operand.of(x, element.format), Operand.of(scales, scale_element.format)
+        if a.has_special or b.has_special:
+            return None
+        lows.append(a.low + b.low)
+        bits += a.largest.bit_length() + b.largest.bit_length()
+        tops.append(lows[-1] + a.largest.bit_length() + b.largest.bit_length())
+    if bits <= 24 and min(*lows, sum(lows)) >= -126 and max(*tops, sum(tops)) + length.bit_length() <= 127:
+        return _F32
+    return _F64 if bits <= 53 else None
+
+
+def _check_scales(side: str, shape: tuple[int, ...], scales: tuple[int, ...], contracting: tuple[int, ...]) -> None:
+    """Each dimension of the scales is that of the operand, or divides it where it is contracted."""
+    if len(scales) != len(shape):
+        raise OpError(f"expected scales of {side} of rank {len(shape)}, got {list(scales)}")
+    for d, (n, s) in enumerate(zip(shape, scales, strict=True)):
+        if n != s and (d not in contracting or not s or n % s):
+            raise OpError(f"expected scales of {side} with dimension {d} that fits {n}, got {s}")
+
+
+def scaled(
+    x: np.ndarray, element: ElementType, scales: np.ndarray, scale_element: ElementType, target: ElementType
+) -> np.ndarray:
+    """The elements of an array times the scales of their blocks: exact in f64, and rounded once to any other type."""
+    factors = cast(scales, scale_element, _F64, _EXACT)
+    split = [n for size, count in zip(x.shape, factors.shape, strict=True) for n in (count, size // max(count, 1))]
+    values = cast(x, element, _F32 if element.bits <= 16 else _F64, _EXACT).reshape(split)
+    factors = factors.reshape([n for count in factors.shape for n in (count, 1)])
+    products = np.multiply(values, factors, dtype=np.float64).reshape(x.shape)
+    return products if target == _F64 else cast(products, _F64, target, _EXACT)

@@ -1,0 +1,189 @@
+"""Dots of blocks that share scales, against sums of fractions; as JAX's functions lower to them, on our platform."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.ops.blocks.formats import BLOCK_FORMATS, BlockFormat
+from minihlo.ops.types import ELEMENT_TYPES
+
+from . import oracle
+from .run_op import codes as bits_of
+from .run_op import from_codes
+
+NAMES = tuple(n for n, f in BLOCK_FORMATS.items() if len(f.block) == 1)
+E8M0 = ml_dtypes.float8_e8m0fnu
+
+
+def program(lhs, rhs, lhs_scales, rhs_scales, result: str) -> interp.LoadedProgram:
+    """The custom call on (b, m, k) and (b, n, k)."""
+    types = [_type(x) for x in (lhs, rhs, lhs_scales, rhs_scales)]
+    b, m, n = lhs.shape[0], lhs.shape[1], rhs.shape[1]
+    config = '{\\"scaled_dot_backend_config\\": {\\"lhs_batch_dimensions\\": [0], \\"rhs_batch_dimensions\\": [0]}}'
+    return interp.load(f"""func.func @main(%a: {types[0]}, %b: {types[1]}, %c: {types[2]}, %d: {types[3]})
+        -> tensor<{b}x{m}x{n}x{result}> {{
+      %r = stablehlo.custom_call @__op$block_scaled_dot(%a, %b, %c, %d) {{backend_config = "{config}"}}
+        : ({", ".join(types)}) -> tensor<{b}x{m}x{n}x{result}>
+      return %r : tensor<{b}x{m}x{n}x{result}>
+    }}""")
+
+
+def _type(x: np.ndarray) -> str:
+    element = next(t for t in ELEMENT_TYPES.values() if t.dtype == x.dtype)
+    return f"tensor<{'x'.join(map(str, x.shape))}x{element.name}>"
+
+
+def numbers(x: np.ndarray) -> list[Fraction]:
+    if x.dtype == np.int8:
+        return [Fraction(int(v)) for v in x.ravel()]
+    name = next(t.name for t in ELEMENT_TYPES.values() if t.dtype == x.dtype)
+    return [Fraction(oracle.decode(oracle.FORMATS[name], int(c))) for c in bits_of(x).ravel()]
+
+
+def extreme(fmt: BlockFormat, count: int, k: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Finite elements, and scales from the smallest to the largest."""
+    if fmt.element_format is None:
+        elements = rng.integers(-127, 128, (count, 1, k)).astype(np.int8)
+    else:
+        magnitude = rng.integers(0, fmt.element_format.max_code + 1, (count, 1, k))
+        sign = rng.integers(0, 2, magnitude.shape) * fmt.element_format.sign_bit
+        elements = from_codes(magnitude | sign, fmt.element)
+    scale = fmt.scale_format
+    shape = (count, 1, k // fmt.size)
+    low, high = (1, scale.max_code) if scale.has_zero else (0, scale.max_code)
+    codes = rng.integers(low, high + 1, shape)
+    ends = rng.choice([low, high], shape)
+    return elements, from_codes(np.where(rng.random(shape) < 0.3, ends, codes), fmt.scale)
+
+
+def check(name: str, count: int, seed: int) -> None:
+    fmt = BLOCK_FORMATS[name]
+    rng = np.random.default_rng(seed)
+    k = 3 * fmt.size if fmt.size <= 32 else fmt.size
+    (a, sa), (b, sb) = (extreme(fmt, count, k, rng) for _ in range(2))
+    b[: count // 4] = a[: count // 4]
+    b[: count // 4, :, ::2] = -b[: count // 4, :, ::2]  # sums that cancel
+    result = "f32" if seed % 2 else "bf16"
+    found = bits_of(np.asarray(program(a, b, sa, sb, result)(a, b, sa, sb)[0])).ravel().tolist()
+    out = oracle.FORMATS[result]
+    values = [np.array(numbers(v), object).reshape(count, -1) for v in (a, b, sa, sb)]
+    for i, got in enumerate(found):
+        x, y, s, t = (v[i] for v in values)
+        sums = [sum(p * q for p, q in zip(x[j : j + fmt.size], y[j : j + fmt.size], strict=True))
+                for j in range(0, k, fmt.size)]  # fmt: skip
+        exact = sum((v * p * q for v, p, q in zip(sums, s, t, strict=True)), Fraction(0))
+        want = oracle.encode(out, exact)
+        assert got == want, (name, i, hex(got), hex(want))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sums_are_exact(name: str) -> None:
+    for seed in (1, 2):
+        check(name, 40, seed)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", NAMES)
+def test_many_sums_are_exact(name: str) -> None:
+    for seed in range(10, 20):
+        check(name, 1000, seed)
+
+
+def test_a_product_beyond_the_range_of_f32_comes_back() -> None:
+    a, b = np.full((1, 1, 32), 448, ml_dtypes.float8_e4m3fn), np.full((1, 1, 32), 1, ml_dtypes.float8_e4m3fn)
+    high, low = (np.full((1, 1, 1), c, np.uint8).view(E8M0) for c in (254, 0))
+    assert np.asarray(program(a, b, high, low, "f32")(a, b, high, low)[0]).item() == 448 * 32
+
+
+def test_nan_and_infinity() -> None:
+    a = np.ones((4, 1, 32), ml_dtypes.float8_e5m2)
+    b, scales = a.copy(), np.ones((4, 1, 1), E8M0)
+    a[0, 0, 3], a[1, 0, 5], b[1, 0, 5] = np.inf, np.inf, 0
+    scaled = scales.copy()
+    scaled[2] = np.nan
+    found = np.asarray(program(a, b, scaled, scales, "f32")(a, b, scaled, scales)[0]).ravel()
+    assert np.array_equal(found, [np.inf, np.nan, np.nan, 32], equal_nan=True)
+
+
+def _operands(seed: int = 0) -> tuple:
+    rng = np.random.default_rng(seed)
+    a, b = (jnp.asarray(rng.standard_normal(s), jnp.float8_e4m3fn) for s in ((2, 4, 64), (2, 5, 64)))
+    s, t = (jnp.asarray(rng.integers(100, 150, n).astype(np.uint8).view(E8M0)) for n in ((2, 4, 2), (2, 5, 2)))
+    x, y = (np.asarray(v, float) * np.repeat(np.asarray(w, float), 32, 2) for v, w in ((a, s), (b, t)))
+    return (a, b, s, t), np.einsum("bmk,bnk->bmn", x, y)  # exact: the sums have less than 53 bits
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_scaled_matmul_of_jax(dtype) -> None:
+    operands, want = _operands()
+    want = interp.cast(want, np.dtype(dtype).name)
+    there = [jax.device_put(v, jax.devices("minihlo")[0]) for v in operands]
+
+    def f(*v):
+        return jax.nn.scaled_matmul(*v, preferred_element_type=dtype)
+
+    for found in (interp.jit(f)(*operands), jax.jit(f)(*there)):
+        assert np.asarray(found).tobytes() == want.tobytes()
+    batched = jax.vmap(f)(*(v[None] for v in there))[0]
+    assert np.asarray(batched).tobytes() == want.tobytes()
+
+
+def test_scaled_dot_of_jax_and_its_decomposition() -> None:
+    (a, b, s, t), want = _operands(1)
+    numbers = (((2,), (2,)), ((0,), (0,)))
+
+    def f(a, b, s, t):
+        return jax.lax.scaled_dot(
+            a, b, lhs_scale=s, rhs_scale=t, dimension_numbers=numbers, preferred_element_type=jnp.float32
+        )
+
+    want = interp.cast(want, "f32").tobytes()
+    assert np.asarray(interp.jit(f)(a, b, s, t)).tobytes() == want
+    loaded = interp.load(jax.jit(f).lower(a, b, s, t))
+    assert np.asarray(loaded(*map(np.asarray, (a, b, s, t)))[0]).tobytes() == want
+    high, low = (np.full((1, 1, 1), c, np.uint8).view(E8M0) for c in (254, 0))
+    x, y = np.full((1, 1, 32), 448, a.dtype), np.full((1, 1, 32), 1, a.dtype)
+    assert interp.jit(f)(x, y, high, low).item() == 448 * 32
+    with interp.policy(accumulate="element"):  # 448 * 2**127 is infinite in bf16
+        assert np.isinf(interp.jit(f)(x, y, high, low).item())
+
+
+@pytest.mark.parametrize("mode", ["mxfp8", "nvfp4"])
+def test_scaled_dot_general_of_jax(mode: str) -> None:
+    rng = np.random.default_rng(2)
+    a, b = (jnp.asarray(rng.standard_normal(s), jnp.float32) for s in ((2, 32, 64), (2, 64, 32)))
+    scale = (jnp.float32(4 / (6 * 448)),) if mode == "nvfp4" else ()
+    config = jax.nn.get_scaled_dot_general_config(mode, *scale)
+
+    def f(a, b):
+        return jax.nn.scaled_dot_general(a, b, (((2,), (1,)), ((0,), (0,))), configs=[config] * 3)
+
+    there = [jax.device_put(v, jax.devices("minihlo")[0]) for v in (a, b)]
+    found = jax.jit(f)(*there)
+    assert np.abs(np.asarray(found) - np.asarray(a @ b)).max() < (1.5 if mode == "mxfp8" else 6)
+    assert np.asarray(interp.jit(f)(a, b)).tobytes() == np.asarray(found).tobytes()
+    slopes = jax.jit(jax.grad(lambda a, b: f(a, b).sum(), (0, 1)))(*there)
+    wanted = jax.grad(lambda a, b: (a @ b).sum(), (0, 1))(a, b)
+    for slope, want in zip(slopes, wanted, strict=True):
+        assert np.abs(np.asarray(slope) - np.asarray(want)).max() < 3
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((1, 2, 64), (1, 3, 64), (1, 2, 3), (1, 3, 2)), "expected scales of lhs with dimension 2 that fits 64, got 3"),
+        (((1, 2, 64), (1, 3, 64), (1, 2, 2), (1, 2, 2)), "expected scales of rhs with dimension 1 that fits 3, got 2"),
+    ],
+)
+def test_scales_that_do_not_fit(shapes, message: str) -> None:
+    a, b = (np.ones(s, ml_dtypes.float8_e4m3fn) for s in shapes[:2])
+    s, t = (np.ones(n, E8M0) for n in shapes[2:])
+    with pytest.raises(interp.ProgramError, match=message):
+        program(a, b, s, t, "f32")(a, b, s, t)
