@@ -76,7 +76,15 @@ def function(arguments: str, results: str, body: str, returned: str) -> str:
     return f"func.func @main({arguments}) -> ({results}) {{\n{body}\nreturn {returned} : {results}\n}}"
 
 
-@pytest.mark.parametrize("t", ["f32", "bf16"])
+def numbers_of(dtype: np.dtype) -> np.ndarray:
+    """Numbers of all kinds of f32 or bf16; those of f16, which has few exponents, are one in a thousand."""
+    if dtype != np.float16:
+        return FLOATS.astype(dtype)
+    few = np.array([1, 2, 0x3FF, 0x400, 0x7BFF, 0x7C00, 0x7E00, 0x3C00, 0x3C01, *range(0, 0x7C00, 997)], np.uint16)
+    return np.concatenate([few, few | 0x8000]).view(np.float16)
+
+
+@pytest.mark.parametrize("t", ["f32", "bf16", "f16"])
 @pytest.mark.parametrize(
     "op",
     [
@@ -98,7 +106,7 @@ def function(arguments: str, results: str, body: str, returned: str) -> str:
 )
 def test_all_pairs_of_unlike_numbers(ran: list[object], op: str, t: str) -> None:
     dtype = ELEMENT_TYPES[t].dtype
-    numbers = np.unique(FLOATS.astype(dtype).view(f"u{dtype.itemsize}")).view(dtype)
+    numbers = np.unique(numbers_of(dtype).view(f"u{dtype.itemsize}")).view(dtype)
     x, y = (np.ascontiguousarray(a.reshape(-1)) for a in np.meshgrid(numbers, numbers))
     v, m = f"tensor<{x.size}x{t}>", f"tensor<{x.size}xi1>"
     compare = f"stablehlo.compare {op if op.isupper() else 'LT'}, %x, %n : ({v}, {v}) -> {m}"
@@ -115,19 +123,41 @@ def test_all_pairs_of_unlike_numbers(ran: list[object], op: str, t: str) -> None
     assert ran
 
 
-@pytest.mark.parametrize("t", ["f32", "bf16"])
+@pytest.mark.parametrize("t", ["f32", "bf16", "f16"])
 @pytest.mark.parametrize(
     "op", ["negate", "abs", "sqrt", "floor", "ceil", "round_nearest_even", "sign", "exponential", "rsqrt"]
 )
 def test_unary_ops(ran: list[object], op: str, t: str) -> None:
     rng, dtype = np.random.default_rng(4), ELEMENT_TYPES[t].dtype
     with np.errstate(all="ignore"):
-        x = np.concatenate([FLOATS, (rng.standard_normal(4000) * 30).astype(np.float32)]).astype(dtype)
+        x = np.concatenate([numbers_of(dtype), (rng.standard_normal(4000) * 30).astype(dtype)])
     y = np.concatenate([x[:0], np.ones(x.size, dtype)])
     v = f"tensor<{x.size}x{t}>"
     body = f"%p = stablehlo.multiply %x, %y : {v}\n%r = stablehlo.{op} %p : {v}"
     check(function(f"%x: {v}, %y: {v}", v, body, "%r"), x, y)
-    assert ran or t == "bf16"
+    assert ran or t != "f32"
+
+
+def test_every_code_of_f16_and_every_place_where_rounding_to_it_changes(ran: list[object]) -> None:
+    """Moving keeps the bits of NaN too; f32 on both sides of each tie."""
+    codes = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    v, w, m = (f"tensor<65536x{t}>" for t in ("f16", "f32", "i1"))
+    moved = f"%r = stablehlo.select %p, %x, %y : {m}, {v}\n%s = stablehlo.negate %r : {v}"
+    text = function(f"%p: {m}, %x: {v}, %y: {v}", v, moved, "%s")
+    program = planner.plan(interp.load(text).program, speed=tuned(Speed()))
+    flags = np.arange(1 << 16) % 3 == 0
+    (result,) = machine.run(program, [flags, codes, codes[::-1].copy()])
+    wanted = np.where(flags, codes.view(np.uint16), codes[::-1].view(np.uint16)) ^ np.uint16(0x8000)
+    assert np.array_equal(result.view(np.uint16), wanted)
+    finite = np.sort(codes[np.isfinite(codes)]).astype(np.float64)
+    with np.errstate(all="ignore"):
+        ties = ((finite[1:] + finite[:-1]) / 2).astype(np.float32)
+        most = np.array([65519.99, 65520, 65520.01, 1e9, 1e-9, 2**-25], np.float32)
+    for x in (ties, np.nextafter(ties, np.float32(9e9)), np.nextafter(ties, np.float32(-9e9)), np.r_[most, -most]):
+        half, wide = f"tensor<{len(x)}xf16>", f"tensor<{len(x)}xf32>"
+        body = f"%r = stablehlo.convert %x : ({wide}) -> {half}\n%s = stablehlo.abs %r : {half}"
+        check(function(f"%x: {wide}", half, body, "%s"), x)
+    assert ran
 
 
 def test_exponentials_of_many_numbers(ran: list[object]) -> None:
@@ -247,7 +277,7 @@ def random_program(seed: int) -> tuple[str, list[np.ndarray]]:
     values: list[tuple[str, str]] = []
     arguments, arrays = [], []
     for i, shape in enumerate([(rows, columns), (rows, columns), (rows, 1), (1, columns)]):
-        t = str(rng.choice(["f32", "f32", "bf16", "f8E4M3FN", "f8E5M2FNUZ", "i1"]))
+        t = str(rng.choice(["f32", "f32", "bf16", "f16", "f8E4M3FN", "f8E5M2FNUZ", "i1"]))
         codes = rng.integers(0, 256, (*shape, 4), np.uint8)
         codes[..., 3] = np.where(rng.random(shape) < 0.9, codes[..., 3] & 0x80 | 0x3F, codes[..., 3])
         element = ELEMENT_TYPES[t]
@@ -274,15 +304,15 @@ def random_program(seed: int) -> tuple[str, list[np.ndarray]]:
         return f"tensor<{rows}x{columns}x{t}>"
 
     def convert(t: str) -> tuple[str, str]:
-        floats = [x for x in values if x[1] in ("f32", "bf16")] or [x for x in values if x[1] != "i1"] or values
+        floats = [x for x in values if x[1] in ("f32", "bf16", "f16")] or [x for x in values if x[1] != "i1"] or values
         x, source = floats[rng.integers(len(floats))]
         return put(f"convert {x} : ({v(source)}) -> {v(t)}", t)
 
     for _ in range(rng.integers(4, 16)):
-        kind, (x, t) = rng.integers(6), of("f32", "bf16")
+        kind, (x, t) = rng.integers(6), of("f32", "bf16", "f16")
         y = of(t)[0]
         if kind == 0:
-            convert(str(rng.choice(["f32", "bf16", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2"])))
+            convert(str(rng.choice(["f32", "bf16", "f16", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2"])))
         elif kind == 1:
             direction = rng.choice(["EQ", "NE", "LT", "LE", "GT", "GE"])
             put(f"compare {direction}, {x}, {y} : ({v(t)}, {v(t)}) -> {v('i1')}", "i1")

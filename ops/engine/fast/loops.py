@@ -14,6 +14,33 @@ _u32, _f32, _u64, _i64 = np.uint32, np.float32, np.uint64, np.int64
 _SIGN, _REST, _INFINITE = 0x80000000, 0x7FFFFFFF, 0x7F800000
 #: Of an index that is not signed the compiler knows that it does not count from the end.
 _at = np.uint64
+#: The codes of f16 stand 13 bits further left in f32, whose bias is 112 more; and where infinity is then.
+_TO_F32, _F16_INFINITE = np.float32(2.0**112), 0x0F800000
+
+
+@inner
+def of_f16(code):
+    """The word of f32 that is the number of a code of f16; a NaN keeps its bits."""
+    size = _u32(_u32(code & _u32(0x7FFF)) << _u32(13))
+    number = _u32(_f32(size.view(_f32) * _TO_F32).view(_u32))  # subnormal numbers too
+    number = choose(size >= _u32(_F16_INFINITE), _u32(size | _u32(_INFINITE)), number)
+    return _u32(number | _u32(_u32(code & _u32(0x8000)) << _u32(16)))
+
+
+@inner
+def to_f16(u):
+    """The code of f16 of a word of f32, to nearest even; a NaN keeps the bits that there is room for."""
+    size = _u32(u & _u32(_REST))
+    even = _u32(shift(size, _u32(13)) & _u32(1))
+    normal = shift(_u32(_u32(size + even) + _u32(0xC8000FFF)), _u32(13))  # 112 less in the exponent, and near a half
+    # Added to a half, whose last bit is the smallest number of f16, the sum ends with the code.
+    subnormal = _u32(_f32(size.view(_f32) + _f32(0.5)).view(_u32) - _u32(0x3F000000))
+    code = choose(size >= _u32(0x38800000), normal, subnormal)
+    code = choose(code > _u32(0x7C00), _u32(0x7C00), code)
+    rest = _u32(shift(size, _u32(13)) & _u32(0x3FF))
+    nan = _u32(_u32(0x7C00) | choose(rest == _u32(0), _u32(0x200), rest))
+    code = choose(size > _u32(_INFINITE), nan, code)
+    return _u32(code | _u32(shift(u, _u32(16)) & _u32(0x8000)))
 
 
 @inner
@@ -33,6 +60,9 @@ def load(kind, leaf, table, bits, to, starts, a, row, parts, column, count):
         elif kind == op.LOAD_BOOL:
             for j in range(count):
                 bits[to, at + _at(j)] = load_8(leaf, begin + _at(j)) * _u32(0xFFFFFFFF)
+        elif kind == op.LOAD_F16:
+            for j in range(count):
+                bits[to, at + _at(j)] = of_f16(load_16(leaf, begin + _at(j)))
         elif kind == op.LOAD_TABLE_F32:
             for j in range(count):
                 bits[to, at + _at(j)] = load_32(table, _at(load_8(leaf, begin + _at(j))))
@@ -62,6 +92,9 @@ def store(kind, bits, a, at, out, begin, count):
     elif kind == op.STORE_16:
         for j in range(count):
             store_16(out, begin + _at(j), shift(bits[a, at + _at(j)], _u32(16)))
+    elif kind == op.STORE_F16:
+        for j in range(count):
+            store_16(out, begin + _at(j), bits[a, at + _at(j)])
     else:
         mask = _u32(1) if kind == op.STORE_BOOL else _u32(255)
         for j in range(count):
@@ -156,6 +189,12 @@ def words(kind, bits, to, a, b, c, n):
     elif kind == op.TRUTH:
         for j in range(n):
             bits[to, j] = -_i64(bits[a, j] != _u32(0))
+    elif kind == op.TO_F16:
+        for j in range(n):
+            bits[to, j] = to_f16(bits[a, j])
+    elif kind == op.OF_F16:
+        for j in range(n):
+            bits[to, j] = of_f16(bits[a, j])
     else:
         for j in range(n):
             u = bits[a, j]

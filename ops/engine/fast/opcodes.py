@@ -2,22 +2,24 @@
 
 A row is (op, result, first operand, second operand, third operand …). Results and operands are registers, which hold a
 block of 32-bit words each, unless something else is said. Words are f32, or the codes of minifloats, or all ones and
-all zeros for true and false; bf16 is held as f32.
+all zeros for true and false; bf16 and f16 are held as f32.
 """
 
 from __future__ import annotations
 
 #: From memory, (op, result, leaf): words, upper halves of words, bytes, booleans. Through (op, result, leaf, table).
-LOAD_32, LOAD_16, LOAD_8, LOAD_BOOL, LOAD_TABLE_F32, LOAD_TABLE_8 = range(6)
-#: To memory, (op, output, operand).
-STORE_32, STORE_16, STORE_8, STORE_BOOL = range(10, 14)
+#: The last is of f16.
+LOAD_32, LOAD_16, LOAD_8, LOAD_BOOL, LOAD_TABLE_F32, LOAD_TABLE_8, LOAD_F16 = range(7)
+#: To memory, (op, output, operand); the last of the codes of f16.
+STORE_32, STORE_16, STORE_8, STORE_BOOL, STORE_F16 = range(10, 15)
 #: On f32.
 ADD, SUBTRACT, MULTIPLY, DIVIDE, MAXIMUM, MINIMUM, NEGATE, ABS, SQRT, FLOOR, CEIL, ROUND, SIGN = range(20, 33)
 EQ, NE, LT, LE = range(40, 44)
 #: On words.
 SELECT, AND, OR, XOR, NOT, TRUTH = range(50, 56)
-#: To bf16 and back to f32; to codes (op, result, operand, parameters), or so by (op, result, operand, table).
-TO_BF16, ENCODE, ENCODE_TABLE = range(60, 63)
+#: To bf16 and back to f32; to the codes of f16, and these to f32. To codes (op, result, operand, parameters), or so by
+#: (op, result, operand, table).
+TO_BF16, TO_F16, OF_F16, ENCODE, ENCODE_TABLE = range(60, 65)
 #: Lookups (op, result, operand, table), and of two (op, result, first, second, table, bits of the second, last index).
 LOOK_UP_F32, LOOK_UP_8, PAIR_F32, PAIR_8 = range(70, 74)
 #: On f32, by way of f64.

@@ -17,7 +17,8 @@ from . import opcodes as op
 from .encoding import encoding, fitting
 from .recipes import Entries, Lookup, Program, Recipe, Step
 
-_F32, _BF16, _BOOL = ELEMENT_TYPES["f32"], ELEMENT_TYPES["bf16"], ELEMENT_TYPES["i1"]
+_F32, _BF16, _F16, _BOOL = (ELEMENT_TYPES[name] for name in ("f32", "bf16", "f16", "i1"))
+_FLOATS, _HALVES = (_F32, _BF16, _F16), (_BF16, _F16)
 _CODES = np.arange(256, dtype=np.uint8)
 _ONE = np.uint32(0x3F800000)
 
@@ -29,7 +30,7 @@ class Unknown(Exception):
     """The machine does not know something."""
 
 
-#: Ops on f32 that are rounded by way of f64: not those of bf16.
+#: Ops on f32 that are rounded by way of f64: not those of bf16 and f16.
 _NEAR = (op.EXP, op.RSQRT)
 _LOGICAL = (op.AND, op.OR, op.XOR, op.NOT)
 #: How a comparison is made: the op, and whether its operands change places.
@@ -60,6 +61,7 @@ class _Maker:
         self._leaves = {name: (i, element) for i, (name, element) in enumerate(recipe.leaves)}
         self._constants: list[int] = []
         self._values: dict[str, int] = {}  # the register of each value, one for each as if there were no end of them
+        self._codes: dict[int, int] = {}  # the registers with the codes of values of f16
         self._loaded: dict[tuple[int, ...], int] = {}
         self._code: list[_Line] = []
         self._tables: list[Entries] = []
@@ -75,7 +77,7 @@ class _Maker:
             self._values[step.result] = self._look_up(step) if isinstance(step, Lookup) else self._step(step)
         for i, (name, element) in enumerate(self._recipe.outputs):
             if fold is None:
-                self._code.append((_of(_STORES, element), i, (self._value(name, element),), ()))
+                self._code.append((_of(_STORES, element), i, (self._stored(name, element),), ()))
             else:
                 self._emit(fold, (self._value(name, element),))
         once = [line for line in self._code if line[0] < op.STORE_32 and fixed and fixed[line[3][0]]]
@@ -103,6 +105,13 @@ class _Maker:
         if name in self._values:
             return self._values[name]
         return self._load(_of(_LOADS, element), self._leaves[name][0])
+
+    def _stored(self, name: str, element: ElementType) -> int:
+        """The register of a value as memory has it."""
+        value = self._value(name, element)
+        if element != _F16:
+            return value
+        return self._codes[value] if value in self._codes else self._emit(op.TO_F16, [value])
 
     def _table(self, entries: Entries) -> int:
         if entries not in self._tables:
@@ -151,9 +160,9 @@ class _Maker:
             return values[0]
         if result.kind is Kind.BOOL:
             return self._truth(name, step, values)
-        if any(e != result for e in elements) or result not in (_F32, _BF16):
+        if any(e != result for e in elements) or result not in _FLOATS:
             raise Unknown
-        if result == _BF16 and self._policy.rounding != "nearest_even":
+        if result in _HALVES and self._policy.rounding != "nearest_even":
             raise Unknown
         if name == "clamp":
             low, x, high = values
@@ -164,11 +173,20 @@ class _Maker:
 
     def _rounded(self, kind: int, values: Sequence[int], element: ElementType) -> int:
         register = self._emit(kind, values)
-        return register if element == _F32 else self._emit(op.TO_BF16, [register])
+        return register if element == _F32 else self._half(register, element)
+
+    def _half(self, register: int, element: ElementType) -> int:
+        """The f32 of a register rounded to bf16 or f16, and held as f32 again."""
+        if element == _BF16:
+            return self._emit(op.TO_BF16, [register])
+        codes = self._emit(op.TO_F16, [register])
+        value = self._emit(op.OF_F16, [codes])
+        self._codes[value] = codes
+        return value
 
     def _truth(self, name: str, step: Step, values: Sequence[int]) -> int:
         element = step.elements[0]
-        if name == "compare" and element in (_F32, _BF16) and step.attributes.get("compare_type") != "TOTALORDER":
+        if name == "compare" and element in _FLOATS and step.attributes.get("compare_type") != "TOTALORDER":
             kind, is_turned = _COMPARED[step.attributes["comparison_direction"]]
             return self._emit(kind, values[::-1] if is_turned else values)
         if element.kind is Kind.BOOL and step.compiled in _LOGICAL:
@@ -181,13 +199,13 @@ class _Maker:
             return self._look_up(Lookup(_Known(table), (8,), (name,), "", target))
         if source == _BOOL and target == _F32:
             return self._emit(op.AND, [self._value(name, source), len(self._constants) - 1])
-        if source not in (_F32, _BF16):
+        if source not in _FLOATS:
             raise Unknown
         value = self._value(name, source)
-        if source == target or (source, target) == (_BF16, _F32):
+        if target in (source, _F32):
             return value
-        if target == _BF16 and self._policy.rounding == "nearest_even" and self._policy.overflow == "ieee":
-            return self._emit(op.TO_BF16, [value])
+        if target in _HALVES and self._policy.rounding == "nearest_even" and self._policy.overflow == "ieee":
+            return self._half(value, target)
         if not target.is_float or not target.is_minifloat or target.format.precision > 6:
             raise Unknown
         numbers, entries = encoding(target, self._policy.for_elements())
@@ -214,8 +232,18 @@ class _Known:
         return isinstance(other, _Known) and self.entries is other.entries
 
 
-_LOADS = {"f32": op.LOAD_32, "ui32": op.LOAD_32, "i32": op.LOAD_32, "bf16": op.LOAD_16, "i1": op.LOAD_BOOL}
-_STORES = {"f32": op.STORE_32, "ui32": op.STORE_32, "i32": op.STORE_32, "bf16": op.STORE_16, "i1": op.STORE_BOOL}
+_LOADS = {
+    **dict.fromkeys(("f32", "ui32", "i32"), op.LOAD_32),
+    "bf16": op.LOAD_16,
+    "f16": op.LOAD_F16,
+    "i1": op.LOAD_BOOL,
+}
+_STORES = {
+    **dict.fromkeys(("f32", "ui32", "i32"), op.STORE_32),
+    "bf16": op.STORE_16,
+    "f16": op.STORE_F16,
+    "i1": op.STORE_BOOL,
+}
 
 
 def _of(ops: Mapping[str, int], element: ElementType) -> int:
@@ -228,6 +256,8 @@ def _of(ops: Mapping[str, int], element: ElementType) -> int:
 
 def _word(array: np.ndarray, element: ElementType) -> int:
     """A constant as a register holds it."""
+    if element == _F16:
+        array, element = array.astype(np.float32), _F32
     code = int.from_bytes(array.tobytes(), "little")
     load = _of(_LOADS, element)
     return code << 16 if load == op.LOAD_16 else 0xFFFFFFFF * code if load == op.LOAD_BOOL else code
@@ -244,7 +274,7 @@ def _assigned(code: Sequence[_Line], kept: Sequence[int]) -> tuple[np.ndarray, i
     count, rows = len(kept), np.zeros((len(code), 7), np.int64)
     for i, (kind, result, registers, numbers) in enumerate(code):
         operands = [place[r] for r in registers]
-        if not op.STORE_32 <= kind <= op.STORE_BOOL:
+        if not op.STORE_32 <= kind <= op.STORE_F16:
             if result not in place:
                 if not free:
                     free.append(count)
