@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import struct
 import sys
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
@@ -16,8 +17,9 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 #: A number that is lost when it is added to 1 or taken from it and the result is rounded to nearest, and a subnormal
-#: number. They are variables, since Python folds operations on literals.
-_ONE, _TRIFLE, _SUBNORMAL = 1.0, 2.0**-60, 2.0**-1060
+#: number, by its bits: where subnormals are flushed, Python would compute it as zero. They are variables, since Python
+#: folds operations on literals.
+_ONE, _TRIFLE, (_SUBNORMAL,) = 1.0, 2.0**-60, struct.unpack("<d", (1 << 14).to_bytes(8, "little"))
 
 
 def are_default() -> bool:
