@@ -239,3 +239,47 @@ def test_single_numbers_are_compared_as_arrays_are(name, dtype):
     for without in ("", "turns", "scalars"):
         (found,) = np.asarray(interp.load(loop, without=without)(x, y)).reshape(1, -1)
         assert found.tobytes() == expected.tobytes()
+
+
+def _welford(p: Any, q: Any, where: Callable[..., Any]) -> Any:
+    n, d = p[0] + q[0], q[1] - p[1]
+    share = q[0] / where(n == 0, np.float32(1), n)
+    return n, p[1] + d * share, p[2] + q[2] + d * d * p[0] * share
+
+
+@pytest.mark.parametrize("special", [1.0, np.nan, np.inf, 1e-45])
+@pytest.mark.parametrize("shape", [(0,), (1,), (15,), (16,), (300,), (20, 30)])
+def test_a_reduction_with_accumulators_that_mix_is_folded_in_order(shape, special):
+    x = RNG.standard_normal(shape).astype(np.float32)
+    x.reshape(-1)[5:6] = special
+    inputs = np.ones_like(x), x, np.zeros_like(x)
+    zero = np.float32(0)
+    totals = (zero,) * 3
+    with np.errstate(all="ignore"):
+        for element in zip(*(v.reshape(-1) for v in inputs), strict=True):
+            totals = tuple(np.float32(v) for v in _welford(totals, element, np.where))
+
+    def run(*inputs):
+        return lax.reduce(inputs, (zero,) * 3, lambda p, q: _welford(p, q, jnp.where), range(x.ndim))
+
+    text = text_of(run, *inputs)
+    for without in ("", "turns", "scalars"):
+        results = interp.load(text, without=without)(*inputs)
+        assert [codes(r) for r in results] == [codes(t) for t in totals]
+
+
+def test_a_reduction_of_several_types_along_columns_and_of_all():
+    x, i = RNG.standard_normal((40, 3)).astype(np.float32), RNG.integers(0, 9, (40, 3)).astype(np.int32)
+    for dimensions in [(0,), (0, 1)]:
+
+        def run(x, i, dimensions=dimensions):
+            body = lambda p, q: (p[0] * np.float32(0.5) + q[0], p[1] + q[1] * (p[0] > 0))  # noqa: E731
+            return lax.reduce((x, i), (np.float32(1), np.int32(0)), body, dimensions)
+
+        kept = (40, 3) if dimensions == (0,) else (120, 1)
+        total, count = np.ones(kept[1], np.float32), np.zeros(kept[1], np.int32)
+        for v, n in zip(x.reshape(kept), i.reshape(kept), strict=True):
+            total, count = total * np.float32(0.5) + v, count + n * (total > 0)
+        for without in ("", "turns"):
+            found = interp.load(text_of(run, x, i), without=without)(x, i)
+            assert [codes(np.ravel(r)) for r in found] == [codes(total), codes(count.astype(np.int32))]

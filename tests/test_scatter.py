@@ -388,3 +388,40 @@ def test_errors_of_types() -> None:
             bind(n, operands, results, body)
     with pytest.raises(ProgramError, match=r"\d+:\d+: expects bounds"):
         load(program(rows(4, 3, 5), BODIES["add"][0]).replace("tensor<5x3xi32>", "tensor<5x4xi32>"))(x, i, u)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_the_extremes_of_floats_tell_zeros_apart_and_keep_nan(name, element):
+    """Against a loop on numbers: +0 is above -0, and NaN stays NaN."""
+    dtype = np.float32 if element == "f32" else np.float64
+    rng = np.random.default_rng(3)
+    numbers = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45], dtype)
+    start, updates = rng.choice(numbers, 60), rng.choice(numbers, 150)
+    places = rng.integers(-2, 63, (150, 1)).astype(np.int32)
+    expected = start.tolist()
+    for (place,), update in zip(places.tolist(), updates.tolist(), strict=True):
+        if 0 <= place < 60:
+            x, y = expected[place], update
+            if x != x or y != y:
+                expected[place] = np.nan
+            elif x == y == 0:
+                signs = [np.signbit(v) for v in (x, y)]
+                expected[place] = -0.0 if (all if name == "maximum" else any)(signs) else 0.0
+            else:
+                expected[place] = max(x, y) if name == "maximum" else min(x, y)
+    arguments = f"%x: tensor<60x{element}>, %i: tensor<150x1xi32>, %u: tensor<150x{element}>"
+    text = f"""func.func @main({arguments}) -> tensor<60x{element}> {{
+      %r = "stablehlo.scatter"(%x, %i, %u) ({{
+      ^bb0(%a: tensor<{element}>, %b: tensor<{element}>):
+        %m = stablehlo.{name} %a, %b : tensor<{element}>
+        stablehlo.return %m : tensor<{element}>
+      }}) {{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0],
+          scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}
+        : (tensor<60x{element}>, tensor<150x1xi32>, tensor<150x{element}>) -> tensor<60x{element}>
+      return %r : tensor<60x{element}>
+    }}"""
+    found = np.ravel(load(text)(start, places, updates))
+    wanted = np.array(expected, dtype)
+    assert np.array_equal(found, wanted, equal_nan=True)
+    assert np.array_equal(np.signbit(found[wanted == 0]), np.signbit(wanted[wanted == 0]))

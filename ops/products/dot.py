@@ -14,7 +14,7 @@ from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..types import TensorType
 from .accumulated import check_accumulator
 from .dot_algorithm import Algorithm
-from .matmul import matmul
+from .matmul import matmul, plain_product
 
 _SIDES = ("lhs", "rhs")
 
@@ -56,7 +56,7 @@ def _is_exact(batch: Batch) -> bool:
     if batch.attributes.get("algorithm") is not None:
         return False
     if all(e.is_minifloat for e in elements[:2]):
-        return batch.policy.accumulate == "exact" and batch.policy.rounding != "stochastic" and elements[2].is_float
+        return batch.policy.sums_exactly and batch.policy.rounding != "stochastic" and elements[2].is_float
     return all(e.is_integer for e in elements)
 
 
@@ -136,16 +136,24 @@ def _contract(
     product = matmul if algorithm is None else algorithm.matmul
     policy, random = call.policy, call.random
 
-    def kernel(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        x_shape, y_shape = lhs.shape, rhs.shape
+    host = plain_product(*types, policy) if algorithm is None else None
+
+    def sizes(x_shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[int, int, int, int, list[int]]:
         batch = [x_shape[d] for d in x_batch]
         rows, columns = [x_shape[d] for d in x_free], [y_shape[d] for d in y_free]
-        b, m, k, n = math.prod(batch), math.prod(rows), math.prod([x_shape[d] for d in x_sum]), math.prod(columns)
+        length = math.prod([x_shape[d] for d in x_sum])
+        return math.prod(batch), math.prod(rows), length, math.prod(columns), batch + rows + columns
+
+    def kernel(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        b, m, k, n, result = known or sizes(lhs.shape, rhs.shape)
         x, y = lhs.transpose(x_order), rhs.transpose(y_order)
         x = x.reshape(b, k, m).swapaxes(1, 2) if x_swap else x.reshape(b, m, k)
         y = y.reshape(b, n, k).swapaxes(1, 2) if y_swap else y.reshape(b, k, n)
-        return product(x, y, *types, policy, random).reshape(batch + rows + columns)
+        sums = product(x, y, *types, policy, random) if host is None else host(x, y)
+        return sums.reshape(result)
 
+    shapes = [t.shape for t in operands if t.is_static]
+    known = sizes(*shapes) if len(shapes) == 2 else None  # type: ignore[arg-type]
     return kernel
 
 

@@ -15,6 +15,7 @@ says how single operations are computed; it has a part only in `accumulate` = `e
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -85,6 +86,19 @@ def _wide(
         return wide_matmul(x, y, result_type, policy, random)
     between = _F64 if result_type.is_integer or result_type.bits == 1 else compute
     return cast(wide_matmul(x, y, between, policy, random), between, result_type, policy)
+
+
+def plain_product(
+    lhs_type: ElementType, rhs_type: ElementType, result_type: ElementType, policy: Policy
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+    """The host's product of f32 or f64 alone, where nothing is cast: the bits of `matmul`, without its questions.
+
+    None of other types, and where sums are formed in another way.
+    """
+    is_plain = lhs_type == rhs_type == result_type and lhs_type in (_F32, _F64)
+    if not is_plain or policy.accumulate in ("exact", "reproducible"):
+        return None
+    return lambda x, y: _in_order(x, y) if x.shape[-1] <= _SHORT else gemm.product(x, y)
 
 
 def product_policy(policy: Policy, lhs_type: ElementType, rhs_type: ElementType, result_type: ElementType) -> Policy:

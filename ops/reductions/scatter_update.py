@@ -26,7 +26,7 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
     if body.passed_on == tuple(range(len(elements), 2 * len(elements))):  # the updates as they are
         return _overwrite
     step = body.vectorised
-    ufunc = _in_place(call, body, elements)
+    ufunc, extreme = _in_place(call, body, elements), _extreme_of(body, elements)
     fold = fold_of(call, body)
 
     def apply(region: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
@@ -35,10 +35,16 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
         if ufunc is not None and rows[0].ndim == 1:
             ufunc.at(rows[0], targets, updates[0])
             return
+        if extreme is not None and rows[0].ndim == 1:
+            chosen = _extremes(extreme, rows[0], targets, updates[0])
+            if not chosen.any():
+                return
+            targets, updates = targets[chosen], (updates[0][chosen],)
         if step is not None and _is_unique(targets, len(rows[0])):
             _update_once(step, rows, targets, updates)
             return
         order, groups, firsts, counts = _grouped(targets, len(rows[0]))
+        updates = tuple([np.ascontiguousarray(u) for u in updates])  # else each `take` would copy them all
         done, active = 0, len(groups)
         # The next update of every row that has one.
         while step is not None and active and int(counts[0]) - done <= tuning().scatter_steps * active:
@@ -82,6 +88,25 @@ def _in_place(call: Call, body: Body, elements: Sequence[ElementType]) -> np.ufu
         return ufunc if ufunc is np.add or ufunc is np.subtract else None
     is_host = not element.is_minifloat and (element.bits >= 32 or call.policy.rounding == "nearest_even")
     return ufunc if is_host and combining.on_floats else None
+
+
+def _extreme_of(body: Body, elements: Sequence[ElementType]) -> np.ufunc | None:
+    """numpy's maximum or minimum if the body is that of the host's floats: the same but for zeros and NaN."""
+    combining = combining_of(body.sole_op)
+    is_host = len(elements) == 1 and elements[0].is_float and elements[0].bits >= 32
+    return combining.ufunc if is_host and combining is not None and combining.largest is not None else None
+
+
+def _extremes(ufunc: np.ufunc, row: np.ndarray, targets: np.ndarray, updates: np.ndarray) -> np.ndarray:
+    """Apply updates in place; which of them are to be applied in another way, to elements that are as they were.
+
+    These are those of elements that become a zero or NaN: numpy tells neither zeros apart nor NaN.
+    """
+    before = row.copy()
+    ufunc.at(row, targets, updates)
+    doubtful = (row == 0) | (row != row)
+    np.copyto(row, before, where=doubtful)
+    return doubtful[targets]
 
 
 def _is_unique(targets: np.ndarray, size: int) -> bool:
