@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .errors import CheckFailure, Error, ExecutionError, InputError, OutputError, ProgramError, ResourceError
     from .loaded import LoadedProgram
     from .policies import policy
+    from .probing.probe import probe
     from .products import matmul
     from .transform.function import jit
     from .values.numbers import cast, scale
@@ -40,6 +41,7 @@ _HOME = {
     "jit": ".transform.function",
     "matmul": ".products",
     "policy": ".policies",
+    "probe": ".probing.probe",
 }
 
 __all__ = [
@@ -61,6 +63,7 @@ __all__ = [
     "matmul",
     "pack",
     "policy",
+    "probe",
     "quantize",
     "scale",
     "straight_through",

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...ops.policy import COMPUTE_TYPES, Policy
 from ..errors import InputError
+from ..policies import parse_policy
 from .base import PROGRAMS
 
 
@@ -32,8 +33,13 @@ class Minihlo:
 
 
 def minihlo(name: str) -> Minihlo:
-    """Return the backend `minihlo`, `minihlo:upcast` or `minihlo:upcast:TYPE`. Raises InputError for another name."""
+    """Return the backend `minihlo`, `minihlo:upcast[:TYPE]` or `minihlo:FIELD=VALUE,…`, with these fields of a policy.
+
+    Raises InputError for another name.
+    """
     _, _, rest = name.partition(":")
+    if "=" in rest:
+        return Minihlo(name, parse_policy(rest, Policy()))
     if (rest and rest.partition(":")[0] != "upcast") or name.endswith(":"):
         raise InputError(f"expected minihlo, minihlo:upcast or minihlo:upcast:TYPE, got {name!r}")
     try:

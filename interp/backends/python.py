@@ -30,8 +30,8 @@ def start(name: str) -> tuple[str, Callable[..., Any]]:
     sys.path[:] = [*(p for p in sys.path if p), ""]
     if isinstance(target, type):
         target = target()
-    if operate := getattr(target, "operate", None):
-        return OPERATIONS, _guarded(operate, np.asarray)
+    if hasattr(target, "operate"):
+        return OPERATIONS, operator_of(target)
     if not callable(getattr(target, "evaluate", target)):
         raise TypeError(
             f"{attribute}: expected a function or an object with evaluate or operate, got {type(target).__name__}"
@@ -42,6 +42,11 @@ def start(name: str) -> tuple[str, Callable[..., Any]]:
 def evaluator(target: Any) -> Evaluate:
     """Return a function, or the method `evaluate` of an object, wrapped to raise BackendError."""
     return _guarded(getattr(target, "evaluate", target), _listed)
+
+
+def operator_of(target: Any) -> Callable[..., np.ndarray]:
+    """Return the method `operate` of an object, wrapped to raise BackendError."""
+    return _guarded(target.operate, np.asarray)
 
 
 def _listed(results: Any) -> list[np.ndarray]:

@@ -11,8 +11,10 @@ import numpy as np
 from ..errors import InputError
 from . import backend as by_name
 from . import kind_of, spellings
-from .base import PROGRAMS, Backend, BackendError, Evaluate, call
-from .python import evaluator
+from .base import OPERATIONS, PROGRAMS, Backend, BackendError, Evaluate, call
+from .child import SECONDS
+from .operation import Operation, OperationBackend
+from .python import evaluator, operator_of
 
 
 class Platform:
@@ -73,8 +75,25 @@ class Given:
         """Do nothing: the function is the caller's."""
 
 
+class GivenOperations:
+    """An object of the user's with `operate`."""
+
+    takes = OPERATIONS
+    seconds = SECONDS
+
+    def __init__(self, thing: Any) -> None:
+        self.name = str(getattr(thing, "name", None) or type(thing).__name__)
+        self._operate = operator_of(thing)
+
+    def operate(self, operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        return self._operate(operation, arrays)
+
+    def close(self) -> None:
+        pass
+
+
 def subject(named: Any) -> Backend:
-    """The backend that is meant. Raises InputError where there is none."""
+    """The backend that is meant, which takes programs. Raises InputError where there is none."""
     if not isinstance(named, str):
         if not callable(getattr(named, "evaluate", named)):
             raise InputError(f"expected a backend (an object with a method evaluate), got {type(named).__name__}")
@@ -82,6 +101,13 @@ def subject(named: Any) -> Backend:
     if named.isidentifier() and not _is_kind(named):
         return Platform(named)
     return by_name(named)
+
+
+def any_subject(named: Any) -> Backend | OperationBackend:
+    """The backend that is meant, which takes programs or operations. Raises InputError where there is none."""
+    if not isinstance(named, str) and hasattr(named, "operate"):
+        return GivenOperations(named)
+    return subject(named)
 
 
 def _is_kind(name: str) -> bool:

@@ -1,0 +1,30 @@
+"""`minihlo probe`: finds how a backend sums products."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..errors import OutputError
+from ..probing.probe import probe
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the command. Returns 1 if no record predicts every dot."""
+    types = options.type.split(",")
+    report = probe(
+        options.backend,
+        type=types[0] if len(types) == 1 else types,
+        result=options.result,
+        k=options.k,
+        seed=options.seed,
+    )
+    print(report)
+    if options.json == "-":
+        print(report.to_json())
+    elif options.json:
+        try:
+            Path(options.json).write_text(f"{report.to_json()}\n", encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"--json: {options.json}: {error.strerror or error}") from None
+    return int(not report.is_found)

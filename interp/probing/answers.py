@@ -1,0 +1,128 @@
+"""Dots with the results of a backend, and how well records predict them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.accumulators.record import Accumulator
+from ...ops.types import ELEMENT_TYPES
+from .designs import Designer, Dots
+from .dots import Asker
+from .operands import values
+from .predict import predicted
+
+#: How many dots of each design are asked for: these hold several of every exponent.
+_EACH = 300
+
+
+@dataclasses.dataclass
+class Answers:
+    """Dots of one kind with the results of the backend."""
+
+    kind: str
+    dots: Dots
+    got: np.ndarray
+
+    def __getitem__(self, index: Any) -> Answers:
+        return Answers(self.kind, self.dots[index], self.got[index])
+
+    def __len__(self) -> int:
+        return len(self.got)
+
+    def is_short(self, length: int) -> bool:
+        """Whether all products from this position on are zero."""
+        return not self.dots.x[:, length:].any()
+
+
+class Session:
+    """What a backend has been asked, and what it answered."""
+
+    def __init__(self, asker: Asker, rng: np.random.Generator) -> None:
+        self.asker, self.rng = asker, rng
+        self.signature = asker.signature
+        self.designer = Designer(self.signature)
+        self.answers: list[Answers] = []
+        self._left = 0  #: predictions that a search may still make
+        fmt = ELEMENT_TYPES[self.signature.result].format
+        codes = np.arange(1 << (8 * fmt.code_dtype.itemsize), dtype=np.int64) if fmt.bits <= 16 else np.zeros(0, int)
+        self._nans = np.isnan(values(codes.astype(fmt.code_dtype), fmt.name))
+
+    # -- what is asked -------------------------------------------------------------------------------------------------
+
+    def ask(self, kind: str, dots: Dots) -> Answers:
+        """Ask the backend and keep its answers."""
+        made = Answers(kind, dots, self.asker.ask(dots.x, dots.y))
+        self.answers.append(made)
+        return made
+
+    def ask_all(self, kinds: Sequence[tuple[str, Dots]]) -> None:
+        """Ask for several kinds of dots at once."""
+        kinds = [(kind, dots[self.rng.permutation(len(dots))[:_EACH]]) for kind, dots in kinds if len(dots)]
+        if not kinds:
+            return
+        together = Dots.joined([dots for _, dots in kinds])
+        got = self.asker.ask(together.x, together.y)
+        first = 0
+        for kind, dots in kinds:
+            self.answers.append(Answers(kind, dots, got[first : first + len(dots)]))
+            first += len(dots)
+
+    # -- how well a record predicts ------------------------------------------------------------------------------------
+
+    def misses(self, record: Accumulator, answers: Answers) -> np.ndarray:
+        """Return which dots a record does not predict. NaN is NaN, whatever its code."""
+        expected = predicted(record, answers.dots.x, answers.dots.y, self.signature)
+        return (expected != answers.got) & ~(self.is_nan(expected) & self.is_nan(answers.got))
+
+    def is_nan(self, codes: np.ndarray) -> np.ndarray:
+        """Return which results are NaN."""
+        return self._nans[codes] if len(self._nans) else np.isnan(values(codes, self.signature.result))
+
+    def cost(self, record: Accumulator, answers: Answers) -> int:
+        self._left -= 1
+        return int(self.misses(record, answers).sum())
+
+    def allow(self, predictions: int) -> None:
+        """Let the next search make so many predictions."""
+        self._left = predictions
+
+    def best(
+        self, records: Iterable[Accumulator], data: Sequence[Answers], first: Accumulator
+    ) -> tuple[Accumulator, int]:
+        """Return the record with the fewest misses, the earliest of several; `first` before all."""
+        best, least = first, sum(self.cost(first, part) for part in data)
+        for record in records:
+            if not least or self._left < 0:
+                break
+            found = 0
+            for part in data:
+                found += self.cost(record, part)
+                if found >= least:
+                    break
+            if found < least:
+                best, least = record, found
+        return best, least
+
+    def predicts_all(self, record: Accumulator) -> bool:
+        """Return whether a record predicts all dots."""
+        return not any(self.cost(record, a) for a in self.answers)
+
+    def missed(self, record: Accumulator) -> int:
+        """Return how many dots of all a record does not predict."""
+        return sum(self.cost(record, a) for a in self.answers)
+
+
+def joined(parts: Sequence[Answers]) -> Answers:
+    """Return answers of several kinds as one."""
+    return Answers("", Dots.joined([p.dots for p in parts]), np.concatenate([p.got for p in parts]))
+
+
+def simplest(parts: Sequence[Answers], most: int) -> Answers:
+    """Return the answers whose dots have the fewest products."""
+    every = joined(parts)
+    count = ((every.dots.x != 0) & (every.dots.y != 0)).sum(1)
+    return every[np.argsort(count, kind="stable")[:most]]

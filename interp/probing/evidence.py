@@ -1,0 +1,50 @@
+"""Dots that show a fact: the backend's result, and what a record with another value would give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...ops.accumulators.record import Accumulator
+from . import words
+from .answers import Answers, Session
+from .designs import Dots
+from .dots import Signature
+from .predict import predicted
+from .sentences import alternatives
+
+#: The lines of a fact.
+_LINES = 2
+
+
+def evidence(session: Session, answers: Answers, record: Accumulator, field: str) -> Iterator[str]:
+    """Return lines that show the value of a field: each refutes another value by the first dot that it does not give.
+
+    `answers` has those of few products first.
+    """
+    s = session.signature
+    right = ~session.misses(record, answers)
+    count, unseen = 0, []
+    for name, other in alternatives(record, field, s.k):
+        expected = predicted(other, answers.dots.x, answers.dots.y, s)
+        differs = right & (expected != answers.got) & ~(session.is_nan(expected) & session.is_nan(answers.got))
+        if not differs.any():
+            unseen.append(name)
+            continue
+        if count < _LINES:
+            i = int(np.argmax(differs))
+            count += 1
+            yield f"{line(answers.dots, i, s)} => {shown(answers.got[i], s)} ({shown(expected[i], s)} with {name})"
+    if unseen:
+        yield f"these dots do not tell it from {', '.join(unseen)}"
+
+
+def line(dots: Dots, i: int, s: Signature) -> str:
+    """Return the products of a dot as text."""
+    return words.dot(dots.x[i], dots.y[i], s.lhs, s.rhs)
+
+
+def shown(code: np.ndarray | int, s: Signature) -> str:
+    """Return a result as text."""
+    return words.number(code, s.result)

@@ -1,0 +1,118 @@
+"""Faults that no accumulator explains: answers that change, places that differ, products that are lost or wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...ops.types import ELEMENT_TYPES
+from .dots import TILE, Asker
+from .faults import ProbeFailure
+from .operands import Range, codes, values
+from .words import number
+
+#: How often the same matrix products are asked for.
+_TIMES = 3
+
+
+def check(asker: Asker, rng: np.random.Generator) -> None:
+    """Raises ProbeFailure, in one line with the operands and results, if a backend has such a fault."""
+    _answers_again(asker, rng)
+    _each_place(asker, rng)
+    _single_products(asker)
+    _each_position(asker)
+
+
+def _answers_again(asker: Asker, rng: np.random.Generator) -> None:
+    x, y = (_ordinary(asker, t, (1, TILE), rng) for t in (asker.signature.lhs, asker.signature.rhs))
+    first = asker.matrices(x, y)
+    for _ in range(_TIMES - 1):
+        again = asker.matrices(x, y)
+        if (first != again).any():
+            r = asker.signature.result
+            at = tuple(np.argwhere(first != again)[0])
+            raise ProbeFailure(
+                f"the results change: the same program and operands gave {number(first[at], r)} and then "
+                f"{number(again[at], r)} at row {at[1]}, column {at[2]} "
+                f"({(first != again).sum()} of {first.size} differ)"
+            )
+
+
+def _single_products(asker: Asker) -> None:
+    """One product alone, all others zero: normal numbers with an ordinary product."""
+    s = asker.signature
+    x, y = _normal(s.lhs), _normal(s.rhs)
+    a, b = values(x, s.lhs), values(y, s.rhs)
+    right = a[:, None] * b
+    got = asker.ask(*(_alone(c, s.k, 0) for c in _pairs(x, y))).reshape(right.shape)
+    have = values(got, s.result)
+    r = Range.of(s.result)
+    ordinary = (np.abs(right) >= 2.0**r.low) & (np.abs(right) < 2.0**r.high)
+    with np.errstate(invalid="ignore"):
+        is_wrong = ordinary & ~(np.abs(have - right) <= np.abs(right) / 4)
+    if not is_wrong.any():
+        return
+    i, j = np.argwhere(is_wrong)[len(np.argwhere(is_wrong)) // 2]
+    which = "every" if (is_wrong == ordinary).all() else f"{is_wrong.sum()} of {ordinary.sum()}"
+    same = np.unique(got[ordinary])
+    each = f"; each gives {number(same[0], s.result)}" if len(same) == 1 and which == "every" else ""
+    raise ProbeFailure(
+        f"{which} single product{'s are' if which != 'every' else ' is'} wrong{each}: {number(x[i], s.lhs)} * "
+        f"{number(y[j], s.rhs)}, all other products zero, gives {number(got[i, j], s.result)}, expected {right[i, j]:g}"
+    )
+
+
+def _each_position(asker: Asker) -> None:
+    s = asker.signature
+    one = [codes(np.ones(1), t) for t in (s.lhs, s.rhs)]
+    x, y = (np.concatenate([_alone(c, s.k, p) for p in range(s.k)]) for c in one)
+    got = asker.ask(x, y)
+    bad = np.flatnonzero(got != got[0])
+    if len(bad):
+        some = ", ".join(map(str, bad[:8])) + (", …" if len(bad) > 8 else "")
+        raise ProbeFailure(
+            f"position {bad[0]} of k = {s.k} does not count as position 0 does: 1 * 1 there, all other products zero, "
+            f"gives {number(got[bad[0]], s.result)}, at position 0 {number(got[0], s.result)} (positions {some})"
+        )
+
+
+def _each_place(asker: Asker, rng: np.random.Generator) -> None:
+    """The same dot in each row and column of a matrix product."""
+    s = asker.signature
+    x, y = (np.repeat(_ordinary(asker, t, (4, 1), rng), TILE, axis=1) for t in (s.lhs, s.rhs))
+    got = asker.matrices(x, y)
+    differs = got != got[:, :1, :1]
+    if differs.any():
+        at = tuple(np.argwhere(differs)[0])
+        first, other = number(got[at[0], 0, 0], s.result), number(got[at], s.result)
+        raise ProbeFailure(
+            f"the result depends on the place: equal rows by equal columns give {first} at row 0, column 0 "
+            f"and {other} at row {at[1]}, column {at[2]}"
+        )
+
+
+def _ordinary(asker: Asker, element: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Return random codes of numbers between 2^-6 and 2^6, as far as the type has them, in rows of k."""
+    r = Range.of(element)
+    exponents = rng.integers(max(r.low, -6), min(r.high, 6), size=(*shape, asker.signature.k), endpoint=True)
+    signs = rng.choice([-1.0, 1.0], exponents.shape)
+    return codes(signs * np.exp2(exponents.astype(np.float64)), element)
+
+
+def _normal(element: str) -> np.ndarray:
+    """Return the codes of normal numbers of both signs: of a wide type some of them."""
+    fmt = ELEMENT_TYPES[element].format
+    low = 1 << fmt.mantissa_bits
+    count = min(fmt.max_code - low + 1, 120)
+    positive = np.unique(np.linspace(low, fmt.max_code, count).astype(np.int64))
+    return np.concatenate([positive, positive[::7] | fmt.sign_bit]).astype(fmt.code_dtype)
+
+
+def _pairs(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.repeat(x, len(y)), np.tile(y, len(x))
+
+
+def _alone(c: np.ndarray, k: int, position: int) -> np.ndarray:
+    """Return rows of k codes that are zero but for one position."""
+    rows = np.zeros((len(c), k), c.dtype)
+    rows[:, position] = c
+    return rows

@@ -1,0 +1,91 @@
+"""Operands for designed dots: numbers of a type, and products with a wanted exponent."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from ...ops.engine.cast import cast, codes_of
+from ...ops.policy import Policy
+from ...ops.types import ELEMENT_TYPES, ElementType
+from ..errors import InputError
+
+_F64, _PLAIN = ELEMENT_TYPES["f64"], Policy()
+
+
+def values(codes: np.ndarray, element: str) -> np.ndarray:
+    """Return the numbers of codes as f64, which holds them all."""
+    t = ELEMENT_TYPES[element]
+    return cast(np.ascontiguousarray(codes).view(t.dtype), t, _F64, _PLAIN)
+
+
+def codes(numbers: np.ndarray, element: str) -> np.ndarray:
+    """Return the codes of numbers of f64. Raises ValueError if the type lacks one of them."""
+    t = ELEMENT_TYPES[element]
+    result = codes_of(np.ascontiguousarray(cast(np.asarray(numbers, np.float64), _F64, t, _PLAIN)), t.format)
+    if not np.array_equal(values(result, element), numbers, equal_nan=True):
+        raise ValueError(f"expected numbers of {element}")
+    return result
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The powers of two of a type. All are exponents."""
+
+    least: int  #: of the least number, which is subnormal
+    low: int  #: of the least normal number
+    high: int  #: of the largest power of two
+    largest: float  #: the largest number
+
+    @classmethod
+    @functools.cache
+    def of(cls, element: str) -> Range:
+        fmt = ELEMENT_TYPES[element].format
+        largest = float(values(np.array([fmt.max_code], fmt.code_dtype), element)[0])
+        return cls(fmt.min_exponent, fmt.min_exponent + fmt.mantissa_bits, math.frexp(largest)[1] - 1, largest)
+
+
+@dataclasses.dataclass(frozen=True)
+class Operands:
+    """Products of two types."""
+
+    lhs: str
+    rhs: str
+
+    @property
+    def low(self) -> int:
+        """The exponent of the least product of powers of two that are normal numbers."""
+        return Range.of(self.lhs).low + Range.of(self.rhs).low
+
+    @property
+    def high(self) -> int:
+        """The exponent of the largest product of powers of two."""
+        return Range.of(self.lhs).high + Range.of(self.rhs).high
+
+    @property
+    def least(self) -> int:
+        """The exponent of the least product."""
+        return Range.of(self.lhs).least + Range.of(self.rhs).least
+
+    def pair(self, exponent: int) -> tuple[float, float]:
+        """Return two powers of two with the product 2**exponent; both are normal where that is possible.
+
+        Raises ValueError if the types have no such powers.
+        """
+        x, y = Range.of(self.lhs), Range.of(self.rhs)
+        if not self.least <= exponent <= self.high:
+            raise ValueError(f"expected an exponent from {self.least} to {self.high}, got {exponent}")
+        first = min(max(exponent // 2, x.low, exponent - y.high), x.high, max(exponent - y.low, x.least))
+        return 2.0**first, 2.0 ** (exponent - first)
+
+
+def check(element: str, option: str) -> ElementType:
+    """Return the element type of operands. Raises InputError for one that sums cannot be probed with."""
+    t = ELEMENT_TYPES.get(element)
+    if t is None or not t.is_float or not t.format.has_zero or t.bits > 32:
+        known = ", ".join(n for n, e in ELEMENT_TYPES.items() if e.is_float and e.format.has_zero and e.bits <= 32)
+        raise InputError(f"{option}: expected one of {known}, got {element}")
+    return t

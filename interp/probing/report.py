@@ -1,0 +1,74 @@
+"""What a probe reports: the record, each fact with the dots that show it, and the check on random dots."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from ...ops.accumulators.record import Accumulator
+from .dots import Signature
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One fact of the record."""
+
+    field: str  #: the field of `interp.Accumulator`
+    sentence: str
+    #: Dots that show it: operands, result, and what another value would give. None shows it where it is empty.
+    evidence: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The accumulator of a backend for one pair of types. `print` shows it."""
+
+    backend: str
+    signature: Signature
+    record: Accumulator  #: the record that predicts the most
+    hidden: tuple[str, ...]  #: which small products large ones hide: the order, whatever the record
+    findings: tuple[Finding, ...]
+    predicted: int  #: how many of the random dots the record predicts
+    checked: int  #: how many random dots there are
+    designed: int  #: how many designed dots it does not predict
+    contradictions: tuple[str, ...]  #: dots that it does not predict
+    units: tuple[str, ...]  #: units of chips that predict all dots as well
+    order: str  #: a plain order that predicts all dots where the record does not: "accumulated in f32 in 8 lanes"
+    notes: tuple[str, ...]
+    dots: int  #: how many dots were asked for
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the record predicts every dot."""
+        return self.predicted == self.checked and not self.designed
+
+    def to_json(self) -> str:
+        """The record as JSON, which `--accumulate @FILE` takes."""
+        return self.record.to_json()
+
+    def data(self) -> dict[str, Any]:
+        """The whole report as plain data."""
+        return dataclasses.asdict(self) | {"record": json.loads(self.record.to_json()), "is_found": self.is_found}
+
+    def __str__(self) -> str:
+        lines = [f"{self.backend}: {self.signature} ({self.dots:,} dots)", ""]
+        lines += [*self.hidden, ""] if self.hidden else []
+        if not self.is_found:
+            lines.append("The nearest record says, each fact by dots that it does predict:")
+        for finding in self.findings:
+            lines.append(finding.sentence)
+            lines += [f"    {line}" for line in finding.evidence]
+        share = f"{self.predicted:,} of {self.checked:,} random dots"
+        lines.append("")
+        if self.is_found:
+            lines.append(f"--accumulate '{self.record.to_text()}'")
+            lines.append(f"predicts {share}, and every designed one")
+            lines += [f"the same as {' and '.join(self.units)}"] if self.units else []
+        else:
+            lines.append(f"no record predicts all dots; the best is {self.record.to_text()}")
+            also = f", and not {self.designed:,} of the designed ones" if self.designed else ""
+            lines.append(f"it predicts {share}{also}")
+            lines += [f"all dots are as {self.order}"] if self.order else []
+            lines += ["it is contradicted by", *(f"    {line}" for line in self.contradictions)]
+        return "\n".join([*lines, *self.notes])

@@ -1,0 +1,47 @@
+"""Numbers and dots as text: the operands and results that show a finding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from .operands import values
+
+
+def number(code: np.ndarray | int, element: str) -> str:
+    """Return the value of a code: `1.5`, `-2^-9`, `1.25 * 2^20`, `nan`."""
+    return text(float(values(np.asarray([code]), element)[0]))
+
+
+def text(x: float) -> str:
+    """Return a number, with a power of two where the decimal is long."""
+    if math.isnan(x) or math.isinf(x) or x == 0 or (abs(x) < 2**20 and len(f"{x:g}") <= 6 and float(f"{x:g}") == x):
+        return f"{x:g}"
+    fraction, exponent = math.frexp(abs(x))
+    sign = "-" if x < 0 else ""
+    return f"{sign}2^{exponent - 1}" if fraction == 0.5 else f"{sign}{2 * fraction:.17g} * 2^{exponent - 1}"
+
+
+def dot(x: np.ndarray, y: np.ndarray, lhs: str, rhs: str, most: int = 6) -> str:
+    """Return the products of a dot that are not zero, with their positions: `[0] 256 * 256, [1] -256 * 256`."""
+    a, b = values(x, lhs), values(y, rhs)
+    at = np.flatnonzero((a != 0) & (b != 0))
+    # Equal products are written once.
+    groups: dict[tuple[float, float], list[int]] = {}
+    for i in at:
+        groups.setdefault((float(a[i]), float(b[i])), []).append(int(i))
+    parts = [f"[{places(where)}] {text(p)} * {text(q)}" for (p, q), where in groups.items()]
+    return ", ".join(parts[:most]) + (f", … ({len(at)} products)" if len(parts) > most else "")
+
+
+def places(at: Sequence[int]) -> str:
+    """Return positions as ranges: `0-3, 8`."""
+    ranges: list[list[int]] = []
+    for i in at:
+        if ranges and ranges[-1][-1] == i - 1:
+            ranges[-1] = [ranges[-1][0], i]
+        else:
+            ranges.append([i])
+    return ", ".join("-".join(map(str, r)) for r in ranges)

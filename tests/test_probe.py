@@ -1,0 +1,291 @@
+"""`interp.probe` and `minihlo probe`: accumulators are found through dots alone, and faulty backends are told by name.
+
+The backends are made of the routine that computes records; a second routine holds that one (test_accumulators).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.interp.backends import BackendError
+from minihlo.interp.backends.operation import Operation
+from minihlo.interp.cli import main
+from minihlo.interp.errors import CheckFailure, InputError
+from minihlo.interp.probing.answers import Answers, Session
+from minihlo.interp.probing.designs import Designer
+from minihlo.interp.probing.dots import TILE, Asker, Signature
+from minihlo.ops.accumulators import units
+from minihlo.ops.accumulators.record import EXACT, Accumulator
+from minihlo.ops.accumulators.sums import dots
+from minihlo.ops.engine.cast import cast, codes_of
+from minihlo.ops.policy import Policy
+from minihlo.ops.types import ELEMENT_TYPES
+
+from .random_records import random_record
+
+Change = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+class Model:
+    """A backend that sums as a record says. `reads` changes the operands, `fault` the results."""
+
+    takes = "operations"
+    name = "model"
+
+    def __init__(
+        self, record: Accumulator, reads: Callable[..., Any] | None = None, fault: Change | None = None
+    ) -> None:
+        self.record, self.reads, self.fault = record, reads, fault
+        self.asked = 0
+
+    def operate(self, operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        x, y = arrays if self.reads is None else self.reads(*arrays)
+        self.asked += x.shape[0] * y.shape[1]
+        sums = dots(self.record, x[:, None], np.ascontiguousarray(y.T)[None], *operation.operands)
+        result = ELEMENT_TYPES[operation.result]
+        codes = codes_of(cast(sums, ELEMENT_TYPES[self.record.storage.name], result, Policy()), result.format)
+        return codes if self.fault is None else self.fault(x, y, codes)
+
+
+def agrees(record: Accumulator, found: Accumulator, signature: Signature, seed: int = 12345) -> int:
+    """How many of 10,000 random dots, which the probe has not seen, two records form alike."""
+    rng = np.random.default_rng(seed)
+    session = Session(Asker(Model(record), signature), rng)
+    count = 0
+    for kind in ("codes", "normal"):
+        data = Designer(signature).random(rng, 50, 100, kind)
+        results = Answers(kind, data, session.asker.ask(data.x, data.y))
+        count += len(results) - session.cost(found, results)
+    return count
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["h100.wgmma", "b200.mma"])
+def test_the_units_of_chips_are_found(name: str) -> None:
+    unit = units.find(name, "f8E4M3FN", "f8E4M3FN")
+    report = interp.probe(Model(unit.record), k=128)
+    assert report.is_found, report
+    assert (report.predicted, report.checked) == (10_000, 10_000)
+    assert name in report.units
+    assert (report.record.step, report.record.bits, report.record.keep) == (
+        unit.record.step, unit.record.bits, unit.record.keep,
+    )  # fmt: skip
+    assert agrees(unit.record, report.record, report.signature) == 10_000
+    shown = {f.field: f for f in report.findings}
+    assert str(unit.record.step) in shown["step"].sentence
+    assert "=>" in shown["bits"].evidence[0]
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_random_records_are_found(seed: int) -> None:
+    _finds(seed)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(200))
+def test_all_random_records_are_found(seed: int) -> None:
+    _finds(seed)
+
+
+def _finds(seed: int) -> None:
+    record = random_record(seed)
+    print(f"seed {seed}: {record.to_text()}")
+    start = time.process_time()
+    report = interp.probe(Model(record))
+    print(f"{time.process_time() - start:.1f} s, {report.record.to_text()}")
+    assert agrees(record, report.record, report.signature) == 10_000
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "f8E5M2"])
+def test_other_types_of_operands(name: str) -> None:
+    record = Accumulator(8, bits=24, keep="f32", rounding="toward_zero")
+    report = interp.probe(Model(record), type=name, k=32)
+    assert report.is_found, report
+    assert (report.record.step, report.record.bits, report.record.rounding) == (8, 24, "toward_zero")
+
+
+def test_operands_of_two_types_and_a_narrow_result() -> None:
+    record = Accumulator(4, bits=9, keep="f16")
+    report = interp.probe(Model(record), type=("f8E4M3FN", "f8E5M2"), result="f16", k=24)
+    assert report.is_found, report
+    assert (report.record.step, report.record.bits, report.record.form.mantissa_bits) == (4, 9, 10)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_few_products(k: int) -> None:
+    assert interp.probe(Model(Accumulator(2, bits=6)), k=k).is_found
+
+
+def test_what_the_types_cannot_show_is_said() -> None:
+    report = interp.probe(Model(Accumulator(16, bits=24, rounding="toward_zero")), type="f4E2M1FN", k=16)
+    assert report.is_found
+    assert report.record.keep == EXACT or any("do not tell" in e for f in report.findings for e in f.evidence)
+
+
+def test_sums_in_f32_in_order_and_exact_ones_of_minihlo() -> None:
+    assert interp.probe("minihlo", k=16).record == Accumulator(0, keep=EXACT)
+    found = interp.probe(Model(Accumulator()), type="bf16", k=16)
+    assert found.is_found
+    assert found.record == Accumulator()
+
+
+def test_sums_that_no_record_expresses() -> None:
+    """Eight lanes of f32, joined by halves."""
+
+    def lanes(x: np.ndarray, y: np.ndarray, _: np.ndarray) -> np.ndarray:
+        a, b = (v.view(ELEMENT_TYPES["bf16"].dtype).astype(np.float32) for v in (x, y))
+        with np.errstate(all="ignore"):
+            terms = a[:, :, None] * b[None]
+            sums = terms[:, :8]
+            for i in range(8, x.shape[1], 8):
+                sums = sums + terms[:, i : i + 8]
+            for n in (4, 2, 1):
+                sums = sums[:, :n] + sums[:, n : 2 * n]
+        return sums[:, 0].view(np.uint32)
+
+    report = interp.probe(Model(Accumulator(), fault=lanes), type="bf16", k=32)
+    assert not report.is_found
+    assert report.order == "accumulated in f32 in 8 lanes"
+    assert report.contradictions
+    assert "no record predicts all dots" in str(report)
+    assert "in 8 lanes" in str(report)
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+_PLAIN = Accumulator(16, bits=24, keep="f32", rounding="toward_zero")
+
+
+def _without_last(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.where(np.arange(x.shape[1]) == x.shape[1] - 1, np.uint8(0), x), y
+
+
+def _shifted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.roll(x, 1, axis=1), y
+
+
+def _other_format(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    e5m2, e4m3 = ELEMENT_TYPES["f8E5M2"], ELEMENT_TYPES["f8E4M3FN"]
+    return x, codes_of(cast(np.ascontiguousarray(y).view(e5m2.dtype), e5m2, e4m3, Policy()), e4m3.format)
+
+
+def _large_are_zero(_: np.ndarray, __: np.ndarray, r: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(r.view(np.float32)) > 100, np.uint32(0), r)
+
+
+def _changing() -> Change:
+    rng = np.random.default_rng(0)
+    return lambda _, __, r: np.where(rng.random(r.shape) < 0.01, r ^ np.uint32(1), r)
+
+
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "forgets the last product": ({"reads": _without_last}, "position 31 of k = 32 does not count as position 0 does"),
+    "positions of one operand are shifted": ({"reads": _shifted}, "every single product is wrong"),
+    "reads another format": ({"reads": _other_format}, "single products are wrong"),
+    "all zero": ({"fault": lambda x, y, r: np.zeros_like(r)}, "every single product is wrong; each gives 0"),
+    "all NaN": (
+        {"fault": lambda x, y, r: np.full_like(r, 0x7FC00000)},
+        "single product is wrong; each gives nan",
+    ),
+    "zero above 100": ({"fault": _large_are_zero}, "single products are wrong"),
+    "changes": ({"fault": _changing()}, "the results change: the same program and operands gave"),
+    "one column is another": (
+        {"fault": lambda x, y, r: np.where(np.arange(r.shape[1]) == 7, r ^ np.uint32(1 << 12), r)},
+        "the result depends on the place",
+    ),
+    "wrong shape": (
+        {"fault": lambda x, y, r: r[:, :-1]},
+        f"expected 1 result of tensor<{TILE}x{TILE}xf32>, got shapes ({TILE}, {TILE - 1})",
+    ),
+    "wrong type": ({"fault": lambda x, y, r: r.astype(np.uint64)}, "expected results of uint32, got uint64"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_told_in_one_line(fault: str) -> None:
+    changes, expected = FAULTS[fault]
+    with pytest.raises(CheckFailure) as error:
+        interp.probe(Model(_PLAIN, **changes), k=32)
+    assert expected in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_backend_that_crashes_is_a_fault_and_one_that_refuses_is_not() -> None:
+    def crash(_: str, __: Sequence[np.ndarray]) -> list[np.ndarray]:
+        raise RuntimeError("the board is on fire")
+
+    def refuse(_: str, __: Sequence[np.ndarray]) -> list[np.ndarray]:
+        raise NotImplementedError("no such types")
+
+    with pytest.raises(CheckFailure, match="the board is on fire"):
+        interp.probe(crash, k=8)
+    with pytest.raises(BackendError, match="no such types"):
+        interp.probe(refuse, k=8)
+
+
+def test_programs_as_functions_take_them() -> None:
+    def run(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return interp.load(text)(*arrays)
+
+    report = interp.probe(run, type="f4E2M1FN", k=4)
+    assert report.backend == "run"
+    assert report.is_found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"type": "f8"}, "type: expected one of f4E2M1FN"),
+        ({"type": "f8E8M0FNU"}, "type: expected one of f4E2M1FN"),
+        ({"type": ("f16", "f16", "f16")}, "type: expected one element type or two, got 3"),
+        ({"result": "i32"}, "result: expected one of"),
+        ({"k": 0}, "k: expected an integer from 1 to"),
+        ({"k": 1 << 20}, "k: expected an integer from 1 to"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        interp.probe("minihlo", **arguments)
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "unit.json"
+    assert main(["probe", "minihlo:accumulate=element", "--type", "bf16", "-k", "8", "--json", str(file)]) in (0, 1)
+    printed = capsys.readouterr().out
+    assert "random dots" in printed
+    assert Accumulator.from_json(file.read_text()).to_text() in printed
+    assert dataclasses.asdict(Accumulator.from_json(file.read_text())).keys() == json.loads(file.read_text()).keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "expected"),
+    [
+        (["nothing"], 2, "there is no backend"),
+        (["minihlo", "--type", "f9"], 2, "type: expected one of"),
+        (["minihlo", "-k", "0"], 2, "argument -k"),
+        (["minihlo:accumulate=f9"], 2, "accumulate: expected"),
+        (["exec:false"], 1, "ended with exit status 1"),
+        (["minihlo", "--type", "f4E2M1FN", "-k", "4", "--json", "/nowhere/x.json"], 74, "--json: /nowhere/x.json"),
+    ],
+)
+def test_the_status_of_the_command(
+    arguments: list[str], status: int, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["probe", *arguments]) == status
+    printed = capsys.readouterr().err
+    assert expected in printed
+    assert len(printed.splitlines()) == 1
