@@ -21,6 +21,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..engine.amortised import Amortised
+from ..engine.blocks import block, blocks
 from ..engine.cast import array_of, cast, codes_of
 from ..engine.lookup import Table, of_pairs
 from ..engine.speed import tuning
@@ -180,10 +181,22 @@ def _upcast(function: Function, element: ElementType, compute: ElementType, poli
 
 
 def _through_f32(function: Function, element: ElementType) -> Run:
-    def kernel(*arrays: np.ndarray) -> np.ndarray:
+    """The host function in f32, rounded to `element`: large arrays by parts, so that what is f32 stays in the cache."""
+    dtype = np.dtype(bool) if function.is_predicate else element.dtype
+
+    def compute(*arrays: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            result = function.host(*(x.astype(np.float32) for x in arrays))
-            return result if function.is_predicate else np.asarray(result).astype(element.dtype)
+            return np.asarray(function.host(*(x.astype(np.float32) for x in arrays))).astype(dtype, copy=False)
+
+    def kernel(*arrays: np.ndarray) -> np.ndarray:
+        size = arrays[0].size
+        alike = all(x.shape == arrays[0].shape and x.flags.c_contiguous for x in arrays)
+        if size <= block(size) or not alike:
+            return compute(*arrays)
+        result = np.empty(arrays[0].shape, dtype)
+        for part in blocks(result.shape, block(size)):
+            result[part] = compute(*(x[part] for x in arrays))
+        return result
 
     return kernel
 
