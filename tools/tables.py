@@ -17,6 +17,7 @@ import numpy as np
 
 from minihlo.interp import backends, cli
 from minihlo.ops.blocks.formats import BLOCK_FORMATS
+from minihlo.ops.blocks.open_points import BLOCK_POINTS, MICROXCALING, PTX, TORCHAO
 from minihlo.ops.engine import speed
 from minihlo.ops.minifloat.codec import decode, to_fraction
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS, Nan
@@ -88,6 +89,24 @@ def block_formats_table() -> str:
         for f in BLOCK_FORMATS.values()
     ]
     return table(["name", "elements", "block", "scale", "of the tensor", "bits an element", "rule", "source"], rows)
+
+
+def block_points_table() -> str:
+    """What MX leaves open: the code of the scale and of the first element."""
+    columns = (TORCHAO, MICROXCALING, PTX)
+
+    def shown(given: tuple[int, int | None] | None) -> str:
+        if given is None:
+            return "–"
+        scale, element = given
+        return f"0x{scale:02X}" + ("" if element is None else f", 0x{element:02X}")
+
+    rows = [
+        [f"`{p.identifier}`: {p.question}", p.specification, *(shown(p.others.get(c)) for c in columns),
+         f"{shown(p.given)}: {p.ours}"]
+        for p in BLOCK_POINTS
+    ]  # fmt: skip
+    return table(["case", "OCP MX 1.0", *columns, "minihlo"], rows)
 
 
 def ops_table() -> str:
@@ -217,6 +236,7 @@ def _sentence(module: object) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "formats": formats_table,
     "block formats": block_formats_table,
+    "block points": block_points_table,
     "ops": ops_table,
     "accuracy": accuracy_table,
     "open points": open_points_table,
