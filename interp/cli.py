@@ -187,9 +187,10 @@ def _diff_options(parser: argparse.ArgumentParser) -> None:
     _program_options(parser)
     _limit_options(parser, "the comparison", steps=False)
     add = parser.add_argument
-    parser.usage = "minihlo diff [options] FILE BACKEND"
+    parser.usage = "minihlo diff [options] FILE [BACKEND]"
     add(
         "backend",
+        nargs="?",
         metavar="BACKEND",
         help="the backend to compare: jax:cpu, reference, iree:llvm-cpu, … (see minihlo conform)",
     )
@@ -214,6 +215,8 @@ def _diff_options(parser: argparse.ArgumentParser) -> None:
         help="how products are summed: auto (the default), exact, reproducible, f32, element, a chip, an instruction "
         "(minihlo targets), a record (step=…,keep=…), or @FILE of a record",
     )
+    text = "compare with a chip's arithmetic (minihlo targets); given twice, without BACKEND: two chips with each other"
+    add("--target", action="append", metavar="CHIP", help=text)
     _conversion_options(parser)
 
 
@@ -358,13 +361,14 @@ def _conversion_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    options.policy = _policy(options)
+    options.policy = _policy(options, options.target)
     # Parsing is C++ that may crash on bad input, so it happens in a child process.
     return _isolated("run", options)
 
 
 def _diff(options: argparse.Namespace) -> int:
-    options.policy = _policy(options)
+    targets = [*(options.target or ()), None, None]
+    options.policy, options.second = _policy(options, targets[0]), _policy(options, targets[1])
     return _isolated("diff", options)
 
 
@@ -407,7 +411,6 @@ def _policy(options: argparse.Namespace, target: str | None = None) -> Policy:
 
     fields = ("arithmetic", "accumulate", "rounding", "overflow", "seed")
     given = {f: getattr(options, f) for f in fields if getattr(options, f, None) is not None}
-    target = target or getattr(options, "target", None)
     try:
         if "accumulate" in given:
             given["accumulate"] = accumulation(given["accumulate"])

@@ -318,3 +318,55 @@ def test_jit_follows_the_policy() -> None:
 
     got = interp.jit(f, policy=Policy(accumulate="h100"))(X, Y)
     assert same(np.asarray(got), expected(H100))
+
+
+# -- two chips -------------------------------------------------------------------------------------------------------
+
+TWO = """func.func @main(%x: tensor<3x70xf8E4M3FN>, %y: tensor<70x5xf8E5M2>) -> tensor<3x5xf32> {
+    %n = stablehlo.negate %x : tensor<3x70xf8E4M3FN>
+    %r = stablehlo.dot_general %n, %y, contracting_dims = [1] x [0] :
+        (tensor<3x70xf8E4M3FN>, tensor<70x5xf8E5M2>) -> tensor<3x5xf32>
+    %s = stablehlo.add %r, %r : tensor<3x5xf32>
+    return %s : tensor<3x5xf32>
+}"""
+
+
+def test_two_chips_part_at_the_dot() -> None:
+    from minihlo.interp import compare
+
+    report = compare(TWO, X, Y, policies=("h100", "b200"))
+    first = report.parting
+    assert first is not None
+    assert (first.op, first.location.line) == ("stablehlo.dot_general", 3)
+    h100, b200 = (matmul(-X, Y, policy=p) for p in ("h100", "b200"))
+    assert first.differing == (h100.view(np.uint32) != b200.view(np.uint32)).sum() > 0
+    assert [o.verdict for o in report.ops] == ["PASS", "DIVERGENT", "PASS"]
+    assert same(report.results[0], b200 + b200)
+    assert "they part first at" in str(report)
+    assert ", h100 " in str(first.worst[0])
+    alike = compare(TWO, X, Y, policies=("h100", Policy(accumulate="h200")))
+    assert alike.parting is None
+    assert "they give the same results" in str(alike)
+    for policies, message in (
+        (("h100",), "policies: expected two, got 1"),
+        (("h100", "h1"), "policies: expected one of v100"),
+        (("h100", 3), "policies: expected a Policy or the name of a chip, got int"),
+    ):
+        with pytest.raises(InputError, match=message):
+            compare(TWO, X, Y, policies=policies)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="policies: expected no policy and no backend"):
+        compare(TWO, X, Y, policies=("h100", "b200"), policy=Policy())
+
+
+def test_two_chips_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "two.mlir").write_text(TWO)
+    done = command("diff", str(tmp_path / "two.mlir"), "--target", "h100", "--target", "b200")
+    assert done.returncode == 0, done.stderr
+    assert "b200 beside h100, each op by itself" in done.stdout
+    assert "they part first at" in done.stdout
+    done = command("diff", str(tmp_path / "two.mlir"), "--target", "h100")
+    assert done.returncode == 2
+    assert "expected a backend with at most one --target, or two of --target alone, got no backend and 1" in done.stderr
+    done = command("diff", str(tmp_path / "two.mlir"), "minihlo", "--target", "h100")
+    assert done.returncode == 0, done.stderr
+    assert "beside" not in done.stdout

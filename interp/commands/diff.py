@@ -13,6 +13,7 @@ import numpy as np
 from ...ops.types import TensorType
 from .. import backends
 from ..backends import Backend
+from ..backends.own import Minihlo
 from ..diff.compare import examine
 from ..diff.report import Report
 from ..diff.samples import RUNS, sample
@@ -25,12 +26,17 @@ from .run import read_inputs, read_source
 def main(options: argparse.Namespace) -> int:
     """Run the command. Returns 1 if an op is wrong or the backend crashes on one."""
     given = read_inputs(options)
-    backend = _backend(options.backend)
+    targets = options.target or []
+    if (options.backend is None) != (len(targets) == 2) or len(targets) > 2:
+        given = f"{'no backend' if options.backend is None else options.backend} and {len(targets)} of --target"
+        raise InputError(f"expected a backend with at most one --target, or two of --target alone, got {given}")
+    beside = "" if options.backend else targets[0]
+    backend = Minihlo(targets[1], options.second) if beside else _backend(options.backend)
     failed, reports = False, []
     try:
         for source in _sources(options):
             for what, arrays in _inputs(source, given, options.seed):
-                report = examine(source, arrays, backend, options.how, options.policy, options.turns)
+                report = examine(source, arrays, backend, options.how, options.policy, options.turns, beside)
                 print(f"{source.file}: {what}\n{report}\n" if what else f"{report}\n", flush=True)
                 reports.append({"file": source.file, "inputs": what} | report.data())
                 _save(report, options.save, len(reports))

@@ -10,6 +10,7 @@ from ...ops.policy import Policy
 from ...ops.types import TensorType
 from ..api import contents
 from ..backends import PROGRAMS, Backend
+from ..backends.own import Minihlo
 from ..backends.subjects import subject
 from ..errors import InputError
 from ..loaded import LoadedProgram
@@ -33,6 +34,7 @@ def compare(
     backend: Any = "cpu",
     how: str = "op",
     policy: Policy | None = None,
+    policies: Sequence[Policy | str] | None = None,
     turns: int = TURNS,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
@@ -53,6 +55,8 @@ def compare(
         how: `"op"` runs each operation alone, so that an error is the operation's own. `"program"` runs the program as
             the backend compiles it and returns every value: this shows the effects of compiling operations together.
         policy: The policy of the exact results. The default is `Policy()`.
+        policies: Two policies, or names of chips, to compare with each other in place of a backend: each operation is
+            computed by both from the values of the second. `Report.parting` is the first operation where they differ.
         turns: How many turns of each loop are compared.
         static_argnums: Static arguments by position, as of `jax.jit`.
         static_argnames: Static arguments by name, as of `jax.jit`.
@@ -71,7 +75,14 @@ def compare(
         raise InputError(f"how: expected one of {', '.join(HOWS)}, got {how!r}")
     if turns < 1:
         raise InputError(f"turns: expected at least 1, got {turns}")
-    chosen = subject(backend)
+    two = None
+    if policies is not None:
+        if policy is not None or backend != "cpu":
+            raise InputError("policies: expected no policy and no backend beside them, got one")
+        two = [_named(p, i) for i, p in enumerate(policies)]
+        if len(two) != 2:
+            raise InputError(f"policies: expected two, got {len(two)}")
+    chosen = subject(backend) if two is None else Minihlo(*two[1])
     try:
         if _is_program(function):
             if kwargs or static_argnums is not None or static_argnames is not None:
@@ -82,7 +93,8 @@ def compare(
             source, arrays = traced(function, args, kwargs, static_argnums, static_argnames, platform)
         else:
             raise InputError(f"expected a function or a program, got {type(function).__name__}")
-        return examine(source, arrays, chosen, how, policy, turns)
+        beside, policy = ("", policy) if two is None else two[0]
+        return examine(source, arrays, chosen, how, policy, turns, beside)
     finally:
         chosen.close()
 
@@ -94,8 +106,9 @@ def examine(
     how: str = "op",
     policy: Policy | None = None,
     turns: int = TURNS,
+    beside: str = "",
 ) -> Report:
-    """The report of a program whose arguments are `arrays`."""
+    """The report of a program whose arguments are `arrays`; `beside` names the policy where the backend is another."""
     function = source.function
     types = function.argument_types
     if len(arrays) != len(types):
@@ -112,12 +125,24 @@ def examine(
     if how == "program" and backend.takes != PROGRAMS:
         raise InputError(f"{backend.name} takes single operations, no programs (how='op')")
     if how == "program":
-        examiner = Examiner(source.inlined(), backend, policy or Policy())
+        examiner = Examiner(source.inlined(), backend, policy or Policy(), beside)
         results = whole.run(examiner, values)
     else:
-        examiner = Examiner(source, backend, policy or Policy())
+        examiner = Examiner(source, backend, policy or Policy(), beside)
         results = Walk(examiner, turns).run(source.function, values)
-    return Report(backend.name, how, list(examiner.reports.values()), results)
+    return Report(backend.name, how, list(examiner.reports.values()), results, beside)
+
+
+def _named(policy: Any, index: int) -> tuple[str, Policy]:
+    """A policy with its name: that of its chip, or else its place."""
+    if isinstance(policy, Policy):
+        return f"policies[{index}]", policy
+    if not isinstance(policy, str):
+        raise InputError(f"policies: expected a Policy or the name of a chip, got {type(policy).__name__}")
+    try:
+        return policy, Policy.target(policy)
+    except ValueError as error:
+        raise InputError(f"policies: {str(error).removeprefix('unit: ')}") from None
 
 
 def source_of(program: Any) -> Source:

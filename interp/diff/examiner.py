@@ -23,7 +23,7 @@ from ..program import Location, Operation, Value
 from ..testing.failures import shown
 from ..values import transport
 from .diagnosis import unrounded
-from .judge import VERDICTS, Kind, judge, kind_of
+from .judge import VERDICTS, Kind, judge, kind_of, parted
 from .operations import operate
 from .report import Example, OpReport
 from .source import Source, inputs, is_movable
@@ -41,8 +41,9 @@ _SHAPE = re.compile(r"tensor<(?:\d+x)+")
 class Examiner:
     """Examines ops of a program on a backend."""
 
-    def __init__(self, source: Source, backend: Backend, policy: Policy) -> None:
-        self.source, self.backend, self._policy = source, backend, policy
+    def __init__(self, source: Source, backend: Backend, policy: Policy, beside: str = "") -> None:
+        """With `beside`, the name of the policy, the backend is another policy: any other result is where they part."""
+        self.source, self.backend, self._policy, self._beside = source, backend, policy, beside
         self.reports: dict[Operation, OpReport] = {}  #: in the order of their first execution
         #: Where values are known that ops of the program have made: which op made each, and what they all are.
         self.makers: dict[Value, Operation] = {}
@@ -130,7 +131,7 @@ class Examiner:
             report.notes.append(wrong)
             return self._keep(operation, values, report)
         operands = _operands(operation, values)
-        all_graded = judge(operation, operands, theirs, ours)
+        all_graded = parted(theirs, ours) if self._beside else judge(operation, operands, theirs, ours)
         before = report.verdict
         for i, graded in enumerate(all_graded):
             report.elements += graded.grades.size
@@ -181,7 +182,9 @@ class Examiner:
             texts = shown(theirs[at], element), shown(ours[at], element).partition(" : ")[0]
             is_exact = kind_of(operation) is Kind.EXACT or (not operation.regions and is_elementwise(operation))
             shorter = texts[0].partition(" : ")[0], texts[1]
-            examples.append(Example(VERDICTS[grade], at, tuple(t for t in texts_of if t), *shorter, ulp, is_exact))
+            examples.append(
+                Example(VERDICTS[grade], at, tuple(t for t in texts_of if t), *shorter, ulp, is_exact, self._beside)
+            )
         return examples
 
     # -- what reproduces it --------------------------------------------------------------------------------------------

@@ -41,11 +41,13 @@ class Example:
     expected: str
     ulp: float | None  #: how far apart they are, as `conform.result` says; None where there is no distance
     is_exact: bool = True  #: there is one right result, and `expected` is it
+    beside: str = ""  #: the policy that `expected` is of, where two are compared
 
     def __str__(self) -> str:
         where = f"[{', '.join(map(str, self.index))}] " if self.index else ""
         of = f"({', '.join(self.operands)}) " if self.operands else ""
-        return f"{where}{of}gives {self.got}, {'exact' if self.is_exact else 'minihlo'} {self.expected}"
+        right = self.beside or ("exact" if self.is_exact else "minihlo")
+        return f"{where}{of}gives {self.got}, {right} {self.expected}"
 
 
 @dataclasses.dataclass
@@ -181,6 +183,12 @@ class Report:
     how: str
     ops: list[OpReport]
     results: list[Any]  #: the backend's own, of the whole program
+    beside: str = ""  #: the policy it is compared with, where the backend is another one
+
+    @property
+    def parting(self) -> OpReport | None:
+        """The first op whose results differ; None where none does."""
+        return next((o for o in self.ops if o.verdict != PASS), None)
 
     @property
     def failures(self) -> list[OpReport]:
@@ -195,7 +203,11 @@ class Report:
     def __str__(self) -> str:
         count = Counter(o.verdict for o in self.ops)
         counts = ", ".join(f"{count[v]} {v}" for v in (PASS, *(v for v in VERDICTS if v != PASS)) if count[v])
-        head = f"{self.backend}, {HOWS[self.how]}\n{len(self.ops)} op{'s' * (len(self.ops) != 1)}: {counts or 'none'}"
+        name = f"{self.backend} beside {self.beside}" if self.beside else self.backend
+        head = f"{name}, {HOWS[self.how]}\n{len(self.ops)} op{'s' * (len(self.ops) != 1)}: {counts or 'none'}"
+        if self.beside:
+            first = self.parting
+            head += f"\nthey part first at {first.location}: {first.op}" if first else "\nthey give the same results"
         order = [*reversed(VERDICTS)]
         shown = sorted((o for o in self.ops if o.verdict != PASS), key=lambda o: order.index(o.verdict))
         return "\n\n".join([head, *(self._section(alike) for alike in _alike(shown))])
@@ -218,4 +230,5 @@ class Report:
             data["histogram"] = {"none" if k is None else f"{k:.0f}": v for k, v in o.histogram.items()}
             data.pop("input_types")
             ops.append(data)
-        return {"backend": self.backend, "how": self.how, "verdict": self.verdict, "ops": ops}
+        beside = {"beside": self.beside} if self.beside else {}
+        return {"backend": self.backend, **beside, "how": self.how, "verdict": self.verdict, "ops": ops}
