@@ -51,6 +51,13 @@ def _collatz(c: Any, v: Any) -> Any:
 BODIES: dict[str, tuple[Callable[..., Any], Any, Any]] = {
     "average": (lambda c, v: (0.9 * c + v, c), np.float32(0), np.zeros(1, np.float32)[0]),
     "sum": (lambda c, v: (c + v, c * 2), np.float32(1), np.float32(0)),
+    "running sum": (lambda c, v: (c + v, (c, c + v)), np.float32(1), np.float32(0)),
+    "running sum, the other way": (lambda c, v: (v + c, c), np.float32(1), np.float32(0)),
+    "running sum of rows": (lambda c, v: (c + v, c), np.zeros(3, np.float32), np.zeros(3, np.float32)),
+    "running product in bf16": (lambda c, v: (c * v, c), BF16(1), BF16(0)),
+    "running difference": (lambda c, v: (c - v, c), np.float32(1), np.float32(0)),
+    "the other difference": (lambda c, v: (v - c, c), np.float32(1), np.float32(0)),
+    "running sum of integers": (lambda c, v: (c + v * 2**28, c), np.int32(1), np.int32(0)),
     "average that is not kept": (lambda c, v: (0.5 * c + v, None), np.float32(0), np.float32(0)),
     "states of numbers in bf16": (lambda c, v: (c * BF16(0.75) + v, c), BF16(0), BF16(0)),
     "f16": (lambda c, v: (c * np.float16(0.75) + v, -c), np.float16(1), np.float16(0)),

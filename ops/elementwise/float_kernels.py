@@ -215,8 +215,10 @@ def _ziv(function: Function, fmt: Format) -> Run:
     def words(wide: np.ndarray) -> np.ndarray:
         return wide.reshape(-1).view(word)[_LOWER_HALF if word.itemsize == 4 else slice(None)]
 
+    is_f32 = target.dtype == np.float32
+
     def rounded(wide: np.ndarray) -> np.ndarray:
-        return cast(wide, _F64, target, policy)
+        return wide.astype(np.float32) if is_f32 else cast(wide, _F64, target, policy)
 
     def kernel(*arrays: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):

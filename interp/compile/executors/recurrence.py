@@ -7,7 +7,7 @@ before ended with in the last pass. When no chunk's start changes any more, each
 one before gives, so the results are those of the turns one after the other. Chunks that do not settle are given up.
 
 Measured, ms: 10**6 turns of 0.9 * c + v in f32 1,380 as a loop, 240 over rows and 34 in chunks; of c + v, whose
-chunks do not settle, 240.
+chunks do not settle, 240, and 5 as numpy's running sum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ import numpy as np
 from ....ops.engine.speed import tuning
 from ....ops.grid.parallel import current_grid
 from ....ops.kernel import Run
+from ....ops.policy import Policy
+from ....ops.reductions.reduce import running_of
+from ....ops.registry import Call
 from ....ops.types import TensorType
+from ...program import Operation, Region, Value
 from .. import scalars
 from .job import Job
 
@@ -33,7 +37,41 @@ def by_recurrence(job: Job, _: Run | None) -> Run:
     types = [v.type for v in (*turn.arguments, *turn.returns[width:])]
     assert all(isinstance(t, TensorType) for t in types)
     rows = len(turn.arguments)
+    running = running_fold(turn, job.policy)
+    if running is not None:
+        return running
     return RecurrenceRunner(operation.attributes["count"], types[:width], types[width:rows], types[rows:])  # type: ignore[arg-type]
+
+
+def running_fold(turn: Region, policy: Policy) -> Run | None:
+    """The kernel of a recurrence that is a running sum or the like, where numpy has one with its bits; else None."""
+    same: dict[Value, Value] = {}  # what converts to the same type give
+    operations: list[Operation] = []
+    for made in turn.operations:
+        if made.name == "stablehlo.convert" and made.operands[0].type == made.results[0].type:
+            same[made.results[0]] = same.get(made.operands[0], made.operands[0])
+        else:
+            operations.append(made)
+    if len(operations) != 1 or len(turn.arguments) != 2:
+        return None
+    (operation,), (state, row), returns = operations, turn.arguments, [same.get(v, v) for v in turn.returns]
+    t, operands = state.type, tuple([same.get(v, v) for v in operation.operands])
+    if not isinstance(t, TensorType) or operation.results != (returns[0],) or set(operands) != {state, row}:
+        return None
+    fold = running_of(Call(operation.name, (), (), {}, policy=policy), operation.name, t.element)
+    if fold is None or (operands != (state, row) and not fold.commutes):
+        return None
+    if any(v not in (state, returns[0]) for v in returns):
+        return None
+    is_after = [v is not state for v in returns[1:]]
+
+    def kernel(_: Any, first: Any, rows: np.ndarray) -> tuple[Any, ...]:
+        start = np.asarray(first)
+        after = fold(start.reshape(1, -1), rows.reshape(len(rows), -1)).reshape(rows.shape)
+        before = np.concatenate([start[None], after[:-1]]) if False in is_after else after
+        return (np.asarray(after[-1]), *(after if a else before for a in is_after))
+
+    return kernel
 
 
 #: A function of the states and of the rows of many turns: gives the states after them, and what each turn gives.
