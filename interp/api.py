@@ -66,7 +66,10 @@ def _load(source: str | bytes | os.PathLike[str] | Any) -> LoadedProgram:
 
 
 def contents(source: str | os.PathLike[str]) -> tuple[str | bytes, str]:
-    """Return the program that a string or the file of that name contains, and its name in error messages."""
+    """Return the program that a string or the file of that name contains, and its name in error messages.
+
+    Raises ProgramError where there is nothing, and where the file cannot be read.
+    """
     text = os.fspath(source)
     if text == "":
         raise ProgramError("expected a program or a path, got an empty string")

@@ -49,7 +49,10 @@ class LoadedProgram:
         return self.run(self.plan(function, policy), arrays)
 
     def plan(self, function: str | None = None, policy: Policy | None = None, listener: Listener | None = None) -> Plan:
-        """Return the plan of a function under a policy. It is cached unless there is a `listener`."""
+        """Return the plan of a function under a policy. It is cached unless there is a `listener`.
+
+        Raises InputError where `policy` is not a Policy.
+        """
         if function is None and policy is None and listener is None and self._plain is not None:
             return self._plain
         if policy is not None and not isinstance(policy, Policy):
@@ -69,7 +72,7 @@ class LoadedProgram:
         return result
 
     def run(self, plan: Plan, arrays: tuple[Any, ...] | list[Any]) -> list[np.ndarray]:
-        """Run a plan of this program on arrays; see `__call__`."""
+        """Run a plan of this program on arrays; see `__call__`. Raises InputError for another number of arrays."""
         types = plan.argument_types
         if len(arrays) != len(types):
             takes = f"expected {len(types)} input{'s' * (len(types) != 1)} ({', '.join(map(str, types)) or 'none'})"

@@ -75,7 +75,10 @@ class JaxProgram(LoadedProgram):
         return leaves
 
     def arguments(self, arrays: Sequence[Any]) -> list[Any]:
-        """Return the arguments of `@main` for a flat list of arrays: those that it uses, and None for a token."""
+        """Return the arguments of `@main` for a flat list of arrays: those that it uses, and None for a token.
+
+        Raises InputError for another number of arrays.
+        """
         count = self.in_tree.num_leaves
         if len(arrays) != count:
             raise InputError(f"{self.program.file}: expected {count} array{'s' * (count != 1)}, got {len(arrays)}")

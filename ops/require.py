@@ -51,14 +51,14 @@ def require_element(call: Call, *others: TensorType) -> None:
         require(t.element == element, f"element types {element} and {t.element} differ (expected the same)")
 
 
-def require_dimensions(name: str, dimensions: tuple[int, ...], rank: int, *, unique: bool = True) -> None:
+def require_dimensions(name: str, dimensions: tuple[int, ...], rank: int) -> None:
     """Each must number a dimension of something of this rank, and none twice."""
     for d in dimensions:
         require(
             0 <= d < rank, f"{name} has {d}, which is not a dimension of rank {rank} (expected from 0 to {rank - 1})"
         )
     require(
-        not unique or len(set(dimensions)) == len(dimensions),
+        len(set(dimensions)) == len(dimensions),
         f"expected {name} without repetition, got {list(dimensions)}",
     )
 

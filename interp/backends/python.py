@@ -22,7 +22,10 @@ KIND = Kind("MODULE:ATTR", rest=r"[^\W\d]\w*(\.\w+)*:[^\W\d]\w*(\.\w+)*", takes=
 
 
 def start(name: str) -> tuple[str, Callable[..., Any]]:
-    """Return whether the object takes programs or operations, and its function."""
+    """Return whether the object takes programs or operations, and its function.
+
+    Raises TypeError where it is neither.
+    """
     module, _, attribute = name.partition(":")
     sys.path.insert(0, "")
     target = operator.attrgetter(attribute)(importlib.import_module(module))

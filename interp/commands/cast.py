@@ -25,7 +25,10 @@ from ..values.values import parse_value
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print the conversion of each element of VALUE."""
+    """Print the conversion of each element of VALUE.
+
+    Raises InputError for a value or a type that cannot be converted.
+    """
     if options.format in BLOCK_FORMATS:
         from .cast_blocks import main as cast_to_blocks
 

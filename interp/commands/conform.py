@@ -30,7 +30,10 @@ EXPECTED = {
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command. Returns 1 if a case fails that --xfail does not list, or if a result got worse."""
+    """Run the command. Returns 1 if a case fails that --xfail does not list, or if a result got worse.
+
+    Raises InputError for a wrong command line.
+    """
     names = options.names
     if names[:1] == ["diff"]:
         if len(names) != 3:

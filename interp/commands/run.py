@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.engine.cast import codes_of
-from ...ops.engine.keys import value_keys
 from ...ops.programs.checks import Condition, check
 from ...ops.registry import CheckError
-from ...ops.types import TensorType, Type, type_of_dtype
+from ...ops.types import TensorType, Type
 from ..api import read, read_stream
+from ..comparison.equality import equal_values
 from ..compile.explain import Part, groups, listing
 from ..compile.planner import Listener, Plan, plan, speed_without
 from ..errors import CheckFailure, InputError, OutputError, ProgramError
@@ -72,7 +71,10 @@ def main(options: argparse.Namespace) -> int:
 
 
 def read_programs(path: str) -> list[Program]:
-    """Return the programs of a file, one for each part between `// -----`. `-` is standard input."""
+    """Return the programs of a file, one for each part between `// -----`. `-` is standard input.
+
+    Raises ProgramError where it is empty.
+    """
     source, name = read_source(path)
     if not source.strip():
         raise ProgramError(f"{name}: expected a program, got nothing but white space")
@@ -94,7 +96,10 @@ def _has_function(program: Program, function: str | None) -> bool:
 
 
 def read_inputs(options: argparse.Namespace) -> list[Any] | None:
-    """Return the arrays of --input or --args, or None if neither is given."""
+    """Return the arrays of --input or --args, or None if neither is given.
+
+    Raises InputError where they cannot be read.
+    """
     if options.args is None:
         return [array for array, _ in read_values(options.input, "--input")] or None
     text = options.args
@@ -154,26 +159,11 @@ def _differs(results: list[Any], expected: list[tuple[np.ndarray, TensorType]]) 
     failed = False
     for i, ((expected_value, _), actual) in enumerate(zip(expected, results, strict=False)):
         try:
-            check(np.asarray(actual), expected_value, _IDENTICAL)
+            check(np.asarray(actual), expected_value, Condition(equal_values, "the same code"))
         except CheckError as error:
             print(f"--expected {i}: {error}", file=sys.stderr)
             failed = True
     return failed
-
-
-def _is_identical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return which elements have the same code or are both NaN."""
-    element = type_of_dtype(x.dtype)
-    if element.is_complex:
-        return _is_identical(np.real(x), np.real(y)) & _is_identical(np.imag(x), np.imag(y))
-    if not element.is_float:
-        return x == y
-    keys = value_keys(x, element)
-    nan = (keys == value_keys(y, element)) & (keys == np.iinfo(keys.dtype).max)
-    return nan | (codes_of(x, element.format) == codes_of(y, element.format))
-
-
-_IDENTICAL = Condition(_is_identical, "the same code")
 
 
 class _Recorder:

@@ -22,7 +22,7 @@ _MOST_CODE_BITS = 16
 
 
 def formats(options: argparse.Namespace) -> int:
-    """Print the table of formats, or one format, or its codes."""
+    """Print the table of formats, or one format, or its codes. Raises InputError for a name that is not a format's."""
     if options.name is None:
         if options.codes:
             raise InputError("--codes: expected a format, as in minihlo formats f8E4M3FN --codes, got none")
@@ -106,7 +106,7 @@ def _fields(code: int, fmt: Format) -> str:
 
 
 def ops(options: argparse.Namespace) -> int:
-    """Print the table of ops, or one op by element type."""
+    """Print the table of ops, or one op by element type. Raises InputError for a name that is not an op's."""
     records = all_ops()
     if options.name is None:
         rows = [[name, describe(r.types), r.accuracy.text, r.summary] for name, r in sorted(records.items())]

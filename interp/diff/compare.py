@@ -108,7 +108,10 @@ def examine(
     turns: int = TURNS,
     beside: str = "",
 ) -> Report:
-    """The report of a program whose arguments are `arrays`; `beside` names the policy where the backend is another."""
+    """The report of a program whose arguments are `arrays`; `beside` names the policy where the backend is another.
+
+    Raises InputError for arguments, or a backend, that do not fit.
+    """
     function = source.function
     types = function.argument_types
     if len(arrays) != len(types):

@@ -44,6 +44,7 @@ def inline_calls(module: ir.Module, function: str, places: Places) -> None:
     """Put the functions that one calls at its top level in the place of the calls.
 
     MLIR's own pass knows no dialect of JAX's programs. What has no place of its own gets that of the call.
+    Raises ProgramError for a call that cannot be inlined.
     """
     functions = {name_of(op): op for op in walked(module.operation) if op.name == "func.func"}
     bodies = {name: _operations(op) for name, op in functions.items()}

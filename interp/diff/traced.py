@@ -22,7 +22,10 @@ def traced(
     static_argnames: str | Iterable[str] | None,
     platform: str,
 ) -> tuple[Source, list[Any]]:
-    """The function lowered for a platform, and the values of its `@main`'s arguments."""
+    """The function lowered for a platform, and the values of its `@main`'s arguments.
+
+    Raises InputError without JAX, or for arguments that do not fit.
+    """
     try:
         import jax
     except ImportError:

@@ -27,7 +27,7 @@ class Walk:
         self._examiner, self._turns = examiner, turns
 
     def run(self, function: Function, arguments: Sequence[Any]) -> list[Any]:
-        """The results of a function, as the backend computes them."""
+        """The results of a function, as the backend computes them. Raises ProgramError where it has no body."""
         if function.body is None:
             raise ProgramError(f"{function.location}: @{function.name} has no body")
         return self._region(function.body, {}, arguments)

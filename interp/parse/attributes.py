@@ -255,7 +255,7 @@ class Converter:
         return Opaque(text)
 
     def dense_text(self, body: str, t: TensorType) -> np.ndarray:
-        """The array of a dense attribute printed as `dense<body> : t`."""
+        """The array of a dense attribute printed as `dense<body> : t`. Raises AttributeValueError."""
         try:
             return array_of_text(body, t)
         except ValueError as e:

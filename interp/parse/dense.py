@@ -20,14 +20,17 @@ def holds(element: ElementType) -> bool:
 
 
 def dimensions(t: TensorType) -> tuple[int, ...]:
-    """The shape of a constant, which has no dimension of unknown size."""
+    """The shape of a constant, which has no dimension of unknown size. Raises ValueError for one that has."""
     if not t.is_static:
         raise ValueError(f"{t} has a dimension of unknown size")
     return tuple(n for n in t.shape if n is not None)
 
 
 def broadcast(one: np.ndarray, t: TensorType) -> np.ndarray:
-    """A read-only array of type `t` whose elements are all `one`; takes the memory of one element."""
+    """A read-only array of type `t` whose elements are all `one`; takes the memory of one element.
+
+    Raises ValueError where no machine could address it.
+    """
     if t.nbytes > _MOST_BYTES:
         raise ValueError(f"{t.nbytes} bytes are more than any machine can address")
     return np.broadcast_to(one.reshape(()), dimensions(t))

@@ -60,7 +60,10 @@ def split(text: str) -> list[tuple[str, int]]:
 
 @host_floats.in_default
 def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
-    """Reads a list such as `[dense<1.0> : tensor<2xf8E4M3FN>, dense<[1, 2]> : tensor<2xi32>]`."""
+    """Reads a list such as `[dense<1.0> : tensor<2xf8E4M3FN>, dense<[1, 2]> : tensor<2xi32>]`.
+
+    Raises ProgramError for anything else.
+    """
     file = "<arguments>"
     syntax.check_nesting(text, file)
     syntax.check_numbers(text, file)

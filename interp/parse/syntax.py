@@ -41,7 +41,10 @@ class _NotUnderstoodError(Exception):
 
 
 def check_nesting(text: str, file: str, first_line: int = 1) -> None:
-    """Refuses brackets nested so deep that the parser's stack could overflow."""
+    """Refuses brackets nested so deep that the parser's stack could overflow.
+
+    Raises ProgramError with the place of the first.
+    """
     if sum(map(text.count, "<({[")) <= MAX_NESTING:
         return
     depth = 0
@@ -57,7 +60,10 @@ def check_nesting(text: str, file: str, first_line: int = 1) -> None:
 
 
 def check_numbers(text: str, file: str, first_line: int = 1) -> None:
-    """Refuses numbers of so many digits that MLIR would take seconds to minutes to read them."""
+    """Refuses numbers of so many digits that MLIR would take seconds to minutes to read them.
+
+    Raises ProgramError with the place of the first.
+    """
     if not _LONG_NUMBER.search(text):
         return
     for match in re.finditer(rf"{_SKIPPED}|(?P<number>{_LONG_NUMBER.pattern})", text):
@@ -67,7 +73,10 @@ def check_numbers(text: str, file: str, first_line: int = 1) -> None:
 
 
 def check_names(text: str, file: str, first_line: int = 1) -> None:
-    """Refuses names that are not UTF-8, which jaxlib cannot hand to Python without aborting. Plain strings may be."""
+    """Refuses names that are not UTF-8, which jaxlib cannot hand to Python without aborting. Plain strings may be.
+
+    Raises ProgramError with the place of the first.
+    """
     if not _HIGH_ESCAPE.search(text):
         return
     for match in _NAME.finditer(text):

@@ -24,7 +24,7 @@ _memory = words.cast("B")
 
 @fallible("Client_BufferFromHostBuffer")
 def from_host(a: Any) -> None:
-    """Copy an array of the host."""
+    """Copy an array of the host. Raises PluginError for a type that the platform does not have."""
     if not interrupts.installed:
         interrupts.install()
     dtype = DTYPES.get(a.type)

@@ -93,7 +93,10 @@ def load_as(path: str, t: TensorType) -> np.ndarray:
 
 
 def as_element(array: np.ndarray, element: ElementType, what: str) -> np.ndarray:
-    """An array as one of `element.dtype`, which it has to be already, or be stored as `encode` does."""
+    """An array as one of `element.dtype`, which it has to be already, or be stored as `encode` does.
+
+    Raises InputError where it is not.
+    """
     if array.dtype == element.dtype:
         if element.is_float and element.bits < 8:
             _within(array.view(np.uint8), element, what)

@@ -264,7 +264,7 @@ def _listed(t: TensorType) -> str:
 
 
 def read_values(texts: list[str], option: str) -> Iterator[tuple[np.ndarray, TensorType]]:
-    """The VALUEs of a repeated option; an error names the one."""
+    """The VALUEs of a repeated option; an error names the one. Raises InputError."""
     for i, text in enumerate(texts):
         try:
             yield parse_value(text)

@@ -63,7 +63,10 @@ class Process:
         self._uses: collections.Counter[Hashable] = collections.Counter()
 
     def meet(self, channel: int, members: tuple[ProcessId, ...], share: Share) -> Pending:
-        """Bring a share to the next meeting of a group on a channel; the results are there when all have come."""
+        """Bring a share to the next meeting of a group on a channel; the results are there when all have come.
+
+        Raises OpError where the shares are of different ops or types.
+        """
         number = self._use((channel, members))
         # A channel is a number of 64 bits, with a sign.
         occasion = (channel % 2**64, number, *(n for member in members for n in member))
@@ -179,6 +182,7 @@ class Grid:
         """The results of a task for each process, (0, 0), (0, 1), …, which run at the same time.
 
         Raises the error of the first process that failed, with a note of which that is, or DeadlockError.
+        Raises OpError where grids are nested too deeply.
         """
         outer = current()
         self._depth = outer.grid._depth + 1

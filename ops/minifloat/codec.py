@@ -56,6 +56,7 @@ def round_number(x: Number, fmt: Format, policy: Policy, draws: Draws | None = N
 
     `draws` are those of stochastic rounding. Where the format leaves a result open, `open_points.py` says what
     is given and why.
+    Raises ValueError where stochastic rounding is given no draws.
     """
     kept, cut, rest, quantum = _cut(x, fmt)
     if policy.rounding != "stochastic":
@@ -131,7 +132,10 @@ def _cut(x: Number, fmt: Format) -> tuple[np.ndarray, np.ndarray, np.ndarray, np
 
 
 def rounds_up(rounding: str, kept: np.ndarray, rest: np.ndarray, half: np.ndarray, negative: np.ndarray) -> np.ndarray:
-    """Whether a magnitude `kept` grows by one when `rest`, in units that make one half `half`, is cut off it."""
+    """Whether a magnitude `kept` grows by one when `rest`, in units that make one half `half`, is cut off it.
+
+    Raises ValueError for a rounding that is not known.
+    """
     match rounding:
         case "nearest_even":
             return (rest > half) | ((rest == half) & (kept & 1 == 1))

@@ -62,7 +62,10 @@ def _parsed(call: Call, tensors: list[TensorType]) -> tuple[list[Labels], Labels
 
 
 def labels_of(shown: str, term: str, rank: int) -> Labels:
-    """The label of each dimension; those that `...` stands for are numbered from the last."""
+    """The label of each dimension; those that `...` stands for are numbered from the last.
+
+    Raises OpError where it is not of letters and one `...`.
+    """
     match = _TERM.fullmatch(term)
     if match is None:
         raise OpError(f"{shown} has a term {term!r} (expected letters, and '...' once)")

@@ -23,9 +23,9 @@ _KINDS: dict[str, Any] = {
 }
 
 
-def _structure(name: str, fields: str, header: bool = True) -> type[ctypes.Structure]:
+def _structure(name: str, fields: str) -> type[ctypes.Structure]:
     """A structure; `fields` lists `name:kind`, or names alone for pointers."""
-    listed = [f.partition(":") for f in (["struct_size:n", "extension_start"] if header else []) + fields.split()]
+    listed = [f.partition(":") for f in ["struct_size:n", "extension_start", *fields.split()]]
     return type(name, (ctypes.Structure,), {"_fields_": [(n, _KINDS[k or "p"]) for n, _, k in listed]})
 
 
