@@ -26,10 +26,19 @@ from .system import depth, host_floats
 
 
 def run(plan: Plan, values: Sequence[Any]) -> list[Any]:
-    """The results of a plan on values that fit its argument types.
+    """Run a plan.
 
-    Raises CheckFailure where a check of the program does not hold, ResourceError where memory does not suffice, and
-    ExecutionError for any other failure of an op.
+    Args:
+        plan: The plan.
+        values: A value for each argument, of its type: an array, a tuple, or None for a token.
+
+    Returns:
+        A value for each result.
+
+    Raises:
+        CheckFailure: A check of the program does not hold.
+        ResourceError: The memory does not suffice.
+        ExecutionError: An op fails in another way. Each of these has the place of the op.
     """
     return _run(plan, lambda: detached(plan.entry(*values)))
 

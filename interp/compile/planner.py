@@ -104,11 +104,21 @@ def plan(
     speed: Speed | None = None,
     most_steps: int | None = None,
 ) -> Plan:
-    """Bind all that `function` can reach. With a `listener` nothing is folded or fused: it is called after each op.
-    Nor is it with `most_steps`, ops that run and regions that are entered, after which a run raises LimitError.
+    """Plan how a function runs: bind all that it can reach, apply the passes, and emit Python.
 
-    Raises ProgramError, with the place, for an op that is not supported or not valid; InputError where there is no such
-    function; ResourceError for a tensor that cannot be held.
+    Args:
+        program: The program.
+        function: The name of the function; `@main` or the only public one by default.
+        policy: What the implementation may choose; the current policy by default.
+        listener: Is called after each op, with its results. Then nothing is folded or fused.
+        speed: The optimizations; those of the environment by default.
+        most_steps: The most ops that run and regions that are entered, after which a run raises LimitError. Then
+            nothing is folded or fused.
+
+    Raises:
+        ProgramError: An op is not supported or not valid; with its place.
+        InputError: There is no such function.
+        ResourceError: A tensor cannot be held.
     """
     speed = NONE if listener is not None or most_steps is not None else speed or default_speed()
     steps = None if most_steps is None else Steps(most_steps)

@@ -37,7 +37,18 @@ def broadcast(one: np.ndarray, t: TensorType) -> np.ndarray:
 
 
 def array_of_text(body: str, t: TensorType) -> np.ndarray:
-    """The array printed as `dense<body> : t`: one literal for all elements, nested lists, or a string of hex."""
+    """Return the array that is printed as `dense<body> : t`.
+
+    Args:
+        body: One literal for all elements, nested lists of literals, or a string of hexadecimal digits.
+        t: The type, of known sizes.
+
+    Returns:
+        An array of the shape of `t` and the dtype that stores its element type, exact to the bit.
+
+    Raises:
+        ValueError: The body is not of that type.
+    """
     if t.size == 0:
         array = np.empty(dimensions(t), t.element.dtype)
     elif body.startswith('"0x'):

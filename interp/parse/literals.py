@@ -29,11 +29,19 @@ _MOST_EXPONENT = 5000
 
 
 def array_of_literals(literals: Sequence[str], element: ElementType) -> np.ndarray:
-    """A one-dimensional array of one element for each literal; for complex types a literal each for the two parts.
+    """Return the elements that literals mean. Each decimal is rounded once, from its exact value.
 
-    Floats: `1.5`, `-2e-3`, `0x1.8p3`, `nan`, `-inf`, or a code such as `0x7F`. Integers: `-3`, or a bit pattern such
-    as `0xFF`. Booleans: `true`, `false`, `1`, `0`. Raises InputError for what is not a number, is out of range, or has
-    no like in the type.
+    Args:
+        literals: Floats such as `1.5`, `-2e-3`, `0x1.8p3`, `nan`, `-inf`, or a code such as `0x7F`. Integers such as
+            `-3`, or a bit pattern such as `0xFF`. Booleans: `true`, `false`, `1`, `0`. Of a complex type a literal for
+            each of the two parts.
+        element: The element type.
+
+    Returns:
+        An array of one dimension, of the dtype that stores the type.
+
+    Raises:
+        InputError: A literal is not a number, is out of range, or is NaN or infinite where the type has none.
     """
     different = {text: i for i, text in enumerate(dict.fromkeys(literals))}
     parse = _booleans if element.kind is Kind.BOOL else _integers if element.is_integer else _floats

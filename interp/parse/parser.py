@@ -31,26 +31,52 @@ _PORTABLE = re.compile(rb"ML\xefR[\x00-\xff]StableHLO_v")
 
 @host_floats.in_default  # numbers are read
 def parse(source: str | bytes, file: str = "<string>", first_line: int = 1) -> Program:
-    """Reads a program; `first_line` is the number in `file` of the first line of `source`."""
+    """Read a program.
+
+    Args:
+        source: MLIR text, MLIR bytecode, or a StableHLO portable artifact.
+        file: The name of the source in messages and places.
+        first_line: The number in `file` of the first line of `source`.
+
+    Returns:
+        The program as plain data, with a place for each op.
+
+    Raises:
+        ProgramError: The source is not valid, or has something that is not supported; with the place.
+    """
     places = Places(file, first_line - 1)
     with quiet_native_stderr():
         return _program(_module(source, places, file, first_line), places, file)
 
 
 def module(source: str | bytes, file: str = "<string>", first_line: int = 1) -> ir.Module:
-    """The module that `parse` reads: text in MLIR's own terms, with the ops it does not know in generic form."""
+    """Return the module that `parse` reads, in which ops that jaxlib does not know have the generic form.
+
+    Raises ProgramError as `parse` does.
+    """
     with quiet_native_stderr():
         return _module(source, Places(file, first_line - 1), file, first_line)
 
 
 @host_floats.in_default
 def from_module(module: ir.Module, file: str = "<module>") -> Program:
-    """Reads a module that jaxlib or JAX has built, in whichever context."""
+    """Read a module that jaxlib or JAX has built, in any context.
+
+    Args:
+        module: The module. It is not changed.
+        file: The name for ops without a place of their own.
+
+    Returns:
+        The program as plain data.
+
+    Raises:
+        ProgramError: It has something that is not supported; with the place.
+    """
     return _program(module, Places(file), file)
 
 
 def split(text: str) -> list[tuple[str, int]]:
-    """Cuts a text at each `// -----`, as MLIR's tools do; each part with the number of its first line."""
+    """Return the parts of a text between `// -----`, as MLIR's tools cut it, each with the number of its first line."""
     parts, line = [], 1
     for part in re.split("// ------*", text):
         parts.append((part, line))
@@ -60,9 +86,13 @@ def split(text: str) -> list[tuple[str, int]]:
 
 @host_floats.in_default
 def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
-    """Reads a list such as `[dense<1.0> : tensor<2xf8E4M3FN>, dense<[1, 2]> : tensor<2xi32>]`.
+    """Read a list such as `[dense<1.0> : tensor<2xf8E4M3FN>, dense<[1, 2]> : tensor<2xi32>]`.
 
-    Raises ProgramError for anything else.
+    Returns:
+        The array and the type of each constant.
+
+    Raises:
+        ProgramError: It is not such a list.
     """
     file = "<arguments>"
     syntax.check_nesting(text, file)

@@ -30,7 +30,11 @@ _MAGIC = b"\x93NUMPY"
 
 
 def save(path: str, array: np.ndarray, element: ElementType) -> None:
-    """Write a file that `load` reads with its type. Nothing is left behind where that fails, with OutputError."""
+    """Write a .npy file from which `load` reads the array with its element type.
+
+    Raises:
+        OutputError: It cannot be written. Nothing is left behind.
+    """
     plain = encode(array, element)
     partial = f"{path}.{os.getpid()}.partial"
     try:
@@ -61,7 +65,15 @@ def encode(array: np.ndarray, element: ElementType) -> np.ndarray:
 
 
 def load(path: str) -> tuple[np.ndarray, TensorType]:
-    """The array of a file and its type, which the file has to say. Raises InputError or ResourceError."""
+    """Read a .npy file that says its element type, by its dtype or as `save` writes it.
+
+    Returns:
+        The array, of the dtype that stores the type, and the type.
+
+    Raises:
+        InputError: It cannot be read, or says no element type.
+        ResourceError: It is too large to hold.
+    """
     array = _read(path)
     element = named_element(array.dtype)
     if element is None:
@@ -73,7 +85,16 @@ def load(path: str) -> tuple[np.ndarray, TensorType]:
 
 
 def load_as(path: str, t: TensorType) -> np.ndarray:
-    """The array of a file as the type `t`; codes as unsigned integers will do. Raises InputError or ResourceError."""
+    """Read a .npy file as an array of type `t`.
+
+    Args:
+        path: A file with the elements, or with their codes as unsigned integers.
+        t: The type. The file must have its shape.
+
+    Raises:
+        InputError: It cannot be read, or does not fit the type.
+        ResourceError: It is too large to hold.
+    """
     array = _read(path)
     if array.shape != t.shape:
         raise InputError(f"{path}: expected shape {list(t.shape)}, got {list(array.shape)}")

@@ -32,7 +32,15 @@ Printer = Callable[[Any], str]
 
 
 def format_value(value: Any, t: Type, form: str = "dense", full: bool = False) -> str:
-    """The text of a value of type `t`, without a line break at the end; `json` is one object on one line."""
+    """Return the text of a value, without a line break at the end.
+
+    Args:
+        value: An array, a tuple of values, or None for a token.
+        t: Its type.
+        form: `"dense"` as StableHLO's tools print it, `"codes"` as `--input` reads it, or `"json"`, one object on one
+            line.
+        full: Whether to print all elements of a large array.
+    """
     if form == "json":
         return json.dumps(json_value(value, t))
     if isinstance(t, TensorType):

@@ -74,7 +74,7 @@ def parameter_types(t: TensorType) -> list[ir.Type]:
 
 
 def received(values: Sequence[ir.Value], t: TensorType) -> ir.Value:
-    """The value of type `t` that has travelled as `values`."""
+    """Return the value of type `t` that was sent as `values`; ops that make it are inserted."""
     parts = [_received(v, t, t.element.part) for v in values]
     return _op("stablehlo.complex", parts, t, t.element) if t.element.is_complex else parts[0]
 
@@ -89,7 +89,7 @@ def _received(value: ir.Value, t: TensorType, e: ElementType) -> ir.Value:
 
 
 def sent(value: ir.Value, t: TensorType) -> list[ir.Value]:
-    """The values that one of type `t` travels as."""
+    """Return the values that a value of type `t` is sent to a backend as; ops that make them are inserted."""
     if t.element.is_complex:
         parts = [_op(f"stablehlo.{part}", [value], t, t.element.part) for part in ("real", "imag")]
         return [_sent(p, t, t.element.part) for p in parts]

@@ -33,7 +33,15 @@ Shape = tuple[int | None, ...]
 
 
 def parse_value(text: str) -> tuple[np.ndarray, TensorType]:
-    """The array a VALUE stands for, and its type. Raises InputError, or ResourceError where it is too large to hold."""
+    """Return the array that a VALUE of the command line means, and its type.
+
+    Args:
+        text: Such as `2x2xi32=[[1 2][3 4]]`, `f32=1.5`, `4xf8E4M3FN=0x7F`, or `@FILE.npy`.
+
+    Raises:
+        InputError: It is not of that form, or the elements do not fit the type.
+        ResourceError: It is too large to hold.
+    """
     text = text.strip()
     if text.startswith("@"):
         return npy.load(text[1:])
@@ -147,10 +155,19 @@ def _named(t: TensorType) -> str:
 
 
 def check_input(value: Any, t: Type, what: str = "input") -> Any:
-    """A value of a Python caller as one of type `t`.
+    """Return a value of a Python caller as one of type `t`.
 
-    Arrays (of numpy, ml_dtypes, jax, or anything with `__array__`) must have its shape and element type already; Python
-    numbers and nested lists are taken where the type holds them exactly. A token is None. Raises InputError.
+    Args:
+        value: An array of numpy, ml_dtypes, jax, or anything with `__array__`, of the shape and element type of `t`. Or
+            Python numbers and nested lists of them, if the type holds them exactly. None for a token.
+        t: The type of an argument.
+        what: The value as messages name it.
+
+    Returns:
+        An array of the dtype that stores the type, a tuple of values, or None.
+
+    Raises:
+        InputError: It does not fit the type.
     """
     if not isinstance(t, TensorType):
         return _check_structure(value, t, what)

@@ -28,10 +28,16 @@ class Parts:
 
 
 def with_parts(program: Program, function: Function, takes: Shardings, gives: Shardings) -> Parts:
-    """The function in which parts of devices are arguments and results where they can be.
+    """Rewrite a function so that the devices' parts are arguments and results where they can be.
 
-    `takes` and `gives` are the shardings of its arguments and results, None where those are to be whole. The numbers
-    are those of arguments and results as they were.
+    Args:
+        program: The program.
+        function: A function of it.
+        takes: The shardings of its arguments; None for one that is to be whole.
+        gives: The same of its results.
+
+    Returns:
+        The function, and which arguments and results, by their numbers before, have become parts.
     """
     body = function.body
     if body is None:

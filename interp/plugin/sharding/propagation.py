@@ -30,7 +30,19 @@ Observer = Callable[[Operation, list[Sharding | None] | None], None]
 
 
 def propagate(program: Program, function: Function, observe: Observer | None = None) -> list[Sharding | None]:
-    """The sharding of each result; None where nothing is known of it. `observe` gets each custom call on the way."""
+    """Return the shardings of a function's results, followed from op to op.
+
+    Args:
+        program: The program, with the meshes that shardings name.
+        function: A function of it, whose arguments have the attribute `sdy.sharding` where their sharding is known.
+        observe: Is called with each custom call on the way, and the shardings of its operands.
+
+    Returns:
+        For each result its sharding; None where nothing is known of it.
+
+    Raises:
+        ProgramError: A sharding cannot be read.
+    """
     attributes = function.attributes.get("arg_attrs") or ({},) * len(function.argument_types)
     shardings = [
         next(iter(sharding.shardings(a["sdy.sharding"].text, program)), None)

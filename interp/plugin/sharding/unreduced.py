@@ -27,11 +27,20 @@ from .propagation import CONSTRAINTS, Known, Propagation
 def expanded(
     program: Program, function: Function, takes: Sequence[Sharding | None], gives: Sequence[Sharding | None]
 ) -> tuple[Program, Function]:
-    """The program in which each addend of an unreduced value is a value, and its function that is to be run.
+    """Rewrite a program so that each addend of an unreduced value is a value of its own.
 
-    `takes` and `gives` are the shardings of the function's arguments and results, whose addends are arguments and
-    results. It is the same program where nothing is unreduced. Raises ProgramError where a sharding cannot be read, and
-    for an unreduced value of unknown sizes or in a function that calls itself.
+    Args:
+        program: The program.
+        function: The function of it that is to be run.
+        takes: The shardings of its arguments. The addends of an unreduced one become arguments.
+        gives: The same of its results.
+
+    Returns:
+        The new program and its function; the same ones where nothing is unreduced.
+
+    Raises:
+        ProgramError: A sharding cannot be read, or an unreduced value has unknown sizes or is in a function that calls
+            itself.
     """
     if function.body is None or not (
         any(s is not None and s.unreduced for s in (*takes, *gives)) or _mentions(program)
