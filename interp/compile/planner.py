@@ -109,7 +109,7 @@ def plan(
     Args:
         program: The program.
         function: The name of the function; `@main` or the only public one by default.
-        policy: what the implementation may choose; `Policy()` by default.
+        policy: What the implementation may choose; `Policy()` by default.
         listener: Is called after each op, with its results. Then nothing is folded or fused.
         speed: The optimizations; those of the environment by default.
         most_steps: The most ops that run and regions that are entered, after which a run raises LimitError. Then

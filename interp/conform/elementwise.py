@@ -42,6 +42,7 @@ class Part:
 
     @property
     def size(self) -> int:
+        """The number of results."""
         return len(self.operands[0])
 
     @property
@@ -131,19 +132,20 @@ class Part:
         for side, place in self._segments():
             taken = [x[place.start].reshape(()) if i == side else x[place] for i, x in enumerate(self.operands)]
             pieces.append(call(operation, taken))
-        found = {p.shape for p in pieces} - {(self.segment,)}
-        return np.concatenate(pieces) if not found else next(p for p in pieces if p.shape in found)
+        shapes = {p.shape for p in pieces} - {(self.segment,)}
+        return np.concatenate(pieces) if not shapes else next(p for p in pieces if p.shape in shapes)
 
     # -- judged --------------------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def expected(self) -> Expected:
-        found = self._right(self.to_integers[0])
+        """What the oracle gives."""
+        right = self._right(self.to_integers[0])
         if self.form != "chain":
-            return found
+            return right
         fmt = FORMATS[self.case.result]
-        codes, left_open = evaluate("subtract", fmt, fmt.decode(found.codes), fmt.decode(self.operands[0]))
-        return Expected(codes, np.where(found.left_open != 0, found.left_open, left_open))
+        codes, left_open = evaluate("subtract", fmt, fmt.decode(right.codes), fmt.decode(self.operands[0]))
+        return Expected(codes, np.where(right.left_open != 0, right.left_open, left_open))
 
     def _right(self, to_integers: str) -> Expected:
         if self.case.op == "chain":

@@ -39,7 +39,8 @@ class Runner(Protocol):
     settings: Settings
     kind: str
 
-    def results(self, parts: Sequence[AnyPart]) -> Results: ...
+    def results(self, parts: Sequence[AnyPart]) -> Results:
+        """The results of parts, run once more."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Evidence:
 
     @property
     def is_intermittent(self) -> bool:
+        """Whether runs differ."""
         return len(self.runs) > 1
 
     @property
@@ -119,9 +121,9 @@ def runs_of(
         runs.append(tester.results(parts))
         if others or any(not _alike(parts[i], first[i], runs[1][i]) for i in wanted):
             runs += [tester.results(parts) for _ in range(RUNS - 2)]
-    found: dict[int, Results] = {i: [r[i] for r in runs] for i in wanted}
+    results: dict[int, Results] = {i: [r[i] for r in runs] for i in wanted}
     return {
-        i: _unlike(parts[i], [rs[0], *([others[i]] if i in others else rs[1:2]), *rs[2:]]) for i, rs in found.items()
+        i: _unlike(parts[i], [rs[0], *([others[i]] if i in others else rs[1:2]), *rs[2:]]) for i, rs in results.items()
     }
 
 
@@ -144,7 +146,7 @@ def evidence(tester: Runner, parts: Sequence[Part], runs: Sequence[Results]) -> 
     tried = zip(parts, orders, runs, strict=True)
     moving = [(p.restricted(o), o) for p, o, results in tried if o is not None and len(results) == 1]
     moved = iter(tester.results([p for p, _ in moving]) if moving else [])
-    found = []
+    all_evidence = []
     for part, order, results in zip(parts, orders, runs, strict=True):
         judged = [_judged(tester, part, r) for r in results]
         wrong = tuple(map(failing, judged))
@@ -153,8 +155,8 @@ def evidence(tester: Runner, parts: Sequence[Part], runs: Sequence[Results]) -> 
             result = next(moved)
             if not isinstance(result, BackendError):
                 elsewhere = failing(_judged(tester, part.restricted(order), result))
-        found.append(Evidence(wrong, judged[0].verdicts == _PASS, order, elsewhere))
-    return found
+        all_evidence.append(Evidence(wrong, judged[0].verdicts == _PASS, order, elsewhere))
+    return all_evidence
 
 
 def _judged(tester: Runner, part: Part, result: Any) -> Judged:

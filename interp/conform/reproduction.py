@@ -33,28 +33,29 @@ MOST_CASES, MOST_ELEMENTS = 48, 1 << 22
 class Prober(Runner, Protocol):
     """What can run parts again, and some in one program."""
 
-    def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results: ...
+    def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results:
+        """The results of parts in one program."""
 
 
 def explained(
     tester: Prober,
     parts: Sequence[AnyPart],
     failing: Sequence[Failing],
-    found: Sequence[CaseResult | None],
+    cases: Sequence[CaseResult | None],
     evidence: Mapping[int, Evidence],
 ) -> Iterator[tuple[int, CaseResult]]:
     """Adds to failing cases what they have in common, and a command that is known to reproduce the first.
 
     `evidence` is what runs of some of them have shown, by their places among the parts.
     """
-    firsts = [_known(found[i]).failures[0].index for i, *_ in failing]
+    firsts = [_known(cases[i]).failures[0].index for i, *_ in failing]
     chosen = [_places(part, judged, at) for at, (_, part, judged, _) in zip(firsts, failing, strict=True)]
     few = [part.restricted(places) for places, (_, part, _, _) in zip(chosen, failing, strict=True)]
     results = tester.results(few) if not tester.settings.operands else [None] * len(few)
     for (i, part, judged, got), places, some, repeated in zip(failing, chosen, few, results, strict=True):
         shown = evidence.get(i)
         why = diagnosis.explain(part, judged, got, shown)
-        result = outcome.explained(_known(found[i]), why)
+        result = outcome.explained(_known(cases[i]), why)
         if shown is not None and shown.diagnosis():
             again = _again(tester.settings, part)
             yield i, dataclasses.replace(result, is_of_places=shown.is_of_places, **again)
@@ -146,6 +147,7 @@ def _repeats(part: Part, repeated: Any, wrong: np.ndarray, limit: int) -> bool:
 
 
 def batches(parts: Sequence[AnyPart]) -> Iterator[list[AnyPart]]:
+    """Parts in groups that one program takes."""
     batch: list[AnyPart] = []
     elements = 0
     for part in parts:

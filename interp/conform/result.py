@@ -73,6 +73,7 @@ class ErrorMap:
 
     @classmethod
     def of(cls, errors: np.ndarray) -> ErrorMap:
+        """The map of an array of errors."""
         return cls(len(errors), base64.b64encode(zlib.compress(errors.astype(np.int8).tobytes(), 9)).decode())
 
     def array(self) -> np.ndarray:
@@ -149,6 +150,7 @@ class CaseResult:
 
     @property
     def key(self) -> tuple[str, str]:
+        """The signature and the form: what names a case."""
         return self.signature, self.form
 
 

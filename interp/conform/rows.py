@@ -30,6 +30,7 @@ class RowPart:
 
     @property
     def result_type(self) -> str:
+        """The element type of the result."""
         return self.case.result
 
     @functools.cached_property
@@ -49,6 +50,7 @@ class RowPart:
 
     @property
     def size(self) -> int:
+        """The number of elements of an operand."""
         return int(np.prod(self.shape))
 
     # -- as part of a program ------------------------------------------------------------------------------------------
@@ -59,11 +61,13 @@ class RowPart:
 
     @property
     def body(self) -> str:
+        """The op that combines elements."""
         return row_programs.body(self.case)
 
     # -- as a call -----------------------------------------------------------------------------------------------------
 
     def operate(self, call: Call) -> np.ndarray:
+        """The results of a backend that computes single operations."""
         attributes = {"body": self.body} if self.case.op in ("reduce", "cumulative") else {}
         operation = Operation(self.case.op, self.case.operands, self.case.result, attributes)
         given = list(self.arrays)

@@ -52,11 +52,12 @@ class Choice:
     tests: str = ""  #: a folder of .mlir tests
 
     def cases(self, level: int) -> list[Case]:
+        """The cases of a level that are chosen."""
         # A case that is named is found at whichever level it is.
-        found = chosen(cases(3 if self.case else level), self.ops, self.formats, self.case)
+        chosen_ = chosen(cases(3 if self.case else level), self.ops, self.formats, self.case)
         if level >= 2 or self.case:
-            found += chosen(tests.cases(self.tests), self.ops, self.formats, self.case)
-        return found
+            chosen_ += chosen(tests.cases(self.tests), self.ops, self.formats, self.case)
+        return chosen_
 
 
 def tasks(choice: Choice, settings: Settings, kind: str) -> list[Task]:
@@ -84,16 +85,16 @@ def _forms(case: Case, choice: Choice, settings: Settings, kind: str) -> list[st
     if case.op == "test":
         return [tests.FORM] if choice.form in ("", tests.FORM) and kind == "programs" else []
     # A form that is named is one that the case has at some level.
-    found = forms(case, 3 if choice.form else settings.level, kind)
-    return [f for f in found if choice.form in ("", f)]
+    names = forms(case, 3 if choice.form else settings.level, kind)
+    return [f for f in names if choice.form in ("", f)]
 
 
 def _named(text: str) -> Spec:
     signature, _, form = text.rpartition(":")
-    found = [c for c in cases(3) if c.signature == signature]
-    if not found or form not in FORMS:
+    matching = [c for c in cases(3) if c.signature == signature]
+    if not matching or form not in FORMS:
         raise ValueError(f"--beside {text}: there is no such case (expected SIGNATURE:FORM)")
-    return Spec(found[0], form)
+    return Spec(matching[0], form)
 
 
 # -- running -----------------------------------------------------------------------------------------------------------
@@ -120,10 +121,12 @@ class Session:
 
     @property
     def total(self) -> int:
+        """The number of parts."""
         return sum(len(parts) for parts in self._wanted.values())
 
     @property
     def done(self) -> int:
+        """The number of parts that have run."""
         finished = {c.key for c in self.report.cases}
         return sum(len(self._wanted[k]) for k in finished if k in self._wanted) + sum(
             len(parts) for parts, _ in self._unfinished.values()

@@ -98,11 +98,11 @@ def run(case: Case, backend: Any, settings: Settings) -> CaseResult:
         return outcome.without_result(case, FORM, error.how, str(error), settings)
     except Error as error:  # minihlo's own, in this process
         return outcome.blank(case, FORM, UNSUPPORTED, message=str(error))
-    found = _judged(case, test, wrong, settings)
+    result = _judged(case, test, wrong, settings)
     inputs = [f"{'x'.join(map(str, x.shape))}… {x.dtype}" for x in exported.inputs]
-    is_bad = found.verdict in (FAIL, CRASH, ACCURACY)
+    is_bad = result.verdict in (FAIL, CRASH, ACCURACY)
     return dataclasses.replace(
-        found,
+        result,
         seconds=round(time.perf_counter() - began, 3),
         command=outcome.command(case, FORM, settings) if is_bad else "",
         program=exported.text if is_bad else "",

@@ -52,4 +52,5 @@ def input_text(codes: np.ndarray, element: str, shape: tuple[int, ...]) -> str:
 
 
 def count(n: int, noun: str) -> str:
+    """A number and its noun, in the plural but for one."""
     return f"{n:,} {noun}{'s' * (n != 1)}"

@@ -96,11 +96,11 @@ class Prefixes:
         if axis.window < axis.size or not self._is_neutral(init):
             return None
         rows = np.moveaxis(x, d, 0).reshape(axis.size, -1)
-        found = self._folded(rows if forward else rows[::-1], init, forward)
-        if found is None:
+        folded = self._folded(rows if forward else rows[::-1], init, forward)
+        if folded is None:
             return None
-        found = found if forward else found[::-1]
-        return np.moveaxis(found.reshape(axis.size, *np.delete(x.shape, d)), 0, d)
+        folded = folded if forward else folded[::-1]
+        return np.moveaxis(folded.reshape(axis.size, *np.delete(x.shape, d)), 0, d)
 
     def _is_neutral(self, init: np.ndarray) -> bool:
         """Whether padding, which is the initial value, leaves an accumulator of that value as it is."""
@@ -119,15 +119,15 @@ class Prefixes:
             return None
         if not transitions.is_worth(*rows.shape) and len(rows) <= tuning().prefix_steps:
             return self._step_by_step(rows, init, forward)
-        codes, found = np.ascontiguousarray(rows).view(np.uint8), np.empty(rows.shape, np.uint8)
-        transitions.along(np.full(rows.shape[1], init.reshape(1).view(np.uint8)[0]), codes, found)
-        return found.view(rows.dtype)
+        codes, result = np.ascontiguousarray(rows).view(np.uint8), np.empty(rows.shape, np.uint8)
+        transitions.along(np.full(rows.shape[1], init.reshape(1).view(np.uint8)[0]), codes, result)
+        return result.view(rows.dtype)
 
     def _step_by_step(self, rows: np.ndarray, init: np.ndarray, forward: bool) -> np.ndarray:
-        total, found = np.broadcast_to(init, rows.shape[1:]), np.empty(rows.shape, rows.dtype)
+        total, totals = np.broadcast_to(init, rows.shape[1:]), np.empty(rows.shape, rows.dtype)
         for i, row in enumerate(rows):
-            found[i] = total = self._step(*((total, row) if forward else (row, total)))[0]
-        return found
+            totals[i] = total = self._step(*((total, row) if forward else (row, total)))[0]
+        return totals
 
 
 def by_tree(step: Step, arrays: Values, inits: Values, axes: Sequence[Axis]) -> tuple[np.ndarray, ...]:

@@ -49,8 +49,8 @@ def _line(size: int, window: int, stride: int, low: int, base: int, dilation: in
     place = (first * base - start) // dilation
     in_window = (window - 1 - place) // places + 1
     in_operand = (size - 1 - first) // step + 1
-    found = np.where(fits, np.maximum(np.minimum(in_window, in_operand), 0), 0)
-    return _Line(np.where(found, first, 0), found, np.where(found, place, 0), step, places, window)
+    inside = np.where(fits, np.maximum(np.minimum(in_window, in_operand), 0), 0)
+    return _Line(np.where(inside, first, 0), inside, np.where(inside, place, 0), step, places, window)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,10 +89,10 @@ class PaddedWindows:
         lead = self._padded(self._inits, self._size)
         if lead.cycle is None:
             return None
-        found = tuple(np.empty(counts, init.dtype) for init in self._inits)
+        outputs = tuple(np.empty(counts, init.dtype) for init in self._inits)
         for windows, chosen in _groups(lines):
-            self._group(arrays, lines, lead, windows, chosen, found)
-        return found
+            self._group(arrays, lines, lead, windows, chosen, outputs)
+        return outputs
 
     def _group(
         self,
@@ -101,14 +101,14 @@ class PaddedWindows:
         lead: _Padding,
         windows: Sequence[np.ndarray],
         chosen: tuple[slice, ...] | None,
-        found: tuple[np.ndarray, ...],
+        outputs: tuple[np.ndarray, ...],
     ) -> None:
         """The results of windows with the same elements, of which they differ in the place."""
         at, shape = np.ix_(*windows), tuple(map(len, windows))
         kind = object if self._size >= 1 << 62 else np.int64
         if chosen is None:
             states = lead.after(np.array([self._size], kind))
-            for result, value in zip(found, lead.states[states[0]], strict=True):
+            for result, value in zip(outputs, lead.states[states[0]], strict=True):
                 result[at] = value[0]
             return
         before, span, stride = np.zeros(shape, kind), 0, 1
@@ -125,7 +125,7 @@ class PaddedWindows:
             totals = self._elements(arrays, lines, windows, chosen, lead.states[start])
             places = np.unravel_index(those, shape)
             places = tuple(w[p] for w, p in zip(windows, places, strict=True))
-            for result, value in zip(found, self._ends(totals, rest[those]), strict=True):
+            for result, value in zip(outputs, self._ends(totals, rest[those]), strict=True):
                 result[places] = value
 
     def _elements(
@@ -178,8 +178,8 @@ class PaddedWindows:
     def _folded(self, totals: Values, rows: Sequence[Sequence[np.ndarray]]) -> Values:
         if not rows[0]:
             return totals
-        found = self._fold(totals, [np.concatenate(row).reshape(-1, 1) for row in rows])
-        return tuple(np.ascontiguousarray(t).reshape(1) for t in found)
+        folded = self._fold(totals, [np.concatenate(row).reshape(-1, 1) for row in rows])
+        return tuple(np.ascontiguousarray(t).reshape(1) for t in folded)
 
     def _padded(self, totals: Values, most: int) -> _Padding:
         """The accumulators with padding folded in, up to so many steps."""
@@ -204,8 +204,8 @@ class PaddedWindows:
         """The same step by step."""
         for first in range(0, count, tuning().padded_part):
             length = min(tuning().padded_part, count - first)
-            found = self._fold(totals, [np.repeat(init, length).reshape(-1, 1) for init in self._inits])
-            totals = tuple(np.ascontiguousarray(t).reshape(1) for t in found)
+            folded = self._fold(totals, [np.repeat(init, length).reshape(-1, 1) for init in self._inits])
+            totals = tuple(np.ascontiguousarray(t).reshape(1) for t in folded)
         return totals
 
     def _ends(self, totals: Values, counts: np.ndarray) -> tuple[np.ndarray, ...]:

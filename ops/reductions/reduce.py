@@ -138,9 +138,9 @@ def fold_of(call: Call, body: Body) -> Fold:
     """
     elements = [t.element for t in body.results if isinstance(t, TensorType)]
     if body.sole_op is not None and len(elements) == 1:
-        found = _fold_of_op(call, body.sole_op, elements[0])
-        if found is not None:
-            return found
+        fold = _fold_of_op(call, body.sole_op, elements[0])
+        if fold is not None:
+            return fold
     if body.vectorised is None:
         return _one_by_one
     if call.policy.rounding == "stochastic":
@@ -242,20 +242,20 @@ def _extreme(largest: bool, exact: Run, element: ElementType) -> Fold:
         start, x = starts[0], rows[0]
         if has_host:
             result = ufunc(start, ufunc.reduce(x, axis=0))
-            # numpy's own reduction does not tell zeros apart, nor NaN.
+            # numpy's own reduction does not distinguish zeros, nor NaN.
             doubtful = np.flatnonzero((result == 0) | (result != result))
             if len(doubtful):
                 result[doubtful] = exact(start[doubtful], _paired(exact, x[:, doubtful]))
             return (result,)
         if element.is_minifloat and x.size >= tuning().reduce_ranks:
             ranks = minifloat_ranks(element, largest)
-            found = ranks.extreme(x.view(np.uint8))
+            extremes = ranks.extreme(x.view(np.uint8))
             if start.strides != (0,):
-                return (exact(start, ranks.values.take(found)),)
+                return (exact(start, ranks.values.take(extremes)),)
             code = start[:1].tobytes()
             if code not in of_ranks:
                 of_ranks[code] = exact(start[:1], ranks.values)
-            return (of_ranks[code].take(found),)
+            return (of_ranks[code].take(extremes),)
         return (exact(start, _paired(exact, x)),)
 
     return fold

@@ -17,7 +17,7 @@ def scan(call: Call) -> Run:
 
     The operands are inputs and then first values of the carries; the body takes a slice of each input (without the
     dimension) and the carries, and gives a slice of each output and the next carries; the results are the outputs and
-    the last carries. `is_reverse` begins with the last slice. Where there are no inputs, `scan_dim_size` tells how many
+    the last carries. `is_reverse` begins with the last slice. Where there are no inputs, `scan_dim_size` says how many
     slices there are. `is_associative` allows an order of evaluation that is not made use of.
     """
     if len(call.bodies) != 1:
@@ -36,8 +36,8 @@ def scan(call: Call) -> Run:
     takes = [*(_slice(t, dimension) for t in tensors[:inputs]), *tensors[inputs:]]
     gives = [*(_slice(t, dimension) for t in results[:outputs]), *results[outputs:]]
     if outputs < 0 or not (_agree(body.arguments, takes) and _agree(body.results, gives)):
-        told = f"({', '.join(map(str, takes))}) -> ({', '.join(map(str, gives))})"
-        raise OpError(f"the body has type {body} (expected {told})")
+        wanted = f"({', '.join(map(str, takes))}) -> ({', '.join(map(str, gives))})"
+        raise OpError(f"the body has type {body} (expected {wanted})")
     empty = [tuple(0 if n is None else n for n in t.shape) for t in gives[:outputs]]
     dtypes = [t.element.dtype for t in gives[:outputs]]
     backwards, is_single = bool(call.attributes.get("is_reverse", False)), len(results) == 1
@@ -48,11 +48,11 @@ def scan(call: Call) -> Run:
         slices = [np.moveaxis(x, dimension, 0) for x in values[:inputs]]
         collected = [np.empty((steps, *shape), dtype) for shape, dtype in zip(empty, dtypes, strict=True)]
         for count, i in enumerate(range(steps - 1, -1, -1) if backwards else range(steps)):
-            found = step(*(x[i, ...] for x in slices), *carried)
-            carried = found[outputs:]
+            given = step(*(x[i, ...] for x in slices), *carried)
+            carried = given[outputs:]
             if count == 0:
-                collected = [np.empty((steps, *v.shape), d) for v, d in zip(found[:outputs], dtypes, strict=True)]
-            for whole, part in zip(collected, found[:outputs], strict=True):
+                collected = [np.empty((steps, *v.shape), d) for v, d in zip(given[:outputs], dtypes, strict=True)]
+            for whole, part in zip(collected, given[:outputs], strict=True):
                 whole[i] = part
         done = (*(np.moveaxis(x, 0, dimension) for x in collected), *carried)
         return done[0] if is_single else done
@@ -61,7 +61,7 @@ def scan(call: Call) -> Run:
 
 
 def _length(call: Call, inputs: list[TensorType], outputs: list[TensorType], dimension: int) -> int:
-    """How many slices there are, 0 where only running tells."""
+    """How many slices there are, 0 where that is known only when it runs."""
     sizes: set[int | None] = set()
     for t in (*inputs, *outputs):
         if not 0 <= dimension < len(t.shape):
@@ -71,7 +71,7 @@ def _length(call: Call, inputs: list[TensorType], outputs: list[TensorType], dim
     if given is not None and int(given) >= 0:
         sizes.add(int(given))
     elif not inputs:
-        raise OpError("scan_dim_size is missing (there are no inputs to tell it)")
+        raise OpError("scan_dim_size is missing (there are no inputs to take it from)")
     sizes -= {None}
     if len(sizes) > 1:
         raise OpError(f"inputs, outputs and scan_dim_size differ in the size of dimension {dimension}")

@@ -39,8 +39,8 @@ class _Windows:
         """Raises OpError where the shapes do not fit."""
         places.check_shapes(shape, indices)
         window, grid = places.window(len(shape)), places.grid(indices)
-        told = f"update_window_dims {list(window_axes)} must be {len(window)}, the dimensions windows have"
-        require(len(window_axes) == len(window), told)
+        wanted = f"update_window_dims {list(window_axes)} must be {len(window)}, the dimensions windows have"
+        require(len(window_axes) == len(window), wanted)
         require(len(updates) == len(grid) + len(window), f"updates have {len(updates)} dimensions")
         sizes = [1] * len(shape)
         for d, axis in zip(window, window_axes, strict=True):
@@ -129,8 +129,8 @@ class _Windows:
 
     def _starts(self, indices: np.ndarray) -> dict[int, np.ndarray]:
         """For each dimension where it varies, the start of every window."""
-        found = dict(zip(self.places.mapped, self.places.coordinates(indices), strict=True))
-        return found | dict(zip(self.places.batching, self.along, strict=True))
+        starts = dict(zip(self.places.mapped, self.places.coordinates(indices), strict=True))
+        return starts | dict(zip(self.places.batching, self.along, strict=True))
 
     def _is_inside(self, at: np.ndarray, d: int) -> np.ndarray | bool:
         """Whether coordinates are in bounds; all of them are, mostly. One that wrapped around is not."""
@@ -161,16 +161,16 @@ def targets(numbers: Mapping[str, Any], shape: Shape, indices: np.ndarray, updat
 
     `numbers` are the scatter_dimension_numbers, `shape` and `updates` the shapes of the tensor and of the updates.
     """
-    found = np.full(math.prod(updates), -1)
+    places = np.full(math.prod(updates), -1)
 
     def record(_: Step, rows: Arrays, at: np.ndarray, parts: Arrays) -> None:
-        found[parts[0].reshape(-1)] = rows[0][at].reshape(-1)
+        places[parts[0].reshape(-1)] = rows[0][at].reshape(-1)
 
     axes = integers(numbers, "update_window_dims")
     apply = _Windows.of(_places_of(numbers), axes, shape, indices.shape, updates).kernel(record)
     tensor, ids = (np.arange(math.prod(s)).reshape(s) for s in (shape, updates))
     apply(lambda *x: x, (tensor,), indices, (ids,))
-    return found
+    return places
 
 
 def _batched(batch: Batch) -> Batched:
@@ -251,7 +251,7 @@ def scatter(call: Call) -> Run:
             )
         put_all = windows(tensors[0].shape, where.shape, parts[0].shape)
         is_empty = not parts[0].size  # however large the windows are
-        found = tuple(map(np.array, tensors)) if is_empty else put_all(regions[0], tensors, where, parts)
-        return found[0] if count == 1 else found
+        results = tuple(map(np.array, tensors)) if is_empty else put_all(regions[0], tensors, where, parts)
+        return results[0] if count == 1 else results
 
     return kernel

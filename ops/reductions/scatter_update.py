@@ -125,7 +125,7 @@ def _grouped(targets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np
     """The numbers of the updates, those of one target together and in order; the targets, those with most updates
     first; and for each the place of its first update, and how many there are."""
     bits = max(len(targets) - 1, 1).bit_length()
-    if size.bit_length() + bits < 63:  # sorting numbers is quicker than a stable sort that tells the order
+    if size.bit_length() + bits < 63:  # sorting numbers is quicker than a stable sort that gives the order
         keys = np.sort((targets << bits) | np.arange(len(targets)))
         order, ordered = keys & ((1 << bits) - 1), keys >> bits
     else:

@@ -92,8 +92,8 @@ def chosen_places(select: Select, x: np.ndarray, axes: Axes, is_vectorised: bool
     # A larger window has padding: step through the elements that it holds, once for windows that hold the same.
     distinct = [np.unique(_held(a), axis=1, return_inverse=True) for a in axes]
     held = [pairs for pairs, _ in distinct]
-    found = _chosen(keeps, _by_element(x, held), tuple(pairs.shape[1] for pairs in held), x.dtype)
-    return found[np.ix_(*(which.reshape(-1) for _, which in distinct))]
+    chosen = _chosen(keeps, _by_element(x, held), tuple(pairs.shape[1] for pairs in held), x.dtype)
+    return chosen[np.ix_(*(which.reshape(-1) for _, which in distinct))]
 
 
 def _chosen(select: Select, steps: Iterator[Step], shape: Shape, dtype: np.dtype[Any]) -> np.ndarray:

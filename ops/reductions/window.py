@@ -29,9 +29,9 @@ Axes = Sequence[Axis]
 
 def integers_or(call: Call, name: str, default: Sequence[int]) -> Shape:
     """A list of integers as long as the default, which stands for one that is left out. Raises OpError else."""
-    found = call.integers(name) if name in call.attributes else tuple(default)
-    require(len(found) == len(default), f"{name} {list(found)} must have {len(default)} numbers")
-    return found
+    numbers = call.integers(name) if name in call.attributes else tuple(default)
+    require(len(numbers) == len(default), f"{name} {list(numbers)} must have {len(default)} numbers")
+    return numbers
 
 
 def require_positive(name: str, values: Sequence[int]) -> None:
@@ -80,7 +80,7 @@ def reduce_window(call: Call) -> Run:
     (C1) As many inputs as initial values and results. (C2) One shape for all inputs. (C3) Initial values are scalars of
     the inputs' types. (C4, C6, C8, C10, C12) A number, or pair for padding, for each dimension. (C5, C7, C9, C11)
     Sizes, strides and dilations are positive. (C13) The body takes and gives scalars. (C14 to C16) The results have one
-    shape, which the windows tell, and the body's element types.
+    shape, which the windows determine, and the body's element types.
     """
     count = len(call.operands) // 2
     require(
@@ -116,35 +116,35 @@ def reduce_window(call: Call) -> Run:
         values = tuple(v if s == e else cast(v, s, e, call.policy) for v, s, e in pairs)
         axes = axes_of(values[0].shape)
         size = math.prod(a.window for a in axes)
-        found = prefixes.results(values[0], values[1], axes) if prefixes is not None else None
-        if found is not None:
-            return found
+        folded = prefixes.results(values[0], values[1], axes) if prefixes is not None else None
+        if folded is not None:
+            return folded
         if size <= tuning().window_few and math.prod(a.count for a in axes) >= tuning().window_many:
-            found = by_rank(values[0], values[1], axes) if by_rank is not None else None
-            if found is not None:
-                return found
+            folded = by_rank(values[0], values[1], axes) if by_rank is not None else None
+            if folded is not None:
+                return folded
             if step is not None:
-                found = _place_by_place(step, values[:count], values[count:], axes)
-                return found[0] if count == 1 else found
+                folded = _place_by_place(step, values[:count], values[count:], axes)
+                return folded[0] if count == 1 else folded
         if step is not None:
             padded = PaddedWindows(lambda totals, rows: fold(regions[0], totals, rows), values[count:], axes)
-            found = padded.results(values[:count])
-            if found is not None:
-                return found[0] if count == 1 else found
+            folded = padded.results(values[:count])
+            if folded is not None:
+                return folded[0] if count == 1 else folded
             if are_large(axes):
-                found = by_tree(step, values[:count], values[count:], axes)
-                return found[0] if count == 1 else found
+                folded = by_tree(step, values[:count], values[count:], axes)
+                return folded[0] if count == 1 else folded
         views = [windows(x, init, axes) for x, init in zip(values[:count], values[count:], strict=True)]
         window, shape = views[0].shape[: len(axes)], views[0].shape[len(axes) :]
-        found = tuple(np.empty(shape, x.dtype) for x in views)
+        folded = tuple(np.empty(shape, x.dtype) for x in views)
         for columns in blocks(shape, tuning().window_block // math.prod(window)) if 0 not in shape else ():
             width = math.prod(s.stop - s.start for s in columns)
             totals = [np.broadcast_to(init, width) for init in values[count:]]
             for rows in blocks(window, tuning().window_block // width):
                 totals = fold(regions[0], totals, [v[rows + columns].reshape(-1, width) for v in views])
-            for result, total in zip(found, totals, strict=True):
+            for result, total in zip(folded, totals, strict=True):
                 result[columns] = total.reshape(result[columns].shape)
-        return found[0] if count == 1 else found
+        return folded[0] if count == 1 else folded
 
     return kernel
 
@@ -155,17 +155,17 @@ def _place_by_place(
     """The windows folded all at the same time, first their first elements, then their second."""
     views = [windows(x, init, axes) for x, init in zip(arrays, inits, strict=True)]
     window, shape = views[0].shape[: len(axes)], views[0].shape[len(axes) :]
-    found = tuple(np.empty(shape, x.dtype) for x in views)
+    totals_ = tuple(np.empty(shape, x.dtype) for x in views)
 
     def work(part: tuple[slice, ...]) -> None:
         totals = tuple(inits)
         for place in np.ndindex(window):
             totals = step(*totals, *(v[place + part] for v in views))
-        for result, total in zip(found, totals, strict=True):
+        for result, total in zip(totals_, totals, strict=True):
             result[part] = total
 
-    for_each(list(blocks(shape, tuning().window_part)), work, found[0].size * math.prod(window))
-    return found
+    for_each(list(blocks(shape, tuning().window_part)), work, totals_[0].size * math.prod(window))
+    return totals_
 
 
 def extreme_of(call: Call, body: Body) -> Callable[[np.ndarray, np.ndarray, Axes], np.ndarray | None] | None:
@@ -183,20 +183,20 @@ def extreme_of(call: Call, body: Body) -> Callable[[np.ndarray, np.ndarray, Axes
     def extreme(x: np.ndarray, init: np.ndarray, axes: Axes) -> np.ndarray | None:
         ranks = minifloat_ranks(t.element, largest)
         codes, fill_code = np.ascontiguousarray(x).view(np.uint8), init.reshape(1).view(np.uint8)
-        (found, fill), is_ranked = ranks.comparable(codes, fill_code)
+        (ranked, fill), is_ranked = ranks.comparable(codes, fill_code)
         for d, axis in enumerate(axes):  # one dimension after the other; the last has the shortest runs of neighbours
             if axis != Axis(axis.size, 1):
-                alone = [axis if i == d else Axis(n, 1) for i, n in enumerate(found.shape)]
-                view = windows(found, fill[0], alone).reshape(axis.window, *(a.count for a in alone))
-                found = view[0]
+                alone = [axis if i == d else Axis(n, 1) for i, n in enumerate(ranked.shape)]
+                view = windows(ranked, fill[0], alone).reshape(axis.window, *(a.count for a in alone))
+                ranked = view[0]
                 for other in view[1:]:
-                    found = np.maximum(found, other)
-        if is_ranked and len(ranks.values) - ranks.nan > 1 and (found >= ranks.nan).any():
+                    ranked = np.maximum(ranked, other)
+        if is_ranked and len(ranks.values) - ranks.nan > 1 and (ranked >= ranks.nan).any():
             return None  # which NaN it is goes by their order
         key = init.tobytes(), is_ranked
         if key not in results:
             results[key] = Table(combine(init.reshape(1), ranks.values if is_ranked else ranks.of_key))
-        return results[key].at(found)
+        return results[key].at(ranked)
 
     return extreme
 

@@ -153,6 +153,7 @@ def held(t: Type, is_cut: bool, has_fused: bool = True) -> Iterator[Held]:
 
 
 def in_order(x: Values, combine: Combine) -> Values:
+    """The sums of rows from the left, step by step."""
     total = x[:, 0]
     for i in range(1, x.shape[1]):
         total = combine(total, x[:, i])

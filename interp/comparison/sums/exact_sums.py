@@ -161,6 +161,7 @@ def spread(flat: np.ndarray, count: int) -> np.ndarray:
 
 
 def has_negative_zero(element: ElementType) -> bool:
+    """Whether an element type has -0."""
     return element.is_float and element.format.has_negative_zero
 
 

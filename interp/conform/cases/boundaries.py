@@ -33,15 +33,15 @@ def near(source: str, target: str, is_full: bool) -> np.ndarray:
         return _floats(FORMATS[source], target, is_full)
     width, is_signed = INTEGERS[source]
     low, high = _limits(source)
-    found = {low, low + 1, high - 1, high}
+    codes = {low, low + 1, high - 1, high}
     if target in MINIFLOATS:
-        found |= _integers_at(boundaries(target))
+        codes |= _integers_at(boundaries(target))
     elif target in FORMATS:
-        found |= _integers_by_binades(FORMATS[target], width, is_full)
+        codes |= _integers_by_binades(FORMATS[target], width, is_full)
     else:
-        found |= _integers_at_powers(target)
-    found |= {-n for n in found}
-    kept = sorted(n for n in found if low <= n <= high)
+        codes |= _integers_at_powers(target)
+    codes |= {-n for n in codes}
+    kept = sorted(n for n in codes if low <= n <= high)
     return np.array([n & ((1 << width) - 1) for n in kept], np.uint64).astype(code_dtype(source))
 
 
@@ -57,19 +57,19 @@ def _floats(fmt: Format, target: str, is_full: bool) -> np.ndarray:
     """Codes of both signs, among them zeros, infinities and NaN of several payloads."""
     goal, beside = FORMATS.get(target), _OF_F64 if fmt.bits == 64 else (-1, 0, 1)
     if target in MINIFLOATS:
-        found = _beside(fmt, np.abs(boundaries(target)), beside)
+        chosen = _beside(fmt, np.abs(boundaries(target)), beside)
     elif goal is None:
-        found = _beside(fmt, _with_fractions(target), (-1, 0, 1))
+        chosen = _beside(fmt, _with_fractions(target), (-1, 0, 1))
     elif goal.mantissa_bits >= fmt.mantissa_bits:  # which has them all
-        found = _notable_codes(fmt, False)
+        chosen = _notable_codes(fmt, False)
     else:
         numbers, ties = _numbers_and_ties(goal, is_full)
         # What f32 rounds to the number midway is as far from it as one step, or as half a step of f32.
         at_ties = (-(1 << 28), -1, 0, 1, 1 << 28) if fmt.bits == 64 else (-1, 0, 1)
-        found = np.concatenate([_beside(fmt, numbers, (-1, 0, 1)), _beside(fmt, ties, at_ties)])
+        chosen = np.concatenate([_beside(fmt, numbers, (-1, 0, 1)), _beside(fmt, ties, at_ties)])
     nan = fmt.max_code + 1 + np.array([1, 1 << (fmt.mantissa_bits - 1), (1 << fmt.mantissa_bits) - 1])
     ends = np.array([0, 1, (1 << fmt.mantissa_bits) - 1, 1 << fmt.mantissa_bits, fmt.max_code, fmt.max_code + 1])
-    both = np.unique(np.concatenate([found, ends, nan])).astype(np.uint64)
+    both = np.unique(np.concatenate([chosen, ends, nan])).astype(np.uint64)
     return np.concatenate([both, both | np.uint64(fmt.sign_bit)]).astype(fmt.code_dtype)
 
 
@@ -78,8 +78,8 @@ def _beside(fmt: Format, numbers: np.ndarray, steps: tuple[int, ...]) -> np.ndar
     with np.errstate(over="ignore"):
         kept = np.unique(numbers).astype(f"f{fmt.bits // 8}")
     codes = kept[np.isfinite(kept)].view(fmt.code_dtype).astype(np.int64)
-    found = np.unique((codes[:, None] + np.array(steps)).ravel())
-    return found[(found >= 0) & (found <= fmt.max_code + 1)]
+    codes_ = np.unique((codes[:, None] + np.array(steps)).ravel())
+    return codes_[(codes_ >= 0) & (codes_ <= fmt.max_code + 1)]
 
 
 def _patterns(fmt: Format, is_full: bool) -> list[int]:
@@ -121,26 +121,26 @@ def _with_fractions(target: str) -> np.ndarray:
 
 def _integers_at(numbers: np.ndarray) -> set[int]:
     """Beside the boundaries of a minifloat, and beside the ties of f32 and f64, where two roundings show."""
-    found = {int(n) + d for n in numbers if n <= 2.0**64 for d in (-1, 0, 1, 2)}
-    return found | {((3 << k) // 2) + d for k in range(25, 64) for d in (-1, 0, 1)}
+    integers = {int(n) + d for n in numbers if n <= 2.0**64 for d in (-1, 0, 1, 2)}
+    return integers | {((3 << k) // 2) + d for k in range(25, 64) for d in (-1, 0, 1)}
 
 
 def _integers_by_binades(fmt: Format, width: int, is_full: bool) -> set[int]:
     """Numbers of a wide format and what lies midway, with as much beside it as f32 and f64 do not see."""
-    found: set[int] = set()
+    integers: set[int] = set()
     for bits, pattern in itertools.product(range(width), _patterns(fmt, is_full)):
         shift = bits - fmt.mantissa_bits
         if shift <= 0:
-            found.add(1 << bits | pattern >> -shift)
+            integers.add(1 << bits | pattern >> -shift)
             continue
         number = (1 << fmt.mantissa_bits | pattern) << shift
         some = {0, 1, 1 << max(0, bits - 25), 1 << max(0, bits - 54)}
-        found |= {n + d for n in (number, number + (1 << shift >> 1)) for s in some for d in (-s, s)}
-    return found
+        integers |= {n + d for n in (number, number + (1 << shift >> 1)) for s in some for d in (-s, s)}
+    return integers
 
 
 def _integers_at_powers(target: str) -> set[int]:
     low, high = _limits(target)
-    found = {n + d for n in (low, high) for d in (-2, -1, 0, 1, 2)}
-    found |= {(1 << k) + d for k in range(65) for d in (-2, -1, 0, 1, 2)}
-    return found | {0x5555555555555555 >> k for k in range(64)}
+    integers = {n + d for n in (low, high) for d in (-2, -1, 0, 1, 2)}
+    integers |= {(1 << k) + d for k in range(65) for d in (-2, -1, 0, 1, 2)}
+    return integers | {0x5555555555555555 >> k for k in range(64)}

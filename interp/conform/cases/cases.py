@@ -78,10 +78,12 @@ class Case(OpCase):
 
     @property
     def is_rows(self) -> bool:
+        """Whether it is of an op on rows."""
         return self.op in ROW_OPS
 
     @property
     def is_product(self) -> bool:
+        """Whether it is a product."""
         return self.op in PRODUCT_OPS
 
     @property
@@ -118,10 +120,10 @@ class Case(OpCase):
     def column(self) -> str:
         """Of the grid: the format it is about; conversions between wider types share one column."""
         types = (self.result, *reversed(self.operands))
-        found = next((t for t in types if t in MINIFLOATS), None)
-        if found is None and (self.op in ("convert", "chain") or self.is_product):
+        name = next((t for t in types if t in MINIFLOATS), None)
+        if name is None and (self.op in ("convert", "chain") or self.is_product):
             return WIDE
-        return found or next(t for t in types if t in FORMATS)
+        return name or next(t for t in types if t in FORMATS)
 
 
 # -- the list ----------------------------------------------------------------------------------------------------------
@@ -216,13 +218,13 @@ def _rows(element: str, level: int) -> Iterator[Case]:
 
 def forms(case: Case, level: int, takes: str = "programs") -> Sequence[str]:
     """The forms of a case at a level, for a backend that takes programs or operations."""
-    found = _forms(case, level)
+    names = _forms(case, level)
     if case.op == "type" and takes == "operations":
         return []
     if takes == "operations":  # a scalar at run time is one of rank 0 there
         without = ("constant", "scalar", "chain", "upcast", *(("rank-3",) if case.is_rows else ()))
-        found = [f for f in found if f not in without]
-    return found
+        names = [f for f in names if f not in without]
+    return names
 
 
 #: Products of two formats, and of wider ones, with the types of their results, the usual one first.
@@ -247,21 +249,21 @@ def _forms(case: Case, level: int) -> list[str]:
         return _of_rows(case, level)
     if case.column not in (*MINIFLOATS, WIDE):
         return ["array"]
-    found = ["array", "constant"]
+    names = ["array", "constant"]
     if case.op == "chain":
-        return found if level == 1 else [*found, *SIZES, *LAYOUTS]
+        return names if level == 1 else [*names, *SIZES, *LAYOUTS]
     if level == 1 and not is_common(case):
-        return found
+        return names
     if case.op == "compare" and case.name != "compare_LT":
-        return found
+        return names
     if len(case.operands) == 2:
-        found += ["scalar", "broadcast"]
+        names += ["scalar", "broadcast"]
     is_rounded = case.result in MINIFLOATS and case.result != "f8E8M0FNU"
     if is_rounded and case.op != "select":
-        found.append("upcast")
+        names.append("upcast")
         if len(case.operands) <= 2 and case.operands[:1] == (case.result,) and not case.is_near:
-            found.append("chain")  # of what may be inaccurate there is no one right difference
-    return [*found, *SIZES, *LAYOUTS]
+            names.append("chain")  # of what may be inaccurate there is no one right difference
+    return [*names, *SIZES, *LAYOUTS]
 
 
 def is_common(case: Case) -> bool:
@@ -280,28 +282,28 @@ _LONGEST = "length-4096"
 
 def _of_rows(case: Case, level: int) -> list[str]:
     if case.is_product:
-        found = [f for f in LENGTHS if f != "reversed" or case.op == "dot_general"]
+        names = [f for f in LENGTHS if f != "reversed" or case.op == "dot_general"]
         if level == 1 and case.result in _SECONDARY and case.result not in case.operands:
-            return [f for f in found if f in _SECONDARY_LENGTHS]
+            return [f for f in names if f in _SECONDARY_LENGTHS]
         if level == 1:
-            found = [f for f in found if not f.startswith("length") or f in (*_FEW_LENGTHS, _LONGEST)]
-        return found
+            names = [f for f in names if not f.startswith("length") or f in (*_FEW_LENGTHS, _LONGEST)]
+        return names
     if case.op == "sort":
-        found = [f for f in LENGTHS if f != "constant"]
+        names = [f for f in LENGTHS if f != "constant"]
     elif case.op == "cumulative":  # whose cost is the square of the length
-        found = [f for f in LENGTHS if LENGTHS[f] < 1000]
+        names = [f for f in LENGTHS if LENGTHS[f] < 1000]
     else:
-        found = list(LENGTHS)
-    found = [f for f in found if f not in ("reversed", _LONGEST)]
+        names = list(LENGTHS)
+    names = [f for f in names if f not in ("reversed", _LONGEST)]
     if level == 1:
-        found = [f for f in found if not f.startswith("length") or f in _FEW_LENGTHS]
-    return found
+        names = [f for f in names if not f.startswith("length") or f in _FEW_LENGTHS]
+    return names
 
 
 # -- choosing ----------------------------------------------------------------------------------------------------------
 
 
-def chosen(found: Iterable[Case], ops: Sequence[str] = (), formats: Sequence[str] = (), case: str = "") -> list[Case]:
+def chosen(every: Iterable[Case], ops: Sequence[str] = (), formats: Sequence[str] = (), case: str = "") -> list[Case]:
     """The cases that patterns of op names, formats and signatures leave."""
 
     def fits(c: Case) -> bool:
@@ -312,7 +314,7 @@ def chosen(found: Iterable[Case], ops: Sequence[str] = (), formats: Sequence[str
             and (not case or fnmatch.fnmatchcase(c.signature, case))
         )
 
-    return [c for c in found if fits(c)]
+    return [c for c in every if fits(c)]
 
 
 __all__ = ["FORMS", "FUNCTIONS", "LAYOUTS", "LENGTHS", "SIZES", "Case", "cases", "chosen", "forms", "is_common"]

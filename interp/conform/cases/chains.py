@@ -159,24 +159,24 @@ def right(case: OpCase, operands: Operands) -> Expected:
     types = list(case.operands)
     for step in steps(case):
         taken, sources = [values[i] for i in step.takes], [types[i] for i in step.takes]
-        found = taken[0] if taken else None
+        result = taken[0] if taken else None
         if step.op == "constant":
             codes = np.full(len(operands[0]), _constant(step))
-            found = Expected(codes, np.zeros(len(codes), np.uint8))
+            result = Expected(codes, np.zeros(len(codes), np.uint8))
         elif step.op == "complex":
             parts[len(values)] = taken[0], taken[1]
         elif step.op in ("real", "imag"):
-            found = parts[step.takes[0]][step.op == "imag"]
+            result = parts[step.takes[0]][step.op == "imag"]
         elif step.op == "convert":
-            found = _converted(step, sources[0], found, parts.get(step.takes[0]))
-            if isinstance(found, tuple):
-                parts[len(values)] = found
-                found = found[0]
+            result = _converted(step, sources[0], result, parts.get(step.takes[0]))
+            if isinstance(result, tuple):
+                parts[len(values)] = result
+                result = result[0]
         else:
             with np.errstate(all="ignore"):
-                found = expected(OpCase(step.op, tuple(sources), step.gives), tuple(x.codes for x in taken))
-        assert found is not None
-        values.append(found)
+                result = expected(OpCase(step.op, tuple(sources), step.gives), tuple(x.codes for x in taken))
+        assert result is not None
+        values.append(result)
         types.append(step.gives)
     return values[-1]
 
@@ -188,12 +188,12 @@ def _converted(
     assert value is not None
 
     def part(x: Expected, a: str, b: str) -> Expected:
-        found = x if a == b else expected(OpCase("convert", (a,), b), (x.codes,))
+        result = x if a == b else expected(OpCase("convert", (a,), b), (x.codes,))
         if a == b or a not in FORMATS or b not in FORMATS or FORMATS[b].nan != "ieee":
-            return found
+            return result
         has_sign = FORMATS[a].is_nan(x.codes) & np.signbit(FORMATS[a].decode(x.codes))
-        sign = np.array(FORMATS[b].sign_bit, found.codes.dtype)
-        return dataclasses.replace(found, codes=np.where(has_sign, found.codes | sign, found.codes))
+        sign = np.array(FORMATS[b].sign_bit, result.codes.dtype)
+        return dataclasses.replace(result, codes=np.where(has_sign, result.codes | sign, result.codes))
 
     source, target = _of_parts(source), _of_parts(step.gives)
     first = part(value if parts is None else parts[0], source, target)
@@ -212,19 +212,19 @@ def _of_parts(element: str) -> str:
 
 def faults_of(case: OpCase) -> Iterator[Fault]:
     """Chains in which a result is not rounded, or to a wider type."""
-    found = steps(case)
-    if any(t not in FORMATS for t in (*case.operands, *(s.gives for s in found))):
+    links = steps(case)
+    if any(t not in FORMATS for t in (*case.operands, *(s.gives for s in links))):
         return
-    rounded = [i for i, s in enumerate(found[:-1]) if s.op not in ("constant", "clamp")]
-    narrow = [i for i in rounded if FORMATS[found[i].gives].bits < 32]
+    rounded = [i for i, s in enumerate(links[:-1]) if s.op not in ("constant", "clamp")]
+    narrow = [i for i in rounded if FORMATS[links[i].gives].bits < 32]
     for i in rounded:
-        step = found[i]
+        step = links[i]
         for wide in ("", *(("f32",) if i in narrow else ())):
             instead = f", but to {wide}" if wide else ""
             sentence = f"the result of {step.op} is not rounded to {step.gives} before the next op{instead}"
             yield Fault("not-rounded-before-next", sentence, _skipping({i: wide}))
     if len(narrow) > 1:
-        types = ", ".join(dict.fromkeys(found[i].gives for i in narrow))
+        types = ", ".join(dict.fromkeys(links[i].gives for i in narrow))
         sentence = f"no result is rounded to {types}, but to f32"
         yield Fault("none-rounded", sentence, _skipping(dict.fromkeys(narrow, "f32")))
 

@@ -72,8 +72,8 @@ def laid(form: str, part: int, given: Operands) -> Operands:
 def _alone(case: Case, part: int, level: int, seed: int) -> Operands:
     """One element: numbers without surprises first, then any."""
     if part < _SCALARS // 2:
-        found = _few(case, _SCALARS, level, seed)
-        return tuple(x[part : part + 1] for x in found)
+        single = _few(case, _SCALARS, level, seed)
+        return tuple(x[part : part + 1] for x in single)
     whole = _whole(case, level, seed)
     place = rng(seed, case.signature, "rank-0", str(part)).integers(len(whole[0]))
     return tuple(x[place : place + 1] for x in whole)
@@ -217,9 +217,9 @@ def scalars(element: str) -> np.ndarray:
     fmt = FORMATS[element]
     numbers = fmt.decode(all_codes(element))
     wanted = [3.0, 0.75, -5.0, 2.0, 1.0] if fmt.has_zero else [4.0, 0.5, 2.0**40]
-    found = [int(np.nanargmin(np.abs(numbers - w))) for w in wanted]
+    places = [int(np.nanargmin(np.abs(numbers - w))) for w in wanted]
     extra = [1, fmt.max_code, 0, fmt.sign_bit]
-    return np.array(list(dict.fromkeys([*found, *extra])), fmt.code_dtype)
+    return np.array(list(dict.fromkeys([*places, *extra])), fmt.code_dtype)
 
 
 # -- conversions -------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ class Layout:
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
@@ -42,9 +43,9 @@ class Layout:
 
 def _strided(x: np.ndarray) -> np.ndarray:
     """Every second row from the second on, and every second column from the third, of codes that stand elsewhere."""
-    found = np.resize(x[::-1, ::-1], (2 * _ROWS + 2, 2 * _COLUMNS + 3))
-    found[1 : 2 * _ROWS : 2, 2 : 2 * _COLUMNS + 1 : 2] = x
-    return found
+    larger = np.resize(x[::-1, ::-1], (2 * _ROWS + 2, 2 * _COLUMNS + 3))
+    larger[1 : 2 * _ROWS : 2, 2 : 2 * _COLUMNS + 1 : 2] = x
+    return larger
 
 
 _MATRIX = (_ROWS, _COLUMNS)

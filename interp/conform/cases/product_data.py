@@ -117,13 +117,13 @@ def _of_convolution(case: Case, k: int, random: np.random.Generator) -> Arrays:
 
 def _codes(fmt: Format, numbers: np.ndarray) -> np.ndarray:
     """Codes of numbers, with NaN in the last row and an infinity in the one before, where there are rows to spare."""
-    found = encode(fmt, Exact.of(numbers))[0]
-    if len(found) > 8:
+    codes = encode(fmt, Exact.of(numbers))[0]
+    if len(codes) > 8:
         if fmt.nan_code is not None:
-            found[-1].reshape(-1)[found[-1].size // 2] = fmt.nan_code
+            codes[-1].reshape(-1)[codes[-1].size // 2] = fmt.nan_code
         if fmt.infinity_code is not None:
-            found[-2].reshape(-1)[0] = fmt.infinity_code
-    return found
+            codes[-2].reshape(-1)[0] = fmt.infinity_code
+    return codes
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -171,10 +171,10 @@ def _pool(name: str, size: float) -> _Pools:
 def _partners(k: int, random: np.random.Generator) -> np.ndarray:
     """For each position its partner; one that is left over is its own."""
     order = random.permutation(k)
-    found = np.arange(k)
+    partners = np.arange(k)
     first, second = order[: k // 2], order[k // 2 : k // 2 * 2]
-    found[first], found[second] = second, first
-    return found
+    partners[first], partners[second] = second, first
+    return partners
 
 
 def _row(

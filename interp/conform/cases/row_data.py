@@ -55,13 +55,13 @@ def _summands(fmt: Format, k: int, random: np.random.Generator, rows: int) -> np
     numbers = fmt.decode(codes)
     positive = np.sort(numbers[np.isfinite(numbers) & (numbers > 0)])
     made = [_bounded(_row(i % 6, positive, k, limit, random), limit, random) for i in range(rows)]
-    found = encode(fmt, Exact.of(np.array(made)))[0]
-    found[found == 0] = 0
+    result = encode(fmt, Exact.of(np.array(made)))[0]
+    result[result == 0] = 0
     if fmt.nan_code is not None and rows > 8:
-        found[-1, k // 2] = fmt.nan_code
+        result[-1, k // 2] = fmt.nan_code
     if fmt.infinity_code is not None and rows > 8:
-        found[-2, 0] = fmt.infinity_code
-    return found
+        result[-2, 0] = fmt.infinity_code
+    return result
 
 
 def _row(kind: int, positive: np.ndarray, k: int, limit: float, random: np.random.Generator) -> np.ndarray:
@@ -92,24 +92,24 @@ def _bounded(row: np.ndarray, limit: float, random: np.random.Generator) -> np.n
     """With zeros in the place of what would be too much."""
     order = random.permutation(len(row))
     kept = np.cumsum(np.abs(row[order])) <= limit
-    found = np.zeros_like(row)
-    found[order[kept]] = row[order[kept]]
-    return found
+    part = np.zeros_like(row)
+    part[order[kept]] = row[order[kept]]
+    return part
 
 
 def _any(fmt: Format, k: int, random: np.random.Generator, rows: int) -> np.ndarray:
     """Rows of any numbers, the smallest among them now and then, some of one sign alone, and NaN in the last."""
     codes = all_codes(fmt.name)
-    found = random.choice(codes[~fmt.is_nan(codes)], (rows, k))
-    found[::4, k // 2] = 0 if not fmt.has_zero else 1
-    found[1::4] &= np.array(fmt.ones, codes.dtype)
-    found[2::4] |= np.array(fmt.sign_bit, codes.dtype)
+    rows_ = random.choice(codes[~fmt.is_nan(codes)], (rows, k))
+    rows_[::4, k // 2] = 0 if not fmt.has_zero else 1
+    rows_[1::4] &= np.array(fmt.ones, codes.dtype)
+    rows_[2::4] |= np.array(fmt.sign_bit, codes.dtype)
     if fmt.nan == "sign":  # which -0 would be
-        found[2::4][found[2::4] == fmt.sign_bit] = fmt.sign_bit | 1
+        rows_[2::4][rows_[2::4] == fmt.sign_bit] = fmt.sign_bit | 1
     if fmt.nan_code is not None:
-        found[1::4][fmt.is_nan(found[1::4])] = fmt.max_code
-        found[-1, k // 2] = fmt.nan_code
-    return found
+        rows_[1::4][fmt.is_nan(rows_[1::4])] = fmt.max_code
+        rows_[-1, k // 2] = fmt.nan_code
+    return rows_
 
 
 def _near_one(fmt: Format, k: int, random: np.random.Generator) -> np.ndarray:

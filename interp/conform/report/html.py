@@ -148,11 +148,11 @@ def _cell(cases: Sequence[CaseResult]) -> Markup:
 
 def _open(report: Report) -> Content:
     """What formats leave open, by what the backend makes of it."""
-    found: dict[str, dict[str, CaseResult]] = defaultdict(dict)
+    by_point: dict[str, dict[str, CaseResult]] = defaultdict(dict)
     for case in report.cases:
         for choice in case.choices:
-            found[choice].setdefault(case.signature, case)
-    if not found:
+            by_point[choice].setdefault(case.signature, case)
+    if not by_point:
         return None
     anchored: set[str] = set()
 
@@ -166,7 +166,7 @@ def _open(report: Report) -> Content:
         element(
             "tr", element("td", choice), element("td", [joined([name(c), " "]) for c in cases.values()], class_="names")
         )
-        for choice, cases in found.items()
+        for choice, cases in by_point.items()
     ]
     head = element(
         "thead", element("tr", element("th", "what is open: what the backend gives"), element("th", "where"))
@@ -184,12 +184,12 @@ def _open(report: Report) -> Content:
 
 def _lacking(report: Report) -> Content:
     """What the backend does not have, by what it says of it."""
-    found: dict[str, list[str]] = defaultdict(list)
+    by_type: dict[str, list[str]] = defaultdict(list)
     for case in report.cases:
         if case.verdict == UNSUPPORTED:
             message = re.sub(rf"{re.escape(report.run.backend)} refuses the (program|operation): ", "", case.message)
-            found[message].append(case.signature if case.form == "array" else f"{case.signature} ({case.form})")
-    if not found:
+            by_type[message].append(case.signature if case.form == "array" else f"{case.signature} ({case.form})")
+    if not by_type:
         return None
 
     def row(message: str, names: Sequence[str]) -> Markup:
@@ -198,7 +198,7 @@ def _lacking(report: Report) -> Content:
             listed = element("details", element("summary", count(len(names), "case")), element("p", listed))
         return element("tr", element("td", message or "it does not say why"), element("td", listed, class_="names"))
 
-    rows = [row(*item) for item in sorted(found.items(), key=lambda item: -len(item[1]))]
+    rows = [row(*item) for item in sorted(by_type.items(), key=lambda item: -len(item[1]))]
     head = element("thead", element("tr", element("th", "the backend says"), element("th", "of")))
     table = element("table", head, element("tbody", rows), class_="list")
     return element("section", element("h2", "Not supported"), element("div", table, class_="scroll"), id="unsupported")

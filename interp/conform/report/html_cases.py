@@ -26,22 +26,22 @@ def failures(bad: Sequence[CaseResult]) -> Content:
     """The cases that fail, those of one signature together."""
     if not bad:
         return None
-    found = _by_signature(bad)
+    groups = _by_signature(bad)
     return element(
         "section",
         element("h2", "Failures"),
-        element("p", f"{count(len(bad), 'case')} of {count(len(found), 'signature')}. "
+        element("p", f"{count(len(bad), 'case')} of {count(len(groups), 'signature')}. "
                 "Operands and results are codes; a value stands behind each."),
-        [_signature(cases) for cases in found.values()],
+        [_signature(cases) for cases in groups.values()],
         id="failures",
     )  # fmt: skip
 
 
 def _by_signature(cases: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
-    found: dict[str, list[CaseResult]] = defaultdict(list)
+    groups: dict[str, list[CaseResult]] = defaultdict(list)
     for case in cases:
-        found[case.signature].append(case)
-    return found
+        groups[case.signature].append(case)
+    return groups
 
 
 def _signature(cases: Sequence[CaseResult]) -> Markup:
@@ -167,14 +167,14 @@ def accuracy(cases: Sequence[CaseResult], limit: int) -> Content:
         f"in types of 16 bits and more up to {limit} ULP do."
     )
     parts = []
-    for name, found in _by_signature(cases).items():
-        first = max(found, key=lambda c: (c.form == "array", c.counts.get(ACCURACY, 0)))
-        worst_ulp = max((c.worst_ulp for c in found if c.worst_ulp is not None), default=0)
+    for name, group in _by_signature(cases).items():
+        first = max(group, key=lambda c: (c.form == "array", c.counts.get(ACCURACY, 0)))
+        worst_ulp = max((c.worst_ulp for c in group if c.worst_ulp is not None), default=0)
         summary = [
             element("code", name),
             f" {first.counts.get(ACCURACY, 0):,} of {first.total:,}, worst {worst_ulp} ULP",
         ]
-        forms = ", ".join(c.form for c in found)
+        forms = ", ".join(c.form for c in group)
         detail = [element("p", f"forms: {forms}"), pictures(first), _histogram(first), _table(first, first.failures)]
         parts.append(element("details", element("summary", summary), detail, id=anchor(first)))
     return element("section", element("h2", "Accuracy"), element("p", shown), parts, id="accuracy")

@@ -44,8 +44,8 @@ def _test(case: CaseResult) -> ElementTree.Element:
         if case.is_expected:
             ElementTree.SubElement(test, "skipped", message="expected to fail")
         else:
-            found = ElementTree.SubElement(test, "failure" if case.verdict == FAIL else "error", message=_why(case))
-            found.text = "\n".join([*_lines(case), case.command])
+            failure = ElementTree.SubElement(test, "failure" if case.verdict == FAIL else "error", message=_why(case))
+            failure.text = "\n".join([*_lines(case), case.command])
     elif case.choices or case.model or case.histogram:
         output = ElementTree.SubElement(test, "system-out")
         output.text = _plain("\n".join([case.verdict, *case.choices, case.model, str(case.histogram or "")]))

@@ -15,12 +15,12 @@ from .shades import NAMES, RIGHT, SHADES, is_wrong, legend, regions, runs, shade
 
 def pictures(case: CaseResult) -> Sequence[Markup]:
     """The pictures there are of a case."""
-    found: list[Markup] = []
+    drawn: list[Markup] = []
     if case.map is not None:
-        found.append(error_map(case))
+        drawn.append(error_map(case))
     if case.curve is not None and case.curve.codes:
-        found.append(error_curve(case))
-    return found
+        drawn.append(error_curve(case))
+    return drawn
 
 
 # -- maps --------------------------------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ def error_map(case: CaseResult) -> Markup:
     assert case.map is not None
     errors, fmt = case.map.array(), FORMATS[case.operands[0]]
     values = fmt.decode(np.arange(case.map.n))
-    found = shades(case, errors, values[:, None], values[None, :])
+    shaded = shades(case, errors, values[:, None], values[None, :])
     wrong = is_wrong(errors)
     tried = np.count_nonzero(errors != UNTRIED)
     title = f"{case.signature}: {np.count_nonzero(wrong):,} of {tried:,} pairs of operands are wrong"
@@ -56,7 +56,7 @@ def error_map(case: CaseResult) -> Markup:
         _axis(fmt, across=False),
         element(
             "image",
-            href=png(found, [s.colour for s in SHADES.values()]),
+            href=png(shaded, [s.colour for s in SHADES.values()]),
             x=_LEFT,
             y=_TOP,
             width=_SIDE,
@@ -71,7 +71,7 @@ def error_map(case: CaseResult) -> Markup:
         role="img",
         aria_label=title,
     )
-    return element("figure", picture, element("figcaption", _keys(fmt), legend(found)))
+    return element("figure", picture, element("figcaption", _keys(fmt), legend(shaded)))
 
 
 def _rings(centres: np.ndarray) -> list[Markup]:
@@ -159,8 +159,8 @@ def error_curve(case: CaseResult) -> Markup:
     errors = np.array(case.curve.errors, np.int8)
     values = np.array([float(v) for v in case.curve.values])
     by_value = case.curve.over == "values"
-    found = shades(case, errors, values) if by_value else shades(case, errors)
-    special = [name for name in _LANES if (found == NAMES.index(name)).any()]
+    shaded = shades(case, errors, values) if by_value else shades(case, errors)
+    special = [name for name in _LANES if (shaded == NAMES.index(name)).any()]
     top = _ABOVE + _LANE * len(special) + (6 if special else 0)
     left, bottom = _LEFT_OF_CURVE, top + _HEIGHT
     step = _WIDTH / max(len(errors), 1)
@@ -169,7 +169,7 @@ def error_curve(case: CaseResult) -> Markup:
     lanes = {name: _ABOVE + _LANE * (i + 0.5) for i, name in enumerate(special)}
     heights = bottom - _HEIGHT / 2 * (1 + np.sign(sizes) * np.log1p(np.abs(sizes)) / np.log1p(CUT))
     for name, y in lanes.items():
-        heights[found == NAMES.index(name)] = y
+        heights[shaded == NAMES.index(name)] = y
 
     wrong = np.count_nonzero(is_wrong(errors))
     title = f"{case.signature}: {wrong:,} of the {len(errors):,} results shown are wrong"
@@ -181,7 +181,7 @@ def error_curve(case: CaseResult) -> Markup:
         [_grid_line(e, bottom - _HEIGHT / 2 * (1 + np.sign(e) * np.log1p(abs(e)) / np.log1p(CUT))) for e in _GRID],
         [element("text", _LANES[name], x=left - 4, y=y + 3, class_="tick end") for name, y in lanes.items()],
         element("text", "ULP", x=left - 4, y=9, class_="axis end"),
-        _points(found, across, heights),
+        _points(shaded, across, heights),
         _rings(np.stack([across, heights], axis=1)[is_wrong(errors)]),
         _values(values, across, bottom),
         element("text", axis, x=left + _WIDTH / 2, y=bottom + 29, class_="axis middle"),
@@ -191,7 +191,7 @@ def error_curve(case: CaseResult) -> Markup:
         aria_label=title,
     )
     some = element("p", f"{len(errors):,} of {case.total:,} results are shown.") if len(errors) < case.total else None
-    return element("figure", picture, element("figcaption", legend(found), some))
+    return element("figure", picture, element("figcaption", legend(shaded), some))
 
 
 def _bands(kinds: np.ndarray, step: float, top: float) -> list[Markup]:
@@ -223,11 +223,11 @@ def _grid_line(error: int, y: float) -> list[Markup]:
     ]
 
 
-def _points(found: np.ndarray, across: np.ndarray, heights: np.ndarray) -> list[Markup]:
+def _points(shaded: np.ndarray, across: np.ndarray, heights: np.ndarray) -> list[Markup]:
     """The elements as dots, a path for each shade; right ones small."""
     drawn: list[Markup] = []
     for i, shade in enumerate(SHADES.values()):
-        at = found == i
+        at = shaded == i
         if at.any():
             dots = "".join(f"M{x:.5g} {y:.5g}h0" for x, y in zip(across[at], heights[at], strict=True))
             width = 1.6 if i < RIGHT else 3.6

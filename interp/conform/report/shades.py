@@ -27,6 +27,7 @@ class Shade:
 
     @property
     def css(self) -> str:
+        """The colour as CSS writes it."""
         r, g, b, a = self.colour
         return f"rgb({r} {g} {b} / {a / 255:.2f})"
 
@@ -69,17 +70,17 @@ RIGHT = 4  #: how many shades are of right results; they come first
 
 def shades(case: CaseResult, errors: np.ndarray, *operands: np.ndarray) -> np.ndarray:
     """The place in SHADES of each element; `operands` are numbers, none where the elements are in their own order."""
-    found = regions(case, *operands) if operands else np.zeros(errors.shape, np.uint8)
+    shaded = regions(case, *operands) if operands else np.zeros(errors.shape, np.uint8)
     for sign, word in ((-1, "small"), (1, "large")):
         size = errors.astype(int) * sign
         for i in range(4):
-            found[(size > (0, *_STEPS)[i]) & (size <= CUT)] = NAMES.index(f"{word}-{i + 1}")
+            shaded[(size > (0, *_STEPS)[i]) & (size <= CUT)] = NAMES.index(f"{word}-{i + 1}")
     for error, name in SPECIAL.items():
-        found[errors == error] = NAMES.index(name)
+        shaded[errors == error] = NAMES.index(name)
     if case.result == "i1":
-        found[is_wrong(errors)] = NAMES.index("wrong")
-    found[errors == UNTRIED] = NAMES.index("untried")
-    return found
+        shaded[is_wrong(errors)] = NAMES.index("wrong")
+    shaded[errors == UNTRIED] = NAMES.index("untried")
+    return shaded
 
 
 def is_wrong(errors: np.ndarray) -> np.ndarray:
@@ -90,15 +91,15 @@ def is_wrong(errors: np.ndarray) -> np.ndarray:
 def regions(case: CaseResult, *operands: np.ndarray) -> np.ndarray:
     """In which part of the format the right result lies."""
     shape = np.broadcast_shapes(*(x.shape for x in operands))
-    fmt, found = FORMATS.get(case.result), np.zeros(shape, np.uint8)
+    fmt, numbers = FORMATS.get(case.result), np.zeros(shape, np.uint8)
     if fmt is None or case.op not in (*OPS, "convert") or case.form == "chain":
-        return found
+        return numbers
     result = np.broadcast_to(estimate(case.op, *operands), shape)
     smallest_normal = 2.0**fmt.min_exponent if fmt.has_zero else 2.0 ** (fmt.min_exponent + 1)
-    found[(result != 0) & (np.abs(result) < smallest_normal)] = NAMES.index("subnormal")
-    found[np.abs(result) > _overflow(fmt)] = NAMES.index("overflow")
-    found[np.isnan(result) | ((result <= 0) & (not fmt.has_zero))] = NAMES.index("nan")
-    return found
+    numbers[(result != 0) & (np.abs(result) < smallest_normal)] = NAMES.index("subnormal")
+    numbers[np.abs(result) > _overflow(fmt)] = NAMES.index("overflow")
+    numbers[np.isnan(result) | ((result <= 0) & (not fmt.has_zero))] = NAMES.index("nan")
+    return numbers
 
 
 def _overflow(fmt: Format) -> float:
@@ -106,9 +107,9 @@ def _overflow(fmt: Format) -> float:
     return fmt.max + math.ldexp(0.5, math.frexp(fmt.max)[1] - 1 - fmt.mantissa_bits)
 
 
-def legend(found: np.ndarray) -> Markup:
+def legend(shaded: np.ndarray) -> Markup:
     """The shades that occur, each with how often."""
-    counts = np.bincount(found.ravel(), minlength=len(NAMES))
+    counts = np.bincount(shaded.ravel(), minlength=len(NAMES))
     items = [
         element("li", element("span", class_="swatch", style=f"background:{s.css}"), f"{s.words}: {counts[i]:,}")
         for i, s in enumerate(SHADES.values())

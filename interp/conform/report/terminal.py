@@ -96,8 +96,8 @@ def _grid(cells: Mapping[str, Mapping[str, Sequence[str]]], columns: Sequence[st
         table.add_column(_heading(name), justify="center", vertical="bottom", no_wrap=True)
     for row in sorted(cells, key=_place):
         of_row = cells[row]
-        found = [worst(of_row[c]) if c in of_row else "" for c in columns]
-        table.add_row(row, *(Text(_SIGNS.get(v, ""), _STYLES.get(v, "")) for v in found))
+        verdicts = [worst(of_row[c]) if c in of_row else "" for c in columns]
+        table.add_row(row, *(Text(_SIGNS.get(v, ""), _STYLES.get(v, "")) for v in verdicts))
     return table
 
 
@@ -200,11 +200,11 @@ def _models(case: CaseResult) -> list[str]:
 
 
 def _by(cases: Sequence[CaseResult], sentences: Callable[[CaseResult], list[str]]) -> dict[str, list[CaseResult]]:
-    found: dict[str, list[CaseResult]] = {}
+    groups: dict[str, list[CaseResult]] = {}
     for case in cases:
         for sentence in sentences(case):
-            found.setdefault(sentence, []).append(case)
-    return found
+            groups.setdefault(sentence, []).append(case)
+    return groups
 
 
 def _listed(title: str, groups: dict[str, list[CaseResult]]) -> Iterator[Text]:

@@ -28,6 +28,7 @@ class Difference:
 
     @property
     def case(self) -> CaseResult:
+        """The case, as it is after, or was before."""
         case = self.after or self.before
         assert case is not None
         return case

@@ -19,9 +19,11 @@ class Known:
     form: str = "*"
 
     def fits(self, case: CaseResult) -> bool:
+        """Whether it lists a case."""
         return self.names(case.signature) and fnmatch.fnmatchcase(case.form, self.form)
 
     def names(self, signature: str) -> bool:
+        """Whether it lists a signature, in some form."""
         return fnmatch.fnmatchcase(signature, self.signature)
 
     def __str__(self) -> str:
