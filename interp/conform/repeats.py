@@ -41,6 +41,7 @@ class Runner(Protocol):
 
     def results(self, parts: Sequence[AnyPart]) -> Results:
         """The results of parts, run once more."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,6 +35,7 @@ class Prober(Runner, Protocol):
 
     def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results:
         """The results of parts in one program."""
+        ...
 
 
 def explained(
