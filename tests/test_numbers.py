@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,8 @@ from minihlo import interp
 from minihlo.interp.values import npy
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS
 from minihlo.ops.types import element_type
+
+from .cli_cases import in_process
 
 PACKED = {"i2": 2, "ui2": 2, "i4": 4, "ui4": 4, "f4E2M1FN": 4, "f6E2M3FN": 6, "f6E3M2FN": 6, "f8E4M3FN": 8, "i1": 1}
 
@@ -84,6 +87,17 @@ def test_stochastic_rounding_is_reproducible_and_fair() -> None:
     assert abs(float((y == 1.125).mean()) - 0.25) < 0.02  # more than six standard deviations
     assert codes(interp.cast(x, "f8E4M3FN", rounding="stochastic", seed=7)) == codes(y)
     assert codes(interp.cast(x, "f8E4M3FN", rounding="stochastic", seed=8)) != codes(y)
+
+
+@pytest.mark.parametrize("value", ["0.3", "f32=0.3"])
+def test_the_command_rounds_stochastically(value: str) -> None:
+    neighbours = {"0x29", "0x2A"}
+    printed = {
+        str(seed): in_process("cast", value, "f8E4M3FN", "--rounding", "stochastic", "--seed", str(seed))
+        for seed in range(24)
+    }
+    codes_ = {re.search(r"^to +f8E4M3FN (\S+)", out, re.MULTILINE)[1] for _, out, _ in printed.values()}  # type: ignore[index]
+    assert codes_ == neighbours
 
 
 def test_cast_gives_a_new_array() -> None:

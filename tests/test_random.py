@@ -270,3 +270,18 @@ def test_numbers_in_a_shape_that_is_computed() -> None:
 def test_normal_takes_floats() -> None:
     with pytest.raises(ProgramError):
         numbers("NORMAL", scalar(0, "i32"), scalar(1, "i32"), [3], "i32")
+
+
+@pytest.mark.parametrize("kind", ["UNIFORM", "NORMAL"])
+def test_rng_rounds_stochastically(kind: str) -> None:
+    program = f"""func.func @main(%a: tensor<f8E4M3FN>, %b: tensor<f8E4M3FN>) -> tensor<64xf8E4M3FN> {{
+      %s = stablehlo.constant dense<[64]> : tensor<1xi64>
+      %r = "stablehlo.rng"(%a, %b, %s) {{rng_distribution = #stablehlo<rng_distribution {kind}>}}
+        : (tensor<f8E4M3FN>, tensor<f8E4M3FN>, tensor<1xi64>) -> tensor<64xf8E4M3FN>
+      return %r : tensor<64xf8E4M3FN>
+    }}"""
+    a, b = interp.cast([1, 4], "f8E4M3FN")
+    policy = Policy(rounding="stochastic", seed=5)
+    (x,), (y,), (z,) = (interp.load(program)(a, b, policy=p) for p in (policy, policy, Policy(seed=5)))
+    assert x.tobytes() == y.tobytes() != z.tobytes()
+    assert abs(x.astype(float) - z.astype(float)).max() <= 1  # the neighbours at 8 are one apart

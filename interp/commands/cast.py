@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from ...ops.blocks.formats import BLOCK_FORMATS
+from ...ops.draws import Draws
 from ...ops.engine.cast import codes_of
 from ...ops.minifloat.codec import decode, round_number, to_fraction
 from ...ops.minifloat.formats import Format
 from ...ops.minifloat.number import FINITE, NAN, Number
 from ...ops.policy import Policy
+from ...ops.random_stream import RandomStream
 from ...ops.types import ElementType, named_type
 from ..errors import InputError
 from ..parse.literals import array_of_literals, fraction, is_code, real
@@ -38,7 +40,9 @@ def main(options: argparse.Namespace) -> int:
     text = options.value.strip()
     target = _element(options.format)
     policy = options.policy
-    rng = np.random.Generator(np.random.Philox(policy.seed))
+    random = RandomStream()
+    random.restart(policy.seed)
+    draws = random.draws(policy)
     if "=" in text or text.startswith("@"):
         array, t = parse_value(text)
         if options.source and _element(options.source) != t.element:
@@ -52,9 +56,9 @@ def main(options: argparse.Namespace) -> int:
     if source is not None and source.is_complex:
         raise InputError(f"expected a real type, got {source}")
     if values is None or source is None:
-        print(_real_to(text, target, policy, rng))
+        print(_real_to(text, target, policy, draws))
         return 0
-    results = convert(values, source, target, policy, rng)
+    results = convert(values, source, target, policy, draws)
     blocks = []
     for value, result in zip(values, results, strict=True):
         lines = [f"{'from':6} {_element_text(value, source)}"]
@@ -73,13 +77,13 @@ def _element(name: str) -> ElementType:
     return element
 
 
-def _real_to(text: str, target: ElementType, policy: Policy, rng: np.random.Generator) -> str:
+def _real_to(text: str, target: ElementType, policy: Policy, draws: Draws | None) -> str:
     """Return the lines for the conversion of a literal from its exact value."""
     number = real(text)
     # The number has no more bits than the rounding needs.
     exact = fraction(text) if number.kind == FINITE else None
     if target.is_float:
-        code = round_number(number, target.format, policy, rng)
+        code = round_number(number, target.format, policy, draws)
         value: Any = np.asarray(code, target.format.code_dtype).view(target.dtype)[()]
     else:
         value = _to_integer(number, exact, target)

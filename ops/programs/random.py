@@ -246,7 +246,7 @@ def _normal(call: Call) -> Run:
         mean, deviation = (float(cast(v, element, _F64, policy)) for v in (a, b))
         generator = call.random.generator
         x = np.asarray(generator.standard_normal(shape)) * deviation + mean
-        return cast(np.asarray(x), _F64, element, policy, generator)
+        return cast(np.asarray(x), _F64, element, policy, call.random.draws(policy))
 
     return draw
 
@@ -276,7 +276,7 @@ def _uniform_float(call: Call, element: ElementType) -> Run:
         generator = call.random.generator
         u = np.asarray(generator.random(shape))
         x = np.asarray(low * (1 - u) + high * u)  # not low + u * (high - low), whose difference can overflow
-        result = cast(np.maximum(x, low), _F64, element, policy, generator)
+        result = cast(np.maximum(x, low), _F64, element, policy, call.random.draws(policy))
         reached = np.asarray(cast(result, element, _F64, policy) >= high)
         return np.where(reached, _below(b, element), result) if reached.any() else result
 
