@@ -150,8 +150,8 @@ class Kernel:
         code of the result. None where there is none.
     of_bfloat16: for a function of one f32 that depends on nothing but the operand rounded to odd to bfloat16: takes a
         number of elements, and returns the results for all 65,536 codes if such a table pays for so many, else None.
-    choices: of stochastic rounding to a type of up to 8 bits, what it chooses from for each code, or pair of codes
-        (`Amortised[Choices]`). None elsewhere.
+    choices: of stochastic rounding of a function of two to a type of up to 16 bits, gives what runs along arrays by it
+        (`Choices` or `Steps` of `engine/stochastic.py`). None elsewhere.
     facts: what is known of every use of the op.
     """
 
@@ -159,7 +159,7 @@ class Kernel:
     has_out: bool = False
     of_codes: Callable[..., int] | None = None
     of_bfloat16: Callable[[int], np.ndarray | None] | None = None
-    choices: Any = None
+    choices: Callable[[], Any] | None = None
     facts: Facts = NOTHING
 
     def __call__(self, *values: Any) -> Any:

@@ -25,7 +25,7 @@ from ..engine.blocks import block, blocks
 from ..engine.cast import array_of, cast, codes_of
 from ..engine.lookup import Table, of_pairs
 from ..engine.speed import tuning
-from ..engine.stochastic import Choices, choices_of, round_computed
+from ..engine.stochastic import Choices, Steps, choices_of, round_computed
 from ..kernel import Kernel, Run
 from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format, Nan
@@ -118,7 +118,7 @@ def _drawn(function: Function, element: ElementType, policy: Policy, random: Ran
         assert draws is not None
         return choices.joined([x.view(np.uint8) for x in arrays], draws).view(element.dtype)
 
-    return Kernel(kernel, choices=table)
+    return Kernel(kernel, choices=table.made)
 
 
 @functools.cache
@@ -143,7 +143,9 @@ def _drawn_by_host(function: Function, element: ElementType, policy: Policy, ran
             wide = np.asarray(function.host(*(x.astype(np.float64) for x in arrays)))
         return round_computed(wide, arrays, function.direct, fmt, policy, draws).view(element.dtype)
 
-    return kernel
+    if function.arity == 1:
+        return kernel
+    return Kernel(kernel, choices=lambda: Steps(function.host, function.direct, fmt, policy))
 
 
 def exactly(function: Function, element: ElementType, policy: Policy, random: RandomStream | None = None) -> Run:

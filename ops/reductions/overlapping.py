@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.speed import tuning
-from ..engine.stochastic import Choices
+from ..engine.stochastic import Choices, Steps
 from ..engine.transitions import TransitionTable
 from ..policy import Policy
 from ..random_stream import RandomStream
@@ -49,19 +49,20 @@ def are_large(axes: Sequence[Axis]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """A body under stochastic rounding. A running fold by one op on minifloats is one rounding, else each step is."""
+    """A body under stochastic rounding. A running fold by one op of two floats is one rounding, else each step is."""
 
-    choices: Callable[[], Choices] | None  #: of such an op, for each pair of codes
+    choices: Callable[[], Choices | Steps] | None  #: of such an op, for each pair of codes
     commutes: bool  #: whether its operands can change places
     random: RandomStream
     policy: Policy
 
     def along(self, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """The accumulators after each row, by the choices."""
-        kept, draws = np.empty(rows.shape, np.uint8), self.random.draws(self.policy)
+        codes = f"u{rows.itemsize}"
+        kept, draws = np.empty(rows.shape, codes), self.random.draws(self.policy)
         assert draws is not None
         assert self.choices is not None
-        self.choices().along(starts, rows.view(np.uint8), draws, kept)
+        self.choices().along(starts, rows.view(codes), draws, kept)
         return kept.view(rows.dtype)
 
 
@@ -113,7 +114,7 @@ class Prefixes:
         if self._drawn is not None:
             if self._drawn.choices is None or not (forward or self._drawn.commutes):
                 return self._step_by_step(rows, init, forward)
-            return self._drawn.along(np.full(rows.shape[1], init.reshape(1).view(np.uint8)[0]), rows)
+            return self._drawn.along(np.full(rows.shape[1], init.reshape(1).view(f"u{init.itemsize}")[0]), rows)
         transitions = self._forward if forward else self._backward
         if transitions is None:
             return None

@@ -21,7 +21,7 @@ from ..engine.cast import cast, wrap
 from ..engine.compiled import Kernels, kernels
 from ..engine.ranks import minifloat_ranks
 from ..engine.speed import tuning
-from ..engine.stochastic import Choices
+from ..engine.stochastic import Choices, Steps
 from ..engine.transitions import TransitionTable
 from ..kernel import Combining, Facts, Shapes
 from ..registry import BY_BODY, Body, Call, OpError, Run, lookup, op
@@ -355,15 +355,14 @@ def _vectorised(step: Step, elements: list[ElementType], is_table: bool = True) 
     return fold
 
 
-def choices_of_body(call: Call, body: Body) -> Callable[[], Choices] | None:
-    """Gives what stochastic rounding chooses from in a body of one op of two minifloats; None of other bodies."""
+def choices_of_body(call: Call, body: Body) -> Callable[[], Choices | Steps] | None:
+    """Gives what runs along arrays by a body of one op of two floats of up to 16 bits; None of other bodies."""
     if call.policy.rounding != "stochastic" or body.sole_op is None or len(body.results) != 1:
         return None
     record, t = lookup(body.sole_op), body.results[0]
-    if record is None or not isinstance(t, TensorType) or not t.element.is_minifloat:
+    if record is None or not isinstance(t, TensorType) or not (t.element.is_float and t.element.bits <= 16):
         return None
-    choices = record.kernel(call.like(body.sole_op, (t, t), (t,))).choices
-    return None if choices is None else choices.made
+    return record.kernel(call.like(body.sole_op, (t, t), (t,))).choices
 
 
 def _drawn(call: Call, body: Body, elements: list[ElementType]) -> Fold:
@@ -373,11 +372,12 @@ def _drawn(call: Call, body: Body, elements: list[ElementType]) -> Fold:
     assert step is not None
     if choices is None:
         return _vectorised(step, elements, is_table=False)
+    codes = elements[0].format.code_dtype
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         draws = call.random.draws(call.policy)
         assert draws is not None
-        totals = choices().along(starts[0].view(np.uint8), rows[0].view(np.uint8), draws)
+        totals = choices().along(starts[0].view(codes), rows[0].view(codes), draws)
         return (totals.view(elements[0].dtype),)
 
     return fold
