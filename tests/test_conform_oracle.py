@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from minihlo.interp.comparison import choices
-from minihlo.interp.comparison.sums import models as sums
+from minihlo.interp.comparison.sums import ways
+from minihlo.interp.comparison.sums.explain import Observed, bounded, explain
+from minihlo.interp.comparison.sums.ways import Asked, Rows
 from minihlo.interp.conform.cases import cases, data
 from minihlo.interp.conform.cases.cases import Case
 from minihlo.interp.conform.elementwise import Part
@@ -22,6 +24,7 @@ from minihlo.interp.oracle.expected import Expected, converted, expected
 from minihlo.interp.oracle.formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, code_dtype
 from minihlo.interp.oracle.functions import FUNCTIONS, decide
 from minihlo.interp.oracle.rounding import Exact, encode
+from minihlo.interp.oracle.sums import exact_sums
 from minihlo.ops.registry import ops
 from minihlo.ops.types import ELEMENT_TYPES
 
@@ -206,54 +209,62 @@ def test_every_op_that_takes_all_floats_has_cases() -> None:
 # -- sums --------------------------------------------------------------------------------------------------------------
 
 
-def problem(rows: list[list[float]], body: str = "add", element: str = "f8E4M3FN", result: str = "") -> sums.Problem:
-    return sums.Problem(element, result or element, body, np.array(rows))
-
-
 def test_exact_sums_have_one_rounding() -> None:
     # The tie 17 with something beside it that f64 does not hold.
     rows = [[16.0, 1.0, 2.0**-60], [16.0, 1.0, -(2.0**-60)], [16.0, 1.0, 0.0], [18.0, 1.0, 0.0]]
-    assert FORMATS["f8E4M3FN"].decode(problem(rows).results[0]).tolist() == [18, 16, 16, 20]
+    fmt = FORMATS["f8E4M3FN"]
+    assert fmt.decode(encode(fmt, exact_sums(np.array(rows)))[0]).tolist() == [18, 16, 16, 20]
 
 
-def explained(rows: list[list[float]], results: list[float], **options: str) -> sums.Explanation:
-    p = problem(rows, **options)
-    got = encode(FORMATS[p.result], Exact.of(np.array(results)))[0]
-    return sums.explain(p, got, lambda a, r: a == r[0])
+def observed(rows: list[list[float]], results: list[float], operands: tuple[str, ...], result: str) -> Observed:
+    terms, got = np.array(rows), encode(FORMATS[result], Exact.of(np.array(results)))[0]
+    exact = encode(FORMATS[result], exact_sums(terms))[0]
+    places = np.arange(len(got))
+    return Observed(
+        "rows",
+        Asked(operands, result, "add", (terms.shape[1],)),
+        lambda flat: Rows(terms[flat]),
+        lambda flat, codes, _: codes == got[flat],
+        lambda flat: got[flat],
+        places,
+        places[got != exact],
+    )
 
 
-def test_models_of_sums() -> None:
+def sentence(rows: list[list[float]], results: list[float]) -> str:
+    of = observed(rows, results, ("f8E4M3FN",), "f8E4M3FN")
+    found = explain([of], [ways.exact("add"), *ways.in_types(of.asked)])
+    return found.fit.sentence if found.fit else f"none, {found.best.sentence if found.best else ''} is nearest"
+
+
+def test_ways_to_form_sums() -> None:
     ones = [16.0] + [1.0] * 15
-    assert explained([ones], [32.0]).sentence == "exact, rounded once"
-    assert explained([ones], [16.0]).sentence == "accumulated in f8E4M3FN in order"
-    assert explained([ones], [30.0]).sentence == "accumulated in f8E4M3FN pairwise"
-    assert explained([ones], [28.0]).sentence == "accumulated in f8E4M3FN in windows of 4"
-    wrong = explained([ones, ones], [48.0, 32.0])
-    assert wrong.sentence == "none (exact, rounded once explains most)"
-    assert wrong.unexplained.tolist() == [True, False]
+    assert sentence([ones], [32.0]) == "exact"
+    assert sentence([ones], [16.0]) == "accumulated in f8E4M3FN in order"
+    assert sentence([ones], [30.0]) == "accumulated in f8E4M3FN pairwise"
+    assert sentence([ones] * 12, [28.0] * 12) == "accumulated in f8E4M3FN in windows of 4"
+    assert sentence([ones, ones], [48.0, 32.0]) == "none, exact is nearest"
 
 
 def test_products_are_rounded_in_a_narrow_type() -> None:
     # 1.125 * 1.125 = 1.265625 is 1.25 in the format: sixteen of them are 20, or 20.25.
-    p = sums.Problem("f8E4M3FN", "f32", "add", np.full((1, 16), 1.265625), is_dot=True)
-    f32 = FORMATS["f32"]
-
     def model(value: float) -> str:
-        return sums.explain(p, encode(f32, Exact.of(np.array([value])))[0], lambda a, r: a == r[0]).sentence
+        of = observed([[1.265625] * 16], [value], ("f8E4M3FN", "f8E4M3FN"), "f32")
+        found = explain([of], [ways.exact("add"), *ways.in_types(of.asked)]).fit
+        return found.sentence if found else ""
 
-    assert model(20.25) == "exact, rounded once"
+    assert model(20.25) == "exact"
     assert model(20.0).startswith("products and sums rounded in f8E4M3FN") or "then rounded" in model(20.0)
 
 
-def test_any_order_in_f32_is_right() -> None:
+def test_any_order_in_f32_is_within_bounds() -> None:
     generator = np.random.default_rng(0)
     terms = generator.choice([1.0, 2.0**-20, -(2.0**-22), 3.0], (1, 500))
-    p = sums.Problem("f8E5M2", "f32", "add", terms)
-    order = generator.permutation(500)
-    total = functools.reduce(np.add, terms[0, order].astype(np.float32))
-    got = np.array([total], np.float32).view(np.uint32)
-    assert not sums.explain(p, got, lambda a, r: a == r[0]).unexplained.any()
-    assert sums.explain(p, got + 4000, lambda a, r: a == r[0]).unexplained.all()
+    total = functools.reduce(np.add, terms[0, generator.permutation(500)].astype(np.float32))
+    right = observed(terms.tolist(), [float(total)], ("f8E5M2",), "f32")
+    assert bounded([right]) is not None
+    wrong = observed(terms.tolist(), [float(total) + 0.01], ("f8E5M2",), "f32")
+    assert bounded([wrong]) is None
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------

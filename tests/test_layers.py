@@ -93,7 +93,7 @@ def test_imports_run_downward(module: str) -> None:
         ("interp.parse.parser", "from .. import api"),
         ("interp.backends.base", "import minihlo.interp.conform.run"),
         ("interp.oracle.exact", "from minihlo.ops.minifloat.formats import FORMATS"),
-        ("interp.comparison.sums.models", "from ...conform.verdicts.judge import judge"),
+        ("interp.comparison.sums.explain", "from ...conform.verdicts.judge import judge"),
         ("interp.diff.compare", "if True:\n    from ..plugin import register"),
     ],
 )

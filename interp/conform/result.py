@@ -115,6 +115,22 @@ class Failure:
 
 
 @dataclasses.dataclass(frozen=True)
+class Accumulated:
+    """The accumulator that explains the results of products: what a drawing of it shows."""
+
+    name: str  #: an identifier
+    keep: str  #: the form of the sum between steps: exact, f32, f32:13 …
+    bits: int | None  #: fraction bits that terms keep below the largest exponent; None: all
+    step: int = 1  #: products in a step; 0: all
+    drop: str = "nearest_even"  #: how what is below is dropped
+    order: str = "in order"
+    then: str = ""  #: the type that sums are rounded to before they become results
+    c: str = "aligned"  #: where the sum so far joins the products of a step
+    outer: int = 0  #: after so many products sums are added up in f32; 0: they are not
+    record: str = ""  #: of a unit all facts, as --accumulate takes them
+
+
+@dataclasses.dataclass(frozen=True)
 class CaseResult:
     """One case: an op on types, in one form."""
 
@@ -137,7 +153,8 @@ class CaseResult:
     choices: list[str] = dataclasses.field(default_factory=list)  #: what is open, and what the backend does
     #: The same by identifier: of each open point how often each choice was made (comparison.choices).
     open_points: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
-    model: str = ""  #: of a sum: what explains the results: "rounded once from f32"
+    model: str = ""  #: of a sum: what explains the results: "accumulated in f32 in order"
+    accumulator: Accumulated | None = None  #: of a product that is not exact
     message: str = ""  #: why there is no result
     failures: list[Failure] = dataclasses.field(default_factory=list)  #: some, FAIL before ACCURACY before DIVERGENT
     command: str = ""  #: what reproduces the first failure

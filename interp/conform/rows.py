@@ -9,11 +9,12 @@ import numpy as np
 
 from ..backends.operation import Operation
 from ..backends.programs import Builder
-from ..comparison.sums.models import Problem
+from ..comparison.sums.ways import Asked, Rows
 from ..oracle.exact import evaluate, total_order
 from ..oracle.expected import Expected
 from ..oracle.formats import FORMATS, Format
-from ..oracle.rounding import NAN_ORDER, ZEROS
+from ..oracle.rounding import NAN_ORDER, ZEROS, encode
+from ..oracle.sums import exact_products, exact_sums
 from .cases import row_programs
 from .cases.cases import Case
 from .cases.row_data import Arrays, start_code
@@ -80,16 +81,37 @@ class RowPart:
     # -- what is right -------------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def problem(self) -> Problem:
-        """The sums that the results are, in the order of the results."""
-        element = FORMATS[self.case.operands[0]]
+    def asked(self) -> Asked:
+        """What the results are sums of, or products."""
+        types = self.case.operands if self.case.is_product else self.case.operands[:1]
+        return Asked(types, self.case.result, self.body, (self.terms[0].shape[1],))
+
+    @functools.cached_property
+    def values(self) -> np.ndarray:
+        """The numbers that each result is the sum of, or the product: f64 [results, terms]."""
         terms = [FORMATS[t].decode(x) for t, x in zip(self.case.operands, self.terms, strict=True)]
         with np.errstate(all="ignore"):
-            values = terms[0] if len(terms) == 1 else terms[0] * terms[1]
-            sizes = np.nansum(np.abs(values), axis=1)
-        most = min(element.max, FORMATS[self.case.result].max)
-        wild = ~(sizes <= most / 2) | ~np.isfinite(values).all(axis=1) if self.body == "add" else np.zeros(0, bool)
-        return Problem(element.name, self.case.result, self.body, values, len(terms) == 2, wild)
+            return terms[0] if len(terms) == 1 else terms[0] * terms[1]
+
+    @functools.cached_property
+    def exact(self) -> Expected:
+        """The exact sums, or products, rounded once."""
+        form = exact_sums if self.body == "add" else exact_products
+        with np.errstate(all="ignore"):
+            return Expected(*encode(FORMATS[self.case.result], form(self.values)))
+
+    @functools.cached_property
+    def may_overflow(self) -> np.ndarray:
+        """Which sums overflow in some order, in a type as narrow as the operands' or the result's."""
+        most = min(FORMATS[t].max for t in (*self.case.operands, self.case.result))
+        with np.errstate(all="ignore"):
+            sizes = np.nansum(np.abs(self.values), axis=1)
+        return (~(sizes <= most / 2) | ~np.isfinite(self.values).all(axis=1)) & (self.body == "add")
+
+    def rows(self, flat: np.ndarray) -> Rows:
+        """The terms of some results."""
+        x = self.terms
+        return Rows(self.values[flat], (lambda: (x[0][flat], x[1][flat])) if self.case.is_product else None)
 
     @functools.cached_property
     def terms(self) -> list[np.ndarray]:

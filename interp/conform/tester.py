@@ -25,8 +25,9 @@ from .repeats import AnyPart, Results
 from .reproduction import Failing, batches, explained
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult
 from .rows import RowPart
-from .verdicts import outcome
+from .verdicts import outcome, sums
 from .verdicts.outcome import Settings
+from .verdicts.sums import Formed
 
 #: How often a crash is tried again on fewer operands.
 _TRIES = 24
@@ -51,6 +52,8 @@ class Spec:
             return (self.case.name.rsplit(".", 1)[0],)
         kind = self.form if self.form in ("array", "constant", "scalar", "broadcast") else "small"
         part = 0 if self.form in LAYOUTS else self.part
+        if self.case.is_product:  # all shapes of which are judged together
+            return (self.case.signature,)
         rows = self.case.op == "cumulative" if self.case.op in ROW_OPS else None
         return self.case.column, len(self.case.operands), kind, rows, part, self.case.op == "convert"
 
@@ -74,6 +77,7 @@ class Tester:
         failing: list[Failing] = []
         results = self.results(parts)
         others = {} if self.settings.operands else self._try_some_again(parts[: len(specs)], results)
+        formed = _formed(parts[: len(specs)], results)
         for i, (part, got) in enumerate(zip(parts, results, strict=True)):
             if isinstance(got, BackendError):
                 found[i] = self._without(part, got)
@@ -83,7 +87,9 @@ class Tester:
                 break
             zeros_are_open = self.kind == "operations"
             if isinstance(part, RowPart):
-                found[i] = outcome.of_rows(part, got, self.settings, zeros_are_open, 0.0)
+                result = outcome.of_rows(part, got, self.settings, zeros_are_open, formed.get(i))
+                result = outcome.nondeterministic(result) if i in others else result
+                found[i] = dataclasses.replace(result, seconds=round(time.perf_counter() - began, 3))
                 continue
             judged, codes = part.judge(got, self.settings.ulp, zeros_are_open)
             seconds = time.perf_counter() - began
@@ -98,7 +104,10 @@ class Tester:
     def _try_some_again(self, parts: Sequence[AnyPart], results: Results) -> dict[int, np.ndarray]:
         """Run a sample of parts a second time. Where that goes worse it is the result; returns what went better."""
         others: dict[int, np.ndarray] = {}
-        some = [i for i in range(0, len(parts), _SAMPLED) if parts[i].size <= _SAMPLED_ELEMENTS]
+        products = (i for i, p in enumerate(parts) if isinstance(p, RowPart) and p.case.is_product)
+        longest = max(products, key=lambda i: _terms_of(parts[i]), default=0)
+        tried = sorted({*range(0, len(parts), _SAMPLED), longest} if parts else ())
+        some = [i for i in tried if parts[i].size <= _SAMPLED_ELEMENTS]
         some = [i for i in some if not isinstance(results[i], BackendError)]
         for i, second in zip(some, self.results([parts[i] for i in some]), strict=True):
             first = results[i]
@@ -112,8 +121,10 @@ class Tester:
     def _wrong(self, part: AnyPart, got: np.ndarray) -> int:
         """How many results are wrong."""
         zeros_are_open = self.kind == "operations"
+        if isinstance(part, RowPart) and part.case.is_product:
+            return int((got != part.exact.codes).sum())
         if isinstance(part, RowPart):
-            return outcome.of_rows(part, got, self.settings, zeros_are_open, 0.0).counts.get(FAIL, 0)
+            return outcome.of_rows(part, got, self.settings, zeros_are_open).counts.get(FAIL, 0)
         return int(repeats.failing(part.judge(got, self.settings.ulp, zeros_are_open)[0]).sum())
 
     def _evidence(
@@ -329,6 +340,24 @@ class Tester:
                 break
             part = smaller
         return part
+
+
+def _terms_of(part: AnyPart) -> int:
+    """How many terms a sum has: long ones show whether their order is always the same."""
+    return part.asked.counts[0] if isinstance(part, RowPart) else 0
+
+
+def _formed(parts: Sequence[AnyPart], results: Results) -> dict[int, Formed]:
+    """How the sums of products are formed, by the places of their parts: those of one case are judged together."""
+    groups: dict[str, list[int]] = {}
+    for i, (part, got) in enumerate(zip(parts, results, strict=True)):
+        if isinstance(part, RowPart) and part.case.is_product and not isinstance(got, BackendError):
+            groups.setdefault(part.case.signature, []).append(i)
+    found: dict[int, Formed] = {}
+    for at in groups.values():
+        rows = [p for p in (parts[i] for i in at) if isinstance(p, RowPart)]
+        found |= zip(at, sums.judged(rows, [np.asarray(results[i]) for i in at]), strict=True)
+    return found
 
 
 def _checked(found: np.ndarray, part: AnyPart) -> np.ndarray:

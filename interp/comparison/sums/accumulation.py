@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -31,10 +31,13 @@ class Type:
 # -- types -------------------------------------------------------------------------------------------------------------
 
 
-def types(element: Format, body: str) -> list[Type]:
-    """What may be accumulated in: wide types first, then the element's own."""
-    names = [n for n in ("f32", "f64", "f16", "bf16") if holds(FORMATS[n], element) and n != element.name]
-    own = _narrow(element, body) if element.is_minifloat else _wide(element.name, body)
+def types(elements: Sequence[Format], body: str) -> list[Type]:
+    """What may be accumulated in: wide types that hold the operands first, then the operands' own."""
+    every = {e.name for e in elements}
+    names = [n for n in _WIDE if all(holds(FORMATS[n], e) for e in elements) and every != {n}]
+    if len(every) > 1:
+        return [_wide(n, body) for n in names]
+    own = _narrow(elements[0], body) if elements[0].is_minifloat else _wide(elements[0].name, body)
     return [*(_wide(n, body) for n in names), own]
 
 
@@ -46,6 +49,7 @@ def holds(wide: Format, narrow: Format) -> bool:
     return bool(((back == numbers) | np.isnan(numbers)).all())
 
 
+_WIDE = ("f32", "f64", "f16", "bf16")
 _HOST = {"f64": np.float64, "f32": np.float32, "f16": np.float16}
 _NUMPY = {"add": np.add, "multiply": np.multiply}
 
@@ -84,6 +88,32 @@ def _table(element: str, body: str) -> np.ndarray:
     return evaluate(body, fmt, x, y)[0]
 
 
+def toward_zero() -> Type:
+    """f32 whose sums are cut off toward zero; values are f64."""
+
+    def cut(x: Values, y: Values) -> Values:
+        total = x + y
+        part = total - x
+        error = (x - (total - part)) + (y - part)  # exact (Knuth's two-sum)
+        found = total.astype(np.float32)
+        size = np.abs(found.astype(np.float64)) - np.abs(total)
+        is_above = (size > 0) | ((size == 0) & (error * total < 0))
+        return np.where(is_above, np.nextafter(found, np.float32(0)), found).astype(np.float64)
+
+    zero = np.zeros(1)
+    return Type("f32", lambda x: cut(x, zero), cut, lambda x: x)
+
+
+def flushing(t: Type) -> Type:
+    """A type in which what is smaller than the least normal number of f32 becomes zero."""
+    least = 2.0 ** FORMATS["f32"].min_exponent
+
+    def flushed(x: Values) -> Values:
+        return np.where(np.abs(x) < least, np.zeros((), x.dtype) * x, x)
+
+    return Type(t.name, lambda x: flushed(t.load(x)), lambda x, y: flushed(t.combine(x, y)), t.exact)
+
+
 def fused(fmt: Format) -> Type:
     """Products are kept exact and each sum is rounded once, as multiply-add units do; values are f64."""
     smallest = fmt.min_exponent - fmt.mantissa_bits
@@ -97,7 +127,7 @@ def fused(fmt: Format) -> Type:
     return Type(fmt.name, lambda x: x, lambda x, y: rounded(rounded(x) + y), lambda x: x)
 
 
-# -- accumulators ------------------------------------------------------------------------------------------------------
+# -- how sums are held -------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,16 +142,6 @@ class Order:
 
 
 @dataclasses.dataclass(frozen=True)
-class Accumulator:
-    """A way to form sums: a type and an order, or the unit of a chip."""
-
-    identifier: str
-    sentence: str
-    sum: Sum
-    is_plain: bool = False  #: see Order
-
-
-@dataclasses.dataclass(frozen=True)
 class Held:
     """How products and sums are held in a type."""
 
@@ -129,17 +149,15 @@ class Held:
     identifier: str
     sentence: str
 
-    def in_order(self, order: Order) -> Accumulator:
-        """This in one order."""
+    def total(self, order: Order) -> Sum:
+        """The sums in one order."""
 
         def total(rows: np.ndarray) -> np.ndarray:
             if not rows.shape[1]:
                 return np.zeros(len(rows))
             return self.type.exact(order.fold(self.type.load(rows), self.type.combine))
 
-        identifier = f"{self.identifier}/{self.type.name}/{order.identifier}"
-        sentence = f"{self.sentence} in {self.type.name} {order.sentence}"
-        return Accumulator(identifier, sentence, total, order.is_plain)
+        return total
 
 
 def held(t: Type, is_cut: bool, has_fused: bool = True) -> Iterator[Held]:
@@ -225,8 +243,14 @@ def _lanes(n: int, join: Fold) -> Fold:
     return order
 
 
-def orders(n: int, most: int | None = None) -> Iterator[Order]:
-    """The orders in which n terms are combined, of up to `most` steps; in order eight times as many."""
+def orders(counts: Sequence[int], most: int | None = None) -> Iterator[Order]:
+    """The orders in which terms are combined, of up to `most` steps; in order eight times as many.
+
+    Args:
+        counts: how many terms the sums have.
+        most: how many steps an order may take, None for any number.
+    """
+    n = max(counts)
 
     def is_short(steps: int) -> bool:
         return most is None or steps <= most
@@ -241,7 +265,7 @@ def orders(n: int, most: int | None = None) -> Iterator[Order]:
     for size in (2, 4, 8, 16, 32, 64, 128, 256, 512):
         if size < n and is_short(size + n // size):
             yield Order(f"windows-{size}", f"in windows of {size}", _windows(size))
-            if n % size:
+            if any(c % size for c in counts):
                 yield Order(f"centred-windows-{size}", f"in centred windows of {size}", _centred(size))
     for size in (2, 4, 8, 16, 32, 64):
         if size < n and is_short(n // size):

@@ -10,21 +10,24 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ....ops.engine.cast import cast, codes_of
 from ....ops.policy import Policy
-from ....ops.types import ELEMENT_TYPES, ElementType, type_of_dtype
+from ....ops.types import ElementType, TensorType, type_of_dtype
 from ...oracle.formats import FORMATS
-from ..equality import equal_values
+from ...oracle.rounding import Exact
+from ..equality import equal_codes, equal_values
 from ..grades import Note
-from . import accumulation
-from .accumulation import Accumulator, Held, Sum
+from . import accumulation, ways
+from .accumulation import Held, Sum, Type
 from .exact_sums import F64, ExactSums, between, spread
+from .explain import Observed, explain
 from .terms import BLOCK, axes_of
+from .ways import Asked, Rows, Way
 
 _PLAIN = Policy()
 #: So many results are tried first, half of them such as differ from the exact ones.
@@ -37,32 +40,6 @@ _SCANS = (16, 32, 128)
 _TILE = 32
 
 
-def accumulators(element: ElementType, body: str, count: int, is_dot: bool) -> Iterator[Accumulator]:
-    """The types of up to 16 bits that sums of an element type may be formed in, each in many orders."""
-    for how in _types(element, body, is_dot):
-        for order in accumulation.orders(count, _STEPS):
-            yield how.in_order(order)
-
-
-def _types(element: ElementType, body: str, is_dot: bool) -> Iterator[Held]:
-    known = {t.name: t for t in accumulation.types(FORMATS[element.name], body)}
-    for name in dict.fromkeys((element.name, "f16", "bf16")):
-        if name not in known:
-            continue
-        t = dataclasses.replace(known[name], load=_loads(ELEMENT_TYPES[name]))
-        # Two significands need twice the bits: products of f8 are exact in f16, but not in f8 or bf16.
-        is_cut = is_dot and 2 * element.format.precision > FORMATS[name].mantissa_bits + 1
-        yield from accumulation.held(t, is_cut, element.name != "f8E8M0FNU")
-
-
-def _loads(element: ElementType) -> Sum:
-    if element.name == "f16":
-        return lambda x: x.astype(np.float16)
-    if element.name == "bf16":
-        return lambda x: cast(x, F64, element, _PLAIN).astype(np.float32)
-    return lambda x: codes_of(cast(x, F64, element, _PLAIN), element.format)
-
-
 # -- one model for all results -----------------------------------------------------------------------------------------
 
 
@@ -73,20 +50,52 @@ def model_of(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.n
             return note
     if sums.terms is None:
         return None
-    got = theirs.reshape(-1)
-    sample = sampled(sums, wrong, asked)
-    rows = sums.terms.rows(sample)
-    is_dot = not sums.operation.regions
-    for way in itertools.chain(_tiles(sums), accumulators(*_asked(sums), rows.shape[1], is_dot), units(sums)):
-        if is_dot and asked.sum() < _FEW and not way.is_plain:
-            continue
-        if gives(way.sum, rows, got[sample]) and is_confirmed(way.sum, sums, got, asked):
-            return Note(way.identifier, way.sentence)
-    return None
+    what = _asked(sums, type_of_dtype(theirs.dtype))
+    known = itertools.chain(
+        _tiles(sums), ways.in_types(what, (sums.element.name, "f16", "bf16"), _STEPS), ways.units(what)
+    )
+    fit = explain([_observed(sums, theirs, wrong, asked)], known).fit
+    return Note(fit.identifier, fit.sentence) if fit else None
 
 
-def _asked(sums: ExactSums) -> tuple[ElementType, str]:
-    return sums.element, "multiply" if sums.is_product else "add"
+def _asked(sums: ExactSums, result: ElementType) -> Asked:
+    assert sums.terms is not None
+    operands = [v.type.element.name for v in sums.operation.operands[:2] if isinstance(v.type, TensorType)]
+    types = operands if sums.terms.factors is not None else operands[:1]
+    return Asked(tuple(types), result.name, "multiply" if sums.is_product else "add", (max(sums.terms.count, 1),))
+
+
+def _observed(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> Observed:
+    """The results that are to be explained; zeros are one number, as orders do not agree on their signs."""
+    element = type_of_dtype(theirs.dtype)
+    fmt = FORMATS[element.name]
+    codes = codes_of(np.array(theirs, order="C"), element.format).reshape(-1)
+
+    def agrees(flat: np.ndarray, given: np.ndarray, _: np.ndarray) -> np.ndarray:
+        zeros = (fmt.decode(given) == 0) & (fmt.decode(codes[flat]) == 0)
+        return equal_codes(element.name, codes[flat], given) | zeros
+
+    what, places = _asked(sums, element), (np.flatnonzero(x) for x in (asked, wrong & asked))
+    return Observed("", what, lambda flat: rows_of(sums, flat), agrees, lambda flat: codes[flat], *places)
+
+
+def rows_of(sums: ExactSums, flat: np.ndarray) -> Rows:
+    """The terms of some results, with the codes of their factors."""
+    terms = sums.terms
+    assert terms is not None
+    factors = terms.factors
+    if factors is None:
+        return Rows(terms.rows(flat))
+
+    def codes() -> tuple[np.ndarray, np.ndarray]:
+        x, y = (
+            codes_of(cast(v, F64, v_type.element, _PLAIN), v_type.element.format)
+            for v, value in zip(factors(flat), sums.operation.operands, strict=False)
+            if isinstance(v_type := value.type, TensorType)
+        )
+        return x, y
+
+    return Rows(terms.rows(flat), codes)
 
 
 def sampled(sums: ExactSums, wrong: np.ndarray, asked: np.ndarray) -> np.ndarray:
@@ -101,13 +110,6 @@ def gives(form: Sum, rows: np.ndarray, got: np.ndarray) -> bool:
     """Whether these terms add up to these results."""
     with np.errstate(all="ignore"):
         return bool(_same(cast(form(rows), F64, type_of_dtype(got.dtype), _PLAIN), got).all())
-
-
-def is_confirmed(form: Sum, sums: ExactSums, got: np.ndarray, asked: np.ndarray) -> bool:
-    """Whether a way to sum gives all results asked for."""
-    assert sums.terms is not None
-    flat = np.flatnonzero(asked)
-    return all(gives(form, rows, got[flat[at]]) for at, rows in sums.terms.blocks(flat))
 
 
 def _same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -129,7 +131,7 @@ def _scans(sums: ExactSums) -> Iterator[tuple[Note, np.ndarray]]:
     plain = (axis.window, axis.stride, axis.base_dilation, axis.window_dilation) == (n, 1, 1, 1)
     if not plain or not (is_forward or (axis.low, axis.high) == (0, n - 1)):
         return
-    t = next(_types(*_asked(sums), is_dot=False)).type
+    t = _own(sums)
     terms = np.moveaxis(x, moving[0], -1)
     rows = terms.reshape(-1, n)[:, :: 1 if is_forward else -1]
     loaded = t.load(np.ascontiguousarray(cast(rows, sums.element, F64, _PLAIN)))
@@ -139,14 +141,14 @@ def _scans(sums: ExactSums) -> Iterator[tuple[Note, np.ndarray]]:
         yield note, np.moveaxis(found, -1, moving[0])
 
 
-def _tiles(sums: ExactSums) -> Iterator[Accumulator]:
+def _tiles(sums: ExactSums) -> Iterator[Way]:
     """Reductions of tiles of 32 along each dimension, which are centred; and of what these give again.
 
     Each tile begins with the initial value: so a sum may have it many times, as it may by the specification.
     """
     if sums.terms is None or not sums.terms.extent:
         return
-    t = next(_types(*_asked(sums), is_dot=False)).type
+    t = _own(sums)
     extent = sums.terms.extent
 
     def form(rows: np.ndarray) -> np.ndarray:
@@ -159,7 +161,8 @@ def _tiles(sums: ExactSums) -> Iterator[Accumulator]:
         return t.exact(accumulation.in_order(np.concatenate([init, x.reshape(len(x), -1)], axis=1), t.combine))
 
     sentence = f"accumulated in {t.name} in centred tiles of {_TILE}"
-    yield Accumulator(f"accumulated/{t.name}/centred-tiles-{_TILE}", sentence, form)
+    identifier = f"accumulated/{t.name}/centred-tiles-{_TILE}"
+    yield Way(identifier, sentence, lambda rows: Exact.of(form(rows.terms)), family=identifier, type=t.name)
 
 
 def _tiled(x: np.ndarray, init: np.ndarray, neutral: Any, combine: accumulation.Combine) -> np.ndarray:
@@ -190,7 +193,11 @@ def _scan(x: np.ndarray, base: int, combine: accumulation.Combine) -> np.ndarray
 # -- unknown orders ----------------------------------------------------------------------------------------------------
 
 
-def is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray, likes: list[Sum]) -> bool:
+#: How results may be formed: from their terms to sums in f64.
+Like = Callable[[Rows], np.ndarray]
+
+
+def is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray, likes: list[Like]) -> bool:
     """Whether results are distributed about the exact sums as those of some accumulators are.
 
     None is further off than twice what these are off at most, relative to the terms' magnitudes; as a whole, and along
@@ -203,7 +210,8 @@ def is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.nd
     fair = spread(flat, _SAMPLE)
     sample = np.union1d(fair, sampled(sums, wrong, asked & np.isfinite(sums.exact)))
     parts = [[] for _ in likes]
-    for _, rows in sums.terms.blocks(sample):
+    for at, _ in sums.terms.blocks(sample):
+        rows = rows_of(sums, sample[at])
         for results, form in zip(parts, likes, strict=True):
             results.append(_rounded(form(rows), element))
     made = [np.concatenate(r) for r in parts]
@@ -252,13 +260,14 @@ def _parts(places: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> Iterator[n
             yield from np.split(order, np.searchsorted(along[order], np.arange(1, n)))
 
 
-def _fit_their_own(sums: ExactSums, theirs: np.ndarray, flat: np.ndarray, likes: list[Sum]) -> bool:
+def _fit_their_own(sums: ExactSums, theirs: np.ndarray, flat: np.ndarray, likes: list[Like]) -> bool:
     """Whether results that are further off than most are no further off than their own terms lead to."""
     assert sums.terms is not None
     if len(flat) > max(BLOCK // max(sums.terms.count, 1), 64):
         return False
     element, got, exact = type_of_dtype(theirs.dtype), theirs.reshape(-1)[flat], sums.exact.reshape(-1)[flat]
-    for at, rows in sums.terms.blocks(flat):
+    for at, _ in sums.terms.blocks(flat):
+        rows = rows_of(sums, flat[at])
         off = np.max([np.abs(_rounded(form(rows), element) - exact[at]) for form in likes], axis=0)
         if not between(got[at], exact[at], 2 * np.where(np.isfinite(off), off, 0.0)).all():
             return False
@@ -334,9 +343,14 @@ def steps(sums: ExactSums) -> list[Sum]:
 def _in_orders(sums: ExactSums, wanted: Sequence[str]) -> list[Sum]:
     """A fold in the element type in those of some orders, by identifier, that there are for its terms."""
     assert sums.terms is not None
-    how = next(_types(*_asked(sums), is_dot=False))
-    known = accumulation.orders(sums.terms.count, _STEPS)
-    return [how.in_order(order).sum for order in known if order.identifier in wanted]
+    how = Held(_own(sums), "accumulated", "accumulated")
+    known = accumulation.orders([max(sums.terms.count, 1)], _STEPS)
+    return [how.total(order) for order in known if order.identifier in wanted]
+
+
+def _own(sums: ExactSums) -> Type:
+    """The operands' own type, to accumulate in."""
+    return accumulation.types([FORMATS[sums.element.name]], "multiply" if sums.is_product else "add")[-1]
 
 
 def folds(sums: ExactSums) -> list[Sum]:
@@ -352,52 +366,18 @@ def folds(sums: ExactSums) -> list[Sum]:
     return [*found, shuffled]
 
 
-def units(sums: ExactSums) -> list[Accumulator]:
-    """Units for products of narrow types: terms aligned to the largest of a step, and cut off below some bits.
-
-    Of minifloats such units of NVIDIA's keep 13 fraction bits and take 32 terms a step (Hopper, Ada), of f16 and bf16
-    they keep 23 and more, and take 4 and more. Others round to f16 after each step.
-    """
-    if sums.operation.regions or sums.element.bits > 16:
+def units(sums: ExactSums) -> list[Like]:
+    """Units for products of narrow types, of the fewest bits that are known for them."""
+    if sums.operation.regions or sums.element.bits > 16 or sums.terms is None or sums.terms.factors is None:
         return []
     is_small = sums.element.is_minifloat
-    bits, sizes = (13, (32, 16)) if is_small else (23, (4, 8, 16))
-    found = []
-    for n in sizes:
-        sentence = f"cut off below {bits} fraction bits, {n} terms at a time"
-        found.append(Accumulator(f"aligned/{bits}-bits/{n}-terms", sentence, _aligned(bits, n)))
-    for n in (32, 16, 8) if is_small or sums.element.name == "f16" else ():
-        sentence = f"rounded to f16 after every {n} terms"
-        found.append(Accumulator(f"steps/f16/{n}-terms", sentence, _in_steps(n, "f16")))
-    return found
+    most = _FEWEST_BITS[is_small]
+    known = [w for w in ways.units(_asked(sums, sums.element)) if w.record is not None and not w.record.outer]
+    kept = [w for w in known if w.record and w.record.bits is not None and w.record.bits <= most]
+    if is_small or sums.element.name == "f16":
+        kept += [w for w in known if w.identifier in ("steps/f16/32-terms", "steps/f16/16-terms", "steps/f16/8-terms")]
+    return [lambda rows, w=w: w.sum(rows).value for w in kept]
 
 
-def _aligned(bits: int, size: int) -> Sum:
-    def form(rows: np.ndarray) -> np.ndarray:
-        total = np.zeros(len(rows))
-        for first in range(0, rows.shape[1], size):
-            step = np.concatenate([rows[:, first : first + size], total[:, None]], axis=1)
-            largest = np.frexp(np.abs(step).max(axis=1))[1] - 1
-            unit = np.ldexp(1.0, largest - bits)[:, None]
-            total = _cut((np.trunc(step / unit) * unit).sum(axis=1), bits)
-        return total
-
-    return form
-
-
-def _cut(x: np.ndarray, bits: int) -> np.ndarray:
-    """Numbers cut off below so many fraction bits."""
-    fraction, exponent = np.frexp(x)
-    return np.ldexp(np.trunc(np.ldexp(fraction, bits + 1)), exponent - bits - 1)
-
-
-def _in_steps(size: int, name: str) -> Sum:
-    element = ELEMENT_TYPES[name]
-
-    def form(rows: np.ndarray) -> np.ndarray:
-        total = np.zeros(len(rows))
-        for first in range(0, rows.shape[1], size):
-            total = _rounded(total + rows[:, first : first + size].sum(axis=1), element)
-        return total
-
-    return form
+#: Of the units for f16 and bf16, and of those for minifloats.
+_FEWEST_BITS = (24, 13)

@@ -118,9 +118,11 @@ def _is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.n
         return False
     with np.errstate(all="ignore"):
         if not sums.operation.regions:
-            return is_like(sums, theirs, wrong, asked, [u.sum for u in units(sums)])
+            return is_like(sums, theirs, wrong, asked, units(sums))
         # Of minifloats the steps of an unknown order explain nearly anything.
-        return not sums.element.is_minifloat and is_like(sums, theirs, wrong, asked, folds(sums))
+        return not sums.element.is_minifloat and is_like(
+            sums, theirs, wrong, asked, [lambda rows, f=f: f(rows.terms) for f in folds(sums)]
+        )
 
 
 def _narrowed(operation: Operation, operands: Arrays, theirs: np.ndarray, wrong: np.ndarray) -> Note | None:

@@ -18,7 +18,8 @@ from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
 from ...program import Operation, Value
 from ..equality import equal_values
 from ..grades import Note, is_subnormal
-from .accumulators import Sum, gives, sampled, steps
+from .accumulation import Sum
+from .accumulators import gives, sampled, steps
 from .exact_sums import F64, ExactSums, between, slack_of
 from .terms import Terms, terms_of
 
@@ -249,7 +250,7 @@ def _of_kernel(operation: Operation, given: list[np.ndarray]) -> Iterator[tuple[
 
 
 def _left_out(terms: Terms) -> Iterator[tuple[Note, Terms]]:
-    for note, kept in _parts_of(terms.count):
+    for note, kept in parts_of(terms.count):
 
         def rows(flat: np.ndarray, kept: np.ndarray = kept) -> np.ndarray:
             found = terms.rows(flat)
@@ -258,7 +259,7 @@ def _left_out(terms: Terms) -> Iterator[tuple[Note, Terms]]:
         yield note, dataclasses.replace(terms, rows=rows)
 
 
-def _parts_of(n: int) -> Iterator[tuple[Note, np.ndarray]]:
+def parts_of(n: int) -> Iterator[tuple[Note, np.ndarray]]:
     """Which of n terms are kept."""
     k = np.arange(n)
     yield Note("without-last", "the last term is left out"), k[:-1]

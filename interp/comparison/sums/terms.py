@@ -39,6 +39,18 @@ class Terms:
     count: int
     rows: Callable[[np.ndarray], np.ndarray]
     extent: tuple[int, ...] = ()  #: of a reduction the sizes of the dimensions that are reduced
+    #: Of products of two the factors: f64[len(flat), n] each.
+    factors: Callable[[np.ndarray], tuple[np.ndarray, ...]] | None = None
+
+    @classmethod
+    def of_factors(cls, count: int, factors: Callable[[np.ndarray], tuple[np.ndarray, ...]]) -> Terms:
+        """Products of two factors each."""
+
+        def rows(flat: np.ndarray) -> np.ndarray:
+            x, y = factors(flat)
+            return np.multiply(x, y, out=x)
+
+        return cls(count, rows, factors=factors)
 
     def blocks(self, flat: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Places in `flat`, and the rows of these results, some at a time."""
@@ -105,7 +117,7 @@ def _labelled(values: list[np.ndarray], names: list[list[str]], output: list[str
         matrices.append(x.reshape(-1)[offsets[0][:, None] + offsets[1]])
         free.append([output.index(n) for n in mine])
 
-    def rows(flat: np.ndarray) -> np.ndarray:
+    def factors(flat: np.ndarray) -> tuple[np.ndarray, ...]:
         at = np.unravel_index(flat, shape) if shape else ()
         found = []
         for matrix, dims in zip(matrices, free, strict=True):
@@ -113,9 +125,11 @@ def _labelled(values: list[np.ndarray], names: list[list[str]], output: list[str
             for d in dims:
                 which = which * shape[d] + at[d]
             found.append(matrix[which])
-        return found[0] if len(found) == 1 else np.multiply(found[0], found[1], out=found[0])
+        return tuple(found)
 
-    return Terms(math.prod(depth), rows)
+    if len(matrices) == 1:
+        return Terms(math.prod(depth), lambda flat: factors(flat)[0])
+    return Terms.of_factors(math.prod(depth), factors)
 
 
 def _strides(shape: Sequence[int]) -> list[int]:
@@ -149,16 +163,18 @@ def _ragged(operation: Operation, values: list[np.ndarray]) -> Terms | None:
         kind, extent = (x_sum, depth) if ragged in x_sum else (x_free, free)
         group = group_of_place(sizes, (*batch, *extent), len(batch) + kind.index(ragged)).reshape(b, -1)
 
-    def rows(flat: np.ndarray) -> np.ndarray:
+    def factors(flat: np.ndarray) -> tuple[np.ndarray, ...]:
         if ragged in x_sum:
             g, i, r, c = np.unravel_index(flat, (count, b, m, n))
-            return np.where(group[i] == g[:, None], x[i, r] * y[0, i, c], -0.0)
+            inside = group[i] == g[:, None]  # of what is outside a product of -0
+            return np.where(inside, x[i, r], -0.0), np.where(inside, y[0, i, c], 0.0)
         i, r, c = np.unravel_index(flat, (b, m, n))
         g = group[i, r] if groups else np.zeros(len(flat), np.intp)
         there = g < len(y)  # a place in no group has no terms
-        return np.where(there[:, None], x[i, r] * y[np.where(there, g, 0), i, c], 0.0)
+        inside = there[:, None]
+        return np.where(inside, x[i, r], 0.0), np.where(inside, y[np.where(there, g, 0), i, c], 0.0)
 
-    return Terms(k, rows)
+    return Terms.of_factors(k, factors)
 
 
 def _convolution(operation: Operation, values: list[np.ndarray]) -> Terms:
@@ -194,7 +210,7 @@ def _convolution(operation: Operation, values: list[np.ndarray]) -> Terms:
     weights = np.moveaxis(y, 1, -1).reshape(outputs, -1)
     flat_x = np.append(x.reshape(-1), 0.0)  # the last stands for padding
 
-    def rows(flat: np.ndarray) -> np.ndarray:
+    def factors(flat: np.ndarray) -> tuple[np.ndarray, ...]:
         at = np.unravel_index(flat, shape)
         b, f, *where = (at[d] for d in sides[2])
         group = f // max(outputs // (features * batches), 1)
@@ -208,9 +224,9 @@ def _convolution(operation: Operation, values: list[np.ndarray]) -> Terms:
             source, rest = np.divmod(place, x_dilation[d]) if x_dilation[d] > 1 else (place, 0)
             inside &= (rest == 0) & (source >= 0) & (source < x.shape[2 + d])
             found += source * x_strides[2 + d]
-        return flat_x[np.where(inside, found, -1)] * weights[f]
+        return flat_x[np.where(inside, found, -1)], weights[f]
 
-    return Terms(weights.shape[1], rows)
+    return Terms.of_factors(weights.shape[1], factors)
 
 
 def _list(attributes: dict, name: str, default: int, length: int) -> list[int]:

@@ -14,9 +14,11 @@ from ...comparison import places
 from ...comparison.diagnosis import NONE, Diagnosis, Results, by_faults
 from ...comparison.equality import equal_codes
 from ...comparison.faults.table import faults_of
+from ...comparison.sums.sum_faults import parts_of
 from ...oracle.exact import estimate, evaluate
 from ...oracle.formats import FORMATS, Format
 from ...oracle.rounding import NEGATIVE, Exact, encode
+from ...oracle.sums import exact_sums
 from ..cases import chains
 from ..elementwise import Part, of_positions
 from ..repeats import Evidence
@@ -203,3 +205,15 @@ def explain_rows(part: RowPart, judged: Judged, got: np.ndarray) -> Diagnosis:
     tests.insert(2, ("NaN, or zeros of both signs", tests[0][1] | tests[1][1]))
     what = next((what for what, has in tests if has[fails].all() and not has.all()), "")
     return Diagnosis(f"only rows with {what}", ("rows-alike",)) if what else NONE
+
+
+def of_sums(part: RowPart, got: np.ndarray) -> Diagnosis:
+    """The fault that explains all results of a sum: terms that are left out, or one result for all."""
+    size = got & np.array(FORMATS[part.case.result].ones, got.dtype)
+    if (size == 0).all():
+        return Diagnosis("every result is zero", ("zeros",))
+    for note, kept in parts_of(part.terms[0].shape[1]):
+        codes = encode(FORMATS[part.case.result], exact_sums(part.values[:, kept]))[0]
+        if equal_codes(part.case.result, codes, got).all():
+            return Diagnosis(note.sentence, (note.identifier,))
+    return NONE

@@ -14,21 +14,17 @@ from ...backends import BackendError
 from ...backends.programs import Builder
 from ...comparison import choices
 from ...comparison.diagnosis import NONE, Diagnosis
-from ...comparison.equality import equal_codes
 from ...comparison.open_points import IDENTIFIERS
-from ...comparison.sums.models import Results, explain
 from ...errors import printable
-from ...oracle.expected import Expected
-from ..cases.cases import Case
+from ..cases.cases import PRODUCT_OPS, Case
 from ..elementwise import Part
 from ..pictured import pictured
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
 from ..rows import RowPart
 from ..words import code_text, input_text, value_text
-from . import diagnosis
+from . import diagnosis, sums
 from .judge import ELEMENT_VERDICTS, FAR, Judged, judge
-
-_FAIL = ELEMENT_VERDICTS.index(FAIL)
+from .sums import Formed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,45 +110,45 @@ def _counted(part: Part | RowPart, judged: Judged, total: int, seconds: float) -
     )
 
 
-def of_rows(part: RowPart, got: np.ndarray, settings: Settings, zeros_are_open: bool, seconds: float) -> CaseResult:
-    """The result of a case on rows."""
-    if part.case.op == "sort" or part.body in ("maximum", "minimum"):
-        expected, model = part.with_nan_first(got) if part.case.op == "sort" else part.expected, NONE
+def of_rows(
+    part: RowPart, got: np.ndarray, settings: Settings, zeros_are_open: bool, formed: Formed | None = None
+) -> CaseResult:
+    """The result of a case on rows; `formed` is what is known of its sums, together with those of other shapes."""
+    sentence, facts, causes = "", None, ()
+    if not is_sum(part):
+        expected = part.with_nan_first(got) if part.case.op == "sort" else part.expected
         judged = judge(part.case.result, got, expected, 0, zeros_are_open)
         why = diagnosis.explain_rows(part, judged, got)
     else:
-        why = NONE
-        codes, left_open = part.problem.results
-        expected = Expected(codes, left_open)
-        judged, model = _by_model(part, got, expected)
-    found = _counted(part, judged, len(got), seconds)
+        (formed,) = sums.judged([part], [got]) if formed is None else (formed,)
+        expected, judged, why = part.exact, formed.judged, NONE
+        sentence, facts, causes = formed.sentence, formed.accumulator, (formed.identifier,) if formed.identifier else ()
+        if not formed.identifier:
+            why = diagnosis.of_sums(part, got)
+    found = _counted(part, judged, len(got), 0.0)
     return dataclasses.replace(
         found,
-        model=model.sentence,
+        model=sentence,
+        accumulator=facts,
         diagnosis=why.sentence,
-        causes=[*why.causes, *model.causes],
+        causes=[*why.causes, *causes],
         failures=_failures(part, judged, got, expected.codes, settings.errors),
         **pictured(part, judged),
         command="" if found.verdict in (PASS, DIVERGENT) else command(part.case, part.form, settings),
     )
 
 
-def _by_model(part: RowPart, got: np.ndarray, right: Expected) -> tuple[Judged, Diagnosis]:
-    """Results are right that a model explains; the errors of the others are those from the exact result."""
+def nondeterministic(result: CaseResult) -> CaseResult:
+    """The result of sums that are right, or explained, and not the same in two runs: of products that is no PASS."""
+    if result.op not in PRODUCT_OPS or result.verdict not in (PASS, DIVERGENT):
+        return result
+    model = f"{result.model}; not the same in two runs"
+    return dataclasses.replace(result, verdict=DIVERGENT, model=model, causes=[*result.causes, "nondeterministic"])
 
-    def matches(given: np.ndarray, results: Results) -> np.ndarray:
-        codes, left_open = results
-        if not left_open.any():
-            return equal_codes(part.case.result, given, codes)
-        return judge(part.case.result, given, Expected(codes, left_open), 0).verdicts != _FAIL
 
-    model = explain(part.problem, got, matches)
-    judged = judge(part.case.result, got, right, 0)
-    wrong = model.unexplained
-    judged.verdicts[~wrong & (judged.verdicts == _FAIL)] = 0
-    judged.verdicts[wrong] = _FAIL
-    judged.errors[~wrong] = 0
-    return judged, Diagnosis(model.sentence, (model.identifier,) if model.identifier else ())
+def is_sum(part: RowPart) -> bool:
+    """Whether results are sums, or products of many numbers, whose order is a backend's own affair."""
+    return part.case.op != "sort" and part.body in ("add", "multiply")
 
 
 def histogram(distances: np.ndarray) -> dict[str, int]:
@@ -166,7 +162,9 @@ def _failures(part: Part | RowPart, judged: Judged, got: np.ndarray, usual: np.n
     found: list[Failure] = []
     for verdict in (FAIL, ACCURACY, DIVERGENT):
         at = np.flatnonzero(judged.verdicts == ELEMENT_VERDICTS.index(verdict))
-        for i in at[: most - len(found)]:
+        # Of sums that are explained one is enough: each has all of its terms.
+        limit = min(most, 1) if verdict == DIVERGENT and isinstance(part, RowPart) else most
+        for i in at[: max(limit - len(found), 0)]:
             operands = _operands_of(part, int(i))
             types = part.case.operands
             distance = int(judged.distances[i])

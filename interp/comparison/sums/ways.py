@@ -1,0 +1,231 @@
+"""The ways to form sums that are known: exact, in a type and an order, and as the units of chips.
+
+Every way has an identifier and a sentence. What explains results is searched among them (explain.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from ....ops.accumulators.record import Accumulator
+from ....ops.accumulators.sums import dots
+from ....ops.accumulators.units import UNITS, Unit
+from ...oracle.formats import FORMATS
+from ...oracle.rounding import Exact
+from ...oracle.sums import exact_products, exact_sums
+from .accumulation import Held, Type, flushing, fused, held, holds, orders, toward_zero, types
+
+Codes = tuple[np.ndarray, np.ndarray]
+#: A second sum in f32 takes over after so many products: DeepSeek-V3's and DeepGEMM's is 128.
+_OUTER = (128, 256, 512, 64, 32)
+#: A unit for other types of operands is as far from those that are asked about as this.
+_OTHER_TYPES = 4
+#: Units that no chip is known to have, and that have been seen: sums of so many products, each rounded to f16.
+_STEPS_IN_F16 = (4, 8, 16, 32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The terms of some results."""
+
+    terms: np.ndarray  #: f64 [results, terms]
+    #: Of products the codes of both operands, each [results, terms].
+    codes: Callable[[], Codes] | None = None
+
+    @functools.cached_property
+    def factors(self) -> Codes:
+        """The codes of both operands."""
+        assert self.codes is not None
+        return self.codes()
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """A way to form sums."""
+
+    identifier: str
+    sentence: str
+    sum: Callable[[Rows], Exact]
+    #: It is tried whatever the number of results: of few results one of a hundred others gives them by chance.
+    is_plain: bool = False
+    record: Accumulator | None = None
+    #: The identifier without the order: what ways have in common that a backend takes by shape.
+    family: str = ""
+    #: The type that sums are in; empty for exact ones.
+    type: str = ""
+    #: Whether the signs of zeros are open: where subnormal numbers are flushed.
+    zeros_alike: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What sums are asked about: the types, and the numbers of terms."""
+
+    operands: tuple[str, ...]  #: of a product two
+    result: str
+    body: str  #: add, multiply
+    counts: tuple[int, ...]
+
+    @property
+    def is_dot(self) -> bool:
+        return len(self.operands) == 2
+
+
+# -- all of them -------------------------------------------------------------------------------------------------------
+
+
+def exact(body: str) -> Way:
+    """Exact sums, or products of many numbers."""
+    form = exact_sums if body == "add" else exact_products
+    return Way("exact", "exact", lambda rows: form(rows.terms), is_plain=True, family="exact")
+
+
+def in_types(asked: Asked, names: Sequence[str] = (), most: int | None = None) -> Iterator[Way]:
+    """Sums in a type and an order: the likeliest first.
+
+    Args:
+        asked: the sums.
+        names: the types; all that hold the operands, and the operands' own, where empty.
+        most: how many steps an order may take; those of more are left out.
+    """
+    for how, family in _held(asked):
+        if not names or how.type.name in names:
+            yield from _in_orders(how, asked, most, family)
+
+
+def cut_off(asked: Asked) -> Iterator[Way]:
+    """Sums in f32 that are cut off toward zero at each step."""
+    if asked.body == "add" and all(holds(FORMATS["f32"], FORMATS[t]) for t in asked.operands):
+        how = Held(toward_zero(), "cut-off", "accumulated, cut off toward zero at each step,")
+        yield from _in_orders(how, asked, None, "cut-off/f32")
+
+
+def may_flush(asked: Asked) -> bool:
+    """Whether the operands have numbers that are subnormal in f32."""
+    return asked.is_dot and any(FORMATS[t].min_exponent <= FORMATS["f32"].min_exponent for t in asked.operands)
+
+
+def flushed(rows: Rows, asked: Asked) -> Rows:
+    """The same terms, of operands whose subnormal numbers are zero."""
+    is_zero = np.logical_or.reduce(
+        [FORMATS[t].is_subnormal(x) for t, x in zip(asked.operands, rows.factors, strict=True)]
+    )
+    zeros = np.where(np.isfinite(rows.terms), np.copysign(0.0, rows.terms), np.nan)
+    return Rows(np.where(is_zero, zeros, rows.terms))
+
+
+def flushing_ways(asked: Asked) -> Iterator[Way]:
+    """Sums in f32 that take subnormal numbers for zero, as processors do in a fast mode."""
+    if not may_flush(asked) or not all(holds(FORMATS["f32"], FORMATS[t]) for t in asked.operands):
+        return
+    wide = types([FORMATS[t] for t in asked.operands], "add")
+    for t in (*(t for t in wide if t.name == "f32"), fused(FORMATS["f32"])):
+        how = Held(flushing(t), "flushed", "accumulated, subnormal numbers taken for zero,")
+        for way in _in_orders(how, asked, None, "flushed/f32"):
+            form = way.sum
+            yield dataclasses.replace(way, sum=lambda rows, form=form: form(flushed(rows, asked)), zeros_alike=True)
+
+
+def _in_orders(how: Held, asked: Asked, most: int | None, family: str) -> Iterator[Way]:
+    for order in orders(asked.counts, most):
+        total = how.total(order)
+        yield Way(
+            f"{how.identifier}/{how.type.name}/{order.identifier}",
+            f"{how.sentence} in {how.type.name} {order.sentence}",
+            lambda rows, total=total: Exact.of(total(rows.terms) + 0.0),
+            order.is_plain,
+            family=family,
+            type=how.type.name,
+        )
+
+
+def _held(asked: Asked) -> Iterator[tuple[Held, str]]:
+    """How sums are held in each type, with the family; where it has no room for products these are rounded, or fused.
+
+    Products of bf16 have the bits of f32, but may be beyond its range: that is one family.
+    """
+    needed = sum(FORMATS[t].mantissa_bits + 1 for t in asked.operands)
+    for t in types([FORMATS[t] for t in asked.operands], asked.body):
+        # Two significands need the bits of both: products of f8 are exact in f16, but not in f8 or bf16.
+        is_cut = asked.is_dot and needed > FORMATS[t.name].mantissa_bits + 1
+        for how in held(t, is_cut, asked.operands[0] != "f8E8M0FNU"):
+            yield how, f"{how.identifier}/{t.name}"
+        if asked.is_dot and not is_cut and not _has_room(t, asked.operands):
+            how = Held(fused(FORMATS[t.name]), "fused", "exact products accumulated")
+            yield how, f"accumulated/{t.name}"
+
+
+def _has_room(t: Type, operands: Sequence[str]) -> bool:
+    """Whether no product of the operands overflows a type or underflows in it."""
+    fmt, formats = FORMATS[t.name], [FORMATS[name] for name in operands]
+    if not all(f.has_zero for f in formats):
+        return True
+    least = sum(f.min_exponent - f.mantissa_bits for f in formats)
+    return float(np.prod([f.max for f in formats])) <= fmt.max and least >= fmt.min_exponent - fmt.mantissa_bits
+
+
+# -- units -------------------------------------------------------------------------------------------------------------
+
+
+def of_record(record: Accumulator, identifier: str, sentence: str, operands: Sequence[str]) -> Way:
+    """Sums as a record says."""
+    left, right = operands
+
+    def total(rows: Rows) -> Exact:
+        x, y = rows.factors
+        return Exact.of(dots(record, x, y, left, right).astype(np.float64) + 0.0)
+
+    return Way(identifier, sentence, total, True, record, identifier, record.storage.name)
+
+
+def units(asked: Asked) -> Iterator[Way]:
+    """The units of chips: those for the operands' types first, then others; each record once, under all its names."""
+    if not asked.is_dot or asked.body != "add" or FORMATS[asked.operands[0]].bits > 16:
+        return
+    names: dict[Accumulator, list[str]] = {}
+    for unit in sorted((u for u in UNITS if not u.scales), key=lambda u: _distance(u, asked)):
+        if "operands" in unit.record.flush and _distance(unit, asked) >= _OTHER_TYPES:
+            continue  # half of the numbers of a narrow format are subnormal
+        names.setdefault(unit.record, []).extend(f"{chip}.{unit.instruction}" for chip in unit.chips)
+    known = [(record, list(dict.fromkeys(of))) for record, of in names.items()]
+    for record, of in known:
+        yield of_record(record, f"unit/{of[0]}", f"summed as by {_listed(of)}: {facts(record)}", asked.operands)
+    for step in _STEPS_IN_F16:
+        record = Accumulator(step, keep="f16")
+        sentence = f"rounded to f16 after every {step} products"
+        yield of_record(record, f"steps/f16/{step}-terms", sentence, asked.operands)
+    for record, of in known:
+        if any(_distance(u, asked) < _OTHER_TYPES for u in UNITS if u.record == record and not u.scales):
+            yield from _promoted(record, of, asked)
+
+
+def _promoted(record: Accumulator, of: Sequence[str], asked: Asked) -> Iterator[Way]:
+    """A unit's sums of some products, added up in f32."""
+    for outer in _OUTER:
+        if max(asked.counts) <= outer or record.outer:
+            continue
+        try:
+            promoted = dataclasses.replace(record, outer=outer)
+        except ValueError:
+            continue
+        sentence = f"summed as by {_listed(of)}, in f32 after every {outer} products: {facts(promoted)}"
+        yield of_record(promoted, f"unit/{of[0]}/outer-{outer}", sentence, asked.operands)
+
+
+def _distance(unit: Unit, asked: Asked) -> int:
+    """How far the types of a unit are from those that are asked about."""
+    fits = all(t in unit.operands for t in asked.operands)
+    return (0 if fits else _OTHER_TYPES) + (0 if unit.result == asked.result else 1)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def facts(record: Accumulator) -> str:
+    """A record in a few words: what one needs to know to compute by hand."""
+    return record.to_text()

@@ -1,0 +1,341 @@
+"""Verdicts on sums: exact and rounded once, as a known way to form sums gives them, or wrong.
+
+Nobody says how a backend forms sums. But it has one way for a pair of types, so the results of an op on all shapes are
+judged together: what explains only some of them is said to do so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ...comparison.equality import equal_codes
+from ...comparison.sums import ways
+from ...comparison.sums.explain import Bounded, Fit, Observed, bounded, explain, explain_alone, within
+from ...comparison.sums.ways import Asked, Way
+from ...oracle.expected import Expected
+from ...oracle.formats import FORMATS
+from ..result import DIVERGENT, FAIL, Accumulated
+from ..rows import RowPart
+from .judge import ELEMENT_VERDICTS, Judged, judge
+
+_DIVERGENT, _FAIL = ELEMENT_VERDICTS.index(DIVERGENT), ELEMENT_VERDICTS.index(FAIL)
+EXACT = "exact, rounded once"
+
+
+@dataclasses.dataclass(frozen=True)
+class Formed:
+    """How the results of one part are formed."""
+
+    judged: Judged
+    sentence: str
+    identifier: str = ""  #: empty where nothing explains the results
+    accumulator: Accumulated | None = None  #: its facts
+
+
+def judged(parts: Sequence[RowPart], results: Sequence[np.ndarray], records: Sequence[Way] = ()) -> list[Formed]:
+    """The verdicts on the sums of one op on one pair of types, on several shapes.
+
+    Args:
+        parts: the sums.
+        results: the codes that a backend gave for each.
+        records: accumulators that the user has given.
+    """
+    tried = [_Sums(p, r) for p, r in zip(parts, results, strict=True)]
+    found: list[Formed | None] = [t.formed(EXACT, "exact") if t.is_exact else None for t in tried]
+    left = [t for t in tried if not t.is_exact]
+    if left:
+        case = parts[0].case
+        asked = Asked(parts[0].asked.operands, case.result, parts[0].body, tuple(p.asked.counts[0] for p in parts))
+        every = list(known(asked, records))
+        if case.is_product:
+            explained = {id(t): f for t, f in zip(left, _products(tried, left, every), strict=True)}
+        else:
+            explained = {id(t): _fold(t, every) for t in left}
+        found = [explained.get(id(t), f) for t, f in zip(tried, found, strict=True)]
+    return [f for f in found if f is not None]
+
+
+def known(asked: Asked, records: Sequence[Way] = ()) -> Iterator[Way]:
+    """The ways that are tried, the likeliest first."""
+    yield ways.exact(asked.body)
+    yield from records
+    yield from ways.in_types(asked, ("f32",))
+    yield from ways.units(asked)
+    if asked.is_dot:
+        yield from ways.flushing_ways(asked)
+        yield from ways.cut_off(asked)
+    # f32 again, where it is the operands' own type
+    yield from (w for w in ways.in_types(asked) if w.type != "f32")
+
+
+class _Sums:
+    """A part, its results, and how they compare with the exact ones."""
+
+    def __init__(self, part: RowPart, got: np.ndarray) -> None:
+        self.part, self.got = part, got
+        self.judged = judge(part.case.result, got, part.exact, 0)
+        fails = self.judged.verdicts == _FAIL
+        if fails.any():
+            fails &= ~self._either_zero(np.arange(len(got)), part.exact.codes)
+            self.judged.verdicts[~fails & (self.judged.verdicts == _FAIL)] = 0
+            self.judged.errors[~fails & (self.judged.verdicts == 0)] = 0
+        self.fails = fails
+
+    @property
+    def is_exact(self) -> bool:
+        return not self.fails.any()
+
+    @property
+    def observed(self) -> Observed:
+        places = np.arange(len(self.got))
+        if not self.part.case.is_product:
+            places = np.flatnonzero(~self.part.may_overflow)
+        return self.among(places)
+
+    def among(self, places: np.ndarray) -> Observed:
+        """Some of the results."""
+        part = self.part
+        wrong = places[self.fails[places]]
+        return Observed(part.form, part.asked, part.rows, self._agrees, lambda flat: self.got[flat], places, wrong)
+
+    def _agrees(self, flat: np.ndarray, codes: np.ndarray, left_open: np.ndarray) -> np.ndarray:
+        given, result = self.got[flat], self.part.case.result
+        equal = equal_codes(result, given, codes)
+        if left_open.any():
+            equal |= judge(result, given, Expected(codes, left_open), 0).verdicts != _FAIL
+        return equal | (~equal & self._either_zero(flat, codes))
+
+    def _either_zero(self, flat: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Where a sum is one of zeros alone, whose sign is that of the initial value, or of the terms."""
+        fmt = FORMATS[self.part.case.result]
+        both = (fmt.decode(codes) == 0) & ~fmt.is_none(self.got[flat])
+        both[both] = fmt.decode(self.got[flat][both]) == 0
+        if both.any():
+            both[both] = (self.part.values[flat[both]] == 0).all(axis=1)
+        return both
+
+    def formed(
+        self,
+        sentence: str,
+        identifier: str,
+        wrong: np.ndarray | None = None,
+        accumulator: Accumulated | None = None,
+    ) -> Formed:
+        """The verdicts where a way explains all results but the wrong ones."""
+        verdicts, errors = self.judged.verdicts, self.judged.errors
+        if wrong is None:
+            wrong = np.zeros(len(verdicts), bool)
+        open_point = self.fails & ~wrong
+        verdicts[open_point] = _DIVERGENT if self.part.case.is_product else 0
+        verdicts[wrong] = _FAIL
+        errors[open_point] = 0
+        return Formed(self.judged, sentence, identifier, accumulator)
+
+
+# -- products ----------------------------------------------------------------------------------------------------------
+
+
+def _products(tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[Way]) -> Iterator[Formed]:
+    """Results that are not the exact ones: as one way gives them, else as several do, by shape.
+
+    Sums in f32 come first, for all shapes and for each: libraries choose their order by shape.
+    """
+    observed = [t.observed for t in tried]
+    usual = [w for w in every if w.family in _USUAL]
+    others = [w for w in every if w.family not in _USUAL]
+    first = explain(observed, usual, hardest_first=True)
+    explanation = first if first.fit else explain(observed, others)
+    if fit := explanation.fit:
+        for t in left:
+            yield t.formed(fit.sentence, fit.identifier, accumulator=facts(fit))
+        return
+    bound = bounded([t.observed for t in left])
+    longest = max(left, key=lambda t: t.observed.count)
+    if bound is not None and not explain_alone(longest.observed, usual):
+        for t in left:
+            yield t.formed(bound.sentence, bound.identifier, accumulator=facts(bound))
+        return
+    alone, bounds = _each(left, usual, others)
+    chosen: dict[str, Fit | Bounded] = {**_cover(alone), **bounds}
+    is_one_family = len({_family(f) for f in chosen.values()}) == 1
+    is_one = len({f.identifier for f in chosen.values()}) == 1
+    best = max((first, explanation), key=lambda e: e.progress).best
+    for t in left:
+        own = chosen.get(t.part.form)
+        if own is None:
+            yield _wrong(t, best)
+            continue
+        sentence, identifier = own.sentence, own.identifier
+        if is_one_family and not is_one:
+            sentence, identifier = _by_shape(chosen)
+        elif not is_one:
+            sentence += f"; other shapes need another record: {'; '.join(_shapes(chosen, own.sentence))}"
+            identifier += "/by-shape"
+        yield t.formed(sentence, identifier, accumulator=facts(own))
+
+
+#: The families of exact sums, and of sums in f32.
+_USUAL = ("exact", *(f"{held}/f32" for held in ("accumulated", "rounded", "fused", "flushed")))
+
+
+def _each(
+    left: Sequence[_Sums], usual: Sequence[Way], others: Sequence[Way]
+) -> tuple[dict[str, list[Fit]], dict[str, Bounded]]:
+    """What explains each shape by itself: sums in f32 if they do, in some order, else units and narrower types.
+
+    Where nothing explains a shape the others are not searched any further: the results are wrong anyway.
+    """
+    alone: dict[str, list[Fit]] = {}
+    bounds: dict[str, Bounded] = {}
+    ways = list(others) if len(left) > 1 else []
+    for t in sorted(left, key=lambda t: t.observed.count):
+        form, observed = t.part.form, t.observed
+        earlier = list({f.identifier: f for each in alone.values() for f in each}.values())
+        fits = [f for f in earlier if f.hits(observed).all()] or explain_alone(observed, usual)
+        bound = None if fits else bounded([observed])
+        if not fits and (bound is None or bound.is_cut):
+            is_long = observed.count > _LONG
+            fits = explain_alone(observed, (w for w in ways if not is_long or _is_quick(w)))
+            ways = ways if fits or bound else []
+        alone[form] = fits
+        if bound is not None and not fits:
+            bounds[form] = bound
+    return alone, bounds
+
+
+#: Of longer sums only ways in f32, of exact sums and of units are tried for one shape alone, as others take seconds.
+_LONG = 129
+
+
+def _is_quick(way: Way) -> bool:
+    """Whether a way forms long sums in steps of several products, or takes whole arrays at a time."""
+    return way.record is not None and (way.record.bits is not None or way.record.step > 4)
+
+
+def _cover(by_shape: dict[str, list[Fit]]) -> dict[str, Fit]:
+    """Of each shape that has some a fit: as few different ones as a greedy choice gives."""
+    found: dict[str, Fit] = {}
+    open_shapes = {name: fits for name, fits in by_shape.items() if fits}
+    while open_shapes:
+        fits = {f.identifier: f for each in open_shapes.values() for f in each}
+        counts = {i: sum(any(f.identifier == i for f in each) for each in open_shapes.values()) for i in fits}
+        best = max(counts, key=lambda i: counts[i])
+        for name in [n for n, each in open_shapes.items() if any(f.identifier == best for f in each)]:
+            found[name] = fits[best]
+            del open_shapes[name]
+    return found
+
+
+def _family(found: Fit | Bounded) -> str:
+    return found.family if isinstance(found, Fit) else found.identifier.replace("/unknown-order", "")
+
+
+def _by_shape(chosen: dict[str, Fit | Bounded]) -> tuple[str, str]:
+    """One type, and the order of each shape."""
+    family = _family(next(iter(chosen.values())))
+    held, _, through = family.partition("/then-")
+    kind, _, name = held.partition("/")
+    start = f"{_HELD[kind]} in {name}"
+    then = f", then rounded to {through}" if through else ""
+    if any(isinstance(f, Bounded) for f in chosen.values()):
+        return f"{start} in an order of its own{then}", f"{held}/unknown-order" + (
+            f"/then-{through}" if through else ""
+        )
+    orders: dict[str, list[str]] = {}
+    for form, fit in chosen.items():
+        plain = fit.way.sentence.removeprefix(start).strip() if isinstance(fit, Fit) else "in an order of its own"
+        plain = plain.replace(f"exact products accumulated in {name} ", "products not rounded, ")
+        orders.setdefault(plain, []).append(form)
+    listed = "; ".join(f"{order}: {', '.join(forms)}" for order, forms in orders.items())
+    return f"{start}{then}, in an order that depends on the shape ({listed})", f"{family}/by-shape"
+
+
+#: How sums are held, in words, by the first part of an identifier.
+_HELD = {
+    "accumulated": "accumulated",
+    "rounded": "products and sums rounded",
+    "fused": "exact products accumulated",
+    "cut-off": "accumulated, cut off toward zero at each step,",
+    "flushed": "accumulated, subnormal numbers taken for zero,",
+}
+
+
+def _shapes(chosen: dict[str, Fit | Bounded], own: str) -> Iterator[str]:
+    """Of other records, the shapes that they explain."""
+    forms: dict[str, list[str]] = {}
+    for form, fit in chosen.items():
+        if fit.sentence != own:
+            forms.setdefault(fit.sentence, []).append(form)
+    for sentence, of in forms.items():
+        yield f"{sentence} ({', '.join(of)})"
+
+
+def _wrong(t: _Sums, best: Fit | None) -> Formed:
+    """Results that nothing explains: those are wrong that neither the best way nor some order in f32 gives."""
+    hits = best.hits(t.observed) if best is not None else ~t.fails
+    off = t.fails & ~hits if (t.fails & ~hits).any() else t.fails
+    is_far = off & ~within(t.observed)
+    wrong = is_far if is_far.any() else off
+    sentence = f"no known way to form sums explains the results ({best.sentence if best else EXACT} comes nearest)"
+    return t.formed(sentence, "", wrong)
+
+
+def facts(found: Fit | Bounded) -> Accumulated:
+    """The facts of an accumulator."""
+    if isinstance(found, Bounded):
+        drop = "zero" if found.is_cut else "nearest_even"
+        return Accumulated(found.identifier, "f32", 23, 1, drop, "in an order of its own", found.through)
+    record, name = found.way.record, found.identifier
+    if record is not None:
+        order = "in order" if record.take == "consecutive" else f"in order, {record.take} of each window"
+        kept = record.keep, record.bits, record.step, record.drop, order
+        return Accumulated(name, *kept, found.through, record.c, record.outer, record.to_text())
+    if found.way.family == "exact":
+        return Accumulated(name, "exact", None, 0, order="in any order", then=found.through)
+    fmt = FORMATS[found.way.type]
+    drop = "zero" if found.way.family.startswith("cut-off") else "nearest_even"
+    order = found.way.sentence.partition(f" in {fmt.name} ")[2]
+    return Accumulated(name, fmt.name, fmt.mantissa_bits, 1, drop, order, found.through)
+
+
+# -- folds -------------------------------------------------------------------------------------------------------------
+
+
+def _fold(t: _Sums, every: Sequence[Way]) -> Formed:
+    """Results of a reduction, whose order the specification leaves open: right if a type and an order gives them.
+
+    A sum that overflows in some order may be formed in any way by itself.
+    """
+    observed = t.observed
+    explanation = explain([observed], every)
+    wild = t.among(np.flatnonzero(t.part.may_overflow))
+    if fit := explanation.fit:
+        wrong = np.zeros(len(t.got), bool)
+        wrong[wild.places] = ~_any(wild, every)
+        return t.formed(fit.sentence, fit.identifier if not wrong.any() else "", wrong & t.fails)
+    best = explanation.best
+    wrong = t.fails.copy()
+    wrong[observed.places[within(observed)]] = False
+    wrong[wild.places] &= ~_any(wild, every)
+    if not wrong.any():
+        found = Bounded("", False)
+        return t.formed(found.sentence, found.identifier)
+    if best is not None:
+        hits = np.zeros(len(t.got), bool)
+        hits[observed.places] = best.hits(observed)
+        wrong &= ~hits if (wrong & ~hits).any() else True
+    return t.formed(f"none ({best.sentence if best else EXACT} explains most)", "", wrong)
+
+
+def _any(observed: Observed, every: Sequence[Way]) -> np.ndarray:
+    """Which results are those of any way."""
+    found = np.zeros(len(observed.places), bool)
+    with np.errstate(all="ignore"):
+        for way in every:
+            if found.all():
+                break
+            found |= Fit(way).hits(observed)
+    return found
