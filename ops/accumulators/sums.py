@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ..engine.compiled import kernels
 from ..minifloat.codec import round_number
 from ..minifloat.formats import FORMATS, Format
 from ..policy import Policy
@@ -220,6 +221,8 @@ class _Products:
         record = self.record
         if record.bits is None:
             return self._exact(step, running), None
+        if (compiled := self._compiled(step, running)) is not None:
+            return compiled
         e = self._largest(step, running)
         scale = power(record.bits - e)
         total, part = np.zeros(self.shape), np.empty(self.shape)
@@ -230,6 +233,24 @@ class _Products:
         if running is not None:
             total += _cut(running * scale, record.drop)
         return total, power(e - record.bits)
+
+    def _compiled(self, step: list[int], running: np.ndarray | None) -> tuple[np.ndarray, np.ndarray] | None:
+        """The same by a compiled kernel, of the products of matrices as `product` lays them out; None where none is."""
+        record = self.record
+        is_plain = record.drop == "zero" and record.inner == 1 and not record.normalise and record.product_limit is None
+        if not is_plain or self.a.values.ndim != 4 or (found := kernels(len(step) * int(np.prod(self.shape)))) is None:
+            return None
+        assert record.bits is not None
+        total, scales = np.empty(self.shape), np.empty(self.shape[-1], np.int64)
+        zero = np.zeros(self.shape) if running is None else running
+        e = np.full(self.shape, ABSENT, np.int16) if running is None else self._exponent(running).astype(np.int16)
+        least = _LOW if record.least is None else max(record.least, _LOW)
+        for b in range(self.shape[0]):
+            x, y = (b if v.values.shape[1] > 1 else 0 for v in (self.a, self.b))
+            left, right = self.a[step, x, :, 0], self.b[step, y, 0, :]
+            sides = (left.values, left.exponents, right.values, right.exponents)
+            found.align(*map(np.ascontiguousarray, sides), zero[b], record.bits, least, _HIGH, e[b], scales, total[b])
+        return total, power(e - np.int16(record.bits))
 
     def _largest(self, step: list[int], running: np.ndarray | None) -> np.ndarray:
         """The exponent that terms are aligned to."""
