@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from minihlo import interp
+from minihlo.ops.accumulators import units
+from minihlo.ops.accumulators.sums import dots
 from minihlo.ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from minihlo.ops.types import ELEMENT_TYPES
 
@@ -187,3 +189,22 @@ def test_scales_that_do_not_fit(shapes, message: str) -> None:
     s, t = (np.ones(n, E8M0) for n in shapes[2:])
     with pytest.raises(interp.ProgramError, match=message):
         program(a, b, s, t, "f32")(a, b, s, t)
+
+
+@pytest.mark.parametrize(("name", "unit"), [("mxfp8_e4m3", "b200.tcgen05"), ("nvfp4", "b200.tcgen05")])
+def test_a_chip_sums_as_its_instruction_does(name: str, unit: str) -> None:
+    """As the function that sums by a record gives for each sum by itself."""
+    fmt = BLOCK_FORMATS[name]
+    rng = np.random.default_rng(3)
+    x, y = (rng.standard_normal(s).astype(np.float32) for s in ((2, 3, 128), (2, 4, 128)))
+    a, sa = interp.quantize(x, name)[:2]
+    b, sb = interp.quantize(y, name)[:2]
+    found = np.asarray(program(a, b, sa, sb, "f32")(a, b, sa, sb, policy=interp.Policy(accumulate=unit))[0])
+    record = units.find(unit, fmt.element, fmt.element, "f32", (fmt.scale, fmt.size)).record
+    for i, m, n in np.ndindex(2, 3, 4):
+        options = {"scale_type": fmt.scale, "block": fmt.size}
+        want = dots(record, bits_of(a[i, m]), bits_of(b[i, n]), fmt.element, fmt.element,
+                    a_scales=bits_of(sa[i, m]), b_scales=bits_of(sb[i, n]), **options)  # fmt: skip
+        assert found[i, m, n].tobytes() == np.asarray(want).tobytes()
+    with pytest.raises(interp.ProgramError, match="accumulate"):
+        program(a, b, sa, sb, "f32")(a, b, sa, sb, policy=interp.Policy(accumulate="h100"))

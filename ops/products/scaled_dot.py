@@ -1,7 +1,8 @@
 """Dots of blocks that share scales: the composite `xla.scaled_dot` and the custom call `__op$block_scaled_dot`.
 
 An element times its scale is exact in f64, so each result is the exact sum of scaled products, rounded once, whatever
-the policy's `accumulate`: a scale alone can be beyond the range of f32. But `element` computes what is written: of the
+the policy's `accumulate`: a scale alone can be beyond the range of f32. A unit of a chip, or a record, sums as it says;
+and `element` computes what is written: of the
 composite its decomposition (of JAX: a dot of scaled numbers rounded to bf16), and of the custom call a dot of scaled
 numbers rounded to the result's type.
 """
@@ -16,9 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from ..accumulators import units
+from ..accumulators.record import Accumulator
+from ..accumulators.sums import dots
 from ..engine import gemm
 from ..engine.cast import cast
-from ..policy import Policy
+from ..policy import ACCUMULATIONS, Policy
 from ..programs.control import known_composite
 from ..programs.custom_call import bound_target
 from ..registry import Call, OpError, Run, UnsupportedOpError, lookup
@@ -72,6 +76,10 @@ def _scaled_dot(call: Call, batching: list[tuple[int, ...]], contracting: list[t
     policy, result = call.policy, call.result().element
     if not result.is_float:
         raise UnsupportedOpError(f"expected a result of floats, got {result}")
+    for i, side in enumerate(_SIDES):
+        _check_scales(side, call.operand_shape(i), call.operand_shape(i + 2), contracting[i])
+    if policy.accumulate not in ACCUMULATIONS:
+        return _by_unit(call, batching, contracting)
     as_written = policy.accumulate == "element"
     compute = result if as_written else _F64
     operands = [TensorType(t.shape, compute) for t in types[:2]]
@@ -80,8 +88,6 @@ def _scaled_dot(call: Call, batching: list[tuple[int, ...]], contracting: list[t
         for i, side in enumerate(_SIDES)
         for kind, dims in (("batching", batching), ("contracting", contracting))
     }
-    for i, side in enumerate(_SIDES):
-        _check_scales(side, call.operand_shape(i), call.operand_shape(i + 2), contracting[i])
     record = lookup("dot_general")
     assert record is not None
     inner = call.like("stablehlo.dot_general", operands, call.results, dot_dimension_numbers=numbers)
@@ -112,6 +118,47 @@ def _scaled_dot(call: Call, batching: list[tuple[int, ...]], contracting: list[t
         x, y = (scaled(*side, dtype).transpose(order) for side, order in zip(sides, orders, strict=True))
         sums = gemm.product(x.reshape(b, m, k), y.reshape(b, k, n))
         return cast(sums, dtype, result, policy.for_results(result), call.random.draws(policy)).reshape(call.shape())
+
+    return kernel
+
+
+def _by_unit(call: Call, batching: list[tuple[int, ...]], contracting: list[tuple[int, ...]]) -> Run:
+    """The dot as a chip's instruction for scaled blocks, or a record, forms it; rounded once more to the result."""
+    types, shapes = [call.tensor(i).element for i in range(4)], [call.operand_shape(i) for i in range(4)]
+    if any(len(dims) != 1 for dims in contracting) or types[2] != types[3]:
+        raise UnsupportedOpError("accumulate: expected one contracting dimension and scales of one type")
+    lengths = {shapes[i][contracting[i][0]] // max(shapes[i + 2][contracting[i][0]], 1) for i in range(2)}
+    if len(lengths) != 1:
+        raise UnsupportedOpError(f"accumulate: expected blocks of one size, got {sorted(lengths)}")
+    block = lengths.pop()
+    chosen = call.policy.accumulate
+    try:
+        names = types[0].name, types[1].name, "f32", (types[2].name, block)
+        record = chosen if isinstance(chosen, Accumulator) else units.find(chosen, *names).record
+    except ValueError as error:
+        raise OpError(f"accumulate: {error}") from None
+    orders = []
+    for i in range(2):
+        free = [d for d in range(len(shapes[i])) if d not in (*batching[i], *contracting[i])]
+        orders.append((*batching[i], *free, *contracting[i]))
+    batch = len(batching[0])
+    policy, result = call.policy.for_results(call.result().element), call.result().element
+
+    def rows(x: np.ndarray, i: int, element: ElementType) -> np.ndarray:
+        """The codes of an operand or of its scales, the contracted dimension last."""
+        x = x.transpose(orders[i])
+        codes = np.ascontiguousarray(x).view(np.dtype(f"u{x.itemsize}")) if element.is_float else x
+        count = math.prod(x.shape[batch:-1])
+        return codes.reshape(math.prod(x.shape[:batch]), *((count, 1) if i == 0 else (1, count)), x.shape[-1])
+
+    def kernel(lhs: np.ndarray, rhs: np.ndarray, lhs_scales: np.ndarray, rhs_scales: np.ndarray) -> np.ndarray:
+        x, y = rows(lhs, 0, types[0]), rows(rhs, 1, types[1])
+        s, t = rows(lhs_scales, 0, types[2]), rows(rhs_scales, 1, types[3])
+        sums = dots(
+            record, x, y, types[0].name, types[1].name, a_scales=s, b_scales=t, scale_type=types[2].name, block=block
+        )
+        stored = ELEMENT_TYPES[record.storage.name]
+        return cast(sums, stored, result, policy, call.random.draws(policy)).reshape(call.shape())
 
     return kernel
 
