@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -318,6 +319,26 @@ def test_jit_follows_the_policy() -> None:
 
     got = interp.jit(f, policy=Policy(accumulate="h100"))(X, Y)
     assert same(np.asarray(got), expected(H100))
+
+
+def test_the_jax_platform_follows_the_policy() -> None:
+    pytest.importorskip("jax")
+    script = """
+import jax, ml_dtypes, numpy as np
+from minihlo import interp
+rng = np.random.default_rng(5)
+x, y = ((rng.standard_normal(s) * 8).astype(ml_dtypes.float8_e4m3fn) for s in ((3, 70), (70, 5)))
+f = jax.jit(lambda x, y: jax.lax.dot_general(x, y, (((1,), (0,)), ((), ())), preferred_element_type="float32"))
+units = {name: interp.matmul(x, y, policy=name) for name in ("h100", "b200")}
+assert (units["h100"] != units["b200"]).any()
+assert np.asarray(f(x, y)).tobytes() == units["h100"].tobytes()
+with interp.policy(accumulate="b200"):
+    assert np.asarray(f(x, y)).tobytes() == units["b200"].tobytes()
+"""
+    for value in ("target=h100", f"accumulate={H100.to_text().replace(',', ';')},seed=1"):
+        environment = os.environ | {"JAX_PLATFORMS": "minihlo", "MINIHLO_POLICY": value}
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
 
 
 # -- two chips -------------------------------------------------------------------------------------------------------
