@@ -166,7 +166,13 @@ def _divide_integers(x, y):
     direct=arithmetic.divide,
     has_out=True,
     integer=_divide_integers,
-    facts=Facts(scalar=Scalar(floating="{0} / {1}"), compiled=opcodes.DIVIDE, linear=first_operand),
+    facts=Facts(
+        scalar=Scalar(
+            "(({0} // {1} if ({0} < 0) == ({1} < 0) else -(-{0} // {1})) if {1} else -1)", True, floating="{0} / {1}"
+        ),
+        compiled=opcodes.DIVIDE,
+        linear=first_operand,
+    ),
 )
 def divide(x, y, out=None):
     """Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself."""
@@ -178,7 +184,15 @@ def _remainder_integers(x, y):
 
 
 @elementwise(
-    "remainder", "integer float", accuracy=EXACT, operands=2, direct=arithmetic.remainder, integer=_remainder_integers
+    "remainder",
+    "integer float",
+    accuracy=EXACT,
+    operands=2,
+    direct=arithmetic.remainder,
+    integer=_remainder_integers,
+    facts=Facts(
+        scalar=Scalar("(({0} % {1} if ({0} < 0) == ({1} < 0) else {0} % -{1}) if {1} else {0})"),
+    ),
 )
 def remainder(x, y):
     """Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA)."""
