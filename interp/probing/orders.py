@@ -22,19 +22,16 @@ _FEW = 60
 def order(session: Session, checks: Sequence[Answers]) -> str:
     """Return the order that predicts all finite random dots, in words, or nothing."""
     s = session.signature
-    element = FORMATS[s.lhs]
+    elements = [FORMATS[t] for t in dict.fromkeys((s.lhs, s.rhs))]
     precisions = sum(FORMATS[t].mantissa_bits + 1 for t in (s.lhs, s.rhs))
     terms = [_terms(a, s.lhs, s.rhs) for a in checks]
-    for t in accumulation.types(element, "add"):
-        is_cut = precisions > FORMATS[t.name].mantissa_bits + 1
-        for held in accumulation.held(t, is_cut):
-            for way in map(held.in_order, accumulation.orders(s.k)):
-                if all(
-                    _gives(session, way, rows, a, n)
-                    for n in (_FEW, None)
-                    for rows, a in zip(terms, checks, strict=True)
-                ):
-                    return way.sentence
+    pairs = [(n, *pair) for n in (_FEW, None) for pair in zip(terms, checks, strict=True)]
+    for t in accumulation.types(elements, "add"):
+        for held in accumulation.held(t, precisions > FORMATS[t.name].mantissa_bits + 1):
+            for way in accumulation.orders([s.k]):
+                total = held.total(way)
+                if all(_gives(session, total, rows, answers, n) for n, rows, answers in pairs):
+                    return f"{held.sentence} in {held.type.name} {way.sentence}"
     return ""
 
 
@@ -43,9 +40,9 @@ def _terms(answers: Answers, lhs: str, rhs: str) -> np.ndarray:
         return values(answers.dots.x, lhs) * values(answers.dots.y, rhs)
 
 
-def _gives(session: Session, way: accumulation.Accumulator, rows: np.ndarray, answers: Answers, n: int | None) -> bool:
+def _gives(session: Session, total: accumulation.Sum, rows: np.ndarray, answers: Answers, n: int | None) -> bool:
     result = ELEMENT_TYPES[session.signature.result]
     with np.errstate(all="ignore"):
-        sums = cast(np.ascontiguousarray(way.sum(rows[:n])), _F64, result, _PLAIN)
+        sums = cast(np.ascontiguousarray(total(rows[:n])), _F64, result, _PLAIN)
     given, got = values(codes_of(sums, result.format), result.name), values(answers.got[:n], result.name)
     return bool(((given == got) | (np.isnan(given) & np.isnan(got))).all())
