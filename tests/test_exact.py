@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from minihlo.interp import Policy, load
+from minihlo.ops.policy import OVERFLOWS
 
 from . import oracle
 from .exact_cases import (
@@ -211,7 +212,7 @@ SOURCES = {"f64": 1500, "f32": 1500, "bf16": 400, "f8E5M2FNUZ": 256, "i32": 300}
 
 
 @pytest.mark.parametrize("element", [*MINIFLOATS, *WIDE])
-@pytest.mark.parametrize("overflow", ["ieee", "saturate", "onnx"])
+@pytest.mark.parametrize("overflow", OVERFLOWS)
 @pytest.mark.parametrize("rounding", ["nearest_even", *DIRECTED])
 def test_conversions_under_every_policy(element: str, rounding: str, overflow: str) -> None:
     policy = Policy(rounding=rounding, overflow=overflow)
