@@ -316,6 +316,13 @@ def _conform_options(parser: argparse.ArgumentParser) -> None:
         help="run only these operands, as codes (0x40*64 repeats a code 64 times)",
     )
     add(
+        "--accumulate",
+        action="append",
+        default=[],
+        metavar="RECORD",
+        help="accumulator that may explain sums of products, as minihlo probe finds it: step=16,bits=13,… or @FILE",
+    )
+    add(
         "--beside",
         action="append",
         default=[],

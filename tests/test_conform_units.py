@@ -421,3 +421,14 @@ def test_a_unit_is_told_by_name(name: str) -> None:
     assert models
     assert all(told in m for m in models), models
     assert all(r.accumulator and r.accumulator.record for r in found if r.verdict == DIVERGENT)
+
+
+def test_a_record_that_is_given_explains() -> None:
+    given = Accumulator(12, bits=9, keep="f32:11", rounding="toward_zero")
+    case = next(c for c in cases(2) if c.signature == "dot_general.f8E4M3FN.f32")
+    specs = [tester.Spec(case, form) for form in ("length-8", "length-64", "transposed")]
+    settings = Settings("planted", accumulators=(given.to_text(),))
+    found = tester.Tester(Backend(record(given)), settings).run(specs)
+    assert {r.verdict for r in found} <= {PASS, DIVERGENT}
+    assert {r.model for r in found if r.verdict == DIVERGENT} == {f"summed as the given record: {given.to_text()}"}
+    assert FAIL in verdicts(run(Backend(record(given)), case.signature, ("length-64", "transposed"))).values()

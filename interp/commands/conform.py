@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...ops.accumulators.record import Accumulator
 from ..backends import Backend, backend, spellings
 from ..conform import files, run, tests
 from ..conform.cases import data
@@ -19,6 +20,7 @@ from ..conform.cases.cases import FORMS, Case, cases
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, load
 from ..conform.verdicts import known, outcome
 from ..errors import InputError, OutputError
+from ..policies import accumulation
 
 #: What the patterns of an option match.
 EXPECTED = {
@@ -52,9 +54,18 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _settings(name: str, options: argparse.Namespace) -> outcome.Settings:
-    return outcome.Settings(
-        name, options.level, options.seed, options.ulp, options.errors, options.timeout, tuple(options.operands)
-    )
+    records = tuple(_record(text) for text in options.accumulate)
+    limits = options.level, options.seed, options.ulp, options.errors, options.timeout
+    return outcome.Settings(name, *limits, tuple(options.operands), records)
+
+
+def _record(text: str) -> str:
+    """An accumulator that is given, as text. Raises InputError where it is none."""
+    found = accumulation(text)
+    try:
+        return (Accumulator.from_text(found) if isinstance(found, str) else found).to_text()
+    except ValueError as error:
+        raise InputError(f"--accumulate {text}: {str(error).removeprefix('accumulator: ')}") from None
 
 
 def _choice(options: argparse.Namespace) -> run.Choice:

@@ -77,7 +77,7 @@ class Tester:
         failing: list[Failing] = []
         results = self.results(parts)
         others = {} if self.settings.operands else self._try_some_again(parts[: len(specs)], results)
-        formed = _formed(parts[: len(specs)], results)
+        formed = _formed(parts[: len(specs)], results, self.settings.accumulators)
         for i, (part, got) in enumerate(zip(parts, results, strict=True)):
             if isinstance(got, BackendError):
                 found[i] = self._without(part, got)
@@ -347,7 +347,7 @@ def _terms_of(part: AnyPart) -> int:
     return part.asked.counts[0] if isinstance(part, RowPart) else 0
 
 
-def _formed(parts: Sequence[AnyPart], results: Results) -> dict[int, Formed]:
+def _formed(parts: Sequence[AnyPart], results: Results, records: Sequence[str]) -> dict[int, Formed]:
     """How the sums of products are formed, by the places of their parts: those of one case are judged together."""
     groups: dict[str, list[int]] = {}
     for i, (part, got) in enumerate(zip(parts, results, strict=True)):
@@ -356,7 +356,7 @@ def _formed(parts: Sequence[AnyPart], results: Results) -> dict[int, Formed]:
     found: dict[int, Formed] = {}
     for at in groups.values():
         rows = [p for p in (parts[i] for i in at) if isinstance(p, RowPart)]
-        found |= zip(at, sums.judged(rows, [np.asarray(results[i]) for i in at]), strict=True)
+        found |= zip(at, sums.judged(rows, [np.asarray(results[i]) for i in at], records), strict=True)
     return found
 
 

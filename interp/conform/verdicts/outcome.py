@@ -38,6 +38,7 @@ class Settings:
     errors: int = 5  #: how many failures of a case are reported
     timeout: float = 20.0
     operands: tuple[str, ...] = ()  #: as given by --operands: these instead of the case's own
+    accumulators: tuple[str, ...] = ()  #: records given by --accumulate
 
 
 def blank(case: Case, form: str, verdict: str, **fields: Any) -> CaseResult:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ....ops.accumulators.record import Accumulator
 from ...comparison.equality import equal_codes
 from ...comparison.sums import ways
 from ...comparison.sums.explain import Bounded, Fit, Observed, bounded, explain, explain_alone, within
@@ -35,13 +36,13 @@ class Formed:
     accumulator: Accumulated | None = None  #: its facts
 
 
-def judged(parts: Sequence[RowPart], results: Sequence[np.ndarray], records: Sequence[Way] = ()) -> list[Formed]:
+def judged(parts: Sequence[RowPart], results: Sequence[np.ndarray], records: Sequence[str] = ()) -> list[Formed]:
     """The verdicts on the sums of one op on one pair of types, on several shapes.
 
     Args:
         parts: the sums.
         results: the codes that a backend gave for each.
-        records: accumulators that the user has given.
+        records: accumulators that the user has given, as text.
     """
     tried = [_Sums(p, r) for p, r in zip(parts, results, strict=True)]
     found: list[Formed | None] = [t.formed(EXACT, "exact") if t.is_exact else None for t in tried]
@@ -58,10 +59,13 @@ def judged(parts: Sequence[RowPart], results: Sequence[np.ndarray], records: Seq
     return [f for f in found if f is not None]
 
 
-def known(asked: Asked, records: Sequence[Way] = ()) -> Iterator[Way]:
+def known(asked: Asked, records: Sequence[str] = ()) -> Iterator[Way]:
     """The ways that are tried, the likeliest first."""
     yield ways.exact(asked.body)
-    yield from records
+    for text in records if asked.is_dot else ():
+        yield ways.of_record(
+            Accumulator.from_text(text), "given", f"summed as the given record: {text}", asked.operands
+        )
     yield from ways.in_types(asked, ("f32",))
     yield from ways.units(asked)
     if asked.is_dot:
