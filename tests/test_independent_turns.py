@@ -79,6 +79,16 @@ BODIES: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
     "product with shared matrix": (lambda v: v @ jnp.asarray(TABLE, v.dtype), (5,)),
     "shared matrix times": (lambda v: jnp.asarray(TABLE, v.dtype) @ v, (4,)),
     "matrices with shared matrix": (lambda v: v @ jnp.asarray(TABLE, v.dtype), (3, 5)),
+    "two branches": (lambda v: lax.cond(v[0] > 0, lambda u: u * 2, lambda u: -u[::-1], v), (4,)),
+    "three branches": (
+        lambda v: lax.switch(jnp.argmax(v), [lambda u: u + 1, lambda u: u * u[0], lambda u: u[:1] - u], v),
+        (5,),
+    ),
+    "branches in a branch": (
+        lambda v: lax.cond(v[0] > 0, lambda u: lax.cond(u[1] > 0, lambda t: t, lambda t: t + t, u), lambda u: -u, v),
+        (3,),
+    ),
+    "branches on a number": (lambda v: lax.cond(v > 0, lambda u: (u, v * v), lambda u: (v * 3, u), v)[0], ()),
     "inner loop": (lambda v: lax.fori_loop(0, 5, lambda i, c: c * v + i.astype(v.dtype), v), (3,)),
     "inner loop of independent turns": (lambda v: lax.map(lambda u: u * 3 - v[0], v), (4,)),
 }
@@ -104,6 +114,50 @@ def test_most_bodies_become_no_loop():
         if "while True" in plan_of(lambda x, b=body: lax.map(b, x), special(np.float32, COUNT, *shape))
     ]
     assert loops == ["inner loop"]
+
+
+def test_a_branch_that_may_not_end_is_entered_only_where_it_is_chosen():
+    def body(v):
+        return lax.cond(v > 0, lambda u: lax.while_loop(lambda c: c < 100, lambda c: c * 2, u), lambda u: u, v)
+
+    x = np.array([1, 0, -3, 5, 0], np.float32)  # of 0 the loop would never end
+    for result in loops(lambda x: lax.map(body, x), x):
+        assert result.tolist() == [128, 0, -3, 160, 0]
+
+
+def test_an_index_that_is_no_branch_chooses_the_last():
+    text = """func.func @main(%x: tensor<5xi32>) -> tensor<5xi32> {
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %start = stablehlo.constant dense<0> : tensor<5xi32>
+      %r:2 = stablehlo.while(%i = %zero, %a = %start) : tensor<i32>, tensor<5xi32>
+      cond {
+        %n = stablehlo.constant dense<5> : tensor<i32>
+        %more = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %more : tensor<i1>
+      } do {
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %v1 = stablehlo.dynamic_slice %x, %i, sizes = [1] : (tensor<5xi32>, tensor<i32>) -> tensor<1xi32>
+        %v = stablehlo.reshape %v1 : (tensor<1xi32>) -> tensor<i32>
+        %c = "stablehlo.case"(%v) ({
+          %p = stablehlo.add %v1, %v1 : tensor<1xi32>
+          stablehlo.return %p : tensor<1xi32>
+        }, {
+          %p = stablehlo.multiply %v1, %v1 : tensor<1xi32>
+          stablehlo.return %p : tensor<1xi32>
+        }, {
+          %p = stablehlo.negate %v1 : tensor<1xi32>
+          stablehlo.return %p : tensor<1xi32>
+        }) : (tensor<i32>) -> tensor<1xi32>
+        %b = stablehlo.dynamic_update_slice %a, %c, %i : (tensor<5xi32>, tensor<1xi32>, tensor<i32>) -> tensor<5xi32>
+        %j = stablehlo.add %i, %one : tensor<i32>
+        stablehlo.return %j, %b : tensor<i32>, tensor<5xi32>
+      }
+      return %r#1 : tensor<5xi32>
+    }"""
+    for without in ("", "turns"):
+        result = interp.load(text, without=without)(np.array([-7, 0, 1, 2, 9], np.int32))
+        assert np.asarray(result).reshape(-1).tolist() == [7, 0, 1, -2, -9]
+    assert "5 turns side by side" in listing(interp.load(text).plan())
 
 
 def test_the_plan_says_why():

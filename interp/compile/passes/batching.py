@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....ops.batch import Batch, Batched, Shape
+from ....ops.kernel import Regions
 from ....ops.policy import Policy
 from ....ops.registry import Op, lookup
 from ....ops.types import ELEMENT_TYPES, QuantizedType, TensorType
@@ -21,6 +22,7 @@ from ..uses import captures
 from .fusible import shape_of
 
 _SLICE, _BARRIER, _WHILE = "stablehlo.dynamic_slice", "stablehlo.optimization_barrier", "stablehlo.while"
+_IF, _CASE = "stablehlo.if", "stablehlo.case"
 
 
 class Batcher:
@@ -31,6 +33,7 @@ class Batcher:
         self.operations: list[Operation] = []
         self._stacked: dict[Value, Value] = {}
         self._repeated: dict[tuple[Value, Shape], Value] = {}
+        self._compared: dict[tuple[Value, int], Value] = {}
 
     def stack(self, value: Value, stacked: Value) -> None:
         """Say which value has a row for each turn."""
@@ -65,6 +68,8 @@ class Batcher:
             return True
         if operation.name == _WHILE:
             return self._loop(operation)
+        if operation.name in (_IF, _CASE):
+            return self._branches(operation)
         if any(v in self._stacked for v in around):
             return False
         if record.is_elementwise:
@@ -235,6 +240,37 @@ class Batcher:
         )
         return True
 
+    def _branches(self, operation: Operation) -> bool:
+        """A choice among branches that each turn makes for itself: all are computed, and then chosen from."""
+        if not all(map(_is_certain, operation.regions)):
+            return False
+        for region in operation.regions:
+            if not all(map(self.take, region.operations)):
+                return False
+        index = operation.operands[0]
+        for i, result in enumerate(operation.results):
+            t, shape = self._type(result), shape_of(result)
+            branches = [self.laid(r.returns[i], shape) for r in operation.regions]
+            if operation.name == _IF:
+                chosen = self.put("select", [self.laid(index, shape), *branches], t, {}, operation)
+            else:  # an index that is none counts as the last
+                chosen = branches[-1]
+                for number, branch in enumerate(branches[:-1]):
+                    where = self.laid(self._equals(index, number, operation), shape)
+                    chosen = self.put("select", [where, branch, chosen], t, {}, operation)
+            self._stacked[result] = chosen
+        return True
+
+    def _equals(self, index: Value, number: int, operation: Operation) -> Value:
+        """Whether the index of each turn is this number."""
+        t, key = TensorType((self.count,), ELEMENT_TYPES["i1"]), (index, number)
+        if key not in self._compared:
+            known = self.constant(np.full(self.count, number, np.int32), "i32")
+            compared = self.put("compare", [self.stacked(index), known], t, {"comparison_direction": "EQ"}, operation)
+            self._compared[key] = Value(TensorType((), ELEMENT_TYPES["i1"]))
+            self._stacked[self._compared[key]] = compared
+        return self._compared[key]
+
     def _region(
         self, region: Region, stacked: Sequence[bool], wanted: Sequence[bool]
     ) -> tuple[Region, list[bool]] | None:
@@ -262,6 +298,17 @@ class Batcher:
     def _type(self, value: Value) -> TensorType:
         assert isinstance(value.type, TensorType)
         return TensorType((self.count, *value.type.shape), value.type.element)
+
+
+def _is_certain(region: Region) -> bool:
+    """Whether its operations have no effects and come to an end, so that it may run where it was not chosen."""
+    for operation in region.operations:
+        record = lookup(operation.name)
+        if record is None or record.has_effects or record.facts.regions is Regions.LOOP:
+            return False
+        if not all(map(_is_certain, operation.regions)):
+            return False
+    return True
 
 
 def _is_free_of_effects(region: Region) -> bool:
