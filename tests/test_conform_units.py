@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minihlo.interp.backends import Minihlo
+from minihlo.interp.backends import Minihlo, backend
 from minihlo.interp.backends.operation import Operation
 from minihlo.interp.conform import tester
 from minihlo.interp.conform.cases.cases import cases, forms
@@ -432,3 +432,13 @@ def test_a_record_that_is_given_explains() -> None:
     assert {r.verdict for r in found} <= {PASS, DIVERGENT}
     assert {r.model for r in found if r.verdict == DIVERGENT} == {f"summed as the given record: {given.to_text()}"}
     assert FAIL in verdicts(run(Backend(record(given)), case.signature, ("length-64", "transposed"))).values()
+
+
+def test_xla_on_cpus_rounds_sums_of_f8_twice() -> None:
+    """To f16 and then to the format, which was measured on dense operands: never PASS, and no fault of sums."""
+    made = backend("jax:cpu")
+    try:
+        found = run_programs(made, "dot_general.f8E4M3FN", ("length-64",))
+    finally:
+        made.close()
+    assert [(r.verdict, r.model) for r in found] == [(DIVERGENT, "exact, then rounded to f16")]
