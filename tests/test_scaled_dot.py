@@ -75,12 +75,15 @@ def check(name: str, count: int, seed: int) -> None:
     result = "f32" if seed % 2 else "bf16"
     found = bits_of(np.asarray(program(a, b, sa, sb, result)(a, b, sa, sb)[0])).ravel().tolist()
     out = oracle.FORMATS[result]
-    values = [np.array(numbers(v), object).reshape(count, -1) for v in (a, b, sa, sb)]
+    # As integers: elements in units of 2**-20, scales of 2**-150.
+    values = [
+        np.array([int(n * 2**power) for n in numbers(v)], object).reshape(count, -1)
+        for v, power in ((a, 20), (b, 20), (sa, 150), (sb, 150))
+    ]
     for i, got in enumerate(found):
         x, y, s, t = (v[i] for v in values)
-        sums = [sum(p * q for p, q in zip(x[j : j + fmt.size], y[j : j + fmt.size], strict=True))
-                for j in range(0, k, fmt.size)]  # fmt: skip
-        exact = sum((v * p * q for v, p, q in zip(sums, s, t, strict=True)), Fraction(0))
+        sums = (x * y).reshape(-1, fmt.size).sum(axis=1)
+        exact = Fraction(int((sums * s * t).sum()), 2 ** (2 * 20 + 2 * 150))
         want = oracle.encode(out, exact)
         assert got == want, (name, i, hex(got), hex(want))
 
