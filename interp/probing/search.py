@@ -29,7 +29,7 @@ _STARTS, _DESCENTS, _ROUNDS = 6, 2, 4
 #: Bits that cut nothing off, until the cut is looked for.
 _WIDE = 45
 #: How many predictions, of some hundred dots each, these searches may make.
-_EACH_START, _EACH_DESCENT = 1000, 2000
+_EACH_START, _EACH_DESCENT = 3000, 2000
 #: Facts that are searched together, as each hides the other's effect.
 _TOGETHER = (("bits", "drop", "normalise"), ("keep", "rounding"), ("least", "bits"), ("c", "keep"), ("drop", "join"))
 _FIELDS = (
