@@ -130,9 +130,10 @@ class Source:
         return text.replace(f'"{NEWER}', '"')
 
     def instrumented(self, wanted: Sequence[Value]) -> str:
-        """The whole program for a backend: arguments travel, and so do its results, values at its top level."""
+        """The whole program for a backend: arguments travel, and so do its results, some values of its top level."""
         assert self.function.body is not None
         places = {v: (i, j) for i, o in enumerate(self.function.body.operations) for j, v in enumerate(o.results)}
+        arguments = {v: i for i, v in enumerate(self.function.body.arguments)}
         with self.module.context, ir.Location.unknown():
             module: Any = self.module.operation.clone()
             functions = {name_of(op): op for op in walked(module) if op.name == "func.func"}
@@ -144,15 +145,20 @@ class Source:
             operations = [op for op in walked(function) if op != function and op.block == block]
             count = len(block.arguments)
             with ir.InsertionPoint.at_block_begin(block):
-                for old, t in zip(list(block.arguments), self.function.argument_types, strict=True):
-                    old.replace_all_uses_with(_argument(block, t, True))
+                given = [_argument(block, t, True) for t in self.function.argument_types]
+                for old, new in zip(list(block.arguments)[:count], given, strict=True):
+                    old.replace_all_uses_with(new)
             for _ in range(count):
                 block.erase_argument(0)
             with ir.InsertionPoint(operations[-1]):
                 results: list[ir.Value] = []
                 for v in wanted:
-                    i, j = places[v]
-                    results += transport.sent(operations[i].results[j], _tensor(v.type))
+                    if v in arguments:
+                        value = given[arguments[v]]
+                    else:
+                        i, j = places[v]
+                        value = operations[i].results[j]
+                    results += transport.sent(value, _tensor(v.type))
                 ir.Operation.create("func.return", operands=results)
             operations[-1].erase()
             for attribute in ("arg_attrs", "res_attrs"):
