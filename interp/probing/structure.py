@@ -121,7 +121,8 @@ class _Race:
 def _best(race: _Race, lengths: Sequence[int], forms: Sequence[Change], k: int) -> Accumulator:
     """Steps and forms first, then outer sums and groups; at the end whatever is better."""
     every = (changed(Accumulator(), {"step": n, "take": t} | f) for n, t in _windows(lengths) for f in forms)
-    left = race.best(race.best(every, _FIRST, 60), _FIRST, 12)
+    likely = race.best(every, _FIRST, 300)  # long steps are alike there
+    left = dict.fromkeys((*race.best(likely, _FIRST, 12), *race.best(likely, _NEAR, 12)))
     outer = (changed(r, {"outer": n}) for r in left for n in (0, *lengths))
     left = race.best(outer, _NEAR, 12)
     groups = (changed(r, {"c": "after", "group": n} if n else {}) for r in left for n in (0, *lengths))
@@ -183,7 +184,8 @@ def _lengths(triples: Sequence[Triple], kept: np.ndarray, k: int) -> list[int]:
     options |= {n // m for n in options for m in (2, 4, 8) if not n % m}
 
     def fits(n: int) -> float:
-        return sum(e == k or -e % n in (0, 1, 2) for e in ends) / len(ends) + n / (8 * k)
+        exact, near = (sum(e == k or -e % n in rest for e in ends) for rest in ((0,), (1, 2)))
+        return (exact + near / 2) / len(ends) + n / (8 * k)
 
     ordered = sorted((n for n in options if 1 < n <= k), key=fits, reverse=True)
     return list(dict.fromkeys((1, *ordered[:_LENGTHS], 0)))
