@@ -52,9 +52,8 @@ def _unit(u: Unit) -> list[str]:
 
 def _operands(u: Unit) -> str:
     scales = "".join(f" + {name}:{size}" for name, size in u.scales)
-    if len(u.operands) > 1:
-        return (f"any two of {', '.join(u.operands)}" if u.mixed else " or ".join(u.operands)) + scales
-    return u.operands[0] + scales
+    some_two = u.mixed and len(u.operands) > 1
+    return (f"any two of {', '.join(u.operands)}" if some_two else " or ".join(u.operands)) + scales
 
 
 def _title(u: Unit) -> str:
