@@ -10,7 +10,7 @@ from ..accumulators.record import Accumulator
 from ..engine.cast import cast, codes_of
 from ..policy import ACCUMULATIONS, Policy
 from ..random_stream import RandomStream
-from ..registry import Call, OpError
+from ..registry import Call, UnsupportedOpError
 from ..types import ELEMENT_TYPES, ElementType
 
 _WIDEST = 16  # bits of an operand that an accumulator sums by itself; wider ones are the host's
@@ -19,7 +19,7 @@ _WIDEST = 16  # bits of an operand that an accumulator sums by itself; wider one
 def accumulator_of(policy: Policy, lhs: ElementType, rhs: ElementType, result: ElementType) -> Accumulator | None:
     """The record that the policy has for products of two types; None where the host, or another rule, sums them.
 
-    It governs floats of up to 16 bits. Raises OpError where the policy's unit does not multiply such types.
+    It governs floats of up to 16 bits. Raises UnsupportedOpError where the policy's unit does not multiply such types.
     """
     chosen = policy.accumulate
     if chosen in ACCUMULATIONS or not all(t.is_float and t.bits <= _WIDEST for t in (lhs, rhs)):
@@ -28,7 +28,7 @@ def accumulator_of(policy: Policy, lhs: ElementType, rhs: ElementType, result: E
 
 
 def check_accumulator(call: Call) -> None:
-    """Raises OpError where the policy's unit does not multiply the types of an op's two operands."""
+    """Raises UnsupportedOpError where the policy's unit does not multiply the types of an op's two operands."""
     accumulator_of(call.policy, call.tensor(0).element, call.tensor(1).element, call.result().element)
 
 
@@ -50,7 +50,7 @@ def _unit(name: str, lhs: str, rhs: str, result: ElementType) -> Accumulator:
     try:
         return (found or units.find(name, lhs, rhs, "f32")).record
     except ValueError as error:
-        raise OpError(f"accumulate: {error}") from None
+        raise UnsupportedOpError(f"accumulate: {error}") from None
 
 
 def accumulated_matmul(

@@ -12,6 +12,7 @@ from ...oracle.formats import FORMATS
 from .. import files
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Report, worst
 from ..words import count
+from .accumulators import accumulators
 from .html_cases import BAD, SIGNS, accuracy, anchor, failures
 from .markup import Content, Markup, element, joined
 
@@ -58,6 +59,7 @@ def page(report: Report) -> str:
             _grid(report),
             failures(bad),
             accuracy([c for c in report.cases if c.verdict == ACCURACY], report.run.ulp),
+            accumulators(report.cases),
             _open(report),
             _lacking(report),
         ),

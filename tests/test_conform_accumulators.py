@@ -1,0 +1,74 @@
+"""The report's drawings of accumulators: which bits of a product are kept, the steps, and what is said of them."""
+
+import re
+
+from minihlo.interp.conform.report.accumulators import accumulators, drawing, sentences
+from minihlo.interp.conform.result import DIVERGENT, Accumulated, CaseResult
+
+HOPPER = Accumulated("h100.wgmma", "f32:13", 13, 32, "zero", record="step=32,bits=13,keep=f32:13")
+
+
+def case(accumulator: Accumulated | None, signature: str = "dot_general.f8E4M3FN") -> CaseResult:
+    types = ["f8E4M3FN", "f8E4M3FN"], "f8E4M3FN"
+    return CaseResult(
+        signature,
+        "array",
+        "dot_general",
+        *types,
+        "dot",
+        "f8E4M3FN",
+        DIVERGENT,
+        model="as a chip",
+        accumulator=accumulator,
+    )
+
+
+def rows(picture: str) -> list[tuple[str, int, int]]:
+    """The label of each row, and how many of its bits are kept and dropped."""
+    parts = re.split(r'<text [^>]*class="tick end">([^<]*)</text>', picture)[1:]
+    return [(a, b.count("bit kept"), b.count("bit dropped")) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def test_bits_of_products_are_kept_down_to_the_last_place() -> None:
+    """A product of two f8E4M3FN has 8 significant bits; the places 0 to 13 are kept."""
+    *products, (k, _, _) = rows(drawing(HOPPER, case(HOPPER)).partition("<figcaption")[0])
+    assert products == [
+        ("the largest", 8, 0),
+        ("2^-3 of it", 8, 0),
+        ("2^-6 of it", 8, 0),
+        ("2^-9 of it", 5, 3),
+        ("2^-12 of it", 2, 6),
+        ("2^-13 of it", 1, 7),
+        ("2^-15 of it", 0, 8),
+    ]
+    assert k == "the first 64 of k"
+    assert drawing(HOPPER, case(HOPPER)).count('class="step"') == 2
+
+
+def test_exact_sums_drop_nothing() -> None:
+    exact = Accumulated("exact", "exact", None, 0, order="in any order", then="f16")
+    picture = drawing(exact, case(exact)).partition("<figcaption")[0]
+    assert "dropped" not in picture
+    assert "bit kept" in picture
+    assert sentences(exact) == [
+        "Sums are exact.",
+        "All products are summed at once, in any order.",
+        "It is rounded to f16 before it becomes a result.",
+    ]
+
+
+def test_words() -> None:
+    assert " ".join(sentences(HOPPER)) == (
+        "13 fraction bits are kept below the largest exponent. What is below is cut off, toward zero. "
+        "A step sums 32 products, in order; the sum so far is aligned with them. "
+        "Between steps the sum is kept in f32:13."
+    )
+
+
+def test_each_accumulator_stands_once_with_its_types() -> None:
+    section = str(accumulators([case(HOPPER), case(HOPPER, "dot_general.f8E5M2"), case(None, "add.f8E5M2")]))
+    assert section.count("<article>") == 1
+    assert "dot_general.f8E5M2" in section
+    assert "add" not in section
+    assert "--accumulate 'step=32,bits=13,keep=f32:13'" in section.replace("&#x27;", "'")
+    assert accumulators([case(None)]) is None
