@@ -82,6 +82,8 @@ def _fold(operation: Operation, constants: dict[Value, Any]) -> list[Operation] 
 
     Bodies of one op, those that choose among their arguments, and those in independent parts have ways of their own.
     """
+    if not all(isinstance(v.type, TensorType) and v.type.is_static for v in operation.operands):
+        return None
     (body,), count = operation.regions, len(operation.operands) // 2
     inputs, size = operation.operands[:count], math.prod(shape_of(operation.operands[0]))
     if sole_operation(body) is not None or function_of(body, constants) is None or size < tuning().recurrence_turns:
