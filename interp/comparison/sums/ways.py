@@ -131,12 +131,13 @@ def flushing_ways(asked: Asked) -> Iterator[Way]:
 
 
 def _in_orders(how: Held, asked: Asked, most: int | None, family: str) -> Iterator[Way]:
+    zero = 0.0 if asked.body == "add" else -0.0  # sums of products begin with +0; a product keeps its sign
     for order in orders(asked.counts, most):
         total = how.total(order)
         yield Way(
             f"{how.identifier}/{how.type.name}/{order.identifier}",
             f"{how.sentence} in {how.type.name} {order.sentence}",
-            lambda rows, total=total: Exact.of(total(rows.terms) + 0.0),
+            lambda rows, total=total: Exact.of(total(rows.terms) + zero),
             order.is_plain,
             family=family,
             type=how.type.name,
