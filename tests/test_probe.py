@@ -23,6 +23,7 @@ from minihlo.interp.errors import CheckFailure, InputError
 from minihlo.interp.probing.answers import Answers, Session
 from minihlo.interp.probing.designs import Designer
 from minihlo.interp.probing.dots import TILE, Asker, Signature
+from minihlo.interp.probing.operands import values
 from minihlo.ops.accumulators import units
 from minihlo.ops.accumulators.record import EXACT, Accumulator
 from minihlo.ops.accumulators.sums import dots
@@ -71,7 +72,7 @@ def agrees(record: Accumulator, found: Accumulator, signature: Signature, seed: 
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["h100.wgmma"])
+@pytest.mark.parametrize("name", ["h100.wgmma", "b200.mma"])
 def test_the_units_of_chips_are_found(name: str) -> None:
     unit = units.find(name, "f8E4M3FN", "f8E4M3FN")
     report = interp.probe(Model(unit.record), k=64)
@@ -125,6 +126,26 @@ def test_operands_of_two_types_and_a_narrow_result() -> None:
 @pytest.mark.parametrize("k", [1, 3])
 def test_few_products(k: int) -> None:
     assert interp.probe(Model(Accumulator(2, bits=6)), k=k).is_found
+
+
+@pytest.mark.parametrize(
+    ("record", "given"),
+    [
+        (Accumulator(2, bits=24, drop="sticky", keep="f16"), np.inf),
+        (Accumulator(2, bits=24, keep="f16", overflow="largest"), 65504.0),
+        (Accumulator(4, bits=24, keep="f16", overflow="nan"), np.nan),
+        (Accumulator(4, bits=24, rounding="toward_zero", product_limit=14), np.inf),
+    ],
+    ids=["infinity", "largest", "NaN", "limit of products"],
+)
+def test_products_beyond_the_range_of_the_sum_are_no_fault(record: Accumulator, given: float) -> None:
+    model, signature = Model(record), Signature("f8E4M3FN", "f8E4M3FN", "f32", 12)
+    largest = np.full((1, 12), ELEMENT_TYPES["f8E4M3FN"].format.max_code, np.uint8) * (np.arange(12) == 0)
+    assert np.array_equal(values(Asker(model, signature).ask(largest, largest), "f32"), [given], equal_nan=True)
+    report = interp.probe(model, k=12)
+    assert report.is_found, report
+    assert agrees(record, report.record, signature) == 10_000
+    assert (report.record.step, report.record.bits) == (record.step, record.bits)
 
 
 def test_what_the_types_cannot_show_is_said() -> None:
@@ -193,6 +214,14 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "forgets the last product": ({"reads": _without_last}, "position 31 of k = 32 does not count as position 0 does"),
     "positions of one operand are shifted": ({"reads": _shifted}, "every single product is wrong"),
     "reads another format": ({"reads": _other_format}, "single products are wrong"),
+    "NaN above 100, but for one column": (
+        {"fault": lambda x, y, r: np.where((np.abs(r.view(np.float32)) > 100) & (y[:1] != 0x58), 0x7FC00000, r)},
+        "single products are wrong",
+    ),
+    "an eighth of what is above 100": (
+        {"fault": lambda x, y, r: np.where(np.abs(r.view(np.float32)) > 100, r - np.uint32(3 << 23), r)},
+        "single products are wrong",
+    ),
     "all zero": ({"fault": lambda x, y, r: np.zeros_like(r)}, "every single product is wrong; each gives 0"),
     "all NaN": (
         {"fault": lambda x, y, r: np.full_like(r, 0x7FC00000)},

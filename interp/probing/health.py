@@ -47,8 +47,7 @@ def _single_products(asker: Asker) -> None:
     have = values(got, s.result)
     r = Range.of(s.result)
     ordinary = (np.abs(right) >= 2.0**r.low) & (np.abs(right) < 2.0**r.high)
-    with np.errstate(invalid="ignore"):
-        is_wrong = ordinary & ~(np.abs(have - right) <= np.abs(right) / 4)
+    is_wrong = ordinary & ~_is_near(have, right) & ~_is_out_of_range(have, right, ordinary)
     if not is_wrong.any():
         return
     i, j = np.argwhere(is_wrong)[len(np.argwhere(is_wrong)) // 2]
@@ -59,6 +58,33 @@ def _single_products(asker: Asker) -> None:
         f"{which} single product{'s are' if which != 'every' else ' is'} wrong{each}: {number(x[i], s.lhs)} * "
         f"{number(y[j], s.rhs)}, all other products zero, gives {number(got[i, j], s.result)}, expected {right[i, j]:g}"
     )
+
+
+def _is_near(have: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Whether results are products that are rounded to one fraction bit or more, or to a multiple of the least one."""
+    size = np.abs(have[np.isfinite(have) & (have != 0)])
+    least = size.min() if size.size else 0.0
+    with np.errstate(invalid="ignore"):
+        return np.abs(have - right) <= np.maximum(np.abs(right) / 2, np.where(np.abs(right) < 2 * least, least, 0.0))
+
+
+def _is_out_of_range(have: np.ndarray, right: np.ndarray, ordinary: np.ndarray) -> np.ndarray:
+    """Whether products are beyond the range of the sums, which may be that of f16 or less.
+
+    From some magnitude on all results are infinities, NaN or the largest number. Products below it are near.
+    """
+    size = np.abs(have)
+    largest = size[np.isfinite(size)].max(initial=0.0)
+    with np.errstate(invalid="ignore"):
+        beyond = ordinary & ~_is_near(have, right)
+        beyond &= np.isnan(have) | ((size >= largest) & (np.abs(right) > largest) & (have * right > 0))
+    if not beyond.any() or beyond.sum() == ordinary.sum():
+        return np.zeros(right.shape, bool)
+    limit = np.abs(right[beyond]).min()
+    over = np.abs(right) > limit
+    # A sum that saturates is near to products that are little larger.
+    is_all = np.isnan(have[over]) | (size[over] >= largest)
+    return beyond if is_all.all() else np.zeros(right.shape, bool)
 
 
 def _each_position(asker: Asker) -> None:

@@ -47,9 +47,11 @@ _SIMPLER = (
 _RANDOM = ("codes", "normal", "wide", "cancelling")
 #: Records that are tried before all others: one exact sum, f32 in order, and the same of rounded products.
 _PLAIN = (Accumulator(0, keep=EXACT), Accumulator(), Accumulator(1, tree=True, c="after"))
+#: Facts that are searched together, and the kinds of dots that show them.
+Group = tuple[Sequence[str], Sequence[str]]
 #: Facts that are found on the dots designed for them, in this order.
 _JOINING = ("joining", "between", "before", "two sums")
-_FACTS = (
+_FACTS: tuple[Group, ...] = (
     (("bits", "drop", "normalise"), ("in a step",)),
     (("keep", "rounding"), ("one sum", "many", "kept", "two sums")),
     (("c",), _JOINING),
@@ -62,6 +64,12 @@ _FACTS = (
     (("flush",), ("alone", "tiny")),
     (("keep", "overflow"), ("overflow", "many", "alone", "one sum")),
     (("product_limit",), ("alone", "overflow")),
+)
+#: For sums that join: the bits of the products' sum, before those of the products are looked for.
+_SUM_FIRST: tuple[Group, ...] = (
+    (("sum_bits", "join"), ("in a step", *_JOINING)),
+    *_FACTS,
+    (("bits", "drop", "normalise"), ("random codes", "random cancelling")),
 )
 
 
@@ -107,6 +115,10 @@ class _Fit:
             found.append((self.session.missed(record), record))
             if not found[-1][0]:
                 return record
+            if wide and (other := self._sum_first(wide)):
+                found.append((self.session.missed(other), other))
+                if not found[-1][0]:
+                    return other
         found.sort(key=lambda f: f[0])
         for least, record in found[:_DESCENTS]:
             self.session.allow(_EACH_DESCENT)
@@ -130,12 +142,23 @@ class _Fit:
                 record = simpler
         return record
 
-    def _by_facts(self, record: Accumulator) -> Accumulator:
+    def _sum_first(self, record: Accumulator) -> Accumulator | None:
+        """Return a record whose products keep more bits than their sum does when it joins."""
+        bits = (changed(record, {"bits": n}) for n in range(_WIDE, 0, -1))
+        wide = next((r for r in bits if r is not None), None)
+        if wide is None:
+            return None
+        self.session.allow(_EACH_START)
+        return self._by_facts(wide, _SUM_FIRST)
+
+    def _by_facts(self, record: Accumulator, facts: Sequence[Group] = _FACTS) -> Accumulator:
         """Search each group of facts on the dots that are designed for it."""
-        for fields, kinds in _FACTS:
+        for fields, kinds in facts:
             if fields[0] in ("c_bits", "c_reach", "sum_bits") and record.c != "joined":
                 continue
-            if data := self._of(kinds) or self._of(("one sum", "two sums")):
+            # The running sum is a term: in a short step it takes the place of one of three products.
+            aligned = self._of(("joining",)) if record.c == "aligned" else []
+            if data := self._of(kinds) or aligned or self._of(("one sum", "two sums")):
                 record, _ = self.session.best(self._product(record, fields), data, record)
         return record
 

@@ -61,7 +61,10 @@ def structure(session: Session) -> Structure:
     lengths = _lengths(triples, masks.got == one, k)
     race = _Race(session, masks, one)
     record = _best(race, lengths, forms, k)
-    alike = dict.fromkeys(changed(record, {"group": 0} | form) for form in forms)
+    # Sums that each go to an outer one in f32 are alike to such as join a running sum in f32.
+    each = record.group or record.step * record.pattern[1] // record.pattern[0]
+    outers = dict.fromkeys((record.outer, each if record.c == "after" else record.outer))
+    alike = dict.fromkeys(changed(record, {"group": 0, "outer": n} | form) for n in outers for form in forms)
     least = race.wrong(record)
     others = [r for r in alike if r is not None and r != record and race.wrong(r) == least]
     return Structure(scale, tuple(lengths), (record, *others), tuple(_hidden(triples, masks.got == one, k)))
