@@ -131,8 +131,8 @@ def test_few_products(k: int) -> None:
 @pytest.mark.parametrize(
     ("record", "given"),
     [
-        (Accumulator(2, bits=24, drop="sticky", keep="f16"), np.inf),
-        (Accumulator(2, bits=24, keep="f16", overflow="largest"), 65504.0),
+        (Accumulator(4, bits=24, drop="sticky", keep="f16"), np.inf),
+        (Accumulator(4, bits=24, keep="f16", overflow="largest"), 65504.0),
         (Accumulator(4, bits=24, keep="f16", overflow="nan"), np.nan),
         (Accumulator(4, bits=24, rounding="toward_zero", product_limit=14), np.inf),
     ],

@@ -133,7 +133,13 @@ def _best(race: _Race, lengths: Sequence[int], forms: Sequence[Change], k: int) 
     record = min(left, key=race.wrong)
     moves: tuple[Callable[[Accumulator], Iterable[Accumulator | None]], ...] = (
         lambda r: (changed(r, {"outer": n}) for n in lengths),
-        lambda r: (changed(r, f | {"step": n, "group": 0}) for n in lengths for f in forms),
+        # Another step may not divide the length of the outer sum.
+        lambda r: (
+            changed(r, f | {"step": n, "group": 0, "outer": o})
+            for o in dict.fromkeys((r.outer, 0))
+            for n in lengths
+            for f in forms
+        ),
         lambda r: (other for f in ("outer", "group", "step", "take") for other in neighbours(r, f, k, lengths)),
     )
     for move in moves * 2:
