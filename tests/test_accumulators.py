@@ -186,3 +186,12 @@ def test_shapes() -> None:
         dots(H100, a, np.ones(3, np.float16), "f16", "f16")
     with pytest.raises(ValueError, match="up to 32 bits, or tf32, got f64"):
         dots(H100, np.ones(3), np.ones(3), "f64", "f64")
+
+
+def test_a_subnormal_c_that_is_flushed_keeps_its_sign() -> None:
+    record = Accumulator(2, tree=True, c="after", keep="f32", flush=("c", "results"))
+    tiny = np.array([-(2.0**-70), -(2.0**-80)], np.float32), np.full(2, 2.0**-80, np.float32)
+    for c in (-0.0, -(2.0**-140)):  # both products are -0, and so are their sum and c
+        result = dots(record, *tiny, "f32", "f32", np.array(c))
+        assert result == 0
+        assert np.signbit(result)

@@ -120,7 +120,7 @@ def _start(record: Accumulator, c: np.ndarray) -> np.ndarray:
     fmt = record.storage
     start = rounded(np.array(c, np.float64), fmt, "nearest_even")
     if "c" in record.flush:
-        start[np.abs(start) < 2.0 ** (1 - fmt.bias)] = 0
+        start = np.where(np.abs(start) < 2.0 ** (1 - fmt.bias), np.copysign(0.0, start), start)
     return start
 
 
