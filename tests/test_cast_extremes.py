@@ -124,3 +124,8 @@ def test_a_mistyped_name_gets_a_guess(capsys: pytest.CaptureFixture[str], wrong:
     for command in (("cast", "1", wrong), ("formats", wrong), ("cast", f"{wrong}=1", "f32")):
         assert cli.main(list(command)) == 2
         assert f"did you mean {meant}?" in capsys.readouterr().err
+
+
+def test_a_mistyped_block_format_gets_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["cast", "[1, 2]", "mxfp8_e4m4"]) == 2
+    assert "expected a block format, got 'mxfp8_e4m4', did you mean mxfp8_e4m3?" in capsys.readouterr().err

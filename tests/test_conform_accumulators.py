@@ -1,9 +1,11 @@
 """The report's drawings of accumulators: which bits of a product are kept, the steps, and what is said of them."""
 
+import itertools
 import re
 
 from minihlo.interp.conform.report.accumulators import accumulators, drawing, sentences
 from minihlo.interp.conform.result import DIVERGENT, Accumulated, CaseResult
+from minihlo.ops.accumulators.record import DROPS, PLACES
 
 HOPPER = Accumulated("h100.wgmma", "f32:13", 13, 32, "zero", record="step=32,bits=13,keep=f32:13")
 
@@ -63,6 +65,11 @@ def test_words() -> None:
         "A step sums 32 products, in order; the sum so far is aligned with them. "
         "Between steps the sum is kept in f32:13."
     )
+
+
+def test_there_are_words_for_every_fact_of_a_record() -> None:
+    for drop, c in itertools.product(DROPS, PLACES):
+        assert len(sentences(Accumulated("a", "f32", 24, 8, drop, c=c))) == 3
 
 
 def test_each_accumulator_stands_once_with_its_types() -> None:

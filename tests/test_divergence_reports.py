@@ -141,7 +141,7 @@ FAIL  {report.ops[0].location}: return x + x  # this line
 def test_errors() -> None:
     x = np.zeros(2, np.float32)
     for arguments, options, message in (
-        ((jnp.sin, x), {"backend": "nothing"}, r"^there is no backend and no platform of JAX 'nothing' \("),
+        ((jnp.sin, x), {"backend": "nothing"}, r"^expected a backend \(.*\) or a platform of JAX, got 'nothing' \("),
         ((jnp.sin, x), {"backend": 3}, r"^expected a backend \(an object with a method evaluate\), got int$"),
         ((jnp.sin, x), {"backend": "ml_dtypes", "how": "program"}, "^ml_dtypes takes single operations, no programs"),
         ((jnp.sin, x), {"how": "well"}, r"^how: expected one of op, program, got 'well'$"),

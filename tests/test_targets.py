@@ -13,8 +13,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minihlo.interp import Accumulator, InputError, Policy, ProgramError, load, matmul
+from minihlo.interp import Accumulator, InputError, Policy, load, matmul
 from minihlo.interp import policy as policy_block
+from minihlo.interp.errors import UnsupportedError
 from minihlo.interp.policies import parse_policy
 from minihlo.ops.accumulators.sums import dots
 from minihlo.ops.accumulators.units import find
@@ -156,7 +157,9 @@ def test_the_algorithm_of_tf32_reads_f32_as_the_unit_does() -> None:
 
 
 def test_a_type_that_the_unit_does_not_multiply_is_refused() -> None:
-    with pytest.raises(ProgramError, match=r"dot_general: accumulate: a100: expected operands of f16.*, got f8E4M3FN"):
+    with pytest.raises(
+        UnsupportedError, match=r"dot_general: accumulate: a100: expected operands of f16.*, got f8E4M3FN"
+    ):
         load(dot_program())(X, Y, policy=Policy(accumulate="a100"))
 
 

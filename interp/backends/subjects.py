@@ -33,7 +33,7 @@ class Platform:
         except RuntimeError as error:
             said = " ".join(str(error).split())[:200]
             raise InputError(
-                f"there is no backend and no platform of JAX {platform!r} ({said}; backends: {spellings()})"
+                f"expected a backend ({spellings()}) or a platform of JAX, got {platform!r} ({said})"
             ) from None
         self.name = f"jax:{platform}"
         self._enable_x64: Any = jax.enable_x64

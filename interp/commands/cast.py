@@ -18,7 +18,7 @@ from ...ops.minifloat.formats import Format
 from ...ops.minifloat.number import FINITE, NAN, Number
 from ...ops.policy import Policy
 from ...ops.random_stream import RandomStream
-from ...ops.types import ElementType, named_type
+from ...ops.types import ElementType, guess, named_type
 from ..errors import InputError
 from ..parse.literals import array_of_literals, fraction, is_code, real
 from ..values.numbers import convert, integer_ends
@@ -38,6 +38,9 @@ def main(options: argparse.Namespace) -> int:
     if options.scale:
         raise InputError(f"--scale: expected a block format ({', '.join(BLOCK_FORMATS)}), got {options.format}")
     text = options.value.strip()
+    if options.format.startswith(tuple(name.partition("_")[0] for name in BLOCK_FORMATS)):
+        meant = guess(options.format, BLOCK_FORMATS)
+        raise InputError(f"expected a block format, got {options.format!r}{meant} (known: {', '.join(BLOCK_FORMATS)})")
     target = _element(options.format)
     policy = options.policy
     random = RandomStream()

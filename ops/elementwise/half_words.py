@@ -1,8 +1,9 @@
 """Ops on f16 and bf16 that only order numbers or change signs, on their codes as integers of 16 bits.
 
 numpy computes with f16 one element at a time, and ml_dtypes with bf16; processors compare many integers at a time.
-Measured on 10^6 elements, one thread: the maximum of two f16 30 ms by numpy, 0.6 ms so. Where an operand is NaN, the
-kernel that computes with floats decides which NaN is the result.
+Measured on 10^6 elements of f16, on a machine in use: the maximum 30 ms by numpy, 5.7 by way of f32, 1.6 so; negation
+0.8 and 0.15. The maximum of bf16 1.8 and 1.6; its comparisons are quicker as ml_dtypes has them. Where an operand is
+NaN, the kernel that computes with floats decides which NaN is the result.
 """
 
 from __future__ import annotations

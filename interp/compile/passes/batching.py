@@ -21,8 +21,7 @@ from ...program import Location, Operation, Region, Value
 from ..uses import captures
 from .fusible import shape_of
 
-_SLICE, _BARRIER, _WHILE = "stablehlo.dynamic_slice", "stablehlo.optimization_barrier", "stablehlo.while"
-_IF, _CASE = "stablehlo.if", "stablehlo.case"
+_SLICE, _BARRIER = "stablehlo.dynamic_slice", "stablehlo.optimization_barrier"
 
 
 class Batcher:
@@ -66,9 +65,9 @@ class Batcher:
             for value, result in zip(operation.operands, operation.results, strict=True):
                 self._pass_on(value, result, operation)
             return True
-        if operation.name == _WHILE:
+        if record.facts.regions is Regions.LOOP:
             return self._loop(operation)
-        if operation.name in (_IF, _CASE):
+        if record.facts.regions is Regions.ONE:
             return self._branches(operation)
         if any(v in self._stacked for v in around):
             return False
@@ -251,7 +250,7 @@ class Batcher:
         for i, result in enumerate(operation.results):
             t, shape = self._type(result), shape_of(result)
             branches = [self.laid(r.returns[i], shape) for r in operation.regions]
-            if operation.name == _IF:
+            if index.type.element.name == "i1":  # type: ignore[union-attr]
                 chosen = self.put("select", [self.laid(index, shape), *branches], t, {}, operation)
             else:  # an index that is none counts as the last
                 chosen = branches[-1]

@@ -1,0 +1,26 @@
+"""A whole program for a backend, which returns some of its values."""
+
+import numpy as np
+
+from minihlo import interp
+from minihlo.interp.diff.examiner import received
+from minihlo.interp.diff.source import Source
+from minihlo.interp.values import transport
+from minihlo.ops.types import type_of_dtype
+
+TEXT = """func.func @main(%x: tensor<3xf32>, %y: tensor<2xi32>) -> (tensor<2xi32>, tensor<3xf32>, tensor<3xf32>) {
+  %r = stablehlo.negate %x : tensor<3xf32>
+  return %y, %r, %x : tensor<2xi32>, tensor<3xf32>, tensor<3xf32>
+}"""
+
+
+def test_arguments_can_be_wanted_too() -> None:
+    source = Source.of_text(TEXT, "two.mlir")
+    assert source.function.body is not None
+    x, y = np.array([1, -2, 3], np.float32), np.array([4, 5], np.int32)
+    for wanted in (source.function.body.returns, source.function.body.returns[::-1]):
+        arrays = [a for v in (x, y) for a in transport.packed(v, type_of_dtype(v.dtype))]
+        sent = interp.load(source.instrumented(wanted))(*arrays)
+        results = received(sent, [v.type for v in wanted], "minihlo")
+        expected = [y, -x, x] if wanted[0].type == source.function.argument_types[1] else [x, -x, y]
+        assert [r.tolist() for r in results] == [e.tolist() for e in expected]
