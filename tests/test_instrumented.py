@@ -24,3 +24,22 @@ def test_arguments_can_be_wanted_too() -> None:
         results = received(sent, [v.type for v in wanted], "minihlo")
         expected = [y, -x, x] if wanted[0].type == source.function.argument_types[1] else [x, -x, y]
         assert [r.tolist() for r in results] == [e.tolist() for e in expected]
+
+
+SCALAR = """func.func @main(%x: tensor<f32>) -> tensor<f32> {
+  %s = "stablehlo.dynamic_slice"(%x) {slice_sizes = array<i64>} : (tensor<f32>) -> tensor<f32>
+  %r = stablehlo.negate %s : tensor<f32>
+  return %r : tensor<f32>
+}"""
+
+
+def test_an_op_whose_own_form_mlir_does_not_read_is_printed_generically() -> None:
+    source = Source.of_text(SCALAR, "scalar.mlir")
+    assert source.function.body is not None
+    first, second = source.function.body.operations
+    x = np.float32(2.5)
+    codes = transport.packed(np.asarray(x), type_of_dtype(x.dtype))
+    sent = interp.load(source.instrumented([*first.results, *second.results]))(*codes)
+    assert [float(r) for r in received(sent, [v.type for v in (*first.results, *second.results)], "m")] == [2.5, -2.5]
+    assert float(interp.load(source.text(first, packed=False))(x)[0]) == 2.5
+    assert "func.func @main" in source.text(second, packed=False)  # others keep their own form

@@ -20,6 +20,7 @@ from ..parse import parser
 from ..parse.reader import Places, Reader
 from ..parse.syntax import NEWER
 from ..program import Function, Operation, Region, Value
+from ..system.isolate import quiet_native_stderr
 from ..values import transport
 from .mlir import inline_calls, name_of, replace_operands, walked
 
@@ -124,7 +125,7 @@ class Source:
             function.attributes["function_type"] = attributes["function_type"]
             if "@" in str(clone):
                 self._add_functions(module)
-            text: Any = module.operation.get_asm(enable_debug_info=False)
+            text = _printed(module.operation)
         if text.startswith("module {\n"):
             text = textwrap.dedent(text.partition("\n")[2].rpartition("}")[0])
         return text.replace(f'"{NEWER}', '"')
@@ -168,7 +169,7 @@ class Source:
             for name, attribute in signature.items():
                 function.attributes[name] = attribute
             _drop_unused_functions(module)
-            text: Any = module.get_asm(enable_debug_info=False)
+            text = _printed(module)
         return text.replace(f'"{NEWER}', '"')
 
     def _add_functions(self, module: ir.Module) -> None:
@@ -189,6 +190,20 @@ def is_movable(operation: Operation) -> bool:
     return bool(operation.results) and all(
         isinstance(t, TensorType) and t.is_static and not isinstance(t.element, QuantizedType) for t in types
     )
+
+
+def _printed(module: ir.Operation) -> str:
+    """The text of a module, in the generic form where the ops' own form is none that MLIR reads.
+
+    (A `dynamic_slice` of a scalar is printed with an empty list of starts, which the reader refuses.)
+    """
+    text: Any = module.get_asm(enable_debug_info=False)
+    with quiet_native_stderr():
+        try:
+            ir.Module.parse(text)
+        except ir.MLIRError:
+            text = module.get_asm(enable_debug_info=False, print_generic_op_form=True)
+    return text
 
 
 def _drop_unused_functions(module: ir.Operation) -> None:
