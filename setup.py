@@ -3,5 +3,5 @@
 from setuptools import find_packages, setup
 
 found = [f"minihlo.{name}" for name in find_packages(include=["interp", "interp.*", "ops", "ops.*"])]
-# What `minihlo conform` runs of the ops that have no other cases; a folder without Python.
-setup(packages=[*found, "minihlo.mlir_tests"])
+# Folders without Python: what `minihlo conform` runs of the ops that have no other cases, and its profiles.
+setup(packages=[*found, "minihlo.mlir_tests", "minihlo.profiles"])

@@ -31,7 +31,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    for name in ("interp", "ops", "mlir_tests"):
+    for name in ("interp", "ops", "mlir_tests", "profiles"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     words = ["wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(target), str(source)]
     built = subprocess.run([sys.executable, "-m", "pip", *words], capture_output=True, text=True)

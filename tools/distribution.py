@@ -18,7 +18,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 #: The folders that are packages, and the names they get.
-PACKAGES = {"interp": "minihlo/interp", "ops": "minihlo/ops", "mlir_tests": "minihlo/mlir_tests"}
+PACKAGES = {
+    "interp": "minihlo/interp",
+    "ops": "minihlo/ops",
+    "mlir_tests": "minihlo/mlir_tests",
+    "profiles": "minihlo/profiles",
+}
+#: Those that hold data alone, with the names of their files.
+_DATA = {"mlir_tests": ".mlir", "profiles": ".toml"}
 #: Tests of the command line, its children and the files they read. The rest is as in a checkout.
 TESTS = ["tests/test_cli.py", "mlir_tests/interpret_abs.mlir"]
 #: Folders that tools make in a checkout.
@@ -39,7 +46,7 @@ def in_packages(names: Iterable[str]) -> set[str]:
     result = set()
     for name in names:
         top, _, rest = name.partition("/")
-        if top in PACKAGES and rest and (top != "mlir_tests" or rest.endswith(".mlir")):
+        if top in PACKAGES and rest and rest.endswith(_DATA.get(top, "")):
             result.add(f"{PACKAGES[top]}/{rest}")
     return result
 
@@ -73,7 +80,7 @@ def check_tests(source: Path, wheel: Path) -> list[str]:
         environment = {**os.environ, "PYTHONPATH": str(installed)}
         (folder,) = Path(name).glob("minihlo-*")
         for folder_of_package in PACKAGES:
-            if folder_of_package != "mlir_tests":
+            if folder_of_package not in _DATA:
                 (folder / folder_of_package).rename(folder / f"{folder_of_package}-hidden")
         command = [sys.executable, "-m", "pytest", *TESTS]
         status = subprocess.run(command, cwd=folder, env=environment).returncode

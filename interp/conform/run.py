@@ -50,9 +50,14 @@ class Choice:
     form: str = ""
     beside: tuple[str, ...] = ()  #: SIGNATURE:FORM
     tests: str = ""  #: a folder of .mlir tests
+    #: Signatures with their forms, as a profile lists them: these, whatever else is chosen.
+    listed: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def cases(self, level: int) -> list[Case]:
         """The cases of a level that are chosen."""
+        if self.listed:
+            known = {c.signature: c for c in cases(3)}
+            return [known[signature] for signature, _ in self.listed]
         # A case that is named is found at whichever level it is.
         chosen_ = chosen(cases(3 if self.case else level), self.ops, self.formats, self.case)
         if level >= 2 or self.case:
@@ -62,10 +67,11 @@ class Choice:
 
 def tasks(choice: Choice, settings: Settings, kind: str) -> list[Task]:
     """The tasks of a run, for a backend that takes programs or operations. Raises ValueError where there are none."""
+    listed = dict(choice.listed)
     specs = [
         Spec(case, form, part)
         for case in choice.cases(settings.level)
-        for form in _forms(case, choice, settings, kind)
+        for form in _forms(case, choice, settings, kind, listed.get(case.signature))
         for part in range(1 if settings.operands else data.parts(case, form, settings.level))
     ]
     if not specs:
@@ -81,7 +87,11 @@ def tasks(choice: Choice, settings: Settings, kind: str) -> list[Task]:
     ]
 
 
-def _forms(case: Case, choice: Choice, settings: Settings, kind: str) -> list[str]:
+def _forms(
+    case: Case, choice: Choice, settings: Settings, kind: str, listed: tuple[str, ...] | None = None
+) -> list[str]:
+    if listed is not None:
+        return [f for f in forms(case, 3, kind) if f in listed]
     if case.op == "test":
         return [tests.FORM] if choice.form in ("", tests.FORM) and kind == "programs" else []
     # A form that is named is one that the case has at some level.

@@ -1,0 +1,296 @@
+"""Profiles: frozen, versioned lists of the cases that a backend has to pass, and of what it may declare.
+
+A profile is a TOML file. Those of minihlo are in the folder `profiles`; docs/profiles.md describes the fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..comparison.choices import CHOICES
+from ..comparison.open_points import IDENTIFIERS
+from ..errors import InputError, printable
+from . import files
+from .cases.cases import FORMS, Case, cases, forms
+from .run import Choice
+
+SCHEMA = "minihlo.profile/1"
+
+REQUIRED = "required"  #: has to pass; no waiver
+WAIVABLE = "waivable"  #: has to pass, or to have a waiver with a reason
+OPTIONAL = "optional"  #: may be unsupported; what the backend has is held to the same as WAIVABLE
+NEEDS = (REQUIRED, WAIVABLE, OPTIONAL)
+
+_IDENTIFIER = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
+#: A profile is a page of text. What is larger is some other file.
+_MOST_BYTES = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """Cases: every op with every type; the signature of a case is the op, the format and the result, with dots."""
+
+    need: str  #: one of NEEDS
+    ops: tuple[str, ...]
+    formats: tuple[str, ...]  #: of the operands, different ones with dots between: f8E4M3FN.f8E5M2
+    to: tuple[str, ...] = ()  #: of the result, where the signature names it
+    forms: tuple[str, ...] = ()  #: empty: all that the case has at the level of the profile
+
+    def signatures(self) -> Iterator[str]:
+        """The signatures of all cases."""
+        for parts in itertools.product(self.ops, self.formats, self.to or ("",)):
+            yield ".".join(filter(None, parts))
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """A case of a profile, with its forms."""
+
+    signature: str
+    need: str
+    forms: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Declaration:
+    """What may be declared of an open point (`comparison.open_points`), with a phrase for each choice."""
+
+    identifier: str
+    default: str  #: the phrase where no other choice is seen
+    choices: tuple[tuple[str, str], ...] = ()  #: identifiers of `comparison.choices`, with phrases
+
+    def phrase(self, choice: str) -> str | None:
+        """The phrase of a choice, None if it may not be declared."""
+        return dict(self.choices).get(choice)
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """A profile, as its file has it."""
+
+    name: str
+    version: str
+    title: str
+    sources: tuple[str, ...]
+    selections: tuple[Selection, ...]
+    declarations: tuple[Declaration, ...] = ()
+    #: Patterns of the identifiers of accumulators that may be declared.
+    accumulators: tuple[str, ...] = ()
+    level: int = 1
+    seed: int = 0
+    ulp: int = 4
+    text: str = dataclasses.field(default="", compare=False)  #: the file
+
+    @property
+    def identifier(self) -> str:
+        """The name and the version: `ocp-fp8-1.0`."""
+        return f"{self.name}-{self.version}"
+
+    @functools.cached_property
+    def listed(self) -> tuple[Listed, ...]:
+        """All cases, in the order of `minihlo conform --list`, each once. Raises InputError if one does not exist."""
+        known = {c.signature: c for c in cases(3)}
+        found: dict[str, Listed] = {}
+        for selection in self.selections:
+            for signature in selection.signatures():
+                if signature not in known:
+                    raise InputError(f"{self.identifier}: there is no case {signature}")
+                if signature in found:
+                    raise InputError(f"{self.identifier}: expected each case once, got {signature} twice")
+                has = forms(known[signature], self.level if not selection.forms else 3)
+                chosen = tuple(f for f in has if not selection.forms or f in selection.forms)
+                missing = [f for f in selection.forms if f not in has]
+                if missing or not chosen:
+                    raise InputError(f"{self.identifier}: {signature} has no form {', '.join(missing) or 'at all'}")
+                found[signature] = Listed(signature, selection.need, chosen)
+        return tuple(found[s] for s in known if s in found)
+
+    def cases(self) -> list[tuple[Case, tuple[str, ...]]]:
+        """The cases with their forms, in the order of `listed`."""
+        known = {c.signature: c for c in cases(3)}
+        return [(known[entry.signature], entry.forms) for entry in self.listed]
+
+    def choice(self) -> Choice:
+        """The cases and forms, as a run takes them."""
+        return Choice(listed=tuple((entry.signature, entry.forms) for entry in self.listed))
+
+    def need(self, signature: str) -> str | None:
+        """How a case is needed, one of NEEDS; None if it is not in the profile."""
+        return self._needs.get(signature)
+
+    @functools.cached_property
+    def _needs(self) -> dict[str, str]:
+        return {entry.signature: entry.need for entry in self.listed}
+
+    def declaration(self, identifier: str) -> Declaration | None:
+        """What may be declared of an open point; None where nothing may."""
+        return next((d for d in self.declarations if d.identifier == identifier), None)
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """The hash of the profile and of its list of cases, as hexadecimal digits; the same on every machine."""
+        return hashlib.sha256(self.canonical().encode("ascii")).hexdigest()
+
+    def canonical(self) -> str:
+        """The text that is hashed: JSON in ASCII with sorted keys, without spaces, of strings, integers and lists.
+
+        The order of keys, comments and spaces in the file do not matter; titles and sources do.
+        """
+        data = {
+            "schema": SCHEMA,
+            "name": self.name,
+            "version": self.version,
+            "title": self.title,
+            "sources": list(self.sources),
+            "level": self.level,
+            "seed": self.seed,
+            "ulp": self.ulp,
+            "declare": {d.identifier: {"default": d.default, **dict(d.choices)} for d in self.declarations},
+            "accumulators": sorted(self.accumulators),
+            "cases": [
+                [entry.signature, entry.need, list(entry.forms)] for entry in sorted(self.listed, key=_signature)
+            ],
+        }
+        return json.dumps(data, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def _signature(entry: Listed) -> str:
+    return entry.signature
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def folder() -> Path:
+    """The folder of minihlo's profiles, which a wheel has beside `interp` as well."""
+    return Path(__file__).parents[2] / "profiles"
+
+
+def names() -> list[str]:
+    """The profiles of minihlo."""
+    return sorted(p.stem for p in folder().glob("*.toml"))
+
+
+def load(name_or_path: str | Path) -> Profile:
+    """The profile of a name, or of a file. Raises InputError where there is none, or where it is not valid."""
+    given = str(name_or_path)
+    path = folder() / f"{given}.toml" if given in names() else Path(given)
+    if path.suffix != ".toml" and not path.is_file():
+        raise InputError(f"expected a profile ({', '.join(names())}) or a TOML file, got {printable(given)}")
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{printable(given)}: {getattr(error, 'strerror', None) or error}") from None
+    if len(raw) > _MOST_BYTES:
+        raise InputError(f"{printable(given)}: expected a profile of up to {_MOST_BYTES:,} bytes, got more")
+    return parse(raw, printable(given))
+
+
+def parse(raw: bytes, where: str) -> Profile:
+    """The profile that a TOML file holds. Raises InputError, whose message begins with `where`."""
+    try:
+        text = raw.decode("utf-8")
+        found = files.read(_File, tomllib.loads(text), "the profile")
+        profile = _profile(found, text)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    except RecursionError:
+        raise InputError(f"{where}: expected a profile, got a file that is nested too deeply") from None
+    except ValueError as error:  # also what cannot be decoded, and what is no TOML
+        raise InputError(f"{where}: {printable(str(error))}") from None
+    if found.sha256 not in ("", profile.sha256):
+        raise InputError(
+            f"{where}: expected a profile whose hash is {found.sha256}, as it says, got {profile.sha256} "
+            "(a profile is frozen: a change is a new version)"
+        )
+    return profile
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cases:
+    need: str
+    ops: list[str]
+    formats: list[str]
+    to: list[str] = dataclasses.field(default_factory=list)
+    forms: list[str] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+    """The fields of the file."""
+
+    name: str
+    version: str
+    title: str
+    sources: list[str]
+    cases: list[_Cases]
+    declare: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+    accumulators: list[str] = dataclasses.field(default_factory=list)
+    level: int = 1
+    seed: int = 0
+    ulp: int = 4
+    sha256: str = ""
+
+
+def _profile(data: _File, text: str) -> Profile:
+    _expect(bool(_IDENTIFIER.fullmatch(data.name)), "name", "small letters and digits with hyphens", data.name)
+    _expect(bool(_VERSION.fullmatch(data.version)), "version", "numbers with dots", data.version)
+    _expect(data.level in (1, 2, 3), "level", "1, 2 or 3", data.level)
+    _expect(0 <= data.seed < 1 << 32, "seed", "a number from 0 to 2^32 - 1", data.seed)
+    _expect(data.ulp >= 0, "ulp", "a number that is not negative", data.ulp)
+    for i, given in enumerate(data.cases):
+        _expect(given.need in NEEDS, f"cases[{i}].need", f"one of {', '.join(NEEDS)}", given.need)
+        _expect(bool(given.ops and given.formats), f"cases[{i}]", "at least one of ops and of formats", "none")
+        unknown = next((f for f in given.forms if f not in FORMS), None)
+        _expect(unknown is None, f"cases[{i}].forms", "forms (minihlo conform --list)", unknown)
+    _expect(any(c.need == REQUIRED for c in data.cases), "cases", "some that are required", "none")
+    selections = tuple(
+        Selection(c.need, tuple(c.ops), tuple(c.formats), tuple(c.to), tuple(c.forms)) for c in data.cases
+    )
+    declarations = tuple(_declaration(point, words) for point, words in data.declare.items())
+    profile = Profile(
+        data.name,
+        data.version,
+        data.title,
+        tuple(data.sources),
+        selections,
+        declarations,
+        tuple(data.accumulators),
+        data.level,
+        data.seed,
+        data.ulp,
+        text,
+    )
+    _expect(any(e.need == REQUIRED for e in profile.listed), "cases", "some that are required", "none")
+    return profile
+
+
+def _declaration(point: str, words: Mapping[str, str]) -> Declaration:
+    marks = [mark for mark, identifier in IDENTIFIERS.items() if identifier == point]
+    _expect(bool(marks), f"declare.{point}", f"an open point ({', '.join(IDENTIFIERS.values())})", point)
+    known = list(dict.fromkeys(c.identifier for mark in marks for c in CHOICES[mark]))
+    _expect("default" in words, f"declare.{point}", "a phrase named default", "none")
+    choices = tuple((c, phrase) for c, phrase in words.items() if c != "default")
+    unknown = next((c for c, _ in choices if c not in known), None)
+    _expect(unknown is None, f"declare.{point}", f"choices among {', '.join(known)}", unknown)
+    return Declaration(point, words["default"], choices)
+
+
+def _expect(is_so: bool, field: str, expected: str, got: Any) -> None:
+    if not is_so:
+        raise InputError(f"{field}: expected {expected}, got {printable(str(got))}")
+
+
+__all__ = ["NEEDS", "OPTIONAL", "REQUIRED", "WAIVABLE", "Declaration", "Listed", "Profile", "Selection"]
+__all__ += ["folder", "load", "names", "parse"]
