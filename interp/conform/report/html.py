@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...oracle.formats import FORMATS
-from .. import files
+from .. import causes, files
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Report, worst
 from ..words import count
+from . import html_causes
 from .accumulators import accumulators
 from .html_cases import BAD, SIGNS, accuracy, anchor, failures
 from .markup import Content, Markup, element, joined
@@ -56,6 +57,7 @@ def page(report: Report) -> str:
         element(
             "main",
             _summary(report),
+            html_causes.section(causes.of_cases(bad)),
             _grid(report),
             failures(bad),
             accuracy([c for c in report.cases if c.verdict == ACCURACY], report.run.ulp),

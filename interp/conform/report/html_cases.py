@@ -62,7 +62,7 @@ def _case(case: CaseResult) -> Markup:
     facts += [f"{v} {n:,}" for v, n in case.counts.items() if v not in (FAIL, CRASH, PASS)]
     head = element(
         "p",
-        _badge(case.verdict),
+        badge(case.verdict),
         case.is_expected and element("span", "expected", class_="badge expected"),
         " · ".join(facts),
         class_="facts",
@@ -74,19 +74,21 @@ def _case(case: CaseResult) -> Markup:
         head,
         shown,
         pictures(case),
-        _table(case, [f for f in case.failures if f.verdict in BAD] or case.failures),
+        table(case, [f for f in case.failures if f.verdict in BAD] or case.failures),
         _histogram(case),
-        element("pre", element("code", case.command), class_="command") if case.command else None,
-        _program(case),
+        command(case),
+        program(case),
         class_="case",
     )
 
 
-def _badge(verdict: str) -> Markup:
+def badge(verdict: str) -> Markup:
+    """A verdict with its sign."""
     return element("span", f"{SIGNS[verdict]} {verdict}", class_=f"badge {verdict}")
 
 
-def _table(case: CaseResult, failures: Sequence[Failure]) -> Content:
+def table(case: CaseResult, failures: Sequence[Failure]) -> Content:
+    """Elements of a case: operands, what is given and what is right, as codes and values."""
     if not failures:
         return None
     names = ["operand"] if len(case.operands) == 1 else [f"operand {i + 1}" for i in range(len(case.operands))]
@@ -146,7 +148,13 @@ def _histogram(case: CaseResult) -> Content:
     return element("table", element("tbody", [row(*x) for x in case.histogram.items()]), class_="histogram")
 
 
-def _program(case: CaseResult) -> Content:
+def command(case: CaseResult) -> Content:
+    """The command that reproduces the first failure."""
+    return element("pre", element("code", case.command), class_="command") if case.command else None
+
+
+def program(case: CaseResult) -> Content:
+    """The StableHLO program of the first failure, and its inputs; shut."""
     if not case.program:
         return None
     inputs = "\n".join(f"--input {i}" for i in case.inputs)
@@ -175,6 +183,6 @@ def accuracy(cases: Sequence[CaseResult], limit: int) -> Content:
             f" {first.counts.get(ACCURACY, 0):,} of {first.total:,}, worst {worst_ulp} ULP",
         ]
         forms = ", ".join(c.form for c in group)
-        detail = [element("p", f"forms: {forms}"), pictures(first), _histogram(first), _table(first, first.failures)]
+        detail = [element("p", f"forms: {forms}"), pictures(first), _histogram(first), table(first, first.failures)]
         parts.append(element("details", element("summary", summary), detail, id=anchor(first)))
     return element("section", element("h2", "Accuracy"), element("p", shown), parts, id="accuracy")

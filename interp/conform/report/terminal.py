@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS
+from ..causes import of_cases
 from ..result import (
     ABSENT,
     ACCURACY,
@@ -65,7 +66,8 @@ def show(report: Report, console: Console) -> None:
 
 
 def paragraphs(report: Report) -> Iterator[Text]:
-    """Each case that fails; then what is inaccurate, what is open, how sums are made, and what is not there."""
+    """The causes; each case that fails; what is inaccurate, what is open, how sums are made, and what is not there."""
+    yield from _causes(report.cases)
     yield from _failures(report.cases)
     yield from _inaccurate([c for c in report.cases if c.verdict == ACCURACY])
     yield from _listed("left open", _by(report.cases, lambda c: c.choices if c.verdict == DIVERGENT else []))
@@ -120,6 +122,24 @@ def _heading(name: str) -> str:
 
 
 # -- what is wrong -----------------------------------------------------------------------------------------------------
+
+
+def _causes(cases: Sequence[CaseResult]) -> Iterator[Text]:
+    """What makes cases fail, where that is less than the signatures that fail."""
+    found = of_cases(cases)
+    failing = {c.signature for c in cases if c.verdict in (FAIL, CRASH)}
+    if len(found) == len(failing):
+        return
+    text = Text.assemble((count(len(found), "cause"), "bold"), f" of {count(len(failing), 'failing signature')}")
+    for cause in found:
+        example = cause.example
+        text.append(f"\n  {_short(cause.sentence)}")
+        text.append(f"  {count(len(cause.signatures), 'signature')}", "bright_black")
+        text.append(f"\n    {example.case.signature} {example.case.form}")
+        if example.failure:
+            text.append("  ").append_text(_failure(example.failure, example.case))
+        text.append(f"\n    {example.case.command}", "bright_black")
+    yield text
 
 
 def _failures(cases: Sequence[CaseResult]) -> Iterator[Text]:

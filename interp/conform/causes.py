@@ -1,0 +1,324 @@
+"""The failures of reports by cause, so that one fault is one entry however many cases it fails.
+
+A case names what explains its results (`causes`, from verdicts.diagnosis). Some identifiers name a fault. Others only
+describe the failing elements, or say in which forms they fail. A case without the name of a fault goes with the cases
+of the same run that fail alike; the cause counts it as assumed. Crashes go by their messages, in which numbers and
+names are placeholders. Nothing here depends on which backend was run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..comparison.faults.table import FAULTS
+from ..oracle.formats import FORMATS, INTEGERS
+from .result import ABSENT, CRASH, FAIL, CaseResult, Failure
+
+#: Identifiers that describe the failing elements, and name no fault.
+DESCRIPTIONS = frozenset(
+    {
+        "one-operand",
+        "operands-alike",
+        "results-alike",
+        "expected-alike",
+        "no-codes",
+        "sign",
+        "factor",
+        "one-ulp",
+        "rows-alike",
+    }
+)
+#: Identifiers that say where a fault shows, and not what it is.
+CIRCUMSTANCES = frozenset({"only-in-forms", "only-in-whole-array", "only-in-arrays", "only-with-other-ops"})
+#: Faults that are one decision of a backend, which shows in several ways: the cause, its sentence, the identifiers.
+KIN: tuple[tuple[str, str, frozenset[str]], ...] = (
+    (
+        "sort-not-total",
+        "sort does not order NaN and the two zeros, as TOTALORDER does",
+        frozenset({"sort-zeros-equal", "sort-nan-inside"}),
+    ),
+    (
+        "subnormals-flushed",
+        "subnormal numbers are flushed to zero",
+        frozenset(
+            {
+                "subnormal-operands-flushed",
+                "subnormal-results-flushed",
+                "subnormals-flushed",
+                "subnormals-flushed-to-plus-zero",
+                "f32-subnormals-flushed",
+            }
+        ),
+    ),
+)
+#: Reports of early versions have the sentences alone.
+_BY_SENTENCE = {f.sentence: f.identifier for f in FAULTS.values()}
+_KIN = {identifier: (cause, sentence) for cause, sentence, identifiers in KIN for identifier in identifiers}
+
+UNEXPLAINED = "unexplained"
+_CRASH = "crash: "
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """A case that fails of a cause, in a run."""
+
+    run: str  #: the name of the run
+    case: CaseResult
+    is_assumed: bool = False  #: the case names no fault, and fails as those do that name this one
+
+    @property
+    def failure(self) -> Failure | None:
+        """The failing element of fewest operand codes; None where there is none, as of most crashes."""
+        failing = [f for f in self.case.failures if f.verdict in (FAIL, CRASH)]
+        return min(failing, key=_codes, default=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cause:
+    """What makes cases fail, with the cases: those of the first run first, each run's in its own order."""
+
+    identifier: str
+    sentence: str
+    members: tuple[Member, ...]
+
+    @property
+    def verdict(self) -> str:
+        """CRASH or FAIL: what most members have."""
+        return Counter(m.case.verdict for m in self.members).most_common(1)[0][0]
+
+    @property
+    def signatures(self) -> list[str]:
+        """The signatures that fail, each once."""
+        return list(dict.fromkeys(m.case.signature for m in self.members))
+
+    @property
+    def runs(self) -> list[str]:
+        """The names of the runs that have the fault."""
+        return list(dict.fromkeys(m.run for m in self.members))
+
+    @property
+    def assumed(self) -> int:
+        """How many cases are here because they fail as the others do."""
+        return sum(m.is_assumed for m in self.members)
+
+    @property
+    def example(self) -> Member:
+        """The smallest member that shows the fault."""
+        return min(self.members, key=_size)
+
+
+def _codes(failure: Failure) -> int:
+    return sum(map(len, failure.operands))
+
+
+def _size(member: Member) -> tuple[object, ...]:
+    case, failure = member.case, member.failure
+    named = [c for c in case.causes if c not in CIRCUMSTANCES]
+    return (
+        case.is_expected,
+        failure is None and case.verdict == FAIL,
+        member.is_assumed,
+        len(named) > 1,
+        not case.command,
+        _codes(failure) if failure else 0,
+        not case.program,
+        case.form != "array",
+        case.form,
+        case.total,
+    )
+
+
+def causes(runs: Mapping[str, Sequence[CaseResult]]) -> list[Cause]:
+    """The causes of all cases that are FAIL or CRASH, by name of run: those of most signatures first."""
+    members: dict[str, list[Member]] = defaultdict(list)
+    sentences: dict[str, Counter[str]] = defaultdict(Counter)
+    for run, cases in runs.items():
+        for case, (key, sentence, is_assumed) in _keyed([c for c in cases if c.verdict in (FAIL, CRASH)]):
+            members[key].append(Member(run, case, is_assumed))
+            sentences[key][sentence] += 0 if is_assumed else 1 + 1000 * (len(case.causes) == 1)
+    made = [Cause(key, _usual(key, sentences[key]), tuple(of)) for key, of in members.items()]
+    return sorted(made, key=lambda c: (-len(c.signatures), -len(c.members), c.identifier))
+
+
+def _usual(key: str, sentences: Counter[str]) -> str:
+    """The sentence that most cases have; of a mere description the one with placeholders, where they differ."""
+    if len(sentences) > 1 and ": " in key:
+        return key.removeprefix(_CRASH)
+    return max(sentences.items(), key=lambda s: s[1])[0]
+
+
+# -- by what a case says of itself -------------------------------------------------------------------------------------
+
+#: The identifier of a cause, its sentence, and whether it is assumed.
+_Key = tuple[str, str, bool]
+
+
+def _keyed(failing: Sequence[CaseResult]) -> Iterator[tuple[CaseResult, _Key]]:
+    """The cause of each failing case of one run."""
+    named = {c.key: key for c in failing if (key := _named(c)) is not None}
+    alike = _Alike((c, named[c.key]) for c in failing if c.key in named and c.verdict == FAIL)
+    described = {c.key: key for c in failing if c.key not in named and (key := alike.of(c) or _described(c))}
+    alike = _Alike((c, described[c.key]) for c in failing if c.key in described)
+    for case in failing:
+        yield case, named.get(case.key) or described.get(case.key) or alike.of_signature(case) or _unexplained(case)
+
+
+class _Alike:
+    """Cases whose cause is known, to find the cause of others of the same run that fail as they do."""
+
+    def __init__(self, known: Iterable[tuple[CaseResult, _Key]]) -> None:
+        self.sentences: dict[str, str] = {}
+        self.signatures: dict[str, set[str]] = defaultdict(set)
+        self.ops: dict[str, set[str]] = defaultdict(set)
+        self.marks: dict[_Mark, set[str]] = defaultdict(set)
+        for case, (key, sentence, _) in known:
+            self.sentences[key] = sentence
+            self.signatures[case.signature].add(key)
+            self.ops[case.op].add(key)
+            for mark in itertools.chain.from_iterable(_marks(case)):
+                self.marks[mark].add(key)
+
+    def of(self, case: CaseResult) -> _Key | None:
+        """The cause of other forms of the case; of rows, of the op; else of all elements with the same marks."""
+        if found := self.of_signature(case):
+            return found
+        if _is_of_rows(case):
+            return self._only(self.ops[case.op])
+        elements = [set[str]().union(*(self.marks[m] for m in marks)) for marks in _marks(case)]
+        return self._only(set.intersection(*elements)) if elements else None
+
+    def of_signature(self, case: CaseResult) -> _Key | None:
+        """The cause of other forms of the case."""
+        return self._only(self.signatures[case.signature])
+
+    def _only(self, keys: set[str]) -> _Key | None:
+        """A cause, if it is the only one."""
+        if len(keys) != 1:
+            return None
+        (key,) = keys
+        return key, self.sentences[key], True
+
+
+def _is_of_rows(case: CaseResult) -> bool:
+    """Whether each result comes of a row of numbers, of which the kinds say little."""
+    return any(len(codes) > 1 for f in case.failures for codes in f.operands)
+
+
+def _named(case: CaseResult) -> _Key | None:
+    """The cause of a case that names a fault, or crashes."""
+    if case.verdict == CRASH:
+        words = pattern(case.message) or "the backend gives no answer, and no message"
+        return f"{_CRASH}{words}", words, False
+    given = case.causes or [_BY_SENTENCE.get(_sentence(case), "")]
+    faults = [c for c in given if c and c not in DESCRIPTIONS and c not in CIRCUMSTANCES]
+    if not faults:
+        return None
+    identifier = re.sub(r":\d[\d:]*$", "", faults[0])  # of a lane or a tail the kind, and not its number
+    if identifier in _KIN:
+        return (*_KIN[identifier], False)
+    return identifier, _sentence(case), False
+
+
+def _described(case: CaseResult) -> _Key | None:
+    """The cause of a case that says what its failing elements have in common, and no more."""
+    words = _sentence(case)
+    return (f"{_family(case)}: {pattern(words)}", f"{_family(case)}: {words}", False) if words else None
+
+
+def _unexplained(case: CaseResult) -> _Key:
+    what = "sums that no known accumulator gives" if case.model else "wrong results that no known fault gives"
+    return f"{_family(case)}: {UNEXPLAINED}", f"{_family(case)}: {what}", False
+
+
+def _family(case: CaseResult) -> str:
+    """The op without its kind: compare of compare_LT, chain of chain_via_f16."""
+    first = case.op.split("_")[0]
+    return first if first in ("compare", "reduce", "cumulative", "chain") else case.op
+
+
+#: What a diagnosis adds: how many elements a fault explains, and in which forms it shows.
+_SHARE = re.compile(r" \([\d,]+ of [\d,]+\)|; something else \([\d,]+\)")
+_FORMS = re.compile(r"^only [^:;]*: |; only in [^:;]*$")
+
+
+def _sentence(case: CaseResult) -> str:
+    """The diagnosis without what is of this case only."""
+    return _FORMS.sub("", _SHARE.sub("", case.diagnosis)).strip()
+
+
+# -- by what failing elements look like --------------------------------------------------------------------------------
+
+
+#: The format, the kind of a number that is read, of the right result, and of the one given.
+_Mark = tuple[str, str, str, str]
+
+
+def _marks(case: CaseResult) -> Iterator[list[_Mark]]:
+    """Of each failing element that is shown its marks, one for each kind of number that it reads.
+
+    A positive number that stands beside another kind says nothing.
+    """
+    for failure in case.failures:
+        if failure.verdict != FAIL or failure.error == ABSENT or failure.got is None:
+            continue
+        pairs = zip(failure.operands, failure.values, case.operands, strict=False)
+        read = {_kind(c, v, t) for codes, values, t in pairs for c, v in zip(codes, values, strict=False)}
+        right = _kind(failure.expected, failure.expected_value, case.result)
+        given = _kind(failure.got, failure.got_value, case.result)
+        yield [(case.column, kind, right, given) for kind in sorted(read - {"+"} or read)]
+
+
+def _kind(code: int, value: str, element: str) -> str:
+    """NaN, infinity, zero, a subnormal number or another one, each with its sign."""
+    sign, word = ("-", value[1:]) if value.startswith("-") else ("+", value)
+    if word == "nan":
+        return word
+    if word in ("inf", "0"):
+        return sign + word
+    fmt = FORMATS.get(element)
+    is_code = fmt is not None and 0 <= code < 1 << fmt.bits  # a report may say anything
+    return sign + ("subnormal" if fmt and is_code and fmt.is_subnormal(np.array([code], fmt.code_dtype))[0] else "")
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+_TYPES = sorted((*FORMATS, *INTEGERS, "i1"), key=len, reverse=True)
+#: From what is long to what is short: what a message names, and what stands for it.
+_PLACEHOLDERS = tuple(
+    (re.compile(expression), by)
+    for expression, by in (
+        (r"\b(tensor|vector)<[^<>]*>", r"\1<…>"),
+        (rf"\b({'|'.join(_TYPES)})\b", "…"),
+        (r"(?<![\w.])(/[\w.+-]+){2,}", "…"),
+        (r"\b0x[0-9A-Fa-f]+\b", "…"),
+        (r"(?<!\w)-?\d+(\.\d+)?([eE][-+]?\d+)?(?![A-Za-z])", "…"),
+        (r"…((x|, ?|:|\^)…)+", "…"),
+    )
+)
+#: As much of a message as can tell one cause from another.
+_LONGEST = 300
+
+
+def pattern(message: str) -> str:
+    """A message with its numbers, element types, shapes and paths replaced by placeholders, in one line, cut off."""
+    text = " ".join(message[: 4 * _LONGEST].split())
+    for expression, by in _PLACEHOLDERS:
+        text = expression.sub(by, text)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def names(cause: Cause, run: str) -> list[str]:
+    """The signatures of a cause in a run, each once."""
+    return list(dict.fromkeys(m.case.signature for m in cause.members if m.run == run))
+
+
+def of_cases(cases: Iterable[CaseResult], name: str = "") -> list[Cause]:
+    """The causes of one run."""
+    return causes({name: list(cases)})
