@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .diff.compare import compare
     from .errors import CheckFailure, Error, ExecutionError, InputError, OutputError, ProgramError, ResourceError
     from .loaded import LoadedProgram
+    from .numerics.profile import profile
     from .policies import policy
     from .probing.probe import probe
     from .products import matmul
@@ -42,6 +43,7 @@ _HOME = {
     "matmul": ".products",
     "policy": ".policies",
     "probe": ".probing.probe",
+    "profile": ".numerics.profile",
 }
 
 __all__ = [
@@ -64,6 +66,7 @@ __all__ = [
     "pack",
     "policy",
     "probe",
+    "profile",
     "quantize",
     "scale",
     "straight_through",

@@ -6,7 +6,6 @@ Minifloats, f16, bf16 and f32 are numbers of f64, so that rational ops lose next
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,7 +14,7 @@ from ...ops.engine.cast import cast
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, TensorType, Type
 from .. import machine
-from ..compile.planner import plan
+from ..compile.planner import Plan, plan
 from ..errors import Error
 from ..program import Function, Operation, Program, Region, Value
 
@@ -45,24 +44,35 @@ def in_f64(
     values = [widened(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
     if operation.name == "stablehlo.convert":
         return [values[0].astype(np.float64)]
-    changed = functools.partial(_wide, real=of is not None)
     if of is not None:
         values = [
-            of(x) if changed(v.type) != v.type or _is_f64(v.type) else x
+            of(x) if _wide(v.type, True) != v.type or _is_f64(v.type) else x
             for x, v in zip(values, operation.operands, strict=True)
         ]
+    made = wide_plan(operation, of is not None)
+    try:
+        return None if made is None else machine.run(made, values)
+    except Error:
+        return None
+
+
+def wide_plan(operation: Operation, real: bool = False) -> Plan | None:
+    """How an op is computed with f64 in the place of its float types, of complex types too if `real`; None if not.
+
+    Its arguments are the operands, `widened`. A region has to be a sole add or multiply.
+    """
     bodies = [sole(r) for r in operation.regions]
     if any(b not in _BODIES for b in bodies):
         return None
-    arguments = tuple(Value(changed(v.type)) for v in operation.operands)
-    results = tuple(Value(changed(v.type)) for v in operation.results)
+    arguments = tuple(Value(_wide(v.type, real)) for v in operation.operands)
+    results = tuple(Value(_wide(v.type, real)) for v in operation.results)
     attributes = {k: v for k, v in operation.attributes.items() if k not in _LEFT_OUT}
     regions = tuple(_body(str(b), results[0].type, operation) for b in bodies)
     made = dataclasses.replace(operation, operands=arguments, results=results, attributes=attributes, regions=regions)
     takes, gives = (tuple(v.type for v in vs) for vs in (arguments, results))
     function = Function("main", True, takes, gives, Region(arguments, [made], results), operation.location)
     try:
-        return machine.run(plan(Program({"main": function})), values)
+        return plan(Program({"main": function}))
     except Error:
         return None
 

@@ -84,7 +84,7 @@ def compare(
             raise InputError(f"policies: expected two, got {len(two)}")
     chosen = subject(backend) if two is None else Minihlo(*two[1])
     try:
-        if _is_program(function):
+        if is_program(function):
             if kwargs or static_argnums is not None or static_argnames is not None:
                 raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
             source, arrays = source_of(function), list(args)
@@ -159,5 +159,6 @@ def source_of(program: Any) -> Source:
     return Source.of_text(*contents(program))
 
 
-def _is_program(thing: Any) -> bool:
+def is_program(thing: Any) -> bool:
+    """Whether it is what `interp.load` takes, and no function."""
     return isinstance(thing, str | bytes | os.PathLike | LoadedProgram) or hasattr(thing, "operation")

@@ -19,7 +19,7 @@ from ..errors import ProgramError
 from ..parse import parser
 from ..parse.reader import Places, Reader
 from ..parse.syntax import NEWER
-from ..program import Function, Operation, Region, Value
+from ..program import Function, Location, Operation, Region, Value
 from ..system.isolate import quiet_native_stderr
 from ..values import transport
 from .mlir import inline_calls, name_of, replace_operands, walked
@@ -90,6 +90,15 @@ class Source:
             except ir.MLIRError as error:
                 raise self._places.error(error.error_diagnostics, "the program cannot be prepared") from None
         return Source(module, self._places, self.file, self.function.name)
+
+    def places(self, operation: Operation) -> tuple[str, list[Location]]:
+        """The name that JAX gave the place of an op, and the lines of its stack of calls, the innermost first."""
+        return self._places.stack(self._reader.operations[operation].location)
+
+    def names(self) -> list[str]:
+        """The names that JAX gave the arguments of the function, such as `params['w']`; empty where there is none."""
+        assert self.function.body is not None
+        return [self._places.stack(self._reader.values[v].location)[0] for v in self.function.body.arguments]
 
     # -- one op as a program -----------------------------------------------------------------------------------------
 

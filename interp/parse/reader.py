@@ -60,6 +60,22 @@ class Places:
             return next((p for p in places if p.line), Location(self._file))
         return Location(self._file)
 
+    def stack(self, location: Any) -> tuple[str, list[Location]]:
+        """The outermost name of a location, empty where there is none, and its lines, the innermost call first."""
+        if _is(location, "name", "NameLoc"):
+            name, lines = self.stack(location.child_loc)
+            return location.name_str or name, lines
+        parts: list[Any] = []
+        if _is(location, "callsite", "CallSiteLoc"):
+            parts = [location.callee, location.caller]
+        elif _is(location, "fused", "FusedLoc"):
+            parts = list(location.locations)
+        elif _is(location, "file", "FileLineColLoc"):
+            return "", [self(location)]
+        stacks = [self.stack(part) for part in parts]
+        # The names within a stack of calls are those of Python's functions.
+        return "", [line for _, lines in stacks for line in lines]
+
     def error(self, diagnostics: Iterable[Any], otherwise: str, what: str = "") -> ProgramError:
         """MLIR's diagnostics as one line that says `what` first; `otherwise` stands for them where there are none."""
         messages = [(self(d.location), one_line(d.message), d.notes) for d in diagnostics]

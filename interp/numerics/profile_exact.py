@@ -1,0 +1,104 @@
+"""The exact results of an operation on the operands that it got, in f64.
+
+"Exact" is the infinitely precise result, before it is rounded to the type of the result:
+
+- A conversion, `reduce_precision`, and what only moves or chooses elements: the operand itself.
+- Sums, products, quotients and dots of operands of up to 16 bits: the same operation in f64. Products are exact there;
+  the sum of a dot of n terms, and a sum that f64 cannot hold, are off by at most n times 2^-53 of the terms' magnitude.
+- Functions such as exp and tanh: the host's in f64, within 4 of its ULP.
+- The elements of a block format: the operand divided by the scale of its block, once in f64.
+
+There is none of random numbers, of what other devices or the host send, of custom calls, and of loops of elements whose
+body is more than one sum or product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.engine.cast import cast
+from ...ops.kernel import Reach
+from ...ops.policy import Policy
+from ...ops.programs.block_targets import QUANTIZE
+from ...ops.registry import EXACT, lookup
+from ...ops.types import ELEMENT_TYPES, TensorType
+from .. import machine
+from ..comparison.wide import wide_plan, widened
+from ..compile.planner import Plan
+from ..errors import Error
+from ..program import Operation
+from .statistics_blocks import quotients
+
+_F64 = ELEMENT_TYPES["f64"]
+_PLAIN = Policy()
+#: Results of more bits than this are not compared: f64 in their place is not exact enough.
+MOST_BITS = 16
+_ITSELF = ("stablehlo.convert", "stablehlo.reduce_precision")
+
+
+def rounds(operation: Operation) -> bool:
+    """Whether an op, or one in its regions, may give a float that is not exact."""
+    record = lookup(operation.name)
+    if operation.regions:
+        return any(rounds(inner) for region in operation.regions for inner in region.operations)
+    floats = [v.type for v in operation.results if isinstance(v.type, TensorType) and v.type.element.is_float]
+    return bool(floats) and (record is None or record.accuracy != EXACT)
+
+
+def target(operation: Operation) -> str:
+    """The target of a custom call, empty for other ops."""
+    return str(operation.attributes.get("call_target_name", "")) if operation.name == "stablehlo.custom_call" else ""
+
+
+class Exact:
+    """Computes exact results; how an op is computed in f64 is kept."""
+
+    def __init__(self) -> None:
+        self._plans: dict[Operation, Plan | None] = {}
+
+    def results(self, operation: Operation, operands: Sequence[Any], results: Sequence[Any]) -> list[np.ndarray | None]:
+        """For each result its exact value in f64, None where it is not known or not compared."""
+        none: list[np.ndarray | None] = [None] * len(results)
+        if not any(_is_compared(v.type) for v in operation.results) or not rounds(operation):
+            return none
+        if operation.name in _ITSELF:
+            return [_in_f64(operands[0], operation.operands[0].type)]
+        if target(operation) == QUANTIZE:
+            return [quotients(operation.attributes, operands[0], results), *none[1:]]
+        if not _has_wide(operation):
+            return none
+        if operation not in self._plans:
+            self._plans[operation] = wide_plan(operation)
+        plan = self._plans[operation]
+        if plan is None:
+            return none
+        values = [widened(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
+        try:
+            found = machine.run(plan, values)
+        except Error:
+            return none
+        return [
+            x if _is_compared(v.type) and getattr(x, "dtype", None) == np.float64 else None
+            for x, v in zip(found, operation.results, strict=True)
+        ]
+
+
+def _has_wide(operation: Operation) -> bool:
+    """Whether the op is a function of its operands that can be computed in f64."""
+    record = lookup(operation.name)
+    if record is None or record.has_effects or record.facts.reach is not Reach.NOTHING:
+        return False
+    return not target(operation) and (record.is_pure or bool(operation.regions))
+
+
+def _is_compared(t: object) -> bool:
+    return isinstance(t, TensorType) and t.element.is_float and t.element.bits <= MOST_BITS
+
+
+def _in_f64(x: Any, t: object) -> np.ndarray | None:
+    if not isinstance(t, TensorType) or t.element.is_complex:
+        return None
+    return np.asarray(cast(x, t.element, _F64, _PLAIN))

@@ -1,0 +1,139 @@
+"""Runs a program and shows each operation, with its operands and results, to a function, wherever it stands.
+
+The program runs as it is: results are the same, and so are random bits and what devices exchange. What a region or
+function takes is made visible by an `optimization_barrier` in front of its operations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from ...ops.kernel import Regions
+from ...ops.policy import Policy
+from ...ops.registry import call_attribute, facts_of
+from ...ops.types import TensorType
+from .. import machine
+from ..compile.planner import Plan, plan
+from ..errors import InputError
+from ..program import Function, Location, Operation, Program, Region, Value
+
+#: Called with an op, its operands (None where one is not known) and its results.
+Observer = Callable[[Operation, Sequence[Any], Sequence[Any]], None]
+
+_BARRIER = "stablehlo.optimization_barrier"
+
+
+class Observed:
+    """A program whose operations are shown to a function when it runs."""
+
+    def __init__(self, program: Program, function: Function, policy: Policy, observer: Observer) -> None:
+        """Raises InputError where functions call each other in a circle, ProgramError for what is not supported."""
+        self._observer = observer
+        self.operations: list[Operation] = []  #: those that are shown, in the order of the text
+        self.calls: dict[Operation, list[Location]] = {}  #: where the functions are called that an op stands in
+        self._dies: dict[Operation, list[Value]] = {}
+        self._used: set[Value] = set()
+        self._shown: set[Operation] = set()
+        functions = dict(program.functions)
+        self._enter(program, function, [], functions)
+        self._plan: Plan = plan(dataclasses.replace(program, functions=functions), function.name, policy, self._listen)
+        self._values: dict[int, dict[Value, Any]] = {}
+        self._root = 0
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """The results of the program, each op shown. Raises what `machine.run` does."""
+        self._values.clear()
+        self._root = 0
+        try:
+            return machine.run(self._plan, arrays)
+        finally:
+            self._values.clear()
+
+    # -- before it runs ------------------------------------------------------------------------------------------------
+
+    def _enter(
+        self, program: Program, function: Function, calls: list[Location], functions: dict[str, Function], *over: str
+    ) -> None:
+        """Make a function, and those that it calls, visible."""
+        if function.name in over:
+            raise InputError(f"{function.location}: @{function.name} calls itself, which cannot be profiled")
+        if function.body is None or functions.get(function.name) is not program.functions[function.name]:
+            return
+        functions[function.name] = dataclasses.replace(function, body=self._visible(function.body, calls))
+        for operation in _inside(function.body):
+            attribute = call_attribute(operation.name)
+            callee = program.functions.get(str(operation.attributes.get(attribute))) if attribute else None
+            if callee is not None:
+                place = [operation.location] if operation.location.line else []
+                self._enter(program, callee, [*place, *calls], functions, *over, function.name)
+
+    def _visible(self, region: Region, calls: list[Location]) -> Region:
+        """A region that shows its arguments."""
+        taken = tuple(Value(v.type) if isinstance(v.type, TensorType) else v for v in region.arguments)
+        pairs = [(t, v) for t, v in zip(taken, region.arguments, strict=True) if t is not v]
+        made: list[Operation] = []
+        if pairs:
+            sources, values = zip(*pairs, strict=True)
+            at = region.operations[0].location if region.operations else Location()
+            made.append(Operation(_BARRIER, sources, values, {}, (), at))
+            self._shown.add(made[0])
+        last: dict[Value, Operation] = {}
+        defined = set(region.arguments)
+        for operation in region.operations:
+            for value in _uses(operation):
+                last[value] = operation
+            defined.update(operation.results)
+            self._shown.add(operation)
+            self.operations.append(operation)
+            self.calls[operation] = calls
+            inner = operation.regions
+            if inner and facts_of(operation.name).regions is not Regions.ELEMENTS:
+                inner = tuple(self._visible(r, calls) for r in inner)
+            made.append(operation if inner == operation.regions else _with(operation, inner))
+        for value, operation in last.items():
+            self._used.add(value)
+            if value in defined:
+                self._dies.setdefault(operation, []).append(value)
+        return Region(taken, made, region.returns)
+
+    # -- while it runs -------------------------------------------------------------------------------------------------
+
+    def _listen(self, operation: Operation, results: tuple[Any, ...]) -> None:
+        if operation not in self._shown:
+            return
+        thread = threading.get_ident()
+        self._root = self._root or thread
+        mine = self._values.setdefault(thread, {})
+        outer = self._values[self._root]
+        if operation.name != _BARRIER or operation in self.calls:
+            operands = [mine.get(v, outer.get(v)) for v in operation.operands]
+            self._observer(operation, operands, results)
+        for value in self._dies.get(operation, ()):
+            mine.pop(value, None)
+        for value, array in zip(operation.results, results, strict=True):
+            if value in self._used:
+                mine[value] = array
+
+
+def _with(operation: Operation, regions: tuple[Region, ...]) -> Operation:
+    """An op with other regions, which is shown as itself."""
+    return dataclasses.replace(operation, regions=regions, origin=operation)
+
+
+def _inside(region: Region) -> Iterator[Operation]:
+    for operation in region.operations:
+        yield operation
+        for inner in operation.regions:
+            yield from _inside(inner)
+
+
+def _uses(operation: Operation) -> Iterable[Value]:
+    """The values that an op and its regions use; those that are defined in the regions may be among them."""
+    yield from operation.operands
+    for region in operation.regions:
+        for inner in region.operations:
+            yield from _uses(inner)
+        yield from region.returns

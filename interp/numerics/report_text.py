@@ -1,0 +1,67 @@
+"""A profile as text: what loses most in sentences, and a table."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from .profile_tensors import TensorProfile, percent
+
+if TYPE_CHECKING:
+    from .profile import Profile
+
+#: So many sentences are printed.
+_SENTENCES = 5
+_HEAD = ("line", "op", "format", "elements", "underflow", "subnormal", "saturate", "overflow", "NaN",
+         "largest", "smallest", "ULP", "SQNR dB", "scale")  # fmt: skip
+
+
+def text(profile: Profile) -> str:
+    """What loses most, and the table."""
+    sentences = profile.sentences()
+    few = [f"{i}. {s}" for i, s in enumerate(sentences[:_SENTENCES], 1)]
+    if len(sentences) > _SENTENCES:
+        few.append(f"   and {len(sentences) - _SENTENCES} more operations")
+    runs = len(profile.steps)
+    head = f"{len(profile.tensors)} tensors, {runs} run{'s' * (runs != 1)}"
+    nothing = "No operation underflows, saturates or overflows in more than 0.1 % of its results."
+    return "\n".join([head, *(few or [nothing]), "", table(profile, 20)])
+
+
+def table(profile: Profile, most: int | None) -> str:
+    """A row for each tensor that may lose something, the worst first."""
+    rounding = sorted((t for t in profile.tensors if t.rounds), key=lambda t: -t.gravity)
+    narrow = [t for t in rounding if t.statistics.format.bits <= 16 or t.is_found]
+    rows = [_HEAD, *(row(t) for t in narrow[:most])]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(_HEAD))]
+    lines = [
+        "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip()
+        for r in rows
+    ]
+    if most is not None and len(narrow) > most:
+        lines.append(f"and {len(narrow) - most} more")
+    return "\n".join(lines)
+
+
+def row(t: TensorProfile) -> tuple[str, ...]:
+    """The numbers of a tensor as short texts."""
+    s = t.statistics
+    place = f"{t.line.file.rpartition('/')[2]}:{t.line.line}" if t.line.line else t.line.file
+
+    def share(count: int, total: int) -> str:
+        return percent(count, total) if count else "0" if total else "-"
+
+    return (
+        place, t.short, s.format.name, f"{s.elements:,}",
+        share(s.underflows, s.compared), share(s.subnormals, s.elements), share(s.saturations, s.compared),
+        share(max(s.overflows, t.born), s.elements), share(s.nans, s.elements),
+        number(s.max_abs), number(s.min_abs),
+        "-" if s.ulp_mean is None else f"{s.ulp_max:.3g}",
+        "-" if s.sqnr is None else "exact" if math.isinf(s.sqnr) else f"{s.sqnr:.1f}",
+        "-" if s.scale is None else f"2^{s.scale}",
+    )  # fmt: skip
+
+
+def number(x: float | None) -> str:
+    """A magnitude with three digits."""
+    return "-" if x is None else f"{x:.3g}"

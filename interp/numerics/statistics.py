@@ -1,0 +1,311 @@
+"""Counts of what the numbers of a tensor suffer in their format, added up over parts, steps and turns of loops.
+
+Of a type of up to 16 bits all counts follow from how often each code occurs, so no tensor is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from ...ops.engine.cast import cast, code_table, codes_of
+from ...ops.minifloat.formats import FORMATS, Format
+from ...ops.policy import Policy
+from ...ops.types import ELEMENT_TYPES, type_of_dtype
+
+_F64 = ELEMENT_TYPES["f64"]
+_PLAIN = Policy()
+#: Elements that are compared at a time: their temporaries stay in the cache.
+_PART = 1 << 16
+#: The exponents of f64: those of exact results are counted from the first of these on.
+_LOWEST, _HIGHEST = -1074, 1023
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """What follows from a format: its largest and smallest numbers, and the bin of each code."""
+
+    format: Format
+
+    @functools.cached_property
+    def values(self) -> np.ndarray:
+        """The f64 of each code of a format of up to 16 bits."""
+        return code_table(ELEMENT_TYPES[self.format.name], _F64, _PLAIN).astype(np.float64)
+
+    @functools.cached_property
+    def largest(self) -> float:
+        """The largest finite number."""
+        codes = np.array([self.format.max_code], self.format.code_dtype).view(self.format.dtype)
+        return float(codes[0])
+
+    @property
+    def lowest(self) -> int:
+        """The exponent of the smallest number above zero."""
+        return self.format.min_exponent
+
+    @property
+    def lowest_normal(self) -> int:
+        """The exponent of the smallest normal number."""
+        return self.format.min_exponent + (self.format.mantissa_bits if self.format.has_subnormals else 0)
+
+    @functools.cached_property
+    def highest(self) -> int:
+        """The exponent of the largest number."""
+        return math.frexp(self.largest)[1] - 1
+
+    @functools.cached_property
+    def beyond(self) -> float:
+        """The largest number and half a step: what is larger is beyond the range."""
+        return self.largest + math.ldexp(0.5, self.highest - self.format.mantissa_bits)
+
+
+@functools.cache
+def range_of(name: str) -> Range:
+    """The range of a format by its name."""
+    return Range(FORMATS[name])
+
+
+class Statistics:
+    """What is counted of a tensor.
+
+    Attributes:
+        elements, zeros, subnormals, infinities, nans: How many numbers there are, and how many of each kind.
+        at_largest: How many have the magnitude of the largest finite number.
+        max_abs, min_abs: The largest and the smallest finite magnitude above zero; None where there is none.
+        histogram: How many finite numbers other than zero have the exponent floor(log2(|x|)), from that of the format's
+            smallest number on.
+        compared: How many have an exact result to be compared with. The counts below are of these.
+        underflows: The exact result is not zero, and the result is.
+        saturations: The exact result is finite and beyond the largest number by more than half a step, and the result
+            is finite.
+        overflows: The exact result is finite, and the result is an infinity or NaN.
+        exact_max, exact_min: As max_abs and min_abs, of exact results.
+        exact_histogram: As histogram, of exact results; from 2^-1074 on.
+        measured: How many pairs are finite, of which the errors are taken.
+        ulp_max, ulp_sum: The error in ULP: |result - exact| divided by the step of the format at the exact result,
+            which is the smallest step below the normal numbers, and the largest beyond the largest number.
+        relative_max, relative_sum, relative_count: |result - exact| / |exact|, where exact is not zero.
+        signal, noise: The sums of exact^2 and of (result - exact)^2.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Of a float type by its MLIR name."""
+        self.range = range_of(name)
+        self.format = self.range.format
+        self.elements = self.zeros = self.subnormals = self.infinities = self.nans = self.at_largest = 0
+        self.max_abs: float | None = None
+        self.min_abs: float | None = None
+        self.histogram = np.zeros(self.range.highest - self.range.lowest + 1, np.int64)
+        self.compared = self.underflows = self.saturations = self.overflows = 0
+        self.exact_max: float | None = None
+        self.exact_min: float | None = None
+        self.exact_histogram = np.zeros(_HIGHEST - _LOWEST + 1, np.int64)
+        self.measured = self.relative_count = 0
+        self.ulp_max = self.ulp_sum = self.relative_max = self.relative_sum = self.signal = self.noise = 0.0
+
+    # -- adding --------------------------------------------------------------------------------------------------------
+
+    def add(self, result: np.ndarray, exact: np.ndarray | None = None) -> None:
+        """Count a tensor of the format; `exact` has its exact results in f64, in the same shape."""
+        result = np.ascontiguousarray(result).reshape(-1)
+        self.elements += result.size
+        if not result.size:
+            return
+        if self.format.bits <= 16:
+            self._count_codes(codes_of(result, self.format))
+        else:
+            for i in range(0, result.size, _PART):
+                self._count_wide(result[i : i + _PART])
+        if exact is not None:
+            exact = np.ascontiguousarray(exact, np.float64).reshape(-1)
+            for i in range(0, result.size, _PART):
+                self._compare(result[i : i + _PART], exact[i : i + _PART])
+
+    def _count_codes(self, codes: np.ndarray) -> None:
+        weights: np.ndarray | None = None
+        if codes.size > self.range.values.size:
+            counts = np.bincount(codes, minlength=self.range.values.size)
+            codes = np.flatnonzero(counts)
+            weights = counts[codes]
+        self._count(self.range.values[codes], weights)
+
+    def _count_wide(self, x: np.ndarray) -> None:
+        self._count(x, None)
+
+    def _count(self, values: np.ndarray, weights: np.ndarray | None) -> None:
+        """Count numbers, each as often as its weight says."""
+
+        def total(where: np.ndarray) -> int:
+            return int(np.count_nonzero(where) if weights is None else weights[where].sum())
+
+        magnitude = np.abs(values)
+        finite = magnitude <= self.range.largest  # not NaN
+        self.nans += total(np.isnan(values))
+        self.infinities += total(np.isinf(values))
+        self.zeros += total(values == 0)
+        self.at_largest += total(magnitude == self.range.largest)
+        number = finite & (values != 0)
+        chosen = magnitude[number]
+        if not chosen.size:
+            return
+        self.max_abs, self.min_abs = _spread(chosen, self.max_abs, self.min_abs)
+        exponents = np.frexp(chosen)[1] - 1
+        kept = None if weights is None else weights[number]
+        self.histogram += _counted(exponents - self.range.lowest, kept, len(self.histogram))
+        if self.format.has_subnormals:
+            low = exponents < self.range.lowest_normal
+            self.subnormals += int(np.count_nonzero(low) if kept is None else kept[low].sum())
+
+    def _compare(self, result: np.ndarray, exact: np.ndarray) -> None:
+        got = cast(result, type_of_dtype(result.dtype), _F64, _PLAIN).astype(np.float64, copy=False)
+        self.compared += got.size
+        known = np.isfinite(exact)
+        got, exact = (got, exact) if known.all() else (got[known], exact[known])
+        size = np.abs(exact)
+        there = size > 0
+        exponents = np.frexp(exact)[1] - 1
+        if there.any():
+            self.exact_max, self.exact_min = _spread(size[there], self.exact_max, self.exact_min)
+            self.exact_histogram += _counted(exponents[there] - _LOWEST, None, len(self.exact_histogram))
+        finite = np.isfinite(got)
+        if not finite.all():
+            self.overflows += int(np.count_nonzero(~finite))
+            got, exact, size = got[finite], exact[finite], size[finite]
+            there, exponents = there[finite], exponents[finite]
+        if not got.size:
+            return
+        self.underflows += int(np.count_nonzero(there & (got == 0)))
+        self.saturations += int(np.count_nonzero(size > self.range.beyond))
+        error = np.abs(got - exact)
+        if there.any():
+            relative = error[there] / size[there]
+            self.relative_max = max(self.relative_max, float(relative.max()))
+            self.relative_sum += float(relative.sum())
+            self.relative_count += relative.size
+        step = np.clip(exponents, self.range.lowest_normal, self.range.highest) - self.format.mantissa_bits
+        step[~there] = self.range.lowest
+        ulp = np.ldexp(error, -step)
+        self.measured += got.size
+        self.ulp_max = max(self.ulp_max, float(ulp.max()))
+        self.ulp_sum += float(ulp.sum())
+        self.signal += float(np.dot(exact, exact))
+        self.noise += float(np.dot(error, error))
+
+    def merge(self, other: Statistics) -> None:
+        """Add the counts of another tensor of the same format."""
+        for name, value in vars(other).items():
+            mine = getattr(self, name)
+            if name in ("range", "format"):
+                continue
+            if name.endswith(("_max", "_abs", "_min")):
+                choose = min if name in ("min_abs", "exact_min") else max
+                setattr(self, name, value if mine is None else mine if value is None else choose(mine, value))
+            else:
+                setattr(self, name, mine + value)
+
+    # -- what follows --------------------------------------------------------------------------------------------------
+
+    @property
+    def ulp_mean(self) -> float | None:
+        """The mean error in ULP; None where nothing is compared."""
+        return self.ulp_sum / self.measured if self.measured else None
+
+    @property
+    def relative_mean(self) -> float | None:
+        """The mean relative error; None where nothing is compared."""
+        return self.relative_sum / self.relative_count if self.relative_count else None
+
+    @property
+    def sqnr(self) -> float | None:
+        """10 log10 of signal by noise, in dB; infinite without noise, None where nothing is compared."""
+        if not self.measured or not self.signal:
+            return None
+        return 10 * math.log10(self.signal / self.noise) if self.noise else math.inf
+
+    @property
+    def scale(self) -> int | None:
+        """k of the largest power of two 2^k by which all exact results can be multiplied and stay within the range.
+
+        Of the results themselves where there are no exact ones; None where there is no number but zero.
+        """
+        largest = self.exact_max if self.exact_max is not None else self.max_abs
+        if largest is None:
+            return None
+        (m, e), (n, f) = math.frexp(self.range.largest), math.frexp(largest)
+        return e - f - (m < n)
+
+    def lost(self, name: str, scale: int) -> tuple[int, int]:
+        """How many exact results would underflow, and overflow, in a format after they are multiplied by 2^scale.
+
+        A number underflows below half of the smallest one, and overflows from twice the power of two on that the
+        largest number has. It follows from the exponents alone, so that what rounds up at the end is left out.
+        """
+        r = range_of(name)
+        exponents = np.flatnonzero(self.exact_histogram)
+        counts = self.exact_histogram[exponents]
+        exponents = exponents + _LOWEST + scale
+        return int(counts[exponents < r.lowest - 1].sum()), int(counts[exponents > r.highest].sum())
+
+    def data(self) -> dict[str, Any]:
+        """All counts, as `json.dump` takes them."""
+        shares = {
+            f"{name}_share": getattr(self, name) / total if total else None
+            for name, total in (
+                *((n, self.elements) for n in ("zeros", "subnormals", "infinities", "nans", "at_largest")),
+                *((n, self.compared) for n in ("underflows", "saturations", "overflows")),
+            )
+        }
+        counts = {
+            n: getattr(self, n)
+            for n in (
+                "elements", "zeros", "subnormals", "infinities", "nans", "at_largest", "max_abs", "min_abs",
+                "compared", "underflows", "saturations", "overflows", "exact_max", "exact_min",
+            )
+        }  # fmt: skip
+        error = None
+        if self.measured:
+            error = {
+                "measured": self.measured,
+                "ulp_max": self.ulp_max,
+                "ulp_mean": self.ulp_mean,
+                "relative_max": self.relative_max if self.relative_count else None,
+                "relative_mean": self.relative_mean,
+                "sqnr_db": None if self.sqnr is None or math.isinf(self.sqnr) else self.sqnr,
+                "is_exact": self.noise == 0,
+            }
+        return {
+            "format": self.format.name,
+            **counts,
+            **shares,
+            "histogram": _sparse(self.histogram, self.range.lowest),
+            "exact_histogram": _sparse(self.exact_histogram, _LOWEST) if self.compared else None,
+            "error": error,
+            "scale_exponent": self.scale,
+        }
+
+    @property
+    def exponents(self) -> dict[int, int]:
+        """The exponents of the exact results, or else of the results, with how often they occur."""
+        return _dense(self.exact_histogram, _LOWEST) if self.compared else _dense(self.histogram, self.range.lowest)
+
+
+def _counted(bins: np.ndarray, weights: np.ndarray | None, length: int) -> np.ndarray:
+    counts = np.bincount(bins, weights, length)
+    return counts if weights is None else np.rint(counts).astype(np.int64)
+
+
+def _spread(x: np.ndarray, most: float | None, least: float | None) -> tuple[float, float]:
+    high, low = float(x.max()), float(x.min())
+    return high if most is None else max(most, high), low if least is None else min(least, low)
+
+
+def _dense(counts: np.ndarray, first: int) -> dict[int, int]:
+    return {int(i) + first: int(counts[i]) for i in np.flatnonzero(counts)}
+
+
+def _sparse(counts: np.ndarray, first: int) -> dict[str, int]:
+    return {str(e): n for e, n in _dense(counts, first).items()}
