@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minihlo.interp import cli
+from minihlo.interp.command_options.tables import SCALE_RULES
 from minihlo.ops.blocks.formats import BLOCK_FORMATS
 from minihlo.ops.blocks.scales import RULES
 
@@ -16,7 +17,7 @@ def run(capsys, *arguments: str) -> tuple[int, str, str]:
 
 
 def test_the_rules_of_the_command_line_are_those_there_are() -> None:
-    assert cli.SCALE_RULES == RULES
+    assert SCALE_RULES == RULES
 
 
 def test_cast_shows_scale_codes_and_errors(capsys) -> None:

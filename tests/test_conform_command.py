@@ -357,7 +357,7 @@ def test_diff_tells_better_and_worse(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["minihlo", "--case", "negate.f8E5M2", "--operands", "0,0"], "negate.f8E5M2 takes 1 operand\n"),
         (["minihlo", "--errors", "0"], "--errors"),
         (["minihlo", "--xfail", "no such file"], "--xfail"),
-        (["diff", "a.json"], "expected two files, A.json B.json, got 1"),
+        (["diff", "a.json"], "the following arguments are required: B.json"),
         ([], "expected one backend, got none"),
     ],
 )

@@ -19,7 +19,7 @@ LAYERS = [
     "interp.parse", "interp.values", "interp.compile", "interp.machine", "interp.loaded", "interp.lowered",
     "interp.api", "interp.products", "interp.backends", "interp.testing", "interp.comparison", "interp.probing",
     "interp.conform", "interp.diff", "interp.plugin", "interp.transform", "interp.blocks", "interp.numerics",
-    "interp.commands", "interp.cli", "interp.pytest_plugin",
+    "interp.commands", "interp.command_options", "interp.cli", "interp.pytest_plugin",
 ]  # fmt: skip
 #: Files of one kind in a folder, at most.
 MOST_FILES = 27

@@ -303,7 +303,7 @@ def test_the_command_writes_the_record(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("arguments", "status", "expected"),
     [
-        (["nothing"], 2, "there is no backend"),
+        (["nothing"], 2, "expected a backend"),
         (["minihlo", "--type", "f9"], 2, "type: expected one of"),
         (["minihlo", "-k", "0"], 2, "argument -k"),
         (["minihlo:accumulate=f9"], 2, "accumulate: expected"),

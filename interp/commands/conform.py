@@ -1,4 +1,4 @@
-"""`minihlo conform`: tests a backend, lists the cases, or compares two results."""
+"""`minihlo conform`: tests a backend, or lists the cases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..backends import Backend, backend, spellings
 from ..conform import files, run, tests
 from ..conform.cases import data
 from ..conform.cases.cases import FORMS, Case, cases
-from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, load
+from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
 from ..conform.verdicts import known, outcome
 from ..errors import InputError, OutputError
 from ..policies import accumulation
@@ -32,23 +32,18 @@ EXPECTED = {
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command. Returns 1 if a case fails that --xfail does not list, or if a result got worse.
+    """Run the command. Returns 1 if a case fails that --xfail does not list.
 
     Raises InputError for a wrong command line.
     """
-    names = options.names
-    if names[:1] == ["diff"]:
-        if len(names) != 3:
-            raise InputError(f"minihlo conform diff: expected two files, A.json B.json, got {len(names) - 1}")
-        return _diff(*names[1:])
-    if options.list and not names:
+    if options.list and options.backend is None:
         return _list(options)
-    if len(names) != 1 or options.list:
-        got = "--list and a backend" if options.list else f"{len(names)} backends" if names else "none"
+    if options.backend is None or options.list:
+        got = "--list and a backend" if options.list else "none"
         raise InputError(f"expected one backend, got {got} (backends: {spellings()})")
-    made = backend(names[0])
+    made = backend(options.backend)
     try:
-        return _test(names[0], made, options)
+        return _test(options.backend, made, options)
     finally:
         made.close()
 
@@ -232,21 +227,3 @@ def _list(options: argparse.Namespace) -> int:
     for case in chosen:
         print(f"{case.signature:{width}}  {' '.join(forms(case, options.level))}")
     return 0
-
-
-def _diff(a: str, b: str) -> int:
-    from collections import Counter
-
-    from ..conform.verdicts.differences import differences
-
-    try:
-        changes = list(differences(load(a), load(b)))
-    except OSError as error:
-        raise InputError(f"{error.filename}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    for difference in changes:
-        print(difference)
-    counts = Counter(f"{d.kind} that fail" if d.kind == "new" and d.is_bad else d.kind for d in changes)
-    print(", ".join(f"{n} {kind}" for kind, n in counts.items()) or "no difference")
-    return int(any(d.is_bad for d in changes))

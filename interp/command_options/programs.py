@@ -1,0 +1,138 @@
+"""The options of the commands that run a program: run, diff; and what other commands share with them."""
+
+from __future__ import annotations
+
+import argparse
+
+from ...ops.policy import OVERFLOWS, ROUNDINGS, Policy
+from .values import natural, positive, seconds, steps
+
+#: The forms in which `run` prints results.
+FORMS = ("dense", "codes", "json")
+
+
+def add_limits(parser: argparse.ArgumentParser, of: str, then: str = "", has_steps: bool = True) -> None:
+    """Add --timeout, and --max-steps where it counts."""
+    add = parser.add_argument
+    add("--timeout", type=seconds, metavar="SECONDS", help=f"stop {of} after this many seconds{then}")
+    if has_steps:
+        text = f"stop {of} after N steps; each op that runs and each region that is entered is a step{then}"
+        add("--max-steps", type=steps, metavar="N", help=text)
+
+
+def add_program(parser: argparse.ArgumentParser) -> None:
+    """Add the file, its function and its inputs."""
+    add = parser.add_argument
+    add("file", metavar="FILE", help="MLIR text, MLIR bytecode or a StableHLO portable artifact (-: standard input)")
+    add("--function", metavar="NAME", help="the function to run (default: @main, or the only public one)")
+    inputs = parser.add_mutually_exclusive_group()
+    inputs.add_argument("--input", action="append", default=[], metavar="VALUE", help="the value of the next argument")
+    inputs.add_argument(
+        "--args", metavar="LIST", help="the values of all arguments: '[dense<1.0> : tensor<2xf32>, …]', or @FILE"
+    )
+
+
+def add_conversion(parser: argparse.ArgumentParser) -> None:
+    """Add how results are rounded: --rounding, --overflow, --seed."""
+    parser.add_argument(
+        "--rounding", choices=ROUNDINGS, default=Policy.rounding, help="rounding of results (default: nearest_even)"
+    )
+    parser.add_argument(
+        "--overflow",
+        choices=OVERFLOWS,
+        help="what a result beyond the range becomes (default: ieee)",
+    )
+    parser.add_argument(
+        "--seed", type=natural, default=0, metavar="N", help="seed of stochastic rounding and random ops"
+    )
+    parser.set_defaults(policy=None, parser=parser)
+
+
+def run(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `minihlo run`."""
+    add_program(parser)
+    add_limits(parser, "the run")
+    add = parser.add_argument
+    add("--output", action="append", default=[], metavar="@F.npy", help="write the next result to a file (-: print it)")
+    add(
+        "--expected",
+        action="append",
+        default=[],
+        metavar="VALUE",
+        help="compare the next result with this value, bit for bit",
+    )
+    add("--format", choices=FORMS, default=FORMS[0], help="format of printed results (default: dense)")
+    add("--full", action="store_true", help="print all elements of large results")
+    add(
+        "--arithmetic",
+        default=Policy.arithmetic,
+        metavar="direct|upcast[:TYPE]",
+        help="arithmetic on minifloats (default: direct)",
+    )
+    add(
+        "--accumulate",
+        metavar="HOW",
+        help="how products are summed: auto (the default), exact, reproducible, f32, element, a chip, an instruction "
+        "(minihlo targets), a record (step=…,keep=…), or @FILE of a record",
+    )
+    add("--target", metavar="CHIP", help="compute as a chip does: how it sums, and how it converts (minihlo targets)")
+    add_conversion(parser)
+    add(
+        "--split-input-file", action="store_true", help="accepted for compatibility: // ----- always separates programs"
+    )
+    add("--probe-dir", metavar="DIR", help="write each value to a .npy file in DIR, and an index.csv")
+    add("--trace", action="store_true", help="print each op with its results and its fused group")
+    add("--print-plan", action="store_true", help="print the generated Python code, with the op of each line")
+    add(
+        "--without",
+        default="",
+        metavar="A,B",
+        help="turn off optimizations: tables, blocks, threads, … (results stay the same)",
+    )
+
+
+def diff(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `minihlo diff`."""
+    add_program(parser)
+    add_limits(parser, "the comparison", has_steps=False)
+    add = parser.add_argument
+    parser.usage = "minihlo diff [options] FILE [BACKEND]"
+    add(
+        "backend",
+        nargs="?",
+        metavar="BACKEND",
+        help="the backend to compare: jax:cpu, reference, iree:llvm-cpu, … (see minihlo conform)",
+    )
+    add(
+        "--how",
+        choices=("op", "program"),
+        default="op",
+        help="run each op alone, or compile the whole program (default: op)",
+    )
+    add(
+        "--turns",
+        type=positive,
+        default=100,
+        metavar="N",
+        help="number of iterations of a loop to compare (default: 100)",
+    )
+    add("--json", metavar="F", help="write the report as JSON (-: standard output)")
+    add("--save", metavar="DIR", help="write a program and its operands to a folder in DIR for each wrong op")
+    add(
+        "--accumulate",
+        metavar="HOW",
+        help="how products are summed: auto (the default), exact, reproducible, f32, element, a chip, an instruction "
+        "(minihlo targets), a record (step=…,keep=…), or @FILE of a record",
+    )
+    text = "compare with a chip's arithmetic (minihlo targets); given twice, without BACKEND: two chips with each other"
+    add("--target", action="append", metavar="CHIP", help=text)
+    add_conversion(parser)
+
+
+def test(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `minihlo test`."""
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a .mlir file, or a folder with .mlir files")
+    add_limits(parser, "each program", "; the program fails")
+    parser.add_argument(
+        "-j", "--jobs", type=positive, metavar="N", help="number of processes (default: one for each CPU)"
+    )

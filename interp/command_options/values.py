@@ -1,0 +1,40 @@
+"""Values of options: their ranges, each with its message."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def seconds(text: str) -> float:
+    """Return a time limit. Raises ArgumentTypeError for any other text."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 1e9:
+        raise argparse.ArgumentTypeError(f"expected seconds, above 0 and up to 1e9, got {text[:40]!r}")
+    return number
+
+
+def steps(text: str) -> int:
+    """Return a limit of steps. Raises ArgumentTypeError for any other text."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer from 1 to 10**18, got {text[:40]!r}")
+    return number
+
+
+def natural(text: str) -> int:
+    """Return an integer of at least 0. Raises ArgumentTypeError for any other text."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 40 else -1
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 0, got {text[:40]!r}")
+    return number
+
+
+def positive(text: str) -> int:
+    """Return an integer from 1 to 1024. Raises ArgumentTypeError for any other text."""
+    number = natural(text)
+    if not 1 <= number <= 1024:
+        raise argparse.ArgumentTypeError(f"expected an integer from 1 to 1024, got {text[:40]!r}")
+    return number
