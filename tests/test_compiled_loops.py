@@ -162,3 +162,14 @@ def test_without_a_compiler_or_with_one_that_fails(monkeypatch: pytest.MonkeyPat
     wanted = machine.run(planner.plan(program, speed=speed.NONE), arrays)
     assert [r.tobytes() for r in machine.run(plan, arrays)] == [r.tobytes() for r in wanted]
     assert not loop.is_set
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_long_loop_is_compiled_where_it_can_be(is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what its turns need of each other runs as Python, and the rest for all turns at once."""
+    monkeypatch.setattr(compiled, "is_available", lambda: is_there)
+    text, _ = random_loop(np.random.default_rng(3))
+    counted = text.replace("compare LT, %i, %n", "compare LT, %i, %k").replace("%one =", "%k =", 1)
+    counted = counted.replace("%k = stablehlo.constant dense<1>", "%k = stablehlo.constant dense<99>")
+    counted = counted.replace("%zero =", "%one = stablehlo.constant dense<1> : tensor<i32>\n      %zero =", 1)
+    assert len(loops(planner.plan(interp.load(counted).program))) == is_there

@@ -125,6 +125,17 @@ def test_a_branch_that_may_not_end_is_entered_only_where_it_is_chosen():
         assert result.tolist() == [128, 0, -3, 160, 0]
 
 
+def test_a_loop_that_all_turns_share_is_entered_only_where_it_is_chosen():
+    def body(v, k):
+        return lax.cond(v > 0, lambda u: u + lax.while_loop(lambda c: c < 100, lambda c: c * 2, k), lambda u: u, v)
+
+    x = np.array([-1, 0, -3, -5], np.float32)
+    mapped, zero = jax.jit(lambda x, k: lax.map(lambda v: body(v, k), x)), np.float32(0)
+    assert "side by side" not in plan_of(mapped, x, zero)  # else what follows would not end: of 0 the loop never does
+    (result,) = interp.load(text_of(mapped, x, zero))(x, zero)
+    assert np.asarray(result).tolist() == x.tolist()
+
+
 def test_an_index_that_is_no_branch_chooses_the_last():
     text = """func.func @main(%x: tensor<5xi32>) -> tensor<5xi32> {
       %zero = stablehlo.constant dense<0> : tensor<i32>

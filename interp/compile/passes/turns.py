@@ -26,6 +26,7 @@ from ....ops.registry import lookup
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
 from .. import selection
+from ..compiled_loops import may_be_compiled
 from ..executors.recurrence import chunks
 from ..group import RECURRENCE, TURNS
 from ..reductions import sole_operation
@@ -67,6 +68,8 @@ def _instead(
         return None
     if loop.states and (loop.count < tuning().recurrence_turns or scan_of(operation, constants) is not None):
         return None
+    if loop.states and may_be_compiled(operation):
+        return None  # a turn costs a few nanoseconds there
     inside: set[Operation] = set()
     for _ in range(tuning().recurrence_attempts if loop.states else 1):
         parts = _Parts(loop, inside)
