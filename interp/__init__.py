@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .diff.compare import compare
     from .errors import CheckFailure, Error, ExecutionError, InputError, OutputError, ProgramError, ResourceError
     from .loaded import LoadedProgram
+    from .numerics.blame import blame
     from .numerics.profile import profile
     from .policies import policy
     from .probing.probe import probe
@@ -38,6 +39,7 @@ _HOME = {
     **dict.fromkeys(("cast", "scale"), ".values.numbers"),
     **dict.fromkeys(("pack", "unpack"), ".values.packing"),
     **dict.fromkeys(("dequantize", "quantize", "straight_through"), ".blocks"),
+    "blame": ".numerics.blame",
     "compare": ".diff.compare",
     "jit": ".transform.function",
     "matmul": ".products",
@@ -57,6 +59,7 @@ __all__ = [
     "Policy",
     "ProgramError",
     "ResourceError",
+    "blame",
     "cast",
     "compare",
     "dequantize",

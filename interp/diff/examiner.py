@@ -48,7 +48,7 @@ class Examiner:
         #: Where values are known that ops of the program have made: which op made each, and what they all are.
         self.makers: dict[Value, Operation] = {}
         self.values: dict[Value, Any] = {}
-        self.calls: list[Location] = []  #: where the functions are called that are being run
+        self.calls: list[Operation] = []  #: the calls of the functions that are being run
         self._plans: dict[Operation, Plan] = {}
         self._texts: dict[Operation, str] = {}
         self._refused: dict[Operation, BackendError] = {}
@@ -56,11 +56,7 @@ class Examiner:
     def report(self, operation: Operation) -> OpReport:
         """The report of an op, which is a new one at first."""
         if operation not in self.reports:
-            takes, gives = (", ".join(str(v.type) for v in vs) for vs in (operation.operands, operation.results))
-            types = f"({takes}) -> {gives if len(operation.results) == 1 else f'({gives})'}"
-            # What JAX makes a function of for itself has no place of its own, but that of its call.
-            places = [p for p in (operation.location, *reversed(self.calls)) if p.line]
-            made = OpReport(operation.name, next(iter(places), operation.location), types)
+            made = OpReport(operation.name, place_of(operation, self.calls), types_of(operation))
             made.is_float = any(_is_float(v.type) for v in operation.results[:1])
             self.reports[operation] = made
         return self.reports[operation]
@@ -81,7 +77,7 @@ class Examiner:
             self._texts[operation] = self.source.text(operation, packed=True)
         try:
             if self.backend.takes == OPERATIONS:
-                return operate(self.backend, operation, _operands(operation, values))
+                return operate(self.backend, operation, operands_of(operation, values))
             return self._evaluated(self._texts[operation], operation, values)
         except BackendError as error:
             self._refused[operation] = error
@@ -111,6 +107,19 @@ class Examiner:
         self.compare(operation, values, theirs, ours)
         return theirs
 
+    def rest(self, operation: Operation, values: Arrays, turns: int) -> list[np.ndarray]:
+        """What the backend makes of a loop after so many turns, as a whole."""
+        report = self.report(operation)
+        note = f"examined for {turns} turns; what it does after that, as a whole, is not"
+        if note not in report.notes:
+            report.notes.append(note)
+        if len(set(operation.operands)) == len(operation.operands) and is_movable(operation):
+            try:
+                return list(self.there(operation, values))
+            except BackendError:
+                pass
+        return list(self.here(operation, values))
+
     def _absent(self, operation: Operation, verdict: str, note: str, values: Arrays) -> None:
         report = self.report(operation)
         report.executions += 1
@@ -130,7 +139,7 @@ class Examiner:
             report.verdict = FAIL
             report.notes.append(wrong)
             return self._keep(operation, values, report)
-        operands = _operands(operation, values)
+        operands = operands_of(operation, values)
         all_graded = parted(theirs, ours) if self._beside else judge(operation, operands, theirs, ours)
         before = report.verdict
         for i, graded in enumerate(all_graded):
@@ -212,18 +221,30 @@ class Examiner:
         (made,) = small.function.body.operations
         try:
             if self.backend.takes == OPERATIONS:
-                theirs = operate(self.backend, made, _operands(made, few))
+                theirs = operate(self.backend, made, operands_of(made, few))
             else:
                 theirs = self._evaluated(_SHAPE.sub(shape, self._texts[operation]), made, few)
             ours = machine.run(small.plan(made, self._policy), few)
         except Error:
             return
-        if not mistaken(theirs, ours) and judge(made, _operands(made, few), theirs, ours)[0].worst == WRONG:
+        if not mistaken(theirs, ours) and judge(made, operands_of(made, few), theirs, ours)[0].worst == WRONG:
             report.program = text
             self._give(report, few)
 
 
-def _operands(operation: Operation, values: Arrays) -> list[np.ndarray]:
+def place_of(operation: Operation, calls: Sequence[Operation]) -> Location:
+    """Where an op stands. What JAX makes a function of for itself has no place of its own, but that of its call."""
+    places = [o.location for o in (operation, *reversed(calls))]
+    return next((p for p in places if p.line), operation.location)
+
+
+def types_of(operation: Operation) -> str:
+    """The types of an op's operands and results, as MLIR writes them."""
+    takes, gives = (", ".join(str(v.type) for v in vs) for vs in (operation.operands, operation.results))
+    return f"({takes}) -> {gives if len(operation.results) == 1 else f'({gives})'}"
+
+
+def operands_of(operation: Operation, values: Arrays) -> list[np.ndarray]:
     """The operands of an op, of the values of its `inputs`."""
     known = dict(zip(inputs(operation), values, strict=True))
     return [known[v] for v in operation.operands]

@@ -83,7 +83,7 @@ def kind_of(operation: Operation) -> Kind:
     if record is None or not record.takes(v.type for v in operation.operands):
         return Kind.FUNCTION  # by CHLO's expansion
     is_length = record.accuracy is EXACT_BUT_COMPLEX and _is_complex(operation)
-    if not _rounds(operation) or (record.accuracy is EXACT_BUT_COMPLEX and not is_length):
+    if not rounds(operation) or (record.accuracy is EXACT_BUT_COMPLEX and not is_length):
         return Kind.EXACT
     if is_length or record.accuracy.is_near or (_is_complex(operation) and name in ("multiply", "divide", "sqrt")):
         return Kind.FUNCTION
@@ -94,7 +94,7 @@ def _kind_of_regions(operation: Operation) -> Kind:
     """The kind of an op with a body; a fold combines elements in an order that the implementation chooses."""
     inside = list(_inside(operation))
     if any(kind_of(o) is not Kind.EXACT for o in inside) or (
-        facts_of(operation.name).folds and any(map(_rounds, inside))
+        facts_of(operation.name).folds and any(map(rounds, inside))
     ):
         return Kind.STEPS
     return Kind.EXACT
@@ -107,8 +107,10 @@ def _inside(operation: Operation) -> Iterator[Operation]:
             yield from _inside(inner)
 
 
-def _rounds(operation: Operation) -> bool:
-    """Whether an op rounds floats."""
+def rounds(operation: Operation) -> bool:
+    """Whether an op rounds floats; one with a body, whether an op of its body does."""
+    if operation.regions:
+        return any(map(rounds, _inside(operation)))
     record = lookup(operation.name)
     types = [v.type.element for v in operation.results if isinstance(v.type, TensorType)]
     return (record is None or record.accuracy != EXACT) and any(t.is_float or t.is_complex for t in types)

@@ -26,6 +26,18 @@ def traced(
 
     Raises InputError without JAX, or for arguments that do not fit.
     """
+    return trace(function, args, kwargs, static_argnums, static_argnames, platform)[:2]
+
+
+def trace(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    static_argnums: int | Sequence[int] | None,
+    static_argnames: str | Iterable[str] | None,
+    platform: str,
+) -> tuple[Source, list[Any], Any]:
+    """The same, and the pytree of the function's results. Raises InputError as `traced`."""
     try:
         import jax
     except ImportError:
@@ -41,7 +53,7 @@ def traced(
     name = program.program.file
     shapes = [tuple(x.shape) for x in jax.tree.leaves(lowered.args_info)]
     arrays = program.arguments(_leaves(program, shapes, args, kwargs))
-    return Source(lowered.compiler_ir("stablehlo"), Places(name), name), arrays
+    return Source(lowered.compiler_ir("stablehlo"), Places(name), name), arrays, program.out_tree
 
 
 def _leaves(

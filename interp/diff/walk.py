@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ...ops.kernel import Regions
 from ...ops.registry import call_attribute, facts_of
-from ..backends import BackendError
 from ..errors import ProgramError
 from ..program import Function, Operation, Region, Value
-from .examiner import Examiner
-from .source import inputs, is_movable
+from .source import Source, inputs, is_movable
 
 Values = dict[Value, Any]
+
+
+class Executor(Protocol):
+    """What computes the ops that a walk comes to. Values are arrays, or what behaves as one in a condition."""
+
+    source: Source
+    calls: list[Operation]  #: the calls of the functions that are being run
+
+    def run(self, operation: Operation, values: Sequence[Any]) -> list[Any]:
+        """The results of an op, given its `inputs`."""
+        ...
+
+    def here(self, operation: Operation, values: Sequence[Any]) -> list[Any]:
+        """The results of an op that computes nothing, or whose values cannot travel."""
+        ...
+
+    def rest(self, operation: Operation, values: Sequence[Any], turns: int) -> list[Any]:
+        """The results of a loop that has taken so many turns, the most that a walk enters, from its state then."""
+        ...
+
 
 #: Ops that compute nothing: what they give is the same everywhere.
 _GIVEN = ("constant", "const_shape", "tuple", "get_tuple_element", "create_token", "after_all", "optimization_barrier")
@@ -22,12 +40,12 @@ _GIVEN = ("constant", "const_shape", "tuple", "get_tuple_element", "create_token
 class Walk:
     """Enters loops, branches and calls, so that each op in them is examined, every time that it is executed."""
 
-    def __init__(self, examiner: Examiner, turns: int) -> None:
-        """After so many `turns` the rest of a loop runs as a whole."""
-        self._examiner, self._turns = examiner, turns
+    def __init__(self, executor: Executor, turns: int) -> None:
+        """After so many `turns` the rest of a loop is left to the executor."""
+        self._executor, self._turns = executor, turns
 
     def run(self, function: Function, arguments: Sequence[Any]) -> list[Any]:
-        """The results of a function, as the backend computes them. Raises ProgramError where it has no body."""
+        """The results of a function, as the executor computes them. Raises ProgramError where it has no body."""
         if function.body is None:
             raise ProgramError(f"{function.location}: @{function.name} has no body")
         return self._region(function.body, {}, arguments)
@@ -54,8 +72,8 @@ class Walk:
             return []
         given = [values[v] for v in inputs(operation)]
         if operation.name.rpartition(".")[2] in _GIVEN or not is_movable(operation):
-            return self._examiner.here(operation, given)
-        return self._examiner.run(operation, given)
+            return self._executor.here(operation, given)
+        return self._executor.run(operation, given)
 
     # -- what is entered -----------------------------------------------------------------------------------------------
 
@@ -66,22 +84,8 @@ class Walk:
             if not self._region(condition, values, state)[0]:
                 return state
             state = self._region(body, values, state)
-        return self._rest(operation, values, state)
-
-    def _rest(self, operation: Operation, values: Values, state: Sequence[Any]) -> list[Any]:
-        """What the backend makes of the rest of a loop."""
         given = {**values, **dict(zip(operation.operands, state, strict=True))}
-        report = self._examiner.report(operation)
-        note = f"examined for {self._turns} turns; what it does after that, as a whole, is not"
-        if note not in report.notes:
-            report.notes.append(note)
-        arguments = [given[v] for v in inputs(operation)]
-        if len(set(operation.operands)) == len(operation.operands) and is_movable(operation):
-            try:
-                return list(self._examiner.there(operation, arguments))
-            except BackendError:
-                pass
-        return list(self._examiner.here(operation, arguments))
+        return self._executor.rest(operation, [given[v] for v in inputs(operation)], self._turns)
 
     def _branch(self, operation: Operation, values: Values) -> list[Any]:
         """Of `if` the first branch where the operand is true, of `case` that of its index; else the last."""
@@ -90,11 +94,11 @@ class Walk:
         return self._region(operation.regions[index if 0 <= index <= last else last], values, ())
 
     def _call(self, operation: Operation, name: str, values: Values) -> list[Any]:
-        function = self._examiner.source.program.functions.get(name)
+        function = self._executor.source.program.functions.get(name)
         if function is None:
             raise ProgramError(f"{operation.location}: cannot call @{name}: there is no such function")
-        self._examiner.calls.append(operation.location)
+        self._executor.calls.append(operation)
         try:
             return self.run(function, [values[v] for v in operation.operands])
         finally:
-            self._examiner.calls.pop()
+            self._executor.calls.pop()

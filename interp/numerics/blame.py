@@ -1,0 +1,259 @@
+"""`interp.blame`: which operations make the difference between two ways of computing a program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.types import TensorType, type_of_dtype
+from ..comparison.equality import equal_values
+from ..diff.compare import source_of
+from ..diff.source import Source, is_movable
+from ..diff.traced import trace
+from ..errors import Error, InputError
+from ..loaded import LoadedProgram
+from ..values.values import check_input
+from .blame_report import Blame, BlamedOp, percent
+from .measures import Measure, Outcome
+from .search import Effect, Search
+from .substitution import Site, Substitution
+from .ways import ByBackend, Choice, Rounding, choice, held_in, pair
+
+#: The share of the difference that a set has to make. Of ULP all: the last bit is what they count.
+_SHARES = {"ulp": 1.0}
+_SHARE = 0.95
+#: The most turns of a loop, so that a loop that a fault keeps from ending ends.
+_TURNS = 100_000
+#: The bytes of results that are kept, which saves computing them again.
+_MEMORY = 1 << 30
+
+
+def blame(
+    function: Any,
+    /,
+    *args: Any,
+    good: Any = "exact",
+    bad: Any = "cpu",
+    measure: Any = "norm",
+    share: float | None = None,
+    evaluations: int = 1000,
+    turns: int = _TURNS,
+    memory: int = _MEMORY,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    **kwargs: Any,
+) -> Blame:
+    """Find which operations make the difference between two ways of computing the same program.
+
+    The program runs operation by operation in the good way, with a set of its operations computed in the bad way, each
+    on the operands that it then has. A search over such sets finds what each operation contributes to the difference
+    of the *outputs*, and a smallest set that explains the difference. An operation in a loop is one for all turns; in
+    a function that is called several times, one for each call.
+
+    Args:
+        function: A function that JAX can trace (also one of `jax.jit` or `interp.jit`), or a program as `interp.load`
+            takes it: a path, MLIR text, bytes or an `ir.Module`.
+        *args: The arguments of the function, or one array for each argument of the program.
+        good: One way: a `Policy`; the name of a chip, which stands for `Policy.target(name)`; a backend as
+            `interp.compare` takes it (a platform of JAX, a name, an object); `"exact"`, with every sum rounded once;
+            or `"f32"` or `"f64"`: every value of a narrower float type is held and computed in that type, so that a
+            conversion to FP8 rounds nothing.
+        bad: The other way, of the same kinds.
+        measure: How the outputs are compared: `"norm"`, the relative norm of the difference, the largest of all
+            outputs; `"ulp"`, the largest distance in ULP; `"loss"`, the difference of the first output that is a
+            floating-point scalar; or a function of (good output, output), each as `function` returns it (of a program
+            a list), which gives a number.
+        share: The share of the difference that the set has to make. The default is 0.95, and 1 for `"ulp"`.
+        evaluations: The most runs of the program. With too few the result is not `complete`.
+        turns: The most turns of a loop.
+        memory: The bytes of results of operations that are kept for other runs.
+        static_argnums: Static arguments by position, as of `jax.jit`.
+        static_argnames: Static arguments by name, as of `jax.jit`.
+        **kwargs: Keyword arguments of the function.
+
+    Returns:
+        A Blame. `print` shows it. `ranking` has every operation that the two ways compute differently, with what it
+        contributes; `explains` is the set.
+
+    Raises:
+        InputError: An argument is not one of those above, or the arguments are not those of the function.
+        ProgramError: The program cannot be read or is not supported.
+        ExecutionError: The program fails in the good way.
+    """
+    if share is not None and not 0 < share <= 1:
+        raise InputError(f"share: expected more than 0 and at most 1, got {share}")
+    for name, value in (("evaluations", evaluations), ("turns", turns), ("memory", memory)):
+        if value < 1:
+            raise InputError(f"{name}: expected at least 1, got {value}")
+    chosen = [choice(good, "good")]
+    try:
+        chosen.append(choice(bad, "bad"))
+        platform = next((c.platform for c in reversed(chosen) if c.platform), "cpu")
+        unflatten: Callable[[list[Any]], Any] = list
+        if _is_program(function):
+            if kwargs or static_argnums is not None or static_argnames is not None:
+                raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
+            source, arrays = source_of(function), list(args)
+        elif callable(function):
+            source, arrays, tree = trace(function, args, kwargs, static_argnums, static_argnames, platform)
+            unflatten = tree.unflatten
+        else:
+            raise InputError(f"expected a function or a program, got {type(function).__name__}")
+        return examine(source, arrays, chosen[0], chosen[1], measure, share, evaluations, turns, memory, unflatten)
+    finally:
+        for c in chosen:
+            c.close()
+
+
+def examine(
+    source: Source,
+    arrays: Sequence[Any],
+    good: Choice,
+    bad: Choice,
+    measure: Any = "norm",
+    share: float | None = None,
+    evaluations: int = 1000,
+    turns: int = _TURNS,
+    memory: int = _MEMORY,
+    unflatten: Callable[[list[Any]], Any] = list,
+) -> Blame:
+    """The result for a program whose arguments are `arrays`. Raises as `blame`."""
+    types = source.function.argument_types
+    if len(arrays) != len(types):
+        takes = ", ".join(map(str, types)) or "none"
+        name = source.function.name
+        raise InputError(f"{source.file}: @{name} takes {len(types)} inputs ({takes}), got {len(arrays)}")
+    for name in ("mhlo.num_partitions", "mhlo.num_replicas"):
+        if int(source.program.attributes.get(name, 1)) > 1:
+            raise InputError(f"{source.file}: a program for several devices cannot be run op by op")
+    values = [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(arrays, types, strict=True))]
+    known = [
+        TensorType(v.shape, t.element) if isinstance(t, TensorType) else t for v, t in zip(values, types, strict=True)
+    ]
+    source = source.refined(known)
+    ways = pair(source, good, bad)
+    runs = Substitution(source, values, *ways, turns=turns, memory=memory)
+    seen = _Differences()
+    reference = runs.run(frozenset(), seen.observe)
+    measured = Measure(measure, reference, source.function.result_types, unflatten)
+    outcome = _outcome(lambda: runs.run(None, seen.observe))
+    required = share if share is not None else _SHARES.get(measured.name, _SHARE)
+    sites = [site for site, d in seen.found.items() if d.differing]
+    search = Search(lambda ops: _outcome(lambda: runs.run(ops)), sites, measured, outcome, required, evaluations)
+    effects = search.effects()
+    order = sorted(sites, key=lambda s: _rank(effects.get(s)), reverse=True)
+    smallest = search.smallest(order)
+    at_smallest = search.evaluations.get(frozenset(smallest))
+    explained = 1 - at_smallest.left.of(search.total) if smallest and at_smallest else 0.0
+    ops = {s: _blamed(s, seen.found[s], effects.get(s), search, s in smallest) for s in order}
+    first = [s for s in order if s in smallest]
+    ranking = [ops[s] for s in (*first, *(s for s in order if s not in smallest))]
+    notes = [*_notes(search, effects, outcome), *_refusals(ways)]
+    return Blame(
+        good.name,
+        bad.name,
+        measured.name,
+        search.total,
+        tuple(ranking),
+        tuple(ops[s] for s in first),
+        explained,
+        required,
+        tuple(notes),
+        tuple(search.evaluations.values()),
+        search.is_complete,
+    )
+
+
+def _outcome(run: Callable[[], list[Any]]) -> Outcome:
+    try:
+        return run()
+    except InputError:
+        raise
+    except Error as error:
+        return error
+
+
+def _rank(effect: Effect | None) -> tuple[bool, Any]:
+    return effect is not None, effect.most if effect is not None else None
+
+
+class _Difference:
+    """What is seen of one op: how often it ran, and in how many elements the two ways differ on the same operands."""
+
+    def __init__(self) -> None:
+        self.executions = self.elements = self.differing = 0
+
+
+class _Differences:
+    """What the two ways give for each op, on the same operands, in the order of first executions."""
+
+    def __init__(self) -> None:
+        self.found: dict[Site, _Difference] = {}
+
+    def observe(self, site: Site, good: Sequence[Any], bad: Sequence[Any]) -> None:
+        seen = self.found.setdefault(site, _Difference())
+        seen.executions += 1
+        if not is_movable(site.operation):
+            return
+        for x, y in zip(good, bad, strict=True):
+            seen.elements += x.size
+            if x.dtype != y.dtype:  # one of them is held in a wider type
+                wide = max(x.dtype, y.dtype, key=lambda d: type_of_dtype(d).bits)
+                x, y = (held_in(v, TensorType(v.shape, type_of_dtype(wide))) for v in (x, y))
+            seen.differing += int(x.size - np.count_nonzero(equal_values(x, y)))
+
+
+def _blamed(site: Site, seen: _Difference, effect: Effect | None, search: Search[Site], explains: bool) -> BlamedOp:
+    contribution = effect.most if effect else None
+    return BlamedOp(
+        site.operation.name,
+        site.location,
+        site.types,
+        tuple(c.location for c in site.calls),
+        seen.executions,
+        seen.elements,
+        seen.differing,
+        effect.alone if effect else None,
+        effect.without if effect else None,
+        contribution,
+        contribution.of(search.total) if contribution is not None and search.total else None,
+        explains,
+        effect.together if effect else 1,
+    )
+
+
+def _notes(search: Search[Site], effects: dict[Site, Effect], outcome: Outcome) -> list[str]:
+    notes = []
+    if isinstance(outcome, Error):
+        notes.append(f"the bad way ends with an error: {outcome}")
+    makers = [e for e in effects.values() if e.alone]
+    if makers and not search.total:
+        notes.append(f"{len(makers)} operations make a difference alone, but their errors cancel in the output")
+    elif makers and search.total and max(e.alone for e in makers).of(search.total) > 2:
+        most = percent(max(e.alone for e in makers).of(search.total))
+        notes.append(f"alone an operation makes up to {most} of the difference: errors cancel in the output")
+    if not search.is_complete:
+        tried = sum(e.together == 1 for e in effects.values())
+        notes.append(
+            f"the search ended after {len(search.evaluations)} evaluations: {tried} of {len(search.candidates)} "
+            "operations were tried alone, and the set that explains the difference may not be a smallest one"
+        )
+    return notes
+
+
+def _refusals(ways: Sequence[Any]) -> list[str]:
+    notes = []
+    for way in ways:
+        inner = way.inner if isinstance(way, Rounding) else way
+        if isinstance(inner, ByBackend):
+            for operation, why in list(inner.refused.items())[:5]:
+                where = f"{operation.location}: {operation.name}"
+                notes.append(f"{where}: computed exactly, as {inner.name} gives no result: {why}")
+    return notes
+
+
+def _is_program(thing: Any) -> bool:
+    return isinstance(thing, str | bytes | os.PathLike | LoadedProgram) or hasattr(thing, "operation")

@@ -1,0 +1,178 @@
+"""The result of `interp.blame`, and its text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import linecache
+import math
+from typing import Any
+
+from ..program import Location
+from .measures import NONE, Amount
+from .search import Evaluation
+
+#: An op outside of the set that explains the difference, with less than this share, contributes next to nothing.
+NEGLIGIBLE = 1e-3
+#: So many ops are shown in a table.
+_ROWS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class BlamedOp:
+    """An op that the two ways compute differently, on the same operands, somewhere in the program."""
+
+    op: str  #: with its dialect
+    location: Location  #: in the user's Python, or in the file of the program
+    types: str
+    calls: tuple[Location, ...]  #: where the functions are called that it stands in
+    executions: int  #: in the good run and the bad run together
+    elements: int  #: of its results in these
+    differing: int  #: how many of the elements differ, on the same operands
+    alone: Amount | None  #: the difference of the output with this op alone computed in the bad way; None: not tried
+    without: Amount | None  #: the difference that stays where all ops but this one are computed in the bad way
+    contribution: Amount | None  #: the larger of `alone` and how far the output moves where this op alone is good
+    share: float | None  #: of the whole difference: 1 is all; more where another op makes up for it
+    explains: bool  #: the op belongs to the set that explains the difference
+    together: int = 1  #: how many ops were tried together, if there were too many to try each
+
+    @property
+    def contributes(self) -> bool:
+        """Whether the op has a part in the difference of the output."""
+        if self.explains or self.contribution is None:
+            return True
+        return self.contribution != NONE and (self.share is None or self.share >= NEGLIGIBLE)
+
+    @property
+    def says(self) -> str:
+        """What can be said of the op, in a few words."""
+        if self.explains:
+            return "explains the difference"
+        if self.contribution is None:
+            return "differs, not tried"
+        if self.contribution == NONE:
+            return "differs, contributes nothing"
+        if not self.contributes:
+            return f"differs, contributes next to nothing ({percent(self.share)})"
+        return "contributes, not needed to explain the difference"
+
+    @property
+    def source(self) -> str:
+        """The line of source code, empty if it is not known."""
+        return linecache.getline(self.location.file, self.location.line).strip()
+
+    def data(self) -> dict[str, Any]:
+        """The op as a dictionary that `json.dump` takes."""
+        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for name in ("alone", "without", "contribution"):
+            data[name] = _amount(data[name])
+        data |= {"location": str(self.location), "calls": [str(c) for c in self.calls], "share": _number(self.share)}
+        return data | {"source": self.source, "says": self.says, "contributes": self.contributes}
+
+
+@dataclasses.dataclass(frozen=True)
+class Blame:
+    """Which operations make the difference between two ways of computing a program. `print` shows it.
+
+    Attributes:
+        good: The name of the one way.
+        bad: The name of the other.
+        measure: The name of the measure.
+        total: The difference between the outputs of the two.
+        ranking: Every operation that the two ways compute differently: first those that explain the difference, then
+            by contribution.
+        explains: A smallest set of operations that, computed in the bad way, make the difference up to `1 - required`.
+        explained: The share of the difference that they make.
+        required: The share that was asked for.
+        notes: What else there is to say.
+        evaluations: Each run of the program with some operations computed in the bad way.
+        complete: Whether each operation was tried, and `explains` is known to be a smallest set.
+    """
+
+    good: str
+    bad: str
+    measure: str
+    total: Amount
+    ranking: tuple[BlamedOp, ...]
+    explains: tuple[BlamedOp, ...]
+    explained: float
+    required: float
+    notes: tuple[str, ...]
+    evaluations: tuple[Evaluation, ...]
+    complete: bool
+
+    @property
+    def differs(self) -> bool:
+        """Whether the outputs differ."""
+        return bool(self.total)
+
+    def table(self, rows: int | None = _ROWS) -> str:
+        """The ranking as text, at most so many rows; None for all."""
+        head = ("share", "alone", "without", "what", "where")
+        shown = self.ranking[:rows]
+        lines = [head, *(self._row(o) for o in shown)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(head) - 1)]
+        text = [
+            "  ".join([*(c.ljust(w) for c, w in zip(line, widths, strict=False)), line[-1]]).rstrip() for line in lines
+        ]
+        if len(shown) < len(self.ranking):
+            text.append(f"… and {len(self.ranking) - len(shown)} more operations that differ")
+        return "\n".join(text)
+
+    @staticmethod
+    def _row(o: BlamedOp) -> tuple[str, ...]:
+        amounts = ["-" if a is None else str(a) for a in (o.alone, o.without)]
+        line = f"  {o.source}" if o.source else ""
+        return percent(o.share), *amounts, o.says, f"{o.location}  {o.op.removeprefix('stablehlo.')}{line}"
+
+    def __str__(self) -> str:
+        head = f"{self.bad} against {self.good}: the outputs differ by {self.total} ({self.measure})"
+        if not self.total:
+            head = f"{self.bad} against {self.good}: no difference in the output ({self.measure})"
+        lines = [head]
+        if self.explains:
+            count, of = len(self.explains), len(self.ranking)
+            what = "1 operation explains" if count == 1 else f"{count} operations explain"
+            lines.append(f"{what} {percent(self.explained)} of it, of {of} that the two compute differently:")
+            for o in self.explains[:_ROWS]:
+                lines.append(f"  {o.location}: {o.op} {o.types}")
+                lines += [f"    {o.source}"] if o.source else []
+            lines += [f"  … and {count - _ROWS} more"] if count > _ROWS else []
+        elif not self.ranking:
+            lines.append("the two compute every operation alike")
+        lines += self.notes
+        if self.ranking:
+            lines += ["", self.table()]
+        return "\n".join(lines)
+
+    def data(self) -> dict[str, Any]:
+        """The result as a dictionary that `json.dump` takes."""
+        data: dict[str, Any] = {n: getattr(self, n) for n in ("good", "bad", "measure", "required", "complete")}
+        data |= {"total": _amount(self.total), "explained": _number(self.explained), "notes": list(self.notes)}
+        data["ranking"] = [o.data() for o in self.ranking]
+        data["explains"] = [self.ranking.index(o) for o in self.explains]
+        data["evaluations"] = [
+            {"ops": e.ops, "total": _amount(e.total), "left": _amount(e.left)} for e in self.evaluations
+        ]
+        return data
+
+    def to_json(self, indent: int | None = 1) -> str:
+        """The result as JSON; numbers that are not finite are texts."""
+        return json.dumps(self.data(), indent=indent)
+
+
+def percent(share: float | None) -> str:
+    """A share in words; "-" where it is not known."""
+    if share is None:
+        return "-"
+    if math.isinf(share):
+        return "inf"
+    return f"{100 * share:.3g} %" if 0 < share < 1e4 else f"{share:.0g} x" if share else "0 %"
+
+
+def _number(x: float | None) -> float | str | None:
+    return x if x is None or math.isfinite(x) else str(x)
+
+
+def _amount(x: Amount | None) -> dict[str, Any] | None:
+    return None if x is None else {"not_finite": x.lost, "size": _number(x.size)}

@@ -1,0 +1,131 @@
+"""How far apart two results of a program are, as one number."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.types import Type, type_of_dtype
+from ..comparison.ulp import distance
+from ..errors import Error, InputError
+from .ways import held_in
+
+Outputs = Sequence[Any]
+#: The results of a run, or the error that it ended with.
+Outcome = list[Any] | Error
+
+MEASURES = ("norm", "ulp", "loss")
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Amount:
+    """A distance. What cannot be subtracted counts first: elements that only one result has finite."""
+
+    lost: int = 0  #: elements that are NaN or infinite in only one of the two, or are so otherwise
+    size: float = 0.0  #: the measure of all other elements
+
+    def __bool__(self) -> bool:
+        return self != NONE
+
+    def __str__(self) -> str:
+        if not self.lost:
+            return f"{self.size:.4g}"
+        return f"{self.lost} not finite" + (f", else {self.size:.4g}" if self.size else "")
+
+    def of(self, whole: Amount) -> float:
+        """The share of another amount: 1 is all of it."""
+        if whole.lost:
+            return self.lost / whole.lost
+        if self.lost:
+            return math.inf
+        return self.size / whole.size if whole.size else math.inf if self.size else 0.0
+
+
+NONE = Amount()
+#: The distance between results and a run that gives none.
+FAILED = Amount(lost=1 << 62, size=math.inf)
+
+
+class Measure:
+    """A measure of outputs of one program against the good ones."""
+
+    def __init__(
+        self, kind: Any, good: Outputs, types: Sequence[Type], unflatten: Callable[[list[Any]], Any] = list
+    ) -> None:
+        """`kind` is one of MEASURES or a function of (good output, output). Raises InputError for another."""
+        self._good, self._types, self._unflatten = list(good), types, unflatten
+        if not callable(kind) and kind not in MEASURES:
+            raise InputError(f"measure: expected one of {', '.join(MEASURES)} or a function, got {kind!r}")
+        self.name = getattr(kind, "__name__", type(kind).__name__) if callable(kind) else str(kind)
+        self._function = kind if callable(kind) else None
+        if kind == "loss":
+            self._loss = next((i for i, x in enumerate(good) if _is_loss(x)), None)
+            if self._loss is None:
+                raise InputError("measure: expected an output that is a floating-point scalar for loss, got none")
+        self._scales = [_norm(np.where(np.isfinite(x), x, 0)) or 1.0 for x in map(_numbers, self._good)]
+
+    def of(self, outcome: Outcome) -> Amount:
+        """How far a result is from the good one."""
+        return self.between(self._good, outcome)
+
+    def between(self, first: Outcome, second: Outcome) -> Amount:
+        """How far apart two results are. Raises InputError where the user's function gives no number."""
+        if isinstance(first, Error) or isinstance(second, Error):
+            return NONE if isinstance(first, Error) and isinstance(second, Error) else FAILED
+        if self._function is not None:
+            return _apart(*(self._called(x) for x in (first, second)))
+        if self.name == "loss":
+            assert self._loss is not None
+            return _apart(*(float(np.asarray(x[self._loss]).astype(np.float64)) for x in (first, second)))
+        each = self._ulp if self.name == "ulp" else self._norm
+        parts = [each(i, a, b) for i, (a, b) in enumerate(zip(first, second, strict=True)) if isinstance(a, np.ndarray)]
+        return Amount(sum(p.lost for p in parts), max((p.size for p in parts), default=0.0))
+
+    def _called(self, outputs: Outputs) -> float:
+        assert self._function is not None
+        value: Any = self._function(self._unflatten(list(self._good)), self._unflatten(list(outputs)))
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise InputError(f"measure: expected a number from {self.name}, got {type(value).__name__}") from None
+
+    def _norm(self, i: int, first: np.ndarray, second: np.ndarray) -> Amount:
+        a, b = _numbers(first), _numbers(second)
+        with np.errstate(all="ignore"):
+            equal = (a == b) | (np.isnan(a) & np.isnan(b))
+            lost = ~equal & ~(np.isfinite(a) & np.isfinite(b))
+            return Amount(int(lost.sum()), _norm((a - b)[~equal & ~lost]) / self._scales[i])
+
+    def _ulp(self, i: int, first: np.ndarray, second: np.ndarray) -> Amount:
+        steps = distance(*(held_in(x, self._types[i]) for x in (first, second)))
+        lost = np.isnan(steps)
+        return Amount(int(lost.sum()), float(np.max(steps, initial=0.0, where=~lost)))
+
+
+def _is_loss(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.shape == () and type_of_dtype(x.dtype).is_float
+
+
+def _numbers(x: Any) -> np.ndarray:
+    """An array in the widest type of its kind; zeros in the place of what is no array."""
+    if not isinstance(x, np.ndarray):
+        return np.zeros(0)
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+def _norm(x: np.ndarray) -> float:
+    """The Euclidean norm, without overflow."""
+    largest = float(np.max(np.abs(x), initial=0.0))
+    return 0.0 if largest == 0 else largest * float(np.sqrt(np.sum(np.abs(x / largest) ** 2)))
+
+
+def _apart(first: float, second: float) -> Amount:
+    if first == second or (math.isnan(first) and math.isnan(second)):
+        return NONE
+    if not (math.isfinite(first) and math.isfinite(second)):
+        return Amount(lost=1)
+    return Amount(size=abs(first - second))

@@ -1,0 +1,196 @@
+"""A program run op by op, with a set of its ops computed in another way than the rest.
+
+Results are kept by the op, the way and the *contents* of its operands. So in a second run only those ops are computed
+whose operands have changed; where an error is rounded away, all that follows is known already.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.kernel import Regions
+from ...ops.registry import call_attribute, facts_of
+from ..diff.examiner import place_of, types_of
+from ..diff.source import Source, inputs
+from ..diff.walk import Values, Walk
+from ..errors import LimitError
+from ..program import Location, Operation, Region
+from .ways import EXACT, ByPolicy, Way, declared
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """An op of a program, in a function that was called by way of `calls`. In a loop it is one site for all turns."""
+
+    calls: tuple[Operation, ...]
+    operation: Operation
+
+    @property
+    def location(self) -> Location:
+        """Where it stands: its own place, or else that of the innermost call that has one."""
+        return place_of(self.operation, self.calls)
+
+    @property
+    def types(self) -> str:
+        """The types of its operands and results."""
+        return types_of(self.operation)
+
+
+#: Called for each op that runs, with its operands' values and both ways' results.
+Observer = Callable[[Site, Sequence[Any], Sequence[Any]], None]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Held:
+    """A value with a digest of its contents. In a condition it behaves as its array."""
+
+    value: Any
+    digest: bytes
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the array."""
+        return self.value.dtype
+
+    @property
+    def bytes(self) -> int:
+        """The size of the array."""
+        return getattr(self.value, "nbytes", 0) + 200  # and about so much of Python's own
+
+
+class Substitution:
+    """Runs a program on its arguments, some ops in the way `bad` and the others in the way `good`."""
+
+    def __init__(
+        self, source: Source, arguments: Sequence[Any], good: Way, bad: Way, *, turns: int, memory: int
+    ) -> None:
+        """A run raises LimitError for a loop of more than so many `turns`; `memory` bytes of results are kept."""
+        self.source, self.ways, self._turns, self._room = source, (good, bad), turns, memory
+        self._arguments = list(map(held, arguments))
+        self.executions = 0  #: how many results of ops were computed so far, and not taken from what is kept
+        self._kept: OrderedDict[tuple[Any, ...], list[Held]] = OrderedDict()
+        self._parents = dict(_parents(source))
+
+    def run(self, bad: frozenset[Site] | None, observer: Observer | None = None) -> list[Any]:
+        """The results of the program with the ops of `bad` computed that way; None stands for all ops.
+
+        With an observer every op is computed in both ways. Raises errors of `interp`.
+        """
+        entered = None if bad is None or observer or not self.ways[0].runs_whole else set(self._enclosing(bad))
+        results = _Walk(_Run(self, bad, observer), self._turns, entered).run(self.source.function, self._arguments)
+        return [r.value for r in results]
+
+    def result(self, operation: Operation, values: Sequence[Held], is_bad: bool) -> list[Held]:
+        """The results of an op in one of the ways, computed once for operands of the same contents."""
+        key = (operation, is_bad, *(v.digest for v in values))
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        self.executions += 1
+        results = list(map(held, self.ways[is_bad].results(operation, [v.value for v in values])))
+        self._kept[key] = results
+        self._room -= sum(r.bytes for r in results)
+        while self._room < 0 and len(self._kept) > 1:
+            self._room += sum(r.bytes for r in self._kept.popitem(last=False)[1])
+        return results
+
+    def _enclosing(self, sites: Iterable[Site]) -> Iterator[Operation]:
+        """The ops of which sites are a part: calls, loops and branches."""
+        for site in sites:
+            for operation in (*site.calls, site.operation):
+                inner: Operation | None = operation
+                while inner is not None:
+                    yield inner
+                    inner = self._parents.get(inner)
+
+
+class _Run:
+    """One run, as the executor of a walk."""
+
+    def __init__(self, of: Substitution, bad: frozenset[Site] | None, observer: Observer | None) -> None:
+        self.source, self._of, self._bad, self._observer = of.source, of, bad, observer
+        self.calls: list[Operation] = []
+        self._exact = ByPolicy(of.source, "exact", EXACT)
+
+    def run(self, operation: Operation, values: Sequence[Held]) -> list[Held]:
+        site = Site(tuple(self.calls), operation)
+        results = self._of.result(operation, values, self._bad is None or site in self._bad)
+        if self._observer is not None:
+            both = [[r.value for r in self._of.result(operation, values, way)] for way in (False, True)]
+            self._observer(site, *both)
+        return results
+
+    def whole(self, operation: Operation, values: Sequence[Held]) -> list[Held]:
+        return self._of.result(operation, values, False)
+
+    def here(self, operation: Operation, values: Sequence[Held]) -> list[Held]:
+        return list(map(held, self._exact.results(operation, declared(operation, [v.value for v in values]))))
+
+    def rest(self, operation: Operation, values: Sequence[Any], turns: int) -> list[Any]:
+        del values
+        raise LimitError(f"{operation.location}: {operation.name}: stopped after {turns} turns")
+
+
+class _Walk(Walk):
+    """A walk that enters only loops, branches and calls with an op to be substituted; all, where `entered` is None."""
+
+    def __init__(self, run: _Run, turns: int, entered: set[Operation] | None) -> None:
+        super().__init__(run, turns)
+        self._run, self._entered = run, entered
+
+    def _operation(self, operation: Operation, values: Values) -> list[Any]:
+        if self._entered is not None and operation not in self._entered and _is_entered(operation):
+            return self._run.whole(operation, [values[v] for v in inputs(operation)])
+        return super()._operation(operation, values)
+
+
+def _is_entered(operation: Operation) -> bool:
+    runs = facts_of(operation.name).regions
+    return call_attribute(operation.name) is not None or (
+        bool(operation.regions) and runs in (Regions.LOOP, Regions.ONE)
+    )
+
+
+def _parents(source: Source) -> Iterator[tuple[Operation, Operation]]:
+    """Of each op in a region, the op whose region it is."""
+
+    def visit(region: Region, parent: Operation | None) -> Iterator[tuple[Operation, Operation]]:
+        for operation in region.operations:
+            if parent is not None:
+                yield operation, parent
+            for inner in operation.regions:
+                yield from visit(inner, operation)
+
+    for function in source.program.functions.values():
+        if function.body is not None:
+            yield from visit(function.body, None)
+
+
+def held(value: Any) -> Held:
+    """A value with its digest."""
+    return Held(value, _digest(value))
+
+
+def _digest(value: Any) -> bytes:
+    made = hashlib.blake2b(digest_size=16)
+    if isinstance(value, np.ndarray):
+        made.update(f"{value.dtype}{value.shape}".encode())
+        made.update(value.tobytes())
+    elif isinstance(value, tuple):
+        for part in value:
+            made.update(_digest(part))
+    else:
+        made.update(repr(value).encode())
+    return made.digest()

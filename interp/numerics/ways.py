@@ -1,0 +1,289 @@
+"""Ways of computing an op: under a policy, by a backend, or in a type that is wide enough for narrow ones not to round.
+
+In a wide way (`"f32"`, `"f64"`) every value of a narrower float type is held in that type, so a conversion to FP8 keeps
+all digits and the whole range. Beside it, an op of the other way rounds its own result only: where its operands are
+numbers of the types that the program gives them, it is computed as ever; else it is computed on them as they are, and
+the result is rounded to its type. What only moves or chooses elements rounds nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...ops.engine.cast import cast
+from ...ops.policy import Policy
+from ...ops.registry import facts_of
+from ...ops.types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType, Type, type_of_dtype
+from .. import machine
+from ..backends import OPERATIONS, BackendError
+from ..backends.own import Minihlo
+from ..backends.subjects import any_subject
+from ..compile.planner import Plan
+from ..diff.examiner import operands_of, received
+from ..diff.judge import rounds
+from ..diff.operations import operate
+from ..diff.source import Source, inputs
+from ..errors import Error, InputError
+from ..program import CONSTANT, Operation, Region, Value
+from ..values import transport
+
+Arrays = Sequence[Any]
+
+#: Sums are rounded once, so that a wide sum and a sum of minifloats with a wide result are the same.
+EXACT = Policy(accumulate="exact")
+WIDE = ("f32", "f64")
+
+
+class Way(Protocol):
+    """A way of computing single ops."""
+
+    @property
+    def name(self) -> str:
+        """The name in reports."""
+        ...
+
+    @property
+    def runs_whole(self) -> bool:
+        """Whether a loop, branch or call as a whole gives the same bits as op by op."""
+        ...
+
+    def results(self, operation: Operation, values: Arrays) -> list[Any]:
+        """The results of an op, given its `inputs`. Raises errors of `interp`."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A way that a user has named, before there is a program. One of `policy`, `backend` and `wide` is given."""
+
+    name: str
+    policy: Policy | None = None
+    backend: Any = None
+    wide: str = ""
+
+    @property
+    def platform(self) -> str | None:
+        """The platform of JAX that the way runs on, if it is one."""
+        return getattr(self.backend, "platform", None)
+
+    def on(self, source: Source) -> Way:
+        """The way for ops of a program."""
+        if self.wide:
+            return Wide(source, ELEMENT_TYPES[self.wide])
+        if self.policy is not None:
+            return ByPolicy(source, self.name, self.policy)
+        return ByBackend(source, self.backend)
+
+    def close(self) -> None:
+        """Release what the backend holds."""
+        if self.backend is not None:
+            self.backend.close()
+
+
+def choice(named: Any, role: str) -> Choice:
+    """The way that is meant: a Policy, "exact", "f32", "f64", a chip's name, a backend or its name.
+
+    Raises InputError, which names the `role`, where there is none.
+    """
+    if isinstance(named, Policy):
+        return Choice(_described(named), named)
+    if named == "exact":
+        return Choice(named, EXACT)
+    if isinstance(named, str) and named in WIDE:
+        return Choice(named, wide=named)
+    if isinstance(named, str):
+        try:
+            return Choice(named, Policy.target(named))
+        except ValueError:
+            pass
+    try:
+        backend = any_subject(named)
+    except InputError as error:
+        raise InputError(
+            f"{role}: {error}; or a Policy, exact, {', '.join(WIDE)} or a chip (minihlo targets)"
+        ) from None
+    if isinstance(backend, Minihlo):
+        return Choice(backend.name, backend.policy)
+    return Choice(backend.name, backend=backend)
+
+
+def _described(policy: Policy) -> str:
+    plain = Policy()
+    fields = [f.name for f in dataclasses.fields(Policy) if getattr(policy, f.name) != getattr(plain, f.name)]
+    return f"Policy({', '.join(f'{n}={getattr(policy, n)!r}' for n in fields)})"
+
+
+# -- the ways ----------------------------------------------------------------------------------------------------------
+
+
+class ByPolicy:
+    """minihlo under a policy."""
+
+    def __init__(self, source: Source, name: str, policy: Policy) -> None:
+        self.name, self.policy, self._source = name, policy, source
+        # Stochastic rounding draws bits in the order of the ops; each op alone starts from the seed.
+        self.runs_whole = policy.rounding != "stochastic"
+        self._plans: dict[Operation, Plan] = {}
+
+    def results(self, operation: Operation, values: Arrays) -> list[Any]:
+        if operation not in self._plans:
+            self._plans[operation] = self._source.plan(operation, self.policy)
+        return machine.run(self._plans[operation], values)
+
+
+class ByBackend:
+    """A backend; what it gives no result for is computed exactly, and noted."""
+
+    runs_whole = False
+
+    def __init__(self, source: Source, backend: Any) -> None:
+        self.name, self._source, self._backend = backend.name, source, backend
+        self._exact = ByPolicy(source, "exact", EXACT)
+        self._texts: dict[Operation, str] = {}
+        self.refused: dict[Operation, str] = {}  #: why the backend gives no results
+
+    def results(self, operation: Operation, values: Arrays) -> list[Any]:
+        if operation not in self.refused:
+            try:
+                return self._computed(operation, values)
+            except BackendError as error:
+                if error.how == "absent":
+                    raise
+                self.refused[operation] = str(error)
+        return self._exact.results(operation, values)
+
+    def _computed(self, operation: Operation, values: Arrays) -> list[Any]:
+        if self._backend.takes == OPERATIONS:
+            return operate(self._backend, operation, operands_of(operation, values))
+        if operation not in self._texts:
+            self._texts[operation] = self._source.text(operation, packed=True)
+        arrays = [a for x in values for a in transport.packed(x, type_of_dtype(x.dtype))]
+        answer = self._backend.evaluate(self._texts[operation], arrays)
+        results = received(answer, [v.type for v in operation.results], self.name)
+        for result, value in zip(results, operation.results, strict=True):
+            assert isinstance(value.type, TensorType)
+            if result.shape != value.type.shape:
+                raise BackendError("died", f"{self.name} gave a result of shape {result.shape}, not {value.type}")
+        return results
+
+
+class Wide:
+    """Every float type narrower than one is held, and computed, in it; with sums that are rounded once."""
+
+    runs_whole = False
+
+    def __init__(self, source: Source, element: ElementType) -> None:
+        self.name, self._element = element.name, element
+        self._exact = ByPolicy(source, "exact", EXACT)
+        self._widened: dict[Operation, Operation | None] = {}
+
+    def results(self, operation: Operation, values: Arrays) -> list[Any]:
+        wide = self._of(operation)
+        if wide is not None:
+            given = [held_in(x, v.type) for x, v in zip(values, inputs(wide), strict=True)]
+            try:
+                return self._exact.results(wide, given)
+            except Error:
+                self._widened[operation] = None  # an op that has no such form
+        return self._exact.results(operation, declared(operation, values))
+
+    def _of(self, operation: Operation) -> Operation | None:
+        if operation not in self._widened:
+            keeps = facts_of(operation.name).keeps_bits  # whose results depend on the codes
+            self._widened[operation] = None if keeps else _Widener(self._element).operation(operation)
+        return self._widened[operation]
+
+
+class Rounding:
+    """A way beside a wide one: its ops take operands that their types do not hold, and round their own results."""
+
+    runs_whole = False
+
+    def __init__(self, way: Way, wide: Wide, policy: Policy) -> None:
+        """`policy` says how results are rounded to their types."""
+        self.name, self.inner, self._wide, self._policy = way.name, way, wide, policy
+
+    def results(self, operation: Operation, values: Arrays) -> list[Any]:
+        given = declared(operation, values)
+        if all(_is_same(x, y) for x, y in zip(given, values, strict=True)):
+            return self.inner.results(operation, given)
+        results = self._wide.results(operation, values)
+        if not rounds(operation):
+            return results
+        return [held_in(x, v.type, self._policy) for x, v in zip(results, operation.results, strict=True)]
+
+
+def pair(source: Source, good: Choice, bad: Choice) -> tuple[Way, Way]:
+    """Both ways for ops of a program, so that each takes what the other gives."""
+    ways = [good.on(source), bad.on(source)]
+    for i, other in ((0, 1), (1, 0)):
+        wide, way = ways[other], ways[i]
+        if isinstance(wide, Wide) and not isinstance(way, Wide):
+            ways[i] = Rounding(way, wide, (good, bad)[i].policy or Policy())
+    if isinstance(ways[0], Wide) and isinstance(ways[1], Wide) and good.wide != bad.wide:
+        raise InputError(f"expected one wide type at most, got {good.wide} and {bad.wide}")
+    return ways[0], ways[1]
+
+
+# -- values in wider types ---------------------------------------------------------------------------------------------
+
+
+def held_in(value: Any, t: Type, policy: Policy = EXACT) -> Any:
+    """A value in the element type of a tensor type."""
+    if not isinstance(value, np.ndarray) or not isinstance(t, TensorType) or value.dtype == t.element.dtype:
+        return value
+    return cast(value, type_of_dtype(value.dtype), t.element, policy)
+
+
+def declared(operation: Operation, values: Arrays) -> list[Any]:
+    """The values of an op's `inputs` in the types that the program gives them."""
+    return [held_in(x, v.type) for x, v in zip(values, inputs(operation), strict=True)]
+
+
+def _is_same(narrow: Any, value: Any) -> bool:
+    if narrow is value or not isinstance(value, np.ndarray):
+        return True
+    back = cast(narrow, type_of_dtype(narrow.dtype), type_of_dtype(value.dtype), EXACT)
+    return bool(np.array_equal(back, value, equal_nan=True))
+
+
+class _Widener:
+    """Copies an op with wider types in the place of narrow floats."""
+
+    def __init__(self, element: ElementType) -> None:
+        self._element = element
+        self._values: dict[Value, Value] = {}
+
+    def operation(self, operation: Operation) -> Operation:
+        attributes = {k: v for k, v in operation.attributes.items() if k != "algorithm"}  # it names narrow types
+        if operation.name == CONSTANT:
+            attributes["value"] = held_in(attributes["value"], self._type(operation.results[0].type))
+        return dataclasses.replace(
+            operation,
+            operands=self._all(operation.operands),
+            results=self._all(operation.results),
+            regions=tuple(map(self._region, operation.regions)),
+            attributes=attributes,
+            origin=operation,
+        )
+
+    def _region(self, region: Region) -> Region:
+        arguments = self._all(region.arguments)
+        operations = [self.operation(o) for o in region.operations]
+        return Region(arguments, operations, self._all(region.returns))
+
+    def _all(self, values: Sequence[Value]) -> tuple[Value, ...]:
+        return tuple(self._values.setdefault(v, Value(self._type(v.type))) for v in values)
+
+    def _type(self, t: Type) -> Type:
+        if not isinstance(t, TensorType) or isinstance(t.element, QuantizedType):
+            return t
+        part = t.element.part
+        if not part.is_float or part.bits >= self._element.bits:
+            return t
+        wide = f"complex<{self._element.name}>" if t.element.is_complex else self._element.name
+        return dataclasses.replace(t, element=ELEMENT_TYPES[wide])
