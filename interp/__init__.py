@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .loaded import LoadedProgram
     from .numerics.blame import blame
     from .numerics.profile import profile
+    from .numerics.profile_loop import profiling
     from .policies import policy
     from .probing.probe import probe
     from .products import matmul
@@ -46,6 +47,7 @@ _HOME = {
     "policy": ".policies",
     "probe": ".probing.probe",
     "profile": ".numerics.profile",
+    "profiling": ".numerics.profile_loop",
 }
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "policy",
     "probe",
     "profile",
+    "profiling",
     "quantize",
     "scale",
     "straight_through",

@@ -179,6 +179,11 @@ def test_scalars_and_empty_tensors_are_counted(shape: tuple[int, ...]) -> None:
     assert s.data()["scale_exponent"] == (22 if x.size else None)  # 448 = 1.75 * 2^8; 1e-4 = 1.64 * 2^-14
 
 
+def test_arithmetic_of_scalars_is_counted() -> None:
+    s = only(profile(lambda x: x * x, jnp.bfloat16(1.0078125)), "multiply").statistics
+    assert (s.elements, s.compared, s.ulp_max) == (1, 1, 2.0**-7)  # (1 + 2^-7)^2 is 2^-14 above a number
+
+
 def test_counts_of_runs_add_up_and_steps_are_kept_apart() -> None:
     f = jax.jit(lambda x: x.astype(jnp.float8_e4m3fn))
     x = numbers()

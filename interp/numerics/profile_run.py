@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...ops.kernel import Regions
 from ...ops.policy import Policy
 from ...ops.registry import call_attribute, facts_of
@@ -104,6 +106,7 @@ class Observed:
     def _listen(self, operation: Operation, results: tuple[Any, ...]) -> None:
         if operation not in self._shown:
             return
+        results = tuple([np.asarray(x) if isinstance(x, np.generic) else x for x in results])  # numpy's scalars
         thread = threading.get_ident()
         self._root = self._root or thread
         mine = self._values.setdefault(thread, {})

@@ -110,6 +110,11 @@ class Computation:
             self._program = LoadedProgram(parser.from_module(self._lowered.compiler_ir(), f"<{self.name}>"))
         return self._program
 
+    def module(self) -> Any:
+        """The program that it is lowered to, as an `ir.Module`."""
+        self.program()
+        return self._lowered.compiler_ir()
+
     # -- what is derived of it ---------------------------------------------------------------------------------------
 
     def batched(self, size: int, name: Any, dims: tuple[int | None, ...]) -> tuple[Computation, list[int | None]]:

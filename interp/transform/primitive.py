@@ -42,7 +42,7 @@ def _abstract(*_: Any, computation: Computation) -> tuple[Any, Any]:
 @call_p.def_impl
 def _evaluate(*args: Any, computation: Computation) -> list[Any]:
     target = _target(args)
-    values = [_to_numpy(a, aval) for a, aval in zip(args, computation.arguments, strict=True)]
+    values = [to_numpy(a, aval) for a, aval in zip(args, computation.arguments, strict=True)]
     results = computation.run(values)
     default: Any = getattr(jax.config, "jax_default_device", None) or jax.local_devices()[0]
     device = default if target is None else target
@@ -62,7 +62,8 @@ def evaluate(computation: Computation, args: Sequence[Any]) -> list[Any]:
     return _evaluate(*computation.constants, *args, computation=computation)
 
 
-def _to_numpy(value: Any, aval: Any) -> np.ndarray:
+def to_numpy(value: Any, aval: Any) -> np.ndarray:
+    """An argument as what a program takes for it; `aval` is its abstract value."""
     if dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     elif aval.dtype == jax.dtypes.float0:  # which programs have as booleans

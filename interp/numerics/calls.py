@@ -1,0 +1,86 @@
+"""Shows the jitted calls of a JAX program, on any platform, to a function before each runs.
+
+JAX has no public way to see the calls of functions that were jitted elsewhere, and its compiled code runs them without
+Python. So, within `observed`, two private functions of JAX are replaced, and a user context of our own makes JAX look
+up each function anew. Where this JAX has no such functions `can_observe` is False: then calls have to be passed through
+`profiling`'s own call. Functions of JAX itself, such as `jnp.where`, are not shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+from jax._src import pjit
+
+#: Called with what JAX traced, a ClosedJaxpr that is the same for each call, and the flat list of arguments.
+Seen = Callable[[Any, Sequence[Any]], None]
+
+_RUN, _FAST = "_pjit_call_impl_python", "_get_fastpath_data"
+can_observe = hasattr(pjit, _RUN) and hasattr(pjit, _FAST) and hasattr(jax, "make_user_context")
+#: JAX compiles a function anew for each value of it, and so looks for it outside of its compiled code.
+_context: Any = jax.make_user_context(None) if hasattr(jax, "make_user_context") else None
+_JAX = os.path.join(os.path.dirname(str(jax.__file__)), "")
+
+_lock = threading.Lock()
+_active: list[Seen] = []
+_originals: list[Any] = []
+_here = threading.local()
+
+
+@contextlib.contextmanager
+def observed(seen: Seen) -> Iterator[None]:
+    """A context in which `seen` is called before each jitted call, in the thread that makes it.
+
+    Of calls that `seen` itself makes nothing is shown. An exception that it raises ends the call.
+    """
+    with _lock:
+        if not _active:
+            _originals[:] = [getattr(pjit, name) for name in (_RUN, _FAST)]
+            setattr(pjit, _RUN, _run)
+            setattr(pjit, _FAST, _no_fast_path)
+        _active.append(seen)
+    try:
+        with _context("minihlo.interp.numerics"):
+            yield
+    finally:
+        with _lock:
+            _active.remove(seen)
+            if not _active:
+                for name, original in zip((_RUN, _FAST), _originals, strict=True):
+                    setattr(pjit, name, original)
+
+
+@contextlib.contextmanager
+def unobserved() -> Iterator[None]:
+    """A context in which no call of this thread is shown."""
+    before, _here.busy = getattr(_here, "busy", False), True
+    try:
+        yield
+    finally:
+        _here.busy = before
+
+
+def _run(*args: Any, jaxpr: Any, **options: Any) -> Any:
+    original = _originals[0]
+    if not getattr(_here, "busy", False) and not _is_of_jax(jaxpr):
+        with unobserved():
+            for seen in list(_active):
+                seen(jaxpr, args)
+    return original(*args, jaxpr=jaxpr, **options)
+
+
+def _no_fast_path(*_: Any, **__: Any) -> None:
+    """Nothing that JAX could call without Python the next time."""
+
+
+def _is_of_jax(jaxpr: Any) -> bool:
+    """Whether a function of JAX itself was jitted; where its file is not known it was not."""
+    info = getattr(jaxpr.jaxpr, "debug_info", None)
+    place = re.search(r" at (.*):\d+$", str(getattr(info, "func_src_info", "")))
+    return place is not None and place[1].startswith(_JAX)

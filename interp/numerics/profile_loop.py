@@ -1,0 +1,153 @@
+"""`interp.profiling`: a profile of a sample of the jitted calls of a program that runs on any platform."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+try:
+    import jax
+except ImportError:
+    raise ImportError("minihlo.interp.profiling needs JAX, which is not installed (pip install jax)") from None
+
+from jax._src import core
+
+from ...ops.policy import Policy
+from ...ops.types import TokenType
+from ..diff.source import Source
+from ..errors import InputError
+from ..parse.reader import Places
+from ..system import host_floats
+from ..transform.computation import Computation
+from ..transform.primitive import to_numpy
+from . import calls as jitted_calls
+from .profile import Profile, lowered
+
+
+class profiling(Profile):  # noqa: N801 (used as a function)
+    """Profile a sample of the jitted calls that are made in a `with` statement.
+
+    Within `with interp.profiling(every=10) as p:` each call of a function of `jax.jit`, on any platform, is seen. Of
+    each function one call in `every` is also evaluated here, on the arguments of the call, and counted as
+    `interp.profile` counts. The program gets its own results, from its own platform: nothing of it changes, though JAX
+    compiles each function once more. A call that cannot be evaluated here, or that has effects such as printing, which
+    must not happen twice, is listed in `failures`, with a warning.
+
+    Seeing all calls rests on private functions of JAX. Where this JAX does not have them, and for functions that are
+    not jitted, `p(f)` gives a function that is sampled and otherwise does what `f` does; it can be used without `with`.
+
+    Args:
+        every: Of each function the first call is sampled, and then one in so many.
+        calls: The numbers of the calls of each function to sample, from 0 on, in the place of `every`.
+        policy: The policy of the evaluation. The default is `Policy()`.
+        blocks: Block formats, as of `interp.profile`.
+
+    Attributes:
+        failures: One sentence for each sampled call that could not be evaluated.
+
+    Raises:
+        InputError: `every` or `calls` is not valid; or as `interp.profile`.
+        AttributeError: JAX is not installed: `interp` then has no attribute `profiling`.
+    """
+
+    def __init__(
+        self,
+        every: int | None = None,
+        calls: Iterable[int] | None = None,
+        policy: Policy | None = None,
+        blocks: str | Iterable[str] = (),
+    ) -> None:
+        super().__init__(policy, blocks)
+        if every is not None and calls is not None:
+            raise InputError("profiling: expected every or calls, got both")
+        if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+            raise InputError(f"profiling: every: expected an integer of at least 1, got {every!r}")
+        try:
+            self._calls = None if calls is None else frozenset(int(c) for c in calls)
+        except (TypeError, ValueError):
+            raise InputError(f"profiling: calls: expected numbers of calls, got {calls!r}") from None
+        self._every = every or 10
+        self._counts: Counter[Any] = Counter()
+        self._known: dict[int, tuple[Any, Source, Computation | None]] = {}
+        self._context = contextlib.ExitStack()
+        self._lock = threading.RLock()
+        self.failures: list[str] = []
+
+    def __enter__(self) -> profiling:
+        if jitted_calls.can_observe:
+            self._context.enter_context(jitted_calls.observed(self._seen))
+        else:
+            warnings.warn("this version of JAX does not show its calls: pass functions through p(f)", stacklevel=2)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._context.close()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that does what `function` does, and whose calls are sampled. Raises InputError for no function."""
+        if not callable(function):
+            raise InputError(f"profiling: expected a function, got {type(function).__name__}")
+        jitted = function if hasattr(function, "trace") else jax.jit(function)
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if not any(isinstance(x, core.Tracer) for x in jax.tree.leaves((args, kwargs))):
+                with jitted_calls.unobserved():
+                    self._sample(("explicit", id(run)), lambda: self._program(jitted, args, kwargs))
+            with jitted_calls.unobserved():
+                return function(*args, **kwargs)
+
+        return run
+
+    # -- sampling ------------------------------------------------------------------------------------------------------
+
+    def _seen(self, jaxpr: Any, args: Sequence[Any]) -> None:
+        self._sample(id(jaxpr), lambda: self._traced(jaxpr, args))
+
+    def _sample(self, key: Any, program: Callable[[], tuple[Source, list[Any]]]) -> None:
+        """Count a call, and evaluate it if it is one of the sample."""
+        with self._lock:
+            number = self._counts[key]
+            self._counts[key] += 1
+            if number not in self._calls if self._calls is not None else number % self._every:
+                return
+            try:
+                source, arrays = program()
+                with host_floats.default():
+                    self.run(source, arrays, number)
+            except Exception as error:  # whatever it is, the program goes on
+                sentence = f"call {number} was not profiled: {' '.join(str(error).split())}"
+                self.failures.append(sentence)
+                warnings.warn(sentence, stacklevel=4)
+
+    def _program(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Source, list[Any]]:
+        jaxpr = function.trace(*args, **kwargs).jaxpr
+        _check(jaxpr)
+        source, arrays = lowered(function, args, kwargs, self.policy)
+        known = self._known.setdefault(id(jaxpr), (jaxpr, source, None))
+        return known[1], [np.array(a) if a is not None else None for a in arrays]
+
+    def _traced(self, jaxpr: Any, args: Sequence[Any]) -> tuple[Source, list[Any]]:
+        if id(jaxpr) not in self._known:
+            _check(jaxpr)
+            computation = Computation(jaxpr, self.policy)
+            name = f"jit({computation.name})"
+            self._known[id(jaxpr)] = jaxpr, Source(computation.module(), Places(name), name), computation
+        _, source, computation = self._known[id(jaxpr)]
+        assert computation is not None
+        given = zip([*computation.constants, *args], computation.arguments, strict=True)
+        values = iter([np.array(to_numpy(x, aval)) for x, aval in given])  # copies: the program may give away its own
+        return source, [None if isinstance(t, TokenType) else next(values) for t in source.function.argument_types]
+
+
+def _check(jaxpr: Any) -> None:
+    """Raise InputError where a function does more than compute results."""
+    if jaxpr.effects:
+        raise InputError(f"expected a function without effects, got {', '.join(sorted(map(str, jaxpr.effects)))}")
