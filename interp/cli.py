@@ -26,7 +26,7 @@ _TEST = """Exit status: 0 if every program passes, 1 if one fails, 2 for bad inp
 
 _CONFORM = """Usage: minihlo conform BACKEND | minihlo conform --list
 
-See also minihlo conform diff.
+See also minihlo conform diff and minihlo conform site.
 
 BACKEND is minihlo, jax:PLATFORM, reference, ml_dtypes, torch:cpu, onnx, onnxruntime, iree:llvm-cpu, pjrt:PLUGIN.so,
 exec:COMMAND or a Python object, MODULE:NAME. Each case has a signature, such as add.f8E4M3FNUZ. Patterns may contain
@@ -36,6 +36,12 @@ Exit status: 0 if no case fails, 1 if there is a FAIL or CRASH that --xfail does
 Ctrl-C. After Ctrl-C the same command with the same --json continues the run."""
 
 _CONFORM_DIFF = """Exit status: 0 if no result got worse, 1 if one did, 2 for bad input."""
+
+_CONFORM_SITE = """The pages need no scripts and no network. They have the failures by cause, the verdicts of all
+backends for each operation and format, how each backend sums products, what it gives at open points, and what changed
+between its runs.
+
+Exit status: 0 if the pages are written, 2 for bad input, 74 if a page cannot be written."""
 
 _DIFF = f"""Each op runs on the operands that the backend has computed. Its result is compared with the exact result of
 the same operands, so an error is reported at the op that causes it. Without inputs the program runs on random samples:
@@ -141,6 +147,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
     backends.conform(command("conform", _lazily("conform"), "find a backend's wrong results, op by op", _CONFORM))
     summary = "compare two results of minihlo conform"
     backends.conform_diff(command("conform diff", _lazily("conform_diff"), summary, _CONFORM_DIFF))
+    summary = "write static pages of many results of minihlo conform"
+    backends.conform_site(command("conform site", _lazily("conform_site"), summary, _CONFORM_SITE))
     summary = "print the chips whose arithmetic is known, with sources"
     tables.targets(command("targets", _lazily("targets"), summary))
     backends.probe(command("probe", _lazily("probe"), "find how a backend sums products", _PROBE))

@@ -40,7 +40,7 @@ from minihlo.interp.conform.result import (
 from minihlo.interp.conform.verdicts.judge import Judged
 from minihlo.interp.conform.verdicts.outcome import Settings
 
-VOID = {"meta", "br", "img", "line", "rect", "circle", "image", "path"}
+VOID = {"meta", "link", "br", "img", "line", "rect", "circle", "image", "path"}
 
 
 class Page(HTMLParser):

@@ -103,3 +103,11 @@ def conform_diff(parser: argparse.ArgumentParser) -> None:
     """Add the options of `minihlo conform diff`."""
     parser.add_argument("before", metavar="A.json", help="the results of a run, as --json writes them")
     parser.add_argument("after", metavar="B.json", help="those of a later run")
+
+
+def conform_site(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `minihlo conform site`."""
+    text = "folder with results of runs, as --json writes them (*.json, *.json.gz)"
+    parser.add_argument("results", metavar="DIR", help=text)
+    text = "folder for the pages: empty, or with an earlier site, whose files are replaced"
+    parser.add_argument("out", metavar="OUT", help=text)

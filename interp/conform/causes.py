@@ -94,6 +94,11 @@ class Cause:
         return Counter(m.case.verdict for m in self.members).most_common(1)[0][0]
 
     @property
+    def is_of_one_family(self) -> bool:
+        """Whether no fault is named: the sentence then begins with the operations it is of."""
+        return ": " in self.identifier and not self.identifier.startswith(_CRASH)
+
+    @property
     def signatures(self) -> list[str]:
         """The signatures that fail, each once."""
         return list(dict.fromkeys(m.case.signature for m in self.members))

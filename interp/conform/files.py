@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import functools
 import os
 import types
 import typing
@@ -80,8 +81,7 @@ def read(kind: Any, data: Any, where: str = "") -> Any:
 
 def _record(kind: type, data: Any, where: str) -> Any:
     given: Mapping[str, Any] = _as(dict, data, where)
-    hints = typing.get_type_hints(kind)
-    fields = {f.name: f for f in dataclasses.fields(kind)}
+    hints, fields = _hints(kind), {f.name: f for f in dataclasses.fields(kind)}
     unknown = next((k for k in given if k not in fields), None)
     if unknown is not None:
         raise ValueError(f"{where}: there is no field {_shown(unknown)}")
@@ -90,6 +90,12 @@ def _record(kind: type, data: Any, where: str) -> Any:
     if missing is not None:
         raise ValueError(f"{where}: the field {missing!r} is missing")
     return kind(**{k: read(hints[k], v, f"{where}.{k}") for k, v in given.items()})
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The types of a dataclass's fields: a report has thousands of records."""
+    return typing.get_type_hints(kind)
 
 
 def _is_needed(field: dataclasses.Field[Any]) -> bool:

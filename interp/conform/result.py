@@ -77,8 +77,12 @@ class ErrorMap:
         return cls(len(errors), base64.b64encode(zlib.compress(errors.astype(np.int8).tobytes(), 9)).decode())
 
     def array(self) -> np.ndarray:
-        """int8[n, n]: at [a, b] the error of the operands with the codes a and b."""
-        return np.frombuffer(zlib.decompress(base64.b64decode(self.data)), np.int8).reshape(self.n, self.n)
+        """int8[n, n]: at [a, b] the error of the operands with the codes a and b. Raises ValueError, zlib.error."""
+        size = self.n * self.n
+        if not 0 < self.n <= 1 << 8:
+            raise ValueError(f"expected at most 256 codes, got {self.n}")
+        data = zlib.decompressobj().decompress(base64.b64decode(self.data), size + 1)  # no more, whatever it holds
+        return np.frombuffer(data, np.int8).reshape(self.n, self.n)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,8 +229,13 @@ def _without_nothing(case: CaseResult) -> dict[str, Any]:
 
 def load(path: str | Path) -> Report:
     """Read a JSON. Raises ValueError where it is not one of ours, and OSError where it cannot be read."""
+    return parse(Path(path).read_bytes(), path)
+
+
+def parse(text: bytes, path: str | Path) -> Report:
+    """The report that a file holds; `path` is for messages. Raises ValueError where it is not one of ours."""
     try:
-        data = json.loads(Path(path).read_bytes().decode("utf-8"))
+        data = json.loads(text.decode("utf-8"))
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
             raise ValueError(f"expected an object whose schema is {SCHEMA!r}")
         cases = files.read(list[CaseResult], data.get("cases"), "cases")

@@ -16,13 +16,14 @@ _CELL, _ROW, _LEFT, _TOP = 6, 14, 74, 30
 _ALL, _BEYOND = 36, 6
 _STEPS = 64  #: products that are drawn as steps
 
-_DROPS = {
+#: How bits that are not kept are dropped, and where the sum so far joins, in words.
+DROPS = {
     "zero": "cut off, toward zero",
     "floor": "cut off, toward minus infinity",
     "sticky": "cut off, and a sticky bit says that there was something",
     "nearest_even": "rounded, to nearest even",
 }
-_PLACES = {
+PLACES = {
     "aligned": "the sum so far is aligned with them",
     "after": "the sum so far is added afterwards",
     "joined": "the sum so far is aligned with their sum",
@@ -61,9 +62,9 @@ def sentences(accumulator: Accumulated) -> list[str]:
     elif a.bits is None:
         said = ["All bits of the products are kept within a step."]
     else:
-        said = [f"{a.bits} fraction bits are kept below the largest exponent. What is below is {_DROPS[a.drop]}."]
+        said = [f"{a.bits} fraction bits are kept below the largest exponent. What is below is {DROPS[a.drop]}."]
     if a.step > 1:
-        said.append(f"A step sums {a.step} products, {a.order}; {_PLACES[a.c]}.")
+        said.append(f"A step sums {a.step} products, {a.order}; {PLACES[a.c]}.")
     else:
         said.append(
             f"{'All products are summed at once' if a.step == 0 else 'Products are summed one by one'}, {a.order}."

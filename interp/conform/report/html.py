@@ -15,10 +15,10 @@ from ..words import count
 from . import html_causes
 from .accumulators import accumulators
 from .html_cases import BAD, SIGNS, accuracy, anchor, failures
-from .markup import Content, Markup, element, joined
+from .markup import Content, Markup, element, joined, scrolled
 
 #: The verdicts, from what matters most, with what they mean.
-_MEANINGS = {
+MEANINGS = {
     FAIL: "a result is wrong",
     CRASH: "the backend died, or gave no answer in time",
     ACCURACY: "not correctly rounded, where that is not required, but next to the exact value",
@@ -56,14 +56,14 @@ def page(report: Report) -> str:
         element("header", element("h1", report.run.backend, element("small", "conformance")), _run(report)),
         element(
             "main",
-            _summary(report),
+            summary(report),
             html_causes.section(causes.of_cases(bad)),
             _grid(report),
             failures(bad),
             accuracy([c for c in report.cases if c.verdict == ACCURACY], report.run.ulp),
             accumulators(report.cases),
             _open(report),
-            _lacking(report),
+            lacking(report),
         ),
         element("footer", element("p", _ULP), _about(report)),
     )
@@ -82,10 +82,11 @@ def _run(report: Report) -> list[Content]:
     return [element("p", " · ".join([*facts, *chosen]), class_="facts"), note and element("p", note, class_="note")]
 
 
-def _summary(report: Report) -> Markup:
+def summary(report: Report) -> Markup:
+    """How many cases have which verdict, as a bar and as numbers."""
     counts = report.counts
     total = sum(counts.values()) or 1
-    order = [v for v in _MEANINGS if counts[v]]
+    order = [v for v in MEANINGS if counts[v]]
     bar = [element("span", class_=f"part {v}", style=f"flex-grow:{counts[v] / total:.4f}") for v in reversed(order)]
     tiles = [
         element(
@@ -94,7 +95,7 @@ def _summary(report: Report) -> Markup:
             element("b", f"{counts[v]:,}"),
             " ",
             element("span", v, class_="word"),
-            element("span", _MEANINGS[v], class_="meaning"),
+            element("span", MEANINGS[v], class_="meaning"),
         )
         for v in order
     ]
@@ -124,12 +125,12 @@ def _grid(report: Report) -> Content:
     table = element(
         "table", element("thead", element("tr", element("td"), head)), element("tbody", body), class_="grid"
     )
-    key = [element("li", element("span", SIGNS[v], class_=f"sign {v}"), f" {v}") for v in _MEANINGS]
+    key = [element("li", element("span", SIGNS[v], class_=f"sign {v}"), f" {v}") for v in MEANINGS]
     return element(
         "section",
         element("h2", "Operations and formats"),
         element("ul", key, class_="key"),
-        element("div", table, class_="scroll", tabindex="0", role="region", aria_label="the grid"),
+        scrolled("the grid", table),
         id="grid",
     )
 
@@ -173,7 +174,12 @@ def _open(report: Report) -> Content:
         for choice, cases in by_point.items()
     ]
     head = element(
-        "thead", element("tr", element("th", "what is open: what the backend gives"), element("th", "where"))
+        "thead",
+        element(
+            "tr",
+            element("th", "what is open: what the backend gives", scope="col"),
+            element("th", "where", scope="col"),
+        ),
     )
     words = "Formats and specifications leave these results open; none of them is wrong."
     table = element("table", head, element("tbody", rows), class_="list")
@@ -181,12 +187,12 @@ def _open(report: Report) -> Content:
         "section",
         element("h2", "Left open"),
         element("p", words),
-        element("div", table, class_="scroll"),
+        scrolled("what is left open", table),
         id="divergent",
     )
 
 
-def _lacking(report: Report) -> Content:
+def lacking(report: Report) -> Content:
     """What the backend does not have, by what it says of it."""
     by_type: dict[str, list[str]] = defaultdict(list)
     for case in report.cases:
@@ -203,9 +209,13 @@ def _lacking(report: Report) -> Content:
         return element("tr", element("td", message or "it does not say why"), element("td", listed, class_="names"))
 
     rows = [row(*item) for item in sorted(by_type.items(), key=lambda item: -len(item[1]))]
-    head = element("thead", element("tr", element("th", "the backend says"), element("th", "of")))
+    head = element(
+        "thead", element("tr", element("th", "the backend says", scope="col"), element("th", "of", scope="col"))
+    )
     table = element("table", head, element("tbody", rows), class_="list")
-    return element("section", element("h2", "Not supported"), element("div", table, class_="scroll"), id="unsupported")
+    return element(
+        "section", element("h2", "Not supported"), scrolled("what is not supported", table), id="unsupported"
+    )
 
 
 def _about(report: Report) -> Markup:

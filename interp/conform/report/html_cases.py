@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ..result import ACCURACY, CRASH, DIVERGENT, ERRORS, FAIL, PASS, UNSUPPORTED, CaseResult, Failure
 from ..words import code_text, count
-from .markup import Content, Markup, element
+from .markup import Content, Markup, element, scrolled
 from .pictures import pictures
 
 #: A sign for each verdict, so that nobody needs the colours.
@@ -50,11 +50,12 @@ def _signature(cases: Sequence[CaseResult]) -> Markup:
     more = None
     if others:
         shown = ", ".join(f"{c.form} (expected)" if c.is_expected else c.form for c in others)
-        more = element("details", element("summary", f"fails too: {shown}"), [_case(c) for c in others])
-    return element("article", element("h3", element("code", first.signature)), _case(first), more, id=anchor(first))
+        more = element("details", element("summary", f"fails too: {shown}"), [described(c) for c in others])
+    return element("article", element("h3", element("code", first.signature)), described(first), more, id=anchor(first))
 
 
-def _case(case: CaseResult) -> Markup:
+def described(case: CaseResult, pictured: bool = True) -> Markup:
+    """A case with its counts, diagnosis, pictures, first failures, and what reproduces them."""
     wrong = sum(n for v, n in case.counts.items() if v in BAD)
     facts = [f"form {case.form}"]
     facts += [f"{wrong:,} of {count(case.total, 'result')} wrong"] if case.total else []
@@ -73,7 +74,7 @@ def _case(case: CaseResult) -> Markup:
         "div",
         head,
         shown,
-        pictures(case),
+        pictures(case) if pictured else None,
         table(case, [f for f in case.failures if f.verdict in BAD] or case.failures),
         _histogram(case),
         command(case),
@@ -106,7 +107,7 @@ def table(case: CaseResult, failures: Sequence[Failure]) -> Content:
 
     head = element("thead", element("tr", [element("th", h, scope="col") for h in heads]))
     table = element("table", head, element("tbody", [row(f) for f in failures]), class_="examples")
-    return element("div", table, class_="scroll")
+    return scrolled(f"results of {case.signature}, form {case.form}", table, role="group")
 
 
 def _error(failure: Failure) -> str:

@@ -49,9 +49,10 @@ def card(cause: Cause, address: Address, title: Content = None, runs: Content = 
 
 
 def sentence(cause: Cause) -> str:
-    """The sentence with a capital letter where it begins with a word of ours."""
+    """The sentence, with a capital letter where it does not begin with the name of an operation."""
     text = cause.sentence
-    return text[:1].upper() + text[1:] if text[:2].isalpha() and text[:2].islower() else text
+    is_word = text[:2].isalpha() and text[:2].islower() and not cause.is_of_one_family
+    return text[:1].upper() + text[1:] if is_word else text
 
 
 def example(member: Member, address: Address) -> list[Content]:

@@ -19,7 +19,7 @@ class Markup(str):
 #: What goes into an element: markup as it is, other text escaped, lists one after another, None and False as nothing.
 Content = object
 
-_VOID = ("meta", "br", "img", "line", "rect", "circle", "image", "path")
+_VOID = ("meta", "link", "br", "img", "line", "rect", "circle", "image", "path")
 
 
 def element(name: str, /, *content: Content, **attributes: object) -> Markup:
@@ -45,6 +45,11 @@ def joined(content: Content) -> Markup:
     if isinstance(content, (list, tuple)):
         return Markup("".join(joined(c) for c in content))
     return Markup(escape(str(content), quote=False))
+
+
+def scrolled(label: str, content: Content, role: str = "region") -> Markup:
+    """What may be wider than the page, in a box of its own that the keyboard can scroll."""
+    return element("div", content, class_="scroll", tabindex="0", role=role, aria_label=label)
 
 
 def png(pixels: np.ndarray, palette: list[tuple[int, int, int, int]]) -> str:

@@ -1,0 +1,143 @@
+"""What all pages have: head, navigation, landmarks; tables; and pages in parts, so that none grows without bound."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+from ..report.html_cases import SIGNS
+from ..report.markup import Content, Markup, element, joined, scrolled
+
+STYLE = "site.css"
+#: The pages that every page leads to.
+_NAVIGATION = (
+    ("index.html", "Overview"),
+    ("causes.html", "Causes"),
+    ("accumulators.html", "Accumulators"),
+    ("choices.html", "Choices"),
+    ("changes.html", "Changes"),
+)
+#: A page that has so many characters goes on in the next part. A section is much shorter than that.
+PART = 300_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A piece of a page that stays together."""
+
+    markup: Markup
+    anchor: str = ""  #: the id that it has
+
+
+def root(path: str) -> str:
+    """What leads from a page back to the root of the site."""
+    return "../" * path.count("/")
+
+
+def page(path: str, title: str, *content: Content, above: Content = None) -> str:
+    """A page. `path` is its address from the root, `above` what stands between the title and the rest."""
+    up = root(path)
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title if path == "index.html" else f"{title} - conformance"),
+        element("link", rel="stylesheet", href=up + STYLE),
+    )
+    links = [
+        element("li", element("a", words, href=up + to, aria_current="page" if to == path else None))
+        for to, words in _NAVIGATION
+    ]
+    body = element(
+        "body",
+        element("a", "Skip to the content", href="#content", class_="skip"),
+        element("nav", element("ul", links), aria_label="The site"),
+        element("header", element("h1", title), above),
+        element("main", content, id="content", tabindex="-1"),
+        element("footer", element("p", "Made by ", element("code", "minihlo conform site"), ".")),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+def parts(path: str, sections: Iterable[Section]) -> list[tuple[str, list[Section]]]:
+    """The sections of a page in as many pages as they need: x.html, x-2.html, …; at least one."""
+    pages: list[list[Section]] = [[]]
+    size = 0
+    for section in sections:
+        if pages[-1] and size + len(section.markup) > PART:
+            pages.append([])
+            size = 0
+        pages[-1].append(section)
+        size += len(section.markup)
+    stem = path.removesuffix(".html")
+    return [(f"{stem}-{i + 1}.html" if i else path, part) for i, part in enumerate(pages)]
+
+
+def in_parts(
+    path: str, title: str, sections: Iterable[Section], above: Content = None, below: Content = None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The pages of some sections, by path, and the addresses of their anchors from the root."""
+    made = parts(path, sections)
+    addresses = {s.anchor: f"{at}#{s.anchor}" for at, part in made for s in part if s.anchor}
+    pages = {}
+    for i, (at, part) in enumerate(made):
+        words = title if i == 0 else f"{title}, part {i + 1}"
+        last = below if i == len(made) - 1 else None
+        others = _others([p for p, _ in made], i)
+        pages[at] = page(at, words, [s.markup for s in part], others, last, above=[above if i == 0 else None, others])
+    return pages, addresses
+
+
+def _others(paths: Sequence[str], here: int) -> Content:
+    """Links to the other parts."""
+    if len(paths) == 1:
+        return None
+    names = [p.rsplit("/", 1)[-1] for p in paths]
+    links = [
+        element("li", element("a", f"part {i + 1}", href=n, aria_current="page" if i == here else None))
+        for i, n in enumerate(names)
+    ]
+    return element("ul", links, class_="parts")
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def table(label: str, heads: Sequence[Content], rows: Iterable[Sequence[Content]], class_: str = "list") -> Markup:
+    """A table with a head, whose first cells head the rows."""
+    head = element("thead", element("tr", [element("th", h, scope="col") for h in heads]))
+    body = [element("tr", element("th", first, scope="row"), [element("td", x) for x in rest]) for first, *rest in rows]
+    return scrolled(label, element("table", head, element("tbody", body), class_=class_))
+
+
+def key(meanings: dict[str, str]) -> Markup:
+    """What the signs of the verdicts mean."""
+    items = [
+        element("li", element("span", SIGNS[v], class_=f"sign {v}", aria_hidden="true"), f" {v}: {words}")
+        for v, words in meanings.items()
+    ]
+    return element("ul", items, class_="key")
+
+
+def cell(verdict: str | None, words: str, href: str | None) -> Markup:
+    """A cell of a grid: the sign of a verdict, in its colour, with a link."""
+    if verdict is None:
+        return element("td", class_="none")
+    sign: Content = SIGNS[verdict]
+    sign = element("a", sign, href=href, aria_label=words, title=words) if href else element("abbr", sign, title=words)
+    return element("td", sign, class_=verdict)
+
+
+def grid(label: str, columns: Sequence[Content], rows: Iterable[tuple[Content, Sequence[Markup]]]) -> Markup:
+    """A grid of cells, with upright heads."""
+    heads = [element("th", element("span", c), scope="col") for c in columns]
+    body = [element("tr", element("th", head, scope="row"), cells) for head, cells in rows]
+    top = element("thead", element("tr", element("td"), heads))
+    return scrolled(label, element("table", top, element("tbody", body), class_="grid"))
+
+
+def listed(items: Sequence[Content], what: Callable[[int], str], few: int = 6) -> Content:
+    """Some items; more than a few only when they are asked for."""
+    shown = joined([[x, " "] for x in items])
+    return shown if len(items) <= few else element("details", element("summary", what(len(items))), shown)

@@ -1,0 +1,122 @@
+"""What the pages are made of: the runs with their names, the cells of the grid, the causes, and all addresses."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from ...oracle.formats import FORMATS
+from ..causes import Cause, causes
+from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, worst
+from .names import Names
+from .read import Loaded, latest
+
+#: From a row and a column of the grid to the cases.
+Cells = dict[tuple[str, str], list[CaseResult]]
+
+
+@dataclasses.dataclass(eq=False)
+class Entry:
+    """A run on the site."""
+
+    label: str  #: the backend, and what tells its runs apart where there are several
+    name: str  #: of its files
+    report: Report
+    cells: Cells
+    before: Entry | None = None  #: the run of the same backend before this one
+    is_latest: bool = True
+    causes: list[Cause] = dataclasses.field(default_factory=list)
+    #: Where the cells are described: a file and an anchor, from the root of the site.
+    addresses: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def page(self) -> str:
+        """The address of the page of the run."""
+        return f"runs/{self.name}.html"
+
+    def verdict(self, row: str, column: str) -> str | None:
+        """The worst verdict of a cell; None where nothing was run."""
+        cases = self.cells.get((row, column))
+        return worst([c.verdict for c in cases]) if cases else None
+
+    def address(self, case: CaseResult) -> str | None:
+        """Where a case is described."""
+        return self.addresses.get((case.row, case.column))
+
+
+@dataclasses.dataclass
+class Site:
+    """All runs, and what they have together."""
+
+    entries: list[Entry]  #: by backend, of each from the first run to the latest
+    rows: list[str]  #: of the grid, in the order of the reports
+    columns: list[str]  #: the formats, in the order of the table of formats
+    causes: list[Cause]  #: of the latest runs
+    names: Names
+    #: Where causes are described, by identifier, from the root.
+    cause_addresses: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def latest(self) -> list[Entry]:
+        """Of each backend the latest run."""
+        return [e for e in self.entries if e.is_latest]
+
+    def operation(self, row: str) -> str:
+        """The address of the page of a row of the grid."""
+        return f"ops/{self.names.of(row)}.html"
+
+    def format(self, column: str) -> str:
+        """The address of the page of a format."""
+        return f"formats/{self.names.of(column)}.html"
+
+    def address(self, label: str, case: CaseResult) -> str | None:
+        """Where a case of a run is described."""
+        return next((e.address(case) for e in self.entries if e.label == label), None)
+
+
+def site(loaded: Sequence[Loaded]) -> Site:
+    """What the pages show of some reports."""
+    names, entries = Names(), []
+    for of_backend in latest(loaded):
+        before: Entry | None = None
+        for one, label in zip(of_backend, _labels(of_backend), strict=True):
+            report = one.report
+            entry = Entry(label, names.of(one.stem), report, _cells(report.cases), before, one is of_backend[-1])
+            entry.causes = causes({label: report.cases})
+            entries.append(entry)
+            before = entry
+    shown = [c for e in entries for c in e.report.cases if c.verdict != UNSUPPORTED] or [
+        c for e in entries for c in e.report.cases
+    ]
+    rows = _in_order([list(dict.fromkeys(c.row for c in e.report.cases)) for e in entries], {c.row for c in shown})
+    there = {c.column for c in shown}
+    columns = [*(f for f in FORMATS if f in there), *sorted(there - set(FORMATS))]
+    failing = {e.label: [c for c in e.report.cases if c.verdict in (FAIL, CRASH)] for e in entries if e.is_latest}
+    return Site(entries, rows, columns, causes(failing), names)
+
+
+def _cells(cases: Iterable[CaseResult]) -> Cells:
+    cells: Cells = defaultdict(list)
+    for case in cases:
+        cells[case.row, case.column].append(case)
+    return dict(cells)
+
+
+def _in_order(lists: Sequence[Sequence[str]], wanted: set[str]) -> list[str]:
+    """What is wanted of several lists, in the order of the longest, and what is not in that after it."""
+    return [x for x in dict.fromkeys(x for xs in sorted(lists, key=len, reverse=True) for x in xs) if x in wanted]
+
+
+def _labels(runs: Sequence[Loaded]) -> list[str]:
+    """The backend; of several runs with the versions that differ, else the date; where these are alike, the file."""
+    reports = [r.report.run for r in runs]
+    if len(runs) == 1:
+        return [reports[0].backend]
+    packages = dict.fromkeys(p for r in reports for p in r.versions)
+    differing = [p for p in packages if len({r.versions.get(p) for r in reports}) > 1]
+    labels = []
+    for r in reports:
+        words = [f"{p} {r.versions[p]}" for p in differing if p in r.versions] or [r.started[:10]]
+        labels.append(f"{r.backend} ({', '.join(words)})")
+    return [x if labels.count(x) == 1 else f"{x}, {r.stem}" for x, r in zip(labels, runs, strict=True)]

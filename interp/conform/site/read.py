@@ -1,0 +1,190 @@
+"""The reports of a folder, made safe to show: a report file may come from anyone."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import io
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError
+from ...oracle.formats import FORMATS, bits
+from ..report.accumulators import DROPS, PLACES
+from ..result import SCHEMA, Accumulated, CaseResult, ErrorCurve, Failure, Report, parse
+from ..words import code_text
+
+#: What is read of a compressed file, at most.
+_MOST_BYTES = 1 << 30
+#: Where a file has to name its schema to be taken for a report.
+_HEAD = 4096
+#: As many characters are shown of a text, by what it is; of what is not named here _WORD.
+_LENGTHS = {"record": 2000, "message": 2000, "diagnosis": 1000, "model": 500, "command": 4000, "program": 20_000}
+_WORD = 200
+#: As many are shown of the failures of a case, of the operands of one, and of other lists.
+_FAILURES, _CODES, _ITEMS = 8, 256, 64
+#: Points of a curve that are drawn.
+_POINTS = 4096
+#: Fraction bits of an accumulator that can be drawn: more than products of f64 have.
+_MOST_BITS = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A report and the name of its file without what it ends with."""
+
+    stem: str
+    report: Report
+
+
+def reports(folder: Path) -> tuple[list[Loaded], list[Path]]:
+    """The reports in a folder, `*.json` and `*.json.gz`, by name; and the files that are no reports.
+
+    Raises InputError where the folder or a report cannot be read, or there is none.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: expected a folder with results of minihlo conform, got {_kind(folder)}")
+    found, others = [], []
+    for path in sorted(p for p in folder.iterdir() if p.name.endswith((".json", ".json.gz")) and not p.is_dir()):
+        try:
+            data = _bytes(path)
+            if SCHEMA.split("/")[0].encode() not in data[:_HEAD]:
+                others.append(path)
+                continue
+            report = parse(data, path)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        found.append(Loaded(path.name.removesuffix(".gz").removesuffix(".json"), checked(report, path)))
+    if not found:
+        raise InputError(f"{folder}: expected results of minihlo conform (*.json, *.json.gz), got none")
+    return found, others
+
+
+def _kind(path: Path) -> str:
+    return "a file" if path.exists() else "nothing of that name"
+
+
+def _bytes(path: Path) -> bytes:
+    if not path.name.endswith(".gz"):
+        return path.read_bytes()
+    with gzip.GzipFile(fileobj=io.BytesIO(path.read_bytes())) as stream:
+        data = stream.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise InputError(f"{path}: expected at most {_MOST_BYTES:,} bytes after decompression, got more")
+    return data
+
+
+# -- what can be shown -------------------------------------------------------------------------------------------------
+
+
+def checked(report: Report, path: Path) -> Report:
+    """The report with its texts cut to what pages show. Raises InputError where a case makes no sense."""
+    cases = []
+    for i, case in enumerate(report.cases):
+        try:
+            _check(case)
+        except (ValueError, KeyError, OverflowError) as error:
+            words = error.args[0] if error.args else error
+            raise InputError(f"{path} is not a result of minihlo conform: cases[{i}]: {words}") from None
+        cases.append(_cut(case))
+    run = _cut(report.run)
+    return Report(run, list({c.key: c for c in cases}.values()))
+
+
+def _check(case: CaseResult) -> None:
+    """Raises ValueError or KeyError where types, codes and pictures of a case do not fit each other."""
+    for element in (*case.operands, case.result):
+        if element not in FORMATS and not _is_integer(element):
+            raise ValueError(f"expected element types, got {element[:40]!r}")
+    for failure in case.failures:
+        _check_failure(case, failure)
+    if case.map is not None:
+        fmt = FORMATS.get(case.operands[0]) if case.operands else None
+        if fmt is None or case.map.n != 1 << fmt.bits:
+            raise ValueError("map: expected one of all codes of the first operand")
+    if case.curve is not None:
+        _check_curve(case, case.curve)
+    if case.accumulator is not None:
+        _check_accumulator(case, case.accumulator)
+
+
+def _is_integer(element: str) -> bool:
+    try:
+        return bits(element) > 0
+    except (KeyError, ValueError):
+        return False
+
+
+def _check_failure(case: CaseResult, failure: Failure) -> None:
+    if len(failure.operands) != len(failure.values):
+        raise ValueError("failures: expected a value for each operand")
+    for codes, values in zip(failure.operands, failure.values, strict=True):
+        if len(codes) != len(values):
+            raise ValueError("failures: expected a value for each code")
+    pairs = zip(failure.operands, case.operands, strict=False)
+    for code, element in [*((c, t) for codes, t in pairs for c in codes), (failure.expected, case.result)]:
+        if not 0 <= code < 1 << max(bits(element), 8):
+            raise ValueError(f"failures: expected a code of {element}, got {code_text(code, element)[:40]}")
+    if failure.got is not None and not 0 <= failure.got < 1 << 64:
+        raise ValueError("failures: expected the code of a result")
+
+
+def _check_curve(case: CaseResult, curve: ErrorCurve) -> None:
+    if not len(curve.codes) == len(curve.values) == len(curve.errors):
+        raise ValueError("curve: expected as many values and errors as codes")
+    if any(not -128 <= e <= 127 for e in curve.errors):
+        raise ValueError("curve: expected errors from -128 to 127")
+    for value in curve.values:
+        float(value)
+    if curve.over == "values" and not case.operands:
+        raise ValueError("curve: expected an operand")
+
+
+def _check_accumulator(case: CaseResult, a: Accumulated) -> None:
+    if len(case.operands) < 2 or any(t not in FORMATS for t in case.operands[:2]):
+        raise ValueError("accumulator: expected two operands of floating-point types")
+    if a.drop not in DROPS or a.c not in PLACES:
+        raise ValueError(f"accumulator: expected a known drop and c, got {a.drop[:40]!r} and {a.c[:40]!r}")
+    if not (a.bits is None or 0 <= a.bits <= _MOST_BITS) or a.step < 0 or a.outer < 0:
+        raise ValueError(f"accumulator: expected bits up to {_MOST_BITS}, and none that are negative")
+
+
+def _cut(record: Any) -> Any:
+    """A record with its texts and lists cut to what is shown."""
+    made = {}
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if field.name == "failures":
+            value = [_cut(f) for f in value[:_FAILURES]]
+        elif field.name in ("operands", "values") and isinstance(record, Failure):
+            value = [[x[:_WORD] if isinstance(x, str) else x for x in row[:_CODES]] for row in value[:_ITEMS]]
+        elif isinstance(value, ErrorCurve):
+            value = None if len(value.codes) > _POINTS else value
+        elif isinstance(value, Accumulated):
+            value = _cut(value)
+        else:
+            value = _short(value, _LENGTHS.get(field.name, _WORD))
+        made[field.name] = value
+    return dataclasses.replace(record, **made)
+
+
+def _short(value: Any, most: int) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[: most - 1]}…"
+    if isinstance(value, list):
+        return [_short(x, most) for x in value[:_ITEMS]]
+    if isinstance(value, dict):
+        return {_short(k, most): _short(v, most) for k, v in list(value.items())[:_ITEMS]}
+    return value
+
+
+def latest(loaded: Sequence[Loaded]) -> Iterator[list[Loaded]]:
+    """The reports of each backend, from the first to the last that was run; backends by name."""
+    backends: dict[str, list[Loaded]] = {}
+    for one in sorted(loaded, key=lambda x: (x.report.run.backend, x.report.run.started, x.stem)):
+        backends.setdefault(one.report.run.backend, []).append(one)
+    yield from backends.values()
