@@ -185,6 +185,15 @@ class Profile:
             _write(path, text)
         return text
 
+    def html(self, path: Any = None) -> str:
+        """The profile as one HTML page, also written to `path` if it is given. Raises OutputError if that fails."""
+        from .report_html import page
+
+        text = page(self)
+        if path is not None:
+            _write(path, text)
+        return text
+
 
 def _write(path: Any, text: str) -> None:
     try:
@@ -290,6 +299,7 @@ class _Run:
 
     def _new(self, operation: Operation, index: int, name: str) -> TensorProfile:
         scope, lines = self._source.places(operation)
+        scope = scope.replace("jit(jaxpr_as_fun)", self._source.file)  # what was traced once, traced again
         calls = self._observed.calls[operation]
         inner = next((x for x in (*lines, *calls) if x.line), operation.location)
         line = own_line([*lines, *calls], inner)

@@ -76,6 +76,7 @@ class profiling(Profile):  # noqa: N801 (used as a function)
         self._every = every or 10
         self._counts: Counter[Any] = Counter()
         self._known: dict[int, tuple[Any, Source, Computation | None]] = {}
+        self._jitted: dict[int, tuple[Any, Any]] = {}
         self._context = contextlib.ExitStack()
         self._lock = threading.RLock()
         self.failures: list[str] = []
@@ -94,13 +95,16 @@ class profiling(Profile):  # noqa: N801 (used as a function)
         """A function that does what `function` does, and whose calls are sampled. Raises InputError for no function."""
         if not callable(function):
             raise InputError(f"profiling: expected a function, got {type(function).__name__}")
-        jitted = function if hasattr(function, "trace") else jax.jit(function)
+        # Kept with what it is of, so that one function has one count, however often it is passed.
+        _, jitted = self._jitted.setdefault(
+            id(function), (function, function if hasattr(function, "trace") else jax.jit(function))
+        )
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
             if not any(isinstance(x, core.Tracer) for x in jax.tree.leaves((args, kwargs))):
                 with jitted_calls.unobserved():
-                    self._sample(("explicit", id(run)), lambda: self._program(jitted, args, kwargs))
+                    self._sample(("explicit", id(function)), lambda: self._program(jitted, args, kwargs))
             with jitted_calls.unobserved():
                 return function(*args, **kwargs)
 

@@ -130,7 +130,9 @@ class TensorProfile:
         ):
             if count:
                 parts.append(f"{percent(count, s.elements)} {words}")
-        of = f"the {s.format.name} results of {self.short}"
+        # JAX calls what it derives for the gradient so.
+        where = " in the backward pass" if "transpose(" in self.name else ""
+        of = f"the {s.format.name} results of {self.short}{where}"
         head = f"{parts[0].replace(' %', f' % of {of}', 1)}" + "".join(f", {p}" for p in parts[1:])
         help_ = "" if self.op == "stablehlo.custom_call" else advice(s)  # the elements of blocks have a scale
         return f"{head}{f'; {help_}' if help_ else ''}"
