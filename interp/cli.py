@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NoReturn
 
 from ..ops.policy import Policy
-from .command_options import backends, programs, tables
+from .command_options import backends, blame, programs, tables
 from .errors import CheckFailure, Error, LimitError, OutputError
 from .system import host_floats, streams
 from .system.isolate import TIMED_OUT, report, run_isolated
@@ -51,6 +51,14 @@ ordinary numbers first, then codes of every kind.
 
 Exit status: 0 if every op is right, 1 if an op is wrong or the backend crashes, 2 for bad input, 124 after
 --timeout."""
+
+_BLAME = f"""The program runs op by op in the good way, with a set of its ops computed in the bad way, each on the
+operands that it then has. A search finds what each op contributes to the difference of the outputs, and a smallest set
+that explains it. Without inputs the program runs on a random sample of ordinary numbers.
+
+{_VALUE}
+
+Exit status: 0 if the outputs are equal, 1 if they differ, 2 for bad input, 124 after --timeout."""
 
 _PROBE = """Designed dots of a few large and small products show each fact of the accumulator: the products in a step,
 the bits that are kept, how the rest is dropped, where the running sum joins, how it is rounded. The record that
@@ -140,6 +148,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
 
     programs.run(command("run", _run, "run a program and print its results", _RUN))
     programs.diff(command("diff", _diff, "compare a backend with the exact results, op by op", _DIFF))
+    summary = "find the ops that make the difference between two ways of computing a program"
+    blame.blame(command("blame", _blame, summary, _BLAME))
     programs.test(command("test", _test, "run the checks in .mlir files", _TEST))
     tables.formats(command("formats", _lazily("tables", "formats"), "print the properties of the formats"))
     summary = "convert a number to a format; print its code, value, error and neighbours"
@@ -167,6 +177,10 @@ def _diff(options: argparse.Namespace) -> int:
     targets = [*(options.target or ()), None, None]
     options.policy, options.second = _policy(options, targets[0]), _policy(options, targets[1])
     return _isolated("diff", options)
+
+
+def _blame(options: argparse.Namespace) -> int:
+    return _isolated("blame", options)
 
 
 def _isolated(command: str, options: argparse.Namespace) -> int:

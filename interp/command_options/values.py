@@ -38,3 +38,14 @@ def positive(text: str) -> int:
     if not 1 <= number <= 1024:
         raise argparse.ArgumentTypeError(f"expected an integer from 1 to 1024, got {text[:40]!r}")
     return number
+
+
+def share(text: str) -> float:
+    """Return a share, above 0 and up to 1. Raises ArgumentTypeError for any other text."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number above 0 and up to 1, got {text[:40]!r}")
+    return number

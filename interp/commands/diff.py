@@ -31,11 +31,11 @@ def main(options: argparse.Namespace) -> int:
         given = f"{'no backend' if options.backend is None else options.backend} and {len(targets)} of --target"
         raise InputError(f"expected a backend with at most one --target, or two of --target alone, got {given}")
     beside = "" if options.backend else targets[0]
-    backend = Minihlo(targets[1], options.second) if beside else _backend(options.backend)
+    backend = Minihlo(targets[1], options.second) if beside else backend_of(options.backend)
     failed, reports = False, []
     try:
-        for source in _sources(options):
-            for what, arrays in _inputs(source, given, options.seed):
+        for source in sources_of(options):
+            for what, arrays in inputs_of(source, given, options.seed):
                 report = examine(source, arrays, backend, options.how, options.policy, options.turns, beside)
                 print(f"{source.file}: {what}\n{report}\n" if what else f"{report}\n", flush=True)
                 reports.append({"file": source.file, "inputs": what} | report.data())
@@ -48,11 +48,11 @@ def main(options: argparse.Namespace) -> int:
         if options.json == "-":
             print(text)
         else:
-            _write(Path(options.json), text)
+            write_json(Path(options.json), text)
     return int(failed)
 
 
-def _backend(name: str) -> Backend:
+def backend_of(name: str) -> Backend:
     """Return the backend of that name, or the platform of JAX. It runs in a process of its own."""
     try:
         result = backends.backend(name)
@@ -63,7 +63,7 @@ def _backend(name: str) -> Backend:
     return result
 
 
-def _sources(options: argparse.Namespace) -> list[Source]:
+def sources_of(options: argparse.Namespace) -> list[Source]:
     """Return the programs of the file that have the function."""
     data, file = read_source(options.file)
     if data.startswith(BYTECODE):
@@ -85,7 +85,7 @@ def _sources(options: argparse.Namespace) -> list[Source]:
     return sources
 
 
-def _inputs(source: Source, given: list[Any] | None, seed: int) -> list[tuple[str, list[Any]]]:
+def inputs_of(source: Source, given: list[Any] | None, seed: int) -> list[tuple[str, list[Any]]]:
     """Return the inputs to run a program on, with a name for each set: the given ones, or else samples."""
     types = source.function.argument_types
     if given is not None or not types:
@@ -113,7 +113,8 @@ def _save(report: Report, folder: str | None, number: int) -> None:
                 raise OutputError(f"--save: {error.filename or folder}: {error.strerror or error}") from None
 
 
-def _write(path: Path, text: str) -> None:
+def write_json(path: Path, text: str) -> None:
+    """Write the text of --json. Raises OutputError."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -9,7 +9,7 @@ the result is rounded to its type. What only moves or chooses elements rounds no
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,10 +84,10 @@ class Choice:
             self.backend.close()
 
 
-def choice(named: Any, role: str) -> Choice:
+def choice(named: Any, role: str, backend_of: Callable[[Any], Any] = any_subject) -> Choice:
     """The way that is meant: a Policy, "exact", "f32", "f64", a chip's name, a backend or its name.
 
-    Raises InputError, which names the `role`, where there is none.
+    `backend_of` finds the backend. Raises InputError, which names the `role`, where there is none.
     """
     if isinstance(named, Policy):
         return Choice(_described(named), named)
@@ -101,7 +101,7 @@ def choice(named: Any, role: str) -> Choice:
         except ValueError:
             pass
     try:
-        backend = any_subject(named)
+        backend = backend_of(named)
     except InputError as error:
         raise InputError(
             f"{role}: {error}; or a Policy, exact, {', '.join(WIDE)} or a chip (minihlo targets)"
