@@ -6,7 +6,7 @@ Codes travel as unsigned integers, which every backend takes, and become the ele
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -49,6 +49,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.functions: list[str] = []  #: functions of the program other than `main`
         self.arguments: list[np.ndarray] = []  #: as they travel
         self.inputs: list[tuple[np.ndarray, str]] = []  #: the same as codes, with their element types
         self._takes: list[str] = []
@@ -97,6 +98,23 @@ class Builder:
         text = f'"stablehlo.{op}"({", ".join(operands)}) {attributes}{" " if attributes else ""}'
         return self.op(f"{text}: ({', '.join(takes)}) -> {gives}")
 
+    def function(self, key: tuple[object, ...], text: Callable[[str], str]) -> str:
+        """A function of the program, whose text follows from its name; return the name. A key has one function."""
+        return self._once(("function", *key), lambda: self._function(text))
+
+    def _function(self, text: Callable[[str], str]) -> str:
+        name = f"f{len(self.functions)}"
+        self.functions.append(text(name))
+        return name
+
+    def several(self, count: int, text: str) -> list[str]:
+        """Add an op with several results; return their names."""
+        if count == 1:
+            return [self.op(text)]
+        name = self.name()
+        self.lines.append(f"{name}:{count} = {text}")
+        return [f"{name}#{i}" for i in range(count)]
+
     def output(self, value: str, element: str, shape: Sequence[int]) -> None:
         """Makes a value a result of the program."""
         self._outputs.append((self._turned(value, element, carrier(element), shape), tensor(shape, carrier(element))))
@@ -106,7 +124,9 @@ class Builder:
         gives = ", ".join(t for _, t in self._outputs)
         values = ", ".join(v for v, _ in self._outputs)
         body = "\n  ".join([*self.lines, f"return {values} : {gives}"])
-        return f"func.func @main({', '.join(self._takes)}) -> ({gives}) {{\n  {body}\n}}\n"
+        return f"func.func @main({', '.join(self._takes)}) -> ({gives}) {{\n  {body}\n}}\n" + "".join(
+            f"{function}\n" for function in self.functions
+        )
 
     def _once(self, key: tuple[object, ...], make) -> str:
         found = self._known.get(key)

@@ -27,8 +27,15 @@ def pictured(part: Part | RowPart, judged: Judged) -> dict[str, Any]:
             return {"map": _map(part, judged.errors)}
         if len(part.operands) == 1:
             return {"curve": _by_value(part, judged.errors)}
-    places = np.sort(_chosen(judged.errors))
-    return {"curve": _curve(places, places.astype(np.float64), judged.errors[places], "places")}
+    return by_place(judged.errors)
+
+
+def by_place(errors: np.ndarray) -> dict[str, Any]:
+    """The curve of errors by place; nothing where all is right."""
+    if not errors.any():
+        return {}
+    places = np.sort(_chosen(errors))
+    return {"curve": _curve(places, places.astype(np.float64), errors[places], "places")}
 
 
 def _map(part: Part, errors: np.ndarray) -> ErrorMap:

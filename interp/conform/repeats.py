@@ -12,6 +12,7 @@ from ..backends import BackendError
 from ..comparison import places
 from ..comparison.diagnosis import NONE, Diagnosis
 from ..comparison.equality import equal_codes
+from .block_parts import BlockPart
 from .cases.layouts import LAYOUTS
 from .elementwise import Part
 from .result import FAIL, PASS
@@ -21,7 +22,7 @@ from .verdicts.judge import ELEMENT_VERDICTS, Judged
 if TYPE_CHECKING:
     from .verdicts.outcome import Settings
 
-AnyPart = Part | RowPart
+AnyPart = Part | RowPart | BlockPart
 Results = list[np.ndarray | BackendError]
 
 #: The cause of what fails in some runs alone.

@@ -13,10 +13,12 @@ import numpy as np
 from ..backends import BackendError
 from ..backends.operation import Operation
 from ..backends.programs import Builder
+from ..comparison.diagnosis import Diagnosis
 from ..oracle.formats import FORMATS, all_codes, bits, code_dtype
 from . import repeats, tests
 from .backend import takes, to_integers
-from .cases import data
+from .block_parts import BlockPart, ScaledPart
+from .cases import block_data, data
 from .cases.cases import ROW_OPS, Case
 from .cases.layouts import LAYOUTS
 from .cases.row_data import arrays
@@ -25,7 +27,7 @@ from .repeats import AnyPart, Results
 from .reproduction import Failing, batches, explained
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult
 from .rows import RowPart
-from .verdicts import outcome, sums
+from .verdicts import blocks, outcome, scaled_sums, sums
 from .verdicts.outcome import Settings
 from .verdicts.sums import Formed
 
@@ -52,10 +54,11 @@ class Spec:
             return (self.case.name.rsplit(".", 1)[0],)
         kind = self.form if self.form in ("array", "constant", "scalar", "broadcast") else "small"
         part = 0 if self.form in LAYOUTS else self.part
-        if self.case.is_product:  # all shapes of which are judged together
+        if self.case.has_products:  # all shapes of which are judged together
             return (self.case.signature,)
         rows = self.case.op == "cumulative" if self.case.op in ROW_OPS else None
-        return self.case.column, len(self.case.operands), kind, rows, part, self.case.op == "convert"
+        alone = self.case.op if self.case.is_blocks else self.case.op == "convert"
+        return self.case.column, len(self.case.operands), kind, rows, part, alone
 
 
 class Tester:
@@ -86,6 +89,10 @@ class Tester:
             if i >= len(specs):
                 break
             zeros_are_open = self.kind == "operations"
+            if isinstance(part, BlockPart):
+                result = blocks.result_of(part, got, self.settings)
+                found[i] = dataclasses.replace(result, seconds=round(time.perf_counter() - began, 3))
+                continue
             if isinstance(part, RowPart):
                 result = outcome.of_rows(part, got, self.settings, zeros_are_open, formed.get(i))
                 result = outcome.nondeterministic(result) if i in others else result
@@ -104,7 +111,7 @@ class Tester:
     def _try_some_again(self, parts: Sequence[AnyPart], results: Results) -> dict[int, np.ndarray]:
         """Run a sample of parts a second time. Where that goes worse it is the result; returns what went better."""
         others: dict[int, np.ndarray] = {}
-        products = (i for i, p in enumerate(parts) if isinstance(p, RowPart) and p.case.is_product)
+        products = (i for i, p in enumerate(parts) if isinstance(p, RowPart) and p.case.has_products)
         longest = max(products, key=lambda i: _terms_of(parts[i]), default=0)
         tried = sorted({*range(0, len(parts), _SAMPLED), longest} if parts else ())
         some = [i for i in tried if parts[i].size <= _SAMPLED_ELEMENTS]
@@ -121,7 +128,9 @@ class Tester:
     def _wrong(self, part: AnyPart, got: np.ndarray) -> int:
         """How many results are wrong."""
         zeros_are_open = self.kind == "operations"
-        if isinstance(part, RowPart) and part.case.is_product:
+        if isinstance(part, BlockPart):
+            return int((got != part.expected).sum())
+        if isinstance(part, RowPart) and part.case.has_products:
             return int((got != part.exact.codes).sum())
         if isinstance(part, RowPart):
             return outcome.of_rows(part, got, self.settings, zeros_are_open).counts.get(FAIL, 0)
@@ -141,7 +150,7 @@ class Tester:
         runs = repeats.runs_of(self, parts, results, wrong, others)
         for i in wrong:
             part, result = parts[i], found[i]
-            if isinstance(part, RowPart) and len(runs[i]) > 1:
+            if isinstance(part, (RowPart, BlockPart)) and len(runs[i]) > 1:
                 shown = repeats.intermittent([self._wrong(part, np.asarray(r)) for r in runs[i]], part.size)
                 assert result is not None
                 found[i] = outcome.explained(dataclasses.replace(result, model=""), shown)
@@ -155,8 +164,11 @@ class Tester:
             return outcome.without_result(case, tests.FORM, "refused", str(lacks), self.settings)
         return tests.run(case, self.backend, self.settings)
 
-    def _part(self, spec: Spec) -> Part | RowPart:
+    def _part(self, spec: Spec) -> AnyPart:
         settings = self.settings
+        if spec.case.is_blocks:
+            made = ScaledPart if spec.case.has_products else BlockPart
+            return made(spec.case, spec.form, block_data.arrays(spec.case, spec.form, settings.seed))
         if spec.case.is_rows:
             return RowPart(spec.case, spec.form, arrays(spec.case, spec.form, settings.seed))
         if settings.operands:
@@ -221,7 +233,8 @@ class Tester:
 
     def _lacking(self, part: AnyPart) -> BackendError | None:
         """Why a part is not run at all: the backend does not take one of its types."""
-        found = self._lacks_of((*part.case.operands, part.case.result, part.result_type))
+        types = part.types if isinstance(part, (BlockPart, ScaledPart)) else (part.result_type,)
+        found = self._lacks_of((*part.case.operands, part.case.result, *types))
         if found is None or part.case.op == "type":
             return found
         return BackendError("refused", str(found))
@@ -265,7 +278,8 @@ class Tester:
             return self.backend.operate(operation, arrays)
 
         try:
-            return _checked(np.asarray(part.operate(call)), part)
+            results = part.operate(call)
+            return _collected(list(results) if isinstance(part, BlockPart) else [np.asarray(results)], part)
         except BackendError as error:
             return _or_raise(error)
 
@@ -289,20 +303,28 @@ class Tester:
         self.backend.seconds = seconds
         found = self.backend.evaluate(builder.text(), builder.arguments)
         self._longest = max(self._longest, time.perf_counter() - began)
-        if len(found) != len(parts):
-            raise BackendError("died", f"the program has {len(parts)} results, and the backend gave {len(found)}")
-        return [_checked(np.asarray(f), p) for f, p in zip(found, parts, strict=True)]
+        counts = [len(_outputs(p)) for p in parts]
+        if len(found) != sum(counts):
+            raise BackendError("died", f"the program has {sum(counts)} results, and the backend gave {len(found)}")
+        following = iter(found)
+        return [
+            _collected([np.asarray(next(following)) for _ in range(n)], p) for n, p in zip(counts, parts, strict=True)
+        ]
 
     # -- what has no result --------------------------------------------------------------------------------------------
 
     def _without(self, part: AnyPart, error: BackendError) -> CaseResult:
         _or_raise(error)
+        if isinstance(error, OtherAxis):
+            result = outcome.blank(part.case, part.form, FAIL, total=part.size, counts={FAIL: part.size})
+            again = outcome.command(part.case, part.form, self.settings)
+            return dataclasses.replace(outcome.explained(result, OtherAxis.why), command=again)
         result = outcome.without_result(part.case, part.form, error.how, str(error), self.settings)
         if result.verdict == UNSUPPORTED and part.case.op != "type":
             result = dataclasses.replace(result, command=self._shows_death(part))
         if result.verdict != CRASH or self.kind == "operations" or part.case.op == "type":
             return result
-        if isinstance(part, RowPart):
+        if not isinstance(part, Part):
             text, inputs = outcome.as_program(part)
             return dataclasses.replace(result, program=text, inputs=inputs)
         smallest = self._smallest(part)
@@ -351,31 +373,57 @@ def _formed(parts: Sequence[AnyPart], results: Results, records: Sequence[str]) 
     """How the sums of products are formed, by the places of their parts: those of one case are judged together."""
     groups: dict[str, list[int]] = {}
     for i, (part, got) in enumerate(zip(parts, results, strict=True)):
-        if isinstance(part, RowPart) and part.case.is_product and not isinstance(got, BackendError):
+        if isinstance(part, RowPart) and part.case.has_products and not isinstance(got, BackendError):
             groups.setdefault(part.case.signature, []).append(i)
     found: dict[int, Formed] = {}
     for at in groups.values():
         rows = [p for p in (parts[i] for i in at) if isinstance(p, RowPart)]
-        found |= zip(at, sums.judged(rows, [np.asarray(results[i]) for i in at], records), strict=True)
+        got = [np.asarray(results[i]) for i in at]
+        scaled = [p for p in rows if isinstance(p, ScaledPart)]
+        judged = scaled_sums.judged(scaled, got, records) if scaled else sums.judged(rows, got, records)
+        found |= zip(at, judged, strict=True)
     return found
 
 
-def _checked(found: np.ndarray, part: AnyPart) -> np.ndarray:
-    """What came back, as codes."""
+class OtherAxis(BackendError):
+    """The scales are those of blocks along the other axis, as their shape shows."""
+
+    why = Diagnosis("blocks lie along the other axis", ("wrong-axis",))
+
+    def __init__(self) -> None:
+        super().__init__("died", self.why.sentence)
+
+
+def _outputs(part: AnyPart) -> list[tuple[str, tuple[int, ...]]]:
+    """The element type and the shape of each result of a part."""
+    return part.outputs if isinstance(part, BlockPart) else [(part.result_type, part.shape)]
+
+
+def _collected(found: Sequence[np.ndarray], part: AnyPart) -> np.ndarray:
+    """What came back, as codes; of several results one after another."""
+    signature = part.case.signature
+    if isinstance(part, BlockPart) and part.is_across([np.shape(x) for x in found]):
+        raise OtherAxis()
+    codes = [_checked(x, t, shape, signature) for x, (t, shape) in zip(found, _outputs(part), strict=True)]
+    return part.joined(codes) if isinstance(part, BlockPart) else codes[0]
+
+
+def _checked(found: np.ndarray, element: str, shape: tuple[int, ...], signature: str) -> np.ndarray:
+    """One result, as codes."""
     from ..backends.programs import decoded
 
-    if found.shape != part.shape:
-        shapes = f"expected shape {list(part.shape)}, got {list(found.shape)}"
-        raise BackendError("died", f"the result of {part.case.signature}: {shapes}")
+    if found.shape != shape:
+        shapes = f"expected shape {list(shape)}, got {list(found.shape)}"
+        raise BackendError("died", f"the result of {signature}: {shapes}")
     found = found.reshape(-1)
-    if found.dtype.kind == "f" and bits(part.result_type) == 6:
-        return decoded(found, part.result_type)
-    kind = code_dtype(part.result_type)
+    if found.dtype.kind == "f" and bits(element) == 6:
+        return decoded(found, element)
+    kind = code_dtype(element)
     if found.dtype.kind in "iu" and found.itemsize == kind.itemsize:
         return found.view(kind)
     codes = found.astype(kind) if found.dtype.kind in "biu" else None
     if codes is None or (codes != found).any():
-        raise BackendError("died", f"the results of {part.case.signature} are {found.dtype} (expected {kind})")
+        raise BackendError("died", f"the results of {signature} are {found.dtype} (expected {kind})")
     return codes
 
 

@@ -1,7 +1,7 @@
-"""What quantizes an array of f32 to a block format, as a program of StableHLO.
+"""What quantizes an array to a block format, and dequantizes one, as functions of StableHLO.
 
-All of it is exact but the one rounding of each scale and each element: f32 is widened to f64, where quotients by a
-scale are exact, or never as near to a border between two results that f64 could take them for it.
+All of it is exact but the one rounding of each scale and each element: numbers are widened to f64, where quotients by
+a scale are exact, or never as near to a border between two results that f64 could take them for it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,54 @@ class _Body:
         op = f"stablehlo.broadcast_in_dim {value}, dims = [{text}]"
         return self.put(name, op, f"({source}) -> {target}")
 
+    def padded(self, value: str, shape: tuple[int, ...], whole: tuple[int, ...], t: str) -> str:
+        """An array with zeros after its end, so that each block is full."""
+        if shape == whole:
+            return value
+        nothing = self.constant("nothing", "0.0", f"tensor<{t}>")
+        none, high = [0] * len(shape), [n - s for n, s in zip(whole, shape, strict=True)]
+        pad = f"stablehlo.pad {value}, {nothing}, low = {none}, high = {high}, interior = {none}"
+        return self.put("padded", pad, f"({_tensor(shape, t)}, tensor<{t}>) -> {_tensor(whole, t)}")
+
+    def cut(self, name: str, value: str, whole: tuple[int, ...], shape: tuple[int, ...], t: str) -> str:
+        """The array without what `padded` has added."""
+        if shape == whole:
+            return value
+        ranges = ", ".join(f"0:{n}" for n in shape)
+        return self.put(name, f"stablehlo.slice {value} [{ranges}]", f"({_tensor(whole, t)}) -> {_tensor(shape, t)}")
+
+    def function(self, name: str, takes: list[tuple[str, str]], values: list[str], gives: list[str]) -> str:
+        """The lines as a function."""
+        arguments = ", ".join(f"{value}: {t}" for value, t in takes)
+        returned, lines = ", ".join(gives), "\n".join(self.lines)
+        private = "" if name == "main" else "private "
+        result = returned if len(gives) == 1 else f"({returned})"
+        return (
+            f"  func.func {private}@{name}({arguments}) -> {result} {{\n{lines}\n"
+            f"    return {', '.join(values)} : {returned}\n  }}"
+        )
+
 
 def quantizer(fmt: BlockFormat, shape: tuple[int, ...]) -> str:
-    """A module whose function `main` quantizes f32 of a shape by the format's own rule.
+    """A module whose function `main` quantizes f32 of a shape by the format's own rule."""
+    return f"module {{\n{quantizer_function(fmt, shape)}\n}}"
 
-    shape: its last dimensions are multiples of the block's.
+
+def quantizer_function(
+    fmt: BlockFormat, shape: tuple[int, ...], rule: str = "", source: str = "f32", name: str = "main"
+) -> str:
+    """A function that quantizes an array: its elements, its scales, and the scale of the tensor if there is one.
+
+    Args:
+        fmt: the block format.
+        shape: of the array. Blocks lie along its last dimensions; the last one may be shorter.
+        rule: for the scale; where empty the format's own. Of scales that are no powers of two `nearest` alone.
+        source: the element type of the array, a float of at most 32 bits.
+        name: of the function.
     """
     first = len(shape) - len(fmt.block)
-    counts = tuple(n // b for n, b in zip(shape[first:], fmt.block, strict=True))
+    counts = tuple(-(-n // b) for n, b in zip(shape[first:], fmt.block, strict=True))
+    whole = (*shape[:first], *(n * b for n, b in zip(counts, fmt.block, strict=True)))
     split = (*shape[:first], *(n for pair in zip(counts, fmt.block, strict=True) for n in pair))
     within = [first + 2 * i + 1 for i in range(len(fmt.block))]
     outside = [d for d in range(len(split)) if d not in within]
@@ -52,8 +92,9 @@ def quantizer(fmt: BlockFormat, shape: tuple[int, ...]) -> str:
         return _tensor(few, element)
 
     body = _Body()
-    body.put("blocks", "stablehlo.reshape %x", f"({_tensor(shape, 'f32')}) -> {wide('f32')}")
-    body.put("wide", "stablehlo.convert %blocks", f"({wide('f32')}) -> {wide('f64')}")
+    operand = body.padded("%x", shape, whole, source)
+    body.put("blocks", f"stablehlo.reshape {operand}", f"({_tensor(whole, source)}) -> {wide(source)}")
+    body.put("wide", "stablehlo.convert %blocks", f"({wide(source)}) -> {wide('f64')}")
     body.put("magnitudes", "stablehlo.abs %wide", wide("f64"))
     body.constant("zero", "0.0", "tensor<f64>")
     reduce = f"stablehlo.reduce(%magnitudes init: %zero) applies stablehlo.maximum across dimensions = {within}"
@@ -61,7 +102,9 @@ def quantizer(fmt: BlockFormat, shape: tuple[int, ...]) -> str:
     results = [_tensor(shape, fmt.element), small(fmt.scale)]
     names = ["%codes", "%scales"]
     if fmt.has_power_scale:
-        _power_scale(body, fmt, small)
+        _power_scale(body, fmt, rule or fmt.rule, small)
+    elif rule not in ("", "nearest"):
+        raise ValueError(f"expected the rule nearest for scales of {fmt.scale}, got {rule!r}")
     else:
         divisor = _tensor_scale(body, fmt, few) if fmt.tensor_scale else None
         _quotient_scale(body, fmt, small, divisor)
@@ -75,22 +118,55 @@ def quantizer(fmt: BlockFormat, shape: tuple[int, ...]) -> str:
         factor = body.put("factor", "stablehlo.multiply %factor_of_block, %tensor_factors", small("f64"))
     body.spread("factors", factor, small("f64"), wide("f64"), outside)
     _elements(body, fmt, wide)
-    body.put("codes", "stablehlo.reshape %elements", f"({wide(fmt.element)}) -> {results[0]}")
-    returned = ", ".join(results)
-    lines = "\n".join(body.lines)
-    return (
-        f"module {{\n  func.func @main(%x: {_tensor(shape, 'f32')}) -> ({returned}) {{\n{lines}\n"
-        f"    return {', '.join(names)} : {returned}\n  }}\n}}"
-    )
+    kind = "codes" if whole == shape else "all_codes"
+    found = body.put(kind, "stablehlo.reshape %elements", f"({wide(fmt.element)}) -> {_tensor(whole, fmt.element)}")
+    body.cut("codes", found, whole, shape, fmt.element)
+    return body.function(name, [("%x", _tensor(shape, source))], names, results)
 
 
-def _power_scale(body: _Body, fmt: BlockFormat, small: Callable[[str], str]) -> None:
+def dequantizer_function(fmt: BlockFormat, shape: tuple[int, ...], result: str = "f32", name: str = "main") -> str:
+    """A function of elements and scales, and of the scale of the tensor if there is one: the numbers they stand for.
+
+    A product of an element and one scale is rounded once in f32; any other is formed in f64, exact but of a scale in
+    f32, and rounded to the result.
+    """
+    first = len(shape) - len(fmt.block)
+    counts = tuple(-(-n // b) for n, b in zip(shape[first:], fmt.block, strict=True))
+    whole = (*shape[:first], *(n * b for n, b in zip(counts, fmt.block, strict=True)))
+    split = (*shape[:first], *(n for pair in zip(counts, fmt.block, strict=True) for n in pair))
+    outside = [d for d in range(len(split)) if (d - first) % 2 == 0 or d < first]
+    few, t = (*shape[:first], *counts), "f32" if result == "f32" and fmt.tensor_scale is None else "f64"
+    body = _Body()
+    takes = [("%codes", _tensor(shape, fmt.element)), ("%scales", _tensor(few, fmt.scale))]
+    body.put("elements", "stablehlo.convert %codes", f"({takes[0][1]}) -> {_tensor(shape, t)}")
+    elements = body.padded("%elements", shape, whole, t)
+    body.put("blocks", f"stablehlo.reshape {elements}", f"({_tensor(whole, t)}) -> {_tensor(split, t)}")
+    value = "%blocks"
+    if fmt.element_format is None:
+        body.constant("unit", repr(0.5**fmt.fraction_bits), _tensor(split, t))
+        value = body.put("fractions", "stablehlo.multiply %blocks, %unit", _tensor(split, t))
+    factor = body.put("factor_of_block", "stablehlo.convert %scales", f"({takes[1][1]}) -> {_tensor(few, t)}")
+    if fmt.tensor_scale is not None:
+        takes.append(("%tensor_scale", "tensor<f32>"))
+        body.put("tensor_factor", "stablehlo.convert %tensor_scale", f"(tensor<f32>) -> tensor<{t}>")
+        body.spread("tensor_factors", "%tensor_factor", f"tensor<{t}>", _tensor(few, t), [])
+        factor = body.put("factor", f"stablehlo.multiply {factor}, %tensor_factors", _tensor(few, t))
+    body.spread("factors", factor, _tensor(few, t), _tensor(split, t), outside)
+    body.put("products", f"stablehlo.multiply {value}, %factors", _tensor(split, t))
+    found = body.put("flat", "stablehlo.reshape %products", f"({_tensor(split, t)}) -> {_tensor(whole, t)}")
+    found = body.cut("numbers", found, whole, shape, t)
+    if t != result:
+        found = body.put("rounded", f"stablehlo.convert {found}", f"({_tensor(shape, t)}) -> {_tensor(shape, result)}")
+    return body.function(name, takes, [found], [_tensor(shape, result)])
+
+
+def _power_scale(body: _Body, fmt: BlockFormat, rule: str, small: Callable[[str], str]) -> None:
     """The code of a power of two: the exponent field of amax, and how far its mantissa reaches."""
     i64 = small("i64")
     body.put("bits", "stablehlo.bitcast_convert %amax", f"({small('f64')}) -> {i64}")
     body.constant("width", str(_F64_MANTISSA), i64)
     total = body.put("field", "stablehlo.shift_right_logical %bits, %width", i64)
-    offset, reached = thresholds(fmt, fmt.rule)
+    offset, reached = thresholds(fmt, rule)
     # The field counts from the exponent of a mantissa from 1 to 2.
     body.constant("offset", str(offset + 1 - _F64_BIAS - fmt.scale_format.min_exponent), i64)
     total = body.put("exponent", f"stablehlo.add {total}, %offset", i64)

@@ -1,7 +1,8 @@
 """Custom calls that convert arrays to blocks that share a scale, and back: what `interp.quantize` is in a JAX program.
 
-The attributes `format`, `axes`, `rule`, `rounding`, `overflow`, `seed` and `tensors` of `backend_config` are the
-arguments of `blockwise.quantize`. Elements of six bits, which JAX has no type for, are codes in ui8.
+As composites of the same names they have a decomposition, which other compilers run. The attributes `format`, `axes`,
+`rule`, `rounding`, `overflow`, `seed` and `tensors` of `backend_config`, or of the composite, are the arguments of
+`blockwise.quantize`. Elements of six bits, which JAX has no type for, are codes in ui8.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from ..quantization import blockwise
 from ..random_stream import RandomStream
 from ..registry import Call, OpError, Run
 from ..types import ELEMENT_TYPES, TensorType
+from .control import known_composite
 from .custom_call import bound_target
 
 QUANTIZE, DEQUANTIZE = "minihlo.quantize", "minihlo.dequantize"
 
 
+@known_composite(QUANTIZE)
 @bound_target(QUANTIZE)
 def quantize(call: Call) -> Run:
     """The elements and the scales of an array, and the scale of the tensor where the format has one.
@@ -48,6 +51,7 @@ def quantize(call: Call) -> Run:
     return kernel
 
 
+@known_composite(DEQUANTIZE)
 @bound_target(DEQUANTIZE)
 def dequantize(call: Call) -> Run:
     """The numbers of elements and scales; a third operand is the scale of the tensor."""
@@ -62,7 +66,8 @@ def dequantize(call: Call) -> Run:
 
 
 def _config(call: Call) -> tuple[Mapping[str, Any], BlockFormat, tuple[int, ...], Policy, int]:
-    config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
+    names = ("backend_config", "mhlo.backend_config", "composite_attributes")
+    config = next((call.attributes[n] for n in names if call.attributes.get(n)), None)
     fmt = BLOCK_FORMATS.get(str(config.get("format"))) if isinstance(config, Mapping) else None
     if fmt is None or not isinstance(config, Mapping):
         raise OpError(f"backend_config must name a block format ({', '.join(BLOCK_FORMATS)})")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ...oracle.case import OpCase
 from ...oracle.exact import COMPARISONS, FUNCTIONS, OPS, arity
 from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS
+from .block_list import BLOCK_FORMS, BLOCK_OPS, block_cases, block_forms
 from .layouts import LAYOUTS
 
 _SIZES = (0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 1000)
@@ -36,6 +37,7 @@ FORMS = {
     "rows": "one operand is a row, broadcast",
     "columns": "one operand is a column, broadcast",
     **{f"length-{n}": f"rows of {n} elements" for n in _LENGTHS},
+    **BLOCK_FORMS,
     "test": "a program with checks",
 }
 SIZES = {**{f"size-{n}": n for n in _SIZES}, "unaligned": 1000}
@@ -62,6 +64,8 @@ class Case(OpCase):
         """The op with its attributes: compare_LT, compare_LT_TOTALORDER, reduce_add."""
         if self.op == "test":
             return f"test.{self.attributes[0][1]}"
+        if self.is_blocks:
+            return self.op
         words = [value for _, value in self.attributes if value != "FLOAT"]
         return "_".join([self.op, *words])
 
@@ -70,6 +74,9 @@ class Case(OpCase):
         """`type.f8E4M3FN` is the type alone: codes go in and come out."""
         if self.op == "test":
             return self.name
+        if self.is_blocks:
+            types = self.operands if self.op == "quantize" else (self.result,)
+            return ".".join([self.name, *(value for _, value in self.attributes), *types])
         types = list(dict.fromkeys(t for t in self.operands if t != "i1" or len(self.operands) == 1))
         is_told = self.result == "i1" and self.op != "chain"  # of comparisons and tests, which give nothing else
         if (self.result not in types and not is_told) or self.op == "convert":
@@ -82,14 +89,24 @@ class Case(OpCase):
         return self.op in ROW_OPS
 
     @property
+    def is_blocks(self) -> bool:
+        """Whether it is of an op on blocks that share a scale."""
+        return self.op in BLOCK_OPS
+
+    @property
     def is_product(self) -> bool:
-        """Whether it is a product."""
+        """Whether it is a product of arrays without scales."""
         return self.op in PRODUCT_OPS
+
+    @property
+    def has_products(self) -> bool:
+        """Whether its results are sums of products, of numbers or of blocks."""
+        return self.is_product or self.op == "scaled_dot"
 
     @property
     def has_elements(self) -> bool:
         """Whether each result is that of one element of each operand."""
-        return not self.is_rows and self.op != "test"
+        return not self.is_rows and not self.is_blocks and self.op != "test"
 
     @property
     def is_near(self) -> bool:
@@ -103,7 +120,9 @@ class Case(OpCase):
             return "the type itself"
         if self.op == "test":
             return self.name.split(".")[1].removeprefix("interpret_")
-        if self.is_product:
+        if self.op in ("quantize", "dequantize"):
+            return " ".join([self.op, *(value for name, value in self.attributes if name == "scale")])
+        if self.has_products:
             wide = [t for t in self.operands if t not in MINIFLOATS]
             others = [self.operands[0]] if wide or len(set(self.operands)) > 1 else []
             return " ".join([self.name, *others, *([f"to {self.result}"] if self.result not in self.operands else [])])
@@ -120,8 +139,10 @@ class Case(OpCase):
     def column(self) -> str:
         """Of the grid: the format it is about; conversions between wider types share one column."""
         types = (self.result, *reversed(self.operands))
+        if self.is_blocks:  # that of the elements
+            types = (self.result if self.op == "quantize" else self.operands[0],)
         name = next((t for t in types if t in MINIFLOATS), None)
-        if name is None and (self.op in ("convert", "chain") or self.is_product):
+        if name is None and (self.op in ("convert", "chain") or self.is_product or self.is_blocks):
             return WIDE
         return name or next(t for t in types if t in FORMATS)
 
@@ -151,6 +172,8 @@ def _cases(level: int) -> Iterator[Case]:
         for op in PRODUCT_OPS if len(set(operands)) == 1 else ("dot_general",):  # (C27): one type in a convolution
             for result in results if op == "dot_general" or level >= 2 else results[:1]:
                 yield Case(op, operands, result)
+    for facts in block_cases(level):
+        yield Case(*facts)
 
 
 def _elementwise(element: str) -> Iterator[Case]:
@@ -218,6 +241,8 @@ def _rows(element: str, level: int) -> Iterator[Case]:
 
 def forms(case: Case, level: int, takes: str = "programs") -> Sequence[str]:
     """The forms of a case at a level, for a backend that takes programs or operations."""
+    if case.is_blocks:
+        return block_forms(case.op, dict(case.attributes).get("scale", ""), takes)
     names = _forms(case, level)
     if case.op == "type" and takes == "operations":
         return []
@@ -308,9 +333,11 @@ def chosen(every: Iterable[Case], ops: Sequence[str] = (), formats: Sequence[str
 
     def fits(c: Case) -> bool:
         names = (c.op, c.name)
+        blocks = [value for _, value in c.attributes] if c.is_blocks else []
+        types = (*c.operands, c.result, *blocks)
         return (
             (not ops or any(fnmatch.fnmatchcase(n, p) for n in names for p in ops))
-            and (not formats or any(fnmatch.fnmatchcase(t, p) for t in (*c.operands, c.result) for p in formats))
+            and (not formats or any(fnmatch.fnmatchcase(t, p) for t in types for p in formats))
             and (not case or fnmatch.fnmatchcase(c.signature, case))
         )
 

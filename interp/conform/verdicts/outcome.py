@@ -16,6 +16,7 @@ from ...comparison import choices
 from ...comparison.diagnosis import NONE, Diagnosis
 from ...comparison.open_points import IDENTIFIERS
 from ...errors import printable
+from ..block_parts import BlockPart
 from ..cases.cases import PRODUCT_OPS, Case
 from ..elementwise import Part
 from ..pictured import pictured
@@ -25,6 +26,8 @@ from ..words import code_text, input_text, value_text
 from . import diagnosis, sums
 from .judge import ELEMENT_VERDICTS, FAR, Judged, judge
 from .sums import Formed
+
+AnyPart = Part | RowPart | BlockPart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +127,8 @@ def of_rows(
         (formed,) = sums.judged([part], [got]) if formed is None else (formed,)
         expected, judged, why = part.exact, formed.judged, NONE
         sentence, facts, causes = formed.sentence, formed.accumulator, (formed.identifier,) if formed.identifier else ()
-        if not formed.identifier:
+        why = formed.why
+        if not formed.identifier and not why:
             why = diagnosis.of_sums(part, got)
     found = _counted(part, judged, len(got), 0.0)
     return dataclasses.replace(
@@ -141,7 +145,7 @@ def of_rows(
 
 def nondeterministic(result: CaseResult) -> CaseResult:
     """The result of sums that are right, or explained, and not the same in two runs: of products that is no PASS."""
-    if result.op not in PRODUCT_OPS or result.verdict not in (PASS, DIVERGENT):
+    if result.op not in (*PRODUCT_OPS, "scaled_dot") or result.verdict not in (PASS, DIVERGENT):
         return result
     model = f"{result.model}; not the same in two runs"
     return dataclasses.replace(result, verdict=DIVERGENT, model=model, causes=[*result.causes, "nondeterministic"])
@@ -200,7 +204,7 @@ def _operands_of(part: Part | RowPart, i: int) -> list[list[int]]:
     return [t[i].tolist() for t in part.terms]
 
 
-def as_program(part: Part | RowPart) -> tuple[str, list[str]]:
+def as_program(part: AnyPart) -> tuple[str, list[str]]:
     """A part as a StableHLO program, and its inputs as `minihlo run --input` takes them."""
     builder = Builder()
     part.emit(builder)

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ....ops.accumulators.record import Accumulator
+from ...comparison.diagnosis import NONE, Diagnosis
 from ...comparison.equality import equal_codes
-from ...comparison.sums import ways
+from ...comparison.sums import ways as all_ways
 from ...comparison.sums.explain import Bounded, Fit, Observed, bounded, explain, explain_alone, within
 from ...comparison.sums.ways import Asked, Way
 from ...oracle.expected import Expected
@@ -34,15 +35,22 @@ class Formed:
     sentence: str
     identifier: str = ""  #: empty where nothing explains the results
     accumulator: Accumulated | None = None  #: its facts
+    why: Diagnosis = NONE  #: of results that are wrong
 
 
-def judged(parts: Sequence[RowPart], results: Sequence[np.ndarray], records: Sequence[str] = ()) -> list[Formed]:
+def judged(
+    parts: Sequence[RowPart],
+    results: Sequence[np.ndarray],
+    records: Sequence[str] = (),
+    ways: Sequence[Way] | None = None,
+) -> list[Formed]:
     """The verdicts on the sums of one op on one pair of types, on several shapes.
 
     Args:
         parts: the sums.
         results: the codes that a backend gave for each.
         records: accumulators that the user has given, as text.
+        ways: the ways to try; all that are known where None.
     """
     tried = [_Sums(p, r) for p, r in zip(parts, results, strict=True)]
     found: list[Formed | None] = [t.formed(EXACT, "exact") if t.is_exact else None for t in tried]
@@ -50,8 +58,8 @@ def judged(parts: Sequence[RowPart], results: Sequence[np.ndarray], records: Seq
     if left:
         case = parts[0].case
         asked = Asked(parts[0].asked.operands, case.result, parts[0].body, tuple(p.asked.counts[0] for p in parts))
-        every = list(known(asked, records))
-        if case.is_product:
+        every = list(known(asked, records)) if ways is None else list(ways)
+        if case.has_products:
             explained = {id(t): f for t, f in zip(left, _products(tried, left, every), strict=True)}
         else:
             explained = {id(t): _fold(t, every) for t in left}
@@ -61,18 +69,18 @@ def judged(parts: Sequence[RowPart], results: Sequence[np.ndarray], records: Seq
 
 def known(asked: Asked, records: Sequence[str] = ()) -> Iterator[Way]:
     """The ways that are tried, the likeliest first."""
-    yield ways.exact(asked.body)
+    yield all_ways.exact(asked.body)
     for text in records if asked.is_dot else ():
-        yield ways.of_record(
+        yield all_ways.of_record(
             Accumulator.from_text(text), "given", f"summed as the given record: {text}", asked.operands
         )
-    yield from ways.in_types(asked, ("f32",))
-    yield from ways.units(asked)
+    yield from all_ways.in_types(asked, ("f32",))
+    yield from all_ways.units(asked)
     if asked.is_dot:
-        yield from ways.flushing_ways(asked)
-        yield from ways.cut_off(asked)
+        yield from all_ways.flushing_ways(asked)
+        yield from all_ways.cut_off(asked)
     # f32 again, where it is the operands' own type
-    yield from (w for w in ways.in_types(asked) if w.type != "f32")
+    yield from (w for w in all_ways.in_types(asked) if w.type != "f32")
 
 
 class _Sums:
@@ -95,7 +103,7 @@ class _Sums:
     @property
     def observed(self) -> Observed:
         places = np.arange(len(self.got))
-        if not self.part.case.is_product:
+        if not self.part.case.has_products:
             places = np.flatnonzero(~self.part.may_overflow)
         return self.among(places)
 
@@ -133,7 +141,7 @@ class _Sums:
         if wrong is None:
             wrong = np.zeros(len(verdicts), bool)
         open_point = self.fails & ~wrong
-        verdicts[open_point] = _DIVERGENT if self.part.case.is_product else 0
+        verdicts[open_point] = _DIVERGENT if self.part.case.has_products else 0
         verdicts[wrong] = _FAIL
         errors[open_point] = 0
         return Formed(self.judged, sentence, identifier, accumulator)
@@ -275,6 +283,12 @@ def _shapes(chosen: dict[str, Fit | Bounded], own: str) -> Iterator[str]:
             forms.setdefault(fit.sentence, []).append(form)
     for sentence, of in forms.items():
         yield f"{sentence} ({', '.join(of)})"
+
+
+def unexplained(part: RowPart, got: np.ndarray) -> Formed:
+    """The verdicts on sums that no way is tried for."""
+    tried = _Sums(part, got)
+    return _wrong(tried, None) if not tried.is_exact else tried.formed(EXACT, "exact")
 
 
 def _wrong(t: _Sums, best: Fit | None) -> Formed:

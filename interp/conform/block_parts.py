@@ -1,0 +1,232 @@
+"""Cases on blocks that share scales, as programs, as calls of operations, and what is right of each."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..backends.operation import Operation
+from ..backends.programs import Builder
+from ..comparison.sums.ways import Asked, Rows
+from ..oracle import blocks as oracle
+from ..oracle.blocks import BLOCKS, Block, Quantized
+from ..oracle.formats import FORMATS
+from ..oracle.rounding import Exact, encode
+from .cases import block_programs
+from .cases.block_data import Arrays
+from .cases.block_list import OWN
+from .cases.cases import Case
+from .elementwise import Call
+from .rows import RowPart
+
+#: What an operation `quantize` is asked for, one at a time.
+GIVES = ("elements", "scales", "tensor_scale")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BlockPart:
+    """A case of quantize or dequantize in one form: its operands, as arrays of codes."""
+
+    case: Case
+    form: str
+    arrays: Arrays
+
+    #: Results are codes of several types, one array after another.
+    result_type = "ui32"
+
+    @property
+    def block(self) -> Block:
+        """The block format."""
+        return BLOCKS[self.facts["format"]]
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The attributes of the case."""
+        return dict(self.case.attributes)
+
+    @property
+    def rule(self) -> str:
+        """For the scales: that of the format's source where the backend takes its own."""
+        rule = self.facts.get("scale", OWN)
+        return self.block.rules[0] if rule == OWN else rule
+
+    @functools.cached_property
+    def outputs(self) -> list[tuple[str, tuple[int, ...]]]:
+        """The element type and the shape of each result."""
+        return block_programs.outputs(self.case, self.arrays)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """All element types."""
+        return *block_programs.operand_types(self.case), *(t for t, _ in self.outputs)
+
+    @property
+    def size(self) -> int:
+        """The number of codes in all results."""
+        return sum(int(np.prod(shape)) for _, shape in self.outputs)
+
+    def emit(self, builder: Builder) -> None:
+        """Adds the case to a program, as its next results."""
+        block_programs.emit(builder, self.case, self.form, self.arrays)
+
+    def operate(self, call: Call) -> list[np.ndarray]:
+        """The results of a backend that computes single operations."""
+        attributes: dict[str, object] = {"format": self.block.name, "block": self.block.shape}
+        types = block_programs.operand_types(self.case)
+        if self.case.op == "dequantize":
+            operation = Operation("dequantize", types, self.case.result, attributes)
+            return [np.asarray(call(operation, list(self.arrays)))]
+        attributes["scale"] = self.facts["scale"]
+        found = []
+        for gives, (t, _) in zip(GIVES, self.outputs, strict=False):
+            operation = Operation("quantize", types, t, {**attributes, "gives": gives})
+            found.append(np.asarray(call(operation, list(self.arrays))))
+        return found
+
+    def is_across(self, shapes: Sequence[tuple[int, ...]]) -> bool:
+        """Whether results have the shapes that they have if blocks lie along the other axis."""
+        if self.case.op != "quantize" or len(self.block.shape) == 2 or len(shapes) < 2:
+            return False
+        rows, k = self.arrays[0].shape
+        return shapes[1] != self.outputs[1][1] and shapes[1] == self.block.scale_shape((k, rows))[::-1]
+
+    def joined(self, results: Sequence[np.ndarray]) -> np.ndarray:
+        """Results as one array of codes, in which every NaN of a type is the same."""
+        flat = []
+        for codes, (t, _) in zip(results, self.outputs, strict=True):
+            codes = np.asarray(codes).reshape(-1)
+            if t in FORMATS and FORMATS[t].nan_code is not None:
+                codes = np.where(FORMATS[t].is_nan(codes), np.array(FORMATS[t].nan_code, codes.dtype), codes)
+            flat.append(codes.astype(np.uint32))
+        return np.concatenate(flat)
+
+    def parts_of(self, joined: np.ndarray) -> list[np.ndarray]:
+        """The arrays that were joined."""
+        sizes = [int(np.prod(shape)) for _, shape in self.outputs]
+        pieces = np.split(joined, np.cumsum(sizes)[:-1])
+        return [p.reshape(shape) for p, (_, shape) in zip(pieces, self.outputs, strict=True)]
+
+    # -- what is right -------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def numbers(self) -> np.ndarray:
+        """The operand of quantize, exact in f64."""
+        return FORMATS[self.case.operands[0]].decode(self.arrays[0])
+
+    @functools.cached_property
+    def expected(self) -> np.ndarray:
+        """The right codes, joined."""
+        with np.errstate(all="ignore"):
+            if self.case.op == "quantize":
+                return self.of(oracle.quantized(self.numbers, self.block, self.rule))
+            codes, scales, *of_tensor = self.arrays
+            return self.joined([oracle.dequantized(codes, scales, self.block, self.case.result, *of_tensor)])
+
+    def of(self, found: Quantized) -> np.ndarray:
+        """What was quantized, joined."""
+        return self.joined(found.parts())
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaledRows(Rows):
+    """The terms of some results, which have scales."""
+
+    #: The codes of elements of both operands, [results, terms], and of their scales, [results, blocks].
+    blocks: Callable[[], tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = tuple  # type: ignore[assignment]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ScaledPart(RowPart):
+    """A dot of blocks in one form: elements [m, k] and [k, n], scales [m, blocks] and [blocks, n].
+
+    `operands` are the scaled numbers of both sides, in f64, where they are others than the exact ones.
+    """
+
+    operands: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """All element types."""
+        return *block_programs.operand_types(self.case), self.case.result
+
+    @property
+    def sides(self) -> tuple[Block, Block]:
+        """The block formats."""
+        facts = dict(self.case.attributes)
+        return BLOCKS[facts["left"]], BLOCKS[facts["right"]]
+
+    @functools.cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Of the result."""
+        return self.arrays[0].shape[0], self.arrays[1].shape[1]
+
+    def emit(self, builder: Builder) -> None:
+        """Adds the case to a program, as its next result."""
+        block_programs.emit(builder, self.case, self.form, self.arrays)
+
+    @property
+    def body(self) -> str:
+        """The op that combines products."""
+        return "add"
+
+    def operate(self, call: Call) -> np.ndarray:
+        """The results of a backend that computes single operations."""
+        formats = tuple(b.name for b in self.sides)
+        attributes = {"formats": formats, "blocks": tuple(b.size for b in self.sides)}
+        types = block_programs.operand_types(self.case)
+        return np.asarray(call(Operation("scaled_dot", types, self.case.result, attributes), list(self.arrays)))
+
+    # -- what is right -------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def scaled(self) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of both sides, [m, k] and [n, k]: exact in f64 unless they are given."""
+        if self.operands is not None:
+            return self.operands
+        left, right = self.sides
+        x, y, s, t = self.arrays
+        return oracle.scaled(x, s, left), oracle.scaled(y.T, t.T, right)
+
+    @functools.cached_property
+    def asked(self) -> Asked:
+        """What the results are sums of: a scaled element has no more than 8 bits, but where its scale is of f32."""
+        wide = any(b.scale_fmt.bits > 8 for b in self.sides)
+        kind = "f32" if wide else "bf16"
+        return Asked((kind, kind), self.case.result, "add", (self.arrays[0].shape[1],))
+
+    @functools.cached_property
+    def values(self) -> np.ndarray:
+        """The products that each result is the sum of: f64 [results, terms]."""
+        x, y = self.scaled
+        with np.errstate(all="ignore"):
+            return (x[:, None, :] * y[None, :, :]).reshape(-1, x.shape[1])
+
+    @functools.cached_property
+    def terms(self) -> list[np.ndarray]:
+        """The codes of the elements that go into each result."""
+        x, y = self.arrays[0], self.arrays[1].T
+        return [np.repeat(x, len(y), axis=0), np.tile(y, (len(x), 1))]
+
+    def rows(self, flat: np.ndarray) -> Rows:
+        """The terms of some results; their factors are scaled numbers as codes."""
+        n = self.shape[1]
+
+        def factors() -> tuple[np.ndarray, np.ndarray]:
+            places = flat // n, flat % n
+            sides = zip(self.scaled, places, self.asked.operands, strict=True)
+            left, right = (encode(FORMATS[t], Exact.of(x[at]))[0] for x, at, t in sides)
+            return left, right
+
+        def blocks() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+            x, y, s, t = self.arrays
+            i, j = flat // n, flat % n
+            return x[i], y.T[j], s[i], t.T[j]
+
+        return ScaledRows(self.values[flat], factors, blocks)
+
+    def with_operands(self, operands: tuple[np.ndarray, np.ndarray]) -> ScaledPart:
+        """The same with other scaled numbers."""
+        return dataclasses.replace(self, operands=operands)

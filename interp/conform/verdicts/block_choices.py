@@ -1,0 +1,177 @@
+"""What a backend may do where block formats leave it open: other results that are no errors.
+
+The points are those of `ops.blocks.open_points`, by the same identifiers. A choice gives the codes of all results, so
+that a block is explained where it has the very codes. Sources of the choices: torchao 0.18, microxcaling, NVIDIA's PTX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from ...oracle import blocks as oracle
+from ...oracle.blocks import Block, Quantized
+from ...oracle.formats import FORMATS
+from ...oracle.rounding import Exact, encode
+from ..block_parts import BlockPart
+
+_F32 = FORMATS["f32"]
+#: The joined codes of a part; None where it is no other way than the right one.
+Codes = Callable[[BlockPart], np.ndarray | None]
+Changed = Callable[[BlockPart, np.ndarray], Quantized | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What a backend may do at an open point."""
+
+    point: str
+    identifier: str
+    sentence: str
+    of: Codes
+
+
+def quantized(change: Changed) -> Codes:
+    """A choice or a fault of quantize, as a function of a part and its numbers."""
+
+    def of(part: BlockPart) -> np.ndarray | None:
+        if part.case.op != "quantize":
+            return None
+        with np.errstate(all="ignore"):
+            found = change(part, part.numbers)
+        return None if found is None else part.of(found)
+
+    return of
+
+
+def with_scales(part: BlockPart, x: np.ndarray, scales: np.ndarray, of_tensor: np.ndarray | None = None) -> Quantized:
+    """Numbers over scales that are given."""
+    scales = scales.astype(part.block.scale_fmt.code_dtype)
+    return Quantized(oracle.elements(x, scales, part.block, of_tensor), scales, of_tensor)
+
+
+def _amax(x: np.ndarray, block: Block, nan: float, infinity: float) -> np.ndarray:
+    """The largest magnitude of each block, with numbers in the place of NaN and of infinities."""
+    size = np.where(np.isnan(x), nan, np.where(np.isinf(x), infinity, np.abs(x)))
+    return block.each(size).max(axis=-1, initial=0.0)
+
+
+def _from_amax(nan: float, infinity: float) -> Changed:
+    def of(part: BlockPart, x: np.ndarray) -> Quantized:
+        block = part.block
+        of_tensor = oracle.tensor_scale(oracle.largest_of(x, block)) if block.has_tensor_scale else None
+        scales = oracle.scales_of(_amax(x, block, nan, infinity), block, part.rule, of_tensor)
+        return with_scales(part, x, scales, of_tensor)
+
+    return of
+
+
+def _largest_scale(part: BlockPart, x: np.ndarray) -> Quantized:
+    right = oracle.quantized(x, part.block, part.rule)
+    infinite = np.isinf(_amax(x, part.block, np.nan, np.inf))
+    return with_scales(part, x, np.where(infinite, part.block.scale_fmt.max_code, right.scales), right.tensor_scale)
+
+
+def _zero_scale(value: float) -> Changed:
+    """Another scale for blocks of zeros."""
+
+    def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
+        fmt = part.block.scale_fmt
+        if value == 0 and not fmt.has_zero:
+            return None
+        right = oracle.quantized(x, part.block, part.rule)
+        zeros = _amax(x, part.block, np.nan, np.inf) == 0
+        scales = np.where(zeros, encode(fmt, Exact.of(np.array([value])))[0][0], right.scales)
+        return Quantized(right.codes, scales.astype(right.scales.dtype), right.tensor_scale)
+
+    return of
+
+
+def _flushed(part: BlockPart, x: np.ndarray) -> Quantized:
+    return oracle.quantized(np.where(np.abs(x) < 2.0**-126, np.copysign(0.0, x), x), part.block, part.rule)
+
+
+def _not_saturated(part: BlockPart, x: np.ndarray) -> Quantized:
+    return oracle.quantized(x, part.block, part.rule, saturates=False)
+
+
+def _by_reciprocal(part: BlockPart, x: np.ndarray) -> Quantized | None:
+    """amax times a rounded reciprocal of the largest element, in f32; the exponent of that rounded up."""
+    if part.rule != "rceil" or not part.block.has_power_scale:
+        return None
+    amax = oracle.largest_of(x, part.block)
+    share = (amax.astype(np.float32) * np.float32(1 / part.block.largest)).astype(np.float64)
+    fraction, power = np.frexp(np.where(share > 0, share, 1.0))
+    codes = np.clip(power - 1 + (fraction != 0.5), -127, 128) + 127
+    return with_scales(part, x, np.where(share == 0, 0, np.where(np.isnan(share), 255, codes)))
+
+
+def _in_steps(least: float, reciprocal: bool) -> Changed:
+    """NVFP4 with each step rounded to f32: amax / 6, then over the scale of the tensor."""
+
+    def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
+        block, f32 = part.block, np.float32
+        if not block.has_tensor_scale or part.rule != "nearest":
+            return None
+        amax = oracle.largest_of(x, block)
+        of_tensor = oracle.tensor_scale(amax)
+        whole = f32(_F32.decode(of_tensor))
+        share = ((amax.astype(f32) / f32(6)) / whole).astype(np.float64)
+        codes = encode(block.scale_fmt, Exact.of(np.clip(share, least, block.scale_fmt.max)))[0]
+        scales = np.where(np.isnan(amax), block.scale_fmt.nan_code or 0, codes).astype(block.scale_fmt.code_dtype)
+        if not reciprocal:
+            return with_scales(part, x, scales, of_tensor)
+        factors = (f32(1) / whole) / block.scale_fmt.decode(scales).astype(f32)
+        shared = block.spread(factors, (x.shape[0], x.shape[1]))
+        numbers = (x.astype(f32) * shared).astype(np.float64)
+        one = np.where(np.isnan(shared), np.nan, 1.0)
+        return Quantized(oracle.encoded(numbers, one, block), scales, of_tensor)
+
+    return of
+
+
+_LEAST, _NORMAL = 2.0**-9, 2.0**-6  # of f8E4M3FN
+_CHOICES: tuple[tuple[str, str, str, Changed], ...] = (
+    ("block-with-nan", "nan-elements", "only the elements that are NaN become NaN", _from_amax(0.0, np.nan)),
+    ("block-with-infinity", "largest-scale", "the largest scale, and infinities saturate", _largest_scale),
+    ("block-with-infinity", "next-power", "infinities count as 2^128, and saturate", _from_amax(np.nan, 2.0**128)),
+    ("block-with-infinity", "finite-scale", "the scale of the others, and infinities saturate", _from_amax(np.nan, 0)),
+    ("block-of-zeros", "one", "the scale is 1", _zero_scale(1.0)),
+    ("block-of-zeros", "zero", "the scale is 0", _zero_scale(0.0)),
+    ("block-of-zeros", "normal", "the scale is 2^-6", _zero_scale(_NORMAL)),
+    ("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _flushed),
+    ("beyond-the-largest-element", "not-saturated", "elements beyond the largest do not saturate", _not_saturated),
+    ("scale-rceil", "reciprocal", "amax is multiplied by a rounded reciprocal", _by_reciprocal),
+    ("two-scales", "steps", "each quotient is rounded to f32", _in_steps(_LEAST, False)),
+    ("two-scales", "reciprocal", "multiplied by a rounded reciprocal of both scales", _in_steps(_LEAST, True)),
+    ("two-scales", "normal-steps", "each quotient in f32, scales from 2^-6 on", _in_steps(_NORMAL, False)),
+    ("two-scales", "normal-reciprocal", "multiplied by a rounded reciprocal of both scales, which begin at 2^-6",
+     _in_steps(_NORMAL, True)),
+)  # fmt: skip
+
+
+def _products(flushed: float) -> Codes:
+    """Dequantized numbers where results that are subnormal in f32 are zero, and so are scales below a number."""
+
+    def of(part: BlockPart) -> np.ndarray | None:
+        if part.case.op != "dequantize":
+            return None
+        codes, scales, *rest = part.arrays
+        with np.errstate(all="ignore"):
+            each = part.block.spread(oracle.factors(scales, part.block, *rest), (codes.shape[0], codes.shape[1]))
+            each = np.where(np.abs(each) < flushed, 0.0, each)
+            numbers = oracle.values(codes, part.block) * each
+        numbers = np.where(np.abs(numbers) < 2.0**-126, np.copysign(0.0, numbers), numbers)
+        return part.joined([encode(FORMATS[part.case.result], Exact.of(numbers))[0]])
+
+    return of
+
+
+CHOICES: tuple[Choice, ...] = tuple(Choice(p, name, words, quantized(of)) for p, name, words, of in _CHOICES) + (
+    Choice("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-126)),
+    # The fraction of an integer element is joined to the scale by some.
+    Choice("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-120)),
+    Choice("subnormal-block", "flushed-results", "subnormal results are zero", _products(0.0)),
+)

@@ -1,0 +1,328 @@
+"""Faults of quantize and dequantize that have a name: each gives the codes of all results of a backend that has it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ...oracle import blocks as oracle
+from ...oracle import rounding
+from ...oracle.blocks import Block, Quantized
+from ...oracle.formats import FORMATS
+from ...oracle.rounding import Exact, encode
+from ..block_parts import BlockPart
+from .block_choices import Changed, Codes, quantized, with_scales
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """A fault."""
+
+    identifier: str
+    sentence: str
+    of: Codes
+
+
+def in_type(x: np.ndarray, name: str) -> np.ndarray:
+    """Numbers rounded to a type."""
+    return FORMATS[name].decode(encode(FORMATS[name], Exact.of(x))[0])
+
+
+def partial(block: Block, shape: tuple[int, ...]) -> np.ndarray:
+    """Which blocks of an array are not full."""
+    down, along = block.scale_shape((shape[0], shape[1]))
+    is_last = np.zeros((down, along), bool)
+    is_last[:, -1] = shape[1] % block.size != 0
+    return is_last
+
+
+def exchanged(codes: np.ndarray) -> np.ndarray:
+    """Each element in the place of its neighbour in a byte."""
+    k = codes.shape[1] // 2 * 2
+    swapped = codes.copy()
+    swapped[:, :k] = codes[:, :k].reshape(len(codes), -1, 2)[:, :, ::-1].reshape(len(codes), k)
+    return swapped
+
+
+# -- quantize ----------------------------------------------------------------------------------------------------------
+
+
+def _right(part: BlockPart, x: np.ndarray) -> Quantized:
+    return oracle.quantized(x, part.block, part.rule)
+
+
+def _factors(part: BlockPart, found: Quantized) -> np.ndarray:
+    shape = part.numbers.shape
+    return part.block.spread(oracle.factors(found.scales, part.block, found.tensor_scale), (shape[0], shape[1]))
+
+
+def _with_factors(factors: Callable[[np.ndarray], np.ndarray]) -> Changed:
+    """The right scales, and elements of other factors."""
+
+    def of(part: BlockPart, x: np.ndarray) -> Quantized:
+        found = _right(part, x)
+        codes = oracle.encoded(x, factors(_factors(part, found)), part.block)
+        return Quantized(codes, found.scales, found.tensor_scale)
+
+    return of
+
+
+def _of_rule(rule: str) -> Changed:
+    def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
+        if rule == part.rule or not part.block.has_power_scale:
+            return None
+        return oracle.quantized(x, part.block, rule)
+
+    return of
+
+
+def _of_scale_rounding(how: str) -> Changed:
+    def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
+        if part.block.has_power_scale or (how == rounding.UP and part.rule == "rceil"):
+            return None
+        return oracle.quantized(x, part.block, "nearest", scale_rounding=how)
+
+    return of
+
+
+def _moved(steps: int) -> Changed:
+    """Each scale so many steps off."""
+
+    def of(part: BlockPart, x: np.ndarray) -> Quantized:
+        found, fmt = _right(part, x), part.block.scale_fmt
+        moved = np.clip(found.scales.astype(np.int64) + steps, 0, fmt.max_code)
+        return with_scales(part, x, np.where(fmt.is_nan(found.scales), found.scales, moved), found.tensor_scale)
+
+    return of
+
+
+def _along_the_other_axis(how: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]) -> Changed:
+    def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
+        found = oracle.quantized(x.T, part.block, part.rule)
+        wanted = part.block.scale_shape((x.shape[0], x.shape[1]))
+        if len(part.block.shape) == 2 or found.scales.size != np.prod(wanted):
+            return None
+        return Quantized(found.codes.T, how(found.scales, wanted), found.tensor_scale)
+
+    return of
+
+
+def _partial_unscaled(scale_too: bool) -> Changed:
+    def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
+        last = partial(part.block, x.shape)
+        if not last.any():
+            return None
+        found, fmt = _right(part, x), part.block.scale_fmt
+        one = encode(fmt, Exact.of(np.array([1.0])))[0][0]
+        spread = part.block.spread(last, (x.shape[0], x.shape[1]))
+        codes = oracle.encoded(x, np.where(spread, 1.0, _factors(part, found)), part.block)
+        scales = np.where(last, one, found.scales).astype(found.scales.dtype) if scale_too else found.scales
+        return Quantized(codes, scales, found.tensor_scale)
+
+    return of
+
+
+def _through(name: str) -> Changed:
+    """Numbers are rounded to another type first."""
+
+    def of(part: BlockPart, x: np.ndarray) -> Quantized:
+        return _right(part, in_type(x, name))
+
+    return of
+
+
+def _quotients_through(name: str) -> Changed:
+    """Quotients are rounded to another type before they become elements."""
+
+    def of(part: BlockPart, x: np.ndarray) -> Quantized:
+        found = _right(part, x)
+        factors = _factors(part, found)
+        codes = oracle.encoded(in_type(x / factors, name), np.where(np.isnan(factors), np.nan, 1.0), part.block)
+        return Quantized(codes, found.scales, found.tensor_scale)
+
+    return of
+
+
+def _nibbles(part: BlockPart, x: np.ndarray) -> Quantized | None:
+    if part.block.fmt is None or part.block.fmt.bits != 4:
+        return None
+    found = _right(part, x)
+    return Quantized(exchanged(found.codes), found.scales, found.tensor_scale)
+
+
+def _elements_rounded(how: str) -> Changed:
+    def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
+        return None if part.block.fmt is None else oracle.quantized(x, part.block, part.rule, how)
+
+    return of
+
+
+def _smallest_scale(part: BlockPart, x: np.ndarray) -> Quantized | None:
+    """The scale of code 0 counts as 2^-126."""
+    if not part.block.has_power_scale:
+        return None
+    return _with_factors(lambda f: np.where(f == 2.0**-127, 2.0**-126, f))(part, x)
+
+
+def _rolled(part: BlockPart, x: np.ndarray, elements: int, scales: int) -> Quantized:
+    found = _right(part, x)
+    return Quantized(np.roll(found.codes, elements, 1), np.roll(found.scales, scales, 1), found.tensor_scale)
+
+
+_QUANTIZE: tuple[tuple[str, str, Changed], ...] = (
+    *(
+        (f"scale-rule-{rule}", f"the scales are those of the rule {rule}", _of_rule(rule))
+        for rule in oracle.RULES
+    ),
+    ("scale-rounded-up", "the scales are rounded up", _of_scale_rounding(rounding.UP)),
+    ("scale-rounded-down", "the scales are rounded down", _of_scale_rounding(rounding.DOWN)),
+    ("scale-too-large", "each scale is one step too large", _moved(1)),
+    ("scale-too-small", "each scale is one step too small", _moved(-1)),
+    ("scale-twice", "elements are divided by their scale twice", _with_factors(lambda f: f * f)),
+    ("scale-inverted", "elements are multiplied by their scale", _with_factors(lambda f: 1 / f)),
+    ("unscaled", "elements are not scaled", _with_factors(np.ones_like)),
+    ("wrong-axis", "blocks lie along the other axis", _along_the_other_axis(lambda s, _: s.T)),
+    ("wrong-axis", "blocks lie along the other axis", _along_the_other_axis(lambda s, shape: s.reshape(shape))),
+    ("partial-block-unscaled", "the last block, which is not full, is not scaled", _partial_unscaled(True)),
+    ("partial-block-unscaled", "the last block, which is not full, is not scaled", _partial_unscaled(False)),
+    ("through-bf16", "numbers are rounded to bf16 before they are quantized", _through("bf16")),
+    ("through-f16", "numbers are rounded to f16 before they are quantized", _through("f16")),
+    ("quotients-through-bf16", "quotients are rounded to bf16 before they become elements", _quotients_through("bf16")),
+    ("quotients-through-f16", "quotients are rounded to f16 before they become elements", _quotients_through("f16")),
+    ("nibbles-exchanged", "the low and the high four bits of each byte are exchanged", _nibbles),
+    ("smallest-scale", "the scale of code 0 counts as 2^-126; it is 2^-127", _smallest_scale),
+    ("elements-toward-zero", "elements are rounded toward zero", _elements_rounded(rounding.TOWARD_ZERO)),
+    ("elements-ties-away", "elements are rounded to nearest, ties away from zero", _elements_rounded(rounding.AWAY)),
+    *(
+        ("element-off-by-one", "each element is in the place of its neighbour", lambda p, x, n=n: _rolled(p, x, n, 0))
+        for n in (1, -1)
+    ),
+    *(
+        ("scale-off-by-one", "each scale is in the place of its neighbour", lambda p, x, n=n: _rolled(p, x, 0, n))
+        for n in (1, -1)
+    ),
+)  # fmt: skip
+
+# -- dequantize --------------------------------------------------------------------------------------------------------
+
+#: The numbers of a block, of codes, scales, and the scale of the tensor: [rows, k], exact in f64.
+Numbers = Callable[[BlockPart, np.ndarray, np.ndarray, np.ndarray], "np.ndarray | None"]
+
+
+def _dequantized(numbers: Numbers) -> Codes:
+    def of(part: BlockPart) -> np.ndarray | None:
+        if part.case.op != "dequantize":
+            return None
+        codes, scales, *rest = part.arrays
+        with np.errstate(all="ignore"):
+            one = oracle.factors(scales, part.block, *rest)
+            found = numbers(part, codes, one, part.block.spread(one, (codes.shape[0], codes.shape[1])))
+            return None if found is None else part.joined([encode(FORMATS[part.case.result], Exact.of(found))[0]])
+
+    return of
+
+
+def _values(part: BlockPart, codes: np.ndarray) -> np.ndarray:
+    return oracle.values(codes, part.block)
+
+
+def _respread(how: Callable[[np.ndarray], np.ndarray]) -> Numbers:
+    """Scales read in another order."""
+
+    def of(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) -> np.ndarray | None:
+        moved = how(one)
+        if moved.shape != one.shape:
+            return None
+        return _values(part, codes) * part.block.spread(moved, (codes.shape[0], codes.shape[1]))
+
+    return of
+
+
+def _across(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) -> np.ndarray | None:
+    """Blocks along the first dimension."""
+    other = part.block.scale_shape((codes.shape[1], codes.shape[0]))
+    if len(part.block.shape) == 2 or other[0] * other[1] != one.size:
+        return None
+    spread = part.block.spread(one.reshape(other), (codes.shape[1], codes.shape[0]))
+    return _values(part, codes) * spread.T
+
+
+def _across_turned(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) -> np.ndarray | None:
+    other = part.block.scale_shape((codes.shape[1], codes.shape[0]))
+    if len(part.block.shape) == 2 or other[0] * other[1] != one.size:
+        return None
+    turned = one.reshape(other[::-1]).T
+    return _values(part, codes) * part.block.spread(turned, (codes.shape[1], codes.shape[0])).T
+
+
+def _partial(part: BlockPart, codes: np.ndarray, _: np.ndarray, each: np.ndarray) -> np.ndarray | None:
+    last = partial(part.block, codes.shape)
+    if not last.any():
+        return None
+    return _values(part, codes) * np.where(part.block.spread(last, (codes.shape[0], codes.shape[1])), 1.0, each)
+
+
+def _product_through(name: str) -> Numbers:
+    return lambda part, codes, _, each: in_type(_values(part, codes) * each, name)
+
+
+def _factor_through(name: str) -> Numbers:
+    return lambda part, codes, _, each: _values(part, codes) * in_type(each, name)
+
+
+def _nan_scale(part: BlockPart, codes: np.ndarray, one: np.ndarray, each: np.ndarray) -> np.ndarray | None:
+    """The code of NaN counts as the number after the largest."""
+    beyond = float(part.block.scale_fmt.max) * (2.0 if part.block.has_power_scale else 480 / 448)
+    return _values(part, codes) * np.where(np.isnan(each), beyond, each) if np.isnan(one).any() else None
+
+
+def _swapped(part: BlockPart, codes: np.ndarray, _: np.ndarray, each: np.ndarray) -> np.ndarray | None:
+    is_packed = part.block.fmt is not None and part.block.fmt.bits == 4
+    return _values(part, exchanged(codes)) * each if is_packed else None
+
+
+_DEQUANTIZE: tuple[tuple[str, str, Numbers], ...] = (
+    ("scale-twice", "elements are multiplied by their scale twice", lambda p, c, _, f: _values(p, c) * f * f),
+    ("scale-inverted", "elements are divided by their scale", lambda p, c, _, f: _values(p, c) / f),
+    ("unscaled", "elements are not scaled", lambda p, c, _, __: _values(p, c)),
+    ("wrong-axis", "blocks lie along the other axis", _across),
+    ("wrong-axis", "blocks lie along the other axis", _across_turned),
+    ("wrong-axis", "scales are taken in the order of the other axis", _respread(lambda s: s.reshape(s.shape[::-1]).T)),
+    ("partial-block-unscaled", "the last block, which is not full, is not scaled", _partial),
+    ("through-bf16", "products are rounded to bf16 first", _product_through("bf16")),
+    ("through-f16", "products are rounded to f16 first", _product_through("f16")),
+    ("scale-through-bf16", "scales are rounded to bf16 first", _factor_through("bf16")),
+    ("nan-scale-not-nan", "a scale that is NaN counts as a number", _nan_scale),
+    (
+        "nan-scale-not-nan", "a scale that is NaN counts as 1",
+        lambda p, c, _, f: _values(p, c) * np.where(np.isnan(f), 1.0, f),
+    ),
+    (
+        "smallest-scale", "the scale of code 0 counts as 2^-126; it is 2^-127",
+        lambda p, c, _, f: _values(p, c) * np.where(f == 2.0**-127, 2.0**-126, f),
+    ),
+    (
+        "smallest-scale", "the scale of code 0 counts as 0; it is 2^-127",
+        lambda p, c, _, f: _values(p, c) * np.where(f == 2.0**-127, 0.0, f),
+    ),
+    ("nibbles-exchanged", "the low and the high four bits of each byte are exchanged", _swapped),
+    *(
+        ("scale-off-by-one", "each scale is in the place of its neighbour", _respread(lambda s, n=n: np.roll(s, n, 1)))
+        for n in (1, -1)
+    ),
+    *(
+        (
+            "element-off-by-one", "each element is in the place of its neighbour",
+            lambda p, c, _, f, n=n: np.roll(_values(p, c) * f, n, 1),
+        )
+        for n in (1, -1)
+    ),
+)  # fmt: skip
+
+
+def faults() -> Iterator[Fault]:
+    """All of them, the likeliest first."""
+    yield from (Fault(name, sentence, quantized(change)) for name, sentence, change in _QUANTIZE)
+    yield from (Fault(name, sentence, _dequantized(numbers)) for name, sentence, numbers in _DEQUANTIZE)

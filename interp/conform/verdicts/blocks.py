@@ -1,0 +1,293 @@
+"""Verdicts on quantize and dequantize: each block is right, a known choice at an open point, or wrong.
+
+A block is explained by a choice only where it has the very codes. Where blocks are wrong, a fault is named if it gives
+them, and all blocks that are right; else it is said whether scales or elements are wrong, and in which blocks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...comparison.diagnosis import NONE, Diagnosis
+from ...oracle import blocks as oracle
+from ..block_parts import BlockPart
+from ..cases.block_list import OWN
+from ..pictured import by_place
+from ..result import DIVERGENT, FAIL, OPEN, PASS, CaseResult, Failure, worst
+from ..words import value_text
+from . import outcome
+from .block_choices import CHOICES
+from .block_faults import Fault, faults, partial
+from .outcome import Settings
+
+#: How many faults together may explain wrong blocks.
+_MOST_FAULTS = 3
+#: The error of a wrong code where there is no distance.
+_WRONG = 1
+
+
+def result_of(part: BlockPart, got: np.ndarray, settings: Settings, seconds: float = 0.0) -> CaseResult:
+    """The result of a case."""
+    judged = _Judged(part, got)
+    verdicts = judged.verdicts
+    counts = {v: n for v in (PASS, DIVERGENT, FAIL) if (n := int((verdicts == v).sum()))}
+    why = judged.diagnosis() if FAIL in counts else NONE
+    errors = np.select([verdicts == DIVERGENT, verdicts == FAIL], [OPEN, _WRONG], 0).astype(np.int8)
+    return outcome.blank(
+        part.case,
+        part.form,
+        worst(list(counts) or [PASS]),
+        total=len(got),
+        counts=counts,
+        choices=[judged.sentences[point, name] for point, name in judged.chosen],
+        open_points=judged.open_points,
+        diagnosis=why.sentence,
+        causes=list(why.causes),
+        failures=list(judged.failures(settings.errors)),
+        command=outcome.command(part.case, part.form, settings) if FAIL in counts else "",
+        seconds=round(seconds, 3),
+        **by_place(errors),
+    )
+
+
+class _Judged:
+    """A part, what came back, and what is said of each block."""
+
+    def __init__(self, part: BlockPart, got: np.ndarray) -> None:
+        self.part, self.got = part, got
+        self.of_block = _block_of(part)
+        self.count = int(self.of_block.max(initial=-1)) + 1
+        self.chosen: Counter[tuple[str, str]] = Counter()
+        self.sentences: dict[tuple[str, str], str] = {}
+        self.right = self._right_by_rule()
+        self.is_right = self._blocks(got == self.right)
+        self.is_open = np.zeros(self.count, bool)
+        self._choose()
+
+    def _right_by_rule(self) -> np.ndarray:
+        """The right codes; of a backend with a rule of its own those of the rule that explains most blocks."""
+        part = self.part
+        if part.facts.get("scale") != OWN:
+            return self._without_negative_zero(part.expected)
+        rules = part.block.rules if part.block.has_power_scale else ("nearest", "rceil")
+        with np.errstate(all="ignore"):
+            by_rule = {r: part.of(oracle.quantized(part.numbers, part.block, r)) for r in rules}
+        by_rule = {r: self._without_negative_zero(codes) for r, codes in by_rule.items()}
+        best = max(by_rule, key=lambda r: int(self._blocks(self.got == by_rule[r]).sum()))
+        differs = ~self._blocks(by_rule[best] == by_rule[rules[0]]) & self._blocks(self.got == by_rule[best])
+        self.own, self.is_other = best, differs
+        if differs.any():
+            self._note("scale-rule", best, f"which scale a block has: that of the rule {best}", int(differs.sum()))
+        return by_rule[best]
+
+    own, is_other = "", np.zeros(0, bool)
+
+    def _without_negative_zero(self, codes: np.ndarray) -> np.ndarray:
+        """The right codes, with +0 for -0 where the backend has no -0 among all its elements."""
+        part = self.part
+        if part.case.op != "quantize" or part.block.fmt is None:
+            return codes
+        n, minus = int(np.prod(part.outputs[0][1])), part.block.fmt.sign_bit
+        expected = codes[:n] == minus
+        if not expected.any() or (self.got[:n] == minus).any():
+            return codes
+        self._lacks_minus = True
+        changed = codes.copy()
+        changed[:n][expected] = 0
+        return changed
+
+    _lacks_minus = False
+
+    def _blocks(self, equal: np.ndarray) -> np.ndarray:
+        """Which blocks have all codes equal; what belongs to all blocks is part of each."""
+        if not equal[self.of_block < 0].all():
+            return np.zeros(self.count, bool)
+        unlike = np.bincount(self.of_block[(self.of_block >= 0) & ~equal], minlength=self.count)
+        return unlike == 0
+
+    def _note(self, point: str, name: str, sentence: str, count: int) -> None:
+        self.chosen[point, name] += count
+        self.sentences[point, name] = sentence
+
+    def _choose(self) -> None:
+        """Finds the choice that explains each block that is not right."""
+        part = self._of_own_rule()
+        for choice in CHOICES:
+            left = ~self.is_right & ~self.is_open
+            codes = choice.of(part) if left.any() else None
+            if codes is None:
+                continue
+            explained = left & self._blocks(self.got == self._without_negative_zero(codes))
+            if explained.any():
+                self.is_open |= explained
+                self._note(choice.point, choice.identifier, choice.sentence, int(explained.sum()))
+        if self._lacks_minus:
+            zeros = part.expected != self._without_negative_zero(part.expected)
+            self.is_minus = np.unique(self.of_block[zeros])
+            self._note("negative-zero", "plus-zero", "-0 becomes +0", len(self.is_minus))
+
+    is_minus = np.zeros(0, np.intp)
+
+    def _of_own_rule(self) -> BlockPart:
+        """The part, with the rule that a backend has."""
+        if not self.own:
+            return self.part
+        facts = tuple((k, self.own if k == "scale" else v) for k, v in self.part.case.attributes)
+        return dataclasses.replace(self.part, case=dataclasses.replace(self.part.case, attributes=facts))
+
+    @property
+    def open_points(self) -> dict[str, dict[str, int]]:
+        """Of each open point how many blocks are of each choice."""
+        found: dict[str, dict[str, int]] = {}
+        for (point, name), count in self.chosen.items():
+            found.setdefault(point, {})[name] = count
+        return found
+
+    @property
+    def is_wrong(self) -> np.ndarray:
+        """Which blocks are wrong."""
+        return ~self.is_right & ~self.is_open
+
+    @property
+    def verdicts(self) -> np.ndarray:
+        """Of each code."""
+        differs = self.got != self.part.expected
+        wrong = np.append(self.is_wrong, True)[self.of_block]
+        unlike = self.got != self.right
+        return np.select([wrong & unlike, differs], [FAIL, DIVERGENT], PASS)
+
+    # -- wrong blocks --------------------------------------------------------------------------------------------------
+
+    def diagnosis(self) -> Diagnosis:
+        """What explains the wrong blocks."""
+        wrong, right = self.is_wrong, self.is_right
+        if not self.got.any() and self.right.any():
+            return Diagnosis("every result is zero", ("zeros",))
+        part, found = self._of_own_rule(), []
+        left = wrong.copy()
+        for fault, codes in self._readings(part):
+            hits = self._blocks(self.got == codes)
+            if (right & ~hits).any() or not (left & hits).any():
+                continue
+            if (left <= hits).all() and not found:
+                return Diagnosis(fault.sentence, (fault.identifier,))
+            if len(found) < _MOST_FAULTS:
+                found.append(fault)
+                left &= ~hits
+        explained = Diagnosis("; ".join(f.sentence for f in found), tuple(f.identifier for f in found))
+        if not left.any():
+            return explained
+        rest = self._common(left)
+        if not found:
+            return rest
+        return explained.joined(rest or Diagnosis("other blocks are wrong too", ("other-blocks",)))
+
+    def _readings(self, part: BlockPart) -> Iterator[tuple[Fault, np.ndarray]]:
+        for fault in faults():
+            codes = fault.of(part)
+            if codes is not None:
+                yield fault, self._without_negative_zero(codes)
+
+    def _common(self, wrong: np.ndarray) -> Diagnosis:
+        """What wrong blocks have in common that no fault explains."""
+        part = self.part
+        elements = int(np.prod(part.outputs[0][1]))
+        flat, shape = self.got[:elements], part.outputs[0][1]
+        if self._is_half_missing(flat, elements):
+            return Diagnosis("half of the results are missing: they are zero", ("half-missing",))
+        x = part.numbers if part.case.op == "quantize" else None
+        if x is not None and not (wrong & ~self._any_of(np.isnan(x))).any():
+            return Diagnosis("a block with NaN does not become NaN", ("nan-block-not-nan",))
+        if part.case.op == "dequantize":
+            factors = oracle.factors(part.arrays[1], part.block).ravel()
+            if np.isnan(factors)[wrong].all():
+                return Diagnosis("a block whose scale is NaN does not become NaN", ("nan-scale-not-nan",))
+        last = partial(part.block, shape).ravel()
+        if last.any() and not (wrong & ~last).any():
+            return Diagnosis("only blocks that are not full are wrong", ("partial-blocks",))
+        if part.case.op != "quantize":
+            return NONE
+        of_scales = (np.arange(len(self.got)) >= elements) & (self.of_block >= 0)
+        off = np.append(wrong, False)[self.of_block] & of_scales & (self.got != self.right)
+        if not off.any():
+            return Diagnosis("the scales are right, and elements are wrong", ("elements",))
+        given = part.parts_of(self.got)
+        with np.errstate(all="ignore"):
+            tensor = given[2].astype(np.uint32) if len(given) > 2 else None
+            as_given = oracle.elements(
+                part.numbers, given[1].astype(part.block.scale_fmt.code_dtype), part.block, tensor
+            )
+        same = self._blocks_of_elements(given[0] == as_given)
+        if same[wrong].all():
+            return Diagnosis("scales are wrong, and the elements are those of the scales", ("scales",))
+        return Diagnosis("scales and elements are wrong", ("scales-and-elements",))
+
+    def _any_of(self, which: np.ndarray) -> np.ndarray:
+        return self.part.block.each(which).any(axis=-1).ravel()
+
+    def _blocks_of_elements(self, equal: np.ndarray) -> np.ndarray:
+        return ~self.part.block.each(~equal).any(axis=-1).ravel()
+
+    def _is_half_missing(self, flat: np.ndarray, elements: int) -> bool:
+        half = elements // 2
+        for gone, there in ((slice(half, None), slice(half)), (slice(half), slice(half, None))):
+            if not flat[gone][: elements - half].any() and (flat[there] == self.right[:elements][there]).all():
+                return True
+        every = flat.reshape(-1)
+        return not every[1::2].any() and (every[::2] == self.right[:elements][::2]).all()
+
+    # -- failures ------------------------------------------------------------------------------------------------------
+
+    def failures(self, most: int) -> Iterator[Failure]:
+        """The first wrong codes, else the first that are open, each with what its block is."""
+        verdicts = self.verdicts
+        for verdict in (FAIL, DIVERGENT):
+            for i in np.flatnonzero(verdicts == verdict)[:most]:
+                yield self._failure(int(i), verdict)
+            if (verdicts == verdict).any():
+                return
+
+    def _failure(self, i: int, verdict: str) -> Failure:
+        part = self.part
+        starts = np.cumsum([0, *(int(np.prod(shape)) for _, shape in part.outputs)])
+        which = int(np.searchsorted(starts, i, side="right")) - 1
+        element = part.outputs[which][0]
+        what = ("", "scale ", "scale of the tensor ")[which]
+        right = self.right if verdict == FAIL else part.expected
+        operands, values = self._operands(i, which)
+        got, expected = int(self.got[i]), int(right[i])
+        texts = [what + value_text(c, element) for c in (got, expected)]
+        error = _WRONG if verdict == FAIL else OPEN
+        return Failure(verdict, i, len(self.got), operands, values, got, texts[0], expected, texts[1], error)
+
+    def _operands(self, i: int, which: int) -> tuple[list[list[int]], list[list[str]]]:
+        """The codes that go into a result: the block, of dequantize the element and its scales."""
+        part = self.part
+        if part.case.op == "dequantize":
+            scale = part.arrays[1].ravel()[self.of_block[i]]
+            codes = [int(part.arrays[0].ravel()[i]), int(scale), *(int(t) for t in part.arrays[2:])]
+            types = part.types[: len(codes)]
+            return [[c] for c in codes], [[value_text(c, t)] for c, t in zip(codes, types, strict=True)]
+        source = part.case.operands[0]
+        if which == 2:
+            return [[]], [[]]
+        block = part.block.each(part.arrays[0]).reshape(self.count, -1)[self.of_block[i]]
+        codes = block[:1024].tolist()
+        return [codes], [[value_text(c, source) for c in codes]]
+
+
+def _block_of(part: BlockPart) -> np.ndarray:
+    """Of each code of the joined results the block that it belongs to; -1 of what belongs to all."""
+    shape = part.outputs[0][1]
+    counts = part.block.scale_shape((shape[0], shape[1]))
+    blocks = np.arange(counts[0] * counts[1]).reshape(counts)
+    pieces = [part.block.spread(blocks, (shape[0], shape[1])).ravel()]
+    if part.case.op == "quantize":
+        pieces.append(blocks.ravel())
+    if len(part.outputs) == 3:
+        pieces.append(np.array([-1]))
+    return np.concatenate(pieces)

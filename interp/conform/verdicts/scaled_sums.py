@@ -1,0 +1,200 @@
+"""Verdicts on dots of blocks: the exact sum of scaled products rounded once, a known way to form it, or wrong.
+
+After the ways of other sums come those that round scaled numbers to a type before they multiply, as JAX's own
+decomposition does. That is a choice where all scaled numbers are in range, and wrong where a result is lost by it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from ....ops.accumulators.sums import dots
+from ....ops.accumulators.units import UNITS
+from ...comparison.diagnosis import Diagnosis
+from ...comparison.sums import ways
+from ...comparison.sums.ways import Asked, Rows, Way
+from ...oracle.formats import FORMATS
+from ...oracle.rounding import Exact
+from ..block_parts import ScaledPart, ScaledRows
+from ..result import DIVERGENT, FAIL
+from . import sums
+from .judge import ELEMENT_VERDICTS, judge
+from .scaled_faults import Reading, faults, readings
+from .sums import Formed
+
+_DIVERGENT, _FAIL = ELEMENT_VERDICTS.index(DIVERGENT), ELEMENT_VERDICTS.index(FAIL)
+#: How far sums of a type or a unit may be from the exact ones, as a share of the sizes of their terms: those of f32 in
+#: thousands of terms; and of units, which keep 13 bits or more.
+_OF_F32, _OF_UNITS = 2.0**-12, 2.0**-8
+
+
+def judged(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], records: Sequence[str] = ()) -> list[Formed]:
+    """The verdicts on a dot of two block formats, on several shapes."""
+    usual = _usual(parts[0].asked)
+    near = [i for i, (p, got) in enumerate(zip(parts, results, strict=True)) if _is_near(p, got, _OF_UNITS)]
+    found: list[Formed] = [sums.unexplained(p, got) for p, got in zip(parts, results, strict=True)]
+    _put(found, near, sums.judged([parts[i] for i in near], [results[i] for i in near], ways=usual) if near else [])
+    if _all_known(found):
+        return found
+    for reading in readings():
+        read = _by(reading, parts, results, found)
+        if read is not None:
+            return read
+    left = [i for i in near if not found[i].identifier]
+    units = _units(parts[0], records) if left else []
+    if units:
+        ways = [*usual, *units]
+        _put(found, near, sums.judged([parts[i] for i in near], [results[i] for i in near], ways=ways))
+    return found if _all_known(found) else _with_faults(parts, results, found)
+
+
+def _put(found: list[Formed], at: Sequence[int], several: Sequence[Formed]) -> None:
+    for i, each in zip(at, several, strict=True):
+        found[i] = each
+
+
+def _all_known(found: Sequence[Formed]) -> bool:
+    return all(f.identifier for f in found)
+
+
+def _usual(asked: Asked) -> list[Way]:
+    """Exact sums, and sums in f32."""
+    flushing = ways.flushing_ways(asked)
+    return [ways.exact("add"), *ways.in_types(asked, ("f32",)), *flushing, *ways.cut_off(asked)]
+
+
+def _units(part: ScaledPart, records: Sequence[str]) -> list[Way]:
+    """The units of chips for blocks of these scales, and records that are given."""
+    left, right = part.sides
+    if left.scale != right.scale or left.size != right.size:
+        return []
+    found: dict[str, Way] = {}
+    for unit in UNITS:
+        fits = (left.scale, left.size) in unit.scales and {left.element, right.element} <= {*unit.operands}
+        if not fits:
+            continue
+        name = f"{unit.chips[0]}.{unit.instruction}"
+
+        def total(rows: Rows, record=unit.record) -> Exact:
+            assert isinstance(rows, ScaledRows)
+            x, y, s, t = rows.blocks()
+            given = {"a_scales": s, "b_scales": t, "scale_type": left.scale, "block": left.size}
+            return Exact.of(dots(record, x, y, left.element, right.element, **given).astype(np.float64) + 0.0)
+
+        sentence = f"summed as by {name}: {ways.facts(unit.record)}"
+        found[name] = Way(f"unit/{name}", sentence, total, True, unit.record, f"unit/{name}", unit.record.storage.name)
+    del records
+    return list(found.values())
+
+
+def _by(
+    reading: Reading, parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[Formed]
+) -> list[Formed] | None:
+    """The verdicts where a reading explains all shapes; None where it does not."""
+    changed = [reading.part(p) or p for p in parts]
+    if all(c is p for c, p in zip(changed, parts, strict=True)):
+        return None
+    if not all(_is_near(c, got) for c, got in zip(changed, results, strict=True)):
+        return None
+    read = sums.judged(changed, results, ways=_usual(parts[0].asked))
+    if not _all_known(read):
+        return None
+    return [
+        p if p.identifier and c is part else _rounded(reading, part, c, got, r)
+        for p, r, c, part, got in zip(plain, read, changed, parts, results, strict=True)
+    ]
+
+
+def _rounded(reading: Reading, part: ScaledPart, changed: ScaledPart, got: np.ndarray, read: Formed) -> Formed:
+    """Results of rounded operands: a choice, and wrong where numbers or a result are lost."""
+    found = judge(part.case.result, got, part.exact, 0)
+    fmt = FORMATS[part.case.result]
+    differs = found.verdicts == _FAIL
+    value, right = fmt.decode(got), fmt.decode(part.exact.codes)
+    lost = differs & ((np.isfinite(right) & ~np.isfinite(value)) | ((right != 0) & (value == 0)))
+    lost |= differs & _is_coarse(part, changed)
+    found.verdicts[differs & ~lost] = _DIVERGENT
+    found.errors[differs & ~lost] = 0
+    sentence = f"{reading.sentence}, then {read.sentence}"
+    why = Diagnosis(f"{reading.sentence}, and some are beyond its range", ("scaled-beyond-range",))
+    identifier = f"{reading.identifier}/{read.identifier}"
+    return Formed(found, sentence, identifier, read.accumulator, why if lost.any() else Diagnosis())
+
+
+def _is_coarse(part: ScaledPart, changed: ScaledPart) -> np.ndarray:
+    """Which results have a scaled number that is subnormal in the type it is rounded to, and loses bits by that."""
+    sides = []
+    for exact, read in zip(part.scaled, changed.scaled, strict=True):
+        with np.errstate(all="ignore"):
+            off = np.abs(read - exact) > np.abs(exact) * 2.0**-8
+        sides.append((off & np.isfinite(exact)).any(axis=1))
+    return np.logical_or.outer(*sides).ravel()
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+def _with_faults(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], found: Sequence[Formed]) -> list[Formed]:
+    """The same, with what explains the shapes that nothing else explains: one fault, or what they have in common."""
+    at = [i for i, f in enumerate(found) if not f.identifier]
+    left, got = [parts[i] for i in at], [results[i] for i in at]
+    why = _fault(left, got)
+    if not why:
+        why = next(
+            (d for p, g, f in zip(left, got, [found[i] for i in at], strict=True) if (d := _common(p, g, f))), why
+        )
+    return [f if f.identifier else dataclasses.replace(f, why=why) for f in found]
+
+
+def _fault(parts: Sequence[ScaledPart], results: Sequence[np.ndarray]) -> Diagnosis:
+    usual = _usual(parts[0].asked)
+    for reading in faults():
+        changed = [reading.part(p) for p in parts]
+        if any(c is None for c in changed):
+            continue
+        several = [c for c in changed if c is not None]
+        if not all(_is_near(c, got) for c, got in zip(several, results, strict=True)):
+            continue
+        if _all_known(sums.judged(several, results, ways=usual)):
+            return Diagnosis(reading.sentence, (reading.identifier,))
+    for axis in (0, 1):
+        for step in (1, -1):
+            moved = [np.roll(g.reshape(p.shape), step, axis).ravel() for p, g in zip(parts, results, strict=True)]
+            if all(_is_near(p, g) for p, g in zip(parts, moved, strict=True)):
+                return Diagnosis("each result is in the place of its neighbour", ("result-off-by-one",))
+    return Diagnosis()
+
+
+def _is_near(part: ScaledPart, got: np.ndarray, share: float = _OF_F32) -> bool:
+    """Whether results may be sums of the part, in f32 or in a unit: all are near the exact ones, or may overflow."""
+    fmt = FORMATS[part.case.result]
+    with np.errstate(all="ignore"):
+        given, right = fmt.decode(got), fmt.decode(part.exact.codes)
+        sizes = np.abs(part.values).sum(axis=1)
+        near = np.abs(given - right) <= np.maximum(sizes * share, np.abs(right) * 2.0**-fmt.mantissa_bits)
+        near |= (given == right) | (np.isnan(given) & np.isnan(right))
+        near |= (sizes > FORMATS["f32"].max) & ~np.isfinite(given)
+        near |= (np.abs(given) < 2.0**-110) & (np.abs(right) < 2.0**-110)  # where subnormal numbers are flushed
+    return bool(near.all())
+
+
+def _common(part: ScaledPart, got: np.ndarray, found: Formed) -> Diagnosis:
+    """What wrong results have in common."""
+    fails = (found.judged.verdicts == _FAIL).reshape(part.shape)
+    given = np.where(got & np.array(FORMATS[part.case.result].ones, got.dtype) == 0, 0, 1).reshape(part.shape)
+    if not given.any():
+        return Diagnosis("every result is zero", ("zeros",))
+    nan = [np.isnan(x).any(axis=1) for x in part.scaled]
+    with_nan = np.logical_or.outer(*nan)
+    if not (fails & ~with_nan).any():
+        return Diagnosis("a block whose scale is NaN does not make the result NaN", ("nan-scale-not-nan",))
+    m, n = part.shape
+    halves = (np.arange(m)[:, None] >= m // 2, np.arange(n)[None, :] >= n // 2)
+    flat = np.arange(m * n).reshape(m, n) >= m * n // 2
+    for half in (*(np.broadcast_to(h, part.shape) for h in halves), flat):
+        if not given[half].any() and not fails[~half].any():
+            return Diagnosis("half of the results are missing: they are zero", ("half-missing",))
+    return Diagnosis()
