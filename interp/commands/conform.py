@@ -225,5 +225,6 @@ def _list(options: argparse.Namespace) -> int:
     chosen = choice.cases(options.level)
     width = max((len(c.signature) for c in chosen), default=0)
     for case in chosen:
-        print(f"{case.signature:{width}}  {' '.join(forms(case, options.level))}")
+        names = forms(case, options.level) or forms(case, options.level, "operations")
+        print(f"{case.signature:{width}}  {' '.join(names)}")
     return 0
