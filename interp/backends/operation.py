@@ -36,7 +36,7 @@ class Operation:
     | `dot_general` | none | [rows, k] and [k, columns] |
     | `convolution` | none | [batch, width, features] and [window, features, outputs]; stride 1, no padding |
     | `sort` | none | [rows, k], ascending along the last dimension, in the total order |
-    | `quantize` | `format`, `block`, `scale`: a rule or own; `gives` | [rows, k]; gives elements, scales or tensor_scale |
+    | `quantize` | `format`, `block`, `scale`: a rule or own; `gives` | [rows, k]: what `gives` says |
     | `dequantize` | `format`, `block` | elements, scales, and the scale of the tensor where the format has one |
     | `scaled_dot` | `formats`, `blocks` | [rows, k], [k, columns], scales [rows, blocks] and [blocks, columns] |
 
