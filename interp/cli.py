@@ -26,7 +26,7 @@ _TEST = """Exit status: 0 if every program passes, 1 if one fails, 2 for bad inp
 
 _CONFORM = """Usage: minihlo conform BACKEND | minihlo conform --list
 
-See also minihlo conform diff and minihlo conform site.
+See also minihlo conform profiles, conform verify, conform diff and conform site.
 
 BACKEND is minihlo, jax:PLATFORM, reference, ml_dtypes, torch:cpu, onnx, onnxruntime, iree:llvm-cpu, pjrt:PLUGIN.so,
 exec:COMMAND or a Python object, MODULE:NAME. Each case has a signature, such as add.f8E4M3FNUZ. Patterns may contain
@@ -34,6 +34,9 @@ exec:COMMAND or a Python object, MODULE:NAME. Each case has a signature, such as
 
 Exit status: 0 if no case fails, 1 if there is a FAIL or CRASH that --xfail does not list, 2 for bad input, 130 after
 Ctrl-C. After Ctrl-C the same command with the same --json continues the run."""
+
+_CONFORM_VERIFY = """Exit status: 0 if the submission holds and its backend conforms, 1 if one of them does not, 2 for a
+file that is no submission."""
 
 _CONFORM_DIFF = """Exit status: 0 if no result got worse, 1 if one did, 2 for bad input."""
 
@@ -159,6 +162,10 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
     backends.conform_diff(command("conform diff", _lazily("conform_diff"), summary, _CONFORM_DIFF))
     summary = "write static pages of many results of minihlo conform"
     backends.conform_site(command("conform site", _lazily("conform_site"), summary, _CONFORM_SITE))
+    summary = "list the profiles, or the cases of one"
+    backends.conform_profiles(command("conform profiles", _lazily("conform_profiles"), summary))
+    summary = "check a submission: judge it again from its results"
+    backends.conform_verify(command("conform verify", _lazily("conform_verify"), summary, _CONFORM_VERIFY))
     summary = "print the chips whose arithmetic is known, with sources"
     tables.targets(command("targets", _lazily("targets"), summary))
     backends.probe(command("probe", _lazily("probe"), "find how a backend sums products", _PROBE))

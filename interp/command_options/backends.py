@@ -51,6 +51,8 @@ def conform(parser: argparse.ArgumentParser) -> None:
     add("--json", metavar="FILE", help="write the results as JSON; continue an unfinished run")
     add("--junit", metavar="FILE", help="write the results as JUnit XML")
     add("--html", metavar="FILE", help="write the results as one HTML page")
+    add("--github", action="store_true", help="print failures as annotations of GitHub Actions, one for each cause")
+    _profile_options(parser)
     add("--timeout", type=positive, default=20, metavar="S", help="time limit of one program in seconds (default: 20)")
     add("--case", default="", metavar="SIGNATURE", help="run only cases with this signature or pattern")
     add("--form", default="", metavar="FORM", help="run only this form: array, constant, scalar, size-7, …")
@@ -97,6 +99,36 @@ def probe(parser: argparse.ArgumentParser) -> None:
     add("-k", type=positive, default=256, metavar="N", help="number of products of a dot (default: 256)")
     add("--seed", type=natural, default=0, metavar="N", help="seed of the random dots")
     add("--json", metavar="F", help="write the record as JSON, for --accumulate @F (-: standard output)")
+
+
+def _profile_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    text = "run the cases of a profile, such as ocp-fp8-1.0 (see minihlo conform profiles), or of a TOML file"
+    add("--profile", metavar="P", help=text)
+    add("--waivers", metavar="FILE", help="waivers, as TOML: cases of the profile that may fail, each with a reason")
+    add("--submit", metavar="FILE", help="write a submission, a zip that minihlo conform verify checks")
+    _badge_option(parser)
+
+
+def _badge_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--badge",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="write a badge with the verdict: FILE.svg, or FILE.json for shields.io",
+    )
+
+
+def conform_profiles(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `minihlo conform profiles`."""
+    parser.add_argument("profile", nargs="?", metavar="P", help="print the cases of this one: its name, or a TOML file")
+
+
+def conform_verify(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `minihlo conform verify`."""
+    parser.add_argument("file", metavar="FILE", help="a submission, as minihlo conform --submit writes it")
+    _badge_option(parser)
 
 
 def conform_diff(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
 from ..conform.verdicts import known, outcome
 from ..errors import InputError, OutputError
 from ..policies import accumulation
+from . import conform_badge, conform_claim
 
 #: What the patterns of an option match.
 EXPECTED = {
@@ -70,9 +71,13 @@ def _choice(options: argparse.Namespace) -> run.Choice:
 
 
 def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
-    settings, choice = _settings(name, options), _choice(options)
+    settings, choice, held = _settings(name, options), _choice(options), conform_claim.profiled(options)
     expected = known.read(options.xfail)
-    _check(choice, options.level)
+    if held is None:
+        _check(choice, options.level)
+    else:
+        held.check_waivers(run.kind(made))
+        settings, choice = held.settings(settings), held.choice
     _check_outputs(options)
     try:
         tasks = run.tasks(choice, settings, run.kind(made))
@@ -100,7 +105,15 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
     dead = _dead(report, expected)
     for command in dead:
         print(f"{name} crashes on a type, so no case of that type was run. To reproduce: {command}", file=sys.stderr)
-    return int(report.is_bad or bool(dead))
+    problems, status = (), int(report.is_bad or bool(dead))
+    if held is not None:
+        assessment, status = conform_claim.finish(held, report, run.kind(made), options)
+        problems = assessment.problems
+    if options.github:
+        from ..conform.report import github
+
+        print(*github.lines(report, problems), sep="\n")
+    return status
 
 
 def _check_operands(settings: outcome.Settings, cases: set[Case]) -> None:
@@ -196,8 +209,9 @@ def _check(choice: run.Choice, level: int) -> None:
 
 def _check_outputs(options: argparse.Namespace) -> None:
     """Check that all output files can be written, before any case runs. Raises InputError."""
-    for option in ("json", "junit", "html"):
-        name = getattr(options, option)
+    conform_badge.check(options.badge)
+    given = [(o, getattr(options, o)) for o in ("json", "junit", "html", "submit")]
+    for option, name in (*given, *(("badge", b) for b in options.badge)):
         if name is None:
             continue
         try:

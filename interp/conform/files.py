@@ -18,11 +18,16 @@ from ..errors import OutputError
 
 def write(path: str | Path, text: str) -> None:
     """Write a file whole or not at all. Raises OutputError where it cannot be written."""
+    write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
+
+
+def write_bytes(path: str | Path, raw: bytes) -> None:
+    """Write a file of bytes whole or not at all. Raises OutputError where it cannot be written."""
     target = Path(path)
     is_special = target.exists() and not target.is_file()  # a pipe or a device, which cannot be replaced
     written = target if is_special else _temporary(target)
     try:
-        written.write_text(text, encoding="utf-8", errors="backslashreplace")
+        written.write_bytes(raw)
         if not is_special:
             written.replace(target)
     except OSError as error:

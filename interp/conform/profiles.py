@@ -122,7 +122,8 @@ class Profile:
 
     def choice(self) -> Choice:
         """The cases and forms, as a run takes them."""
-        return Choice(listed=tuple((entry.signature, entry.forms) for entry in self.listed))
+        listed = tuple((entry.signature, entry.forms) for entry in self.listed)
+        return Choice(listed=listed, profile=f"{self.identifier} sha256:{self.sha256}")
 
     def need(self, signature: str) -> str | None:
         """How a case is needed, one of NEEDS; None if it is not in the profile."""

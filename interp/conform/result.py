@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import hashlib
 import json
 import zlib
 from collections.abc import Sequence
@@ -74,7 +75,7 @@ class ErrorMap:
     @classmethod
     def of(cls, errors: np.ndarray) -> ErrorMap:
         """The map of an array of errors."""
-        return cls(len(errors), base64.b64encode(zlib.compress(errors.astype(np.int8).tobytes(), 9)).decode())
+        return cls(len(errors), _packed(errors.astype(np.int8).tobytes()))
 
     def array(self) -> np.ndarray:
         """int8[n, n]: at [a, b] the error of the operands with the codes a and b. Raises ValueError, zlib.error."""
@@ -135,6 +136,47 @@ class Accumulated:
 
 
 @dataclasses.dataclass(frozen=True)
+class Kept:
+    """The results of one part of a case, as codes: what it can be judged by again."""
+
+    operands: str  #: SHA-256 of the operands' codes
+    sha256: str  #: of the results' codes, in little-endian order
+    size: int  #: of these, in bytes
+    codes: str = ""  #: base64 of zlib of these; empty where they are in another file
+
+    @classmethod
+    def of(cls, operands: Sequence[np.ndarray], results: np.ndarray) -> Kept:
+        """The record of codes."""
+        raw = _little(results)
+        return cls(hash_of(operands), hashlib.sha256(raw).hexdigest(), len(raw), _packed(raw))
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes of the codes. Raises ValueError where they cannot be read."""
+        try:
+            return zlib.decompress(base64.b64decode(self.codes, validate=True))
+        except zlib.error as error:
+            raise ValueError(str(error)) from None
+
+
+def hash_of(operands: Sequence[np.ndarray]) -> str:
+    """The SHA-256 of codes: of each array its shape, its bytes an element, and the codes."""
+    digest = hashlib.sha256()
+    for codes in operands:
+        digest.update(f"{codes.shape} {codes.itemsize};".encode())
+        digest.update(_little(codes))
+    return digest.hexdigest()
+
+
+def _little(codes: np.ndarray) -> bytes:
+    return np.ascontiguousarray(codes).astype(codes.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def _packed(raw: bytes) -> str:
+    return base64.b64encode(zlib.compress(raw, 9)).decode()
+
+
+@dataclasses.dataclass(frozen=True)
 class CaseResult:
     """One case: an op on types, in one form."""
 
@@ -168,6 +210,7 @@ class CaseResult:
     curve: ErrorCurve | None = None
     seconds: float = 0.0
     is_expected: bool = False  #: named by --xfail
+    kept: dict[str, Kept] = dataclasses.field(default_factory=dict)  #: with --submit: the results, by part
 
     @property
     def key(self) -> tuple[str, str]:

@@ -52,6 +52,7 @@ class Choice:
     tests: str = ""  #: a folder of .mlir tests
     #: Signatures with their forms, as a profile lists them: these, whatever else is chosen.
     listed: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    profile: str = ""  #: its name, with its hash
 
     def cases(self, level: int) -> list[Case]:
         """The cases of a level that are chosen."""
@@ -259,6 +260,9 @@ def _options(settings: Settings, choice: Choice) -> dict[str, list[str]]:
         "operands": list(settings.operands),
         "beside": list(choice.beside),
         "tests": [choice.tests],
+        "accumulate": list(settings.accumulators),
+        "profile": [choice.profile],
+        "keeps": ["results"] if settings.keeps else [],
     }
     return {name: values for name, values in given.items() if any(values)}
 

@@ -25,7 +25,7 @@ from .cases.row_data import arrays
 from .elementwise import Part, of_positions
 from .repeats import AnyPart, Results
 from .reproduction import Failing, batches, explained
-from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult
+from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult, Kept
 from .rows import RowPart
 from .verdicts import blocks, outcome, scaled_sums, sums
 from .verdicts.outcome import Settings
@@ -64,6 +64,8 @@ class Spec:
 class Tester:
     """Cases on a backend, which it closes where it died and starts again."""
 
+    reruns = True  #: whether cases run again, to see whether results are the same, and what it takes to see a failure
+
     def __init__(self, backend: Any, settings: Settings) -> None:
         self.backend, self.settings = backend, settings
         self.kind = takes(backend)
@@ -79,7 +81,8 @@ class Tester:
         found: list[CaseResult | None] = [None] * len(parts)
         failing: list[Failing] = []
         results = self.results(parts)
-        others = {} if self.settings.operands else self._try_some_again(parts[: len(specs)], results)
+        once = bool(self.settings.operands) or not self.reruns
+        others = {} if once else self._try_some_again(parts[: len(specs)], results)
         formed = _formed(parts[: len(specs)], results, self.settings.accumulators)
         for i, (part, got) in enumerate(zip(parts, results, strict=True)):
             if isinstance(got, BackendError):
@@ -103,9 +106,13 @@ class Tester:
             found[i] = result = outcome.of_elements(part, judged, codes, self.settings, seconds)
             if result.verdict in (FAIL, ACCURACY):
                 failing.append((i, part, judged, codes))
-        evidence = self._evidence(parts, results, found, others)
-        for i, result in explained(self, parts, failing, found, evidence):
-            found[i] = result
+        if self.reruns:
+            evidence = self._evidence(parts, results, found, others)
+            for i, result in explained(self, parts, failing, found, evidence):
+                found[i] = result
+        if self.settings.keeps:
+            for i, spec in enumerate(specs):
+                found[i] = _with_kept(found[i], spec, parts[i], results[i])
         return [r for r in found[: len(specs)] if r is not None]
 
     def _try_some_again(self, parts: Sequence[AnyPart], results: Results) -> dict[int, np.ndarray]:
@@ -303,7 +310,7 @@ class Tester:
         self.backend.seconds = seconds
         found = self.backend.evaluate(builder.text(), builder.arguments)
         self._longest = max(self._longest, time.perf_counter() - began)
-        counts = [len(_outputs(p)) for p in parts]
+        counts = [len(outputs(p)) for p in parts]
         if len(found) != sum(counts):
             raise BackendError("died", f"the program has {sum(counts)} results, and the backend gave {len(found)}")
         following = iter(found)
@@ -385,6 +392,19 @@ def _formed(parts: Sequence[AnyPart], results: Results, records: Sequence[str]) 
     return found
 
 
+def _with_kept(result: CaseResult | None, spec: Spec, part: AnyPart, got: np.ndarray | BackendError) -> CaseResult:
+    """A result with the codes that it was judged by."""
+    assert result is not None
+    if isinstance(got, BackendError):
+        return result
+    return dataclasses.replace(result, kept={str(spec.part): Kept.of(operands_of(part), np.asarray(got))})
+
+
+def operands_of(part: AnyPart) -> Sequence[np.ndarray]:
+    """The operands of a part, as codes."""
+    return part.operands if isinstance(part, Part) else part.arrays
+
+
 class OtherAxis(BackendError):
     """The scales are those of blocks along the other axis, as their shape shows."""
 
@@ -394,7 +414,7 @@ class OtherAxis(BackendError):
         super().__init__("died", self.why.sentence)
 
 
-def _outputs(part: AnyPart) -> list[tuple[str, tuple[int, ...]]]:
+def outputs(part: AnyPart) -> list[tuple[str, tuple[int, ...]]]:
     """The element type and the shape of each result of a part."""
     return part.outputs if isinstance(part, BlockPart) else [(part.result_type, part.shape)]
 
@@ -404,7 +424,7 @@ def _collected(found: Sequence[np.ndarray], part: AnyPart) -> np.ndarray:
     signature = part.case.signature
     if isinstance(part, BlockPart) and part.is_across([np.shape(x) for x in found]):
         raise OtherAxis()
-    codes = [_checked(x, t, shape, signature) for x, (t, shape) in zip(found, _outputs(part), strict=True)]
+    codes = [_checked(x, t, shape, signature) for x, (t, shape) in zip(found, outputs(part), strict=True)]
     return part.joined(codes) if isinstance(part, BlockPart) else codes[0]
 
 

@@ -42,6 +42,7 @@ class Settings:
     timeout: float = 20.0
     operands: tuple[str, ...] = ()  #: as given by --operands: these instead of the case's own
     accumulators: tuple[str, ...] = ()  #: records given by --accumulate
+    keeps: bool = False  #: whether results are kept as codes (result.Kept)
 
 
 def blank(case: Case, form: str, verdict: str, **fields: Any) -> CaseResult:
@@ -230,4 +231,5 @@ def merged(a: CaseResult, b: CaseResult, errors: int) -> CaseResult:
         open_points={p: dict(Counter(a.open_points.get(p)) + Counter(b.open_points.get(p))) for p in points},
         failures=sorted([*a.failures, *b.failures], key=lambda f: order.index(f.verdict))[:errors],
         seconds=round(a.seconds + b.seconds, 3),
+        kept=a.kept | b.kept,
     )

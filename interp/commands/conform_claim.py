@@ -1,0 +1,98 @@
+"""What `minihlo conform BACKEND --profile P` adds to a run: its cases, the verdict, the submission and the badge."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+
+from ..conform import conformance, profiles, waivers
+from ..conform.conformance import Assessment
+from ..conform.profiles import Profile
+from ..conform.report import badge
+from ..conform.result import Report
+from ..conform.run import Choice
+from ..conform.submission import bundle
+from ..conform.verdicts.outcome import Settings
+from ..errors import InputError
+from . import conform_badge
+
+#: Options that choose cases, which a profile does.
+_CHOOSING = ("ops", "formats", "case", "form", "operands", "beside", "tests")
+#: Options that a profile sets, with their defaults.
+_SET = {"level": 1, "seed": 0, "ulp": 4}
+#: Options that are about a profile.
+_NEEDING = ("waivers", "submit", "badge")
+#: So many reasons why a backend does not conform are printed.
+_MOST_REASONS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Profiled:
+    """A profile to which a run is held, with waivers."""
+
+    profile: Profile
+    waivers: tuple[waivers.Waiver, ...]
+    keeps: bool  #: for a submission
+
+    @property
+    def choice(self) -> Choice:
+        """The cases of the run."""
+        return self.profile.choice()
+
+    def settings(self, settings: Settings) -> Settings:
+        """The settings of the run, with those of the profile."""
+        profile = self.profile
+        return dataclasses.replace(
+            settings, level=profile.level, seed=profile.seed, ulp=profile.ulp, keeps=self.keeps or settings.keeps
+        )
+
+    def check_waivers(self, takes: str) -> None:
+        """Raises InputError where a waiver waives what may not be waived."""
+        for waiver, case in conformance.forbidden(self.profile, self.waivers, takes):
+            identifier = self.profile.identifier
+            raise InputError(
+                f"--waivers: {waiver}: expected cases that may be waived, got {case} ({identifier} requires it)"
+            )
+
+
+def profiled(options: argparse.Namespace) -> Profiled | None:
+    """The profile of the command line, None where there is none. Raises InputError for options that do not fit."""
+    if options.profile is None:
+        given = next((o for o in _NEEDING if getattr(options, o)), None)
+        if given:
+            raise InputError(f"--{given}: expected --profile with it, got none")
+        return None
+    profile = profiles.load(options.profile)
+    given = next((o for o in _CHOOSING if getattr(options, o)), None)
+    if given:
+        raise InputError(f"--{given}: expected none with --profile, which says what is run")
+    for option, default in _SET.items():
+        value, own = getattr(options, option), getattr(profile, option)
+        if value not in (default, own):
+            raise InputError(f"--{option}: expected {own}, as {profile.identifier} has it, got {value}")
+    return Profiled(profile, waivers.read(options.waivers), bool(options.submit))
+
+
+def finish(run: Profiled, report: Report, takes: str, options: argparse.Namespace) -> tuple[Assessment, int]:
+    """Print the verdict, the last line of all, and write the submission and the badge. Returns 1 if not conformant.
+
+    Problems of cases that --xfail lists do not count for the exit status.
+    """
+    assessment = conformance.assess(run.profile, report.cases, run.waivers, takes)
+    for waiver in assessment.unused:
+        print(f"--waivers {options.waivers}: {waiver}: there is nothing that it waives", file=sys.stderr)
+    if options.submit:
+        sha256 = bundle.write(options.submit, report, assessment, takes)
+        print(f"{options.submit}: {assessment.verdict}, SHA-256 {sha256}", file=sys.stderr)
+    conform_badge.write(options.badge, badge.of(assessment))
+    problems = assessment.problems
+    for problem in problems[:_MOST_REASONS]:
+        print(f"against {run.profile.identifier}: {problem}")
+    if len(problems) > _MOST_REASONS:
+        print(f"against {run.profile.identifier}: {len(problems) - _MOST_REASONS:,} more cases")
+    expected = {c.key for c in report.cases if c.is_expected}
+    unexpected = [p for p in problems if (p.signature, p.form) not in expected]
+    known = "; --xfail lists all that is against it" if problems and not unexpected else ""
+    print(assessment.line + known)
+    return assessment, int(bool(unexpected))

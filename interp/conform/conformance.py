@@ -1,0 +1,185 @@
+"""Whether the results of a run conform to a profile: what stands against it, what is waived, what is declared."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterable, Iterator, Sequence
+
+from .cases.cases import PRODUCT_OPS, forms
+from .profiles import OPTIONAL, REQUIRED, Profile
+from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult
+from .waivers import Waiver
+from .words import count
+
+CONFORMANT, NOT_CONFORMANT = "conformant", "not conformant"
+#: The cause of a product that is not the same in two runs.
+_NONDETERMINISTIC = "nondeterministic"
+#: So many accumulators are named in the last line of a run; the claim has all of them.
+_MOST_NAMED = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A case that is not as the profile has it."""
+
+    signature: str
+    form: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.signature} {self.form}: {self.why}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Assessment:
+    """A run held to a profile."""
+
+    profile: Profile
+    problems: tuple[Problem, ...]
+    used: tuple[Waiver, ...]  #: that waive something
+    unused: tuple[Waiver, ...]
+    #: What the backend does where the profile leaves it open: names with phrases.
+    declared: tuple[tuple[str, str], ...]
+
+    @property
+    def is_conformant(self) -> bool:
+        return not self.problems
+
+    @property
+    def verdict(self) -> str:
+        """`conformant`, `conformant with 2 waivers` or `not conformant`."""
+        if self.problems:
+            return NOT_CONFORMANT
+        return f"{CONFORMANT} with {count(len(self.used), 'waiver')}" if self.used else CONFORMANT
+
+    @property
+    def line(self) -> str:
+        """The verdict, the profile and what is declared."""
+        declared = (f"{name}: {phrase}" for name, phrase in self.declared)
+        return "; ".join([f"{self.verdict} ({self.profile.identifier})", *declared])
+
+
+def assess(profile: Profile, results: Sequence[CaseResult], waivers: Sequence[Waiver], takes: str) -> Assessment:
+    """Hold results to a profile.
+
+    Args:
+        profile: the profile.
+        results: of all its cases; what is missing is a problem.
+        waivers: what may be wrong.
+        takes: what the backend takes, `programs` or `operations`: some forms are of programs alone.
+    """
+    by_key = {c.key: c for c in results}
+    problems: list[Problem] = []
+    used: set[Waiver] = set()
+    for signature, form, need in expected(profile, takes):
+        case = by_key.get((signature, form))
+        why = "there is no result" if case is None else _against(profile, case, need)
+        if not why:
+            continue
+        fitting = [w for w in waivers if w.fits(signature, form)]
+        if fitting and need != REQUIRED and case is not None:
+            used.update(fitting)
+            continue
+        if fitting and need == REQUIRED:
+            why += f" ({profile.identifier} requires it: it cannot be waived)"
+        problems.append(Problem(signature, form, why))
+    return Assessment(
+        profile,
+        tuple(problems),
+        tuple(w for w in waivers if w in used),
+        tuple(w for w in waivers if w not in used),
+        tuple(_declared(profile, results)),
+    )
+
+
+def expected(profile: Profile, takes: str) -> Iterator[tuple[str, str, str]]:
+    """The signature, form and need of every result that a backend has to give."""
+    for entry, (case, _) in zip(profile.listed, profile.cases(), strict=True):
+        for form in forms(case, 3, takes):
+            if form in entry.forms:
+                yield entry.signature, form, entry.need
+
+
+def forbidden(profile: Profile, waivers: Iterable[Waiver], takes: str) -> Iterator[tuple[Waiver, str]]:
+    """Waivers of cases none of which may be waived, each with the first of these."""
+    cases = list(expected(profile, takes))
+    for waiver in waivers:
+        fitting = [(f"{s} {f}", need) for s, f, need in cases if waiver.fits(s, f)]
+        if fitting and all(need == REQUIRED for _, need in fitting):
+            yield waiver, fitting[0][0]
+
+
+# -- one case ----------------------------------------------------------------------------------------------------------
+
+
+def _against(profile: Profile, case: CaseResult, need: str) -> str:
+    """What stands against a case; nothing where it is as the profile has it."""
+    if case.verdict == UNSUPPORTED:
+        return "" if need == OPTIONAL else f"unsupported, and {need}: {case.message or 'without a message'}"
+    if case.verdict == CRASH:
+        return f"the backend died, or gave no answer: {case.message or 'without a message'}"
+    if case.verdict == FAIL:
+        why = f": {case.diagnosis}" if case.diagnosis else ""
+        return f"{case.counts.get(FAIL, 0):,} of {case.total:,} results are wrong{why}"
+    for point, made in case.open_points.items():
+        declaration = profile.declaration(point)
+        if declaration is None:
+            return f"{'; '.join(case.choices)}: {profile.identifier} does not let {point} be declared"
+        other = next((c for c in made if c not in dict(declaration.choices)), None)
+        if other is not None:
+            return f"{point}: {other} is not among the choices that {profile.identifier} lets be declared"
+    accumulator = _accumulator(case)
+    if accumulator and not any(fnmatch.fnmatchcase(accumulator, p) for p in profile.accumulators):
+        return f"{accumulator}: {profile.identifier} does not let this accumulator be declared ({case.model})"
+    if _NONDETERMINISTIC in case.causes and _NONDETERMINISTIC not in profile.accumulators:
+        return "the results are not the same in two runs"
+    return ""
+
+
+def _accumulator(case: CaseResult) -> str:
+    """The identifier of what sums of products are formed by; empty where a case is no product."""
+    if case.op not in PRODUCT_OPS or case.verdict in (FAIL, CRASH, UNSUPPORTED):
+        return ""
+    return next((c for c in case.causes if c != _NONDETERMINISTIC), "exact")
+
+
+# -- declared ----------------------------------------------------------------------------------------------------------
+
+
+def _declared(profile: Profile, results: Sequence[CaseResult]) -> Iterator[tuple[str, str]]:
+    """Overflow, other points at which the backend has a choice of its own, accumulators, and the accuracy."""
+    has = [c for c in results if c.verdict not in (UNSUPPORTED, CRASH)]
+    for declaration in profile.declarations:
+        chosen: dict[str, set[str]] = {}
+        for case in has:
+            for choice in case.open_points.get(declaration.identifier, {}):
+                phrase = declaration.phrase(choice) or choice
+                chosen.setdefault(phrase, set()).add(case.column)
+        if chosen or declaration.identifier == "overflow":
+            yield declaration.identifier, _phrase(chosen, {c.column for c in has}) or declaration.default
+    names = list(dict.fromkeys(filter(None, map(_accumulator, has))))
+    if names:
+        yield "accumulator", _named([n.removeprefix("unit/") for n in names])
+    inaccurate = [c.worst_ulp or 0 for c in has if c.verdict == ACCURACY]
+    if inaccurate:
+        yield "accuracy", f"up to {max(inaccurate)} ULP"
+
+
+def _phrase(chosen: dict[str, set[str]], formats: set[str]) -> str:
+    """The choices, with the formats where these are not all minifloats of the run."""
+    by_formats: dict[tuple[str, ...], list[str]] = {}
+    for phrase, of in sorted(chosen.items()):
+        by_formats.setdefault(tuple(sorted(of)), []).append(phrase)
+    named = (
+        (" or ".join(phrases), "" if set(of) >= formats else f" ({' '.join(of)})") for of, phrases in by_formats.items()
+    )
+    return ", ".join(phrases + of for phrases, of in named)
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+__all__ = ["CONFORMANT", "NOT_CONFORMANT", "Assessment", "Problem", "assess", "expected", "forbidden"]

@@ -1,0 +1,53 @@
+"""The failures of a run as annotations of GitHub Actions, a line for each cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..causes import causes
+from ..conformance import Problem
+from ..result import CRASH, FAIL, Report
+from ..words import count
+
+#: GitHub shows ten errors of a step.
+MOST = 10
+_FEW = 3
+
+
+def lines(report: Report, problems: Sequence[Problem] = ()) -> Iterator[str]:
+    """An error for each cause of failures that are not expected, then for each kind of other problem with a profile."""
+    backend = report.run.backend
+    failing = [c for c in report.cases if c.verdict in (FAIL, CRASH) and not c.is_expected]
+    errors = []
+    for cause in causes({backend: failing}):
+        of = f"{_listed(cause.signatures)}. To reproduce: {cause.example.case.command}"
+        errors.append((count(len(cause.members), "case"), f"{cause.sentence}: {of}"))
+    failed = {c.key for c in report.cases if c.verdict in (FAIL, CRASH)}
+    others: dict[str, list[Problem]] = {}
+    for problem in problems:
+        if (problem.signature, problem.form) not in failed:
+            others.setdefault(problem.why, []).append(problem)
+    for why, of in others.items():
+        signatures = list(dict.fromkeys(p.signature for p in of))
+        errors.append((f"{count(len(of), 'case')} against the profile", f"{why}: {_listed(signatures)}"))
+    shown = errors if len(errors) <= MOST else errors[: MOST - 1]
+    for words, message in shown:
+        yield _error(f"minihlo conform {backend}: {words}", message)
+    if len(errors) > len(shown):
+        yield _error(f"minihlo conform {backend}", f"{count(len(errors) - len(shown), 'more cause')}")
+
+
+def _listed(signatures: Sequence[str]) -> str:
+    more = len(signatures) - _FEW
+    return ", ".join(signatures[:_FEW]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _error(title: str, message: str) -> str:
+    return f"::error title={_escaped(title, ':,')}::{_escaped(message)}"
+
+
+def _escaped(text: str, also: str = "") -> str:
+    """Text as commands of a workflow take it; in a property colons and commas are escaped too."""
+    for character in "%\r\n" + also:
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text

@@ -1,0 +1,252 @@
+"""A submission as a file: a zip of a claim, the profile, the results and their codes, with the hash of each.
+
+claim.json      who claims what, with which choices and waivers, and how it was run
+profile.toml    the profile, as it was read
+results.json    the cases, as `minihlo conform --json` writes them, without pictures and times
+codes.bin       the results of all cases as codes, in the order of results.json and of the parts
+manifest.json   the size and the SHA-256 of each other member, and the SHA-256 of that list
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError, printable
+from ...oracle.formats import FORMATS
+from .. import files
+from ..conformance import Assessment
+from ..result import CaseResult, Kept, Report, dumps, parse
+from ..waivers import Waiver
+from ..words import code_text
+from . import environment
+
+SCHEMA = "minihlo.submission/1"
+CLAIM, PROFILE, RESULTS, CODES, MANIFEST = "claim.json", "profile.toml", "results.json", "codes.bin", "manifest.json"
+MEMBERS = (CLAIM, PROFILE, RESULTS, CODES, MANIFEST)
+#: What a member may hold when it is unpacked, in bytes: many times what the largest profile has at level 1.
+MOST_BYTES = {CLAIM: 1 << 22, PROFILE: 1 << 20, RESULTS: 1 << 27, CODES: 1 << 29, MANIFEST: 1 << 20}
+#: The time of all members: the first that a zip can hold.
+_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """What a submission says of itself."""
+
+    schema: str
+    profile: str  #: its name and version
+    profile_sha256: str
+    backend: str
+    takes: str  #: programs or operations
+    verdict: str
+    waivers: list[Waiver]
+    declared: dict[str, str]  #: what the backend does where the profile leaves it open
+    nan_codes: dict[str, list[str]]  #: the codes of NaN that its results have, by element type
+    counts: dict[str, int]  #: cases by verdict
+    versions: dict[str, str]
+    environment: dict[str, str]
+    started: str
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """The members of a submission: of each the size and the SHA-256."""
+
+    schema: str
+    members: dict[str, dict[str, int | str]]
+    sha256: str  #: of `members`, as JSON with sorted keys and without spaces
+
+    @classmethod
+    def of(cls, members: Mapping[str, bytes]) -> Manifest:
+        """The list of members."""
+        listed: dict[str, dict[str, int | str]] = {
+            name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()} for name, raw in members.items()
+        }
+        text = json.dumps(listed, sort_keys=True, separators=(",", ":"))
+        return cls(SCHEMA, listed, hashlib.sha256(text.encode()).hexdigest())
+
+
+@dataclasses.dataclass(frozen=True)
+class Submission:
+    """A submission, as it is in a file."""
+
+    claim: Claim
+    profile: bytes
+    report: Report
+    codes: bytes
+    manifest: Manifest
+    actual: Manifest  #: of the members that are there
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def write(path: str | Path, report: Report, assessment: Assessment, takes: str) -> str:
+    """Write a submission; whole or not at all. Returns its hash. Raises OutputError where it cannot be written.
+
+    Two runs that give the same results give the same bytes, but for `started` and `seconds`.
+    """
+    codes = b"".join(kept.raw for *_, kept in _kept(report))
+    members = {
+        CLAIM: _json(dataclasses.asdict(_claim(report, assessment, takes))),
+        PROFILE: assessment.profile.text.encode(),
+        RESULTS: dumps(without_codes(report)).encode(),
+        CODES: codes,
+    }
+    manifest = Manifest.of(members)
+    members[MANIFEST] = _json(dataclasses.asdict(manifest))
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, raw in members.items():
+            info = zipfile.ZipInfo(name, _TIME)
+            info.compress_type, info.create_system, info.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
+            archive.writestr(info, raw, compresslevel=9)
+    files.write_bytes(path, made.getvalue())
+    return manifest.sha256
+
+
+def _json(data: Any) -> bytes:
+    return (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
+
+
+def _claim(report: Report, assessment: Assessment, takes: str) -> Claim:
+    return Claim(
+        SCHEMA,
+        assessment.profile.identifier,
+        assessment.profile.sha256,
+        report.run.backend,
+        takes,
+        assessment.verdict,
+        list(assessment.used),
+        dict(assessment.declared),
+        nan_codes((case, kept.raw) for case, _, kept in _kept(report)),
+        report.counts,
+        report.run.versions,
+        environment.here(),
+        report.run.started,
+        report.run.seconds,
+    )
+
+
+def without_codes(report: Report) -> Report:
+    """The report without what is elsewhere in a submission, what is drawn of results, and times."""
+    cases = [
+        dataclasses.replace(
+            c,
+            map=None,
+            curve=None,
+            seconds=0.0,
+            is_expected=False,
+            kept={p: dataclasses.replace(k, codes="") for p, k in sorted(c.kept.items(), key=_part)},
+        )
+        for c in report.cases
+    ]
+    return Report(dataclasses.replace(report.run, started="", seconds=0.0), cases)
+
+
+def _part(item: tuple[str, Kept]) -> int:
+    return int(item[0])
+
+
+def _kept(report: Report) -> Iterator[tuple[CaseResult, str, Kept]]:
+    """What is kept of all cases, in order, with the case and the part."""
+    for case in report.cases:
+        for part, kept in sorted(case.kept.items(), key=_part):
+            yield case, part, kept
+
+
+def nan_codes(results: Iterable[tuple[CaseResult, bytes]]) -> dict[str, list[str]]:
+    """The codes of NaN that the results of cases have, by element type; of minifloats."""
+    found: dict[str, set[int]] = {}
+    for case, raw in results:
+        fmt = FORMATS.get(case.result)
+        if fmt is None or not fmt.is_minifloat or case.form == "upcast" or case.op.startswith("quantize"):
+            continue  # whose results are f32, and elements with scales
+        codes = np.unique(np.frombuffer(raw, np.uint8))
+        found.setdefault(fmt.name, set()).update(codes[fmt.is_nan(codes) & ~fmt.is_none(codes)].tolist())
+    return {name: [code_text(c, name) for c in sorted(codes)] for name, codes in sorted(found.items())}
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def read(path: str | Path) -> Submission:
+    """Read a submission. Raises InputError where the file is none."""
+    where = printable(str(path))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = _members(archive, where)
+    except OSError as error:
+        raise InputError(f"{where}: {error.strerror or error}") from None
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError, ValueError, RuntimeError) as error:
+        if isinstance(error, InputError):
+            raise
+        why = printable(str(error))
+        raise InputError(f"{where}: expected a submission, got a file that is no zip: {why}") from None
+    try:
+        claim = files.read(Claim, _loaded(members, CLAIM), CLAIM)
+        manifest = files.read(Manifest, _loaded(members, MANIFEST), MANIFEST)
+        report = parse(members[RESULTS], RESULTS)
+    except ValueError as error:
+        raise InputError(f"{where}: {printable(str(error))}") from None
+    if claim.schema != SCHEMA:
+        raise InputError(f"{where}: expected the schema {SCHEMA}, got {printable(claim.schema)}")
+    actual = Manifest.of({name: members[name] for name in MEMBERS if name != MANIFEST})
+    return Submission(claim, members[PROFILE], report, members[CODES], manifest, actual)
+
+
+def _loaded(members: Mapping[str, bytes], name: str) -> Any:
+    """The JSON of a member. Raises ValueError where it is none."""
+    try:
+        return json.loads(members[name].decode("utf-8"))
+    except RecursionError:
+        raise ValueError(f"{name}: expected JSON, got some that is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"{name}: expected JSON, got some that cannot be read: {error}") from None
+
+
+def _members(archive: zipfile.ZipFile, where: str) -> dict[str, bytes]:
+    """The members. Raises InputError where there are others, or where they are larger than any submission is."""
+    infos = archive.infolist()
+    if sorted(i.filename for i in infos) != sorted(MEMBERS):
+        names = [i.filename for i in infos]
+        other = next((n for n in names if n not in MEMBERS), None) or next((n for n in names if names.count(n) > 1), "")
+        missing = next((m for m in MEMBERS if m not in names), "")
+        got = f"{printable(other)!r}" if other else f"none named {missing}"
+        raise InputError(f"{where}: expected a submission, which holds {', '.join(MEMBERS)}, got {got}")
+    for info in infos:
+        most = MOST_BYTES[info.filename]
+        if info.file_size > most:
+            raise InputError(f"{where}: {info.filename}: expected up to {most:,} bytes, got {info.file_size:,}")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise InputError(f"{where}: {info.filename}: expected the method deflate, got method {info.compress_type}")
+    members: dict[str, bytes] = {}
+    for info in infos:
+        try:
+            with archive.open(info) as file:  # which reads no more than the size that the list of members has
+                members[info.filename] = file.read(info.file_size + 1)
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+            raise InputError(f"{where}: {info.filename} is damaged: {printable(str(error))}") from None
+    return members
+
+
+def unpacked(submission: Submission) -> Iterator[tuple[CaseResult, str, Kept, bytes]]:
+    """Each part of each case with its codes, fewer than `kept.size` where the member ends before."""
+    at = 0
+    for case, part, kept in _kept(submission.report):
+        yield case, part, kept, submission.codes[at : at + kept.size]
+        at += kept.size
+
+
+__all__ = ["Claim", "Manifest", "Submission", "nan_codes", "read", "unpacked", "without_codes", "write"]

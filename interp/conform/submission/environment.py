@@ -1,0 +1,23 @@
+"""The machine and the software of a run, as a submission names them."""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+import ml_dtypes
+import numpy as np
+
+
+def here() -> dict[str, str]:
+    """What may change a result: system, processor, Python and the packages that compute. No names of hosts or users."""
+    return {
+        "system": platform.system(),
+        "release": platform.release(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "byte order": sys.byteorder,
+        "numpy": np.__version__,
+        "ml_dtypes": str(getattr(ml_dtypes, "__version__", "")),
+    }

@@ -1,0 +1,81 @@
+"""Results judged again from the codes of a submission, as if the backend gave them now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ...backends import BackendError
+from ...oracle.formats import code_dtype
+from .. import run
+from ..repeats import AnyPart, Results
+from ..result import Kept, Report, hash_of
+from ..run import Choice, Task
+from ..tester import Spec, Tester, operands_of, outputs
+from ..verdicts.outcome import Settings
+
+#: The signature, the form and the part.
+Key = tuple[str, str, str]
+
+
+class Recorded(Tester):
+    """Judges codes that are given, and runs nothing."""
+
+    reruns = False
+
+    def __init__(self, settings: Settings, takes: str, codes: Mapping[Key, tuple[Kept, bytes]]) -> None:
+        super().__init__(None, settings)
+        self.kind = takes
+        self.problems: dict[Key, str] = {}  #: why codes cannot be judged
+        self._codes = codes
+        self._keys: dict[int, Key] = {}
+
+    def _part(self, spec: Spec) -> AnyPart:
+        part = super()._part(spec)
+        self._keys[id(part)] = spec.case.signature, spec.form, str(spec.part)
+        return part
+
+    def results(self, parts: Sequence[AnyPart]) -> Results:
+        """The codes of each part; an error where there are none, or not those of its operands."""
+        return [self._recorded(part) for part in parts]
+
+    def _recorded(self, part: AnyPart) -> np.ndarray | BackendError:
+        key = self._keys[id(part)]
+        if key not in self._codes:
+            return self._refused(key, "there are no results")
+        kept, raw = self._codes[key]
+        kind = code_dtype(part.result_type)
+        size = sum(int(np.prod(shape, dtype=np.int64)) for _, shape in outputs(part))
+        if len(raw) != size * kind.itemsize:
+            return self._refused(key, f"expected {size * kind.itemsize:,} bytes of results, got {len(raw):,}")
+        if kept.operands != hash_of(operands_of(part)):
+            return self._refused(key, "its operands are not those that this version of minihlo and numpy makes")
+        return np.frombuffer(raw, kind.newbyteorder("<")).astype(kind)
+
+    def _refused(self, key: Key, why: str) -> BackendError:
+        self.problems[key] = why
+        return BackendError("refused", why)
+
+
+def judged(
+    choice: Choice, settings: Settings, takes: str, codes: Mapping[Key, tuple[Kept, bytes]]
+) -> tuple[Report, dict[Key, str]]:
+    """The report on codes, and why some of them cannot be judged. What has no codes at all is left out."""
+    tester = Recorded(settings, takes, codes)
+    there = {key[:2] for key in codes}
+    tasks = []
+    for task in run.tasks(choice, settings, takes):
+        specs = tuple(s for s in task.specs if (s.case.signature, s.form) in there)
+        if specs:
+            tasks.append(Task(specs))
+
+    def workers(_: Settings, work: Sequence[Task]) -> Iterator[run.Done]:
+        for place, task in enumerate(work):
+            yield place, tester.run(task.specs)
+
+    session = run.Session(run.described(settings, choice, tester), settings, tasks, None)
+    return session.run(workers), tester.problems
+
+
+__all__ = ["Key", "Recorded", "judged"]

@@ -1,0 +1,192 @@
+"""Whether a submission is what it says: whole, complete, and judged again from the results that it holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping
+
+from ...errors import InputError, printable
+from .. import conformance, profiles, waivers
+from ..conformance import Assessment
+from ..profiles import Profile
+from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Kept, Report
+from ..run import Choice
+from ..verdicts import outcome
+from ..verdicts.outcome import Settings
+from .bundle import MANIFEST, Submission, nan_codes, read, unpacked
+from .recorded import Key, judged
+
+#: What is judged again of a case; sentences and pictures may change with versions.
+_FACTS = ("verdict", "total", "counts", "worst_ulp", "open_points")
+_NONDETERMINISTIC = "nondeterministic"
+
+
+@dataclasses.dataclass(frozen=True)
+class Verified:
+    """What came of a check."""
+
+    backend: str
+    claim: str  #: the verdict that the submission claims, with its profile and backend
+    reasons: tuple[str, ...]  #: why it is refused; empty where it holds
+    assessment: Assessment | None  #: of the results, where they could be judged
+    sha256: str
+
+
+def verify(path: str) -> Verified:
+    """Check a submission. Raises InputError where the file is none."""
+    submission = read(path)
+    claim = submission.claim
+    backend = printable(claim.backend)
+    words = f"{backend}: {printable(claim.verdict)} ({printable(claim.profile)})"
+    reasons = list(_touched(submission))
+    assessment = None
+    if not reasons:
+        try:
+            profile = _profile(submission)
+            given = waivers.checked(list(claim.waivers), "the claim")
+        except InputError as error:
+            return Verified(backend, words, (printable(str(error)),), None, submission.manifest.sha256)
+        report, wrong = _judged_again(submission, profile)
+        reasons += wrong
+        if not reasons:
+            assessment = conformance.assess(profile, report.cases, given, claim.takes)
+            reasons += _claimed(submission, assessment, report)
+    return Verified(backend, words, tuple(map(printable, reasons)), assessment, submission.manifest.sha256)
+
+
+def _touched(submission: Submission) -> Iterator[str]:
+    """Members that are not those that the manifest lists."""
+    listed, actual = submission.manifest, submission.actual
+    cases = [f"{c.signature} {c.form}" for c, _, kept, raw in unpacked(submission) if _hash(raw) != kept.sha256]
+    for name, facts in actual.members.items():
+        said = listed.members.get(name, {})
+        if said != facts:
+            of = f" (results of {cases[0]})" if cases and name == "codes.bin" else ""
+            hashes = f"expected the SHA-256 {said.get('sha256')}, got {facts['sha256']}"
+            yield printable(f"{name} has been changed{of}: {hashes}")
+    unknown = next((n for n in listed.members if n not in actual.members), None)
+    if unknown is not None:
+        yield printable(f"{MANIFEST} lists {unknown}, which a submission does not have")
+    if listed.members == actual.members and listed.sha256 != actual.sha256:
+        yield f"{MANIFEST} has been changed: expected the SHA-256 {printable(listed.sha256)}, got {actual.sha256}"
+    if listed.members == actual.members and cases:
+        yield f"codes.bin has been changed: the results of {cases[0]} are not those that results.json lists"
+    if listed.members == actual.members and sum(k.size for *_, k, _ in unpacked(submission)) != len(submission.codes):
+        yield "codes.bin has more results than results.json lists"
+
+
+def _hash(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _profile(submission: Submission) -> Profile:
+    """The profile of a submission. Raises InputError where it is another than it says, or than minihlo has."""
+    claim = submission.claim
+    profile = profiles.parse(submission.profile, "profile.toml")
+    if profile.sha256 != claim.profile_sha256 or profile.identifier != claim.profile:
+        said = f"{claim.profile} with the hash {claim.profile_sha256}"
+        raise InputError(f"another profile: the claim is of {said}, and profile.toml is {_named(profile)}")
+    if profile.identifier in profiles.names():
+        ours = profiles.load(profile.identifier)
+        if ours.sha256 != profile.sha256:
+            raise InputError(f"another profile: expected {_named(ours)}, got {_named(profile)}")
+    if claim.backend != submission.report.run.backend:
+        raise InputError(f"the claim is of {claim.backend}, and results.json is of {submission.report.run.backend}")
+    if claim.takes not in ("programs", "operations"):
+        raise InputError(f"claim.json: takes: expected programs or operations, got {claim.takes}")
+    return profile
+
+
+def _named(profile: Profile) -> str:
+    return f"{profile.identifier} with the hash {profile.sha256}"
+
+
+# -- judged again ------------------------------------------------------------------------------------------------------
+
+
+def _judged_again(submission: Submission, profile: Profile) -> tuple[Report, list[str]]:
+    """The report on the codes of a submission, and what of it is not as the submission says."""
+    claim, report = submission.claim, submission.report
+    if (report.run.level, report.run.seed, report.run.ulp) != (profile.level, profile.seed, profile.ulp):
+        ours = f"{profile.level}, {profile.seed}, {profile.ulp}"
+        given = f"{report.run.level}, {report.run.seed}, {report.run.ulp}"
+        return report, [f"results.json: expected level, seed and ulp {ours} as in the profile, got {given}"]
+    wanted = {(s, f) for s, f, _ in conformance.expected(profile, claim.takes)}
+    has = [c.key for c in report.cases]
+    reasons = [f"{s} {f}: the case is missing" for s, f in sorted(wanted - set(has))]
+    reasons += [f"{s} {f}: the profile has no such case" for s, f in sorted(set(has) - wanted)]
+    reasons += [f"{s} {f}: the case is there twice" for s, f in sorted({k for k in has if has.count(k) > 1})]
+    if reasons:
+        return report, reasons
+    records = tuple(report.run.options.get("accumulate", ()))
+    settings = Settings(claim.backend, profile.level, profile.seed, profile.ulp, accumulators=records)
+    # Nobody claims falsely to have failed: what has no results and is said to be wrong is taken as such.
+    without = {c.key for c in report.cases if c.verdict in (UNSUPPORTED, CRASH) or (c.verdict == FAIL and not c.kept)}
+    codes: dict[Key, tuple[Kept, bytes]] = {
+        (*case.key, part): (kept, raw) for case, part, kept, raw in unpacked(submission) if case.key not in without
+    }
+    choice = dataclasses.replace(profile.choice(), listed=_with_results(profile.choice(), without))
+    again, problems = judged(choice, settings, claim.takes, codes) if codes else (Report(report.run), {})
+    reasons += [f"{s} {f}: {why}" for (s, f, _), why in problems.items()]
+    by_key = {c.key: c for c in again.cases}
+    cases: list[CaseResult] = []
+    for case in report.cases:
+        found = by_key.get(case.key)
+        if case.key in without:
+            cases.append(case)
+        elif found is None:
+            reasons.append(f"{case.signature} {case.form}: it has the verdict {case.verdict}, and there are no results")
+        else:
+            cases.append(_as_claimed(case, found))
+            reasons += _differing(case, cases[-1])
+    return Report(report.run, cases), reasons
+
+
+def _with_results(choice: Choice, without: set[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    left = ((s, tuple(f for f in forms if (s, f) not in without)) for s, forms in choice.listed)
+    return tuple((s, forms) for s, forms in left if forms)
+
+
+def _as_claimed(case: CaseResult, found: CaseResult) -> CaseResult:
+    """What was found, as not the same in two runs if the claim says so: one run does not show that."""
+    found = dataclasses.replace(found, kept=case.kept)
+    return outcome.nondeterministic(found) if _NONDETERMINISTIC in case.causes else found
+
+
+def _differing(case: CaseResult, found: CaseResult) -> Iterator[str]:
+    for fact in _FACTS:
+        said, seen = getattr(case, fact), getattr(found, fact)
+        if said != seen:
+            yield f"{case.signature} {case.form}: {fact}: it says {_shown(said)}, and the results give {_shown(seen)}"
+            return
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {_shown(v)}" for k, v in value.items()) or "none"
+    return printable(str(value))
+
+
+# -- the claim ---------------------------------------------------------------------------------------------------------
+
+
+def _claimed(submission: Submission, assessment: Assessment, report: Report) -> Iterator[str]:
+    """What the claim says that the results do not."""
+    claim = submission.claim
+    for waiver, case in conformance.forbidden(assessment.profile, claim.waivers, claim.takes):
+        yield f"the waiver {waiver} waives what may not be waived: {assessment.profile.identifier} requires {case}"
+    for waiver in assessment.unused:
+        yield f"the waiver {waiver} is one too many: there is nothing that it waives"
+    if claim.verdict != assessment.verdict:
+        because = f" ({assessment.problems[0]})" if assessment.problems else ""
+        yield f"the claim is {printable(claim.verdict)!r}, and the results are {assessment.verdict!r}{because}"
+    checked: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
+        ("declared", claim.declared, dict(assessment.declared)),
+        ("counts", claim.counts, report.counts),
+    ]
+    codes = nan_codes((case, raw) for case, *_, raw in unpacked(submission))
+    checked.append(("nan_codes", claim.nan_codes, codes))
+    for field, said, seen in checked:
+        if said != seen:
+            yield f"claim.json: {field}: it says {_shown(said)}, and the results give {_shown(seen)}"
