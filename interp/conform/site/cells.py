@@ -16,6 +16,8 @@ from .model import Entry, Site
 
 #: Failing cases of a signature that are described after the first.
 _MOST = 6
+#: So many forms are listed.
+_FEW = 5
 
 
 def pages(site: Site, entry: Entry) -> Iterator[tuple[str, str]]:
@@ -69,9 +71,17 @@ def _forms(cases: Sequence[CaseResult]) -> tuple[Content, str, str]:
     by_verdict: dict[str, list[str]] = defaultdict(list)
     for case in cases:
         by_verdict[case.verdict].append(f"{case.form} (expected)" if case.is_expected else case.form)
-    listed = [element("div", badge(v), ", ".join(forms)) for v, forms in by_verdict.items()]
+    listed = [_of_verdict(v, forms) for v, forms in by_verdict.items()]
     ulp = max((c.worst_ulp for c in cases if c.worst_ulp is not None), default=None)
     return listed, f"{sum(c.total for c in cases):,}", "" if ulp is None else f"{ulp:,}"
+
+
+def _of_verdict(verdict: str, forms: Sequence[str]) -> Markup:
+    """The forms of a verdict; many only when they are asked for."""
+    names = ", ".join(forms)
+    if len(forms) <= _FEW:
+        return element("div", badge(verdict), names)
+    return element("details", element("summary", badge(verdict), count(len(forms), "form")), names)
 
 
 def _signature(name: str, cases: Sequence[CaseResult]) -> Markup:

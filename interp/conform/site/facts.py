@@ -19,7 +19,16 @@ from .model import Entry, Site
 # -- accumulators ------------------------------------------------------------------------------------------------------
 
 #: The columns of the table of facts, and how many accumulators of a backend and a pair of types are drawn.
-_FACTS = "backend", "operation", "kept between steps", "fraction bits", "products in a step", "dropped", "order", "c"
+_FACTS = (
+    "backend",
+    "operations and forms",
+    "kept between steps",
+    "fraction bits",
+    "products in a step",
+    "dropped",
+    "order",
+    "c",
+)
 _DRAWN = 2
 #: Rows of one table, which goes on in another.
 _ROWS = 400
@@ -27,12 +36,12 @@ _ROWS = 400
 
 def accumulators(site: Site) -> dict[str, str]:
     """The page of accumulators: for each pair of types a table of the facts, and the drawings side by side."""
-    pairs: dict[str, dict[tuple[str, str, Accumulated], list[CaseResult]]] = {}
+    pairs: dict[str, dict[tuple[str, Accumulated], list[CaseResult]]] = {}
     for entry in site.latest:
         for case in entry.report.cases:
             if case.accumulator is not None:
                 of = pairs.setdefault(_pair(case), defaultdict(list))
-                of[entry.label, case.op, case.accumulator].append(case)
+                of[entry.label, case.accumulator].append(case)
     order = sorted(
         pairs, key=lambda p: ([site.columns.index(p.split()[0])] if p.split()[0] in site.columns else [99], p)
     )
@@ -59,19 +68,30 @@ def _pair(case: CaseResult) -> str:
     return f"{operands} to {case.result}"
 
 
-def _of_pair(
-    site: Site, pair: str, found: dict[tuple[str, str, Accumulated], list[CaseResult]]
-) -> Iterator[frame.Section]:
+def _of_pair(site: Site, pair: str, found: dict[tuple[str, Accumulated], list[CaseResult]]) -> Iterator[frame.Section]:
     rows, drawn = [], []
     of_backend: Counter[str] = Counter()
-    for (label, op, a), cases in list(found.items())[:_ROWS]:
-        forms = ", ".join(dict.fromkeys(c.form for c in cases))
-        name = [_linked(site, label, cases[0]), element("small", f" {forms}")]
-        rows.append([name, op, a.keep, "all" if a.bits is None else a.bits, a.step or "all", a.drop, a.order, a.c])
+    for (label, a), cases in list(found.items())[:_ROWS]:
+        forms: dict[str, list[str]] = defaultdict(list)
+        for case in cases:
+            forms[case.op].append(case.form)
+        ops = [element("div", op, element("small", f" {', '.join(of)}")) for op, of in forms.items()]
+        rows.append(
+            [
+                _linked(site, label, cases[0]),
+                ops,
+                a.keep,
+                "all" if a.bits is None else a.bits,
+                a.step or "all",
+                a.drop,
+                a.order,
+                a.c,
+            ]
+        )
         of_backend[label] += 1
         if of_backend[label] <= _DRAWN:
             record = element("pre", element("code", f"--accumulate '{a.record}'")) if a.record else None
-            drawn.append(element("li", element("h3", f"{label}: {op}"), drawing(a, cases[0]), record))
+            drawn.append(element("li", element("h3", f"{label}: {', '.join(forms)}"), drawing(a, cases[0]), record))
     name = site.names.of(f"sums {pair}")
     title = element("h2", pair)
     table = frame.table(f"accumulators of {pair}", _FACTS, rows, "list facts-table")

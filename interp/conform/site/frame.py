@@ -60,12 +60,12 @@ def page(path: str, title: str, *content: Content, above: Content = None) -> str
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
-def parts(path: str, sections: Iterable[Section]) -> list[tuple[str, list[Section]]]:
+def parts(path: str, sections: Iterable[Section], most: int = PART) -> list[tuple[str, list[Section]]]:
     """The sections of a page in as many pages as they need: x.html, x-2.html, …; at least one."""
     pages: list[list[Section]] = [[]]
     size = 0
     for section in sections:
-        if pages[-1] and size + len(section.markup) > PART:
+        if pages[-1] and size + len(section.markup) > most:
             pages.append([])
             size = 0
         pages[-1].append(section)
@@ -75,17 +75,16 @@ def parts(path: str, sections: Iterable[Section]) -> list[tuple[str, list[Sectio
 
 
 def in_parts(
-    path: str, title: str, sections: Iterable[Section], above: Content = None, below: Content = None
+    path: str, title: str, sections: Iterable[Section], above: Content = None, most: int = PART
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The pages of some sections, by path, and the addresses of their anchors from the root."""
-    made = parts(path, sections)
+    made = parts(path, sections, most)
     addresses = {s.anchor: f"{at}#{s.anchor}" for at, part in made for s in part if s.anchor}
     pages = {}
     for i, (at, part) in enumerate(made):
         words = title if i == 0 else f"{title}, part {i + 1}"
-        last = below if i == len(made) - 1 else None
         others = _others([p for p, _ in made], i)
-        pages[at] = page(at, words, [s.markup for s in part], others, last, above=[above if i == 0 else None, others])
+        pages[at] = page(at, words, [s.markup for s in part], others, above=[above if i == 0 else None, others])
     return pages, addresses
 
 

@@ -30,7 +30,8 @@ def index(site: Site) -> dict[str, str]:
     cases = sum(len(e.report.cases) for e in site.entries)
     words = f"{count(len(site.latest), 'backend')}, {count(len(site.entries), 'run')}, {count(cases, 'case')}."
     sections = [_runs(site), _causes(site), grids.by_backend_and_format(site), *grids.overview(site)]
-    return frame.in_parts("index.html", "Who computes what how", sections, element("p", words, class_="facts"))[0]
+    above = element("p", words, class_="facts")
+    return frame.in_parts("index.html", "Who computes what how", sections, above, most=2 * frame.PART)[0]
 
 
 def _runs(site: Site) -> frame.Section:
@@ -136,7 +137,8 @@ def run(site: Site, entry: Entry) -> dict[str, str]:
         _lacking(entry),
     ]
     title = f"{entry.report.run.backend}: conformance"
-    return frame.in_parts(entry.page, title, [s for s in sections if s.markup], _facts(entry))[0]
+    sections = [s for s in sections if s.markup]
+    return frame.in_parts(entry.page, title, sections, _facts(entry), most=2 * frame.PART)[0]
 
 
 def _facts(entry: Entry) -> list[Content]:

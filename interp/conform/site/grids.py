@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -25,15 +26,11 @@ def _chunks(rows: Sequence[str], across: int, cells: int = _CELLS) -> Iterator[S
     yield from (rows[i : i + each] for i in range(0, len(rows), each))
 
 
-def _words(entry: Entry, row: str, column: str) -> str:
-    return f"{entry.label}, {row}, {column}: {entry.verdict(row, column)}"
-
-
-def _cell(entry: Entry, row: str, column: str, up: str) -> Markup:
+def _cell(entry: Entry, row: str, column: str, up: str, words: str) -> Markup:
     to = entry.addresses.get((row, column))
     verdict = entry.verdict(row, column)
     href = up + to if to and verdict != UNSUPPORTED else None
-    return frame.cell(verdict, _words(entry, row, column), href)
+    return frame.cell(verdict, f"{words}: {verdict}", href)
 
 
 def _linked(href: str, words: str) -> Markup:
@@ -74,17 +71,22 @@ def overview(site: Site) -> list[frame.Section]:
 
 
 def _strip(site: Site, entry: Entry, row: str) -> Markup:
-    """A letter for each format. What is not plainly right is a link."""
+    """A sign for each format. What is not plainly right is a link; of the rest equal neighbours are one element.
+
+    Thousands of elements in one table take a browser minutes to print.
+    """
     letters: list[Content] = []
-    for column in site.columns:
-        verdict = entry.verdict(row, column)
-        if verdict is None:
-            letters.append(element("i", "·"))
-        elif verdict in (PASS, UNSUPPORTED):
-            letters.append(element("i", SIGNS[verdict], class_=verdict))
-        else:
-            to, words = entry.addresses[row, column], f"{column}: {verdict}"
-            letters.append(element("a", SIGNS[verdict], href=to, class_=verdict, title=words, aria_label=words))
+    for verdict, columns in itertools.groupby(site.columns, lambda c: entry.verdict(row, c)):
+        if verdict in (None, PASS, UNSUPPORTED):
+            n = len(list(columns))
+            style = f"--n:{n}" if n > 1 else None
+            letters.append(element("i", n * (SIGNS[verdict] if verdict else "·"), class_=verdict, style=style))
+            continue
+        for column in columns:
+            words = f"{column}: {verdict}"
+            to = entry.addresses[row, column]
+            link = element("a", SIGNS[verdict], href=to, title=words, aria_label=words)
+            letters.append(element("i", link, class_=verdict))
     return element("td", letters, class_="strip")
 
 
@@ -126,13 +128,16 @@ def of_format(site: Site, column: str) -> dict[str, str]:
                 f"operations by backends in {column}",
                 [_linked(up + e.page, e.label) for e in site.latest],
                 [
-                    (_linked(up + site.operation(r), r), [_cell(e, r, column, up) for e in site.latest])
+                    (
+                        _linked(up + site.operation(r), r),
+                        [_cell(e, r, column, up, f"{e.label}, {r}") for e in site.latest],
+                    )
                     for r in some
                 ],
             )
         )
         for some in _chunks(rows, len(site.latest))
-    ]  # fmt: skip
+    ]
     above = [_facts(column), frame.key(MEANINGS)]
     return frame.in_parts(path, column, sections, above)[0]
 
@@ -154,10 +159,10 @@ def of_run(site: Site, entry: Entry) -> list[frame.Section]:
     columns += sorted({c for _, c in entry.cells} - set(columns))
     made = []
     for i, some in enumerate(_chunks(rows, len(columns))):
-        body = [(_linked(up + site.operation(r), r) if r in site.rows else r, [_cell(entry, r, c, up) for c in columns])
-                for r in some]  # fmt: skip
+        heads = [_linked(up + site.operation(r), r) if r in site.rows else r for r in some]
+        body = [[_cell(entry, r, c, up, f"{r}, {c}") for c in columns] for r in some]
         head = [element("h2", "Operations and formats"), frame.key(MEANINGS)] if i == 0 else None
-        shown = frame.grid("operations by formats", columns, body)
+        shown = frame.grid("operations by formats", columns, list(zip(heads, body, strict=True)))
         made.append(frame.Section(element("section", head, shown, id=f"grid-{i + 1}")))
     return made
 
@@ -168,8 +173,9 @@ def of_operation(site: Site, row: str) -> dict[str, str]:
     up = frame.root(path)
     columns = [c for c in site.columns if any(e.verdict(row, c) for e in site.latest)]
     body = [
-        (_linked(up + site.format(c), c), [_cell(e, row, c, up) for e in site.latest]) for c in columns
-    ]  # fmt: skip
+        (_linked(up + site.format(c), c), [_cell(e, row, c, up, f"{e.label}, {c}") for e in site.latest])
+        for c in columns
+    ]
     heads = [_linked(up + e.page, e.label) for e in site.latest]
     sections = [frame.Section(frame.grid(f"formats by backends: {row}", heads, body))]
     signatures: dict[str, dict[str, list[CaseResult]]] = defaultdict(lambda: defaultdict(list))
@@ -207,6 +213,4 @@ def _compared(site: Site, signature: str, runs: dict[str, list[CaseResult]], up:
     shown = frame.table(signature, ("backend", "verdict", "in", "what explains it"), rows)
     more = element("details", element("summary", "an example of each"), examples) if examples else None
     anchor = site.names.of(signature)
-    return frame.Section(
-        element("article", element("h3", element("code", signature)), shown, more, id=anchor), anchor
-    )  # fmt: skip
+    return frame.Section(element("article", element("h3", element("code", signature)), shown, more, id=anchor), anchor)

@@ -10,7 +10,7 @@ from ...oracle.formats import FORMATS
 from ..causes import Cause, causes
 from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, worst
 from .names import Names
-from .read import Loaded, latest
+from .read import Loaded, by_backend
 
 #: From a row and a column of the grid to the cases.
 Cells = dict[tuple[str, str], list[CaseResult]]
@@ -78,7 +78,7 @@ class Site:
 def site(loaded: Sequence[Loaded]) -> Site:
     """What the pages show of some reports."""
     names, entries = Names(), []
-    for of_backend in latest(loaded):
+    for of_backend in by_backend(loaded):
         before: Entry | None = None
         for one, label in zip(of_backend, _labels(of_backend), strict=True):
             report = one.report
@@ -118,5 +118,7 @@ def _labels(runs: Sequence[Loaded]) -> list[str]:
     labels = []
     for r in reports:
         words = [f"{p} {r.versions[p]}" for p in differing if p in r.versions] or [r.started[:10]]
+        if len(words) > 1 and len(versions := {r.versions.get(p) for p in differing}) == 1:
+            words = [str(*versions)]
         labels.append(f"{r.backend} ({', '.join(words)})")
     return [x if labels.count(x) == 1 else f"{x}, {r.stem}" for x, r in zip(labels, runs, strict=True)]

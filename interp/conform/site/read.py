@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -182,9 +183,28 @@ def _short(value: Any, most: int) -> Any:
     return value
 
 
-def latest(loaded: Sequence[Loaded]) -> Iterator[list[Loaded]]:
-    """The reports of each backend, from the first to the last that was run; backends by name."""
+def by_backend(loaded: Sequence[Loaded]) -> Iterator[list[Loaded]]:
+    """The reports of each backend, by its versions and then by the time they were begun; backends by name."""
     backends: dict[str, list[Loaded]] = {}
     for one in sorted(loaded, key=lambda x: (x.report.run.backend, x.report.run.started, x.stem)):
         backends.setdefault(one.report.run.backend, []).append(one)
-    yield from backends.values()
+    for runs in backends.values():
+        packages = sorted({p for r in runs for p in r.report.run.versions}, key=lambda p: (p == "minihlo", p))
+        yield sorted(runs, key=lambda r: [version(r.report.run.versions.get(p, "")) for p in packages])
+
+
+#: What a version that comes before its release begins with after the numbers, in order.
+_EARLY = ("dev", "a", "b", "rc|c|pre")
+
+
+def version(text: str) -> tuple[list[int], int, list[int]]:
+    """What versions are ordered by: the numbers of the release, what comes before the release, the numbers after it."""
+    release = re.match(r"v?([\d.]*)[._-]?(.*)", text, re.DOTALL)
+    assert release is not None
+    numbers, rest = release.groups()
+    stage = next((i for i, words in enumerate(_EARLY) if re.match(words, rest)), len(_EARLY))
+    return _numbers(numbers), stage, _numbers(rest)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(n) for n in re.findall(r"[0-9]{1,18}", text)]
