@@ -357,3 +357,88 @@ def test_faults_are_named(signature: str, backend: Planted, identifier: str, fai
         if identifier:
             assert any(c.startswith(identifier) for c in result.causes), (form, result.diagnosis, result.causes)
             assert result.diagnosis or result.model
+
+
+# -- rules without a name, and open points -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["ceil", "even", "rceil", "nearest"])
+def test_a_rule_without_a_name_is_found(rule: str) -> None:
+    for result in run(Planted(with_scale(rule)), f"quantize.{FN}.own.bf16", ("array", "partial", "special")).values():
+        assert result.verdict == DIVERGENT
+        assert set(result.open_points) == {"scale-rule"}
+        assert set(result.open_points["scale-rule"]) == {rule}
+
+
+def test_the_rule_of_the_source_is_right() -> None:
+    assert {r.verdict for r in run(Planted(), f"quantize.{FN}.own.f32").values()} == {PASS}
+
+
+def test_no_rule_is_wrong() -> None:
+    """Scales that are neither of a rule: now those of one, now of another."""
+
+    def after(operation: Operation, arrays, found):
+        other = Planted(with_scale("nearest")).operate(operation, arrays)
+        odd = np.arange(len(found))[:, None] % 2
+        return np.where(odd, other, found)
+
+    found = run(Planted(None, after), f"quantize.{FN}.own.f32", ("array",))["array"]
+    assert found.verdict == FAIL
+
+
+def flushed(operation: Operation, arrays):
+    x = arrays[0].view(np.float32)
+    return operation, [np.where(np.abs(x) < 2.0**-126, np.copysign(np.float32(0), x), x).view(np.uint32)]
+
+
+def without_code(code: int):
+    return elements_only(lambda o, a, f: np.where(f == code, 0, f).astype(f.dtype))
+
+
+@pytest.mark.parametrize(
+    ("backend", "form", "point", "choice"),
+    [
+        (Planted(flushed), "special", "subnormal-block", "flushed"),
+        (Planted(flushed), "ends", "subnormal-block", "flushed"),
+        (Planted(None, without_code(0x7F)), "special", "block-with-nan", "elements"),
+        (Planted(None, without_code(0x80)), "special", "negative-zero", "plus-zero"),
+    ],
+)
+def test_open_points_have_their_names(backend: Planted, form: str, point: str, choice: str) -> None:
+    result = run(backend, QUANTIZE, (form,))[form]
+    assert result.verdict == DIVERGENT, result.diagnosis
+    assert choice in result.open_points[point]
+
+
+@pytest.mark.parametrize("name", [FN, "mxfp6_e2m3", MX4])
+def test_onnx_dequantizes(name: str) -> None:
+    pytest.importorskip("onnx")
+    from minihlo.interp.backends import backend
+
+    onnx = backend("onnx")
+    try:
+        assert {r.verdict for r in run(onnx, f"dequantize.{name}.f32").values()} == {PASS}
+    finally:
+        onnx.close()
+
+
+def test_torchao() -> None:
+    """torchao 0.18: right in the middle of the range, and wrong where the scale is 2^-127."""
+    torchao = pytest.importorskip("torchao")
+    from minihlo.interp.backends import backend
+
+    if not torchao.__version__.startswith("0.18"):
+        pytest.skip(f"the verdicts are those of torchao 0.18, got {torchao.__version__}")
+    ao = backend("torchao:cpu")
+    try:
+        found = run(ao, QUANTIZE)
+        assert found["array"].verdict == found["square"].verdict == PASS
+        assert (found["ends"].verdict, found["ends"].causes) == (FAIL, ["smallest-scale"])
+        assert found["special"].open_points["block-with-infinity"] == {"next-power": 19}
+        rceil = run(ao, f"quantize.{FN}.rceil.f32", ("array",))["array"]
+        assert (rceil.verdict, set(rceil.open_points)) == (DIVERGENT, {"scale-rceil"})
+        dot = run(ao, DOT)
+        assert {dot[f].verdict for f in ("array", "blocks-3", "blocks-5")} == {DIVERGENT}
+        assert dot["ends"].causes[0] == "scaled-beyond-range"
+    finally:
+        ao.close()

@@ -1,4 +1,4 @@
-"""ONNX by its reference evaluator, which has conversions and is_finite of float8 and float4 types only.
+"""ONNX by its reference evaluator, which has conversions and is_finite of float8 and float4 types only, and blocks.
 
 A conversion is a Cast without `saturate`, as StableHLO requires: a number beyond the range becomes infinity or NaN.
 `onnx:saturate` turns it on; `onnx:quantize` (and `onnx:saturate+quantize`) converts from f32, f16 and bf16 by
@@ -16,7 +16,7 @@ import numpy as np
 
 from .base import OPERATIONS, Kind, Operate
 from .codes import codes, typed
-from .onnx_models import CONVERSIONS, OPTIONS, model
+from .onnx_models import CONVERSIONS, OPTIONS, model, names
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -39,11 +39,11 @@ def start(options: str) -> Operate:
     latest = onnx.defs.onnx_opset_version(), onnx.IR_VERSION
 
     def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        source = operation.operands[0]
         evaluator = reference.ReferenceEvaluator(model(operation, options, arrays[0].ndim, *latest))
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            (result,) = evaluator.run(None, {"x": typed(arrays[0], source)})
+            inputs = zip(names(operation), arrays, operation.operands, strict=True)
+            (result,) = evaluator.run(None, {name: typed(x, t) for name, x, t in inputs})
         return codes(result, operation.result)
 
     return operate

@@ -1,4 +1,4 @@
-"""ONNX models of one node for conversions and is_finite, the only operations that ONNX has for these types."""
+"""ONNX models of conversions, of is_finite and of blocks that are dequantized: all that ONNX has for these types."""
 
 from __future__ import annotations
 
@@ -22,15 +22,22 @@ CONVERSIONS = (
 
 
 def model(operation: Operation, options: str, rank: int, opset: int, ir_version: int) -> Any:
-    """Return the operation as a model from `x` to `y`. Raises BackendError if ONNX does not have it."""
-    if operation.op not in ("convert", "is_finite"):
+    """Return the operation as a model from `x`, and `scale` where there is one, to `y`.
+
+    Raises BackendError if ONNX does not have it.
+    """
+    if operation.op not in ("convert", "is_finite", "dequantize"):
         raise BackendError("refused", "ONNX has only conversions of these types")
     onnx: Any = importlib.import_module("onnx")
-    (source,), target = operation.operands, operation.result
-    x, y = (tensor_type(t) for t in (source, target))
-    nodes = _finite() if operation.op == "is_finite" else _converting(source, target, options)
+    source, target = operation.operands[0], operation.result
+    if operation.op == "dequantize":
+        nodes = _dequantizing(operation)
+    else:
+        nodes = _finite() if operation.op == "is_finite" else _converting(source, target, options)
     value, shape = onnx.helper.make_tensor_value_info, [None] * rank
-    graph = onnx.helper.make_graph(nodes, operation.op, [value("x", x, shape)], [value("y", y, shape)])
+    named = zip(names(operation), operation.operands, strict=True)
+    takes, y = [value(name, tensor_type(t), shape) for name, t in named], tensor_type(target)
+    graph = onnx.helper.make_graph(nodes, operation.op, takes, [value("y", y, shape)])
     made = onnx.helper.make_model(
         graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=ir_version, producer_name="minihlo"
     )
@@ -39,6 +46,22 @@ def model(operation: Operation, options: str, rank: int, opset: int, ir_version:
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise BackendError("refused", str(error)) from None
     return made
+
+
+def names(operation: Operation) -> tuple[str, ...]:
+    """The names of the inputs of a model."""
+    return ("x", "scale")[: len(operation.operands)]
+
+
+def _dequantizing(operation: Operation) -> list[Any]:
+    """Return the node that scales blocks. Raises BackendError for blocks that ONNX does not have."""
+    onnx: Any = importlib.import_module("onnx")
+    block = operation.attributes["block"]
+    if len(operation.operands) != 2 or len(block) != 1 or operation.operands[0] == "i8":
+        raise BackendError("refused", "ONNX has blocks of one dimension with one scale, and no fractions of integers")
+    to = tensor_type(operation.result)
+    make: Callable[..., Any] = onnx.helper.make_node
+    return [make("DequantizeLinear", ["x", "scale"], ["y"], axis=1, block_size=block[0], output_dtype=to)]
 
 
 def _finite() -> list[Any]:

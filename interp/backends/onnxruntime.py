@@ -11,7 +11,7 @@ import numpy as np
 from ...ops.types import ELEMENT_TYPES
 from .base import OPERATIONS, Kind, Operate
 from .codes import code_dtype
-from .onnx_models import CONVERSIONS, OPTIONS, model, newest, tensor_type
+from .onnx_models import CONVERSIONS, OPTIONS, model, names, newest, tensor_type
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -38,14 +38,14 @@ def start(options: str) -> Operate:
     versions = newest(session)
 
     def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        x, y = tensor_type(operation.operands[0]), tensor_type(operation.result)
-        t = ELEMENT_TYPES[operation.result]
-        packed = _packed(np.asarray(arrays[0], order="C"), ELEMENT_TYPES[operation.operands[0]].bits)
+        y, t = tensor_type(operation.result), ELEMENT_TYPES[operation.result]
         running = session(model(operation, options, arrays[0].ndim, *versions).SerializeToString())
         make = runtime.OrtValue.ortvalue_from_numpy_with_onnx_type
         result = np.empty(arrays[0].shape, code_dtype(t))
         binding = running.io_binding()
-        binding.bind_ortvalue_input("x", make(packed, x))
+        for name, given, element in zip(names(operation), arrays, operation.operands, strict=True):
+            packed = _packed(np.asarray(given, order="C"), ELEMENT_TYPES[element].bits)
+            binding.bind_ortvalue_input(name, make(packed, tensor_type(element)))
         binding.bind_ortvalue_output("y", make(result, y))
         running.run_with_iobinding(binding)
         return _unpacked(result, t.bits)

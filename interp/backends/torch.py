@@ -15,8 +15,9 @@ from .functions import NUMPY, function
 if TYPE_CHECKING:
     from .operation import Operation
 
-_DEVICES = r"(cpu|cuda|mps|xpu)(:\d+)?"
-KIND = Kind("torch:cpu|cuda", _DEVICES, modules=("torch",), extra="torch", packages=("torch",), takes=OPERATIONS)
+#: What may follow the colon.
+DEVICES = r"(cpu|cuda|mps|xpu)(:\d+)?"
+KIND = Kind("torch:cpu|cuda", DEVICES, modules=("torch",), extra="torch", packages=("torch",), takes=OPERATIONS)
 
 #: PyTorch has no function that rounds halves away from zero, and its sort has no total order.
 _NAMES = {

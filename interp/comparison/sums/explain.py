@@ -279,6 +279,8 @@ def within(
         with np.errstate(all="ignore"):
             total, sizes = exact_sums(terms), np.abs(terms).sum(axis=1)
             slack = np.where(is_exact_in(terms, 24), 0.0, slack_of(terms.shape[1], 24, sizes))
+            if may_flush(observed.asked):  # products below f32's normal numbers are rounded by an absolute step
+                slack = slack + terms.shape[1] * 2.0**-149
             if is_flushed:
                 slack += terms.shape[1] * 2.0 ** FORMATS["f32"].min_exponent
             hits = observed.hits(flat, total, through)

@@ -97,15 +97,33 @@ def _not_saturated(part: BlockPart, x: np.ndarray) -> Quantized:
     return oracle.quantized(x, part.block, part.rule, saturates=False)
 
 
-def _by_reciprocal(part: BlockPart, x: np.ndarray) -> Quantized | None:
-    """amax times a rounded reciprocal of the largest element, in f32; the exponent of that rounded up."""
-    if part.rule != "rceil" or not part.block.has_power_scale:
-        return None
-    amax = oracle.largest_of(x, part.block)
-    share = (amax.astype(np.float32) * np.float32(1 / part.block.largest)).astype(np.float64)
-    fraction, power = np.frexp(np.where(share > 0, share, 1.0))
-    codes = np.clip(power - 1 + (fraction != 0.5), -127, 128) + 127
-    return with_scales(part, x, np.where(share == 0, 0, np.where(np.isnan(share), 255, codes)))
+def _in_f32(quotient: Callable[[np.ndarray, float], np.ndarray], by_logarithm: bool) -> Changed:
+    """The exponent of amax / largest, rounded up, of a quotient in f32; by a logarithm in f32, or of the quotient."""
+
+    def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
+        if part.rule != "rceil" or not part.block.has_power_scale:
+            return None
+        share = quotient(oracle.largest_of(x, part.block).astype(np.float32), part.block.largest)
+        positive = np.where(share > 0, share, 1).astype(np.float64)
+        if by_logarithm:
+            power = np.ceil(np.log2(positive).astype(np.float32)).astype(np.int64)
+        else:
+            fraction, exponent = np.frexp(positive)
+            power = exponent - (fraction == 0.5)
+        codes = np.clip(power, -127, 127) + 127
+        codes = np.where(share == 0, 0, np.where(np.isnan(share), 255, codes))
+        infinite = np.isinf(_amax(x, part.block, np.nan, np.inf))
+        return with_scales(part, x, np.where(infinite, 254, codes))
+
+    return of
+
+
+def _quotient(amax: np.ndarray, largest: float) -> np.ndarray:
+    return amax / np.float32(largest)
+
+
+def _by_reciprocal(amax: np.ndarray, largest: float) -> np.ndarray:
+    return amax * np.float32(1 / largest)
 
 
 def _in_steps(least: float, reciprocal: bool) -> Changed:
@@ -132,6 +150,18 @@ def _in_steps(least: float, reciprocal: bool) -> Changed:
     return of
 
 
+def _one_scale(part: BlockPart) -> np.ndarray | None:
+    """Dequantized numbers where the product of both scales is rounded to f32 first."""
+    if part.case.op != "dequantize" or not part.block.has_tensor_scale:
+        return None
+    codes, scales, *rest = part.arrays
+    factors = oracle.factors(scales, part.block, *rest).astype(np.float32).astype(np.float64)
+    with np.errstate(all="ignore"):
+        numbers = oracle.values(codes, part.block) * part.block.spread(factors, (codes.shape[0], codes.shape[1]))
+    wide = FORMATS["f32"].decode(encode(FORMATS["f32"], Exact.of(numbers))[0])
+    return part.joined([encode(FORMATS[part.case.result], Exact.of(wide))[0]])
+
+
 _LEAST, _NORMAL = 2.0**-9, 2.0**-6  # of f8E4M3FN
 _CHOICES: tuple[tuple[str, str, str, Changed], ...] = (
     ("block-with-nan", "nan-elements", "only the elements that are NaN become NaN", _from_amax(0.0, np.nan)),
@@ -143,7 +173,9 @@ _CHOICES: tuple[tuple[str, str, str, Changed], ...] = (
     ("block-of-zeros", "normal", "the scale is 2^-6", _zero_scale(_NORMAL)),
     ("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _flushed),
     ("beyond-the-largest-element", "not-saturated", "elements beyond the largest do not saturate", _not_saturated),
-    ("scale-rceil", "reciprocal", "amax is multiplied by a rounded reciprocal", _by_reciprocal),
+    ("scale-rceil", "quotient", "amax / largest is rounded to f32", _in_f32(_quotient, False)),
+    ("scale-rceil", "logarithm", "the logarithm of amax / largest is rounded to f32", _in_f32(_quotient, True)),
+    ("scale-rceil", "reciprocal", "amax is multiplied by a rounded reciprocal", _in_f32(_by_reciprocal, False)),
     ("two-scales", "steps", "each quotient is rounded to f32", _in_steps(_LEAST, False)),
     ("two-scales", "reciprocal", "multiplied by a rounded reciprocal of both scales", _in_steps(_LEAST, True)),
     ("two-scales", "normal-steps", "each quotient in f32, scales from 2^-6 on", _in_steps(_NORMAL, False)),
@@ -174,4 +206,5 @@ CHOICES: tuple[Choice, ...] = tuple(Choice(p, name, words, quantized(of)) for p,
     # The fraction of an integer element is joined to the scale by some.
     Choice("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-120)),
     Choice("subnormal-block", "flushed-results", "subnormal results are zero", _products(0.0)),
+    Choice("two-scales", "rounded", "the product of both scales is rounded to f32", _one_scale),
 )

@@ -159,11 +159,15 @@ def _elements_rounded(how: str) -> Changed:
     return of
 
 
-def _smallest_scale(part: BlockPart, x: np.ndarray) -> Quantized | None:
-    """The scale of code 0 counts as 2^-126."""
-    if not part.block.has_power_scale:
-        return None
-    return _with_factors(lambda f: np.where(f == 2.0**-127, 2.0**-126, f))(part, x)
+def _smallest_scale(value: float) -> Changed:
+    """The scale of code 0 counts as another number."""
+
+    def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
+        if not part.block.has_power_scale:
+            return None
+        return _with_factors(lambda f: np.where(f == 2.0**-127, value, f))(part, x)
+
+    return of
 
 
 def _rolled(part: BlockPart, x: np.ndarray, elements: int, scales: int) -> Quantized:
@@ -192,7 +196,8 @@ _QUANTIZE: tuple[tuple[str, str, Changed], ...] = (
     ("quotients-through-bf16", "quotients are rounded to bf16 before they become elements", _quotients_through("bf16")),
     ("quotients-through-f16", "quotients are rounded to f16 before they become elements", _quotients_through("f16")),
     ("nibbles-exchanged", "the low and the high four bits of each byte are exchanged", _nibbles),
-    ("smallest-scale", "the scale of code 0 counts as 2^-126; it is 2^-127", _smallest_scale),
+    ("smallest-scale", "the scale of code 0 counts as 2^-126; it is 2^-127", _smallest_scale(2.0**-126)),
+    ("smallest-scale", "the scale of code 0 counts as 1; it is 2^-127", _smallest_scale(1.0)),
     ("elements-toward-zero", "elements are rounded toward zero", _elements_rounded(rounding.TOWARD_ZERO)),
     ("elements-ties-away", "elements are rounded to nearest, ties away from zero", _elements_rounded(rounding.AWAY)),
     *(
@@ -293,6 +298,7 @@ _DEQUANTIZE: tuple[tuple[str, str, Numbers], ...] = (
     ("partial-block-unscaled", "the last block, which is not full, is not scaled", _partial),
     ("through-bf16", "products are rounded to bf16 first", _product_through("bf16")),
     ("through-f16", "products are rounded to f16 first", _product_through("f16")),
+    ("through-f32", "products are rounded to f32 first", _product_through("f32")),
     ("scale-through-bf16", "scales are rounded to bf16 first", _factor_through("bf16")),
     ("nan-scale-not-nan", "a scale that is NaN counts as a number", _nan_scale),
     (

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...comparison.diagnosis import NONE, Diagnosis
 from ...oracle import blocks as oracle
+from ...oracle.formats import FORMATS
 from ..block_parts import BlockPart
 from ..cases.block_list import OWN
 from ..pictured import by_place
@@ -116,6 +117,7 @@ class _Judged:
     def _choose(self) -> None:
         """Finds the choice that explains each block that is not right."""
         part = self._of_own_rule()
+        self._choose_elements_of_nan()
         for choice in CHOICES:
             left = ~self.is_right & ~self.is_open
             codes = choice.of(part) if left.any() else None
@@ -125,10 +127,25 @@ class _Judged:
             if explained.any():
                 self.is_open |= explained
                 self._note(choice.point, choice.identifier, choice.sentence, int(explained.sum()))
-        if self._lacks_minus:
+        if self._lacks_minus and (self.is_right | self.is_open).any():
             zeros = part.expected != self._without_negative_zero(part.expected)
             self.is_minus = np.unique(self.of_block[zeros])
             self._note("negative-zero", "plus-zero", "-0 becomes +0", len(self.is_minus))
+
+    def _choose_elements_of_nan(self) -> None:
+        """Finds blocks whose scale is NaN, as it should be, so that they are NaN whatever their elements are."""
+        part = self.part
+        if part.case.op != "quantize":
+            return
+        start, count = int(np.prod(part.outputs[0][1])), self.count
+        given, right = (codes[start : start + count] for codes in (self.got, self.right))
+        nan = part.block.scale_fmt.is_nan(right) & (given == right) & ~self.is_right
+        self.is_open |= nan
+        x = part.block.each(part.numbers).reshape(count, -1)
+        for point, where in (("block-with-nan", np.isnan(x)), ("block-with-infinity", ~np.isnan(x) & np.isinf(x))):
+            is_point = nan & where.any(axis=1) & (point == "block-with-nan" or ~np.isnan(x).any(axis=1))
+            if is_point.any():
+                self._note(point, "elements", "the scale is NaN, and elements are numbers", int(is_point.sum()))
 
     is_minus = np.zeros(0, np.intp)
 
@@ -200,6 +217,8 @@ class _Judged:
         if self._is_half_missing(flat, elements):
             return Diagnosis("half of the results are missing: they are zero", ("half-missing",))
         x = part.numbers if part.case.op == "quantize" else None
+        if len(part.outputs) == 3 and not np.isfinite(FORMATS["f32"].decode(self.got[-1:])[0]):
+            return Diagnosis("the scale of the tensor is not finite, as one of its numbers", ("tensor-scale",))
         if x is not None and not (wrong & ~self._any_of(np.isnan(x))).any():
             return Diagnosis("a block with NaN does not become NaN", ("nan-block-not-nan",))
         if part.case.op == "dequantize":

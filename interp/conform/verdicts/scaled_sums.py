@@ -39,10 +39,9 @@ def judged(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], records: 
     _put(found, near, sums.judged([parts[i] for i in near], [results[i] for i in near], ways=usual) if near else [])
     if _all_known(found):
         return found
-    for reading in readings():
-        read = _by(reading, parts, results, found)
-        if read is not None:
-            return read
+    read = _by_rounding(parts, results, found)
+    if read:
+        return read
     left = [i for i in near if not found[i].identifier]
     units = _units(parts[0], records) if left else []
     if units:
@@ -88,6 +87,19 @@ def _units(part: ScaledPart, records: Sequence[str]) -> list[Way]:
         found[name] = Way(f"unit/{name}", sentence, total, True, unit.record, f"unit/{name}", unit.record.storage.name)
     del records
     return list(found.values())
+
+
+def _by_rounding(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[Formed]) -> list[Formed]:
+    """The verdicts by the type that scaled numbers are rounded to: of those that explain all, the one nearest to it."""
+    best, most = [], -1
+    for reading in readings():
+        read = _by(reading, parts, results, plain)
+        if read is not None:
+            several = [reading.part(p) or p for p in parts]
+            hits = sum(int((p.exact.codes == got).sum()) for p, got in zip(several, results, strict=True))
+            if hits > most:
+                best, most = read, hits
+    return best
 
 
 def _by(
