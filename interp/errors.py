@@ -60,3 +60,7 @@ class CheckFailure(Error, AssertionError):
 
 class LimitError(ExecutionError):
     """The program has reached the limit of steps (`--max-steps`)."""
+
+
+class WorkersLostError(ExecutionError):
+    """No process is left that runs the tasks of a command."""

@@ -19,7 +19,7 @@ from ..conform.cases import data
 from ..conform.cases.cases import FORMS, Case, cases
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
 from ..conform.verdicts import known, outcome
-from ..errors import InputError, OutputError
+from ..errors import InputError, OutputError, WorkersLostError
 from ..policies import accumulation
 from . import conform_badge, conform_claim
 
@@ -93,10 +93,12 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
     try:
         with _progress(session) as report_progress:
             report = session.run(workers, report_progress)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, WorkersLostError) as error:
+        is_lost = isinstance(error, WorkersLostError)
         saved = f"{path} holds {len(session.report.cases)} finished cases; the same command continues"
-        print("; ".join(["interrupted", *([str(session.failure or saved)] if path else [])]), file=sys.stderr)
-        return 130
+        why = str(error) if is_lost else "interrupted"
+        print("; ".join([why, *([str(session.failure or saved)] if path else [])]), file=sys.stderr)
+        return 2 if is_lost else 130
     report.cases = [known.marked(c, expected) for c in report.cases]
     _write(report, options)
     signatures = (c.signature for c in run.Choice(tests=options.tests).cases(3))
@@ -129,7 +131,7 @@ def _check_operands(settings: outcome.Settings, cases: set[Case]) -> None:
 
 def _workers(options: argparse.Namespace, made: Backend, tasks: int) -> run.Workers:
     if options.dask:
-        from ..conform.workers import dask
+        from ..conform.cluster import dask
 
         return dask(options.dask)
     jobs = min(options.jobs or os.cpu_count() or 1, tasks)

@@ -1,4 +1,4 @@
-"""Tasks in several processes: those of this machine, each with a backend of its own, or a Dask cluster's.
+"""Tasks in several processes of this machine, each with a backend of its own.
 
 `python -m minihlo.interp.conform.workers` is such a process: it reads settings, then tasks, and answers with results.
 """
@@ -11,13 +11,12 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from ..backends import BackendError, backend
 from ..backends.child import death, last_words, read_frame, write_frame
-from ..errors import InputError
+from ..errors import InputError, WorkersLostError
 from ..system import host_floats
 from ..system.child_python import end_with_parent, log_file, python
 from ..system.pool import share
@@ -38,16 +37,31 @@ def processes(jobs: int) -> Workers:
     return workers
 
 
+#: What a process says when it can take tasks.
+_READY = b"ready"
+#: After so many deaths in a row before that, a process is not started again: what kills it is no case.
+_STARTS = 3
+
+
 class _Process:
     """A process that runs tasks. One that dies of a task is started again, and runs the task's cases one by one."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._failed = 0  #: how often in a row it has died before it was ready
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._stopped = False
 
     def run(self, task: Task) -> list[CaseResult]:
+        """The results of a task. Raises WorkersLostError where the process cannot be started."""
+        while not self._is_started():
+            self._failed += 1
+            why = self._death()
+            if self._stopped:
+                return []
+            if self._failed >= _STARTS:
+                raise WorkersLostError(f"no worker can be started: {why}, {_STARTS} times before it was ready")
         try:
             return self._ask(task)
         except EOFError:
@@ -59,18 +73,32 @@ class _Process:
         spec = next(iter(task.specs))
         return [outcome.without_result(spec.case, spec.form, "died", why, self._settings)]
 
-    def _ask(self, task: Task) -> list[CaseResult]:
-        if self._process is None:
-            self._log = log_file()
-            self._process = subprocess.Popen(
-                python("-m", __name__),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._log,
-                start_new_session=True,  # Ctrl-C in the terminal is for this process
-            )
+    def _is_started(self) -> bool:
+        """Start the process where it does not run: whether it can take tasks then."""
+        if self._process is not None:
+            return True
+        self._log = log_file()
+        self._process = subprocess.Popen(
+            python("-m", __name__),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,  # Ctrl-C in the terminal is for this process
+        )
+        try:
             self._send(self._settings)
+            self._receive()
+        except EOFError:
+            return False
+        self._failed = 0
+        return True
+
+    def _ask(self, task: Task) -> list[CaseResult]:
         self._send(task)
+        return self._receive()
+
+    def _receive(self) -> Any:
+        assert self._process
         assert self._process.stdout
         answer = pickle.loads(read_frame(self._process.stdout))
         if isinstance(answer, BaseException):
@@ -118,10 +146,15 @@ def _serve() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     settings = pickle.loads(read_frame(sys.stdin.buffer))
-    made = backend(settings.backend)
+    try:
+        made = backend(settings.backend)
+    except (BackendError, InputError) as error:
+        write_frame(answers, pickle.dumps(error))
+        return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         tester = Tester(made, settings)
+        write_frame(answers, pickle.dumps(_READY))
         while True:
             try:
                 task = pickle.loads(read_frame(sys.stdin.buffer))
@@ -134,50 +167,6 @@ def _serve() -> None:
             write_frame(answers, pickle.dumps(answer))
     finally:
         made.close()
-
-
-# -- Dask --------------------------------------------------------------------------------------------------------------
-
-_testers: dict[Settings, Tester] = {}
-_lock = threading.Lock()  #: a worker of the cluster may have several threads, and they share the backend
-
-
-def _on_cluster(settings: Settings, task: Task) -> list[CaseResult]:
-    """Runs on a worker of the cluster, which keeps its backend from task to task."""
-    with _lock:
-        if settings not in _testers:
-            _testers[settings] = Tester(backend(settings.backend), settings)
-        return _testers[settings].run(task.specs, task.beside)
-
-
-def _close_all() -> None:
-    with _lock:
-        while _testers:
-            _testers.popitem()[1].backend.close()
-
-
-def dask(address: str) -> Workers:
-    """Runs tasks on the cluster whose scheduler is at an address. Raises InputError where there is none."""
-    try:
-        from distributed import Client, as_completed  # pyright: ignore[reportMissingImports]
-    except ModuleNotFoundError:
-        raise InputError("--dask needs the package distributed (pip install 'minihlo[dask]')") from None
-
-    def workers(settings: Settings, work: Sequence[Task]) -> Iterator[Done]:
-        try:
-            client = Client(address, timeout="20s", set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise InputError(f"--dask {address}: there is no scheduler: {error}") from None
-        with client:
-            futures = {client.submit(_on_cluster, settings, t, pure=False): i for i, t in enumerate(work)}
-            try:
-                for future in as_completed(futures, loop=client.loop):
-                    yield futures[future], future.result()
-            finally:
-                client.cancel(list(futures))
-                client.run(_close_all)
-
-    return workers
 
 
 if __name__ == "__main__":
