@@ -50,7 +50,7 @@ def reports(folder: Path) -> tuple[list[Loaded], list[Path]]:
     found, others = [], []
     for path in sorted(p for p in folder.iterdir() if p.name.endswith((".json", ".json.gz")) and not p.is_dir()):
         try:
-            data = _bytes(path)
+            data = unpacked(path)
             if SCHEMA.split("/")[0].encode() not in data[:_HEAD]:
                 others.append(path)
                 continue
@@ -69,7 +69,8 @@ def _kind(path: Path) -> str:
     return "a file" if path.exists() else "nothing of that name"
 
 
-def _bytes(path: Path) -> bytes:
+def unpacked(path: Path) -> bytes:
+    """The bytes of a file, decompressed if it is `*.gz`. Raises InputError where they are too many."""
     if not path.name.endswith(".gz"):
         return path.read_bytes()
     with gzip.GzipFile(fileobj=io.BytesIO(path.read_bytes())) as stream:
