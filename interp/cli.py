@@ -63,6 +63,14 @@ that explains it. Without inputs the program runs on a random sample of ordinary
 
 Exit status: 0 if the outputs are equal, 1 if they differ, 2 for bad input, 124 after --timeout."""
 
+_PROFILE = f"""The program is evaluated here. For each float result of each op the profile has the share of elements
+that underflow, saturate, overflow or are NaN, and the error against the exact result of the same operands. Lines are
+those of FILE. Without inputs the program runs on a random sample of ordinary numbers.
+
+{_VALUE}
+
+Exit status: 0, 1 if a check of the program fails, 2 for bad input, 124 after --timeout."""
+
 _PROBE = """Designed dots of a few large and small products show each fact of the accumulator: the products in a step,
 the bits that are kept, how the rest is dropped, where the running sum joins, how it is rounded. The record that
 predicts them is checked on 10,000 random dots.
@@ -153,6 +161,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
     programs.diff(command("diff", _diff, "compare a backend with the exact results, op by op", _DIFF))
     summary = "find the ops that make the difference between two ways of computing a program"
     blame.blame(command("blame", _blame, summary, _BLAME))
+    summary = "count what the results of a program's ops lose in their formats"
+    programs.profile(command("profile", _profile, summary, _PROFILE))
     programs.test(command("test", _test, "run the checks in .mlir files", _TEST))
     tables.formats(command("formats", _lazily("tables", "formats"), "print the properties of the formats"))
     summary = "convert a number to a format; print its code, value, error and neighbours"
@@ -188,6 +198,11 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _blame(options: argparse.Namespace) -> int:
     return _isolated("blame", options)
+
+
+def _profile(options: argparse.Namespace) -> int:
+    options.policy = _policy(options, options.target)
+    return _isolated("profile", options)
 
 
 def _isolated(command: str, options: argparse.Namespace) -> int:

@@ -129,6 +129,20 @@ def diff(parser: argparse.ArgumentParser) -> None:
     add_conversion(parser)
 
 
+def profile(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `minihlo profile`."""
+    add_program(parser)
+    add_limits(parser, "the run", has_steps=False)
+    add = parser.add_argument
+    add("--blocks", action="append", default=[], metavar="A,B", help="count losses in block formats too: mxfp8_e4m3, …")
+    add("--all", action="store_true", help="print every row of the table (default: the worst 20)")
+    add("--json", metavar="F", help="write the profile as JSON (-: standard output)")
+    add("--html", metavar="F", help="write the profile as one HTML page")
+    add("--accumulate", metavar="HOW", help="how products are summed, as for minihlo run")
+    add("--target", metavar="CHIP", help="compute as a chip does (minihlo targets)")
+    add_conversion(parser)
+
+
 def test(parser: argparse.ArgumentParser) -> None:
     """Add the options of `minihlo test`."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a .mlir file, or a folder with .mlir files")

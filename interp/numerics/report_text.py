@@ -16,7 +16,7 @@ _HEAD = ("line", "op", "format", "elements", "underflow", "subnormal", "saturate
          "largest", "smallest", "ULP", "SQNR dB", "scale")  # fmt: skip
 
 
-def text(profile: Profile) -> str:
+def text(profile: Profile, most: int | None = 20) -> str:
     """What loses most, and the table."""
     sentences = profile.sentences()
     few = [f"{i}. {s}" for i, s in enumerate(sentences[:_SENTENCES], 1)]
@@ -25,7 +25,7 @@ def text(profile: Profile) -> str:
     runs = len(profile.steps)
     head = f"{len(profile.tensors)} tensors, {runs} run{'s' * (runs != 1)}"
     nothing = "No operation underflows, saturates or overflows in more than 0.1 % of its results."
-    return "\n".join([head, *(few or [nothing]), "", table(profile, 20)])
+    return "\n".join([head, *(few or [nothing]), "", table(profile, most)])
 
 
 def table(profile: Profile, most: int | None) -> str:
