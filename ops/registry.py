@@ -161,13 +161,14 @@ class Call:
     @staticmethod
     def _static(t: TensorType) -> tuple[int, ...]:
         if any(d is None for d in t.shape):
-            raise OpError(f"{t} has a dimension of unknown size")
+            raise OpError(f"expected a tensor whose sizes are known, got {t}")
         return t.shape  # type: ignore[return-value]
 
     @staticmethod
     def _tensor(types: tuple[Type, ...], index: int, what: str) -> TensorType:
         if index >= len(types) or not isinstance(types[index], TensorType):
-            raise OpError(f"{what} {index} must be a tensor" + ("" if index >= len(types) else f", not {types[index]}"))
+            got = "none" if index >= len(types) else types[index]
+            raise OpError(f"expected a tensor as {what} {index}, got {got}")
         return types[index]  # type: ignore[return-value]
 
 

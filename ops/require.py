@@ -20,7 +20,7 @@ def require_shape(call: Call, expected: tuple[int | None, ...]) -> None:
     """The first result must have this shape; a dimension of unknown size, on either side, fits any."""
     t = call.result()
     within = f" within {listed(t.bounds)}" if t.bounds else ""
-    require(t.admits(expected), f"the result has shape {listed(t.shape)}{within} (expected {listed(expected)})")
+    require(t.admits(expected), f"expected a result of shape {listed(expected)}, got {listed(t.shape)}{within}")
     if not t.is_static and None not in expected:
         call.reserve(TensorType(expected, t.element))
 
@@ -34,7 +34,7 @@ def settled_shape(call: Call, expected: tuple[int | None, ...]) -> tuple[int, ..
     require_shape(call, expected)
     known = zip(expected, t.shape, t.bounds or (None,) * len(t.shape), strict=True)
     shape = tuple(next((n for n in sizes if n is not None), None) for sizes in known)
-    require(None not in shape, f"the result is {t} (its operands do not determine all its sizes)")
+    require(None not in shape, f"expected a result whose sizes its operands or its type determine, got {t}")
     require_shape(call, shape)
     return shape  # pyright: ignore[reportReturnType]
 
@@ -48,15 +48,13 @@ def require_element(call: Call, *others: TensorType) -> None:
     """The first operand, the first result and any others must have one element type."""
     element = call.tensor().element
     for t in (call.result(), *others):
-        require(t.element == element, f"element types {element} and {t.element} differ (expected the same)")
+        require(t.element == element, f"expected element type {element}, got {t.element}")
 
 
 def require_dimensions(name: str, dimensions: tuple[int, ...], rank: int) -> None:
     """Each must number a dimension of something of this rank, and none twice."""
     for d in dimensions:
-        require(
-            0 <= d < rank, f"{name} has {d}, which is not a dimension of rank {rank} (expected from 0 to {rank - 1})"
-        )
+        require(0 <= d < rank, f"expected {name} from 0 to {rank - 1}, got {d}")
     require(
         len(set(dimensions)) == len(dimensions),
         f"expected {name} without repetition, got {list(dimensions)}",

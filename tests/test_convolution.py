@@ -351,9 +351,9 @@ def test_jax_layers() -> None:
         ({"batch_group_count": 2}, "multiple of batch_group_count"),
         ({"precision_config": ("DEFAULT",)}, "precision_config"),
         ({"input_batch_dimension": 1}, "without repetition"),
-        ({"kernel_spatial_dimensions": (3,)}, "not a dimension of rank 3"),
+        ({"kernel_spatial_dimensions": (3,)}, "from 0 to 2, got"),
         ({"output_spatial_dimensions": ()}, "must be 1"),
-        ({"output_spatial_dimensions": None}, "has no output_spatial"),
+        ({"output_spatial_dimensions": None}, "got none for output_spatial"),
     ],
 )
 def test_errors(change: dict[str, Any], message: str) -> None:
@@ -374,7 +374,7 @@ def test_errors_of_shapes() -> None:
     for operands, result, message in itertools.chain(
         [([lhs, tensor("f32", 1, 1)], lhs, "one rank")],
         [([tensor("f32", 1), tensor("f32", 1)], tensor("f32", 1), "one rank")],
-        [([lhs, rhs], tensor("f32", 1, 1, 5), "result has shape")],
+        [([lhs, rhs], tensor("f32", 1, 1, 5), "expected a result of shape")],
         [([lhs, tensor("f32", 1, 2, 2)], tensor("f32", *ROW.result), "input features")],
     ):
         with pytest.raises(OpError, match=message):
@@ -389,5 +389,5 @@ def test_errors_of_shapes() -> None:
       return %r : tensor<1x1x4xf32> }"""
     x, y = (np.ones(s, np.float32) for s in (ROW.lhs, ROW.rhs))
     assert load(program)(x, y, np.array([[1, 0]], np.int32))[0].ravel().tolist() == [1, 2, 2, 2]
-    with pytest.raises(ExecutionError, match=r"2:.*dynamic_conv: the result has shape"):
+    with pytest.raises(ExecutionError, match=r"2:.*dynamic_conv: expected a result of shape"):
         load(program)(x, y, np.array([[1, 1]], np.int32))

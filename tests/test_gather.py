@@ -134,19 +134,19 @@ def test_torch_index_select(x: tuple[int, ...], index: tuple[int, ...], dim: int
     ("change", "message"),
     [
         ({"offset_dims": (0, 1)}, "offset_dims"),
-        ({"offset_dims": (2,)}, "not a dimension of rank 2"),
+        ({"offset_dims": (2,)}, "from 0 to 1, got"),
         ({"collapsed_slice_dims": (0, 0)}, "without repetition"),
-        ({"collapsed_slice_dims": (2,)}, "not a dimension of rank 2"),
+        ({"collapsed_slice_dims": (2,)}, "from 0 to 1, got"),
         ({"operand_batching_dims": (1,)}, "pairs"),
         ({"operand_batching_dims": (0,), "start_indices_batching_dims": (0,)}, "without repetition"),
         ({"start_index_map": (0, 1)}, "index vectors have 1"),
-        ({"start_index_map": (2,)}, "not a dimension of rank 2"),
+        ({"start_index_map": (2,)}, "from 0 to 1, got"),
         ({"index_vector_dim": 2}, "index_vector_dim"),
         ({"slice_sizes": (1,)}, "expected slice_sizes for"),
         ({"slice_sizes": (1, 4)}, "expected slice_sizes of at least 0 that fit"),
         ({"slice_sizes": (2, 3)}, "expected 1"),
         ({"slice_sizes": (0, 3)}, "expected 1"),
-        ({"slice_sizes": (1, 2)}, "result has shape"),
+        ({"slice_sizes": (1, 2)}, "expected a result of shape"),
     ],
 )
 def test_errors(change: dict[str, Any], message: str) -> None:
@@ -160,7 +160,7 @@ def test_errors_of_types_and_while_running() -> None:
     numbers = {"dimension_numbers": attributes(ROWS), "slice_sizes": (1, 3)}
     with pytest.raises(OpError, match="integers"):
         bind("gather", [tensor("i32", 4, 3), tensor("f32", 5)], tensor("i32", 5, 3), **numbers)
-    with pytest.raises(OpError, match="differ"):
+    with pytest.raises(OpError, match="expected element type"):
         bind("gather", [tensor("i32", 4, 3), tensor("i64", 5)], tensor("f32", 5, 3), **numbers)
     sizes = """func.func @main(%x: tensor<4x3xi32>, %i: tensor<5xi64>, %s: tensor<2xi64>) -> tensor<5x3xi32> {
       %r = "stablehlo.dynamic_gather"(%x, %i, %s) {dimension_numbers = #stablehlo.gather<offset_dims = [1],

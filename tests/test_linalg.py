@@ -140,7 +140,7 @@ def test_minifloat_factors_are_rounded_once(element: str) -> None:
     [
         (tensor("f32", 3), tensor("f32", 3), "rank 2 or more"),
         (tensor("f32", 2, 3), tensor("f32", 2, 3), "square"),
-        (tensor("f32", 2, 2), tensor("f64", 2, 2), "element types"),
+        (tensor("f32", 2, 2), tensor("f64", 2, 2), "expected element type "),
         (tensor("f32", 2, 2), tensor("f32", 2, 3), "shape"),
         (tensor("i32", 2, 2), tensor("i32", 2, 2), "expected an element type of float"),
     ],
@@ -250,7 +250,7 @@ ATTRIBUTES = {"left_side": True, "lower": True, "unit_diagonal": False, "transpo
 @pytest.mark.parametrize(
     ("a", "b", "result", "changed", "message"),
     [
-        (tensor("f32", 2, 2), tensor("f64", 2, 2), tensor("f64", 2, 2), {}, "element types"),
+        (tensor("f32", 2, 2), tensor("f64", 2, 2), tensor("f64", 2, 2), {}, "expected element type "),
         (tensor("f32", 2), tensor("f32", 2), tensor("f32", 2), {}, "rank"),
         (tensor("f32", 2, 2), tensor("f32", 1, 2, 2), tensor("f32", 1, 2, 2), {}, "rank"),
         (tensor("f32", 2, 3), tensor("f32", 2, 2), tensor("f32", 2, 2), {}, "expected 2x2"),

@@ -127,9 +127,9 @@ ONE = Callee(PAIR, PAIR, lambda x: (x,), Body(PAIR, PAIR))
         ({"programs": ()}, r"got lengths \[\]"),
         (
             {"programs": (("f", "f"),)},
-            r"the operands are \(tensor<2xi64>\), those of the functions \(tensor<2xi64>, tensor",
+            r"the operands of the functions, \(tensor<2xi64>, tensor",
         ),
-        ({"programs": (("f",),)}, r"the results are \(\), those of the functions \(tensor<2xi64>\)"),
+        ({"programs": (("f",),)}, r"the results of the functions, \(tensor<2xi64>\), got \(\)"),
         ({"programs": (("f",),), "infeed": ("f",)}, "a function that infeed lists takes arguments"),
         ({}, "attribute 'programs' is missing"),
     ],

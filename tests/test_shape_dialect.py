@@ -132,7 +132,7 @@ def test_tensors() -> None:
         computed(extract, "tensor<1x2xf32>", x, 2, arguments=arguments)
     cast = "%r = tensor.cast %x : tensor<?x3xf32> to tensor<2x3xf32>"
     assert computed(cast, "tensor<2x3xf32>", x, 0, arguments=arguments) == x.tolist()
-    with pytest.raises(ExecutionError, match=r"tensor.cast: the result has shape \[1, 3\]"):
+    with pytest.raises(ExecutionError, match=r"tensor.cast: "):
         computed(cast, "tensor<2x3xf32>", x[:1], 0, arguments=arguments)
     assert computed("%r = shape.dim %x, %i : tensor<?x3xf32>, index -> index", "index", x, 0, arguments=arguments) == 2
     assert computed("%r = tensor.rank %x : tensor<?x3xf32>", "index", x, 0, arguments=arguments) == 2

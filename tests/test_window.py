@@ -157,7 +157,7 @@ def test_memory_is_that_of_the_windows() -> None:
         ({"window_strides": (1, -1)}, "expected positive"),
         ({"base_dilations": (1, 0)}, "expected positive"),
         ({"window_dilations": (1, 0)}, "expected positive"),
-        ({"window_dimensions": (2, 2)}, "result has shape"),
+        ({"window_dimensions": (2, 2)}, "expected a result of shape"),
         ({"operands": (tensor("i32", 4, 5),)}, "initial values"),
         ({"operands": (tensor("i32", 4, 5), tensor("i8"))}, "an initial value is"),
         ({"results": (tensor("i8", 2, 5),)}, "a result is"),

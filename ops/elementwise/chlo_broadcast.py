@@ -56,7 +56,7 @@ def _check(tensors: list[TensorType], places: list[tuple[int, ...]], result: Ten
     for d, size in enumerate(result.shape):
         sizes = {t.shape[p.index(d)] for t, p in zip(tensors, places, strict=True) if d in p} - {None, 1}
         if len(sizes) > 1 or (size is not None and sizes - {size}):
-            raise OpError(f"operands {', '.join(map(str, tensors))} do not broadcast to {result}")
+            raise OpError(f"expected operands that broadcast to {result}, got {', '.join(map(str, tensors))}")
 
 
 def _spread(x: np.ndarray, places: tuple[int, ...], rank: int) -> np.ndarray:

@@ -292,5 +292,5 @@ def torch_index_select(call: Call) -> Run:
     offset_dims = tuple(d if d < dim else d + more - batch for d in range(batch, rank) if d != dim)
     sizes = tuple(1 if d < batch or d == dim else n for d, n in enumerate(operand.shape))
     if None in sizes:
-        raise OpError(f"{operand} has a dimension of unknown size")
+        raise OpError(f"expected an operand whose sizes are known, got {operand}")
     return _gather(call, places, offset_dims, sizes)  # type: ignore[arg-type]

@@ -63,7 +63,7 @@ def sort(call: Call) -> Run:
         )
     rank, dimension = len(operands[0].shape), int(call.attributes.get("dimension", -1))
     if any(len(t.shape) != rank for t in operands):
-        raise OpError("the operands differ in shape")
+        raise OpError(f"expected operands of one shape, got {', '.join(map(str, operands))}")
     if not -rank <= dimension < rank:
         raise OpError(f"expected a dimension of a tensor of rank {rank}, got {dimension}")
     elements = [t.element for t in operands]

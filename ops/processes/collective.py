@@ -285,16 +285,16 @@ def _roots(call: Call) -> Callable[[tuple[Any, ...], int], tuple[int, ...]]:
         )
     for i in range(count):
         if call.tensor(i).shape != call.result(i).shape:
-            raise OpError(f"result {i} is {call.result(i)} of operand {call.tensor(i)}")
+            raise OpError(f"expected result {i} with the shape of operand {call.tensor(i)}, got {call.result(i)}")
     if not is_dynamic:
         return lambda _, __: (0,) * count
     if str(call.tensor(count)) != f"tensor<{count}xi32>":
-        raise OpError(f"the roots are {call.tensor(count)} (expected tensor<{count}xi32>)")
+        raise OpError(f"expected roots of type tensor<{count}xi32>, got {call.tensor(count)}")
 
     def roots(values: tuple[Any, ...], size: int) -> tuple[int, ...]:
         numbers = tuple(values[count].tolist())
         if not all(0 <= r < size for r in numbers):
-            raise OpError(f"roots {list(numbers)} of a group of {size} processes (expected 0 to {size - 1})")
+            raise OpError(f"expected roots from 0 to {size - 1}, as a group has {size} processes, got {list(numbers)}")
         return numbers
 
     return roots
@@ -321,13 +321,13 @@ def _check_pairs_of_types(call: Call, but: tuple[int, ...] = (), element: str = 
         source, result = call.tensor(i), call.result(i)
         rank = len(source.shape)
         if not all(0 <= d < rank for d in but):
-            raise OpError(f"dimensions {list(but)} of operand {source} (expected 0 to {rank - 1})")
+            raise OpError(f"expected dimensions from 0 to {rank - 1} of operand {source}, got {list(but)}")
         is_same = len(result.shape) == rank and all(
             s == r or d in but or None in (s, r)
             for d, (s, r) in enumerate(zip(source.shape, result.shape, strict=False))
         )
         if not is_same or result.element.name != (element or source.element.name):
-            raise OpError(f"result {i} is {result} of operand {source}")
+            raise OpError(f"expected result {i} with the type of operand {source}, got {result}")
 
 
 def _check_results(call: Call, results: Sequence[np.ndarray], members: int) -> None:
@@ -335,4 +335,6 @@ def _check_results(call: Call, results: Sequence[np.ndarray], members: int) -> N
     for i, result in enumerate(results):
         shape = call.result(i).shape
         if not all(s is None or s == n for s, n in zip(shape, result.shape, strict=True)):
-            raise OpError(f"result {i} has shape {list(result.shape)} in a group of {members}, not {call.result(i)}")
+            raise OpError(
+                f"expected result {i} of shape {list(result.shape)} in a group of {members}, got {call.result(i)}"
+            )

@@ -89,7 +89,9 @@ class Pairs:
             or len(self._sources) < len(rows)
             or min(itertools.chain(*rows), default=0) < 0
         ):
-            raise OpError(f"source_target_pairs {_text(tuple(rows))} name a source or a target twice, or below 0")
+            raise OpError(
+                f"expected source_target_pairs with distinct sources and targets from 0, got {_text(tuple(rows))}"
+            )
 
     def of(self, process: Process) -> tuple[ProcessId | None, ProcessId | None]:
         """Where a process receives from and where it sends to. Raises OpError where the pairs do not fit the grid."""
@@ -97,7 +99,7 @@ class Pairs:
         size = process.grid.shape[axis]
         if self._largest >= size:
             runs = _count(size, ("replica", "partition")[axis])
-            raise OpError(f"source_target_pairs name {self._largest}, but the program runs as {runs}")
+            raise OpError(f"expected source_target_pairs within {runs}, got {self._largest}")
         replica, partition = process.id
 
         def at(i: int | None) -> ProcessId | None:
@@ -155,7 +157,7 @@ def _rows_of_axes(groups: Mapping[str, Any]) -> Rows:
         ends = {int(i["pre_size"]) for i in infos if i} | {int(i["pre_size"]) * int(i["size"]) for i in infos if i}
         cuts = sorted({1, size} | ends)
         if any(after % before for before, after in itertools.pairwise(cuts)) or cuts[-1] != size:
-            raise OpError(f"replica_groups cut axis {name!r} of size {size} at {cuts}, which do not divide each other")
+            raise OpError(f"expected cuts of axis {name!r} of size {size} that divide each other, got {cuts}")
         for before, after in itertools.pairwise(cuts):
             names.append((name, before))
             sizes.append(after // before)
@@ -167,13 +169,13 @@ def _rows_of_axes(groups: Mapping[str, Any]) -> Rows:
             i for i, (n, b) in enumerate(names) if n == reference["name"] and b >= first and (last is None or b < last)
         ]
         if not rows and all(a["name"] != reference["name"] for a in mesh["axes"]):
-            raise OpError(f"replica_groups name axis {reference['name']!r}, which the mesh does not have")
+            raise OpError(f"expected an axis of the mesh in replica_groups, got {reference['name']!r}")
         listed += rows
     ids = mesh.get("device_ids")
     count = math.prod(sizes)
     devices = np.arange(count) if ids is None or not np.size(ids) else np.ravel(ids)
     if len(devices) != count or len(set(listed)) < len(listed):
-        raise OpError(f"replica_groups: a mesh of {len(devices)} devices, axes of {count}; or an axis is listed twice")
+        raise OpError(f"expected replica_groups of distinct axes of {len(devices)} devices, got axes of {count}")
     kept = [i for i in range(len(sizes)) if i not in listed]
     length = math.prod(sizes[i] for i in listed)
     return tuple(map(tuple, devices.reshape(sizes).transpose(kept + listed).reshape(-1, length).tolist()))

@@ -120,7 +120,7 @@ def cut(shape: tuple[int, ...], parts: tuple[int, ...], part: tuple[int, ...]) -
     slices = []
     for n, count, i in zip(shape, parts, part, strict=True):
         if n % count:
-            raise OpError(f"a dimension of {n} cannot be cut into {count} equal parts")
+            raise OpError(f"expected a dimension that {count} parts divide, got {n}")
         slices.append(slice(i * (n // count), (i + 1) * (n // count)))
     return tuple(slices)
 
@@ -299,14 +299,14 @@ def _check_parts(
     Raises OpError where they do not fit what the body takes or gives.
     """
     if len(parts) != len(shardings) or len(are_parts) != len(shardings):
-        raise OpError("it needs a sharding for each operand and result")
+        raise OpError("expected a sharding for each operand and result, got fewer or more")
     counts = [s.mesh.size if is_part else s.addends for s, is_part in zip(shardings, are_parts, strict=True)]
     if len(wholes) != sum(counts):
-        raise OpError("it needs a sharding for each operand and result")
+        raise OpError("expected a sharding for each operand and result, got fewer or more")
     firsts, shapes, number = [], [], 0
     for sharding, part, is_part, count in zip(shardings, parts, are_parts, counts, strict=True):
         if not names.issuperset(sharding.unreduced):
-            raise OpError(f"unreduced axes {list(sharding.unreduced)} (expected manual axes, {sorted(names)})")
+            raise OpError(f"expected manual axes as unreduced ones, {sorted(names)}, got {list(sharding.unreduced)}")
         firsts.append(number)
         shapes.append(_checked_shape(sharding, frozenset() if is_part else names, wholes[number], part))
         number += count
@@ -318,9 +318,9 @@ def _checked_shape(sharding: Sharding, names: frozenset[str], whole: Any, local:
     if isinstance(whole, TokenType) and isinstance(local, TokenType):
         return ()
     if not isinstance(whole, TensorType):
-        raise OpError(f"a value of type {whole} (expected a tensor or a token)")
+        raise OpError(f"expected a tensor or a token, got {whole}")
     if len(sharding.dims) != len(whole.shape):
-        raise OpError(f"a sharding of {len(sharding.dims)} dimensions for {whole}")
+        raise OpError(f"expected a sharding of {len(whole.shape)} dimensions for {whole}, got {len(sharding.dims)}")
     counts = sharding.parts(names)
     sizes = tuple(n // c if n is not None else None for n, c in zip(whole.shape, counts, strict=True))
     if not isinstance(local, TensorType) or local != TensorType(sizes, whole.element):

@@ -27,7 +27,7 @@ def send(call: Call) -> Run:
     the type of the channel.
     """
     if not call.operands or not isinstance(call.operands[-1], TokenType) or call.results != (TokenType(),):
-        raise OpError("the last operand and the only result are not tokens")
+        raise OpError("expected a token as last operand and as only result, got other types")
     pairs, channel = _pairs(call), channel_of(call)
 
     def kernel(*values: Any) -> None:
@@ -97,7 +97,7 @@ def infeed(call: Call) -> Run:
 def outfeed(call: Call) -> Run:
     """Takes values out of the program, where nothing reads them. Returns a token."""
     if not call.operands or not isinstance(call.operands[-1], TokenType) or call.results != (TokenType(),):
-        raise OpError("the last operand and the only result are not tokens")
+        raise OpError("expected a token as last operand and as only result, got other types")
     return lambda *_: None
 
 

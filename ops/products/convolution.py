@@ -49,7 +49,7 @@ class _Numbers:
         for side, first, second in roles:
             names = [f"{side}_{first}_dimension", f"{side}_{second}_dimension", f"{side}_spatial_dimensions"]
             if missing := [name for name in names if name not in numbers]:
-                raise OpError(f"dimension_numbers has no {missing[0]}")
+                raise OpError(f"expected all fields of dimension_numbers, got none for {missing[0]}")
             dims = tuple(int(v) for name in names for v in np.ravel(numbers[name]))
             require(len(dims) == rank, f"{names[2]} must be {rank - 2}, as operands have rank {rank}")
             require_dimensions(f"the {side} dimensions", dims, rank)

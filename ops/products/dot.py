@@ -91,7 +91,9 @@ def dot_general(call: Call) -> Run:
         raise OpError(f"expected a precision_config for each of the 2 operands, got {len(precision)}")  # (C11)
     algorithm = _algorithm(call)
     if algorithm is not None and any(p != "DEFAULT" for p in precision or ()):
-        raise OpError("precision_config must be DEFAULT where there is an algorithm")  # (C21)
+        raise OpError(
+            f"expected a precision_config of DEFAULT beside an algorithm, got {', '.join(map(str, precision))}"
+        )  # (C21)
     return _contract(call, batching, contracting, algorithm)
 
 
@@ -180,10 +182,12 @@ def _check(
         rank = len(t.shape)
         for kind, dims in (("batching", batch), ("contracting", contract)):  # (C5), (C6), (C7), (C8)
             if bad := [d for d in dims if not 0 <= d < rank]:
-                raise OpError(f"{side}_{kind}_dimensions has {bad[0]}, but {side} has rank {rank}")
+                raise OpError(
+                    f"expected {side}_{kind}_dimensions from 0 to {rank - 1}, as {side} has rank {rank}, got {bad[0]}"
+                )
         named = batch + contract
         if len(set(named)) != len(named):  # (C3), (C4)
-            raise OpError(f"a dimension of {side} is named twice in batching and contracting dimensions {named}")
+            raise OpError(f"expected distinct batching and contracting dimensions of {side}, got {named}")
         free.append(tuple(d for d in range(rank) if d not in named))
     shapes = [t.shape for t in operands]
     for kind, (xs, ys) in (("batching", batching), ("contracting", contracting)):

@@ -55,7 +55,7 @@ class Algorithm:
         if all(value is None for value in fields.values()):
             return None
         if missing := [name for name in _FIELDS if fields[name] is None]:
-            raise OpError(f"algorithm has no {missing[0]} (all of its fields, or none, must be given)")
+            raise OpError(f"expected all fields of algorithm, or none, got none for {missing[0]}")
         lhs_count, rhs_count, products = (_positive(name, fields[name]) for name in _COUNTS)
         lhs, rhs, accumulation = (_precision(name, fields[name]) for name in _TYPES)
         if accumulation is None:

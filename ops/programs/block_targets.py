@@ -36,11 +36,11 @@ def quantize(call: Call) -> Run:
     config, fmt, axes, policy, tensors = _config(call)
     rule = str(config.get("rule", fmt.rule))
     if rule not in RULES:
-        raise OpError(f"rule is {rule!r} (one of {', '.join(RULES)})")
+        raise OpError(f"expected a rule of {', '.join(RULES)}, got {rule!r}")
     source = call.tensor(0).element
     types = [call.result(i) for i in range(len(call.results))]
     if len(types) != 2 + (fmt.tensor_scale is not None):
-        raise OpError(f"it has {len(types)} results ({fmt.name} has {2 + (fmt.tensor_scale is not None)})")
+        raise OpError(f"expected {2 + (fmt.tensor_scale is not None)} results of {fmt.name}, got {len(types)}")
 
     def kernel(x: np.ndarray, given: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
         draws = _draws(policy)
@@ -70,11 +70,11 @@ def _config(call: Call) -> tuple[Mapping[str, Any], BlockFormat, tuple[int, ...]
     config = next((call.attributes[n] for n in names if call.attributes.get(n)), None)
     fmt = BLOCK_FORMATS.get(str(config.get("format"))) if isinstance(config, Mapping) else None
     if fmt is None or not isinstance(config, Mapping):
-        raise OpError(f"backend_config must name a block format ({', '.join(BLOCK_FORMATS)})")
+        raise OpError(f"expected a backend_config with a format of {', '.join(BLOCK_FORMATS)}, got {config!r:.100}")
     rank = len(call.tensor().shape)
     axes = tuple(int(a) for a in np.ravel(config.get("axes", [rank - 1])))
     if len(axes) > len(fmt.block) or not all(0 <= a < rank for a in axes):
-        raise OpError(f"axes are {list(axes)} (at most {len(fmt.block)} dimensions of rank {rank})")
+        raise OpError(f"expected at most {len(fmt.block)} axes of a tensor of rank {rank}, got {list(axes)}")
     try:
         policy = Policy(
             rounding=str(config.get("rounding", "nearest_even")),
@@ -95,8 +95,8 @@ def _draws(policy: Policy) -> Draws | None:
 def _as(array: np.ndarray, t: TensorType) -> np.ndarray:
     if array.dtype != t.element.dtype:
         if t.element != ELEMENT_TYPES["ui8"] or array.dtype.itemsize != 1:
-            raise OpError(f"a result is {t} (its elements are {array.dtype})")
+            raise OpError(f"expected a result of element type {array.dtype}, got {t}")
         array = array.view(np.uint8)
     if not t.admits(array.shape):
-        raise OpError(f"a result is {t} (its shape must be {list(array.shape)})")
+        raise OpError(f"expected a result of shape {list(array.shape)}, got {t}")
     return array

@@ -38,7 +38,7 @@ def run_parallel(call: Call) -> Run:
     ):
         if list(has) != takes:
             lists = ["(" + ", ".join(map(str, types)) + ")" for types in (has, takes)]
-            raise OpError(f"the {what} are {lists[0]}, those of the functions {lists[1]}")
+            raise OpError(f"expected the {what} of the functions, {lists[1]}, got {lists[0]}")
     ends = np.cumsum([0, *(len(f.arguments) for f in functions)]).tolist()
     is_single = len(call.results) == 1
 

@@ -62,11 +62,11 @@ def reduce(call: Call) -> Run:
     """
     body, dimensions, count = call.bodies[0], call.integers("dimensions"), len(call.operands) // 2
     if count == 0 or len(call.operands) != 2 * count or len(call.results) != count:
-        raise OpError(f"{len(call.operands)} operands and {len(call.results)} results (expected 2N and N)")
+        raise OpError(f"expected 2N operands and N results, got {len(call.operands)} and {len(call.results)}")
     inputs = [call.tensor(i) for i in range(count)]
     rank = len(inputs[0].shape)
     if any(len(t.shape) != rank for t in inputs):
-        raise OpError("the inputs differ in shape")
+        raise OpError(f"expected inputs of one shape, got {', '.join(map(str, inputs))}")
     if len(set(dimensions)) < len(dimensions) or not all(0 <= d < rank for d in dimensions):
         raise OpError(f"expected distinct dimensions of a tensor of rank {rank}, got {list(dimensions)}")
     elements = body_elements(body, count)

@@ -71,10 +71,10 @@ def _length(call: Call, inputs: list[TensorType], outputs: list[TensorType], dim
     if given is not None and int(given) >= 0:
         sizes.add(int(given))
     elif not inputs:
-        raise OpError("scan_dim_size is missing (there are no inputs to take it from)")
+        raise OpError("expected scan_dim_size where there are no inputs, got none")
     sizes -= {None}
     if len(sizes) > 1:
-        raise OpError(f"inputs, outputs and scan_dim_size differ in the size of dimension {dimension}")
+        raise OpError(f"expected one size of dimension {dimension}, got {sorted(sizes)}")
     return next(iter(sizes), 0) or 0
 
 
