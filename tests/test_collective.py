@@ -237,7 +237,7 @@ BODY = Body((I64, I64), (I64,), "stablehlo.add")
             {"split_dimension": 0, "concat_dimension": 0, "split_count": 0},
             r"split_count is 0 \(expected at least 1\)",
         ),
-        ("collective_permute", X, {"source_target_pairs": np.array([[0, 1, 2]])}, r"expected .*got.*\[1, 3\]|shape \[1, 3\] \(expected"),
+        ("collective_permute", X, {"source_target_pairs": np.array([[0, 1, 2]])}, r"\[1, 3\]"),
         ("collective_permute", X, {"source_target_pairs": np.array([[0, 1], [0, 2]])}, "distinct sources and targets"),
         ("collective_permute", X, {"source_target_pairs": np.array([[0, 1], [2, 1]])}, "distinct sources and targets"),
         ("collective_broadcast", tensor("i64", 2), {}, "got tensor<2xi64>"),
