@@ -29,7 +29,7 @@ _DATA = {"mlir_tests": ".mlir", "profiles": ".toml"}
 #: Tests of the command line, its children and the files they read. The rest is as in a checkout.
 TESTS = ["tests/test_cli.py", "mlir_tests/interpret_abs.mlir"]
 #: Folders that tools make in a checkout.
-_MADE = re.compile(r"__pycache__|build|dist|site|\.git|\.venv.*|.*_cache|\.hypothesis|.*\.egg-info")
+_MADE = re.compile(r"__pycache__|build|dist|\.git|\.venv.*|.*_cache|\.hypothesis|.*\.egg-info")
 
 
 def files(root: Path = ROOT) -> set[str]:
