@@ -175,7 +175,18 @@ def test_damaged_reports(tmp_path: Path, text: str, capsys: pytest.CaptureFixtur
 def test_fields_of_other_types_in_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every field of a case that fails, with values of every other type."""
     path, damaged = tmp_path / "r.json", tmp_path / "d.json"
-    words = ["conform", "tests.conform_faults:folded", "--ops", "add", "--formats", "f8E5M2", "-j", "1"]
+    words = [
+        "conform",
+        "tests.conform_faults:folded",
+        "--ops",
+        "add",
+        "--formats",
+        "f8E5M2",
+        "--form",
+        "array",
+        "-j",
+        "1",
+    ]
     assert main([*words, "--json", str(path)]) == 1
     data = json.loads(path.read_text())
     place = next(i for i, c in enumerate(data["cases"]) if c["verdict"] == FAIL)
@@ -254,7 +265,7 @@ def test_what_there_is_not(words: list[str], told: str, capsys: pytest.CaptureFi
 
 def test_a_narrow_terminal(report) -> None:
     """Every column and every row of the grid is there, in parts, and no line is too long or cut."""
-    _, r = report("minihlo", "--ops", "negate,convert", "--case", "*f8E4M3FN*", "--form", "array")
+    _, r = report("minihlo", "--ops", "negate,convert", "--case", "*f8E4M3FN*", "--form", "constant")
     file = io.StringIO()
     for width in (20, 50, 200):
         console = Console(width=width, file=file)
