@@ -175,18 +175,7 @@ def test_damaged_reports(tmp_path: Path, text: str, capsys: pytest.CaptureFixtur
 def test_fields_of_other_types_in_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every field of a case that fails, with values of every other type."""
     path, damaged = tmp_path / "r.json", tmp_path / "d.json"
-    words = [
-        "conform",
-        "tests.conform_faults:folded",
-        "--ops",
-        "add",
-        "--formats",
-        "f8E5M2",
-        "--form",
-        "array",
-        "-j",
-        "1",
-    ]
+    words = ["conform", "tests.conform_faults:folded", "--case", "add.f8E5M2", "--form", "constant", "-j", "1"]
     assert main([*words, "--json", str(path)]) == 1
     data = json.loads(path.read_text())
     place = next(i for i, c in enumerate(data["cases"]) if c["verdict"] == FAIL)
