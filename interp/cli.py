@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NoReturn
 
 from ..ops.policy import Policy
-from .command_options import backends, blame, programs, tables
+from .command_options import backends, blame, programs, tables, vectors
 from .errors import CheckFailure, Error, LimitError, OutputError
 from .system import host_floats, streams
 from .system.isolate import TIMED_OUT, report, run_isolated
@@ -70,6 +70,22 @@ those of FILE. Without inputs the program runs on a random sample of ordinary nu
 {_VALUE}
 
 Exit status: 0, 1 if a check of the program fails, 2 for bad input, 124 after --timeout."""
+
+_CONFORM_EXPORT = """The folder has the vectors and manifest.json, which lists the cases with the SHA-256 of each file.
+With --as c there are headers, a runner that calls one function, and a session for
+minihlo conform 'exec:--session COMMAND'.
+
+Exit status: 0 if the vectors are written, 2 for bad input, 74 if a file cannot be written."""
+
+_CONFORM_JUDGE = """The results are graded as those of a backend that runs: the same verdicts, the same reports. All
+files of the vectors and all results are checked first. RESULTS is a text file or a folder, as docs/vectors.md has it.
+
+Exit status: 0 if no case fails, 1 if there is a FAIL or CRASH that --xfail does not list, 2 for bad input or for
+results that are missing, damaged or of other vectors."""
+
+_CONFORM_MERGE = """The report is that of the whole run, but for times.
+
+Exit status: 0 if no case fails, 1 if one does, 2 if the reports are not all shards of one run."""
 
 _PROBE = """Designed dots of a few large and small products show each fact of the accumulator: the products in a step,
 the bits that are kept, how the rest is dropped, where the running sum joins, how it is rounded. The record that
@@ -176,6 +192,12 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
     backends.conform_profiles(command("conform profiles", _lazily("conform_profiles"), summary))
     summary = "check a submission: judge it again from its results"
     backends.conform_verify(command("conform verify", _lazily("conform_verify"), summary, _CONFORM_VERIFY))
+    summary = "write test vectors: operands and acceptable results, for what has no Python"
+    vectors.conform_export(command("conform export", _lazily("conform_export"), summary, _CONFORM_EXPORT))
+    summary = "grade the results of test vectors"
+    vectors.conform_judge(command("conform judge", _lazily("conform_judge"), summary, _CONFORM_JUDGE))
+    summary = "join the reports of shards"
+    vectors.conform_merge(command("conform merge", _lazily("conform_merge"), summary, _CONFORM_MERGE))
     summary = "print the chips whose arithmetic is known, with sources"
     tables.targets(command("targets", _lazily("targets"), summary))
     backends.probe(command("probe", _lazily("probe"), "find how a backend sums products", _PROBE))

@@ -103,7 +103,7 @@ def test_children_are_as_strict_as_their_parent(hostile: Path) -> None:
 #: What starts processes, and where it may stand. `exec` runs the user's command, `isolate` what it is given.
 STARTERS = {
     "sys.executable": {"system/child_python.py"},
-    "subprocess.Popen": {"commands/test.py", "backends/child.py", "conform/workers.py"},
+    "subprocess.Popen": {"commands/test.py", "backends/child.py", "backends/exec_session.py", "conform/workers.py"},
     "subprocess.run": {"backends/exec.py", "system/isolate.py"},
 }
 UNUSED = {f"os.{name}" for name in ("system", "popen", "execv", "execve", "execvp", "spawnv", "posix_spawn")}

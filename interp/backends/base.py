@@ -93,7 +93,7 @@ class Kind:
     modules: tuple[str, ...] = ()  #: modules that must be installed
     extra: str = ""  #: the extra of minihlo that installs them
     packages: tuple[str, ...] = ()  #: packages whose versions the results depend on
-    takes: str = PROGRAMS
+    takes: str = PROGRAMS  #: empty: `start` returns it and the function
     environment: Callable[[str], Mapping[str, str]] = lambda _: {}  #: environment variables of the child, by `rest`
     conversions: tuple[Conversion, ...] = ()  #: differences of its specification from StableHLO
 

@@ -12,6 +12,9 @@ The command writes `output_0.npy`, `output_1.npy` … there and ends with exit s
 - 0: those are the results;
 - 69: it does not support the program; the last line on standard error says why;
 - any other, or a signal: it failed, which counts as a crash.
+
+`exec:--session COMMAND` starts COMMAND once and asks it over standard input and output (`exec_session`): operations on
+codes, or programs. docs/exec-protocol.md describes both.
 """
 
 from __future__ import annotations
@@ -20,31 +23,51 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from .base import BackendError, Evaluate, Kind
+from . import exec_session
+from .base import PROGRAMS, BackendError, Evaluate, Kind
 from .child import death, last_words
 
 UNSUPPORTED = 69  #: EX_UNAVAILABLE of sysexits.h
 
 
 def _environment(command: str) -> Mapping[str, str]:
-    if not shlex.split(command):  # raises ValueError for an open quotation
+    if not _words(command)[1]:  # raises ValueError for an open quotation
         raise ValueError("expected a command, got none")
     return {}
 
 
-KIND = Kind("exec:COMMAND", rest="(?s:.+)", environment=_environment)
+def _words(rest: str) -> tuple[bool, list[str]]:
+    """Whether it is a session, and the words of the command."""
+    words = shlex.split(rest)
+    is_session = words[:1] == [_SESSION]
+    return is_session, words[is_session:]
 
 
-def start(rest: str) -> Evaluate:
-    """Return the function that runs the command. Raises FileNotFoundError where there is none of that name."""
-    command = shlex.split(rest)
+_SESSION = "--session"
+KIND = Kind("exec:[--session ]COMMAND", rest="(?s:.+)", takes="", environment=_environment)
+
+
+def start(rest: str) -> tuple[str, Callable[..., Any]]:
+    """Return what the command takes, and the function that runs it.
+
+    Raises FileNotFoundError where there is no command of that name.
+    """
+    is_session, command = _words(rest)
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(f"expected an executable command, got {command[0]}")
+    if is_session:
+        return exec_session.start(command)
+    return PROGRAMS, _once(command)
+
+
+def _once(command: list[str]) -> Evaluate:
+    """The function that starts the command for each program."""
 
     def evaluate(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         with tempfile.TemporaryDirectory(prefix="minihlo-exec-") as name:

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..oracle.blocks import BLOCKS
+
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
@@ -48,6 +50,31 @@ class Operation:
     operands: tuple[str, ...]  #: element types, by MLIR's names
     result: str
     attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def result_shape(operation: Operation, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the shape of the result of an operation on operands of these shapes."""
+    first = shapes[0]
+    match operation.op:
+        case "reduce":
+            return first[:-1]
+        case "cumulative" | "sort":
+            return first
+        case "dot_general" | "scaled_dot":
+            return *first[:-1], shapes[1][-1]
+        case "dequantize":
+            return first
+        case "quantize":
+            scales = BLOCKS[operation.attributes["format"]].scale_shape((first[0], first[1]))
+            return {"elements": first, "scales": scales, "tensor_scale": ()}[operation.attributes["gives"]]
+        case "convolution":
+            return first[0], first[1] - shapes[1][0] + 1, shapes[1][2]
+    return np.broadcast_shapes(*shapes)
+
+
+def attribute_text(value: Any) -> str:
+    """Return an attribute as one word: the values of a tuple with commas between them."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 class OperationBackend(Protocol):

@@ -25,7 +25,8 @@ def _started(name: str) -> tuple[str, Callable[..., Any]]:
     if kind is python.KIND:
         return python.start(name)
     word, _, rest = name.partition(":")
-    return kind.takes, importlib.import_module(f".{word}", __package__).start(rest)
+    started = importlib.import_module(f".{word}", __package__).start(rest)
+    return (kind.takes, started) if kind.takes else started
 
 
 def _serve(name: str) -> None:

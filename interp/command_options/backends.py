@@ -12,63 +12,23 @@ def conform(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("backend", nargs="?", metavar="BACKEND", help="the backend to test")
     add("--list", action="store_true", help="print the cases and their forms, and run nothing")
-    add("--ops", action="append", default=[], metavar="A,B", help="run only these ops: add, compare_LT, reduce*, …")
-    add(
-        "--formats",
-        action="append",
-        default=[],
-        metavar="A,B",
-        help="run only cases with these types: f8E4M3FN, f6*, …",
-    )
-    add(
-        "--level",
-        type=int,
-        choices=(1, 2, 3),
-        default=1,
-        help="how many cases to run (default: 1, which takes minutes; 3 takes days)",
-    )
-    add("--seed", type=natural, default=0, metavar="N", help="seed of the random operands")
-    add(
-        "--errors",
-        type=positive,
-        default=3,
-        metavar="N",
-        help="number of failures to print for each case (default: 3)",
-    )
-    add(
-        "--ulp",
-        type=natural,
-        default=4,
-        metavar="N",
-        help="permitted error in ULP of functions of 16-bit and wider types (default: 4)",
-    )
-    add("--xfail", metavar="FILE", help="known failures: on each line a signature or pattern, and optionally a form")
+    choice(parser)
+    operands(parser)
+    reports(parser)
     workers = parser.add_mutually_exclusive_group()
     workers.add_argument(
         "-j", "--jobs", type=positive, metavar="N", help="number of processes (default: one for each CPU)"
     )
     workers.add_argument("--dask", metavar="ADDRESS", help="run on a Dask cluster, such as tcp://scheduler:8786")
-    add("--json", metavar="FILE", help="write the results as JSON; continue an unfinished run")
-    add("--junit", metavar="FILE", help="write the results as JUnit XML")
-    add("--html", metavar="FILE", help="write the results as one HTML page")
     add("--github", action="store_true", help="print failures as annotations of GitHub Actions, one for each cause")
     _profile_options(parser)
     add("--timeout", type=positive, default=20, metavar="S", help="time limit of one program in seconds (default: 20)")
-    add("--case", default="", metavar="SIGNATURE", help="run only cases with this signature or pattern")
-    add("--form", default="", metavar="FORM", help="run only this form: array, constant, scalar, size-7, …")
     add(
         "--operands",
         action="append",
         default=[],
         metavar="A,B",
         help="run only these operands, as codes (0x40*64 repeats a code 64 times)",
-    )
-    add(
-        "--accumulate",
-        action="append",
-        default=[],
-        metavar="RECORD",
-        help="accumulator that may explain sums of products, as minihlo probe finds it: step=16,bits=13,… or @FILE",
     )
     add(
         "--beside",
@@ -82,6 +42,70 @@ def conform(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="FOLDER",
         help="folder of .mlir files with checks, for level 2 (default: mlir_tests)",
+    )
+
+
+def choice(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose cases."""
+    add = parser.add_argument
+    add("--ops", action="append", default=[], metavar="A,B", help="run only these ops: add, compare_LT, reduce*, …")
+    add(
+        "--formats",
+        action="append",
+        default=[],
+        metavar="A,B",
+        help="run only cases with these types: f8E4M3FN, f6*, …",
+    )
+    add("--case", default="", metavar="SIGNATURE", help="run only cases with this signature or pattern")
+    add("--form", default="", metavar="FORM", help="run only this form: array, constant, scalar, size-7, …")
+    add(
+        "--shard",
+        default="",
+        metavar="I/N",
+        help="run only the I-th of N parts of the cases (minihlo conform merge joins the reports)",
+    )
+
+
+def operands(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose the operands of cases, and how results are judged."""
+    add = parser.add_argument
+    add(
+        "--level",
+        type=int,
+        choices=(1, 2, 3),
+        default=1,
+        help="how many cases to run (default: 1, which takes minutes; 3 takes days)",
+    )
+    add("--seed", type=natural, default=0, metavar="N", help="seed of the random operands")
+    add(
+        "--ulp",
+        type=natural,
+        default=4,
+        metavar="N",
+        help="permitted error in ULP of functions of 16-bit and wider types (default: 4)",
+    )
+
+
+def reports(parser: argparse.ArgumentParser) -> None:
+    """Add the options of reports, and of what they take for known."""
+    add = parser.add_argument
+    add(
+        "--errors",
+        type=positive,
+        default=3,
+        metavar="N",
+        help="number of failures to print for each case (default: 3)",
+    )
+    add("--xfail", metavar="FILE", help="known failures: on each line a signature or pattern, and optionally a form")
+    add("--json", metavar="FILE", help="write the results as JSON; continue an unfinished run")
+    add("--junit", metavar="FILE", help="write the results as JUnit XML")
+    add("--html", metavar="FILE", help="write the results as one HTML page")
+    add(
+        "--accumulate",
+        action="append",
+        default=[],
+        metavar="RECORD",
+        help="accumulator that may explain sums of products, as minihlo probe finds it: step=16,bits=13,… or @FILE",
     )
 
 

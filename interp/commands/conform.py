@@ -14,7 +14,7 @@ from typing import Any
 
 from ...ops.accumulators.record import Accumulator
 from ..backends import Backend, backend, spellings
-from ..conform import files, run, tests
+from ..conform import files, run, shards, tests
 from ..conform.cases import data
 from ..conform.cases.cases import FORMS, Case, cases
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
@@ -50,13 +50,13 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _settings(name: str, options: argparse.Namespace) -> outcome.Settings:
-    records = tuple(_record(text) for text in options.accumulate)
+    records = tuple(record(text) for text in options.accumulate)
     limits = options.level, options.seed, options.ulp, options.errors, options.timeout
     return outcome.Settings(name, *limits, tuple(options.operands), records)
 
 
-def _record(text: str) -> str:
-    """An accumulator that is given, as text. Raises InputError where it is none."""
+def record(text: str) -> str:
+    """An accumulator that is given by --accumulate, as text. Raises InputError where it is none."""
     found = accumulation(text)
     try:
         return (Accumulator.from_text(found) if isinstance(found, str) else found).to_text()
@@ -64,46 +64,36 @@ def _record(text: str) -> str:
         raise InputError(f"--accumulate {text}: {str(error).removeprefix('accumulator: ')}") from None
 
 
-def _choice(options: argparse.Namespace) -> run.Choice:
+def choice_of_options(options: argparse.Namespace) -> run.Choice:
+    """The cases that the options choose. Raises InputError."""
     listed = ([p for text in given for p in text.split(",") if p] for given in (options.ops, options.formats))
     ops, formats = map(tuple, listed)
-    return run.Choice(ops, formats, options.case, options.form, tuple(options.beside), options.tests)
+    try:
+        shards.has(options.shard, "")
+    except ValueError as error:
+        raise InputError(f"--shard: {error}") from None
+    beside, folder = tuple(getattr(options, "beside", ())), getattr(options, "tests", "")
+    return run.Choice(ops, formats, options.case, options.form, beside, folder, shard=options.shard)
 
 
 def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
-    settings, choice, held = _settings(name, options), _choice(options), conform_claim.profiled(options)
+    settings, choice, held = _settings(name, options), choice_of_options(options), conform_claim.profiled(options)
     expected = known.read(options.xfail)
     if held is None:
-        _check(choice, options.level)
+        check(choice, options.level)
     else:
         held.check_waivers(run.kind(made))
         settings, choice = held.settings(settings), held.choice
-    _check_outputs(options)
+    check_outputs(options)
     try:
         tasks = run.tasks(choice, settings, run.kind(made))
     except ValueError as error:
         raise InputError(str(error)) from None
     _check_operands(settings, {s.case for t in tasks for s in t.specs})
-    path = Path(options.json) if options.json else None
-    session = run.Session(run.described(settings, choice, made), settings, tasks, path)
-    kept = session.resume()
-    if kept:
-        print(f"{path}: continues an unfinished run, which has {kept} cases", file=sys.stderr)
-    workers = _workers(options, made, len(tasks))
-    try:
-        with _progress(session) as report_progress:
-            report = session.run(workers, report_progress)
-    except (KeyboardInterrupt, WorkersLostError) as error:
-        is_lost = isinstance(error, WorkersLostError)
-        saved = f"{path} holds {len(session.report.cases)} finished cases; the same command continues"
-        why = str(error) if is_lost else "interrupted"
-        print("; ".join([why, *([str(session.failure or saved)] if path else [])]), file=sys.stderr)
-        return 2 if is_lost else 130
-    report.cases = [known.marked(c, expected) for c in report.cases]
-    _write(report, options)
-    signatures = (c.signature for c in run.Choice(tests=options.tests).cases(3))
-    for line in known.outdated(expected, report.cases, signatures):
-        print(f"--xfail {options.xfail}: {line}", file=sys.stderr)
+    session = run.Session(run.described(settings, choice, made), settings, tasks, path_of(options))
+    report = conclude(session, _workers(options, made, len(tasks)), options, expected)
+    if isinstance(report, int):
+        return report
     dead = _dead(report, expected)
     for command in dead:
         print(f"{name} crashes on a type, so no case of that type was run. To reproduce: {command}", file=sys.stderr)
@@ -116,6 +106,35 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
 
         print(*github.lines(report, problems), sep="\n")
     return status
+
+
+def path_of(options: argparse.Namespace) -> Path | None:
+    """The file of --json."""
+    return Path(options.json) if options.json else None
+
+
+def conclude(
+    session: run.Session, workers: run.Workers, options: argparse.Namespace, expected: Sequence[known.Known]
+) -> Report | int:
+    """Run what is left of a session and write its reports. Returns the exit status where it was interrupted."""
+    path, kept = session.path, session.resume()
+    if kept:
+        print(f"{path}: continues an unfinished run, which has {kept} cases", file=sys.stderr)
+    try:
+        with _progress(session) as report_progress:
+            report = session.run(workers, report_progress)
+    except (KeyboardInterrupt, WorkersLostError) as error:
+        is_lost = isinstance(error, WorkersLostError)
+        saved = f"{path} holds {len(session.report.cases)} finished cases; the same command continues"
+        why = str(error) if is_lost else "interrupted"
+        print("; ".join([why, *([str(session.failure or saved)] if path else [])]), file=sys.stderr)
+        return 2 if is_lost else 130
+    report.cases = [known.marked(c, expected) for c in report.cases]
+    write_reports(report, options)
+    signatures = (c.signature for c in run.Choice(tests=getattr(options, "tests", "")).cases(3))
+    for line in known.outdated(expected, report.cases, signatures):
+        print(f"--xfail {options.xfail}: {line}", file=sys.stderr)
+    return report
 
 
 def _check_operands(settings: outcome.Settings, cases: set[Case]) -> None:
@@ -135,7 +154,7 @@ def _workers(options: argparse.Namespace, made: Backend, tasks: int) -> run.Work
 
         return dask(options.dask)
     jobs = min(options.jobs or os.cpu_count() or 1, tasks)
-    if jobs == 1:
+    if jobs <= 1:
         return run.in_this_process(made)
     from ..conform.workers import processes
 
@@ -145,7 +164,7 @@ def _workers(options: argparse.Namespace, made: Backend, tasks: int) -> run.Work
 # -- reports -----------------------------------------------------------------------------------------------------------
 
 
-def _write(report: Report, options: argparse.Namespace) -> None:
+def write_reports(report: Report, options: argparse.Namespace) -> None:
     """Write all requested reports. Raises OutputError if one cannot be written."""
     from ..conform.report import html, junit, terminal
 
@@ -192,7 +211,7 @@ def _progress(session: run.Session) -> Iterator[Callable[[list[CaseResult]], Non
 # -- options -----------------------------------------------------------------------------------------------------------
 
 
-def _check(choice: run.Choice, level: int) -> None:
+def check(choice: run.Choice, level: int) -> None:
     """Check the patterns of the options. Raises InputError if one of them matches nothing."""
     every = [*cases(3), *(tests.cases(choice.tests) if choice.ops or choice.case else [])]
     types = dict.fromkeys(t for c in every for t in (*c.operands, c.result))
@@ -205,15 +224,16 @@ def _check(choice: run.Choice, level: int) -> None:
                 near = difflib.get_close_matches(pattern, list(names), 1)
                 hint = f"did you mean {near[0]}?" if near else "minihlo conform --list lists them"
                 raise InputError(f"{option}: expected {EXPECTED[option]}, got {pattern} ({hint})")
-    if not choice.cases(level):
+    if not choice.of_all_shards(level):
         raise InputError("expected options that select a case, got none selected (minihlo conform --list lists all)")
 
 
-def _check_outputs(options: argparse.Namespace) -> None:
+def check_outputs(options: argparse.Namespace) -> None:
     """Check that all output files can be written, before any case runs. Raises InputError."""
-    conform_badge.check(options.badge)
-    given = [(o, getattr(options, o)) for o in ("json", "junit", "html", "submit")]
-    for option, name in (*given, *(("badge", b) for b in options.badge)):
+    badges = getattr(options, "badge", ())
+    conform_badge.check(badges)
+    given = [(o, getattr(options, o, None)) for o in ("json", "junit", "html", "submit")]
+    for option, name in (*given, *(("badge", b) for b in badges)):
         if name is None:
             continue
         try:
@@ -236,8 +256,8 @@ def _dead(report: Report, expected: Sequence[known.Known]) -> list[str]:
 def _list(options: argparse.Namespace) -> int:
     from ..conform.cases.cases import forms
 
-    choice = _choice(options)
-    _check(choice, options.level)
+    choice = choice_of_options(options)
+    check(choice, options.level)
     chosen = choice.cases(options.level)
     width = max((len(c.signature) for c in chosen), default=0)
     for case in chosen:

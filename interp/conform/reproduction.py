@@ -52,7 +52,7 @@ def explained(
     firsts = [_known(cases[i]).failures[0].index for i, *_ in failing]
     chosen = [_places(part, judged, at) for at, (_, part, judged, _) in zip(firsts, failing, strict=True)]
     few = [part.restricted(places) for places, (_, part, _, _) in zip(chosen, failing, strict=True)]
-    results = tester.results(few) if not tester.settings.operands else [None] * len(few)
+    results = tester.results(few) if tester.settings.can_repeat else [None] * len(few)
     for (i, part, judged, got), places, some, repeated in zip(failing, chosen, few, results, strict=True):
         shown = evidence.get(i)
         why = diagnosis.explain(part, judged, got, shown)
@@ -88,7 +88,7 @@ def _reproduced(
     `few` is the part at the places, and `repeated` what the backend gives for that.
     """
     at, limit = int(places[0]), tester.settings.ulp
-    if tester.settings.operands:
+    if not tester.settings.can_repeat:
         return NONE, _again(tester.settings, part, tester.settings.operands)
     if not of_positions(part.form):
         others = [outcome.operands_text(part, int(places[1]), len(places) - 1)] if len(places) > 1 else []

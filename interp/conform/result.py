@@ -228,11 +228,13 @@ class Run:
     ulp: int = 4  #: the limit of ACCURACY in types of 16 bits and more
     ops: list[str] = dataclasses.field(default_factory=list)  #: as given by --ops; empty: all
     formats: list[str] = dataclasses.field(default_factory=list)
-    #: What else was asked for, as given, by the name of the option: --case, --form, --operands, --beside, --tests.
+    #: What else was asked for, as given, by the name of the option: --case, --form, --operands, --beside, --tests,
+    #: --shard.
     options: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)  #: of minihlo and the backend's packages
     host: str = ""  #: system and processor
     started: str = ""  #: ISO 8601
+    takes: str = "programs"  #: what the backend takes: programs or operations
     seconds: float = 0.0
     complete: bool = False
 

@@ -137,7 +137,7 @@ class RowPart:
         fmt, right = FORMATS[self.case.operands[0]], self.expected
         if fmt.nan != "sign":
             return right
-        first = _in_total_order(fmt, self.arrays[0], nan_first=True)
+        first = in_total_order(fmt, self.arrays[0], nan_first=True)
         other = (right.codes != first.codes).reshape(self.arrays[0].shape)
         at_front = (fmt.is_nan(got.reshape(other.shape)[:, :1]) & other.any(axis=1, keepdims=True)) & other
         flat = at_front.ravel()
@@ -152,7 +152,7 @@ class RowPart:
         """The right results of what has but one: extremes and sorts."""
         fmt = FORMATS[self.case.operands[0]]
         if self.case.op == "sort":
-            return _in_total_order(fmt, self.arrays[0])
+            return in_total_order(fmt, self.arrays[0])
         total = self.terms[0][:, 0]
         left_open = np.zeros(len(total), np.uint8)
         for i in range(1, self.terms[0].shape[1]):
@@ -163,7 +163,8 @@ class RowPart:
         return Expected(total, np.where(fmt.decode(total) == 0, left_open, 0).astype(np.uint8))
 
 
-def _in_total_order(fmt: Format, codes: np.ndarray, nan_first: bool = False) -> Expected:
+def in_total_order(fmt: Format, codes: np.ndarray, nan_first: bool = False) -> Expected:
+    """Rows of codes sorted in the total order; what is open are the signs of zeros."""
     order = np.argsort(total_order(fmt, codes, nan_first), axis=1, kind="stable")
     found = np.take_along_axis(codes, order, axis=1)
     # Numbers that compare equal, whose order is open to what knows no total order.

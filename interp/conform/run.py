@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, OutputError
-from . import tests
+from . import shards, tests
 from .backend import takes
 from .cases import data
 from .cases.cases import FORMS, Case, cases, chosen, forms
@@ -53,9 +53,14 @@ class Choice:
     #: Signatures with their forms, as a profile lists them: these, whatever else is chosen.
     listed: tuple[tuple[str, tuple[str, ...]], ...] = ()
     profile: str = ""  #: its name, with its hash
+    shard: str = ""  #: "2/3": the second of three parts of the work
 
     def cases(self, level: int) -> list[Case]:
         """The cases of a level that are chosen."""
+        return [c for c in self.of_all_shards(level) if shards.has(self.shard, c.signature)]
+
+    def of_all_shards(self, level: int) -> list[Case]:
+        """The same, whatever the shard."""
         if self.listed:
             known = {c.signature: c for c in cases(3)}
             return [known[signature] for signature, _ in self.listed]
@@ -75,7 +80,7 @@ def tasks(choice: Choice, settings: Settings, kind: str) -> list[Task]:
         for form in _forms(case, choice, settings, kind, listed.get(case.signature))
         for part in range(1 if settings.operands else data.parts(case, form, settings.level))
     ]
-    if not specs:
+    if not specs and not choice.shard:
         raise ValueError("there is no such case (minihlo conform --list lists them)")
     beside = tuple(_named(text) for text in choice.beside)
     groups: dict[tuple[object, ...], list[Spec]] = {}
@@ -246,14 +251,16 @@ def described(settings: Settings, choice: Choice, backend: Any) -> Run:
         settings.ulp,
         list(choice.ops),
         list(choice.formats),
-        _options(settings, choice),
+        options_of(settings, choice),
         dict(_versions(("minihlo", *getattr(backend, "packages", ())))),
         f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        takes=kind(backend),
     )
 
 
-def _options(settings: Settings, choice: Choice) -> dict[str, list[str]]:
+def options_of(settings: Settings, choice: Choice) -> dict[str, list[str]]:
+    """What was asked for, by the names of options, as a report has it."""
     given = {
         "case": [choice.case],
         "form": [choice.form],
@@ -263,6 +270,7 @@ def _options(settings: Settings, choice: Choice) -> dict[str, list[str]]:
         "accumulate": list(settings.accumulators),
         "profile": [choice.profile],
         "keeps": ["results"] if settings.keeps else [],
+        "shard": [choice.shard],
     }
     return {name: values for name, values in given.items() if any(values)}
 

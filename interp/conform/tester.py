@@ -77,11 +77,11 @@ class Tester:
         """The results of cases, in order; those `beside` them run in the same programs and are not reported."""
         if specs[0].case.op == "test":
             return [self._test(s.case) for s in specs]
-        parts = [self._part(s) for s in (*specs, *beside)]
+        parts = [self.part(s) for s in (*specs, *beside)]
         found: list[CaseResult | None] = [None] * len(parts)
         failing: list[Failing] = []
         results = self.results(parts)
-        once = bool(self.settings.operands) or not self.reruns
+        once = not self.settings.can_repeat or not self.reruns
         others = {} if once else self._try_some_again(parts[: len(specs)], results)
         formed = _formed(parts[: len(specs)], results, self.settings.accumulators)
         for i, (part, got) in enumerate(zip(parts, results, strict=True)):
@@ -152,7 +152,7 @@ class Tester:
     ) -> dict[int, repeats.Evidence]:
         """What further runs show of the parts that fail; of rows it is added to what was found."""
         wrong = [i for i, r in enumerate(found) if r is not None and r.verdict == FAIL]
-        if not wrong or self.settings.operands:
+        if not wrong or not self.settings.can_repeat:
             return {}
         runs = repeats.runs_of(self, parts, results, wrong, others)
         for i in wrong:
@@ -171,7 +171,8 @@ class Tester:
             return outcome.without_result(case, tests.FORM, "refused", str(lacks), self.settings)
         return tests.run(case, self.backend, self.settings)
 
-    def _part(self, spec: Spec) -> AnyPart:
+    def part(self, spec: Spec) -> AnyPart:
+        """The operands of a spec, and what is right."""
         settings = self.settings
         if spec.case.is_blocks:
             made = ScaledPart if spec.case.has_products else BlockPart

@@ -13,7 +13,7 @@ from ...comparison.faithful import is_faithful
 from ...comparison.ulp import FAR, signed_steps
 from ...oracle import rounding
 from ...oracle.expected import Expected
-from ...oracle.formats import FORMATS, Format
+from ...oracle.formats import FORMATS, Format, bits
 from ..result import ABSENT, ACCURACY, CUT, DIVERGENT, FAIL, IS_INFINITE, IS_NAN, NOT_NAN, OPEN, PASS, WRONG_ZERO
 
 #: Verdicts of elements, as bytes.
@@ -85,6 +85,9 @@ def judge(
     judged = Judged(verdicts, errors, distances, {}, right)
     if expected.left_open.any():
         _open_points(result, got, expected, judged, chosen, zeros_are_open)
+    if result != "i1" and bits(result) < 8 * got.dtype.itemsize:  # what is no code is no choice either
+        none = got > (1 << bits(result)) - 1
+        judged.verdicts[none], judged.errors[none] = _FAIL, ABSENT
     return judged
 
 

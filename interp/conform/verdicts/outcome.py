@@ -43,6 +43,12 @@ class Settings:
     operands: tuple[str, ...] = ()  #: as given by --operands: these instead of the case's own
     accumulators: tuple[str, ...] = ()  #: records given by --accumulate
     keeps: bool = False  #: whether results are kept as codes (result.Kept)
+    is_recorded: bool = False  #: results come from a file, so that nothing can be run
+
+    @property
+    def can_repeat(self) -> bool:
+        """Whether cases are run again, to see what a failure depends on."""
+        return not self.operands and not self.is_recorded
 
 
 def blank(case: Case, form: str, verdict: str, **fields: Any) -> CaseResult:
@@ -71,7 +77,10 @@ def command(
     beside: Sequence[str] = (),
 ) -> str:
     """What runs a case again, on some operands alone (see `operands_text`) where they are given, beside others."""
-    words = ["minihlo", "conform", settings.backend, "--case", case.signature, "--form", form]
+    named = ["--case", case.signature, "--form", form]
+    if settings.is_recorded:
+        return shlex.join(["minihlo", "conform", "judge", "DIR", "RESULTS", *named])
+    words = ["minihlo", "conform", settings.backend, *named]
     if operands:
         words += [word for text in operands for word in ("--operands", text)]
     elif settings.level != 1:

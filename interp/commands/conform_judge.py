@@ -1,0 +1,58 @@
+"""`minihlo conform judge`: grades the results of test vectors."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from .. import __version__
+from ..conform import run
+from ..conform.rerun import choice_of
+from ..conform.vectors import judge, manifest, results
+from ..conform.verdicts import known
+from ..conform.verdicts.outcome import Settings
+from ..errors import InputError
+from . import conform
+
+#: The name of a backend that has none.
+_NAME = "recorded"
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the command. Returns 1 if a case fails that --xfail does not list.
+
+    Raises InputError for a wrong command line, vectors that have changed, and results that are not whole.
+    """
+    further = conform.choice_of_options(options)
+    expected = known.read(options.xfail)
+    conform.check_outputs(options)
+    vectors = manifest.load(options.folder)
+    made = vectors.made
+    if made.minihlo != __version__:
+        raise InputError(f"{options.folder}: expected vectors of minihlo {__version__}, got those of {made.minihlo}")
+    conform.check(further, 3)
+    choice = choice_of(made.ops, made.formats, made.options)
+    if choice.shard and further.shard:
+        raise InputError(f"--shard: expected none, as the vectors are the shard {choice.shard} themselves")
+    choice = dataclasses.replace(choice, shard=choice.shard or further.shard)
+    records = tuple(conform.record(text) for text in options.accumulate)
+    settings = Settings("", made.level, made.seed, made.ulp, options.errors, accumulators=records, is_recorded=True)
+    try:
+        tasks = judge.among(run.tasks(choice, settings, "operations"), further)
+    except ValueError as error:
+        raise InputError(f"{options.folder}: {error}") from None
+    if not tasks and not choice.shard:
+        raise InputError(f"{options.folder}: expected options that select a case of the vectors, got none selected")
+    found = results.read(options.results, vectors.cases, judge.wanted(vectors, tasks), vectors.vectors)
+    settings = dataclasses.replace(settings, backend=options.name or found.backend or _NAME)
+    choice = dataclasses.replace(
+        choice,
+        ops=further.ops or choice.ops,
+        formats=further.formats or choice.formats,
+        case=further.case or choice.case,
+        form=further.form or choice.form,
+    )
+    replay = judge.Replay(vectors, found)
+    session = run.Session(run.described(settings, choice, replay), settings, tasks, conform.path_of(options))
+    report = conform.conclude(session, judge.recorded(vectors, found), options, expected)
+    return report if isinstance(report, int) else int(report.is_bad)

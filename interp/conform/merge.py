@@ -1,0 +1,94 @@
+"""Reports of shards as the report of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import InputError
+from . import run, shards
+from .rerun import choice_of
+from .result import Report
+from .verdicts.outcome import Settings
+
+#: The fields of a run that its shards have alike.
+_ALIKE = ("backend", "level", "seed", "ulp", "ops", "formats", "versions", "takes")
+
+
+def merged(reports: Sequence[Report], names: Sequence[str]) -> Report:
+    """The report of the whole run.
+
+    Args:
+        reports: those of all shards, in any order.
+        names: what messages call them.
+
+    Raises InputError where they are not all shards of one run, each once and complete.
+    """
+    places: dict[int, str] = {}
+    count, first = 0, reports[0]
+    for report, name in zip(reports, names, strict=True):
+        given = report.run.options.get("shard", [])
+        if not given:
+            raise InputError(f"{name}: expected the report of a shard (--shard I/N), got one of a whole run")
+        try:
+            index, of = shards.parsed(given[0])
+        except ValueError as error:
+            raise InputError(f"{name}: {error}") from None
+        if not report.run.complete:
+            raise InputError(f"{name}: expected a complete run, got one that was interrupted")
+        _check_alike(first, names[0], report, name)
+        if count not in (0, of):
+            raise InputError(f"{name}: expected one of {count} shards, as {names[0]}, got one of {of}")
+        if index in places:
+            raise InputError(f"{name}: expected a shard that no other has, got {given[0]}, as {places[index]}")
+        places[index], count = name, of
+        foreign = next((c.signature for c in report.cases if not shards.has(given[0], c.signature)), None)
+        if foreign is not None:
+            raise InputError(f"{name}: expected cases of the shard {given[0]}, got {foreign}, which is of another")
+    missing = [f"{i}/{count}" for i in range(1, count + 1) if i not in places]
+    if missing:
+        raise InputError(f"expected all shards, got none for {', '.join(missing)}")
+    return _whole(reports)
+
+
+def _check_alike(first: Report, name: str, other: Report, its: str) -> None:
+    pairs = [(f, getattr(first.run, f), getattr(other.run, f)) for f in _ALIKE]
+    pairs.append(("options", _without_shard(first), _without_shard(other)))
+    for field, one, two in pairs:
+        if one != two:
+            raise InputError(f"{its}: expected the same {field} as {name}, {one}, got {two}")
+
+
+def _without_shard(report: Report) -> dict[str, list[str]]:
+    return {k: v for k, v in report.run.options.items() if k != "shard"}
+
+
+def _whole(reports: Sequence[Report]) -> Report:
+    runs = [r.run for r in reports]
+    whole = Report(type(runs[0])(**vars(runs[0])))
+    whole.run.options = _without_shard(reports[0])
+    whole.run.started = min(r.started for r in runs)
+    whole.run.seconds = round(sum(r.seconds for r in runs), 1)
+    whole.run.host = "; ".join(dict.fromkeys(r.host for r in runs))
+    cases = {c.key: c for r in reports for c in r.cases}
+    order = {key: i for i, key in enumerate(_keys(whole))}
+    unknown = next((c for c in cases.values() if c.key not in order), None)
+    if unknown is not None:
+        raise InputError(f"expected cases of this version of minihlo, got {unknown.signature} {unknown.form}")
+    missing = next((key for key in order if key not in cases), None)
+    if missing is not None:
+        raise InputError(f"expected all cases of the run, got none for {' '.join(missing)}")
+    whole.cases = sorted(cases.values(), key=lambda c: order[c.key])
+    return whole
+
+
+def _keys(report: Report) -> list[tuple[str, str]]:
+    """The cases of a run, in the order of its report."""
+    settings = Settings(
+        report.run.backend, report.run.level, report.run.seed, report.run.ulp, operands=_operands(report)
+    )
+    tasks = run.tasks(choice_of(report.run.ops, report.run.formats, report.run.options), settings, report.run.takes)
+    return list(dict.fromkeys((s.case.signature, s.form) for t in tasks for s in t.specs))
+
+
+def _operands(report: Report) -> tuple[str, ...]:
+    return tuple(report.run.options.get("operands", ()))

@@ -1,0 +1,189 @@
+"""Which codes are acceptable as results: for each element one code, or more where there is freedom.
+
+The sets are those of the tester's own verdicts: a code is acceptable if an element with it may be PASS, DIVERGENT or
+ACCURACY. Where a backend has to make one choice at all elements, the sets have each choice, and only the judgement of
+all results sees whether it is one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ...comparison import choices
+from ...comparison.faithful import sides_of_function
+from ...comparison.open_points import IDENTIFIERS
+from ...oracle import rounding
+from ...oracle.expected import Expected
+from ...oracle.formats import FORMATS, bits, code_dtype
+from ..block_parts import BlockPart
+from ..elementwise import Part
+from ..repeats import AnyPart
+from ..result import FAIL
+from ..rows import RowPart, in_total_order
+from ..verdicts import outcome
+from ..verdicts.judge import ELEMENT_VERDICTS, judge
+
+#: What else than the expected code is acceptable, by identifier. Open points of formats have identifiers of their own.
+RULES = {
+    "accuracy": "A function: in formats of up to 8 bits either neighbour of the exact value, in wider ones what is "
+    "within the limit `ulp`; what is exact has to be so. Both are listed.",
+    "one-choice": "At an open point all results of a call have to be of one choice. Each choice is listed; whether it "
+    "is one choice is for `minihlo conform judge` to say.",
+    "sum": "Sums and products of many terms, whose order and accumulator are open. The expected codes are exact "
+    "results, rounded once; what else is acceptable is not listed: `minihlo conform judge` compares all results of "
+    "an operation with every known way to form them.",
+    "block": "Numbers in blocks. The expected codes are those of the rule for scales of the format's source; which "
+    "other rules are acceptable is not listed: `minihlo conform judge` compares with every known one.",
+}
+#: Those of results of which other codes than the expected ones may be acceptable, and are not listed.
+NOT_LISTED = {"sum", "block"}
+_FAIL = ELEMENT_VERDICTS.index(FAIL)
+#: Pairs of a result and a candidate that are judged at a time, which bounds the memory.
+_MOST = 1 << 20
+
+Alternatives = np.ndarray  #: uint64 [n, 3]: the place of an element, and the first and the last code of an interval
+
+
+@dataclasses.dataclass(frozen=True)
+class Acceptable:
+    """The acceptable results of a part, flat. Where the expected code is NaN every NaN of the format is acceptable."""
+
+    expected: np.ndarray
+    alternatives: Alternatives  #: sorted by places
+    rules: tuple[str, ...]  #: identifiers: of open points, and of RULES
+
+    def of(self, start: int, size: int) -> Acceptable:
+        """That of some elements in a row."""
+        places = self.alternatives[:, 0]
+        first, last = np.searchsorted(places, [start, start + size])
+        rows = self.alternatives[first:last].copy()
+        rows[:, 0] -= np.uint64(start)
+        return Acceptable(self.expected[start : start + size], rows, self.rules)
+
+
+def acceptable(part: AnyPart, ulp: int) -> Acceptable:
+    """The acceptable results of a part; `ulp` is the limit of functions in formats of more than 8 bits."""
+    if isinstance(part, RowPart):
+        return _of_rows(part)
+    if isinstance(part, BlockPart):
+        return Acceptable(part.expected, _none(), ("block",))
+    expected, limit = part.expected, ulp if part.case.is_near else 0
+    return _of(part.case.result, expected, limit, part)
+
+
+def _of_rows(part: RowPart) -> Acceptable:
+    if outcome.is_sum(part):
+        return Acceptable(part.exact.codes, _none(), ("sum",))
+    result = _of(part.case.result, part.expected, 0)
+    fmt = FORMATS[part.case.result]
+    if part.case.op != "sort" or fmt.nan != "sign":
+        return result
+    first = in_total_order(fmt, part.arrays[0], nan_first=True)  # rows with NaN are shifted by one
+    where = np.flatnonzero(first.codes != part.expected.codes).astype(np.uint64)
+    other = first.codes[where].astype(np.uint64)
+    rows = np.concatenate([result.alternatives, np.stack([where, other, other], axis=1)])
+    rules = [*result.rules, *([IDENTIFIERS[rounding.NAN_ORDER], "one-choice"] if len(where) else [])]
+    return Acceptable(result.expected, rows[np.argsort(rows[:, 0], kind="stable")], tuple(dict.fromkeys(rules)))
+
+
+def _none() -> Alternatives:
+    return np.zeros((0, 3), np.uint64)
+
+
+def _of(result: str, expected: Expected, limit: int, part: Part | None = None) -> Acceptable:
+    free = np.flatnonzero((expected.left_open != 0) | bool(limit))
+    points = [int(p) for p in np.unique(expected.left_open) if p]
+    rules = [IDENTIFIERS[p] for p in points] + ["one-choice"] * any(p in choices.RULED for p in points)
+    rules += ["accuracy"] * bool(limit)
+    if not free.size:
+        return Acceptable(expected.codes, _none(), tuple(rules))
+    of_free = expected.at(free)
+    side = np.zeros(free.size, np.int8)
+    if limit and part is not None and bits(result) <= 16:
+        operands = tuple(x[free] for x in part.operands)
+        side = sides_of_function(part.case.op, result, operands, of_free.codes)
+    fields = [of_free.codes, of_free.left_open, side, of_free.is_zero, of_free.by_steps, of_free.magnitudes]
+    table = np.stack([f.astype(np.uint64) for f in fields if f is not None], axis=1)
+    _, firsts, kinds = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    kinds = kinds.reshape(-1)
+    intervals = _intervals(result, of_free.at(firsts), limit, side[firsts])
+    counts = np.bincount(intervals[:, 0].astype(np.intp), minlength=len(firsts))
+    starts = np.cumsum(counts) - counts
+    repeats = counts[kinds]
+    places = np.repeat(free, repeats)
+    within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    rows = intervals[np.repeat(starts[kinds], repeats) + within]
+    return Acceptable(
+        expected.codes, np.stack([places.astype(np.uint64), rows[:, 1], rows[:, 2]], axis=1), tuple(rules)
+    )
+
+
+def _intervals(result: str, expected: Expected, limit: int, side: np.ndarray) -> Alternatives:
+    """Of some results, by their places, what is acceptable beside the expected code: intervals of codes."""
+    if result not in FORMATS and result != "i1":
+        return _of_integers(result, expected)
+    rows: list[np.ndarray] = []
+    step = max(1, _MOST // max(1, len(_candidates(result, expected.codes[:1], limit)[0])))
+    for start in range(0, len(side), step):
+        at = np.arange(start, min(start + step, len(side)))
+        some, sides = expected.at(at), side[at]
+        candidates = _candidates(result, some.codes, limit)
+        is_fit = _accepted(result, candidates, some, limit, sides)
+        # Codes in a row are one interval.
+        order = np.argsort(candidates, axis=1, kind="stable")
+        candidates = np.take_along_axis(candidates, order, axis=1)
+        is_fit = np.take_along_axis(is_fit, order, axis=1)
+        for i in np.flatnonzero(is_fit.any(axis=1)):
+            codes = np.unique(candidates[i][is_fit[i]]).astype(np.uint64)
+            ends = np.flatnonzero(np.diff(codes) != 1)
+            low, high = codes[np.append(0, ends + 1)], codes[np.append(ends, len(codes) - 1)]
+            rows.append(np.stack([np.full(len(low), start + i, np.uint64), low, high], axis=1))
+    return np.concatenate(rows) if rows else _none()
+
+
+def _candidates(result: str, codes: np.ndarray, limit: int) -> np.ndarray:
+    """Codes that may be acceptable, a row for each expected code: all codes, or of wide formats those nearby."""
+    dtype = code_dtype(result)
+    if bits(result) <= 8:
+        every = np.arange(1 << bits(result)).astype(np.uint8).astype(dtype)
+        return np.broadcast_to(every, (len(codes), len(every)))
+    fmt = FORMATS[result]
+    near = codes[:, None] + np.arange(-limit, limit + 1).astype(np.int64).astype(dtype)
+    sizes = [*range(limit + 1), *range(fmt.max_code - limit, fmt.max_code + 2)]
+    fixed = np.array([s | sign for s in sizes for sign in (0, fmt.sign_bit)], dtype)
+    return np.concatenate([near, np.broadcast_to(fixed, (len(codes), len(fixed)))], axis=1)
+
+
+def _accepted(result: str, candidates: np.ndarray, expected: Expected, limit: int, side: np.ndarray) -> np.ndarray:
+    """Which candidates are acceptable, and not the expected code."""
+    n = candidates.shape[1]
+    flat, repeated = candidates.reshape(-1), expected.at(np.repeat(np.arange(len(candidates)), n))
+    judged = judge(result, flat, repeated, limit, True, (lambda at: side[at // n]) if limit else None)
+    is_fit = judged.verdicts != _FAIL
+    for point in choices.RULED:  # of which the candidates together show no choice
+        at = np.flatnonzero(repeated.left_open == point)
+        if not at.size:
+            continue
+        is_fit[at] |= choices.choose(point, result, flat[at], repeated.codes[at]) >= 0
+        if point == rounding.NEGATIVE and repeated.magnitudes is not None:
+            is_fit[at] |= flat[at] == repeated.magnitudes[at]
+    is_same = flat == repeated.codes
+    if result in FORMATS:
+        fmt = FORMATS[result]
+        is_same |= fmt.is_nan(flat) & fmt.is_nan(repeated.codes)
+    return (is_fit & ~is_same).reshape(candidates.shape)
+
+
+def _of_integers(result: str, expected: Expected) -> Alternatives:
+    """Of integers: what is beyond the type is any integer, or of another integer the end that is nearest."""
+    mask, is_signed = (1 << bits(result)) - 1, not result.startswith("u")
+    most = mask >> is_signed
+    rows: list[tuple[int, int, int]] = []
+    for i, point in enumerate(expected.left_open.tolist()):
+        if point == rounding.NOT_AN_INTEGER:
+            rows.append((i, 0, mask))
+        elif point == rounding.WRAPPED:
+            rows += [(i, end, end) for end in (0 if not is_signed else most + 1, most)]
+    return np.array(rows, np.uint64).reshape(-1, 3)

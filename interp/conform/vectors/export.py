@@ -1,0 +1,123 @@
+"""Writes vectors: the operands of cases and the acceptable results, one part of a case at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from ...backends.operation import attribute_text
+from ...comparison.open_points import row
+from ...errors import InputError, OutputError
+from ...oracle.formats import code_dtype
+from ..run import Task
+from ..tester import Spec, Tester
+from ..verdicts.outcome import Settings
+from .acceptable import acceptable
+from .c_source import Headers
+from .calls import calls, name
+from .manifest import NAME, Alternatives, Entry, Made, Tensor, Writer
+from .stores import Arrays, Families, Folder, Store, digest
+
+#: The forms of files.
+FORMS = ("npy", "hex", "json", "c")
+
+
+class _NoBackend:
+    """In the place of a backend that computes operations: nothing is run."""
+
+    takes, name, seconds = "operations", "vectors", 0.0
+
+
+def specs(tasks: Sequence[Task]) -> list[Spec]:
+    """The parts of all cases, those of one operation together."""
+    every = [s for t in tasks for s in t.specs]
+    families = list(dict.fromkeys(s.case.op for s in every))
+    return sorted(every, key=lambda s: families.index(s.case.op))
+
+
+def export(
+    path: Path, tasks: Sequence[Task], made: Made, advance: Callable[[], None] = lambda: None
+) -> tuple[int, int, str]:
+    """Write vectors to a folder.
+
+    Args:
+        path: the folder, which is empty or not there.
+        tasks: the cases, as a run of a backend of operations has them.
+        made: how they are made.
+        advance: called after each part.
+
+    Returns:
+        how many calls there are, how many bytes, and what identifies the vectors.
+
+    Raises InputError where the folder is not empty, and OutputError where it cannot be written.
+    """
+    folder = Folder(_empty(path))
+    store: Store = {"c": Headers, "json": Families}[made.form](folder) if made.form in ("c", "json") else Arrays(
+        folder, made.form
+    )  # fmt: skip
+    tester = Tester(_NoBackend(), Settings("vectors", made.level, made.seed, made.ulp))
+    unfinished = path / f"{NAME}.part"
+    try:
+        with open(unfinished, "w", encoding="utf-8") as stream:
+            writer = Writer(stream, made)
+            family = ""
+            for spec in specs(tasks):
+                if spec.case.op != family:
+                    family = spec.case.op
+                    store.next_family(family)
+                for entry in _entries(tester, spec, store, made):
+                    writer.add(entry, lambda rule, element: row(rule, element).question)
+                    store.call(entry)
+                advance()
+            store.end(writer.vectors)
+            writer.end(folder.files)
+        os.replace(unfinished, path / NAME)
+    except OutputError:
+        raise
+    except OSError as error:
+        raise OutputError(f"{error.filename or path}: {error.strerror}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+    return writer.count, sum(f.size for f in folder.files.values()), writer.vectors
+
+
+def _empty(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise InputError(f"{path}: expected an empty folder or a new one, got one with files")
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror}") from None
+    return path
+
+
+def _entries(tester: Tester, spec: Spec, store: Store, made: Made) -> Iterator[Entry]:
+    part = tester.part(spec)
+    right = acceptable(part, made.ulp)
+    every = calls(part)
+    for i, call in enumerate(every):
+        own = right.of(call.start, call.size)
+        shape, op = list(call.shape), call.operation
+        operands = [
+            Tensor(t, list(x.shape), digest(x), store.array(x)) for x, t in zip(call.operands, op.operands, strict=True)
+        ]
+        codes = own.expected.astype(code_dtype(op.result), copy=False).reshape(call.shape)
+        result = Tensor(op.result, shape, digest(codes), store.array(codes))
+        rows = own.alternatives
+        other = Alternatives(len(rows), digest(rows), store.alternatives(rows)) if len(rows) else None
+        yield Entry(
+            name(spec, made.level, i, len(every)),
+            spec.case.signature,
+            spec.form,
+            spec.part,
+            i,
+            op.op,
+            {k: attribute_text(v) for k, v in op.attributes.items()},
+            operands,
+            result,
+            other,
+            list(own.rules),
+        )

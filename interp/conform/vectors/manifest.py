@@ -1,0 +1,236 @@
+"""`manifest.json`: what a folder of vectors has, and the check that it is still that.
+
+The file is one JSON object, a call on each line of `cases`. `vectors` is the SHA-256 of what the vectors say, whatever
+form their files have: results name it. `sha256` is that of all text before its own line, and so covers the folder, as
+`files` has the SHA-256 of each other file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from ...errors import InputError
+from ...oracle.formats import FORMATS, bits
+from .. import files
+from .acceptable import RULES
+
+SCHEMA = "minihlo.vectors/1"
+NAME = "manifest.json"
+_PIECE = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """An array of codes, in a file of the folder."""
+
+    type: str
+    shape: list[int]
+    codes: str  #: SHA-256 of the codes, little-endian, in order
+    at: str  #: the file, and after # the name in it
+
+
+@dataclasses.dataclass(frozen=True)
+class Alternatives:
+    """What else is acceptable: rows of a place, and the first and the last code of an interval."""
+
+    rows: int
+    codes: str
+    at: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A call."""
+
+    name: str
+    signature: str
+    form: str
+    part: int
+    call: int  #: its place among the calls of the part
+    op: str
+    attributes: dict[str, str]
+    operands: list[Tensor]
+    result: Tensor  #: its codes are the expected ones
+    alternatives: Alternatives | None = None
+    rules: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[str, str, int, int]:
+        """What the tester knows the call by."""
+        return self.signature, self.form, self.part, self.call
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    """A file of the folder."""
+
+    sha256: str
+    size: int  #: in bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """How vectors were made."""
+
+    minihlo: str  #: its version
+    form: str  #: npy, hex, json or c
+    level: int
+    seed: int
+    ulp: int
+    ops: list[str] = dataclasses.field(default_factory=list)
+    formats: list[str] = dataclasses.field(default_factory=list)
+    options: dict[str, list[str]] = dataclasses.field(default_factory=dict)  #: as in `result.Run`
+
+    def facts(self) -> dict[str, Any]:
+        """What the vectors depend on, whatever form their files have."""
+        return {k: v for k, v in dataclasses.asdict(self).items() if k != "form"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """A manifest."""
+
+    schema: str
+    made: Made
+    types: dict[str, dict[str, Any]]
+    rules: dict[str, str]
+    cases: list[Entry]
+    vectors: str
+    files: dict[str, File]
+    sha256: str
+
+
+def type_facts(element: str) -> dict[str, Any]:
+    """What a reader has to know of an element type: its bits, the bytes of a code, and which codes are NaN."""
+    return {"bits": bits(element), "bytes": max(8, bits(element)) // 8, "nan": nan_codes(element)}
+
+
+def nan_codes(element: str) -> list[list[int]]:
+    """The codes that are NaN, as intervals."""
+    if element not in FORMATS:
+        return []
+    fmt = FORMATS[element]
+    match fmt.nan:
+        case "none":
+            return []
+        case "sign":
+            return [[fmt.sign_bit, fmt.sign_bit]]
+        case "last":
+            return [[fmt.ones, fmt.ones]]
+    first = fmt.ones if fmt.nan == "ones" else fmt.max_code + 2
+    return [[first, fmt.ones], [first | fmt.sign_bit, fmt.ones | fmt.sign_bit]]
+
+
+class Writer:
+    """Writes a manifest as calls come."""
+
+    def __init__(self, stream: IO[str], made: Made) -> None:
+        self._stream, self._made = stream, made
+        self._hash, self._content = hashlib.sha256(), hashlib.sha256()
+        self._types: dict[str, dict[str, Any]] = {}
+        self._rules: dict[str, str] = {}
+        self.count = 0
+        self._content.update(_line({"schema": SCHEMA, **made.facts()}).encode())
+        self._put(f'{{"schema": "{SCHEMA}",\n"made": {_line(dataclasses.asdict(made))},\n"cases": [')
+
+    def _put(self, text: str) -> None:
+        self._hash.update(text.encode())
+        self._stream.write(text)
+
+    def add(self, entry: Entry, meanings: Callable[[str, str], str]) -> None:
+        """Add a call; `meanings` gives what the identifier of an open point means for an element type."""
+        for tensor in (*entry.operands, entry.result):
+            self._types.setdefault(tensor.type, type_facts(tensor.type))
+        for rule in entry.rules:
+            self._rules.setdefault(rule, RULES.get(rule) or meanings(rule, entry.result.type))
+        record = {k: v for k, v in dataclasses.asdict(entry).items() if v not in (None, [], {})}
+        record.setdefault("attributes", {})
+        self._put(f"{',' if self.count else ''}\n{_line(record)}")
+        for tensor in (*record["operands"], record["result"], record.get("alternatives", {})):
+            tensor.pop("at", None)
+        self._content.update(_line(record).encode())
+        self.count += 1
+
+    @property
+    def vectors(self) -> str:
+        """The SHA-256 of what the vectors say."""
+        return self._content.hexdigest()
+
+    def end(self, written: Mapping[str, File]) -> None:
+        """Write the rest; `written` are the other files of the folder."""
+        listed = ",\n".join(f"{json.dumps(p)}: {_line(dataclasses.asdict(f))}" for p, f in sorted(written.items()))
+        self._put(f'\n],\n"types": {_line(dict(sorted(self._types.items())))},\n"rules": {_line(self._rules)},\n')
+        self._put(f'"vectors": "{self.vectors}",\n"files": {{\n{listed}\n}},\n')
+        self._stream.write(f'"sha256": "{self._hash.hexdigest()}"}}\n')
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def load(folder: str | Path) -> Manifest:
+    """Read the manifest of a folder and check all files against it.
+
+    Raises InputError where a file is missing or has changed. Other files may stand beside them.
+    """
+    path = Path(folder) / NAME
+    if not Path(folder).is_dir():
+        raise InputError(f"{folder}: expected a folder that minihlo conform export has written, got none")
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: expected the manifest of an export that has ended, got no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    try:
+        found = _read(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected a manifest of minihlo conform export, got {_short(error)}") from None
+    body, _, _ = data.rpartition(b'"sha256"')
+    if hashlib.sha256(body).hexdigest() != found.sha256:
+        raise InputError(f"{path}: expected text with the SHA-256 {found.sha256}, got another; the file has changed")
+    for name, file in found.files.items():
+        _check(Path(folder) / name, file)
+    return found
+
+
+def _short(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) < 160 else f"{text[:157]}..."
+
+
+def _read(data: bytes) -> Manifest:
+    made = json.loads(data.decode("utf-8"))
+    if not isinstance(made, dict) or made.get("schema") != SCHEMA:
+        raise ValueError(f"no object whose schema is {SCHEMA!r}")
+    types, made["types"] = made.get("types"), {}  # facts for other readers
+    result = files.read(Manifest, made, "manifest")
+    outside = next((n for n in result.files if Path(n).is_absolute() or ".." in Path(n).parts), None)
+    if outside is not None:
+        raise ValueError(f"a file outside of the folder, {outside!r}")
+    return dataclasses.replace(result, types=types if isinstance(types, dict) else {})
+
+
+def _check(path: Path, expected: File) -> None:
+    try:
+        with open(path, "rb") as stream:
+            size, digest = 0, hashlib.sha256()
+            while piece := stream.read(_PIECE):
+                size += len(piece)
+                digest.update(piece)
+    except FileNotFoundError:
+        raise InputError(f"{path}: expected a file of {expected.size} bytes, got none") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    if size != expected.size:
+        raise InputError(f"{path}: expected {expected.size} bytes, got {size}; the file has changed")
+    if digest.hexdigest() != expected.sha256:
+        raise InputError(f"{path}: expected the SHA-256 {expected.sha256}, got {digest.hexdigest()}; it has changed")
