@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .errors import CheckFailure, Error, ExecutionError, InputError, OutputError, ProgramError, ResourceError
     from .loaded import LoadedProgram
     from .numerics.blame import blame
+    from .numerics.plan import quantize_plan
     from .numerics.profile import profile
     from .numerics.profile_loop import profiling
     from .policies import policy
@@ -48,6 +49,7 @@ _HOME = {
     "probe": ".probing.probe",
     "profile": ".numerics.profile",
     "profiling": ".numerics.profile_loop",
+    "quantize_plan": ".numerics.plan",
 }
 
 __all__ = [
@@ -73,6 +75,7 @@ __all__ = [
     "probe",
     "profile",
     "profiling",
+    "quantize_plan",
     "quantize",
     "scale",
     "straight_through",

@@ -135,10 +135,10 @@ class Profile:
         """
         found = self._runs.get(id(source))
         if found is None:
-            values, fitted = _fitted(source, arrays)
-            found = self._runs[id(source)] = _Run(self, source, fitted)
+            values, known = fitted(source, arrays)
+            found = self._runs[id(source)] = _Run(self, source, known)
         else:
-            values, _ = _fitted(source, arrays)
+            values, _ = fitted(source, arrays)
         number = len(self.steps) if step is None else step
         self.results = found.run(values, number)
         self.steps.append({"step": number, "program": source.file})
@@ -182,7 +182,7 @@ class Profile:
         """The profile as JSON, which is also written to a file if `path` is given. Raises OutputError if that fails."""
         text = json.dumps(self.data(), indent=1, allow_nan=False)
         if path is not None:
-            _write(path, text)
+            write(path, text)
         return text
 
     def html(self, path: Any = None) -> str:
@@ -191,18 +191,19 @@ class Profile:
 
         text = page(self)
         if path is not None:
-            _write(path, text)
+            write(path, text)
         return text
 
 
-def _write(path: Any, text: str) -> None:
+def write(path: Any, text: str) -> None:
+    """Write a text to a file. Raises OutputError."""
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror or error}") from None
 
 
-def _fitted(source: Source, arrays: Sequence[Any]) -> tuple[list[Any], Source]:
+def fitted(source: Source, arrays: Sequence[Any]) -> tuple[list[Any], Source]:
     """The values of the arguments, and the program for their sizes. Raises InputError."""
     function = source.function
     types = function.argument_types

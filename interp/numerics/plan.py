@@ -1,0 +1,335 @@
+"""`interp.quantize_plan`: for each operand of a matmul the cheapest format that keeps the output within a bound."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.blocks.formats import BLOCK_FORMATS
+from ...ops.minifloat.formats import FORMATS
+from ...ops.policy import Policy
+from ...ops.types import TensorType, TokenType, guess
+from .. import machine
+from ..compile.planner import plan
+from ..diff.compare import is_program, source_of
+from ..diff.source import Source
+from ..errors import InputError
+from ..program import Operation, Program
+from ..system import host_floats
+from .plan_rewrite import Rounding, bits_of, products, rewritten
+from .plan_search import Operand, relative_norm, search
+from .profile import fitted, lowered, write
+from .profile_run import Observed
+from .profile_tensors import own_line
+from .statistics import Statistics
+
+#: Formats to choose from where none are named, and the relative error of the output that is allowed.
+FORMATS_TRIED = ("mxfp4_e2m1", "nvfp4", "f8E4M3FN", "f8E5M2", "mxfp8_e4m3", "mxfp8_e5m2", "bf16")
+BOUND = 0.01
+Measure = Callable[[Any, Any], float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The format of one operand of a matmul.
+
+    Attributes:
+        product: The number of the matmul in the program.
+        op: The operation.
+        operand: 0 or 1.
+        type: The type of the operand.
+        format: A float type, a block format, or None where the operand stays as it is.
+        scale: k of the power of two 2^k by which the operand is multiplied before it is rounded; 0 of blocks.
+        error: The measure of the output with this operand alone in its format.
+        file: The file of the line.
+        line: The line of code, 0 if it is not known.
+    """
+
+    product: int
+    op: str
+    operand: int
+    type: str
+    format: str | None
+    scale: int
+    error: float
+    file: str
+    line: int
+
+
+@dataclasses.dataclass(frozen=True)
+class QuantizePlan:
+    """Formats for the operands of a program's matmuls. `print` shows it; `apply` evaluates a function with it.
+
+    Attributes:
+        choices: One Choice for each operand of each matmul.
+        bound: The largest permitted error of the output.
+        error: The measured error of the output with all formats together.
+        bits: Mean bits of an element of the operands, over the sizes of their tensors.
+        bits_before: The same as the program has it.
+        evaluations: How often the program was evaluated.
+    """
+
+    choices: tuple[Choice, ...]
+    bound: float
+    error: float
+    bits: float
+    bits_before: float
+    evaluations: int
+    policy: Policy = dataclasses.field(default_factory=Policy)
+
+    def apply(self, function: Any) -> Callable[..., Any]:
+        """The function with the operands of its matmuls in the formats of the plan, evaluated here.
+
+        Args:
+            function: The function or program that the plan was made for.
+
+        Returns:
+            A function of the same arguments (of a program: of its arrays). Results are numpy arrays in the pytree of
+            the function's results.
+
+        Raises:
+            InputError: `function` is none, or has other matmuls than the plan; when it is called.
+        """
+        if is_program(function):
+            source = source_of(function)
+            return lambda *arrays: self._run(source, arrays)
+        if not callable(function):
+            raise InputError(f"expected a function or a program, got {type(function).__name__}")
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            _, source, arrays, unflatten = _taken(function, args, kwargs, self.policy)
+            return unflatten(self._run(source, arrays))
+
+        return run
+
+    def _run(self, source: Source, arrays: Sequence[Any]) -> list[Any]:
+        values, known = fitted(source, arrays)
+        operations = products(known.program, known.function)
+        for_each: dict[Operation, list[Rounding | None]] = {o: [None, None] for o in operations}
+        ours = [(c.product, c.op) for c in self.choices]
+        theirs = [(i, o.name) for i, o in enumerate(operations) for _ in o.operands]
+        if ours != theirs:
+            count = f"{len(self.choices) // 2} matmuls"
+            raise InputError(f"{source.file}: expected the {count} of the plan, got {len(operations)}, or others")
+        for c in self.choices:
+            if c.format is not None:
+                for_each[operations[c.product]][c.operand] = Rounding(c.format, c.scale)
+        return _evaluated(rewritten(known.program, for_each), known, values, self.policy)
+
+    def table(self) -> str:
+        """The choices as a table of text."""
+        head = ("line", "op", "operand", "type", "format", "scale", "error alone")
+        rows: list[tuple[str, ...]] = [head]
+        for c in self.choices:
+            place = f"{c.file.rpartition('/')[2]}:{c.line}" if c.line else c.file
+            scale = f"2^{c.scale}" if c.format in FORMATS and c.scale else "-"
+            rows.append(
+                (place, c.op.rpartition(".")[2], str(c.operand), c.type, c.format or "-", scale, f"{c.error:.3g}")
+            )
+        widths = [max(len(r[i]) for r in rows) for i in range(len(head))]
+        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip() for r in rows)
+
+    def __str__(self) -> str:
+        changed = sum(c.format is not None for c in self.choices)
+        return (
+            f"{changed} of {len(self.choices)} operands of matmuls in other formats: "
+            f"{self.bits:.3g} bits an element in the place of {self.bits_before:.3g}\n"
+            f"error of the output {self.error:.3g}, bound {self.bound:.3g} ({self.evaluations} evaluations)\n\n"
+            f"{self.table()}"
+        )
+
+    def data(self) -> dict[str, Any]:
+        """The plan as a dictionary that `json.dump` takes."""
+        fields = ("bound", "error", "bits", "bits_before", "evaluations")
+        return {
+            "schema": 1,
+            **{f: getattr(self, f) for f in fields},
+            "choices": list(map(dataclasses.asdict, self.choices)),
+        }
+
+    def to_json(self, path: Any = None) -> str:
+        """The plan as JSON, which is also written to a file if `path` is given. Raises OutputError if that fails."""
+        text = json.dumps(self.data(), indent=1)
+        if path is not None:
+            write(path, text)
+        return text
+
+
+@host_floats.in_default
+def quantize_plan(
+    function: Any,
+    /,
+    *args: Any,
+    formats: Iterable[str] = FORMATS_TRIED,
+    bound: float = BOUND,
+    measure: Measure | None = None,
+    policy: Policy | None = None,
+    **kwargs: Any,
+) -> QuantizePlan:
+    """Find for each operand of each matmul the cheapest format with which the output stays within a bound.
+
+    An operand in a format is rounded to it and brought back to its own type; the product is then computed as before. An
+    operand in a float type of up to 8 bits is multiplied by a power of two before, the largest with which these
+    arguments fit, and saturates. Blocks lie along the dimension that is summed. A format is cheaper than another if an
+    element has fewer bits, its part of the scale of a block included.
+
+    The search measures each operand alone, takes the cheapest formats that keep the bound, and then gives better ones
+    to the operands that matter most until the whole keeps it. At the end it tries each operand in cheaper formats once
+    more. The error is measured on these arguments; others may have larger ones.
+
+    Args:
+        function: A function that JAX can trace, or a program as `interp.load` takes it.
+        *args: The arguments of the function, or one array for each argument of the program.
+        formats: Names of float types of up to 16 bits and of block formats. A format is tried on operands of more bits.
+        bound: The largest permitted error of the output.
+        measure: A function of (output, output with formats) that returns the error, where both are what `function`
+            returns, as numpy arrays. The default is the norm of the difference divided by that of the output, the
+            largest over all arrays of the output.
+        policy: The policy of the evaluation. The default is `Policy()`.
+        **kwargs: Keyword arguments of the function.
+
+    Returns:
+        A QuantizePlan. Its error is at most `bound`. `plan.apply(function)` evaluates a function with it.
+
+    Raises:
+        InputError: There is no such format, the bound is not valid, or the function has no matmul.
+        ProgramError: The program cannot be read or is not supported.
+    """
+    names = _checked(formats)
+    if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0 <= bound < math.inf:
+        raise InputError(f"bound: expected a number of at least 0, got {bound!r}")
+    if measure is not None and not callable(measure):
+        raise InputError(f"measure: expected a function, got {type(measure).__name__}")
+    if policy is not None and not isinstance(policy, Policy):
+        raise InputError(f"policy: expected a minihlo.interp.Policy, got {type(policy).__name__}")
+    chosen = policy or Policy()
+    name, source, arrays, unflatten = _taken(function, args, kwargs, chosen)
+    values, known = fitted(source, arrays)
+    operations = products(known.program, known.function)
+    if not operations:
+        raise InputError(f"{name}: expected a program with matmuls, got none")
+    reference, operands = _observed(known, operations, values, chosen, names)
+    of = functools.partial(_error, unflatten(list(reference)), unflatten, measure)
+
+    def evaluate(roundings: Sequence[Rounding | None]) -> float:
+        choices = {o: roundings[2 * i : 2 * i + 2] for i, o in enumerate(operations)}
+        return of(_evaluated(rewritten(known.program, choices), known, values, chosen))
+
+    found = search(operands, evaluate, float(bound))
+    size = sum(o.size for o in operands) or 1
+    taken = [o.options[i - 1] if i else None for o, i in zip(operands, found.levels, strict=True)]
+    made = []
+    for i, rounding in enumerate(taken):
+        operation = operations[i // 2]
+        _, lines = known.places(operation)
+        line = own_line(lines, operation.location)
+        error = found.alone[i, found.levels[i]] if rounding else 0.0
+        fmt, scale = (rounding.format, rounding.scale) if rounding else (None, 0)
+        kind = str(operation.operands[i % 2].type)
+        made.append(Choice(i // 2, operation.name, i % 2, kind, fmt, scale, error, line.file, line.line))
+    bits = sum(o.size * (bits_of(r.format) if r else o.bits) for o, r in zip(operands, taken, strict=True)) / size
+    before = sum(o.size * o.bits for o in operands) / size
+    return QuantizePlan(tuple(made), float(bound), found.error, bits, before, found.evaluations, chosen)
+
+
+def _checked(formats: Iterable[str]) -> list[str]:
+    names = [formats] if isinstance(formats, str) else list(formats)
+    known = {n for n, f in FORMATS.items() if f.bits <= 16 and f.has_zero} | set(BLOCK_FORMATS)
+    for name in names:
+        if name not in known:
+            raise InputError(f"formats: expected a float type of up to 16 bits or a block format, got {name!r}"
+                             f"{guess(str(name), known)}")  # fmt: skip
+    if not names:
+        raise InputError("formats: expected at least one, got none")
+    return names
+
+
+def _taken(
+    function: Any, args: Sequence[Any], kwargs: dict[str, Any], policy: Policy
+) -> tuple[str, Source, Sequence[Any], Callable[[list[Any]], Any]]:
+    """A name, the program, its arrays, and what makes a list of results the function's."""
+    if is_program(function):
+        if kwargs:
+            raise InputError("a program takes arrays only (keywords are for functions)")
+        source = source_of(function)
+        return source.file, source, args, list
+    if not callable(function):
+        raise InputError(f"expected a function or a program, got {type(function).__name__}")
+    source, arrays = lowered(function, args, kwargs, policy)
+    import jax
+
+    jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
+    tree = jax.tree.structure(jitted.eval_shape(*args, **kwargs))
+    return source.file, source, arrays, lambda results: jax.tree.unflatten(tree, results)
+
+
+def _evaluated(program: Program, source: Source, values: Sequence[Any], policy: Policy) -> list[Any]:
+    made = plan(program, source.function.name, policy)
+    results = machine.run(made, values)
+    return [r for r, t in zip(results, made.result_types, strict=True) if not isinstance(t, TokenType)]
+
+
+def _observed(
+    source: Source, operations: Sequence[Operation], values: Sequence[Any], policy: Policy, names: Sequence[str]
+) -> tuple[list[Any], list[Operand]]:
+    """The results as they are, and each operand with the formats that it may have, by the magnitudes it had."""
+    statistics: dict[tuple[Operation, int], Statistics] = {}
+    wanted = set(operations)
+
+    def observe(operation: Operation, operands: Sequence[Any], _: Sequence[Any]) -> None:
+        if operation in wanted:
+            for i, (x, v) in enumerate(zip(operands, operation.operands, strict=True)):
+                if isinstance(x, np.ndarray) and isinstance(v.type, TensorType):
+                    statistics.setdefault((operation, i), Statistics(v.type.element.name)).add(x)
+
+    Observed(source.program, source.function, policy, observe).run(values)
+    results = _evaluated(source.program, source, values, policy)
+    found = []
+    for operation in operations:
+        for i, v in enumerate(operation.operands):
+            t = v.type
+            assert isinstance(t, TensorType)
+            seen = statistics.get((operation, i))
+            options = [
+                Rounding(n, _scale(n, seen)) for n in names if bits_of(n) < t.element.bits and _fits(n, len(t.shape))
+            ]
+            found.append(Operand(t.size, float(t.element.bits), options))
+    return results, found
+
+
+def _fits(name: str, rank: int) -> bool:
+    """Whether tensors of a rank can be in a format."""
+    return name not in BLOCK_FORMATS or rank >= len(BLOCK_FORMATS[name].block)
+
+
+def _scale(name: str, seen: Statistics | None) -> int:
+    """The exponent of the largest power of two with which all magnitudes fit into a float type of up to 8 bits."""
+    if name in BLOCK_FORMATS or not FORMATS[name].is_minifloat or seen is None:
+        return 0
+    fitting = Statistics(name)
+    fitting.max_abs = seen.max_abs
+    return max(-500, min(500, fitting.scale or 0))
+
+
+def _error(reference: Any, unflatten: Callable[[list[Any]], Any], measure: Measure | None, results: list[Any]) -> float:
+    """The error of results; infinite where it is NaN."""
+    if measure is not None:
+        error = float(measure(reference, unflatten(results)))
+    else:
+        error = relative_norm(_leaves(reference), results)
+    return math.inf if math.isnan(error) else error
+
+
+def _leaves(tree: Any) -> list[Any]:
+    if isinstance(tree, list) and all(isinstance(x, np.ndarray) for x in tree):
+        return tree
+    import jax
+
+    return jax.tree.leaves(tree)

@@ -1,0 +1,134 @@
+"""The search for the cheapest formats: which operand takes which, so that the whole keeps a bound."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .plan_rewrite import Rounding, bits_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """An operand of a product: how many elements it has, their bits, and the formats that it may have."""
+
+    size: int
+    bits: float
+    options: list[Rounding]
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What the search found: for each operand 0 as it is or 1 + the place of an option, and the measured error.
+
+    alone: the error with one operand in one option, by both.
+    """
+
+    levels: list[int]
+    error: float
+    evaluations: int
+    alone: dict[tuple[int, int], float]
+
+
+class _Search:
+    def __init__(
+        self, operands: Sequence[Operand], evaluate: Callable[[Sequence[Rounding | None]], float], bound: float
+    ) -> None:
+        self.operands, self._evaluate, self.bound = operands, evaluate, bound
+        self.evaluations = 0
+        self.alone: dict[tuple[int, int], float] = {}
+        self._wholes: dict[tuple[int, ...], float] = {}
+
+    def whole(self, levels: Sequence[int]) -> float:
+        """The error with all operands at their levels."""
+        key = tuple(levels)
+        if key not in self._wholes:
+            taken = [o.options[n - 1] if n else None for o, n in zip(self.operands, levels, strict=True)]
+            self._wholes[key] = self._evaluate(taken)
+            self.evaluations += 1
+        return self._wholes[key]
+
+    def by_itself(self, i: int, level: int) -> float:
+        """The error with one operand at a level and all others as they are."""
+        if level == 0:
+            return 0.0
+        if (i, level) not in self.alone:
+            levels = [0] * len(self.operands)
+            levels[i] = level
+            self.alone[i, level] = self.whole(levels)
+        return self.alone[i, level]
+
+    def cost(self, i: int, level: int) -> float:
+        """The bits of an element at a level."""
+        operand = self.operands[i]
+        return bits_of(operand.options[level - 1].format) if level else operand.bits
+
+    def ladder(self, i: int) -> list[int]:
+        """The levels that are worth taking, from the cheapest on: each has a smaller error than all cheaper ones."""
+        levels = sorted(range(len(self.operands[i].options) + 1), key=lambda n: (self.cost(i, n), self.by_itself(i, n)))
+        kept: list[int] = []
+        for level in levels:
+            if not kept or self.by_itself(i, level) < self.by_itself(i, kept[-1]):
+                kept.append(level)
+        return kept
+
+    def run(self) -> list[int]:
+        """The levels: the cheapest that keep the bound alone, then better ones until the whole keeps it."""
+        ladders = [self.ladder(i) for i in range(len(self.operands))]
+        at = [
+            next((n for n, level in enumerate(ladder) if self.by_itself(i, level) <= self.bound), len(ladder) - 1)
+            for i, ladder in enumerate(ladders)
+        ]
+
+        def levels() -> list[int]:
+            return [ladder[n] for ladder, n in zip(ladders, at, strict=True)]
+
+        while self.whole(levels()) > self.bound:
+            better = [i for i, n in enumerate(at) if n + 1 < len(ladders[i])]
+            if not better:
+                break
+            at[max(better, key=lambda i: self._worth(i, ladders[i][at[i]], ladders[i][at[i] + 1]))] += 1
+        # What was improved early may have turned out not to matter.
+        for i in sorted(range(len(at)), key=lambda i: -self.operands[i].size):
+            for n in range(at[i]):
+                before, at[i] = at[i], n
+                if self.whole(levels()) <= self.bound:
+                    break
+                at[i] = before
+        return levels()
+
+    def _worth(self, i: int, level: int, next_level: int) -> float:
+        """How much less squared error for each bit that a better level costs: errors of operands add as noise does."""
+        gain = self.by_itself(i, level) ** 2 - self.by_itself(i, next_level) ** 2
+        return gain / max(self.operands[i].size * (self.cost(i, next_level) - self.cost(i, level)), 1e-9)
+
+
+def search(operands: Sequence[Operand], evaluate: Callable[[Sequence[Rounding | None]], float], bound: float) -> Found:
+    """The cheapest formats that keep the bound; with all operands as they are the error is 0."""
+    made = _Search(operands, evaluate, bound)
+    levels = made.run()
+    return Found(levels, made.whole(levels), made.evaluations, made.alone)
+
+
+def relative_norm(good: Sequence[Any], other: Sequence[Any]) -> float:
+    """The norm of the difference divided by that of the good result, the largest over float arrays; NaN is infinite.
+
+    Where the good result is not finite the other one has to be the same.
+    """
+    worst = 0.0
+    for a, b in zip(good, other, strict=True):
+        if np.asarray(a).dtype.kind in "biu":
+            continue
+        x, y = (np.asarray(v).astype(np.complex128 if np.iscomplexobj(v) else np.float64).ravel() for v in (a, b))
+        known = np.isfinite(x)
+        if not np.array_equal(x[~known], y[~known], equal_nan=True):
+            return math.inf
+        with np.errstate(all="ignore"):
+            size, off = float(np.linalg.norm(x[known])), float(np.linalg.norm(x[known] - y[known]))
+        if off:
+            worst = max(worst, off / size if size and not math.isnan(off) else math.inf)
+    return worst
