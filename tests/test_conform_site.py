@@ -277,12 +277,18 @@ def test_names_of_files_are_plain_and_differ_without_case(site: Path, pages: dic
         ({"operands": ["f9"]}, "expected element types, got 'f9'"),
         ({"result": "tensor"}, "expected element types, got 'tensor'"),
         ({"failures": [dataclasses.replace(NAN, operands=[[1 << 70]])]}, "expected a code of f8E4M3FN"),
-        ({"failures": [dataclasses.replace(NAN, values=[])]}, "expected a value for each operand"),
+        ({"failures": [dataclasses.replace(NAN, values=[])]}, "expected codes and values for each operand"),
+        (
+            {"failures": [dataclasses.replace(NAN, operands=[], values=[])]},
+            "expected codes and values for each operand",
+        ),
+        ({"histogram": {"1": 0}}, "histogram: expected"),
         ({"curve": ErrorCurve([1], ["x"], [0])}, "could not convert"),
         ({"curve": ErrorCurve([1, 2], [1.0], [0])}, "as many values and errors as codes"),
         ({"accumulator": Accumulated("a", "f32", 10**9)}, "accumulator: expected"),
         ({"accumulator": Accumulated("a", "f32", 1, drop="x")}, "accumulator: expected"),
-        ({"map": CASES[0].map, "operands": ["f4E2M1FN"]}, "map: expected one of all codes"),
+        ({"map": CASES[0].map}, "map: expected two operands"),
+        ({"op": "divide"}, "expected 2 operands of divide, got 1"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_line(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
+from ...oracle.exact import OPS, arity
 from ...oracle.formats import FORMATS, bits
 from ..report.accumulators import DROPS, PLACES
 from ..result import SCHEMA, Accumulated, CaseResult, ErrorCurve, Failure, Report, parse
@@ -48,7 +49,7 @@ def reports(folder: Path) -> tuple[list[Loaded], list[Path]]:
     if not folder.is_dir():
         raise InputError(f"{folder}: expected a folder with results of minihlo conform, got {_kind(folder)}")
     found, others = [], []
-    for path in sorted(p for p in folder.iterdir() if p.name.endswith((".json", ".json.gz")) and not p.is_dir()):
+    for path in sorted(p for p in folder.iterdir() if p.name.endswith((".json", ".json.gz")) and p.is_file()):
         try:
             data = unpacked(path)
             if SCHEMA.split("/")[0].encode() not in data[:_HEAD]:
@@ -102,12 +103,16 @@ def _check(case: CaseResult) -> None:
     for element in (*case.operands, case.result):
         if element not in FORMATS and not _is_integer(element):
             raise ValueError(f"expected element types, got {element[:40]!r}")
+    if case.op in OPS and len(case.operands) != arity(case.op):
+        raise ValueError(f"expected {arity(case.op)} operands of {case.op}, got {len(case.operands)}")
     for failure in case.failures:
         _check_failure(case, failure)
+    if any(n <= 0 for n in case.histogram.values()):
+        raise ValueError("histogram: expected numbers of results above 0")
     if case.map is not None:
         fmt = FORMATS.get(case.operands[0]) if case.operands else None
-        if fmt is None or case.map.n != 1 << fmt.bits:
-            raise ValueError("map: expected one of all codes of the first operand")
+        if fmt is None or case.map.n != 1 << fmt.bits or len(case.operands) != 2:
+            raise ValueError("map: expected two operands, and all codes of the first")
     if case.curve is not None:
         _check_curve(case, case.curve)
     if case.accumulator is not None:
@@ -122,8 +127,8 @@ def _is_integer(element: str) -> bool:
 
 
 def _check_failure(case: CaseResult, failure: Failure) -> None:
-    if len(failure.operands) != len(failure.values):
-        raise ValueError("failures: expected a value for each operand")
+    if not len(case.operands) == len(failure.operands) == len(failure.values):
+        raise ValueError("failures: expected codes and values for each operand")
     for codes, values in zip(failure.operands, failure.values, strict=True):
         if len(codes) != len(values):
             raise ValueError("failures: expected a value for each code")
@@ -142,8 +147,8 @@ def _check_curve(case: CaseResult, curve: ErrorCurve) -> None:
         raise ValueError("curve: expected errors from -128 to 127")
     for value in curve.values:
         float(value)
-    if curve.over == "values" and not case.operands:
-        raise ValueError("curve: expected an operand")
+    if curve.over == "values" and len(case.operands) != 1:
+        raise ValueError("curve: expected one operand")
 
 
 def _check_accumulator(case: CaseResult, a: Accumulated) -> None:
