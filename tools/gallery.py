@@ -43,10 +43,13 @@ def trimmed(report: Report) -> Report:
 
 def _trimmed(case: CaseResult, is_first: bool) -> CaseResult:
     short = [f for f in case.failures if all(len(codes) <= _ROW for codes in f.operands)]
-    if case.verdict != FAIL or not is_first:
+    if case.verdict != FAIL:
         return dataclasses.replace(case, map=None, curve=None, failures=short[:1])
+    short = short or case.failures[:1]
+    if not is_first:
+        return dataclasses.replace(case, map=None, curve=None, failures=short)
     curve = case.curve if case.curve is not None and len(case.curve.codes) <= _CURVE else None
-    return dataclasses.replace(case, curve=curve, failures=short or case.failures[:1])
+    return dataclasses.replace(case, curve=curve, failures=short)
 
 
 def keep(report: Report) -> Path:
