@@ -54,6 +54,12 @@ def test_cases_that_name_a_fault_go_together() -> None:
     assert [c.assumed for c in found] == [0, 0, 0]
 
 
+def test_a_cause_is_never_without_words() -> None:
+    sums = case("dot", named="accumulated/f32", model="accumulated in f32")
+    assert [c.sentence for c in causes.of_cases([sums])] == ["accumulated in f32"]
+    assert [c.sentence for c in causes.of_cases([case("abs", named="some-fault")])] == ["some-fault"]
+
+
 def test_what_passes_and_what_is_left_open_have_no_cause() -> None:
     passing = [dataclasses.replace(case("abs", "NaN is read", "nan-as-zero"), verdict=v) for v in (PASS, DIVERGENT)]
     assert causes.of_cases(passing) == []

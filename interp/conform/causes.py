@@ -228,7 +228,7 @@ def _named(case: CaseResult) -> _Key | None:
     identifier = re.sub(r":\d[\d:]*$", "", faults[0])  # of a lane or a tail the kind, and not its number
     if identifier in _KIN:
         return (*_KIN[identifier], False)
-    return identifier, _sentence(case), False
+    return identifier, _sentence(case) or case.model or identifier, False
 
 
 def _described(case: CaseResult) -> _Key | None:
