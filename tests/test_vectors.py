@@ -465,3 +465,66 @@ def test_names_are_of_one_call_each() -> None:
         every = calls.calls(made.part(spec))
         names += [calls.name(spec, 1, i, len(every)) for i in range(len(every))]
     assert len(names) == len(set(names))
+
+
+# -- profiles ----------------------------------------------------------------------------------------------------------
+
+PROFILE = """name = "signs"
+version = "1.0"
+title = "Signs"
+sources = ["none"]
+[[cases]]
+need = "required"
+ops = ["negate", "abs", "sign", "floor"]
+formats = ["f4E2M1FN"]
+forms = ["array", "size-7"]
+"""
+
+
+def test_a_profile_by_way_of_files_and_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The verdict is that of all cases; a shard has none."""
+    profile = tmp_path / "signs.toml"
+    profile.write_text(PROFILE)
+    folder, results = tmp_path / "v", tmp_path / "r.txt"
+    assert main(["conform", "export", str(folder), "--profile", str(profile)]) == 0
+    answered(folder, results, lambda operation, x: right(operation, x))
+    words = ["conform", "judge", str(folder), str(results)]
+    capsys.readouterr()
+    assert main(words) == 2
+    assert "expected a profile" in capsys.readouterr().err  # it is none of minihlo's own
+    words += ["--profile", str(profile)]
+    assert main([*words, "--submit", str(tmp_path / "s.zip")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("conformant")
+    assert main(["conform", "verify", str(tmp_path / "s.zip")]) == 0
+    assert main([*words, "--json", str(tmp_path / "whole.json")]) == 0
+    capsys.readouterr()
+    shards = [str(tmp_path / f"{i}.json") for i in (1, 2)]
+    for i, name in enumerate(shards, 1):
+        assert main([*words, "--shard", f"{i}/2", "--json", name]) == 0
+        assert "conformant" not in capsys.readouterr().out
+        assert main([*words, "--shard", f"{i}/2", "--badge", str(tmp_path / "b.svg")]) == 2
+        capsys.readouterr()
+    joined = tmp_path / "joined.json"
+    assert main(["conform", "merge", *shards, "--profile", str(profile), "--json", str(joined)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("conformant")
+    assert without_times(joined) == without_times(tmp_path / "whole.json")
+    live = ["conform", "minihlo", "--profile", str(profile), "-j", "1"]
+    for i, name in enumerate(shards, 1):
+        assert main([*live, "--shard", f"{i}/2", "--json", name]) == 0
+        assert "conformant" not in capsys.readouterr().out
+    assert main(["conform", "merge", *shards, "--profile", str(profile)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("conformant")
+
+
+def test_options_beside_a_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "signs.toml").write_text(PROFILE)
+    given = ["--profile", str(tmp_path / "signs.toml")]
+    for words, reason in (
+        (["export", str(tmp_path / "v"), *given, "--ops", "add"], "--ops: expected none with --profile"),
+        (["export", str(tmp_path / "v"), "--profile", "none"], "expected a profile"),
+        (["minihlo", *given, "--shard", "1/2", "--submit", str(tmp_path / "x.zip")], "--submit: expected none with"),
+    ):
+        assert main(["conform", *words]) == 2
+        told = capsys.readouterr().err
+        assert reason in told
+        assert told.count("\n") == 1

@@ -20,8 +20,9 @@ def conform(parser: argparse.ArgumentParser) -> None:
         "-j", "--jobs", type=positive, metavar="N", help="number of processes (default: one for each CPU)"
     )
     workers.add_argument("--dask", metavar="ADDRESS", help="run on a Dask cluster, such as tcp://scheduler:8786")
-    add("--github", action="store_true", help="print failures as annotations of GitHub Actions, one for each cause")
-    _profile_options(parser)
+    ci(parser)
+    profile(parser)
+    claim(parser)
     add("--timeout", type=positive, default=20, metavar="S", help="time limit of one program in seconds (default: 20)")
     add(
         "--operands",
@@ -86,6 +87,12 @@ def operands(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def ci(parser: argparse.ArgumentParser) -> None:
+    """Add the option of annotations."""
+    text = "print failures as annotations of GitHub Actions, one for each cause"
+    parser.add_argument("--github", action="store_true", help=text)
+
+
 def reports(parser: argparse.ArgumentParser) -> None:
     """Add the options of reports, and of what they take for known."""
     add = parser.add_argument
@@ -125,16 +132,22 @@ def probe(parser: argparse.ArgumentParser) -> None:
     add("--json", metavar="F", help="write the record as JSON, for --accumulate @F (-: standard output)")
 
 
-def _profile_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+def profile(parser: argparse.ArgumentParser) -> None:
+    """Add the option of a profile."""
     text = "run the cases of a profile, such as ocp-fp8-1.0 (see minihlo conform profiles), or of a TOML file"
-    add("--profile", metavar="P", help=text)
+    parser.add_argument("--profile", metavar="P", help=text)
+
+
+def claim(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a claim that a backend conforms to a profile."""
+    add = parser.add_argument
     add("--waivers", metavar="FILE", help="waivers, as TOML: cases of the profile that may fail, each with a reason")
     add("--submit", metavar="FILE", help="write a submission, a zip that minihlo conform verify checks")
-    _badge_option(parser)
+    badge(parser)
 
 
-def _badge_option(parser: argparse.ArgumentParser) -> None:
+def badge(parser: argparse.ArgumentParser) -> None:
+    """Add the option of a badge."""
     parser.add_argument(
         "--badge",
         action="append",
@@ -152,7 +165,7 @@ def conform_profiles(parser: argparse.ArgumentParser) -> None:
 def conform_verify(parser: argparse.ArgumentParser) -> None:
     """Add the options of `minihlo conform verify`."""
     parser.add_argument("file", metavar="FILE", help="a submission, as minihlo conform --submit writes it")
-    _badge_option(parser)
+    badge(parser)
 
 
 def conform_diff(parser: argparse.ArgumentParser) -> None:

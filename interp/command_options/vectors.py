@@ -23,6 +23,7 @@ def conform_export(parser: argparse.ArgumentParser) -> None:
     )
     backends.choice(parser)
     backends.operands(parser)
+    backends.profile(parser)
 
 
 def conform_judge(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +34,9 @@ def conform_judge(parser: argparse.ArgumentParser) -> None:
     add("--name", default="", metavar="NAME", help="name of the backend in reports (default: as the results say)")
     backends.choice(parser)
     backends.reports(parser)
+    backends.ci(parser)
+    add("--profile", metavar="P", help="the TOML file of the profile whose vectors these are, if it is not minihlo's")
+    backends.claim(parser)
 
 
 def conform_merge(parser: argparse.ArgumentParser) -> None:
@@ -42,3 +46,7 @@ def conform_merge(parser: argparse.ArgumentParser) -> None:
     add("--json", metavar="FILE", help="write the whole run as JSON")
     add("--junit", metavar="FILE", help="write it as JUnit XML")
     add("--html", metavar="FILE", help="write it as one HTML page")
+    backends.ci(parser)
+    add("--profile", metavar="P", help="the TOML file of the profile that was run, if it is not minihlo's")
+    add("--waivers", metavar="FILE", help="waivers, as TOML: cases of the profile that may fail, each with a reason")
+    backends.badge(parser)

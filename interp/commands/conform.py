@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import difflib
 import fnmatch
 import os
@@ -83,7 +84,7 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
         check(choice, options.level)
     else:
         held.check_waivers(run.kind(made))
-        settings, choice = held.settings(settings), held.choice
+        settings, choice = held.settings(settings), dataclasses.replace(held.choice, shard=choice.shard)
     check_outputs(options)
     try:
         tasks = run.tasks(choice, settings, run.kind(made))
@@ -97,9 +98,16 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
     dead = _dead(report, expected)
     for command in dead:
         print(f"{name} crashes on a type, so no case of that type was run. To reproduce: {command}", file=sys.stderr)
-    problems, status = (), int(report.is_bad or bool(dead))
+    return status_of(report, None if choice.shard else held, run.kind(made), options, bool(dead))
+
+
+def status_of(
+    report: Report, held: conform_claim.Profiled | None, takes: str, options: argparse.Namespace, is_bad: bool = False
+) -> int:
+    """Print the verdict of a profile and the annotations for CI. Returns the exit status."""
+    problems, status = (), int(report.is_bad or is_bad)
     if held is not None:
-        assessment, status = conform_claim.finish(held, report, run.kind(made), options)
+        assessment, status = conform_claim.finish(held, report, takes, options)
         problems = assessment.problems
     if options.github:
         from ..conform.report import github

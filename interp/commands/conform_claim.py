@@ -64,14 +64,36 @@ def profiled(options: argparse.Namespace) -> Profiled | None:
             raise InputError(f"--{given}: expected --profile with it, got none")
         return None
     profile = profiles.load(options.profile)
-    given = next((o for o in _CHOOSING if getattr(options, o)), None)
-    if given:
-        raise InputError(f"--{given}: expected none with --profile, which says what is run")
+    check_choosing(options)
+    if options.shard:
+        given = next((o for o in _NEEDING if getattr(options, o)), None)
+        if given:
+            raise InputError(f"--{given}: expected none with --shard, as a shard has no verdict, got one")
     for option, default in _SET.items():
         value, own = getattr(options, option), getattr(profile, option)
         if value not in (default, own):
             raise InputError(f"--{option}: expected {own}, as {profile.identifier} has it, got {value}")
-    return Profiled(profile, waivers.read(options.waivers), bool(options.submit))
+    return held_to(profile, options)
+
+
+def check_choosing(options: argparse.Namespace) -> None:
+    """Raises InputError where options choose cases beside a profile."""
+    given = next((o for o in _CHOOSING if getattr(options, o, None)), None)
+    if given:
+        raise InputError(f"--{given}: expected none with --profile, which says what is run")
+
+
+def held_to(profile: Profile | None, options: argparse.Namespace) -> Profiled | None:
+    """What a run, or its results, are held to.
+
+    Raises InputError for options that need a profile where there is none.
+    """
+    if profile is None:
+        given = next((o for o in _NEEDING if getattr(options, o, None)), None)
+        if given:
+            raise InputError(f"--{given}: expected cases of a profile, got others")
+        return None
+    return Profiled(profile, waivers.read(options.waivers), bool(getattr(options, "submit", None)))
 
 
 def finish(run: Profiled, report: Report, takes: str, options: argparse.Namespace) -> tuple[Assessment, int]:
@@ -82,7 +104,7 @@ def finish(run: Profiled, report: Report, takes: str, options: argparse.Namespac
     assessment = conformance.assess(run.profile, report.cases, run.waivers, takes)
     for waiver in assessment.unused:
         print(f"--waivers {options.waivers}: {waiver}: there is nothing that it waives", file=sys.stderr)
-    if options.submit:
+    if getattr(options, "submit", None):
         sha256 = bundle.write(options.submit, report, assessment, takes)
         print(f"{options.submit}: {assessment.verdict}, SHA-256 {sha256}", file=sys.stderr)
     conform_badge.write(options.badge, badge.of(assessment))

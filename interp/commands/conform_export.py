@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 
 from .. import __version__
-from ..conform import run
+from ..conform import profiles, run
 from ..conform.vectors.export import export
 from ..conform.vectors.manifest import Made
 from ..conform.verdicts.outcome import Settings
 from ..errors import InputError
-from . import conform
+from . import conform, conform_claim
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the command. Raises InputError for a wrong command line, and OutputError."""
     choice = conform.choice_of_options(options)
-    conform.check(choice, options.level)
-    settings = Settings("vectors", options.level, options.seed, options.ulp)
+    level, seed, ulp = options.level, options.seed, options.ulp
+    if options.profile is None:
+        conform.check(choice, level)
+    else:
+        conform_claim.check_choosing(options)
+        profile = profiles.load(options.profile)
+        level, seed, ulp = profile.level, profile.seed, profile.ulp
+        choice = dataclasses.replace(profile.choice(), shard=choice.shard)
+    settings = Settings("vectors", level, seed, ulp)
     try:
         tasks = run.tasks(choice, settings, "operations")
     except ValueError:
@@ -27,9 +35,9 @@ def main(options: argparse.Namespace) -> int:
     made = Made(
         __version__,
         options.files,
-        options.level,
-        options.seed,
-        options.ulp,
+        level,
+        seed,
+        ulp,
         list(choice.ops),
         list(choice.formats),
         given,

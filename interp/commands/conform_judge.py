@@ -7,12 +7,12 @@ import dataclasses
 
 from .. import __version__
 from ..conform import run
-from ..conform.rerun import choice_of
+from ..conform.rerun import choice_of, profile_of
 from ..conform.vectors import judge, manifest, results
 from ..conform.verdicts import known
 from ..conform.verdicts.outcome import Settings
 from ..errors import InputError
-from . import conform
+from . import conform, conform_claim
 
 #: The name of a backend that has none.
 _NAME = "recorded"
@@ -31,7 +31,8 @@ def main(options: argparse.Namespace) -> int:
     if made.minihlo != __version__:
         raise InputError(f"{options.folder}: expected vectors of minihlo {__version__}, got those of {made.minihlo}")
     conform.check(further, 3)
-    choice = choice_of(made.ops, made.formats, made.options)
+    profile = profile_of(made.options, options.profile)
+    choice = choice_of(made.ops, made.formats, made.options, profile)
     if choice.shard and further.shard:
         raise InputError(f"--shard: expected none, as the vectors are the shard {choice.shard} themselves")
     choice = dataclasses.replace(choice, shard=choice.shard or further.shard)
@@ -41,6 +42,14 @@ def main(options: argparse.Namespace) -> int:
         tasks = judge.among(run.tasks(choice, settings, "operations"), further)
     except ValueError as error:
         raise InputError(f"{options.folder}: {error}") from None
+    held = conform_claim.held_to(profile, options)
+    if held is not None and (choice.shard or further != run.Choice()):
+        if held.keeps or options.waivers or options.badge:
+            raise InputError("--submit, --waivers, --badge: expected all cases of the profile, got a part of them")
+        held = None
+    if held is not None:
+        held.check_waivers("operations")
+        settings = dataclasses.replace(settings, keeps=held.keeps)
     if not tasks and not choice.shard:
         raise InputError(f"{options.folder}: expected options that select a case of the vectors, got none selected")
     found = results.read(options.results, vectors.cases, judge.wanted(vectors, tasks), vectors.vectors)
@@ -55,4 +64,6 @@ def main(options: argparse.Namespace) -> int:
     replay = judge.Replay(vectors, found)
     session = run.Session(run.described(settings, choice, replay), settings, tasks, conform.path_of(options))
     report = conform.conclude(session, judge.recorded(vectors, found), options, expected)
-    return report if isinstance(report, int) else int(report.is_bad)
+    if isinstance(report, int):
+        return report
+    return conform.status_of(report, held, "operations", options)

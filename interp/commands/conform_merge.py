@@ -5,17 +5,23 @@ from __future__ import annotations
 import argparse
 
 from ..conform.merge import merged
+from ..conform.rerun import profile_of
 from ..conform.result import Report, load
 from ..errors import InputError
-from . import conform
+from . import conform, conform_claim
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the command. Returns 1 if a case fails. Raises InputError where the reports are not those of one run."""
     conform.check_outputs(options)
-    report = merged([_load(name) for name in options.reports], options.reports)
+    reports = [_load(name) for name in options.reports]
+    profile = profile_of(reports[0].run.options, options.profile)
+    held = conform_claim.held_to(profile, options)
+    if held is not None:
+        held.check_waivers(reports[0].run.takes)
+    report = merged(reports, options.reports, profile)
     conform.write_reports(report, options)
-    return int(report.is_bad)
+    return conform.status_of(report, held, report.run.takes, options)
 
 
 def _load(name: str) -> Report:

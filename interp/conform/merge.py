@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..errors import InputError
 from . import run, shards
+from .profiles import Profile
 from .rerun import choice_of
 from .result import Report
 from .verdicts.outcome import Settings
@@ -14,12 +15,13 @@ from .verdicts.outcome import Settings
 _ALIKE = ("backend", "level", "seed", "ulp", "ops", "formats", "versions", "takes")
 
 
-def merged(reports: Sequence[Report], names: Sequence[str]) -> Report:
+def merged(reports: Sequence[Report], names: Sequence[str], profile: Profile | None = None) -> Report:
     """The report of the whole run.
 
     Args:
         reports: those of all shards, in any order.
         names: what messages call them.
+        profile: the one whose cases were run.
 
     Raises InputError where they are not all shards of one run, each once and complete.
     """
@@ -47,7 +49,7 @@ def merged(reports: Sequence[Report], names: Sequence[str]) -> Report:
     missing = [f"{i}/{count}" for i in range(1, count + 1) if i not in places]
     if missing:
         raise InputError(f"expected all shards, got none for {', '.join(missing)}")
-    return _whole(reports)
+    return _whole(reports, profile)
 
 
 def _check_alike(first: Report, name: str, other: Report, its: str) -> None:
@@ -62,7 +64,7 @@ def _without_shard(report: Report) -> dict[str, list[str]]:
     return {k: v for k, v in report.run.options.items() if k != "shard"}
 
 
-def _whole(reports: Sequence[Report]) -> Report:
+def _whole(reports: Sequence[Report], profile: Profile | None) -> Report:
     runs = [r.run for r in reports]
     whole = Report(type(runs[0])(**vars(runs[0])))
     whole.run.options = _without_shard(reports[0])
@@ -70,7 +72,7 @@ def _whole(reports: Sequence[Report]) -> Report:
     whole.run.seconds = round(sum(r.seconds for r in runs), 1)
     whole.run.host = "; ".join(dict.fromkeys(r.host for r in runs))
     cases = {c.key: c for r in reports for c in r.cases}
-    order = {key: i for i, key in enumerate(_keys(whole))}
+    order = {key: i for i, key in enumerate(_keys(whole, profile))}
     unknown = next((c for c in cases.values() if c.key not in order), None)
     if unknown is not None:
         raise InputError(f"expected cases of this version of minihlo, got {unknown.signature} {unknown.form}")
@@ -81,12 +83,14 @@ def _whole(reports: Sequence[Report]) -> Report:
     return whole
 
 
-def _keys(report: Report) -> list[tuple[str, str]]:
+def _keys(report: Report, profile: Profile | None) -> list[tuple[str, str]]:
     """The cases of a run, in the order of its report."""
     settings = Settings(
         report.run.backend, report.run.level, report.run.seed, report.run.ulp, operands=_operands(report)
     )
-    tasks = run.tasks(choice_of(report.run.ops, report.run.formats, report.run.options), settings, report.run.takes)
+    tasks = run.tasks(
+        choice_of(report.run.ops, report.run.formats, report.run.options, profile), settings, report.run.takes
+    )
     return list(dict.fromkeys((s.case.signature, s.form) for t in tasks for s in t.specs))
 
 
