@@ -107,6 +107,30 @@ def test_a_product_beyond_the_range_of_f32_comes_back() -> None:
     assert np.asarray(program(a, b, high, low, "f32")(a, b, high, low)[0]).item() == 448 * 32
 
 
+@pytest.mark.parametrize("name", ["mxfp8_e4m3", "mxfp8_e5m2", "nvfp4", "deepseek_1x128"])
+@pytest.mark.parametrize("result", ["f32", "bf16"])
+def test_sums_in_f32(name: str, result: str) -> None:
+    """Scaled numbers in f32, the host's product in f32, and one rounding; other bits than the exact sums."""
+    rng = np.random.default_rng(11)
+    x, y = (rng.standard_normal((1, n, 512)).astype(np.float32) * np.float32(0.1) for n in (40, 30))
+    (a, s), (b, t) = (interp.quantize(v, name)[:2] for v in (x, y))
+    size = BLOCK_FORMATS[name].size
+    sides = [np.asarray(v, np.float32) * np.repeat(np.asarray(w, np.float32), size, 2) for v, w in ((a, s), (b, t))]
+    found = np.asarray(program(a, b, s, t, result)(a, b, s, t, policy=interp.Policy(accumulate="f32"))[0])
+    want = interp.cast(np.matmul(sides[0], sides[1].transpose(0, 2, 1)), result)
+    assert found.tobytes() == np.asarray(want).tobytes()
+    exact = np.asarray(program(a, b, s, t, result)(a, b, s, t)[0])
+    assert (found != exact).any() or result == "bf16"
+    assert np.allclose(np.asarray(found, float), np.asarray(exact, float), rtol=1e-2, atol=1e-3)
+
+
+def test_a_scaled_number_beyond_f32_is_infinite_in_f32() -> None:
+    a, b = np.full((1, 1, 32), 448, ml_dtypes.float8_e4m3fn), np.full((1, 1, 32), 1, ml_dtypes.float8_e4m3fn)
+    high, low = (np.full((1, 1, 1), c, np.uint8).view(E8M0) for c in (254, 0))
+    found = program(a, b, high, low, "f32")(a, b, high, low, policy=interp.Policy(accumulate="f32"))[0]
+    assert np.isinf(np.asarray(found)).all()
+
+
 def test_nan_and_infinity() -> None:
     a = np.ones((4, 1, 32), ml_dtypes.float8_e5m2)
     b, scales = a.copy(), np.ones((4, 1, 1), E8M0)

@@ -1,10 +1,10 @@
 """Dots of blocks that share scales: the composite `xla.scaled_dot` and the custom call `__op$block_scaled_dot`.
 
-An element times its scale is exact in f64, so each result is the exact sum of scaled products, rounded once, whatever
-the policy's `accumulate`: a scale alone can be beyond the range of f32. A unit of a chip, or a record, sums as it says;
-and `element` computes what is written: of the
-composite its decomposition (of JAX: a dot of scaled numbers rounded to bf16), and of the custom call a dot of scaled
-numbers rounded to the result's type.
+An element times its scale is exact in f64, so each result is the exact sum of scaled products, rounded once, where the
+policy's `accumulate` is `auto`, `exact` or `reproducible`: a scale alone can be beyond the range of f32. With `f32`
+scaled numbers are rounded to f32, and the host's BLAS adds up their products. A unit of a chip, or a record, sums as it
+says. `element` computes what is written: of the composite its decomposition (of JAX: a dot of scaled numbers rounded to
+bf16), and of the custom call a dot of scaled numbers rounded to the result's type.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def _scaled_dot(call: Call, batching: list[tuple[int, ...]], contracting: list[t
         _check_scales(side, call.operand_shape(i), call.operand_shape(i + 2), contracting[i])
     if policy.accumulate not in ACCUMULATIONS:
         return _by_unit(call, batching, contracting)
-    as_written = policy.accumulate == "element"
-    compute = result if as_written else _F64
+    as_written, in_f32 = policy.accumulate == "element", policy.accumulate == "f32"
+    compute = result if as_written else _F32 if in_f32 else _F64
     operands = [TensorType(t.shape, compute) for t in types[:2]]
     numbers = {
         f"{side}_{kind}_dimensions": dims[i]
@@ -91,7 +91,7 @@ def _scaled_dot(call: Call, batching: list[tuple[int, ...]], contracting: list[t
     record = lookup("dot_general")
     assert record is not None
     inner = call.like("stablehlo.dot_general", operands, call.results, dot_dimension_numbers=numbers)
-    accumulate = policy.accumulate if as_written else "exact"
+    accumulate = policy.accumulate if as_written else "auto" if in_f32 else "exact"
     inner = dataclasses.replace(inner, policy=dataclasses.replace(policy.for_results(result), accumulate=accumulate))
     product = record.function(inner)
 
@@ -111,7 +111,7 @@ def _scaled_dot(call: Call, batching: list[tuple[int, ...]], contracting: list[t
             (lhs, types[0].element, lhs_scales, types[2].element),
             (rhs, types[1].element, rhs_scales, types[3].element),
         )
-        dtype = None if as_written else _exact_type(sides, sizes[2])
+        dtype = None if as_written or in_f32 else _exact_type(sides, sizes[2])
         if dtype is None:
             return product(*(scaled(*side, compute) for side in sides))
         b, m, k, n = sizes
