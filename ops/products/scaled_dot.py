@@ -27,6 +27,7 @@ from ..programs.control import known_composite
 from ..programs.custom_call import bound_target
 from ..registry import Call, OpError, Run, UnsupportedOpError, lookup
 from ..types import ELEMENT_TYPES, ElementType, TensorType
+from . import filtered
 from .exact_matmul import Operand
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
@@ -106,15 +107,24 @@ def _scaled_dot(call: Call, batching: list[tuple[int, ...]], contracting: list[t
         for i, dims in ((0, batching[0]), (0, free[0]), (0, contracting[0]), (1, free[1]))
     ]
 
+    # Sums that are zero, and rounding of other kinds, are for the general product.
+    is_filtered = compute == _F64 and policy.for_results(result).rounding == "nearest_even" and result.bits <= 32
+
     def kernel(lhs: np.ndarray, rhs: np.ndarray, lhs_scales: np.ndarray, rhs_scales: np.ndarray) -> np.ndarray:
         sides = (
             (lhs, types[0].element, lhs_scales, types[2].element),
             (rhs, types[1].element, rhs_scales, types[3].element),
         )
         dtype = None if as_written or in_f32 else _exact_type(sides, sizes[2])
-        if dtype is None:
-            return product(*(scaled(*side, compute) for side in sides))
         b, m, k, n = sizes
+        if dtype is None:
+            values = [scaled(*side, compute) for side in sides]
+            if is_filtered:
+                x, y = (v.transpose(order) for v, order in zip(values, orders, strict=True))
+                found = filtered.product(x.reshape(b, m, k), y.reshape(b, k, n), result, policy.for_results(result))
+                if found is not None:
+                    return found.reshape(call.shape())
+            return product(*values)
         x, y = (scaled(*side, dtype).transpose(order) for side, order in zip(sides, orders, strict=True))
         sums = gemm.product(x.reshape(b, m, k), y.reshape(b, k, n))
         return cast(sums, dtype, result, policy.for_results(result), call.random.draws(policy)).reshape(call.shape())
@@ -193,9 +203,14 @@ def scaled(
     x: np.ndarray, element: ElementType, scales: np.ndarray, scale_element: ElementType, target: ElementType
 ) -> np.ndarray:
     """The elements of an array times the scales of their blocks: exact in f64, and rounded once to any other type."""
-    factors = cast(scales, scale_element, _F64, _EXACT)
+    direct = target in (_F32, _F64) and element.bits <= 16  # in which a product is rounded once, if at all
+    compute = target if direct else _F64
+    factors = cast(scales, scale_element, compute, _EXACT)
     split = [n for size, count in zip(x.shape, factors.shape, strict=True) for n in (count, size // max(count, 1))]
-    values = cast(x, element, _F32 if element.bits <= 16 else _F64, _EXACT).reshape(split)
     factors = factors.reshape([n for count in factors.shape for n in (count, 1)])
-    products = np.multiply(values, factors, dtype=np.float64).reshape(x.shape)
+    values = cast(x, element, compute, _EXACT).reshape(split)
+    if direct:
+        np.multiply(values, factors, out=values)
+        return values.reshape(x.shape)
+    products = (values * factors).reshape(x.shape)
     return products if target == _F64 else cast(products, _F64, target, _EXACT)
