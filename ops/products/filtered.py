@@ -1,8 +1,9 @@
 """Exact sums of products by way of sums in f64: most are known by their error bound, and the others are formed exactly.
 
 A sum in f64, in any order, is off by less than (k + 1) * 2**-53 times the product of the norms of its row and column.
-Where both ends of that interval round to the same number of the result's type, the exact sum does. The few others are
-added up exactly, and rounded once.
+Where both ends of that interval round to the same number of the result's type, the exact sum does. So does a sum whose
+terms are multiples of one unit that is not too small: f64 holds it and all of its parts. The few others are added up
+exactly, and rounded once.
 """
 
 from __future__ import annotations
@@ -45,17 +46,33 @@ def product(x: np.ndarray, y: np.ndarray, result: ElementType, policy: Policy) -
     share = (x.shape[2] + 8) * 2.0**-53
     off = (norms[0] * share)[:, :, None] * norms[1][:, None, :]
     low = cast(sums - off, _F64, result, policy)
-    sums += off
-    high = cast(sums, _F64, result, policy)
+    high = cast(sums + off, _F64, result, policy)
     code = np.dtype(f"u{result.dtype.itemsize}")
     doubtful = np.flatnonzero(low.view(code) != high.view(code))
-    if doubtful.size > max(low.size * _MOST, 4):
+    most = max(low.size * _MOST, 4)
+    if doubtful.size > most:  # sums of numbers of few bits lie on borders, and are exact in f64
+        units = _units(x).min(axis=2), _units(y).min(axis=1)
+        b, m, n = np.unravel_index(doubtful, low.shape)
+        is_exact = units[0][b, m] * units[1][b, n] * 2.0**52 >= norms[0][b, m] * norms[1][b, n]
+        b, m, n = b[is_exact], m[is_exact], n[is_exact]
+        low[b, m, n] = cast(sums[b, m, n], _F64, result, policy)
+        doubtful = doubtful[~is_exact]
+    if doubtful.size > most:
         return None
     if doubtful.size:
         b, m, n = np.unravel_index(doubtful, low.shape)
         exact = np.array([_exact(x[i, j], y[i, :, k]) for i, j, k in zip(b, m, n, strict=True)])
         low[b, m, n] = cast(exact, _F64, result, policy)
     return low
+
+
+def _units(x: np.ndarray) -> np.ndarray:
+    """Of each number the value of its lowest bit; of zero an infinity."""
+    size = np.abs(x)
+    bits = size.view(np.uint64)
+    without = (bits & (bits - np.uint64(1))).view(np.float64)  # the lowest bit of the mantissa is cleared
+    is_power = bits & np.uint64((1 << 52) - 1) == 0
+    return np.where(is_power, np.where(size == 0, np.inf, size), size - without)
 
 
 def _exact(x: np.ndarray, y: np.ndarray) -> float:
