@@ -80,7 +80,7 @@ def chosen(default: Policy) -> Policy:
 
 @functools.lru_cache(64)
 def _replaced(default: Policy, fields: _Fields) -> Policy:
-    return dataclasses.replace(default, **dict(fields))  # type: ignore[arg-type]
+    return default.replaced(**dict(fields))
 
 
 def parse_policy(text: str, default: Policy) -> Policy:
@@ -102,7 +102,7 @@ def parse_policy(text: str, default: Policy) -> Policy:
     try:
         target = fields.pop("target", None)
         base = {} if target is None else target_fields(target)
-        return dataclasses.replace(default, **base | fields)
+        return default.replaced(**base | fields)
     except ValueError as error:
         raise InputError(str(error)) from None
 

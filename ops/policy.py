@@ -104,10 +104,38 @@ class Policy:
         return self.accumulate in _EXACT
 
     @property
+    def of_blocks(self) -> str | Accumulator:
+        """How dots of blocks that share scales are summed."""
+        return self.accumulate
+
+    def replaced(self, **fields: Any) -> Policy:
+        """The policy with other fields, which are chosen ones."""
+        return dataclasses.replace(self, **fields)
+
+    @property
     def compute_type(self) -> str | None:
         """The type `upcast` computes in; None for `direct`."""
         base, _, compute = self.arithmetic.partition(":")
         return None if base == "direct" else compute or COMPUTE_TYPES[0]
+
+
+class PlatformPolicy(Policy):
+    """The policy of the JAX platform: sums in f32, as XLA on processors, but in dots of blocks, whose range f32 lacks.
+
+    Once somebody chooses `accumulate` it is an ordinary policy.
+    """
+
+    def __init__(self, accumulate: str | Accumulator = "f32", **fields: Any) -> None:
+        super().__init__(accumulate=accumulate, **fields)
+
+    @property
+    def of_blocks(self) -> str | Accumulator:
+        return "exact" if self.accumulate == "f32" else self.accumulate
+
+    def replaced(self, **fields: Any) -> Policy:
+        if "accumulate" not in fields:
+            return dataclasses.replace(self, **fields)
+        return Policy(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Policy)} | fields)
 
 
 def _accumulation(value: Any) -> str | Accumulator:

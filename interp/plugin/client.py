@@ -64,11 +64,11 @@ class Client:
 
 
 def _policy(text: str) -> Policy:
-    from ...ops.policy import Policy
+    from ...ops.policy import PlatformPolicy
     from .. import policies
 
     try:
-        return policies.parse_policy(text, Policy(accumulate="f32"))
+        return policies.parse_policy(text, PlatformPolicy())
     except InputError as error:
         raise InputError(f"{POLICY}: {error}") from None
 

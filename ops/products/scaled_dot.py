@@ -81,7 +81,7 @@ def _scaled_dot(call: Call, batching: list[tuple[int, ...]], contracting: list[t
         _check_scales(side, call.operand_shape(i), call.operand_shape(i + 2), contracting[i])
     if policy.accumulate not in ACCUMULATIONS:
         return _by_unit(call, batching, contracting)
-    as_written, in_f32 = policy.accumulate == "element", policy.accumulate == "f32"
+    as_written, in_f32 = policy.of_blocks == "element", policy.of_blocks == "f32"
     compute = result if as_written else _F32 if in_f32 else _F64
     operands = [TensorType(t.shape, compute) for t in types[:2]]
     numbers = {
