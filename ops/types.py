@@ -223,6 +223,11 @@ _PARAMETER = re.compile(rf"({_NUMBER})(?::(-?\d+))?", re.ASCII)
 def _parsed_quantized(text: str) -> QuantizedType:
     match = _QUANTIZED.fullmatch(text)
     each = [_PARAMETER.fullmatch(p.strip()) for p in match["each"].split(",")] if match else []
+    if re.match(r"!quant\.uniform<[^,]*\{", text):
+        raise ValueError(
+            f"{text} is a sub-channel type, which no operation of StableHLO takes (expected a type with one scale, or "
+            "one for each index of an axis; interp.quantize has blocks)"
+        )
     if not match or not all(each) or (match["open"] is None) != (match["axis"] is None):
         raise ValueError(
             f"{text} is not a quantized type that is supported (!quant.uniform<i8:f32, 0.1:-30>, or of an axis "

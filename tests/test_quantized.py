@@ -75,7 +75,7 @@ def test_a_type_is_the_same_however_it_is_written() -> None:
         ("i8:f32, 1.0e999", "its scales must be positive and finite"),
         ("i8:f32, {0.5}", "is not a quantized type that is supported"),
         ("i8:f32:0, 0.5", "is not a quantized type that is supported"),
-        ("i8:f32:{0:1, 1:1}, {{0.5, 0.25}}", "is not a quantized type that is supported"),
+        ("i8:f32:{0:1, 1:1}, {{0.5, 0.25}}", "is a sub-channel type, which no operation of StableHLO takes"),
         ("i8:f32", "is not a quantized type that is supported"),
     ],
 )
