@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .numerics.plan import quantize_plan
     from .numerics.profile import profile
     from .numerics.profile_loop import profiling
+    from .numerics.watch import watch
     from .policies import policy
     from .probing.probe import probe
     from .products import matmul
@@ -50,6 +51,7 @@ _HOME = {
     "profile": ".numerics.profile",
     "profiling": ".numerics.profile_loop",
     "quantize_plan": ".numerics.plan",
+    "watch": ".numerics.watch",
 }
 
 __all__ = [
@@ -80,6 +82,7 @@ __all__ = [
     "scale",
     "straight_through",
     "unpack",
+    "watch",
 ]
 
 

@@ -1,0 +1,352 @@
+"""`interp.watch`: checks a sample of the jitted calls of a program, op by op, while it runs on any platform."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+try:
+    import jax
+except ImportError:
+    raise ImportError("minihlo.interp.watch needs JAX, which is not installed (pip install jax)") from None
+
+import numpy as np
+from jax._src import core
+
+from ...ops.policy import Policy
+from ...ops.types import TokenType
+from ..backends import BackendError
+from ..backends.subjects import any_subject
+from ..diff.report import OpReport
+from ..diff.source import Source
+from ..diff.traced import trace
+from ..errors import InputError
+from ..parse.reader import Places
+from ..program import Operation
+from ..system import host_floats
+from ..transform.computation import Computation
+from ..transform.primitive import to_numpy
+from . import calls as jitted_calls
+from .watch_check import Checked
+from .watch_file import WatchFile
+
+#: What a call takes longer that is seen, for each array: 20 to 30 µs were measured.
+_DISPATCH = 3e-5
+#: So much of the budget is used, as a part may take longer than it was expected to.
+_AIM = 0.9
+#: How often the budget is looked at, in seconds. A call is seen if it allows to check for so many times what that
+#: takes.
+_WAIT, _WORTH = 0.02, 4
+#: What preparing a program takes at first, for each operation that JAX has traced: 0.3 ms were measured for 1,800.
+_PREPARE = 0.0004
+
+
+class Watch:
+    """Checks a sample of jitted calls, between `start` and `stop`; see `watch`.
+
+    Attributes:
+        failures: For each wrong operation its report: the last one, by operation.
+        spent: The seconds that checking took so far.
+        checks: The number of operations that were checked.
+    """
+
+    def __init__(
+        self, backend: Any, every: int | None, budget: float, file: Any, memory: int, keep: int, policy: Policy | None
+    ) -> None:
+        self._every, self._budget, self._memory, self._keep, self._path = every, budget, memory, keep, file
+        self._policy = policy or Policy()
+        self._named = backend
+        self.failures: dict[Operation, OpReport] = {}
+        self.spent, self.checks = 0.0, 0
+        self._backend: Any = None
+        self._file: WatchFile | None = None
+        self._known: dict[int, tuple[Any, Checked | None, Computation | None]] = {}
+        self._counts: Counter[int] = Counter()
+        self._sizes: dict[int, tuple[Any, int]] = {}
+        self._key, self._thing = 0, None
+        self._job: Iterator[float] | None = None
+        self._needs = self._dispatch = 0.0
+        self._of: dict[str, Any] = {}
+        self._at: Checked | None = None
+        self._left = 0
+        self._lock = threading.Lock()
+        self._context = contextlib.ExitStack()
+        self._began = 0.0
+
+    # -- when it runs --------------------------------------------------------------------------------------------------
+
+    def start(self) -> Watch:
+        """Begin. Raises InputError where there is no such backend, OutputError where the file cannot be written."""
+        if self._file is not None:
+            raise InputError("watch: expected a watch that is not running, got one that is")
+        self._backend = any_subject(self._named if self._named is not None else jax.default_backend())
+        try:
+            self._file = WatchFile(self._path, self._keep, self._memory)
+        except BaseException:
+            self._backend.close()
+            raise
+        self._began, self.spent = time.perf_counter(), 0.0
+        self._file.write("start", backend=self._backend.name, budget=self._budget, every=self._every)
+        some = self._every is None and jitted_calls.can_show_some
+        if some or jitted_calls.can_observe:
+            self._context.enter_context(jitted_calls.observed(self._seen, some))
+        else:
+            warnings.warn("this version of JAX does not show its calls: pass functions through w(f)", stacklevel=2)
+        if some:
+            ended = threading.Event()
+            threading.Thread(target=self._show, args=(ended,), name="minihlo watch", daemon=True).start()
+            self._context.callback(ended.set)
+        return self
+
+    def _show(self, ended: threading.Event) -> None:
+        """Show the next calls whenever the budget allows to check something."""
+        while not ended.wait(_WAIT):
+            if self._allows(self._needs + _WORTH * self._dispatch, time.perf_counter()):
+                jitted_calls.show_next()
+
+    def stop(self) -> None:
+        """End, and write what was found. It can be started again; the file is appended to."""
+        if self._file is None:
+            return
+        self._context.close()
+        self._ended_job()
+        self._file.write(
+            "end",
+            calls=sum(self._counts.values()),
+            checks=self.checks,
+            failures=sorted({str(r.location) for r in self.failures.values()}),
+            spent=round(self.spent, 4),
+            elapsed=round(time.perf_counter() - self._began, 4),
+        )
+        self._file.close()
+        self._file = None
+        self._backend.close()
+
+    def __enter__(self) -> Watch:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that does what `function` does, and whose calls are watched while the watch runs.
+
+        It is needed only where JAX does not show its calls. Raises InputError for what is no function.
+        """
+        if not callable(function):
+            raise InputError(f"watch: expected a function, got {type(function).__name__}")
+        jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if any(isinstance(x, core.Tracer) for x in jax.tree.leaves((args, kwargs))):
+                return function(*args, **kwargs)
+            with jitted_calls.unobserved():
+                self._take(id(jitted), jitted, lambda: self._explicit(jitted, args, kwargs))
+                return function(*args, **kwargs)
+
+        return run
+
+    # -- one call ------------------------------------------------------------------------------------------------------
+
+    def _seen(self, jaxpr: Any, args: Sequence[Any]) -> None:
+        self._dispatch = _DISPATCH * (len(args) + len(jaxpr.out_avals))
+        self._take(id(jaxpr), jaxpr, lambda: self._traced(jaxpr, args))
+        self.spent += self._dispatch
+
+    def _take(self, key: int, thing: Any, prepared: Callable[[], tuple[Checked, list[Any], str]]) -> None:
+        """Count a call, and go on with what is to be checked as far as the budget allows."""
+        if self._file is None or not self._lock.acquire(blocking=False):  # another thread is checking
+            return
+        before = time.perf_counter()
+        try:
+            number = self._counts[key]
+            self._counts[key] += 1
+            is_refused = key in self._known and self._known[key][1] is None
+            with host_floats.default():
+                if number % (self._every or 1) == 0 and not is_refused and (self._job is None or self._left <= 0):
+                    self._begin(key, thing, number, prepared, before)
+                self._go_on(before)
+        except BackendError as error:
+            self._fail(f"the watch ends: {error}")
+            self._budget = 0.0
+        except Exception as error:
+            self._fail(f"{type(error).__name__}: {error}")
+        except BaseException:  # Ctrl-C
+            self._job = None
+            raise
+        finally:
+            self.spent += time.perf_counter() - before
+            self._lock.release()
+
+    def _fail(self, message: str) -> None:
+        """Write an error. The program that was being checked is not checked again."""
+        assert self._file is not None
+        self._file.write("error", message=" ".join(message.split()), **self._of)
+        self._known[self._key] = (self._known.get(self._key, (self._thing,))[0], None, None)
+        self._job, self._needs = None, 0.0
+
+    def _begin(
+        self,
+        key: int,
+        thing: Any,
+        number: int,
+        prepared: Callable[[], tuple[Checked, list[Any], str]],
+        before: float,
+    ) -> None:
+        if key not in self._known:
+            if key not in self._sizes:
+                self._sizes[key] = thing, _count(thing.jaxpr) if hasattr(thing, "jaxpr") else 0
+            self._needs = _PREPARE * self._sizes[key][1]
+        if not self._allows(self._needs if key not in self._known else 0.0, before):
+            return
+        self._ended_job()
+        self._key, self._thing = key, thing
+        self._of = {"call": number, "function": _name(thing)}
+        checked, arrays, self._of["function"] = prepared()
+        self._at, self._left = checked, checked.kinds
+        self._job = checked.run(arrays, self._found)
+        self._needs = next(self._job)
+
+    def _go_on(self, before: float) -> None:
+        """Check, as long as the budget allows."""
+        while self._job is not None and self._allows(self._needs, before):
+            try:
+                self._needs = next(self._job)
+            except StopIteration:
+                self._ended_job()
+                self._needs = 0.0
+                return
+            self.checks += 1
+            self._left -= 1
+
+    def _allows(self, seconds: float, before: float) -> bool:
+        """Whether so many seconds more are within the budget: a share of the time that the program itself took."""
+        now = time.perf_counter()
+        spent = self.spent + now - before
+        return spent + seconds <= _AIM * self._budget * (now - self._began - spent)
+
+    def _found(self, operation: Operation, report: OpReport) -> None:
+        self.failures[operation] = report
+        assert self._file is not None
+        self._file.failure(operation, report, **self._of, checked_at=sum(self._counts.values()) - 1)
+
+    def _ended_job(self) -> None:
+        if self._job is not None and self._file is not None and self._at is not None:
+            self._file.write("check", **self._of, ops=self._at.count, verdicts=dict(self._at.verdicts))
+        self._job = None
+
+    # -- programs ------------------------------------------------------------------------------------------------------
+
+    def _traced(self, jaxpr: Any, args: Sequence[Any]) -> tuple[Checked, list[Any], str]:
+        """The program of what JAX has traced, for the backend's platform, and its arguments as copies."""
+        platform = getattr(self._backend, "platform", "cpu")
+        if id(jaxpr) not in self._known:
+            _refuse_effects(jaxpr)
+            computation = Computation(jaxpr, self._policy)
+            name = f"jit({computation.name})"
+            avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in computation.arguments]
+            lowered = jax.jit(computation.function, keep_unused=True).trace(*avals)
+            module: Any = lowered.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
+            source = Source(module, Places(name), name)
+            checked = Checked(source, self._backend, self._policy, self._memory)
+            self._known[id(jaxpr)] = jaxpr, checked, computation
+        _, checked, computation = self._known[id(jaxpr)]
+        assert checked is not None
+        assert computation is not None
+        given = zip([*computation.constants, *args], computation.arguments, strict=True)
+        # Copies, now: the program may give away its own.
+        values = iter([np.array(to_numpy(x, aval)) for x, aval in given])
+        types = checked.source.function.argument_types
+        arrays = [None if isinstance(t, TokenType) else next(values) for t in types]
+        return checked, arrays, f"jit({computation.name})"
+
+    def _explicit(self, jitted: Any, args: Sequence[Any], kwargs: Any) -> tuple[Checked, list[Any], str]:
+        """The same for a call of a function that was passed through the watch."""
+        platform = getattr(self._backend, "platform", "cpu")
+        jaxpr = jitted.trace(*args, **kwargs).jaxpr
+        _refuse_effects(jaxpr)
+        source, arrays, _ = trace(jitted, args, kwargs, None, None, platform)
+        if id(jaxpr) not in self._known:
+            self._known[id(jaxpr)] = jaxpr, Checked(source, self._backend, self._policy, self._memory), None
+        checked = self._known[id(jaxpr)][1]
+        assert checked is not None
+        return checked, [a if a is None else np.array(a) for a in arrays], source.file
+
+
+def _refuse_effects(jaxpr: Any) -> None:
+    if jaxpr.effects:
+        effects = ", ".join(sorted(map(str, jaxpr.effects)))
+        raise InputError(f"expected a function without effects, which must not happen twice, got {effects}")
+
+
+def _count(jaxpr: Any) -> int:
+    """How many operations JAX has traced, those of inner functions too."""
+    inner = (p for e in jaxpr.eqns for p in core.jaxprs_in_params(e.params))
+    return len(jaxpr.eqns) + sum(map(_count, inner))
+
+
+def _name(thing: Any) -> str:
+    info = getattr(getattr(thing, "jaxpr", None), "debug_info", None)
+    return f"jit({info.func_name})" if info is not None else str(getattr(thing, "__name__", "a function"))
+
+
+def watch(
+    backend: Any = None,
+    *,
+    every: int | None = None,
+    budget: float = 0.1,
+    file: str | os.PathLike[str] = "watch.jsonl",
+    memory: int = 256 << 20,
+    keep: int = 8,
+    policy: Policy | None = None,
+) -> Watch:
+    """Check a sample of the jitted calls of a program, operation by operation, while it runs on any platform.
+
+    Within `with interp.watch("cuda") as w:`, or between `w.start()` and `w.stop()`, each call of a function of
+    `jax.jit` is seen. Of a sampled call the operations are computed exactly here, and each operation runs alone on the
+    backend, on the same operands; results are judged as `interp.compare` judges them. One operation of each kind (its
+    name and types) comes first, those that round before the others, and those that were checked least.
+
+    The program gets the very arrays that JAX computed. Checking stops where the budget ends, in the middle of a call
+    too, and goes on in a later call. An error in checking is a line in the file, and the program goes on. Ctrl-C ends
+    the program as ever, and the file is complete.
+
+    Args:
+        backend: What operations run on: a platform of JAX in this process, a name that `minihlo conform` takes, or an
+            object with a method `evaluate(text, arrays) -> arrays`. The default is JAX's default platform.
+        every: Of each function one call in so many is sampled, the first one too. Then every call is seen, which takes
+            20 to 30 µs for each array of it. By default only such calls are seen as the budget allows to check.
+        budget: The time for checking, as a share of the time that the program itself takes: 0.1 makes a run at most a
+            tenth longer, up to the cost of one part of a check.
+        file: A file that JSON lines are appended to: `start`, `failure` for a wrong operation with its line, `check`
+            for each sampled call, `error`, and `end`.
+        memory: The bytes of operands and results that are held for a check, and of operands that are kept in files.
+        keep: Of so many failures the operands are kept, in the folder `file` + ".failures": the operation as a program
+            and its operands, as `minihlo diff` takes them.
+        policy: The policy of the exact results. The default is `Policy()`.
+
+    Returns:
+        A Watch, which is a context manager.
+
+    Raises:
+        InputError: An argument is not one of those above; with `start`, there is no such backend.
+        OutputError: With `start`, the file cannot be written.
+        AttributeError: JAX is not installed: `interp` then has no attribute `watch`.
+    """
+    given = 1 if every is None else every
+    for name, value, least in (("every", given, 1), ("memory", memory, 0), ("keep", keep, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(f"watch: {name}: expected an integer of at least {least}, got {value!r}")
+    if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0:
+        raise InputError(f"watch: budget: expected a number above 0, got {budget!r}")
+    if policy is not None and not isinstance(policy, Policy):
+        raise InputError(f"watch: policy: expected a Policy, got {type(policy).__name__}")
+    return Watch(backend, every, float(budget), file, memory, keep, policy)

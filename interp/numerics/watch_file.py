@@ -1,0 +1,87 @@
+"""The file of a watch: one JSON object a line, each written at once, and operands of failures in a folder beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from ..diff.report import OpReport
+from ..errors import OutputError
+
+#: So many failures of one op are written; the others are counted.
+_EACH = 3
+
+
+class WatchFile:
+    """Appends to a file. A line is whole or not there, whatever ends the program."""
+
+    def __init__(self, path: str | os.PathLike[str], keep: int, memory: int) -> None:
+        """Of the first `keep` failures the operands are kept, up to `memory` bytes. Raises OutputError."""
+        self.path, self._keep, self._room = Path(path), keep, memory
+        self.folder = self.path.with_name(f"{self.path.name}.failures")
+        self._kept = 0
+        self._written: dict[Any, int] = {}
+        try:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        except (OSError, ValueError) as error:
+            raise OutputError(f"watch: {self.path}: {getattr(error, 'strerror', None) or error}") from None
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Write a line. If it cannot be written, it is lost: the program that is watched goes on."""
+        line = {"event": event, "time": round(time.time(), 3), **fields}
+        data = (json.dumps(_plain(line), default=str) + "\n").encode()
+        with contextlib.suppress(OSError):
+            os.write(self._file, data)
+
+    def failure(self, key: Any, report: OpReport, **fields: Any) -> None:
+        """Write that an op is wrong, and keep its operands; the first times for each `key`."""
+        times = self._written[key] = self._written.get(key, 0) + 1
+        if times > _EACH:
+            return
+        self.write(
+            "failure",
+            **fields,
+            op=report.op,
+            location=str(report.location),
+            source=report.source,
+            types=report.types,
+            verdict=report.verdict,
+            elements=report.elements,
+            differing=report.differing,
+            notes=report.notes,
+            worst=[str(e) for e in report.worst],
+            saved=self._save(report),
+        )
+
+    def _save(self, report: OpReport) -> str | None:
+        size = sum(x.nbytes for x in report.inputs)
+        if not report.program or self._kept >= self._keep or size > self._room:
+            return None
+        folder = self.folder / f"{self._kept}-{report.op.rpartition('.')[2]}"
+        try:
+            report.save(folder)
+        except OSError:
+            return None
+        self._kept += 1
+        self._room -= size
+        return str(folder)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+
+def _plain(x: Any) -> Any:
+    """Numbers that JSON does not have as texts."""
+    if isinstance(x, float) and not math.isfinite(x):
+        return str(x)
+    if isinstance(x, dict):
+        return {k: _plain(v) for k, v in x.items()}
+    return [_plain(v) for v in x] if isinstance(x, list) else x
