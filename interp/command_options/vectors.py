@@ -7,7 +7,7 @@ import argparse
 from . import backends
 
 #: The forms of the files of vectors.
-FORMS = ("npy", "hex", "json", "c")
+FORMS = ("npy", "hex", "json", "c", "mlir")
 
 
 def conform_export(parser: argparse.ArgumentParser) -> None:
@@ -19,8 +19,11 @@ def conform_export(parser: argparse.ArgumentParser) -> None:
         dest="files",
         choices=FORMS,
         default="npy",
-        help="form of the files: arrays of numpy, hexadecimal text, JSON, or C headers with a runner (default: npy)",
+        help="form of the files: arrays of numpy, hexadecimal text, JSON, C headers with a runner, or StableHLO "
+        "programs that check themselves (default: npy)",
     )
+    text = "with --as mlir: write portable artifacts of this version of StableHLO, such as 1.8.0 (default: text)"
+    add("--stablehlo-version", default="", metavar="V", help=text)
     backends.choice(parser)
     backends.operands(parser)
     backends.profile(parser)

@@ -1,4 +1,4 @@
-"""`minihlo conform export`: writes cases as test vectors."""
+"""`minihlo conform export`: writes cases as test vectors, or as programs that check themselves."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..conform import profiles, run
 from ..conform.vectors.export import export
 from ..conform.vectors.manifest import Made
 from ..conform.verdicts.outcome import Settings
+from ..conform.words import count
 from ..errors import InputError
 from . import conform, conform_claim
 
@@ -27,6 +28,10 @@ def main(options: argparse.Namespace) -> int:
         level, seed, ulp = profile.level, profile.seed, profile.ulp
         choice = dataclasses.replace(profile.choice(), shard=choice.shard)
     settings = Settings("vectors", level, seed, ulp)
+    if options.files == "mlir":
+        return _programs(Path(options.folder), choice, settings, options.stablehlo_version)
+    if options.stablehlo_version:
+        raise InputError("--stablehlo-version: expected --as mlir with it")
     try:
         tasks = run.tasks(choice, settings, "operations")
     except ValueError:
@@ -42,6 +47,19 @@ def main(options: argparse.Namespace) -> int:
         list(choice.formats),
         given,
     )
-    count, size, vectors = export(Path(options.folder), tasks, made)
-    print(f"{options.folder}: {count:,} cases, {size:,} bytes, vectors {vectors}")
+    calls, size, vectors = export(Path(options.folder), tasks, made)
+    print(f"{options.folder}: {calls:,} cases, {size:,} bytes, vectors {vectors}")
+    return 0
+
+
+def _programs(folder: Path, choice: run.Choice, settings: Settings, version: str) -> int:
+    from ..conform.vectors import mlir
+
+    try:
+        tasks = run.tasks(choice, settings, "programs")
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    written = mlir.write(folder, tasks, settings, version)
+    words = f"{folder}: {count(written.programs, 'program')}, {written.size:,} bytes"
+    print(f"{words}; {written.left_out:,} of sums, blocks and tests left out" if written.left_out else words)
     return 0

@@ -1,0 +1,176 @@
+"""Which results a program that checks itself accepts, as codes of what it computes.
+
+A program accepts what the tester calls PASS, DIVERGENT or ACCURACY. Where a backend has to make one choice at all
+elements there is a variant for each choice, and the results have to fit one of the variants.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ...comparison import choices
+from ...oracle import rounding
+from ...oracle.formats import FORMATS, Format, bits
+from ..elementwise import Part
+from ..repeats import AnyPart
+from ..rows import RowPart
+from ..verdicts.outcome import is_sum
+from .acceptable import Alternatives, acceptable
+
+#: What a program computes, as unsigned integers: a pair of the first and the last code of an interval, by element.
+Interval = tuple[np.ndarray, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The acceptable results under one choice: an element has to lie in one of its intervals, the first a code."""
+
+    intervals: tuple[Interval, ...]
+
+
+def has_targets(part: AnyPart) -> bool:
+    """Whether lists of codes decide on a part; of sums and blocks the tester looks for a way that gives all results."""
+    if not isinstance(part, RowPart):
+        return isinstance(part, Part)
+    # NaN without sign is the first or the last of a row, each as the backend has it.
+    is_open = part.case.op == "sort" and FORMATS[part.case.result].nan == "sign"
+    return not is_sum(part) and not is_open
+
+
+def targets(part: AnyPart, ulp: int) -> list[Target]:
+    """The acceptable results of a part; `ulp` is the limit of functions in formats of more than 8 bits."""
+    assert isinstance(part, Part | RowPart)
+    return [_target(part, codes, rows) for codes, rows in _variants(part, ulp)]
+
+
+def _variants(part: Part | RowPart, ulp: int) -> Iterator[tuple[np.ndarray, Alternatives]]:
+    """The expected codes under each choice, and what else is acceptable beside them."""
+    expected = part.expected
+    if isinstance(part, Part) and part.form == "chain":  # nothing is said of what follows an open result
+        places = np.flatnonzero(expected.left_open)
+        yield expected.codes, _rows(places, 0, (1 << bits(part.case.result)) - 1)
+        return
+    rows = acceptable(part, ulp).alternatives
+    ruled = [p for p in choices.RULED if (expected.left_open == p).any()]
+    points = expected.left_open[rows[:, 0].astype(np.intp)]
+    rows = rows[~np.isin(points, [*ruled, rounding.ZEROS])]  # programs say which zero a result is
+    for options in itertools.product(*(list(_options(p, part.case.result, part)) for p in ruled)):
+        codes, more = expected.codes.copy(), [rows]
+        for places, chosen, beside in options:
+            codes[places] = chosen
+            more.append(beside)
+        yield codes, np.concatenate(more)
+
+
+#: The places of an open point, their codes under one choice, and what else is acceptable there.
+_Option = tuple[np.ndarray, np.ndarray, Alternatives]
+
+
+def _options(point: int, result: str, part: Part | RowPart) -> Iterator[_Option]:
+    """The choices at a point of which a backend makes one."""
+    expected = part.expected
+    at = np.flatnonzero(expected.left_open == point)
+    usual = expected.codes[at]
+    none = _rows(at[:0], 0, 0)
+    if point == rounding.NAN_ORDER:
+        yield at, usual, none
+        yield at, usual ^ np.array(1, usual.dtype), none
+        return
+    fmt = FORMATS[result]
+    if point == rounding.TIE:
+        yield at, usual, none
+        yield at, usual - np.array(1, usual.dtype), none
+        yield at, usual & ~np.array(1, usual.dtype), none
+    elif point == rounding.NEGATIVE:
+        yield at, usual, _rows(at, 0, 0)
+        assert expected.magnitudes is not None
+        sizes = expected.magnitudes[at]
+        small, beyond = at[sizes == 0], at[sizes >= fmt.max_code]
+        more = [_rows(at, 0, 0), _rows(small, fmt.ones, fmt.ones), _rows(beyond, fmt.max_code, fmt.ones)]
+        yield at, sizes, np.concatenate(more)
+    else:
+        yield at, usual, none
+        yield from _beyond(fmt, at, usual)
+
+
+def _beyond(fmt: Format, at: np.ndarray, usual: np.ndarray) -> Iterator[_Option]:
+    """The other choices for what is beyond the largest number: infinity, NaN where there is none, and the largest."""
+    if fmt.nan == "none":
+        return
+    first = int(choices.choose(rounding.OVERFLOW, fmt.name, usual[:1], usual[:1])[0])
+    lost = fmt.is_nan(usual) & (fmt.nan == "sign")
+    for i, code in enumerate((fmt.infinity_code, None if fmt.has_infinity else fmt.nan_code, fmt.max_code)):
+        if code is None or i == first:
+            continue
+        sign = np.where(lost, 0, usual & np.array(fmt.sign_bit, usual.dtype)).astype(usual.dtype)
+        other = code | fmt.sign_bit
+        yield at, np.array(code, usual.dtype) | sign, _rows(at[lost], other, other)
+
+
+def _rows(places: np.ndarray, first: int, last: int) -> Alternatives:
+    rows = np.empty((len(places), 3), np.uint64)
+    rows[:, 0], rows[:, 1], rows[:, 2] = places, first, last
+    return rows
+
+
+# -- as the program computes them --------------------------------------------------------------------------------------
+
+
+def _target(part: Part | RowPart, codes: np.ndarray, rows: Alternatives) -> Target:
+    element = part.case.result
+    if element in FORMATS:
+        nan = np.flatnonzero(FORMATS[element].is_nan(codes))
+        rows = np.concatenate([rows, *(_rows(nan, a, b) for a, b in nan_codes(FORMATS[element]))])
+    if part.result_type != element or bits(element) == 6:
+        codes, rows = _as_f32(FORMATS[element], codes, rows)
+    expected = np.asarray(codes).astype(np.uint64)
+    return Target(((expected, expected), *_slots(rows, len(expected))))
+
+
+def nan_codes(fmt: Format) -> Sequence[tuple[int, int]]:
+    """The codes of NaN, as intervals."""
+    if fmt.nan_code is None:
+        return ()
+    if fmt.nan == "sign" or not fmt.is_signed:
+        return ((fmt.nan_code, fmt.nan_code),)
+    first = fmt.max_code + 1 + fmt.has_infinity
+    return ((first, fmt.ones), (first | fmt.sign_bit, fmt.ones | fmt.sign_bit))
+
+
+def _as_f32(fmt: Format, codes: np.ndarray, rows: Alternatives) -> tuple[np.ndarray, Alternatives]:
+    """Codes of a format as those of the same numbers in f32; intervals become their codes."""
+    wide = FORMATS["f32"]
+    table = fmt.decode(np.arange(1 << fmt.bits).astype(fmt.code_dtype)).astype(np.float32).view(np.uint32)
+    sizes = (rows[:, 2] - rows[:, 1]).astype(np.intp) + 1
+    places = np.repeat(rows[:, 0], sizes)
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    single = (np.repeat(rows[:, 1], sizes) + within.astype(np.uint64)).astype(np.intp)
+    numbers = ~fmt.is_nan(single.astype(fmt.code_dtype))
+    places, single = places[numbers], table[single[numbers]].astype(np.uint64)
+    nan = np.unique(rows[:, 0][_holds_nan(fmt, rows)])
+    listed = [_rows(nan, a, b) for a, b in nan_codes(wide)]
+    return table[codes.astype(np.intp)], np.concatenate([np.stack([places, single, single], axis=1), *listed])
+
+
+def _holds_nan(fmt: Format, rows: Alternatives) -> np.ndarray:
+    found = np.zeros(len(rows), bool)
+    for first, last in nan_codes(fmt):
+        found |= (rows[:, 1] <= last) & (rows[:, 2] >= first)
+    return found
+
+
+def _slots(rows: Alternatives, size: int) -> Iterator[Interval]:
+    """Intervals by element: the first of each, the second of each …; where an element has no more, one of nothing."""
+    rows = np.unique(rows, axis=0)
+    places = rows[:, 0].astype(np.intp)
+    starts = np.searchsorted(places, places)
+    rank = np.arange(len(rows)) - starts
+    for k in range(int(rank.max(initial=-1)) + 1):
+        low, high = np.ones(size, np.uint64), np.zeros(size, np.uint64)
+        chosen = rank == k
+        low[places[chosen]], high[places[chosen]] = rows[chosen, 1], rows[chosen, 2]
+        yield low, high
