@@ -442,3 +442,11 @@ def test_torchao() -> None:
         assert dot["ends"].causes[0] == "scaled-beyond-range"
     finally:
         ao.close()
+
+
+def test_beside_others_and_chosen_by_block_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    from minihlo.interp.cli import main
+
+    assert main(["conform", "minihlo", "--case", QUANTIZE, "--form", "array", "--beside", f"{DOT}:blocks-1"]) == 0
+    assert main(["conform", "minihlo", "--ops", "dequantize", "--formats", "nvfp4", "--form", "square"]) == 0
+    assert "2 cases, 2 PASS" in capsys.readouterr().out

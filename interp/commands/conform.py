@@ -222,7 +222,7 @@ def _progress(session: run.Session) -> Iterator[Callable[[list[CaseResult]], Non
 def check(choice: run.Choice, level: int) -> None:
     """Check the patterns of the options. Raises InputError if one of them matches nothing."""
     every = [*cases(3), *(tests.cases(choice.tests) if choice.ops or choice.case else [])]
-    types = dict.fromkeys(t for c in every for t in (*c.operands, c.result))
+    types = dict.fromkeys(t for c in every for t in c.types)
     ops = dict.fromkeys(n for c in every for n in (c.op, c.name))
     signatures = [c.signature for c in every]
     given = ("--formats", choice.formats, types), ("--ops", choice.ops, ops), ("--case", [choice.case], signatures)

@@ -83,7 +83,7 @@ class Tester:
         results = self.results(parts)
         once = not self.settings.can_repeat or not self.reruns
         others = {} if once else self._try_some_again(parts[: len(specs)], results)
-        formed = _formed(parts[: len(specs)], results, self.settings.accumulators)
+        formed = _formed(parts[: len(specs)], results[: len(specs)], self.settings.accumulators)
         for i, (part, got) in enumerate(zip(parts, results, strict=True)):
             if isinstance(got, BackendError):
                 found[i] = self._without(part, got)

@@ -94,6 +94,12 @@ class Case(OpCase):
         return self.op in BLOCK_OPS
 
     @property
+    def types(self) -> tuple[str, ...]:
+        """All types that it is chosen by: of elements, and of blocks."""
+        blocks = (value for name, value in self.attributes if name in ("format", "left", "right"))
+        return *self.operands, self.result, *(blocks if self.is_blocks else ())
+
+    @property
     def is_product(self) -> bool:
         """Whether it is a product of arrays without scales."""
         return self.op in PRODUCT_OPS
@@ -333,11 +339,9 @@ def chosen(every: Iterable[Case], ops: Sequence[str] = (), formats: Sequence[str
 
     def fits(c: Case) -> bool:
         names = (c.op, c.name)
-        blocks = [value for _, value in c.attributes] if c.is_blocks else []
-        types = (*c.operands, c.result, *blocks)
         return (
             (not ops or any(fnmatch.fnmatchcase(n, p) for n in names for p in ops))
-            and (not formats or any(fnmatch.fnmatchcase(t, p) for t in types for p in formats))
+            and (not formats or any(fnmatch.fnmatchcase(t, p) for t in c.types for p in formats))
             and (not case or fnmatch.fnmatchcase(c.signature, case))
         )
 
