@@ -137,6 +137,9 @@ class Blame:
             for o in self.explains[:_ROWS]:
                 lines.append(f"  {o.location}: {o.op} {o.types}")
                 lines += [f"    {o.source}"] if o.source else []
+                for c in reversed(o.calls):
+                    line = linecache.getline(c.file, c.line).strip()
+                    lines.append(f"    called at {c}{f': {line}' if line else ''}")
             lines += [f"  … and {count - _ROWS} more"] if count > _ROWS else []
         elif not self.ranking:
             lines.append("the two compute every operation alike")
