@@ -13,6 +13,8 @@ from .waivers import Waiver
 from .words import count
 
 CONFORMANT, NOT_CONFORMANT = "conformant", "not conformant"
+#: The ops, with or without attributes in their names, whose sums have accumulators.
+_PRODUCTS = (*PRODUCT_OPS, "scaled_dot")
 #: The cause of a product that is not the same in two runs.
 _NONDETERMINISTIC = "nondeterministic"
 #: So many accumulators are named in the last line of a run; the claim has all of them.
@@ -139,7 +141,7 @@ def _against(profile: Profile, case: CaseResult, need: str) -> str:
 
 def _accumulator(case: CaseResult) -> str:
     """The identifier of what sums of products are formed by; empty where a case is no product."""
-    if case.op not in PRODUCT_OPS or case.verdict in (FAIL, CRASH, UNSUPPORTED):
+    if not case.op.startswith(_PRODUCTS) or case.verdict in (FAIL, CRASH, UNSUPPORTED):
         return ""
     return next((c for c in case.causes if c != _NONDETERMINISTIC), "exact")
 
