@@ -92,7 +92,7 @@ def dot_general(call: Call) -> Run:
     algorithm = _algorithm(call)
     if algorithm is not None and any(p != "DEFAULT" for p in precision or ()):
         raise OpError(
-            f"expected a precision_config of DEFAULT beside an algorithm, got {', '.join(map(str, precision))}"
+            f"expected a precision_config of DEFAULT beside an algorithm, got {', '.join(map(str, precision or ()))}"
         )  # (C21)
     return _contract(call, batching, contracting, algorithm)
 

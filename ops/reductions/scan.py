@@ -74,7 +74,7 @@ def _length(call: Call, inputs: list[TensorType], outputs: list[TensorType], dim
         raise OpError("expected scan_dim_size where there are no inputs, got none")
     sizes -= {None}
     if len(sizes) > 1:
-        raise OpError(f"expected one size of dimension {dimension}, got {sorted(sizes)}")
+        raise OpError(f"expected one size of dimension {dimension}, got {sorted(s for s in sizes if s is not None)}")
     return next(iter(sizes), 0) or 0
 
 
