@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from minihlo.interp.cli import main
-from minihlo.interp.conform.result import load
+from minihlo.interp.conform.report import github
+from minihlo.interp.conform.result import CaseResult, Report, load
+from minihlo.interp.conform.result import Run as ReportRun
 from minihlo.interp.conform.submission import bundle
 
 pytestmark = pytest.mark.usefixtures("in_the_repository")
@@ -238,6 +240,56 @@ def test_the_profiles_are_listed(run: Run) -> None:
     assert "may declare overflow: infinity or NaN; largest (saturates)" in out
 
 
+# -- annotations -------------------------------------------------------------------------------------------------------
+
+
+def test_annotations_of_failures_by_cause(run: Run) -> None:
+    words = "--ops", "add,negate", "--formats", "f8E5M2,f8E4M3FN", "--form", "array", "-j", "1", "--github"
+    status, out, _ = run("tests.conform_profile_backends:wrong_addition", *words)
+    errors = [line for line in out if line.startswith("::error")]
+    assert status == 1
+    assert len(errors) == 1
+    title, _, message = errors[0].removeprefix("::error title=").partition("::")
+    assert title == "minihlo conform tests.conform_profile_backends%3Awrong_addition%3A 2 cases"
+    assert "add.f8E5M2" in message
+    assert "To reproduce: minihlo conform tests.conform_profile_backends:wrong_addition --case add." in message
+    assert run("minihlo", *words)[1][-1].startswith("minihlo: ")
+
+
+def test_annotations_of_a_profile_are_of_what_is_against_it(run: Run, tmp_path: Path) -> None:
+    words = on_profile("tests.conform_profile_backends:without_f64", "--github")
+    status, out, _ = run(*words)
+    errors = [line for line in out if line.startswith("::error")]
+    assert (status, len(errors)) == (1, 2)
+    assert any("unsupported, and waivable" in e and "convert.f64.f8E5M2" in e for e in errors)
+    assert out[-1].startswith("not conformant")
+    assert not any(line.startswith("::error") for line in run(*words, "--waivers", "@w.toml")[1])
+    (tmp_path / "known.txt").write_text("subtract.*\n")
+    assert sum(line.startswith("::error") for line in run(*words, "--xfail", "@known.txt")[1]) == 1
+
+
+def test_there_are_ten_annotations_at_most() -> None:
+    cases = [
+        CaseResult(
+            f"op{i}.f8E5M2",
+            "array",
+            f"op{i}",
+            ["f8E5M2"],
+            "f8E5M2",
+            "op",
+            "f8E5M2",
+            "FAIL",
+            diagnosis=f"100% wrong\nin way {i}",
+            causes=[f"way-{i}"],
+        )
+        for i in range(14)
+    ]
+    lines = list(github.lines(Report(ReportRun("chip:a,b", 1), cases)))
+    assert len(lines) == github.MOST
+    assert lines[0].startswith("::error title=minihlo conform chip%3Aa%2Cb%3A 1 case::100%25 wrong%0Ain way ")
+    assert lines[-1] == "::error title=minihlo conform chip%3Aa%2Cb::5 more causes"
+
+
 # -- submissions -------------------------------------------------------------------------------------------------------
 
 
@@ -418,7 +470,7 @@ TOUCHED: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] =
         lambda p: p | {bundle.MANIFEST: p[bundle.MANIFEST].replace(b'"sha256": "', b'"sha256": "0', 1)},
         "has been changed",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", TOUCHED)

@@ -105,15 +105,11 @@ def status_of(
     report: Report, held: conform_claim.Profiled | None, takes: str, options: argparse.Namespace, is_bad: bool = False
 ) -> int:
     """Print the verdict of a profile and the annotations for CI. Returns the exit status."""
-    problems, status = (), int(report.is_bad or is_bad)
     if held is not None:
-        assessment, status = conform_claim.finish(held, report, takes, options)
-        problems = assessment.problems
+        return conform_claim.finish(held, report, takes, options)
     if options.github:
-        from ..conform.report import github
-
-        print(*github.lines(report, problems), sep="\n")
-    return status
+        conform_claim.annotate(report)
+    return int(report.is_bad or is_bad)
 
 
 def path_of(options: argparse.Namespace) -> Path | None:

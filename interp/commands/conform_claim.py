@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from collections.abc import Sequence
 
 from ..conform import conformance, profiles, waivers
-from ..conform.conformance import Assessment
+from ..conform.conformance import Problem
 from ..conform.profiles import Profile
 from ..conform.report import badge
 from ..conform.result import Report
@@ -96,7 +97,7 @@ def held_to(profile: Profile | None, options: argparse.Namespace) -> Profiled | 
     return Profiled(profile, waivers.read(options.waivers), bool(getattr(options, "submit", None)))
 
 
-def finish(run: Profiled, report: Report, takes: str, options: argparse.Namespace) -> tuple[Assessment, int]:
+def finish(run: Profiled, report: Report, takes: str, options: argparse.Namespace) -> int:
     """Print the verdict, the last line of all, and write the submission and the badge. Returns 1 if not conformant.
 
     Problems of cases that --xfail lists do not count for the exit status.
@@ -115,6 +116,16 @@ def finish(run: Profiled, report: Report, takes: str, options: argparse.Namespac
         print(f"against {run.profile.identifier}: {len(problems) - _MOST_REASONS:,} more cases")
     expected = {c.key for c in report.cases if c.is_expected}
     unexpected = [p for p in problems if (p.signature, p.form) not in expected]
+    if options.github:
+        annotate(report, unexpected)
     known = "; --xfail lists all that is against it" if problems and not unexpected else ""
     print(assessment.line + known)
-    return assessment, int(bool(unexpected))
+    return int(bool(unexpected))
+
+
+def annotate(report: Report, problems: Sequence[Problem] | None = None) -> None:
+    """Print annotations of GitHub: of problems with a profile, else of the failures that are not expected."""
+    from ..conform.report import github
+
+    for line in github.lines(report, problems):
+        print(line)

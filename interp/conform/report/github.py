@@ -14,17 +14,25 @@ MOST = 10
 _FEW = 3
 
 
-def lines(report: Report, problems: Sequence[Problem] = ()) -> Iterator[str]:
-    """An error for each cause of failures that are not expected, then for each kind of other problem with a profile."""
+def lines(report: Report, problems: Sequence[Problem] | None = None) -> Iterator[str]:
+    """An error for each cause of failures, then for each kind of other problem with a profile.
+
+    Args:
+        report: the run.
+        problems: what is against a profile, of which alone there are annotations; None for a run without a profile,
+            where all failures have some that are not expected.
+    """
     backend = report.run.backend
-    failing = [c for c in report.cases if c.verdict in (FAIL, CRASH) and not c.is_expected]
+    keys = None if problems is None else {(p.signature, p.form) for p in problems}
+    wrong = [c for c in report.cases if c.verdict in (FAIL, CRASH)]
+    failing = [c for c in wrong if (not c.is_expected if keys is None else c.key in keys)]
     errors = []
     for cause in causes({backend: failing}):
         of = f"{_listed(cause.signatures)}. To reproduce: {cause.example.case.command}"
         errors.append((count(len(cause.members), "case"), f"{cause.sentence}: {of}"))
-    failed = {c.key for c in report.cases if c.verdict in (FAIL, CRASH)}
+    failed = {c.key for c in wrong}
     others: dict[str, list[Problem]] = {}
-    for problem in problems:
+    for problem in problems or ():
         if (problem.signature, problem.form) not in failed:
             others.setdefault(problem.why, []).append(problem)
     for why, of in others.items():
