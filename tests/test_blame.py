@@ -185,6 +185,19 @@ def test_a_function_called_twice_is_two_ops() -> None:
     assert [[c.line for c in o.calls] for o in result.ranking] == [[4], [2]]
 
 
+def test_lines_are_the_users_and_all_operations_together_explain_all() -> None:
+    def f(x: jax.Array) -> jax.Array:
+        return jax.nn.softmax(x.astype(jnp.bfloat16)).astype(jnp.float32).sum(0)
+
+    x = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32)
+    result = interp.blame(f, x, good="f32", bad="exact", share=1.0)
+    assert len(result.explains) == len(result.ranking) > 1
+    assert result.explained == 1
+    assert {line_of(o) for o in result.ranking} == {
+        "return jax.nn.softmax(x.astype(jnp.bfloat16)).astype(jnp.float32).sum(0)"
+    }
+
+
 def sets(rule: Callable[[frozenset[int]], float]) -> Search[int]:
     """A search over eight ops, where a rule says what a set gives."""
 

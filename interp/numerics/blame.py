@@ -17,6 +17,7 @@ from ..errors import Error, InputError
 from ..loaded import LoadedProgram
 from ..values.values import check_input
 from .blame_report import Blame, BlamedOp, percent
+from .lines import own_line
 from .measures import Measure, Outcome
 from .search import Effect, Search
 from .substitution import Site, Substitution
@@ -148,7 +149,9 @@ def examine(
     smallest = search.smallest(order)
     at_smallest = search.evaluations.get(frozenset(smallest))
     explained = 1 - at_smallest.left.of(search.total) if smallest and at_smallest else 0.0
-    ops = {s: _blamed(s, seen.found[s], effects.get(s), search, s in smallest) for s in order}
+    if smallest and len(smallest) == len(sites):  # the bad way itself, which is not run again
+        explained = 1.0
+    ops = {s: _blamed(source, s, seen.found[s], effects.get(s), search, s in smallest) for s in order}
     first = [s for s in order if s in smallest]
     ranking = [ops[s] for s in (*first, *(s for s in order if s not in smallest))]
     notes = [*_notes(search, effects, outcome), *_refusals(ways)]
@@ -206,11 +209,14 @@ class _Differences:
             seen.differing += int(x.size - np.count_nonzero(equal_values(x, y)))
 
 
-def _blamed(site: Site, seen: _Difference, effect: Effect | None, search: Search[Site], explains: bool) -> BlamedOp:
+def _blamed(
+    source: Source, site: Site, seen: _Difference, effect: Effect | None, search: Search[Site], explains: bool
+) -> BlamedOp:
     contribution = effect.most if effect else None
+    lines = [line for operation in (site.operation, *reversed(site.calls)) for line in source.places(operation)[1]]
     return BlamedOp(
         site.operation.name,
-        site.location,
+        own_line(lines, site.location),
         site.types,
         tuple(c.location for c in site.calls),
         seen.executions,

@@ -22,11 +22,11 @@ from ..diff.source import Source
 from ..errors import InputError
 from ..program import Operation, Program
 from ..system import host_floats
+from .lines import own_line
 from .plan_rewrite import Rounding, bits_of, products, rewritten
 from .plan_search import Operand, relative_norm, search
 from .profile import fitted, lowered, write
 from .profile_run import Observed
-from .profile_tensors import own_line
 from .statistics import Statistics
 
 #: Formats to choose from where none are named, and the relative error of the output that is allowed.

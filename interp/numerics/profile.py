@@ -22,9 +22,10 @@ from ..program import Location, Operation
 from ..system import host_floats
 from ..values.blocks import block_format
 from ..values.values import check_input
+from .lines import own_line
 from .profile_exact import Exact, rounds, target
 from .profile_run import Observed
-from .profile_tensors import LineProfile, Step, TensorProfile, lines_of, own_line
+from .profile_tensors import LineProfile, Step, TensorProfile, lines_of
 from .statistics import Statistics
 from .statistics_blocks import BlockStatistics, call_format
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import linecache
-import os
-import sysconfig
 from collections.abc import Sequence
 from typing import Any
 
-from ...ops import types
-from .. import program
 from ..program import Location
 from .statistics import Statistics
 from .statistics_blocks import BlockStatistics
@@ -19,11 +15,6 @@ from .statistics_blocks import BlockStatistics
 _LEAST = 0.001
 #: The formats that a sentence may recommend in the place of another, by their number of bits.
 _OTHERS = {8: ("f8E4M3FN", "f8E5M2"), 6: ("f6E2M3FN", "f6E3M2FN"), 16: ("bf16",)}
-#: Where code is that is not the user's: Python's own, what is installed, and this package.
-_LIBRARIES = (
-    *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")),
-    *(os.path.join(os.path.dirname(str(m.__file__)), "") for m in (program, types)),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,9 +219,3 @@ def percent(count: int, total: int) -> str:
     if share and share < 10:
         return f"{share:.2g} %"
     return f"{min(share, 99.9) if count < total else share:.3g} %"
-
-
-def own_line(lines: Sequence[Location], otherwise: Location) -> Location:
-    """The innermost line that is no library's."""
-    own = (x for x in lines if x.line and not x.file.startswith(_LIBRARIES) and "-packages" not in x.file)
-    return next(own, next((x for x in lines if x.line), otherwise))

@@ -1,0 +1,23 @@
+"""Which line of Python an operation is laid to: the innermost one that the user wrote."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Sequence
+
+from ...ops import types
+from .. import program
+from ..program import Location
+
+#: Where code is that is not the user's: Python's own, what is installed, and this package.
+_LIBRARIES = (
+    *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")),
+    *(os.path.join(os.path.dirname(str(m.__file__)), "") for m in (program, types)),
+)
+
+
+def own_line(lines: Sequence[Location], otherwise: Location) -> Location:
+    """The innermost line that is no library's."""
+    own = (x for x in lines if x.line and not x.file.startswith(_LIBRARIES) and "-packages" not in x.file)
+    return next(own, next((x for x in lines if x.line), otherwise))
