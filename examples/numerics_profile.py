@@ -72,12 +72,12 @@ def step_of(backward: Any, scale: float = 1.0) -> Any:
     return step
 
 
-def train(step: Any, x: np.ndarray, y: np.ndarray) -> tuple[list[Any], float]:
+def train(step: Any, x: np.ndarray, y: np.ndarray, steps: int = STEPS) -> tuple[list[Any], float]:
     """The weights after some steps on all pictures, and the loss."""
     rng, loss = np.random.default_rng(0), jnp.nan
     weights: list[Any] = [rng.normal(size=s) / 8 for s in ((x.shape[1], WIDTH), (WIDTH, 10))]
     weights = [jnp.asarray(w, jnp.float32) for w in weights]
-    for _ in range(STEPS):
+    for _ in range(steps):
         weights, loss = step(weights, x, y)
     return weights, float(loss)
 

@@ -29,7 +29,9 @@ def test_flushed_subnormals(report) -> None:
 
 
 def test_a_bias_off_by_one(report) -> None:
-    _, r = report("tests.conform_faults:Biased", "--formats", "f8E4M3FNUZ", "--ops", "convert,multiply,add")
+    _, r = report(
+        "tests.conform_faults:Biased", "--formats", "f8E4M3FNUZ", "--ops", "convert,multiply,add", "--form", "array"
+    )
     sentence = "the format's exponent bias is taken for one smaller than it is"
     assert found(r, "multiply.f8E4M3FNUZ").diagnosis.startswith(sentence)
     assert found(r, "convert.f8E4M3FNUZ.f32").diagnosis.startswith(sentence)
@@ -213,7 +215,7 @@ def test_xla(report) -> None:
 
 def test_printed_commands_reproduce(capsys: pytest.CaptureFixture[str]) -> None:
     """Each is run as it is printed, and fails as it did."""
-    main(["conform", "jax:cpu", "--formats", "f8E5M2", "--ops", "divide,add", "-j", "1"])
+    main(["conform", "jax:cpu", "--formats", "f8E5M2", "--ops", "divide", "-j", "1"])
     printed = capsys.readouterr().out
     commands = re.findall(r"^ +minihlo (conform .*)$", printed, re.MULTILINE)
     lines = re.findall(r"^  (0x.* => 0x\w\w expected 0x\w\w) ", printed, re.MULTILINE)

@@ -132,7 +132,7 @@ def test_wrong_algorithms() -> None:
     for attributes, message in (
         ({"algorithm": "fast"}, "expected algorithm to be a structure"),
         ({"algorithm": good, "precision_config": ("HIGH", "DEFAULT")}, "DEFAULT"),
-        ({"algorithm": {"lhs_precision_type": "f32"}}, "has no rhs_precision_type"),
+        ({"algorithm": {"lhs_precision_type": "f32"}}, "got none for rhs_precision_type"),
         ({"algorithm": algorithm("f33", "f32", "f32")}, "lhs_precision_type: expected an element type, got 'f33'"),
         ({"algorithm": algorithm("f32", "i8", "f32")}, "rhs_precision_type to be a float type or tf32, got i8"),
         ({"algorithm": algorithm("tf32", "tf32", "tf32")}, "accumulation_type tf32"),

@@ -21,7 +21,6 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
     import numerics_plan
     import numerics_profile
 
-    monkeypatch.setattr(numerics_profile, "STEPS", 30)
     return numerics_profile, numerics_plan
 
 
@@ -36,20 +35,20 @@ def test_the_missing_scale_is_found_and_either_help_helps(scripts: Any) -> None:
     example, _ = scripts
     x, y = pictures()
     with interp.profiling(every=20) as p:
-        _, stuck = example.train(example.step_of(jnp.float8_e4m3fn), x, y)
+        _, stuck = example.train(example.step_of(jnp.float8_e4m3fn), x, y, 30)
     worst = p.findings[0]
     assert "f8E4M3FN results of convert in the backward pass underflow to zero" in worst.sentence()
     assert "f8E5M2 would" in worst.sentence()
     assert "matmul(hidden, weights[1])" in worst.source
     scale = 2.0 ** (worst.statistics.scale or 0) / 4
     for step in (example.step_of(jnp.float8_e5m2), example.step_of(jnp.float8_e4m3fn, scale)):
-        assert example.train(step, x, y)[1] < 0.6 * stuck
+        assert example.train(step, x, y, 30)[1] < 0.6 * stuck
 
 
 def test_the_plan_keeps_the_digits(scripts: Any) -> None:
     example, plans = scripts
     x, y = pictures()
-    weights, _ = example.train(plans.step, x[:200], y[:200])
+    weights, _ = example.train(plans.step, x[:200], y[:200], 30)
     plan = interp.quantize_plan(plans.network, weights, x[:200], measure=plans.changed, bound=0.005)
     assert plan.bits < 16
     assert plans.changed(plans.network(weights, x[:200]), plan.apply(plans.network)(weights, x[:200])) <= 0.005

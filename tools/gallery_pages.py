@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
-
-from mkdocs.structure.files import File, Files
+from typing import TYPE_CHECKING, Any
 
 from minihlo.interp.conform.site import build, read
+
+if TYPE_CHECKING:
+    from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "build" / "gallery"
@@ -16,6 +17,8 @@ PAGES = ROOT / "build" / "gallery"
 
 def on_files(files: Files, config: Any) -> Files:
     """Build the pages and add them below `gallery/`."""
+    from mkdocs.structure.files import File  # which only the documentation's environment has
+
     shutil.rmtree(PAGES, ignore_errors=True)
     build.build(read.reports(ROOT / "docs" / "gallery")[0], PAGES)
     for path in sorted(p for p in PAGES.rglob("*") if p.suffix in (".html", ".css")):
