@@ -54,7 +54,7 @@ def test_unary_ops_of_all_codes(element: str) -> None:
 
 
 #: What takes seconds a format is tried on few of eight bits, unless all is tried.
-SLOW, QUICK = ("power", "atan2"), ("f8E4M3FN", "f8E5M2FNUZ")
+SLOW, QUICK = ("power", "atan2", "remainder"), ("f8E4M3FN", "f8E5M2FNUZ")
 
 
 @pytest.mark.parametrize(

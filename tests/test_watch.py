@@ -87,6 +87,9 @@ def test_a_fault_is_found_with_its_line_and_no_result_changes(file: Path, explic
     (end,) = lines(file, "end")
     assert end["checks"] == w.checks == sum(c["ops"] for c in checks)
     assert len(w.failures) == 1
+    head, line = str(w).splitlines()
+    assert re.fullmatch(rf"{w.checks} operations checked in \d+\.\d\d s, 1 wrong", head)
+    assert line.startswith(f"  {found[0]['location']}: stablehlo.tanh: ")
 
 
 def test_the_operands_of_a_failure_reproduce_it(
@@ -135,8 +138,9 @@ def test_what_a_call_may_keep_limits_what_is_checked(file: Path) -> None:
 
 def test_the_right_backend_has_no_failures(file: Path) -> None:
     backend = Faulty(since=100)
-    with interp.watch("cpu", every=1, budget=1e9, file=file):
+    with interp.watch("cpu", every=1, budget=1e9, file=file) as w:
         loop(make(), backend, 2)
+    assert str(w).endswith(", none wrong")
     assert not lines(file, "failure")
     assert not lines(file, "error")
     assert lines(file, "start")[0]["backend"] == "jax:cpu"

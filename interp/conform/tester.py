@@ -14,7 +14,7 @@ from ..backends import BackendError
 from ..backends.operation import Operation
 from ..backends.programs import Builder
 from ..comparison.diagnosis import Diagnosis
-from ..oracle.formats import FORMATS, all_codes, bits, code_dtype
+from ..oracle.formats import all_codes, bits, code_dtype
 from . import repeats, tests
 from .backend import takes, to_integers
 from .block_parts import BlockPart, ScaledPart
@@ -27,14 +27,13 @@ from .repeats import AnyPart, Results
 from .reproduction import Failing, batches, explained
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult, Kept
 from .rows import RowPart
+from .support import Types, or_raise
 from .verdicts import blocks, outcome, scaled_sums, sums
 from .verdicts.outcome import Settings
 from .verdicts.sums import Formed
 
 #: How often a crash is tried again on fewer operands.
 _TRIES = 24
-#: So many parts of a type have to die, and none may give a result, before the rest of them is left untried.
-_DEATHS = 4
 #: Of so many parts of a program one runs a second time, if it has no more elements.
 _SAMPLED, _SAMPLED_ELEMENTS = 4, 1 << 17
 
@@ -69,8 +68,7 @@ class Tester:
     def __init__(self, backend: Any, settings: Settings) -> None:
         self.backend, self.settings = backend, settings
         self.kind = takes(backend)
-        self._lacks: dict[str, BackendError | None] = {}  #: why nothing of a type is tried, None where it is
-        self._doubts: dict[str, tuple[BackendError, int]] = {}  #: types whose probe died, and how many parts since
+        self._types = Types(lambda part: self._evaluated([part], settings.timeout), settings)
         self._longest = 0.0
 
     def run(self, specs: Sequence[Spec], beside: Sequence[Spec] = ()) -> list[CaseResult]:
@@ -166,7 +164,7 @@ class Tester:
         return dict(zip((i for i, _ in elementwise), shown, strict=True))
 
     def _test(self, case: Case) -> CaseResult:
-        lacks = self._lacks_of((case.result,))
+        lacks = self._types.lack_of((case.result,))
         if lacks is not None:
             return outcome.without_result(case, tests.FORM, "refused", str(lacks), self.settings)
         return tests.run(case, self.backend, self.settings)
@@ -197,11 +195,11 @@ class Tester:
         """What the backend gives for each part."""
         if self.kind == "operations":
             return [self._operated(p) for p in parts]
-        lacking = [self._lacking(p) for p in parts]
+        lacking = [self._types.lacking(p) for p in parts]
         left = [p for p, lacks in zip(parts, lacking, strict=True) if lacks is None]
         there: Results = []
         for batch in batches(left):
-            is_doubtful = any(t in self._doubts for p in batch for t in (*p.case.operands, p.case.result))
+            is_doubtful = any(map(self._types.is_doubtful, batch))
             there += self._doubtful(batch) if is_doubtful else self.batch(batch, self.settings.timeout)
         following = iter(there)
         return [next(following) if lacks is None else lacks for lacks in lacking]
@@ -213,71 +211,15 @@ class Tester:
             return self._evaluated(batch, self.settings.timeout)
         found: Results = []
         for part in batch:
-            lacks = self._lacking(part)
+            lacks = self._types.lacking(part)
             result = lacks if lacks is not None else self.batch([part], self.settings.timeout)[0]
             found.append(result)
             if lacks is None:
-                self._count(part, isinstance(result, BackendError) and result.how != "refused")
+                self._types.count(part, isinstance(result, BackendError) and result.how != "refused")
         # As long as nothing of a type gives a result it is the type that is at fault, and not its ops.
-        return [self._blamed(p, r) if isinstance(r, BackendError) else r for p, r in zip(batch, found, strict=True)]
-
-    def _blamed(self, part: AnyPart, error: BackendError) -> BackendError:
-        doubts = [self._doubts[t][0] for t in (*part.case.operands, part.case.result) if t in self._doubts]
-        if part.case.op == "type" or error.how == "refused" or not doubts:
-            return self._lacking(part) or error
-        return BackendError("refused", str(doubts[0]))
-
-    def _count(self, part: AnyPart, died: bool) -> None:
-        """Give a type up of which the backend has died often, and take it as any other once it gives a result."""
-        for element in {t for t in (*part.case.operands, part.case.result) if t in self._doubts}:
-            error, deaths = self._doubts[element]
-            if not died:
-                del self._doubts[element]
-            elif deaths + 1 >= _DEATHS:
-                del self._doubts[element]
-                self._lacks[element] = error
-            else:
-                self._doubts[element] = error, deaths + 1
-
-    def _lacking(self, part: AnyPart) -> BackendError | None:
-        """Why a part is not run at all: the backend does not take one of its types."""
-        types = part.types if isinstance(part, (BlockPart, ScaledPart)) else (part.result_type,)
-        found = self._lacks_of((*part.case.operands, part.case.result, *types))
-        if found is None or part.case.op == "type":
-            return found
-        return BackendError("refused", str(found))
-
-    def _lacks_of(self, types: Sequence[str]) -> BackendError | None:
-        elements = [t for t in types if t in FORMATS]
-        for element in elements:
-            if element not in self._lacks:
-                self._lacks[element] = error = self._probed(element)
-                if error is not None and error.how != "refused":
-                    self._lacks[element], self._doubts[element] = None, (error, 0)
-        return next((r for t in elements if (r := self._lacks[t]) is not None), None)
-
-    def _shows_death(self, part: AnyPart) -> str:
-        """The command that shows how the backend dies of one of a part's types; nothing where it does not."""
-        types = [t for t in (*part.case.operands, part.case.result) if t in FORMATS]
-        dead = {t for t, lacks in self._lacks.items() if lacks is not None and lacks.how != "refused"}
-        died = [t for t in types if t in dead or t in self._doubts]
-        return outcome.command(Case("type", (died[0],), died[0]), "array", self.settings) if died else ""
-
-    def _probed(self, element: str) -> BackendError | None:
-        """Whether the backend fails on a type, and does so again: a process may die of something else."""
-        error = self._probe(element)
-        return error if error is None or error.how == "refused" else self._probe(element)
-
-    def _probe(self, element: str) -> BackendError | None:
-        """Whether the backend fails on a program that takes a type and gives it back."""
-        codes = np.array([1, 2], FORMATS[element].code_dtype)
-        try:
-            self._evaluated([Part(Case("type", (element,), element), "array", (codes,))], self.settings.timeout)
-        except BackendError as error:
-            _or_raise(error)
-            how = {"refused": "has no", "died": "dies of", "slow": "hangs on"}.get(error.how, error.how)
-            return BackendError(error.how, f"the backend {how} {element} (type.{element}): {error}")
-        return None
+        return [
+            self._types.blamed(p, r) if isinstance(r, BackendError) else r for p, r in zip(batch, found, strict=True)
+        ]
 
     def _operated(self, part: AnyPart) -> np.ndarray | BackendError:
         self.backend.seconds = self.settings.timeout
@@ -289,7 +231,7 @@ class Tester:
             results = part.operate(call)
             return _collected(list(results) if isinstance(part, BlockPart) else [np.asarray(results)], part)
         except BackendError as error:
-            return _or_raise(error)
+            return or_raise(error)
 
     def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results:
         """All in one program; where that fails, each half in one of its own."""
@@ -322,14 +264,14 @@ class Tester:
     # -- what has no result --------------------------------------------------------------------------------------------
 
     def _without(self, part: AnyPart, error: BackendError) -> CaseResult:
-        _or_raise(error)
+        or_raise(error)
         if isinstance(error, OtherAxis):
             result = outcome.blank(part.case, part.form, FAIL, total=part.size, counts={FAIL: part.size})
             again = outcome.command(part.case, part.form, self.settings)
             return dataclasses.replace(outcome.explained(result, OtherAxis.why), command=again)
         result = outcome.without_result(part.case, part.form, error.how, str(error), self.settings)
         if result.verdict == UNSUPPORTED and part.case.op != "type":
-            result = dataclasses.replace(result, command=self._shows_death(part))
+            result = dataclasses.replace(result, command=self._types.shows_death(part))
         if result.verdict != CRASH or self.kind == "operations" or part.case.op == "type":
             return result
         if not isinstance(part, Part):
@@ -446,10 +388,3 @@ def _checked(found: np.ndarray, element: str, shape: tuple[int, ...], signature:
     if codes is None or (codes != found).any():
         raise BackendError("died", f"the results of {signature} are {found.dtype} (expected {kind})")
     return codes
-
-
-def _or_raise(error: BackendError) -> BackendError:
-    """A backend that cannot be started is no result, but the end."""
-    if error.how == "absent":
-        raise error
-    return error

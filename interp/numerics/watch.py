@@ -80,6 +80,13 @@ class Watch:
         self._context = contextlib.ExitStack()
         self._began = 0.0
 
+    def __str__(self) -> str:
+        wrong = f"{len(self.failures)} wrong" if self.failures else "none wrong"
+        lines = [f"{self.checks} operations checked in {self.spent:.2f} s, {wrong}"]
+        for report in self.failures.values():
+            lines.append(f"  {report.location}: {report.op}: {report.differing} of {report.elements} elements differ")
+        return "\n".join(lines)
+
     # -- when it runs --------------------------------------------------------------------------------------------------
 
     def start(self) -> Watch:
