@@ -77,7 +77,9 @@ def _results(path: str, skip: int, timeout: float | None, max_steps: int | None)
                 inputs = [array for array, _ in parse_attributes(_arguments(text))]
                 if len(p.argument_types) != len(inputs):
                     where = p.function.location
-                    message = f"{where}: @{p.function.name}: expected no inputs, got some (use minihlo run)"
+                    wanted = len(p.argument_types)
+                    message = f"{where}: @{p.function.name}: expected values for {wanted} input{'s' * (wanted != 1)}, got {len(inputs)}"
+                    message += " (use minihlo run --input)"
                 else:
                     types = enumerate(zip(inputs, p.argument_types, strict=True))
                     run(p, [check_input(value, t, f"input {i}") for i, (value, t) in types])
