@@ -77,8 +77,8 @@ def _results(path: str, skip: int, timeout: float | None, max_steps: int | None)
                 inputs = [array for array, _ in parse_attributes(_arguments(text))]
                 if len(p.argument_types) != len(inputs):
                     where = p.function.location
-                    wanted = len(p.argument_types)
-                    message = f"{where}: @{p.function.name}: expected values for {wanted} input{'s' * (wanted != 1)}, got {len(inputs)}"
+                    wanted = f"{len(p.argument_types)} input{'s' * (len(p.argument_types) != 1)}"
+                    message = f"{where}: @{p.function.name}: expected values for {wanted}, got {len(inputs)}"
                     message += " (use minihlo run --input)"
                 else:
                     types = enumerate(zip(inputs, p.argument_types, strict=True))
