@@ -10,7 +10,7 @@ import pytest
 _HERE = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("option", ["--no-reference", "--plugin"])
+@pytest.mark.parametrize("option", ["--no-reference", pytest.param("--plugin", marks=pytest.mark.exhaustive)])
 def test_a_table_of_one_program(option: str) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "MINIHLO_"))}
     command = [sys.executable, "-m", "benchmarks", "add, 16", option]
@@ -27,6 +27,7 @@ def test_a_program_that_there_is_not() -> None:
     assert "no program has 'nonsense' in its name (there is gelu" in result.stderr
 
 
+@pytest.mark.exhaustive
 def test_growth_of_one_function() -> None:
     command = [sys.executable, "-m", "benchmarks.growth", "clip", "--sizes", "100,1000"]
     result = subprocess.run(command, cwd=_HERE, capture_output=True, text=True, timeout=300)

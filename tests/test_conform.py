@@ -79,6 +79,7 @@ def test_constants_alone(report) -> None:
     assert failing(r)["add.f8E4M3FN", "constant"].startswith("only as constants, which are folded")
 
 
+@pytest.mark.exhaustive
 def test_a_hang_is_the_op_that_hangs(report) -> None:
     arguments = ("--formats", "f8E4M3FN", "--ops", "tan*,sine,add", "--form", "array", "--timeout", "6")
     _, r = report("tests.conform_faults:hanging", *arguments)

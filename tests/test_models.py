@@ -198,6 +198,7 @@ def test_transformer_with_dropout(generator: str) -> None:
     np.testing.assert_allclose(ours, theirs[0], rtol=0, atol=64 * 2.0**-23 * np.abs(theirs[0]).max())
 
 
+@pytest.mark.exhaustive
 def test_transformer_gradient() -> None:
     def loss(parameters: Any, tokens: Any) -> Any:
         logits = block(parameters, tokens, jax.random.key(0), rate=0.0)
