@@ -121,7 +121,7 @@ def test_mistakes_are_reported_in_one_line(folder: Path) -> None:
         (("absent.mlir", "minihlo"), "absent.mlir: No such file or directory"),
         (
             ("p.mlir", "minihlo", "--input", X),
-            "@main takes 2 inputs (tensor<4xf8E4M3FN>, tensor<4xf8E4M3FN>), got 1",
+            "@main: expected 2 inputs (tensor<4xf8E4M3FN>, tensor<4xf8E4M3FN>), got 1",
         ),
         (("p.mlir", "minihlo", "--input", X, "--input", "@x.npy"), "input 1: expected f8E4M3FN, got f32"),
         (("p.mlir", "minihlo", "--function", "f"), "no function @f"),

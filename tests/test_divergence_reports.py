@@ -147,7 +147,7 @@ def test_errors() -> None:
         ((jnp.sin, x), {"how": "well"}, r"^how: expected one of op, program, got 'well'$"),
         ((jnp.sin, x), {"turns": 0}, "^turns: expected at least 1, got 0$"),
         ((3, x), {}, "^expected a function or a program, got int$"),
-        ((PROGRAM, x), {}, r"@main takes 2 inputs \(tensor<\?xf32>, tensor<i32>\), got 1$"),
+        ((PROGRAM, x), {}, r"@main: expected 2 inputs \(tensor<\?xf32>, tensor<i32>\), got 1$"),
         ((interp.load(PROGRAM), x, 1), {}, "^a loaded program cannot be compared"),
         ((PROGRAM, x, 1), {"static_argnums": 1}, "^a program takes arrays only"),
         ((jax.jit(jnp.sin), x), {"static_argnums": 1}, "^the function is jitted already"),

@@ -197,7 +197,7 @@ def test_counts_of_runs_add_up_and_steps_are_kept_apart() -> None:
     from minihlo.interp.diff.traced import traced
 
     plugin.initialize()
-    source, arrays = traced(f, (x,), {}, None, None, "minihlo")
+    source, arrays, _ = traced(f, (x,), {}, None, None, "minihlo")
     p = Profile()
     p.run(source, arrays)
     p.run(source, [np.zeros_like(x)])

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...ops.policy import Policy
-from ...ops.types import TensorType
 from ..api import contents
 from ..backends import PROGRAMS, Backend
 from ..backends.own import Minihlo
@@ -15,8 +14,8 @@ from ..backends.subjects import subject
 from ..errors import InputError
 from ..loaded import LoadedProgram
 from ..parse.reader import Places
-from ..values.values import check_input
 from . import whole
+from .arguments import fitted
 from .examiner import Examiner
 from .report import HOWS, Report
 from .source import Source
@@ -90,7 +89,7 @@ def compare(
             source, arrays = source_of(function), list(args)
         elif callable(function):
             platform = getattr(chosen, "platform", "cpu")
-            source, arrays = traced(function, args, kwargs, static_argnums, static_argnames, platform)
+            source, arrays, _ = traced(function, args, kwargs, static_argnums, static_argnames, platform)
         else:
             raise InputError(f"expected a function or a program, got {type(function).__name__}")
         beside, policy = ("", policy) if two is None else two[0]
@@ -112,19 +111,7 @@ def examine(
 
     Raises InputError for arguments, or a backend, that do not fit.
     """
-    function = source.function
-    types = function.argument_types
-    if len(arrays) != len(types):
-        takes = ", ".join(map(str, types)) or "none"
-        raise InputError(f"{source.file}: @{function.name} takes {len(types)} inputs ({takes}), got {len(arrays)}")
-    for name in ("mhlo.num_partitions", "mhlo.num_replicas"):
-        if int(source.program.attributes.get(name, 1)) > 1:
-            raise InputError(f"{source.file}: a program for several devices cannot be compared op by op")
-    values = [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(arrays, types, strict=True))]
-    known = [
-        TensorType(v.shape, t.element) if isinstance(t, TensorType) else t for v, t in zip(values, types, strict=True)
-    ]
-    source = source.refined(known)
+    values, source = fitted(source, arrays)
     if how == "program" and backend.takes != PROGRAMS:
         raise InputError(f"{backend.name} takes single operations, no programs (how='op')")
     if how == "program":

@@ -21,23 +21,11 @@ def traced(
     static_argnums: int | Sequence[int] | None,
     static_argnames: str | Iterable[str] | None,
     platform: str,
-) -> tuple[Source, list[Any]]:
-    """The function lowered for a platform, and the values of its `@main`'s arguments.
+) -> tuple[Source, list[Any], Any]:
+    """The function lowered for a platform, the values of its `@main`'s arguments, and the pytree of its results.
 
     Raises InputError without JAX, or for arguments that do not fit.
     """
-    return trace(function, args, kwargs, static_argnums, static_argnames, platform)[:2]
-
-
-def trace(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    static_argnums: int | Sequence[int] | None,
-    static_argnames: str | Iterable[str] | None,
-    platform: str,
-) -> tuple[Source, list[Any], Any]:
-    """The same, and the pytree of the function's results. Raises InputError as `traced`."""
     try:
         import jax
     except ImportError:

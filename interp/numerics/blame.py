@@ -10,12 +10,12 @@ import numpy as np
 
 from ...ops.types import TensorType, type_of_dtype
 from ..comparison.equality import equal_values
+from ..diff.arguments import fitted
 from ..diff.compare import source_of
 from ..diff.source import Source, is_movable
-from ..diff.traced import trace
+from ..diff.traced import traced
 from ..errors import Error, InputError
 from ..loaded import LoadedProgram
-from ..values.values import check_input
 from .blame_report import Blame, BlamedOp, percent
 from .lines import own_line
 from .measures import Measure, Outcome
@@ -99,7 +99,7 @@ def blame(
                 raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
             source, arrays = source_of(function), list(args)
         elif callable(function):
-            source, arrays, tree = trace(function, args, kwargs, static_argnums, static_argnames, platform)
+            source, arrays, tree = traced(function, args, kwargs, static_argnums, static_argnames, platform)
             unflatten = tree.unflatten
         else:
             raise InputError(f"expected a function or a program, got {type(function).__name__}")
@@ -122,19 +122,7 @@ def examine(
     unflatten: Callable[[list[Any]], Any] = list,
 ) -> Blame:
     """The result for a program whose arguments are `arrays`. Raises as `blame`."""
-    types = source.function.argument_types
-    if len(arrays) != len(types):
-        takes = ", ".join(map(str, types)) or "none"
-        name = source.function.name
-        raise InputError(f"{source.file}: @{name} takes {len(types)} inputs ({takes}), got {len(arrays)}")
-    for name in ("mhlo.num_partitions", "mhlo.num_replicas"):
-        if int(source.program.attributes.get(name, 1)) > 1:
-            raise InputError(f"{source.file}: a program for several devices cannot be run op by op")
-    values = [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(arrays, types, strict=True))]
-    known = [
-        TensorType(v.shape, t.element) if isinstance(t, TensorType) else t for v, t in zip(values, types, strict=True)
-    ]
-    source = source.refined(known)
+    values, source = fitted(source, arrays)
     ways = pair(source, good, bad)
     runs = Substitution(source, values, *ways, turns=turns, memory=memory)
     seen = _Differences()

@@ -17,6 +17,7 @@ from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType, guess
 from .. import machine
 from ..compile.planner import plan
+from ..diff.arguments import fitted
 from ..diff.compare import is_program, source_of
 from ..diff.source import Source
 from ..errors import InputError
@@ -25,7 +26,7 @@ from ..system import host_floats
 from .lines import own_line
 from .plan_rewrite import Rounding, bits_of, products, rewritten
 from .plan_search import Operand, relative_norm, search
-from .profile import fitted, lowered, write
+from .profile import lowered, write
 from .profile_run import Observed
 from .statistics import Statistics
 
@@ -110,7 +111,7 @@ class QuantizePlan:
         return run
 
     def _run(self, source: Source, arrays: Sequence[Any]) -> list[Any]:
-        values, known = fitted(source, arrays)
+        values, known = fitted(source, arrays, partitions=True)
         operations = products(known.program, known.function)
         for_each: dict[Operation, list[Rounding | None]] = {o: [None, None] for o in operations}
         ours = [(c.product, c.op) for c in self.choices]
@@ -211,7 +212,7 @@ def quantize_plan(
         raise InputError(f"policy: expected a minihlo.interp.Policy, got {type(policy).__name__}")
     chosen = policy or Policy()
     name, source, arrays, unflatten = _taken(function, args, kwargs, chosen)
-    values, known = fitted(source, arrays)
+    values, known = fitted(source, arrays, partitions=True)
     operations = products(known.program, known.function)
     if not operations:
         raise InputError(f"{name}: expected a program with matmuls, got none")

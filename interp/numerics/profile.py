@@ -13,7 +13,8 @@ from ...ops.kernel import Regions
 from ...ops.policy import Policy
 from ...ops.programs.block_targets import QUANTIZE
 from ...ops.registry import call_attribute, facts_of
-from ...ops.types import TensorType, Type, type_of_dtype
+from ...ops.types import type_of_dtype
+from ..diff.arguments import fitted
 from ..diff.compare import is_program, source_of
 from ..diff.source import Source
 from ..diff.traced import traced
@@ -21,7 +22,6 @@ from ..errors import InputError, OutputError
 from ..program import Location, Operation
 from ..system import host_floats
 from ..values.blocks import block_format
-from ..values.values import check_input
 from .lines import own_line
 from .profile_exact import Exact, rounds, target
 from .profile_run import Observed
@@ -103,7 +103,7 @@ def lowered(
         raise InputError("a function needs JAX, which is not installed (pip install jax)") from None
     token = lowered_under.set(policy)  # functions of `interp.jit` become part of the program
     try:
-        return traced(function, args, kwargs, static_argnums, static_argnames, PLATFORM)
+        return traced(function, args, kwargs, static_argnums, static_argnames, PLATFORM)[:2]
     finally:
         lowered_under.reset(token)
 
@@ -136,10 +136,10 @@ class Profile:
         """
         found = self._runs.get(id(source))
         if found is None:
-            values, known = fitted(source, arrays)
+            values, known = fitted(source, arrays, partitions=True)
             found = self._runs[id(source)] = _Run(self, source, known)
         else:
-            values, _ = fitted(source, arrays)
+            values, _ = fitted(source, arrays, partitions=True)
         number = len(self.steps) if step is None else step
         self.results = found.run(values, number)
         self.steps.append({"step": number, "program": source.file})
@@ -202,22 +202,6 @@ def write(path: Any, text: str) -> None:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror or error}") from None
-
-
-def fitted(source: Source, arrays: Sequence[Any]) -> tuple[list[Any], Source]:
-    """The values of the arguments, and the program for their sizes. Raises InputError."""
-    function = source.function
-    types = function.argument_types
-    if len(arrays) != len(types):
-        takes = ", ".join(map(str, types)) or "none"
-        raise InputError(f"{source.file}: @{function.name}: expected {len(types)} inputs ({takes}), got {len(arrays)}")
-    if int(source.program.attributes.get("mhlo.num_replicas", 1)) > 1:
-        raise InputError(f"{source.file}: expected a program of one replica, got several")
-    values = [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(arrays, types, strict=True))]
-    known: list[Type] = [
-        TensorType(v.shape, t.element) if isinstance(t, TensorType) else t for v, t in zip(values, types, strict=True)
-    ]
-    return values, source.refined(known)
 
 
 class _Run:

@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ..conform import report as conform_report
-from ..conform.report.markup import Content, Markup, element
+from ..conform.report.markup import Content, Markup, element, page_head
 from .profile_tensors import LineProfile, TensorProfile, percent
 from .report_charts import histogram, time_line
 from .report_text import number
@@ -38,14 +38,7 @@ def page(profile: Profile) -> str:
     worst = sorted(lines, key=lambda x: -x.gravity)
     programs = dict.fromkeys(str(s["program"]) for s in profile.steps)
     title = f"Numerics of {', '.join(programs) or 'nothing'}"
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
-        element("style", Markup(style)),
-    )
+    head = page_head(title, element("style", Markup(style)))
     runs = len(profile.steps)
     facts = f"{len(profile.tensors):,} tensors · {runs:,} evaluated call{'s' * (runs != 1)}"
     body = element(

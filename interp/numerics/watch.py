@@ -26,7 +26,7 @@ from ..backends import BackendError
 from ..backends.subjects import any_subject
 from ..diff.report import OpReport
 from ..diff.source import Source
-from ..diff.traced import trace
+from ..diff.traced import traced
 from ..errors import InputError
 from ..parse.reader import Places
 from ..program import Operation
@@ -280,7 +280,7 @@ class Watch:
         platform = getattr(self._backend, "platform", "cpu")
         jaxpr = jitted.trace(*args, **kwargs).jaxpr
         _refuse_effects(jaxpr)
-        source, arrays, _ = trace(jitted, args, kwargs, None, None, platform)
+        source, arrays, _ = traced(jitted, args, kwargs, None, None, platform)
         if id(jaxpr) not in self._known:
             self._known[id(jaxpr)] = jaxpr, Checked(source, self._backend, self._policy, self._memory), None
         checked = self._known[id(jaxpr)][1]

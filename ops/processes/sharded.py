@@ -299,10 +299,10 @@ def _check_parts(
     Raises OpError where they do not fit what the body takes or gives.
     """
     if len(parts) != len(shardings) or len(are_parts) != len(shardings):
-        raise OpError("expected a sharding for each operand and result, got fewer or more")
+        raise OpError(f"expected a sharding for each of {len(parts)} operands or results, got {len(shardings)}")
     counts = [s.mesh.size if is_part else s.addends for s, is_part in zip(shardings, are_parts, strict=True)]
     if len(wholes) != sum(counts):
-        raise OpError("expected a sharding for each operand and result, got fewer or more")
+        raise OpError(f"expected {sum(counts)} operands or results, as the shardings have devices, got {len(wholes)}")
     firsts, shapes, number = [], [], 0
     for sharding, part, is_part, count in zip(shardings, parts, are_parts, counts, strict=True):
         if not names.issuperset(sharding.unreduced):

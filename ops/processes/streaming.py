@@ -27,7 +27,8 @@ def send(call: Call) -> Run:
     the type of the channel.
     """
     if not call.operands or not isinstance(call.operands[-1], TokenType) or call.results != (TokenType(),):
-        raise OpError("expected a token as last operand and as only result, got other types")
+        got = ", ".join(map(str, (*call.operands[-1:], *call.results)))
+        raise OpError(f"expected a token as last operand and as only result, got {got}")
     pairs, channel = _pairs(call), channel_of(call)
 
     def kernel(*values: Any) -> None:
@@ -97,7 +98,8 @@ def infeed(call: Call) -> Run:
 def outfeed(call: Call) -> Run:
     """Takes values out of the program, where nothing reads them. Returns a token."""
     if not call.operands or not isinstance(call.operands[-1], TokenType) or call.results != (TokenType(),):
-        raise OpError("expected a token as last operand and as only result, got other types")
+        got = ", ".join(map(str, (*call.operands[-1:], *call.results)))
+        raise OpError(f"expected a token as last operand and as only result, got {got}")
     return lambda *_: None
 
 

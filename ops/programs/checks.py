@@ -78,7 +78,8 @@ def _of_two(call: Call, condition: Condition) -> Run:
 def _of_constant(call: Call, condition: Condition) -> Run:
     actual, value = call.tensor(), call.attribute("value")
     if not isinstance(value, np.ndarray) or value.dtype != actual.element.dtype:
-        raise OpError(f"expected a constant of element type {actual.element} as value, got another type")
+        got = getattr(value, "dtype", value)
+        raise OpError(f"expected a constant of element type {actual.element} as value, got {got}")
 
     def kernel(actual: np.ndarray) -> tuple[()]:
         check(actual, value, condition)

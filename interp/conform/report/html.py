@@ -15,7 +15,7 @@ from ..words import count
 from . import html_causes
 from .accumulators import accumulators
 from .html_cases import BAD, SIGNS, accuracy, anchor, failures
-from .markup import Content, Markup, element, joined, scrolled
+from .markup import Content, Markup, element, joined, page_head, scrolled
 
 #: The verdicts, from what matters most, with what they mean.
 MEANINGS = {
@@ -43,14 +43,7 @@ def page(report: Report) -> str:
     title = f"{report.run.backend}: conformance"
     style = importlib.resources.files(__package__ or "").joinpath("report.css").read_text(encoding="utf-8")
     bad = [c for c in report.cases if c.verdict in BAD]
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
-        element("style", Markup(style)),
-    )
+    head = page_head(title, element("style", Markup(style)))
     body = element(
         "body",
         element("header", element("h1", report.run.backend, element("small", "conformance")), _run(report)),

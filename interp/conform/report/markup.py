@@ -52,6 +52,18 @@ def scrolled(label: str, content: Content, role: str = "region") -> Markup:
     return element("div", content, class_="scroll", tabindex="0", role=role, aria_label=label)
 
 
+def page_head(title: str, *style: Content) -> Markup:
+    """The head of a page, for narrow screens too, light and dark."""
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        *style,
+    )
+
+
 def png(pixels: np.ndarray, palette: list[tuple[int, int, int, int]]) -> str:
     """An image as a data URI: `pixels` are indices into a palette of red, green, blue and opacity."""
     height, width = pixels.shape

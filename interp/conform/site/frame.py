@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 from ..report.html_cases import SIGNS
-from ..report.markup import Content, Markup, element, joined, scrolled
+from ..report.markup import Content, Markup, element, joined, page_head, scrolled
 
 STYLE = "site.css"
 #: The pages that every page leads to.
@@ -37,14 +37,8 @@ def root(path: str) -> str:
 def page(path: str, title: str, *content: Content, above: Content = None) -> str:
     """A page. `path` is its address from the root, `above` what stands between the title and the rest."""
     up = root(path)
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title if path == "index.html" else f"{title} - conformance"),
-        element("link", rel="stylesheet", href=up + STYLE),
-    )
+    whole = title if path == "index.html" else f"{title} - conformance"
+    head = page_head(whole, element("link", rel="stylesheet", href=up + STYLE))
     links = [
         element("li", element("a", words, href=up + to, aria_current="page" if to == path else None))
         for to, words in _NAVIGATION

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...backends.operation import attribute_text
 from ...comparison.open_points import row
-from ...errors import InputError, OutputError
+from ...errors import OutputError
 from ...oracle.formats import code_dtype
 from ..run import Task
 from ..tester import Spec, Tester
@@ -18,7 +18,7 @@ from .acceptable import acceptable
 from .c_source import Headers
 from .calls import calls, name
 from .manifest import NAME, Alternatives, Entry, Made, Tensor, Writer
-from .stores import Arrays, Families, Folder, Store, digest
+from .stores import Arrays, Families, Folder, Store, digest, empty_folder
 
 #: The forms of files.
 FORMS = ("npy", "hex", "json", "c")
@@ -53,7 +53,7 @@ def export(
 
     Raises InputError where the folder is not empty, and OutputError where it cannot be written.
     """
-    folder = Folder(_empty(path))
+    folder = Folder(empty_folder(path))
     store: Store = {"c": Headers, "json": Families}[made.form](folder) if made.form in ("c", "json") else Arrays(
         folder, made.form
     )  # fmt: skip
@@ -82,16 +82,6 @@ def export(
         with contextlib.suppress(OSError):
             unfinished.unlink()
     return writer.count, sum(f.size for f in folder.files.values()), writer.vectors
-
-
-def _empty(path: Path) -> Path:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
-            raise InputError(f"{path}: expected an empty folder or a new one, got one with files")
-    except OSError as error:
-        raise OutputError(f"{path}: {error.strerror}") from None
-    return path
 
 
 def _entries(tester: Tester, spec: Spec, store: Store, made: Made) -> Iterator[Entry]:

@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from ...backends.programs import Builder, carrier, encoded, tensor
-from ...errors import InputError, OutputError
+from ...errors import InputError
 from ...oracle.formats import code_dtype
 from .. import files
 from ..repeats import AnyPart
 from ..run import Task
 from ..tester import Tester
 from ..verdicts.outcome import Settings
+from .stores import empty_folder
 from .targets import Target, has_targets, targets
 
 SCHEMA = "minihlo.programs/1"
@@ -189,7 +190,7 @@ def write(
     if version:
         _check_version(version, {t for s in every for t in (*s.case.operands, s.case.result)})
     tester = Tester(_Programs(), settings)
-    _make(folder)
+    empty_folder(folder)
     listed, left_out, size = [], set(), 0
     for spec in every:
         part = None if spec.case.op == "test" else tester.part(spec)
@@ -223,18 +224,6 @@ class _Programs:
     """In the place of a backend that takes programs: nothing is run."""
 
     takes = "programs"
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise InputError(f"{folder}: expected an empty folder or a new one, got one with files")
-    except OSError as error:
-        raise OutputError(f"{folder}: {error.strerror}") from None
-
-
-# -- portable artifacts ------------------------------------------------------------------------------------------------
 
 
 def artifact(text: str, version: str) -> bytes:

@@ -13,7 +13,7 @@ from typing import IO, Protocol
 
 import numpy as np
 
-from ...errors import OutputError
+from ...errors import InputError, OutputError
 from . import manifest
 from .calls import plain
 from .manifest import Entry, File
@@ -231,3 +231,14 @@ class Families:
     def end(self, _: str, /) -> None:
         """See Store."""
         self._close()
+
+
+def empty_folder(path: Path) -> Path:
+    """A folder that is made, or is there and empty. Raises InputError where it has files, OutputError otherwise."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise InputError(f"{path}: expected an empty folder or a new one, got one with files")
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror}") from None
+    return path
