@@ -23,7 +23,8 @@ def text(profile: Profile, most: int | None = 20) -> str:
     if len(sentences) > _SENTENCES:
         few.append(f"   and {len(sentences) - _SENTENCES} more operations")
     runs = len(profile.steps)
-    head = f"{len(profile.tensors)} tensors, {runs} run{'s' * (runs != 1)}"
+    tensors = len(profile.tensors)
+    head = f"{tensors} tensor{'s' * (tensors != 1)}, {runs} run{'s' * (runs != 1)}"
     nothing = "No operation underflows, saturates or overflows in more than 0.1 % of its results."
     return "\n".join([head, *(few or [nothing]), "", table(profile, most)])
 
