@@ -35,6 +35,8 @@ Fold = Callable[[Step, Sequence[np.ndarray], Sequence[np.ndarray]], tuple[np.nda
 #: Up to so many accumulators numpy's running sum is taken, which is quicker; else so many columns at a time, which fit
 #: the first-level cache as f32. No tuning: a part of a single column would be summed in pairs.
 _FEW, _COLUMNS = 8, 128
+#: Up to so many elements what prepares a fold costs more than the fold, so there are no parts and no views.
+_SMALL = 8192
 
 
 def _additions(operands: Shapes, results: Shapes, _: Mapping[str, Any]) -> float:
@@ -73,22 +75,33 @@ def reduce(call: Call) -> Run:
     sources = [call.tensor(i).element for i in range(2 * count)]
     order = [*sorted(dimensions), *(d for d in range(rank) if d not in dimensions)]
     fold, folded = fold_of(call, body), len(dimensions)
+    is_cast, is_moved = sources != elements * 2, order != [*range(rank)]
 
     def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> Any:
-        values = tuple(
-            cast(v, s, e, call.policy) if s != e else v for v, s, e in zip(values, sources, elements * 2, strict=True)
-        )
+        if is_cast:
+            values = tuple(
+                cast(v, s, e, call.policy) if s != e else v
+                for v, s, e in zip(values, sources, elements * 2, strict=True)
+            )
         arrays, inits = values[:count], values[count:]
-        shape = [arrays[0].shape[d] for d in order]
-        kept = tuple(shape[folded:])
+        if is_moved:
+            arrays = [x.transpose(order) for x in arrays]
+        shape = arrays[0].shape
+        kept = shape[folded:]
         steps, width = math.prod(shape[:folded]), math.prod(kept)
-        rows = [x.transpose(order).reshape(steps, width) for x in arrays]
-        starts = [np.broadcast_to(init, width) for init in inits]
+        rows = [x.reshape(steps, width) for x in arrays]
+        starts = [_repeated(init, width) for init in inits]
         results = fold(regions[0], starts, rows) if steps and width else [s.copy() for s in starts]
         results = tuple(np.asarray(r).reshape(kept) for r in results)
         return results[0] if count == 1 else results
 
     return kernel
+
+
+def _repeated(init: np.ndarray, width: int) -> np.ndarray:
+    """An init value for each accumulator. `broadcast_to` takes 4 us, more than copies; a fold over bytes looks for it."""
+    is_copied = width <= _SMALL and init.dtype.itemsize > 1
+    return init.reshape(1).repeat(width) if is_copied else np.broadcast_to(init, width)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,8 +256,8 @@ def _extreme(largest: bool, exact: Run, element: ElementType) -> Fold:
         if has_host:
             result = ufunc(start, ufunc.reduce(x, axis=0))
             # numpy's own reduction does not distinguish zeros, nor NaN.
-            doubtful = np.flatnonzero((result == 0) | (result != result))
-            if len(doubtful):
+            doubtful = (result == 0) | (result != result)
+            if np.count_nonzero(doubtful):
                 result[doubtful] = exact(start[doubtful], _paired(exact, x[:, doubtful]))
             return (result,)
         if element.is_minifloat and x.size >= tuning().reduce_ranks:
@@ -284,6 +297,10 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
             return (_add_rows(compiled, total, x.T),)
         if width <= _FEW:
             return (_running(ufunc, total, x),)
+        if x.size <= _SMALL:
+            use = np.empty((steps + 1, width), element.dtype)
+            use[0], use[1:] = total, x
+            return (ufunc.reduce(use, axis=0),)
         if width >= now.reduce_long and x.strides[1] == x.itemsize:
             total = total.copy()
             for row in x:
