@@ -99,7 +99,7 @@ def reduce(call: Call) -> Run:
 
 
 def _repeated(init: np.ndarray, width: int) -> np.ndarray:
-    """An init value for each accumulator. `broadcast_to` takes 4 us, more than copies; a fold over bytes looks for it."""
+    """An init value for each accumulator; repeated where that costs less than `broadcast_to`, but of bytes."""
     is_copied = width <= _SMALL and init.dtype.itemsize > 1
     return init.reshape(1).repeat(width) if is_copied else np.broadcast_to(init, width)
 
