@@ -7,6 +7,7 @@ import struct
 import numpy as np
 import pytest
 
+from minihlo.interp.api import load
 from minihlo.ops.types import element_type
 
 from .run_op import run, tensor
@@ -77,3 +78,42 @@ def test_views_and_numbers_that_are_repeated(name: str) -> None:
     assert larger.tolist() == [[3, 2], [7, 5], [11, 9]]
     empty = np.zeros((0, 3), dtype)
     assert run("minimum", empty, empty, result=tensor(name, 0, 3)).shape == (0, 3)
+
+
+def extremes(op: str, x: np.ndarray, start: int, along: int, name: str) -> np.ndarray:
+    """The codes of the largest or smallest along a dimension of a matrix of codes, from a code on."""
+    rows, columns = x.shape
+    kept = x.shape[1 - along]
+    program = load(f"""
+    func.func @main(%x: tensor<{rows}x{columns}x{name}>, %i: tensor<{name}>) -> tensor<{kept}x{name}> {{
+      %r = stablehlo.reduce(%x init: %i) applies stablehlo.{op} across dimensions = [{along}]
+        : (tensor<{rows}x{columns}x{name}>, tensor<{name}>) -> tensor<{kept}x{name}>
+      return %r : tensor<{kept}x{name}>
+    }}""")
+    dtype = element_type(name).dtype
+    (result,) = program(x.view(dtype), np.array(start, np.uint16).view(dtype))
+    return result.view(np.uint16)
+
+
+@pytest.mark.parametrize("with_nan", [False, True])
+@pytest.mark.parametrize("shape", [(3, 700), (40, 90), (700, 3), (1, 1)])
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+def test_extremes_of_rows_and_columns(name: str, shape: tuple[int, int], with_nan: bool) -> None:
+    rng, some = np.random.default_rng(5), codes(name, False)
+    for signs in ("both", "positive", "negative"):
+        sided = some if signs == "both" else some[(some < 0x8000) == (signs == "positive")]
+        x = rng.choice(sided, shape).astype(np.uint16)
+        if with_nan:
+            places = rng.random(shape) < 0.01
+            first = 0x7C01 if name == "f16" else 0x7F81
+            x[places] = rng.choice([first, first | 0x8000, 0x7FFF, 0xFFFF], shape)[places]
+        start = int(rng.choice(sided))
+        for op, choose in (("maximum", max), ("minimum", min)):
+            for along in (0, 1):
+                actual = extremes(op, x, start, along, name).tolist()
+                for code, column in zip(actual, (x if along == 0 else x.T).T.tolist(), strict=True):
+                    numbers = [(number(c, name), c) for c in (start, *column)]
+                    if any(math.isnan(v) for v, _ in numbers):
+                        assert math.isnan(number(code, name))
+                    else:
+                        assert code == choose((v, math.copysign(1, v), c) for v, c in numbers)[2], (op, along)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch, Batched, along
+from ..engine import half_extremes
 from ..engine.blocks import apart, blocks, for_each
 from ..engine.cast import cast, wrap
 from ..engine.compiled import Kernels, kernels
@@ -269,6 +270,13 @@ def _extreme(largest: bool, exact: Run, element: ElementType) -> Fold:
             if code not in of_ranks:
                 of_ranks[code] = exact(start[:1], ranks.values)
             return (of_ranks[code].take(extremes),)
+        if element.bits == 16 and len(x) > 1 and element.is_float:
+            extremes, with_nan = half_extremes.extreme(x, element, largest)
+            if 2 * len(with_nan) <= x.shape[1]:
+                result = exact(start, extremes)
+                if len(with_nan):
+                    result[with_nan] = exact(start[with_nan], _paired(exact, x[:, with_nan]))
+                return (result,)
         return (exact(start, _paired(exact, x)),)
 
     return fold
