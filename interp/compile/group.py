@@ -26,7 +26,7 @@ GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS, RECURRENCE = (
 
 #: What an element costs, in nanoseconds: a lookup, an op on floats, one that is computed in f64 and rounded, one on
 #: integers.
-LOOKUP_COST, _FLOAT, _NEAR, _INTEGER = 0.5, 0.15, 6.0, 0.1
+LOOKUP_COST, _FLOAT, FUNCTION_COST, _INTEGER = 0.5, 0.15, 6.0, 0.1
 
 
 class Attributes(Mapping[str, Any]):
@@ -228,5 +228,5 @@ def _cost_of(name: str, elements: tuple[ElementType, ...]) -> float:
     if any(e.is_float and e.bits <= 16 for e in elements):
         return LOOKUP_COST
     if any(e.is_float for e in elements):
-        return _NEAR if record is not None and record.accuracy.is_near else _FLOAT
+        return FUNCTION_COST if record is not None and record.accuracy.is_near else _FLOAT
     return _INTEGER

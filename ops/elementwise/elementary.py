@@ -22,8 +22,18 @@ def sqrt(x):
     return np.sqrt(x)
 
 
+def _wide_rsqrt(x, out):
+    np.sqrt(x, out)
+    np.divide(1.0, out, out)
+
+
 @elementwise(
-    "rsqrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.rsqrt, facts=Facts(compiled=opcodes.RSQRT)
+    "rsqrt",
+    "float complex",
+    accuracy=ROUNDED_TO_32,
+    direct=functions.rsqrt,
+    wide=_wide_rsqrt,
+    facts=Facts(compiled=opcodes.RSQRT),
 )
 def rsqrt(x):
     """Reciprocal of the square root; of a zero, infinity with its sign."""
@@ -35,7 +45,7 @@ def _complex_cbrt(x):
     return np.where(x == 0, x, size * np.exp(1j * np.angle(x) / 3))
 
 
-@elementwise("cbrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cbrt)
+@elementwise("cbrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cbrt, wide=np.cbrt)
 def cbrt(x):
     """Cube root; of a complex number the principal one."""
     return _complex_cbrt(x) if np.iscomplexobj(x) else np.cbrt(x)
@@ -46,6 +56,7 @@ def cbrt(x):
     "float complex",
     accuracy=ROUNDED_TO_32,
     direct=functions.exponential,
+    wide=np.exp,
     facts=Facts(compiled=opcodes.EXP),
 )
 def exponential(x):
@@ -56,7 +67,13 @@ def exponential(x):
     return result
 
 
-@elementwise("exponential_minus_one", "float complex", accuracy=ROUNDED_TO_32, direct=functions.exponential_minus_one)
+@elementwise(
+    "exponential_minus_one",
+    "float complex",
+    accuracy=ROUNDED_TO_32,
+    direct=functions.exponential_minus_one,
+    wide=np.expm1,
+)
 def exponential_minus_one(x):
     """e to the power of the operand, less one, accurate near zero."""
     result = np.expm1(x)
@@ -66,19 +83,37 @@ def exponential_minus_one(x):
     return result
 
 
-@elementwise("log", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log)
+@elementwise("log", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log, wide=np.log)
 def log(x):
     """Natural logarithm."""
     return np.log(x)
 
 
-@elementwise("log_plus_one", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log_plus_one, expanded="complex")
+@elementwise(
+    "log_plus_one",
+    "float complex",
+    accuracy=ROUNDED_TO_32,
+    direct=functions.log_plus_one,
+    wide=np.log1p,
+    expanded="complex",
+)
 def log_plus_one(x):
     """Natural logarithm of one more than the operand, accurate near zero."""
     return np.log1p(x)
 
 
-@elementwise("logistic", "float complex", accuracy=ROUNDED_TO_32, direct=functions.logistic)
+def _wide_logistic(x, out):
+    # Of what f32 can be, exp(-x) is infinite only where the result is zero.
+    np.negative(x, out)
+    np.exp(out, out)
+    np.add(out, 1.0, out)
+    np.divide(1.0, out, out)
+    if not np.add.reduce(out) <= out.size:  # NaN has the sign that `logistic` gives it
+        nan = np.isnan(out)
+        out[nan] = np.copysign(out[nan], -1.0)
+
+
+@elementwise("logistic", "float complex", accuracy=ROUNDED_TO_32, direct=functions.logistic, wide=_wide_logistic)
 def logistic(x):
     """1 / (1 + exp(-x))."""
     one = x.dtype.type(1)
@@ -92,31 +127,31 @@ def logistic(x):
     return np.where(x < 0, small, one) / (one + small)
 
 
-@elementwise("tanh", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tanh)
+@elementwise("tanh", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tanh, wide=np.tanh)
 def tanh(x):
     """Hyperbolic tangent."""
     return np.tanh(x)
 
 
-@elementwise("tan", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tan)
+@elementwise("tan", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tan, wide=np.tan)
 def tan(x):
     """Tangent of an angle in radians."""
     return np.tan(x)
 
 
-@elementwise("sine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.sine)
+@elementwise("sine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.sine, wide=np.sin)
 def sine(x):
     """Sine of an angle in radians."""
     return np.sin(x)
 
 
-@elementwise("cosine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cosine)
+@elementwise("cosine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cosine, wide=np.cos)
 def cosine(x):
     """Cosine of an angle in radians."""
     return np.cos(x)
 
 
-@elementwise("atan2", "float complex", accuracy=ROUNDED_TO_32, operands=2, direct=functions.atan2)
+@elementwise("atan2", "float complex", accuracy=ROUNDED_TO_32, operands=2, direct=functions.atan2, wide=np.arctan2)
 def atan2(y, x):
     """The angle of the point (x, y), in radians, from -pi to pi."""
     return _complex_atan2(y, x) if np.iscomplexobj(y) else np.arctan2(y, x)
@@ -156,6 +191,7 @@ def _power_integers(x, y):
     accuracy=ROUNDED_TO_32,
     operands=2,
     direct=functions.power,
+    wide=np.power,
     integer=_power_integers,
 )
 def power(x, y):

@@ -19,6 +19,7 @@ from ..registry import CORRECTLY_ROUNDED, EXACT, Accuracy, Call, Op, Run, elemen
 from ..types import ElementType, Kind
 from .float_kernels import Function, float_kernel
 from .half_words import Words, extreme, is_of_words, negated
+from .ziv import Wide
 
 Host = Callable[..., Any]
 
@@ -34,6 +35,7 @@ def elementwise(
     boolean: Host | None = None,
     has_out: bool = False,
     words: Words | None = None,
+    wide: Wide | None = None,
     expanded: str = "",
     facts: Facts = NOTHING,
 ) -> Callable[[Host], Host]:
@@ -42,11 +44,13 @@ def elementwise(
     The decorated function serves floats and complex numbers, and integers and booleans where `integer` and `boolean`
     are not given. Integers below eight bits come as bytes and are wrapped after. A host that takes `out` can put the
     results there, which may be an operand, says so by `has_out`. `words` computes on arrays of f16 and bf16 by their
-    codes. `expanded` and `facts` are for `Op.expanded` and `Op.facts`.
+    codes, `wide` on f64 in place. `expanded` and `facts` are for `Op.expanded` and `Op.facts`.
     """
 
     def declare(host: Host) -> Host:
-        function = None if direct is None else Function(direct, host, operands, not accuracy.is_near, has_out=has_out)
+        function = None
+        if direct is not None:
+            function = Function(direct, host, operands, not accuracy.is_near, has_out=has_out, wide=wide)
 
         def bind(call: Call) -> Run:
             element = call.tensor().element

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -33,17 +32,12 @@ from ..minifloat.number import Number
 from ..policy import Policy
 from ..random_stream import RandomStream
 from ..types import ELEMENT_TYPES, ElementType, TensorType
+from .ziv import Wide, ziv
 
 Exact = Callable[..., Number]
 Host = Callable[..., np.ndarray]
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
-
-#: Bound on the error, in units of f64's last place, of a host function: numpy's vector library promises 4.
-_HOST_ERROR = 16
-
-#: Where the lower halves of f64 stand among all halves.
-_LOWER_HALF = slice(0 if sys.byteorder == "little" else 1, None, 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +53,8 @@ class Function:
     is_predicate: bool = False
     #: `host` can put its results into an array that it is given after its operands, which may be one of them.
     has_out: bool = False
+    #: The host on f64 in place, see `ziv.Wide`, where it is quicker than `host`.
+    wide: Wide | None = None
 
 
 def float_kernel(
@@ -100,7 +96,20 @@ def _computed(function: Function, element: ElementType, policy: Policy) -> Run:
         return _upcast(function, element, ELEMENT_TYPES[policy.compute_type], policy)
     if element.is_minifloat or (element.bits == 16 and policy.rounding != "nearest_even"):
         return exactly(function, element, policy)
-    return _through_f32(function, element) if function.is_basic else _ziv(function, element.format)
+    return (
+        _through_f32(function, element) if function.is_basic else ziv(function.direct, _wide(function), element.format)
+    )
+
+
+def _wide(function: Function) -> Wide:
+    """The host in f64, in place."""
+    if function.wide is not None:
+        return function.wide
+
+    def wide(*arrays: np.ndarray) -> None:
+        arrays[-1][...] = function.host(*arrays[:-1])
+
+    return wide
 
 
 def _drawn(function: Function, element: ElementType, policy: Policy, random: RandomStream) -> Run:
@@ -198,51 +207,6 @@ def _through_f32(function: Function, element: ElementType) -> Run:
         result = np.empty(arrays[0].shape, dtype)
         for part in blocks(result.shape, block(size)):
             result[part] = compute(*(x[part] for x in arrays))
-        return result
-
-    return kernel
-
-
-def _ziv(function: Function, fmt: Format) -> Run:
-    """The host function in f64, rounded to `fmt`; where that could differ from rounding the exact value, `direct`."""
-    target = ELEMENT_TYPES[fmt.name]
-    dropped = _F64.format.precision - fmt.precision
-    half = 1 << (dropped - 1)
-    smallest_normal = 2.0 ** (fmt.min_exponent + fmt.mantissa_bits)
-    policy = Policy()
-    # The lower halves of f64 suffice if no more bits than they have are dropped.
-    word = np.dtype(np.uint32 if dropped <= 32 else np.uint64)
-    shift = np.array(_HOST_ERROR - half).astype(word)
-
-    def words(wide: np.ndarray) -> np.ndarray:
-        return wide.reshape(-1).view(word)[_LOWER_HALF if word.itemsize == 4 else slice(None)]
-
-    is_f32 = target.dtype == np.float32
-
-    def rounded(wide: np.ndarray) -> np.ndarray:
-        return wide.astype(np.float32) if is_f32 else cast(wide, _F64, target, policy)
-
-    def kernel(*arrays: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            wide = np.asarray(function.host(*(x.astype(np.float64) for x in arrays)))
-            result = np.asarray(rounded(wide))
-            # How far above the lower end of what is too near to halfway between two results, modulo their distance.
-            above = np.asarray(words(wide) + shift)
-            above &= 2 * half - 1
-            near = np.asarray(above <= 2 * _HOST_ERROR).reshape(wide.shape)
-            # Those that are rounded to more than the smallest normal number are more than that; NaN is not.
-            if not np.abs(result).min(initial=np.inf) > smallest_normal:
-                near |= (np.abs(wide) < smallest_normal) & (wide != 0)
-            if not near.any():
-                return result
-            slack = _HOST_ERROR * 2.0**-52
-            suspects = wide[near]
-            low, high = rounded(suspects * (1 - slack)), rounded(suspects * (1 + slack))
-            near[near] = codes_of(low, fmt) != codes_of(high, fmt)
-        if near.any():
-            operands = (decode(codes_of(x[near], fmt), fmt) for x in np.broadcast_arrays(*arrays))
-            result = result.copy()
-            result[near] = array_of(round_number(function.direct(*operands), fmt, policy), fmt)
         return result
 
     return kernel

@@ -31,6 +31,9 @@ class Tuning:
     #: softmax 8.8 and 7.2, silu(a) * b 2.4 and 1.5. An array of one block is left to one thread.
     block: int = 1 << 17
 
+    #: Elements of a part whose f64 stays in the cache while a function of f32 is computed in it.
+    function_block: int = 1 << 15
+
     # -- lookup tables --
 
     #: One call of `take` is the quickest way up to this size: of 2**13 codes 8 µs and 10 in parts, of 2**14 16 and 11.

@@ -21,13 +21,27 @@ from typing import Any
 
 import numpy as np
 
+from ....ops.engine.blocks import block
 from ....ops.engine.compiled import is_available
 from ....ops.engine.speed import Speed, tuning
 from ....ops.policy import Policy
 from ....ops.registry import lookup
 from ....ops.types import ELEMENT_TYPES, TensorType
 from ...program import Operation, Region, Value
-from ..group import GROUP, LOOKUP_COST, RANK, SPREAD, UNRANK, Constant, Group, Origin, Ranked, Reduction, cost_of
+from ..group import (
+    FUNCTION_COST,
+    GROUP,
+    LOOKUP_COST,
+    RANK,
+    SPREAD,
+    UNRANK,
+    Constant,
+    Group,
+    Origin,
+    Ranked,
+    Reduction,
+    cost_of,
+)
 from ..leaf import MOST_BITS, Axes, Shape, width
 from ..reductions import folding_of, reduction_of
 from ..uses import captures, uses_of
@@ -284,7 +298,7 @@ class _Fuser:
 
     def _put_wide(self, value: Value, node: Node, wanted: list[Value]) -> None:
         members = self._members(value) if self._speed.blocks else set()
-        if len(members) < 2:
+        if len(members) < 2 and not self._pays_alone(node):
             return self._put_alone(value, node)
         outputs = [value]
         for other in wanted:
@@ -301,6 +315,13 @@ class _Fuser:
         self._need(leaves)
         self._put_group(leaves, outputs, group, origins, self.pending[outputs[-1]].operation)
         return self._done(outputs)
+
+    def _pays_alone(self, node: Node) -> bool:
+        """Whether a single op of many elements is to run block by block: a function, whose own numbers are many."""
+        if not self._speed.blocks or node.own < FUNCTION_COST:
+            return False
+        size = math.prod(node.shape)
+        return size > block(size) or (self._is_compiled and size >= tuning().fast_from)
 
     def _members(self, value: Value) -> set[Value]:
         """What a group computes that gives `value`: all that is deferred and has its shape."""

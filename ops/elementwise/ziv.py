@@ -1,0 +1,114 @@
+"""Functions correctly rounded by way of f64: Ziv's strategy.
+
+The rule. The host computes in f64, and rounds. Where a result lies so near to halfway between two numbers of the format
+that the host's error could decide, the function's exact definition is computed instead. Large arrays are taken in parts
+whose f64 stays in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..engine.cast import array_of, cast, codes_of
+from ..engine.speed import tuning
+from ..kernel import Run
+from ..minifloat.codec import decode, round_number
+from ..minifloat.formats import Format
+from ..minifloat.number import Number
+from ..policy import Policy
+from ..types import ELEMENT_TYPES
+
+#: Computes f64: takes the operands, which it may write over, and an array for the results, which is the first of them.
+Wide = Callable[..., object]
+
+#: Bound on the error, in units of f64's last place, of a host function: numpy's vector library promises 4.
+_HOST_ERROR = 16
+
+_F64 = ELEMENT_TYPES["f64"]
+_POLICY = Policy()
+
+
+def ziv(direct: Callable[..., Number], wide: Wide, fmt: Format) -> Run:
+    """The kernel of a function over arrays of f32, f16 or bf16 that broadcast together.
+
+    Args:
+        direct: the exact definition, on unpacked numbers.
+        wide: the function on f64, with an error below 16 units in the last place.
+        fmt: the format of operands and result.
+    """
+    step = _Step(direct, wide, fmt)
+
+    def kernel(*arrays: np.ndarray) -> np.ndarray:
+        shape = arrays[0].shape if len(arrays) == 1 else np.broadcast_shapes(*[x.shape for x in arrays])
+        result = np.empty(shape, fmt.dtype)
+        flat, most = result.reshape(-1), tuning().function_block
+        rows = [x if x.size == 1 else _flat(x, shape) for x in arrays]
+        spare = np.empty((2, min(result.size, most)))
+        with np.errstate(all="ignore"):
+            for i in range(0, result.size, most):
+                part = slice(i, i + most)
+                step([x if x.size == 1 else x[part] for x in rows], flat[part], spare)
+        return result
+
+    return kernel
+
+
+def _flat(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    return np.ascontiguousarray(x if x.shape == shape else np.broadcast_to(x, shape)).reshape(-1)
+
+
+class _Step:
+    """Computes one part."""
+
+    def __init__(self, direct: Callable[..., Number], wide: Wide, fmt: Format) -> None:
+        self._direct, self._wide, self._fmt, self._target = direct, wide, fmt, ELEMENT_TYPES[fmt.name]
+        dropped = _F64.format.precision - fmt.precision
+        # Shifted so far to the left, the bits that are dropped read as an integer whose ends are halfway.
+        self._shift = 64 - dropped
+        self._low = np.int64(-(1 << 63) + (_HOST_ERROR << self._shift))
+        self._high = np.int64((1 << 63) - 1 - (_HOST_ERROR << self._shift))
+        self._smallest_normal = 2.0 ** (fmt.min_exponent + fmt.mantissa_bits)
+        # Of a code without its sign, which stands one bit further left.
+        self._normal_code = 2 << fmt.mantissa_bits
+        self._is_f32 = fmt.dtype == np.float32
+
+    def __call__(self, operands: Sequence[np.ndarray], result: np.ndarray, spare: np.ndarray) -> None:
+        wide, other = spare[:, : result.size]
+        rows = (wide, other)[: len(operands)]
+        for row, x in zip(rows, operands, strict=True):
+            np.copyto(row, x.reshape(-1), casting="unsafe")
+        self._wide(*rows, wide)
+        if self._is_f32:
+            np.copyto(result, wide, casting="same_kind")
+        else:
+            result[...] = self._rounded(wide)
+        distance = np.left_shift(wide.view(np.int64), self._shift, out=other.view(np.int64))
+        is_near = distance.min() <= self._low or distance.max() >= self._high
+        near = (distance <= self._low) | (distance >= self._high) if is_near else None
+        # Of what is subnormal more bits are dropped. Those rounded to more than the smallest normal number are not.
+        if self._has_small(codes_of(result, self._fmt), other):
+            small = (np.abs(wide) < self._smallest_normal) & (wide != 0)
+            near = small if near is None else near | small
+        if near is not None and near.any():
+            self._correct(operands, wide, result, near)
+
+    def _has_small(self, codes: np.ndarray, other: np.ndarray) -> bool:
+        """Whether a code may be that of the smallest normal number, or of less."""
+        if codes.view(f"i{codes.itemsize}").min() > self._normal_code >> 1:
+            return False  # positive, all of them
+        return bool(np.left_shift(codes, 1, out=other.view(codes.dtype)[: codes.size]).min() <= self._normal_code)
+
+    def _correct(self, operands: Sequence[np.ndarray], wide: np.ndarray, result: np.ndarray, near: np.ndarray) -> None:
+        """Compute exactly what is so near that the host's error matters."""
+        slack, suspects = _HOST_ERROR * 2.0**-52, wide[near]
+        low, high = self._rounded(suspects * (1 - slack)), self._rounded(suspects * (1 + slack))
+        near[near] = codes_of(low, self._fmt) != codes_of(high, self._fmt)
+        if near.any():
+            numbers = [np.broadcast_to(x.reshape(-1), result.shape)[near] for x in operands]
+            exact = self._direct(*[decode(codes_of(x, self._fmt), self._fmt) for x in numbers])
+            result[near] = array_of(round_number(exact, self._fmt, _POLICY), self._fmt)
+
+    def _rounded(self, wide: np.ndarray) -> np.ndarray:
+        return wide.astype(np.float32) if self._is_f32 else cast(wide, _F64, self._target, _POLICY)
