@@ -42,7 +42,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> list[object]:
     tune(compiled_worth=0)
     tune(group_call_cost=1 << 20)
     tune(fuse_many=0)
-    tune(fast_from=1)
+    tune(fast_from=1, fast_few=1)
     tune(fast_short=1, fast_elements=64, fast_wide=24, fast_alone=0)
     programs: list[object] = []
     real = run.Runner.run_blocks

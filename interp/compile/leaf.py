@@ -35,6 +35,12 @@ class Leaf:
                 sizes[axis] = n
         return sizes
 
+    @property
+    def is_turned(self) -> bool:
+        """Whether its dimensions lie along the group's in another order."""
+        kept = [axis for axis in self.axes if axis is not None]
+        return kept != sorted(kept)
+
     def view(self, shape: Shape) -> Callable[[np.ndarray], np.ndarray] | None:
         """What lays a leaf along a shape; None where it does so already."""
         sizes = self.spread(len(shape))

@@ -259,17 +259,20 @@ class Kernels:
 
 def kernels(size: int) -> Kernels | None:
     """The kernels, if an array of so many elements is for them."""
-    now = speed.current()
-    if size < now.tuning.compiled_from or not now.compiled or not is_available():
-        return None
-    made = _made.value or _made.get(size)
-    return made[0] if made else None
+    return None if size < speed.tuning().compiled_from else _loaded(size)
 
 
 def machine(size: int) -> Callable[..., int] | None:
-    """What runs programs for groups (`fast.machine.run`), if one of so many elements is for it."""
-    compiled = kernels(size)
+    """What runs programs for groups (`fast.machine.run`), once it is worth loading; one has so many elements."""
+    compiled = _loaded(size)
     return None if compiled is None else compiled.machine
+
+
+def _loaded(size: int) -> Kernels | None:
+    if not speed.current().compiled or not is_available():
+        return None
+    made = _made.value or _made.get(size)
+    return made[0] if made else None
 
 
 _lock = threading.RLock()
@@ -301,6 +304,8 @@ _made = Amortised(_kernels, lambda: speed.tuning().compiled_worth)
 def _machine() -> Callable[..., int]:
     numba = importlib.import_module("numba")
     module = importlib.import_module(".fast.machine", __package__)
+    if not module.knows_arrays():
+        raise RuntimeError("the elements of an array are not where the machine looks for them")
     name = f"machine-{_digest(str(module.__file__))}"
     return compiled_cache.compiled(numba, module.run, module.signature(), name, nogil=True, error_model="numpy")
 

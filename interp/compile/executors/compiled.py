@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ....ops.engine.fast.recipes import Recipe
-from ....ops.engine.fast.run import Runner
+from ....ops.engine.fast.run import Runner, View
 from ....ops.engine.speed import tuning
 from ....ops.kernel import Run
 from ....ops.registry import lookup
 from ..group import Group, Reduction
-from ..leaf import Compute
+from ..leaf import Compute, Leaf, Shape
 from .blocks import in_merged, merged_dimensions
 from .folds import looked_up, no_step
 from .job import Job
@@ -25,15 +26,14 @@ def by_machine(job: Job, otherwise: Run | None) -> Run:
     assert otherwise is not None
     merged = merged_dimensions(leaves, shape)
     spreads = [in_merged(leaf.spread(len(shape)), merged) for leaf in leaves]
-    runner = Runner(job.recipe, job.compute, [math.prod(shape[d] for d in dims) for dims in merged], spreads)
-    views, dtypes = [leaf.view(shape) for leaf in leaves], [t.element.dtype for t in job.group.results]
+    sizes, dtypes = [math.prod(shape[d] for d in dims) for dims in merged], [t.element.dtype for t in job.group.results]
+    runner, is_single = Runner(job.recipe, job.compute, sizes, spreads, _views(leaves, shape)), len(dtypes) == 1
 
     def kernel(*values: np.ndarray) -> Any:
-        results = runner.run(values, views, dtypes)
+        results = runner.run(values, shape, dtypes)
         if results is None:
             return otherwise(*values)
-        laid = [r.reshape(shape) for r in results]
-        return laid[0] if len(laid) == 1 else tuple(laid)
+        return results[0] if is_single else tuple(results)
 
     return kernel
 
@@ -50,8 +50,8 @@ def table_folds_by_machine(job: Job, otherwise: Run | None) -> Run:
 
 def is_for_machine(group: Group, reduction: Reduction | None) -> bool:
     """Whether a group is large enough for compiled code, and its reduction one that the machine has."""
-    shape = group.shape
-    if math.prod(shape) < tuning().fast_from:
+    shape, now = group.shape, tuning()
+    if math.prod(shape) < (now.fast_few if len(group.function.steps) >= now.fast_steps else now.fast_from):
         return False
     if reduction is None:
         return True
@@ -63,6 +63,11 @@ def is_for_machine(group: Group, reduction: Reduction | None) -> bool:
     return all(n in (1, math.prod(shape[first:])) for n in rows)
 
 
+def _views(leaves: Sequence[Leaf], shape: Shape) -> list[View]:
+    """What lays leaves along the shape; None where their elements lie in its order, whatever their own shape is."""
+    return [leaf.view(shape) if leaf.is_turned else None for leaf in leaves]
+
+
 def _folds(job: Job, otherwise: Run | None, recipe: Recipe, compute: Compute) -> Run:
     leaves, shape, folding = job.group.leaves, job.group.shape, job.folding
     first, fold = len(shape) - len(folding.dimensions), folding.facts.compiled_fold
@@ -71,13 +76,14 @@ def _folds(job: Job, otherwise: Run | None, recipe: Recipe, compute: Compute) ->
     spreads = [leaf.spread(len(shape)) for leaf in leaves]
     spreads = [[*s[:first], math.prod(s[first:])] for s in spreads]
     sizes = [*shape[:first], math.prod(shape[first:])]
-    runner, views = Runner(recipe, compute, sizes, spreads), [leaf.view(shape) for leaf in leaves]
+    runner, is_free = Runner(recipe, compute, sizes, spreads, _views(leaves, shape)), folding.largest is not None
+    kept = shape[:first]
 
     def instead(totals: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return folding.fold(no_step, (totals,), [np.ascontiguousarray(rows.T)])[0]
 
     def kernel(*values: np.ndarray) -> np.ndarray:
-        totals = runner.fold(fold, folding.largest is not None, values[:-1], views, values[-1], instead)
-        return otherwise(*values) if totals is None else totals.reshape(shape[:first])
+        totals = runner.fold(fold, is_free, values[:-1], values[-1], instead)
+        return otherwise(*values) if totals is None else totals.reshape(kept)
 
     return kernel

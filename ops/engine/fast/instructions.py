@@ -1,11 +1,13 @@
 """What numba cannot express: loads and stores at an address, words that stay 32 bits wide, choices without a branch.
 
-The addresses are those of numpy's arrays, which whoever calls the machine keeps; an array handed over as such would
-cost more than the loops over a small block.
+The addresses are those of numpy's arrays, which whoever calls the machine keeps. numba takes an array of one type and
+rank only, and numpy needs 1 µs to say where an array's elements are; so the machine is given the arrays' objects
+(`id`, 0.02 µs), and `elements_of` reads it there.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 from typing import Any
 
@@ -54,6 +56,27 @@ def _store(bits: int) -> Any:
 
 load_32, load_16, load_8 = _load(32), _load(16), _load(8)
 store_32, store_16, store_8 = _store(32), _store(16), _store(8)
+
+
+#: Where an array's object says where its elements are: behind what all objects begin with (`PyArrayObject_fields`).
+_ELEMENTS = object.__basicsize__
+
+
+def knows_arrays() -> bool:
+    """Whether an array's object is as `elements_of` takes it to be."""
+    x = np.zeros(1)
+    return ctypes.c_void_p.from_address(id(x) + _ELEMENTS).value == x.ctypes.data
+
+
+@_intrinsic
+def elements_of(_context: Any, _address: Any) -> Any:
+    """The address of the elements of the array whose object is at an address."""
+
+    def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        place = builder.add(args[0], _ir.Constant(_ir.IntType(64), _ELEMENTS))
+        return builder.load(builder.inttoptr(place, _ir.IntType(64).as_pointer()))
+
+    return _types.uint64(_types.int64), generate
 
 
 @_intrinsic

@@ -12,8 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from . import opcodes as op
-from .instructions import choose, inner, numba
+from .instructions import choose, elements_of, inner, knows_arrays, numba
 from .loops import add_rows, arithmetic, compare, encode, fold_rows, load, look_up, pair, repeat, store, unary, words
+
+__all__ = ["knows_arrays", "run", "signature"]
 
 _u32, _u64, _f32, _f64 = np.uint32, np.uint64, np.float32, np.float64
 
@@ -74,7 +76,8 @@ def run(where, code, constants, leaves, along, starts, tables, parameters, outs,
 
     `where` is (first block, last, rows, columns, rows of a block, columns of a block, registers, ops for the first
     block only); `code` the program, whose first registers hold `constants`; `along` whether a leaf varies along a row,
-    and `starts` the place in the leaf where each row begins. Leaves, tables and outputs are given by their addresses.
+    and `starts` the place in the leaf where each row begins. Leaves, tables and outputs are contiguous arrays, given by
+    their objects (`id`).
     """
     first, last, rows, columns, high, wide, once = where[0], where[1], where[2], where[3], where[4], where[5], where[7]
     # A little longer than a block, so that the registers' elements do not all fall on the same places of a cache.
@@ -92,7 +95,7 @@ def run(where, code, constants, leaves, along, starts, tables, parameters, outs,
             if kind < op.STORE_32:
                 begin = starts[a, row]
                 whole = height == 1 or starts[a, row + height - 1] - begin == (height - 1) * width
-                leaf, table = leaves[a], tables[b]
+                leaf, table = elements_of(leaves[a]), elements_of(tables[b])
                 if not along[a]:
                     repeat(kind, leaf, table, bits, to, starts, a, row, height, width)
                 elif whole:
@@ -101,8 +104,9 @@ def run(where, code, constants, leaves, along, starts, tables, parameters, outs,
                     load(kind, leaf, table, bits, to, starts, a, row, height, column, width)
             elif kind < op.ADD:
                 parts, length = (1, n) if width == columns else (height, width)
+                out = elements_of(outs[to])
                 for i in range(parts):
-                    store(kind, bits, a, _u64(i * length), outs[to], _u64((row + i) * columns + column), length)
+                    store(kind, bits, a, _u64(i * length), out, _u64((row + i) * columns + column), length)
             elif kind < op.NEGATE:
                 arithmetic(kind, registers, to, a, b, n)
             elif kind < op.EQ:
@@ -114,9 +118,9 @@ def run(where, code, constants, leaves, along, starts, tables, parameters, outs,
             elif kind == op.ENCODE:
                 encode(parameters[b], bits, to, a, n)
             elif kind < op.PAIR_F32:
-                look_up(kind, tables[b], bits, to, a, n)
+                look_up(kind, elements_of(tables[b]), bits, to, a, n)
             elif kind < op.EXP:
-                pair(kind, tables[c], d, code[p, 6], bits, to, a, b, n)
+                pair(kind, elements_of(tables[c]), d, code[p, 6], bits, to, a, b, n)
             elif kind < op.FOLD_ADD:
                 doubtful = _exp(registers, to, a, n) if kind == op.EXP else _rsqrt(registers, to, a, n)
                 if doubtful:
@@ -132,6 +136,5 @@ def signature():
     """The types of what `run` takes."""
     t = numba.types
     numbers, grid = t.Array(t.int64, 1, "C", readonly=True), t.Array(t.int64, 2, "C", readonly=True)
-    addresses, words = t.Array(t.uint64, 1, "C", readonly=True), t.Array(t.uint32, 1, "C", readonly=True)
-    totals = t.Array(t.float32, 1, "C")
-    return t.int64(numbers, grid, words, addresses, numbers, grid, addresses, grid, addresses, totals)
+    words, totals = t.Array(t.uint32, 1, "C", readonly=True), t.Array(t.float32, 1, "C")
+    return t.int64(numbers, grid, words, numbers, numbers, grid, numbers, grid, numbers, totals)

@@ -7,6 +7,7 @@ what groups give 3.2 and 3.6, exponentials 1.7, compare and select 1.8, two ops 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -28,18 +29,47 @@ View = Callable[[np.ndarray], np.ndarray] | None
 #: What numpy does instead of folding: takes totals of rows and the rows.
 FoldRows = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
+_NO_TOTALS = np.zeros(0, np.float32)
+#: What is given where a program has no tables: the machine looks at the first in any case.
+_NO_TABLES = (np.zeros(1, np.uint32),)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """All that a call needs beside the arrays: what hangs on shapes is made once, as a call takes some 5 µs.
+
+    block: rows and columns of a block.
+    parts: the blocks of each thread, as the machine takes them; one thread has them all.
+    weight: how many elements of plain ops take as long.
+    """
+
+    program: Program
+    call: Callable[..., int]
+    block: tuple[int, int]
+    parts: Sequence[np.ndarray]
+    weight: int
+
 
 class Runner:
-    """A group and how its leaves lie: `sizes` are the group's, `spreads` those of each leaf, 1 where it is repeated."""
+    """A group and how its leaves lie: `sizes` are the group's, `spreads` those of each leaf, 1 where it is repeated.
+
+    views: what lays each leaf along the shape; None where its elements lie in that order.
+    """
 
     def __init__(
-        self, recipe: Recipe, compute: Compute, sizes: Sequence[int], spreads: Sequence[Sequence[int]]
+        self,
+        recipe: Recipe,
+        compute: Compute,
+        sizes: Sequence[int],
+        spreads: Sequence[Sequence[int]],
+        views: Sequence[View],
     ) -> None:
         self._recipe, self._compute = recipe, compute
         self._rows, self._columns = math.prod(sizes[:-1]), sizes[-1]
-        self._sizes, self._spreads = sizes, spreads
+        self._sizes, self._spreads, self._views = sizes, spreads, views
         self.size = math.prod(sizes)
-        self._programs: dict[tuple[int | None, int], Program | None] = {}
+        self._plan: _Plan | None = None
+        self._is_known = True
 
     @functools.cached_property
     def _starts(self) -> np.ndarray:
@@ -58,126 +88,124 @@ class Runner:
     def _along(self) -> np.ndarray:
         return np.array([s[-1] > 1 for s in self._spreads] or [0], np.int64)
 
-    def _program(self, fold: int | None, wide: int) -> Program | None:
-        """The program for blocks of so many columns."""
-        if (fold, wide) not in self._programs:
-            self._programs[fold, wide] = self._made(fold, wide)
-        return self._programs[fold, wide]
-
-    def _made(self, fold: int | None, wide: int) -> Program | None:
-        if self._columns < speed.tuning().fast_short:
+    def run(self, values: Sequence[np.ndarray], shape: Sequence[int], dtypes: Sequence[np.dtype]) -> Any:
+        """The outputs, of some shape; None where this is left to numpy."""
+        plan = self._plan or self._planned(None, False)
+        if plan is None:
             return None
-        fixed = [set(s[:-1]) <= {1} and (s[-1] == 1 or wide == self._columns) for s in self._spreads]
-        return program(self._recipe, fold, fixed)
-
-    def run(
-        self, values: Sequence[np.ndarray], views: Sequence[View], dtypes: Sequence[np.dtype]
-    ) -> list[np.ndarray] | None:
-        """The outputs, as matrices; None where this is left to numpy. The views lay the leaves along the shape."""
-        rows, columns = self._rows, self._columns
-        most = speed.tuning().fast_elements
-        high, wide = (1, most) if columns > most else (max(most // columns, 1), columns)
-        call = machine(self.size)
-        made = self._program(None, wide) if call is not None else None
-        tables = self._tables(made)
-        if call is None or made is None or tables is None:
+        tables = self._tables(plan.program) if plan.program.tables else _NO_TABLES
+        if tables is None:
             return None
-        leaves = _laid(values, views)
-        results = [np.empty((rows, columns), dtype) for dtype in dtypes]
-        blocks = -(-rows // high) * -(-columns // wide)
-        self.run_blocks(call, made, tables, leaves, results, None, (high, wide), blocks, 1, None)
+        results = [np.empty(shape, dtype) for dtype in dtypes]
+        self.run_blocks(plan, plan.program, tables, self._laid(values), results, None, None)
         return results
 
     def fold(
-        self,
-        kind: int,
-        is_free: bool,
-        values: Sequence[np.ndarray],
-        views: Sequence[View],
-        start: np.ndarray,
-        instead: FoldRows,
+        self, kind: int, is_free: bool, values: Sequence[np.ndarray], start: np.ndarray, instead: FoldRows
     ) -> np.ndarray | None:
         """The totals of all rows, of f32, by one of the machine's folds; `is_free` says that the order is all one."""
-        rows, columns = self._rows, self._columns
-        is_split = is_free and rows == 1
-        now = speed.tuning()
-        wide = min(columns, now.fast_elements if is_split else now.fast_wide)
-        call = machine(self.size)
-        made = self._program(kind, wide) if call is not None else None
-        tables = self._tables(made)
-        if call is None or made is None or tables is None:
+        is_split = is_free and self._rows == 1
+        plan = self._plan or self._planned(kind, is_split)
+        if plan is None:
             return None
-        high = 1 if rows == 1 else max(now.fast_high, now.fast_elements // wide // now.fast_high * now.fast_high)
-        pieces, leaves = -(-columns // wide), _laid(values, views)
-        totals = np.full(rows, start, np.float32)
+        tables = self._tables(plan.program) if plan.program.tables else _NO_TABLES
+        if tables is None:
+            return None
+        totals = np.empty(self._rows, np.float32)
+        totals[...] = start
         if not is_split:
-            self.run_blocks(
-                call, made, tables, leaves, [], totals, (high, wide), -(-rows // high) * pieces, pieces, instead
-            )
+            self.run_blocks(plan, plan.program, tables, self._laid(values), [], totals, instead)
             return totals
         parts: list[np.ndarray] = []
-        self.run_blocks(call, made, tables, leaves, [], totals, (high, wide), pieces, 1, instead, parts)
-        return instead(totals, np.array(parts, np.float32).reshape(1, -1))
+        self.run_blocks(plan, plan.program, tables, self._laid(values), [], totals, instead, parts)
+        return instead(totals, np.array(parts, np.float32).reshape(1, -1)) if len(parts) > 1 else parts[0]
 
-    def _tables(self, made: Program | None) -> list[np.ndarray] | None:
+    def _planned(self, fold: int | None, is_split: bool) -> _Plan | None:
+        """The plan, once the machine is there; None until then, and where it does not know all of the group."""
+        call = machine(self.size) if self._is_known else None
+        if call is None:
+            return None
+        now, rows, columns = speed.current(), self._rows, self._columns
+        tuning, most = now.tuning, now.tuning.fast_elements
+        if fold is None:
+            high, wide = (1, most) if columns > most else (max(most // columns, 1), columns)
+        else:
+            wide = min(columns, most if is_split else tuning.fast_wide)
+            high = max(tuning.fast_high, most // wide // tuning.fast_high * tuning.fast_high)
+        high = min(high, rows)
+        fixed = [set(s[:-1]) <= {1} and (s[-1] == 1 or wide == columns) for s in self._spreads]
+        made = program(self._recipe, fold, fixed) if columns >= tuning.fast_short else None
+        self._is_known = made is not None
         if made is None:
             return None
+        pieces = -(-columns // wide)
+        blocks, together = -(-rows // high) * pieces, 1 if fold is None or is_split else pieces
+        weight = self.size * (tuning.fast_exponential if (made.code[:, 0] == op.EXP).any() else 1)
+        parts = tuning.fast_parts * now.workers if weight > tuning.fast_alone else 1
+        step = max(-(-blocks // together // parts), 1) * together
+        common = (rows, columns, high, wide, made.registers, made.once)
+        wheres = [np.array([i, min(i + step, blocks), *common], np.int64) for i in range(0, blocks, step)]
+        self._plan = _Plan(made, call, (high, wide), wheres, weight if parts > 1 else 0)
+        return self._plan
+
+    def _tables(self, made: Program) -> list[np.ndarray] | None:
+        """The entries of the program's tables; None as long as one of them is not worth making."""
         tables = [entries(self.size) for entries in made.tables]
         if any(t is None for t in tables):
             return None
         return [np.ascontiguousarray(t) for t in tables]  # pyright: ignore[reportArgumentType]
 
+    def _laid(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        laid = zip(values, self._views, strict=True)
+        return [np.ascontiguousarray(v if lay is None else lay(v)) for v, lay in laid]
+
     def run_blocks(
         self,
-        call: Any,
+        plan: _Plan,
         made: Program,
         tables: Sequence[np.ndarray],
         leaves: Sequence[np.ndarray],
         results: Sequence[np.ndarray],
         totals: np.ndarray | None,
-        block: tuple[int, int],
-        blocks: int,
-        together: int,
         instead: FoldRows | None,
         apart: list[np.ndarray] | None = None,
     ) -> None:
-        """Run all blocks, by threads; so many that follow each other are kept together."""
-        # What has no other name here must live as long as its address is in use.
-        leaves = [np.ascontiguousarray(leaf) for leaf in leaves]
-        addresses = [_addresses(arrays) for arrays in (leaves, tables, results)]
-        where = np.array([0, 0, self._rows, self._columns, *block, made.registers, made.once], np.int64)
-        nothing = np.zeros(0, np.float32)
-        now = speed.current()
-        weight = self.size * (now.tuning.fast_exponential if (made.code[:, 0] == op.EXP).any() else 1)
-        parts = now.tuning.fast_parts * now.workers if weight > now.tuning.fast_alone else 1
-        step = max(-(-blocks // together // parts), 1) * together
+        """Run all blocks, by threads if that pays; `apart` gets the totals of each thread's, if they are wanted so.
 
-        def work(begin: int) -> None:
-            mine, end = where.copy(), min(begin + step, blocks)
-            mine[:2] = begin, end
-            into = nothing if totals is None else totals
-            if apart is not None and totals is not None:
-                into = totals.copy()
+        The machine is given the arrays' objects: what it reads and writes must have a name here as long as it runs.
+        """
+        of_leaves, of_tables = np.array([*map(id, leaves)], np.int64), np.array([*map(id, tables)], np.int64)
+        of_results = np.array([*map(id, results)], np.int64)
+
+        def work(where: np.ndarray) -> None:
+            into = _NO_TOTALS if totals is None else totals
+            if apart is not None:
+                into = into.copy()
                 apart.append(into)
+            mine, end = where, where[1]
             while True:
-                mine[0] = call(
+                stopped = plan.call(
                     mine,
                     made.code,
                     made.constants,
-                    addresses[0],
+                    of_leaves,
                     self._along,
                     self._starts,
-                    addresses[1],
+                    of_tables,
                     made.parameters,
-                    addresses[2],
+                    of_results,
                     into,
                 )
-                if mine[0] == end:
+                if stopped == end:
                     return
-                self._by_numpy(int(mine[0]), block, leaves, results, into, instead)
-                mine[0] += 1
+                self._by_numpy(stopped, plan.block, leaves, results, into, instead)
+                mine = where.copy()
+                mine[0] = stopped + 1
 
-        for_each(range(0, blocks, step), work, weight)
+        if len(plan.parts) == 1:
+            work(plan.parts[0])
+        else:
+            for_each(plan.parts, work, plan.weight)
 
     def _by_numpy(
         self,
@@ -199,14 +227,6 @@ class Runner:
             parts.append(leaf.reshape(-1)[place])
         results = [np.broadcast_to(r, shape) for r in self._compute(*parts)]
         for whole, part in zip(outputs, results, strict=False):
-            whole[rows, columns] = part
+            whole.reshape(self._rows, self._columns)[rows, columns] = part
         if instead is not None:
             totals[rows] = instead(totals[rows], results[0])
-
-
-def _laid(values: Sequence[np.ndarray], views: Sequence[View]) -> list[np.ndarray]:
-    return [v if lay is None else lay(v) for v, lay in zip(values, views, strict=True)]
-
-
-def _addresses(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    return np.array([a.ctypes.data for a in arrays] or [0], np.uint64)
