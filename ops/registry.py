@@ -90,6 +90,9 @@ class Body:
     reads: frozenset[int] | None = None
     #: Whether each result is one of the arguments, chosen by comparisons: nothing is computed, so nothing is rounded.
     selects: bool = False
+    #: Whether the region is of several elementwise ops and takes nothing from around it but constants, so that a long
+    #: row may be reduced in pairs. This hangs on the program alone, not on how it is run.
+    pairs: bool = False
     #: Of a body that takes accumulators and as many elements, a body for each result, where that depends on its own
     #: accumulator and element alone. Empty otherwise.
     parts: tuple[Body, ...] = ()

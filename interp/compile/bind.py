@@ -7,6 +7,8 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from ...ops.engine.speed import Speed
 from ...ops.kernel import Kernel
 from ...ops.policy import Policy
@@ -21,9 +23,10 @@ from .expand import expansion
 from .generate import generate
 from .group import Lookup, Origin, Step
 from .kernels import Kernels
+from .passes.inline import BODY, inlined
 from .processes import with_mesh
 from .reductions import sole_operation
-from .uses import needed
+from .uses import captures, needed
 from .vectorise import function_of
 from .writer import Sources
 
@@ -57,6 +60,7 @@ class Binder:
         self._program, self._policy, self._speed, self._random = program, policy, speed, random
         self._sources, self._run_of = sources, run_of
         self._bound: dict[Operation, Bound | Function] = {}
+        self._literals: dict[Value, Any] = {}
         self.kernels = Kernels(policy, random)
         self.calls = False
 
@@ -67,6 +71,9 @@ class Binder:
         held, with the place.
         """
         for operation in region.operations:
+            value = operation.attributes.get("value")
+            if (operation.origin or operation).name == _CONSTANT and isinstance(value, np.ndarray | np.generic):
+                self._literals[operation.results[0]] = value
             if operation.results and operation.results[0] in constants and not operation.regions:
                 continue  # it was bound to be computed
             self._make_room(operation)
@@ -154,6 +161,7 @@ class Binder:
 
     def _body(self, region: Region, constants: Mapping[Value, Any]) -> Body:
         """What an op may know of its region."""
+        region = inlined(self._program, region, limits=BODY)
         sole = sole_operation(region)
         arguments, read = {v: i for i, v in enumerate(region.arguments)}, needed(region)
         vectorised = self._vectorised(region, constants)
@@ -167,12 +175,18 @@ class Binder:
             tuple([arguments.get(v) for v in region.returns]),
             frozenset([i for v, i in arguments.items() if v in read]),
             vectorised is not None and selection.is_selection(region),
+            vectorised is not None and self._are_literals(captures(region)) and _ops(region) > 1,
             tuple([self._body(part, constants) for part in parts]),
         )
 
+    def _are_literals(self, values: Iterable[Value]) -> bool:
+        """Whether values are constants as they stand in the program, none that was computed from others."""
+        return all(value in self._literals for value in values)
+
     def _vectorised(self, region: Region, constants: Mapping[Value, Any]) -> Callable[..., tuple[Any, ...]] | None:
         """The region over arrays; see `Body.vectorised`."""
-        function_and_origins = function_of(region, constants)
+        known = {v: self._literals[v] for v in captures(region) if v in self._literals}
+        function_and_origins = function_of(region, {**constants, **known} if known else constants)
         if function_and_origins is None:
             return None
         function, origins = function_and_origins
@@ -187,7 +201,17 @@ class Binder:
             return None  # the region itself is bound too, and that error says what is wrong
 
 
-_NO_CALL = Call("", (), (), {})
+_NO_CALL, _CONSTANT = Call("", (), (), {}), "stablehlo.constant"
+
+
+def _ops(region: Region) -> int:
+    """How many ops of a region depend on its arguments."""
+    dependent, count = set(region.arguments), 0
+    for operation in region.operations:
+        if not dependent.isdisjoint(operation.operands):
+            dependent.update(operation.results)
+            count += 1
+    return count
 
 
 def check_size(t: Type, operation: Operation) -> None:

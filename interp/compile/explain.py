@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+from ...ops.reductions.reduce import PAIRS_FROM
 from ...ops.types import TensorType
 from ..program import Operation
 from .choose import why_alone
 from .planner import Plan
+from .reductions import sole_operation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +51,8 @@ def listing(plan: Plan) -> str:
 def _comment(operation: Operation, fused: set[Operation]) -> str:
     place = f"  # {operation.location}: {operation.name}"
     arrays = [r for r in operation.results if not isinstance(r.type, TensorType) or r.type.shape]
+    if operation.name == "stablehlo.reduce" and sole_operation(operation.regions[0]) is None:
+        return f"{place} (a body of several operations reduces {PAIRS_FROM} elements or more in pairs of neighbours)"
     if operation in fused or operation.regions or not arrays:
         return place
     return f"{place} ({why_alone(operation)})"

@@ -16,10 +16,17 @@ from ....ops.programs.control import is_known_composite
 from ....ops.registry import call_attribute, lookup
 from ...program import PRINT, Function, Operation, Program, Region, Value
 
+#: The ops of the longest function, and of all together, that are inlined in the body of an op. No tuning: what kind of
+#: body that is decides in which order it is applied.
+BODY = 250, 2000
 
-def inlined(program: Program, region: Region) -> Region:
-    """A region of the program with calls replaced; the region itself where there are none."""
-    return _Inliner(program).region(region, ())
+
+def inlined(program: Program, region: Region, limits: tuple[int, int] | None = None) -> Region:
+    """A region of the program with calls replaced; the region itself where there are none.
+
+    `limits` are the ops of a function and of all functions, those of the tuning by default.
+    """
+    return _Inliner(program, limits or (tuning().inline_ops, tuning().inline_total)).region(region, ())
 
 
 #: The values of a function that is inlined, in terms of the function it is put into. None: they are the same.
@@ -38,9 +45,9 @@ class _Frame:
 
 
 class _Inliner:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, limits: tuple[int, int]) -> None:
         self._program = program
-        self._room = tuning().inline_total
+        self._longest, self._room = limits
 
     def region(self, region: Region, within: tuple[str, ...], values: _Values | None = None) -> Region:
         """A region with calls replaced, of a copy that has other values where these are given.
@@ -96,7 +103,7 @@ class _Inliner:
             v.type for v in operation.results
         ] == list(function.result_types)
         size = _size(function.body)
-        if not same or size is None or size > min(tuning().inline_ops, self._room):
+        if not same or size is None or size > min(self._longest, self._room):
             return None
         self._room -= size
         return function
