@@ -29,9 +29,11 @@ from .emit import Emitter, Listener, Settings
 from .passes.find_scans import find_scans
 from .passes.fold_constants import fold_constants
 from .passes.fuse import fuse
+from .passes.indices import small_indices
 from .passes.inline import inlined
 from .passes.narrow import narrow
 from .passes.turns import batch_turns
+from .passes.unroll import unroll
 from .writer import Sources
 
 
@@ -190,6 +192,11 @@ class _Planner:
         constants: dict[Value, Any] = {}
         if not self._is_watched:
             region, constants = fold_constants(region, self._policy, self._binder.kernel)
+        if self._fuses and self._speed.blocks:
+            unrolled = unroll(region, constants, self._policy, self._binder.kernels.of)
+            if unrolled is not region:
+                region, constants = fold_constants(unrolled, self._policy, self._binder.kernel)
+            region = small_indices(region, constants)
         self._binder.bind(region, constants)
         if self._fuses and self._speed.turns:
             batched = batch_turns(region, constants, self._policy, self._binder.kernels.of)

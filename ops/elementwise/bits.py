@@ -9,7 +9,7 @@ import numpy as np
 from ..batch import as_it_is
 from ..engine.cast import cast, wrap
 from ..engine.fast import opcodes
-from ..kernel import Facts, Scalar, first_operand
+from ..kernel import Facts, Kernel, Scalar, first_operand
 from ..minifloat import arithmetic
 from ..minifloat.number import FINITE
 from ..policy import Policy
@@ -44,7 +44,7 @@ def _require_same_types(call: Call) -> None:
     require(same, f"operands and result have types {', '.join(map(str, types))} (expected the same)")
 
 
-def _shift(call: Call, read: Callable, shift: Callable) -> Run:
+def _shift(call: Call, read: Callable, shift: np.ufunc) -> Run:
     _require_same_types(call)
     element = call.tensor().element
     # numpy gives what is left of all bits shifted out, 0 or the sign, for shifts by the width or more; and takes a
@@ -52,7 +52,13 @@ def _shift(call: Call, read: Callable, shift: Callable) -> Run:
     if element.bits < 8:
         return lambda x, y: _integers(shift(read(x, element), read(y, element)), element)
     view, dtype = read(np.zeros(0, element.dtype), element).dtype, element.dtype
-    return shift if view == dtype else lambda x, y: shift(x.view(view), y.view(view)).view(dtype)
+    if view == dtype:
+        return Kernel(shift, has_out=True)
+
+    def kernel(x: np.ndarray, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        return shift(x.view(view), y.view(view), None if out is None else out.view(view)).view(dtype)
+
+    return Kernel(kernel, has_out=True)
 
 
 @op("shift_left", "integer", values="numbers", operands=2, is_elementwise=True)

@@ -380,13 +380,14 @@ def round_nearest_afz(x):
     "bool integer",
     accuracy=EXACT,
     operands=2,
+    has_out=True,
     facts=Facts(
         combining=Combining(np.bitwise_and), scalar=Scalar("{0} & {1}", boolean="{0} and {1}"), compiled=opcodes.AND
     ),
 )
-def and_(x, y):
+def and_(x, y, out=None):
     """Bitwise and."""
-    return np.bitwise_and(x, y)
+    return np.bitwise_and(x, y, out)
 
 
 @elementwise(
@@ -394,13 +395,14 @@ def and_(x, y):
     "bool integer",
     accuracy=EXACT,
     operands=2,
+    has_out=True,
     facts=Facts(
         combining=Combining(np.bitwise_or), scalar=Scalar("{0} | {1}", boolean="{0} or {1}"), compiled=opcodes.OR
     ),
 )
-def or_(x, y):
+def or_(x, y, out=None):
     """Bitwise or."""
-    return np.bitwise_or(x, y)
+    return np.bitwise_or(x, y, out)
 
 
 @elementwise(
@@ -408,13 +410,14 @@ def or_(x, y):
     "bool integer",
     accuracy=EXACT,
     operands=2,
+    has_out=True,
     facts=Facts(
         combining=Combining(np.bitwise_xor), scalar=Scalar("{0} ^ {1}", boolean="{0} != {1}"), compiled=opcodes.XOR
     ),
 )
-def xor(x, y):
+def xor(x, y, out=None):
     """Bitwise exclusive or."""
-    return np.bitwise_xor(x, y)
+    return np.bitwise_xor(x, y, out)
 
 
 @elementwise(

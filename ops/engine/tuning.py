@@ -80,9 +80,10 @@ class Tuning:
     fold_columns: int = 256
     fold_few: int = 8
     #: A reduction of so many elements is worth fusing: a sum of squares of 10**6 f32 takes 1.1 ms and 2.1 unfused, one
-    #: of 2**12 20 µs either way. A group has at most so many ops: a limit of the time of planning.
+    #: of 2**12 20 µs either way. A group has at most so many ops: a limit of the time of planning. JAX's normal numbers
+    #: are 165.
     fuse_many: int = 1 << 14
-    fuse_longest: int = 100
+    fuse_longest: int = 250
     #: Nanoseconds an element up to which a value that a group needs is computed again, rather than kept as an array;
     #: the same of large values, from so many bytes on, and where the compiled machine runs the group: a lookup costs
     #: it no more than an array in memory.
@@ -104,6 +105,10 @@ class Tuning:
     #: to look for Ctrl-C.
     loop_seconds: float = 0.1
     loop_turns: int = 1 << 24
+    #: Loops of up to so many turns over large arrays are written out, to so many operations on these at most: a limit
+    #: of the time of planning. JAX's threefry has 5 turns and 165 operations in all.
+    unroll_turns: int = 8
+    unroll_ops: int = 300
     #: The most turns of a loop that run side by side, and the most bytes of what they keep between operations that are
     #: not elementwise: an eighth of the memory of a small machine.
     turns_most: int = 1 << 24

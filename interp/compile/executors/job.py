@@ -78,11 +78,10 @@ class Job:
     def compute(self) -> Compute:
         """The group's function in Python."""
         group = self.group
-        whole = [tuple(leaf.spread(len(group.shape))) == group.shape for leaf in group.leaves]
-        origins = self.operation.attributes["origins"]
-        whole = whole if self._writes_over else []
-        reason = str(self.decision)
-        return generate(group.function, origins, self._kernel_of, self._label, self._sources, whole, reason)
+        rank, origins, reason = len(group.shape), self.operation.attributes["origins"], str(self.decision)
+        leaves = [frozenset(d for d, n in enumerate(leaf.spread(rank)) if n > 1) for leaf in group.leaves]
+        leaves = leaves if self._writes_over else []
+        return generate(group.function, origins, self._kernel_of, self._label, self._sources, leaves, reason)
 
     @functools.cached_property
     def tables(self) -> Tables:

@@ -30,7 +30,7 @@ def inlined(program: Program, region: Region, limits: tuple[int, int] | None = N
 
 
 #: The values of a function that is inlined, in terms of the function it is put into. None: they are the same.
-_Values = dict[Value, Value]
+Values = dict[Value, Value]
 
 
 @dataclasses.dataclass
@@ -38,7 +38,7 @@ class _Frame:
     """A function that is being put in the place of a call."""
 
     operations: Iterator[Operation]
-    values: _Values
+    values: Values
     name: str
     handed_on: list[tuple[Value, Value]]  #: what is returned as it came, or twice, and the results it is for
     call: Operation
@@ -49,7 +49,7 @@ class _Inliner:
         self._program = program
         self._longest, self._room = limits
 
-    def region(self, region: Region, within: tuple[str, ...], values: _Values | None = None) -> Region:
+    def region(self, region: Region, within: tuple[str, ...], values: Values | None = None) -> Region:
         """A region with calls replaced, of a copy that has other values where these are given.
 
         `within` are the functions that are being inlined. Calls in what is inlined are followed by a stack of frames:
@@ -59,7 +59,7 @@ class _Inliner:
         frames: list[_Frame] = []
         pending = outer = iter(region.operations)
         here, changed = values, values is not None
-        arguments = region.arguments if values is None else tuple(_copied(v, values) for v in region.arguments)
+        arguments = region.arguments if values is None else tuple(copied(v, values) for v in region.arguments)
         while True:
             operation = next(pending, None)
             if operation is None:
@@ -82,7 +82,7 @@ class _Inliner:
                 continue
             regions = tuple(self.region(r, within, here) for r in operation.regions)
             if here is not None:
-                operation = _copy(operation, regions, here)
+                operation = copy(operation, regions, here)
             elif any(new is not old for new, old in zip(regions, operation.regions, strict=True)):
                 operation, changed = dataclasses.replace(operation, regions=regions), True
             operations.append(operation)
@@ -109,14 +109,14 @@ class _Inliner:
         return function
 
 
-def _frame(call: Operation, function: Function, outside: _Values | None) -> _Frame:
+def _frame(call: Operation, function: Function, outside: Values | None) -> _Frame:
     """A copy of a function, to come, that takes the call's operands and gives its results."""
     body = function.body
     assert body is not None
     taken, given = call.operands, call.results
     if outside is not None:
-        taken, given = tuple(outside.get(v, v) for v in taken), tuple(_copied(v, outside) for v in given)
-    values: _Values = dict(zip(body.arguments, taken, strict=True))
+        taken, given = tuple(outside.get(v, v) for v in taken), tuple(copied(v, outside) for v in given)
+    values: Values = dict(zip(body.arguments, taken, strict=True))
     made = {r for o in body.operations for r in o.results}
     handed_on: list[tuple[Value, Value]] = []
     for returned, result in zip(body.returns, given, strict=True):
@@ -143,13 +143,15 @@ def _size(region: Region) -> int | None:
     return count
 
 
-def _copy(operation: Operation, regions: tuple[Region, ...], values: _Values) -> Operation:
+def copy(operation: Operation, regions: tuple[Region, ...], values: Values) -> Operation:
+    """An op with other values, which get the names of the new results too."""
     operands = tuple(values.get(v, v) for v in operation.operands)
-    results = tuple(_copied(v, values) for v in operation.results)
+    results = tuple(copied(v, values) for v in operation.results)
     return Operation(operation.name, operands, results, operation.attributes, regions, operation.location)
 
 
-def _copied(value: Value, values: _Values) -> Value:
+def copied(value: Value, values: Values) -> Value:
+    """The value that stands for another one; a new one where there is none."""
     if value not in values:
         values[value] = Value(value.type)
     return values[value]

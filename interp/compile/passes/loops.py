@@ -59,15 +59,15 @@ class Loop:
         """Find the number of turns and what is carried; False where the loop is not one that counts."""
         if not all(isinstance(v.type, TensorType) and v.type.is_static for v in self.operation.operands):
             return False
-        self.count = self._turns() or 0
+        self.count = self.turns() or 0
         if self.count:
             self._find_carried()
         return self.count > 0
 
     # -- what is carried -----------------------------------------------------------------------------------------------
 
-    def _turns(self) -> int | None:
-        """The number of turns; finds the numbers that count."""
+    def turns(self) -> int | None:
+        """The number of turns, None of a loop that does not count; finds the numbers that count."""
         compares = [o for o in self._condition.operations if not all(r in self.constants for r in o.results)]
         if len(compares) != 1 or compares[0].results != self._condition.returns:
             return None
