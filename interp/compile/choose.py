@@ -15,7 +15,7 @@ from .executors.columns import trailing_columns
 from .executors.compiled import is_for_machine
 from .executors.recurrence import chunks
 from .executors.rows import leading_rows
-from .group import GROUP, RANK, RECURRENCE, SCAN, SPREAD, TURNS, UNRANK, Group, Reduction
+from .group import GROUP, LOOPS, RANK, RECURRENCE, SCAN, SPREAD, TURNS, UNRANK, Group, Reduction
 from .passes.fusible import is_fusible
 
 
@@ -44,6 +44,10 @@ def choose(operation: Operation, speed: Speed) -> Decision:
             return Decision("recurrence", plain)
         number, length = chunks(count)
         return Decision("recurrence", f"{number:,} chunks of {length:,} turns, where their states settle; else {plain}")
+    if operation.name == LOOPS:
+        sizes, last = attributes["widths"], attributes["last"]
+        ends = f"the last {last:,} one after the other" if last > 1 else "the last one by itself"
+        return Decision("loops", f"{sizes[0]:,} loops side by side until each has ended; {ends}")
     return Decision("alone", why_alone(operation))
 
 

@@ -8,7 +8,7 @@ of the program's text is in it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...ops.engine.owned import own
@@ -25,14 +25,14 @@ from .choose import choose
 from .decision import Chosen, Decision
 from .executors.job import Job
 from .executors.ways import EXECUTORS
-from .group import GROUP, RANK, RECURRENCE, SCAN, SPREAD, TURNS, UNRANK
+from .group import GROUP, LOOPS, RANK, RECURRENCE, SCAN, SPREAD, TURNS, UNRANK
 from .processes import one_at_a_time, printer
 from .uses import captures, uses_of
 from .writer import Sources, Writer
 
 Listener = Callable[[Operation, tuple[Any, ...]], None]
 #: The operations that passes put in.
-_OWN = (GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS, RECURRENCE)
+_OWN = (GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS, RECURRENCE, LOOPS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,14 +128,28 @@ class Emitter:
         if operation.name == RECURRENCE:
             writer.line(f"pass  # {decision}", source)
             regions = [self._turns(operation.regions[0], operation.attributes["states"], writer.constants)]
-            for region in operation.regions[1:]:
-                captured = tuple([v for v in captures(region) if v not in writer.constants])
-                regions.append((self.function(region, captured, "chunks", writer.constants), captured))
+            regions += self._functions_of(operation.regions[1:], "chunks", writer)
             operands, results = operation.operands, operation.results
             return writer.call(kernel, source, operands, results, regions=regions, always_tuple=True)
+        if operation.name == LOOPS:
+            writer.line(f"pass  # {decision}", source)
+            regions = self._functions_of(operation.regions, "loops", writer)
+            return writer.call(
+                kernel, source, operation.operands, operation.results, regions=regions, always_tuple=True
+            )
         if operation.name == SCAN:
             return flow.write_scan(operation, writer, kernel)
         return writer.call(kernel, source, operation.operands, operation.results)
+
+    def _functions_of(
+        self, regions: Sequence[Region], label: str, writer: Writer
+    ) -> list[tuple[Callable[..., tuple[Any, ...]], tuple[Value, ...]]]:
+        """The functions of regions, and the values that each takes first."""
+        functions = []
+        for region in regions:
+            captured = tuple([v for v in captures(region) if v not in writer.constants])
+            functions.append((self.function(region, captured, label, writer.constants), captured))
+        return functions
 
     def _kernel(self, operation: Operation, decision: Decision) -> Run:
         """The kernel of an operation by a decision."""
@@ -173,10 +187,7 @@ class Emitter:
             (callee,) = bound.call.functions
             writer.call_function(self._functions[callee], operation)
             return self._after(operation, writer)
-        regions = []
-        for region in operation.regions:
-            captured = tuple([v for v in captures(region) if v not in writer.constants])
-            regions.append((self.function(region, captured, operation.name, writer.constants), captured))
+        regions = self._functions_of(operation.regions, operation.name, writer)
         takes_plain = bound is not None and bound.record.facts.takes_numbers
         if bound is not None and bound.record.facts.overwrites in spare:
             kernel = self._writing_over(bound, operation, writer)

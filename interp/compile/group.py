@@ -20,8 +20,8 @@ from ..program import Operation
 from .leaf import MOST_BITS, Leaf, Shape, width
 
 #: The operations that passes put into a region, beside those that programs have.
-GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS, RECURRENCE = (
-    f"minihlo.{name}" for name in ("group", "rank", "unrank", "spread", "scan", "turns", "recurrence")
+GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS, RECURRENCE, LOOPS = (
+    f"minihlo.{name}" for name in ("group", "rank", "unrank", "spread", "scan", "turns", "recurrence", "loops")
 )
 
 #: What an element costs, in nanoseconds: a lookup, an op on floats, one that is computed in f64 and rounded, one on

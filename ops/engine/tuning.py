@@ -117,6 +117,12 @@ class Tuning:
     #: by so many attempts.
     recurrence_turns: int = 16
     recurrence_attempts: int = 8
+    #: Loops side by side: there are regions for so many sizes at most, each so many times smaller than the one before,
+    #: and when so many loops on single numbers are left, they run one after the other: an op on a single number takes
+    #: 0.1 us, and one on a small array 1.5.
+    loops_widths: int = 4
+    loops_shrink: int = 8
+    loops_last: int = 16
     #: Turns of a recurrence are tried in chunks side by side from so many on, if the states have no more than so many
     #: bytes; the turns of a chunk, at least; and how many turns are made of lists at a time. 10**4 turns of
     #: 0.9 * c + v: 2.5 ms over rows, 1.0 in 100 chunks of 100. 1,000: 0.15 ms over rows, 0.4 in chunks.

@@ -10,6 +10,7 @@ from .columns import by_columns, by_repeated_columns
 from .compiled import by_machine, folds_by_machine, table_folds_by_machine
 from .folds import by_folds, by_table_folds
 from .job import Executor
+from .loops import by_loops
 from .recurrence import by_recurrence
 from .rows import by_rows
 from .table import by_table
@@ -36,6 +37,7 @@ EXECUTORS = {
     "values of ranks": Way(of_ranks),
     "scan": Way(by_scan, "scan"),
     "recurrence": Way(by_recurrence),
+    "loops": Way(by_loops),
     "table": Way(by_table, "table"),
     "rows": Way(by_rows, "rows"),
     "columns": Way(by_columns, "columns"),

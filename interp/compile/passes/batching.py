@@ -7,6 +7,7 @@ A value that is the same in all turns stays as it is. The bits are those of the 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from ....ops.types import ELEMENT_TYPES, QuantizedType, TensorType
 from ...program import Location, Operation, Region, Value
 from ..uses import captures
 from .fusible import shape_of
+from .side_by_side import taken_by, together
 
 _SLICE, _BARRIER = "stablehlo.dynamic_slice", "stablehlo.optimization_barrier"
 
@@ -224,8 +226,10 @@ class Batcher:
                 break
             stacked = wider
         test = self._region(condition, stacked, [False])
-        if test is None or any(test[1]):
+        if test is None:
             return False
+        if any(test[1]):
+            return self._loops(operation, stacked)
         results = []
         for result, is_stacked in zip(operation.results, stacked, strict=True):
             new = Value(self._type(result)) if is_stacked else result
@@ -238,6 +242,36 @@ class Batcher:
             Operation(operation.name, operands, tuple(results), operation.attributes, regions, operation.location)
         )
         return True
+
+    def _loops(self, operation: Operation, stacked: Sequence[bool]) -> bool:
+        """A loop within a turn that makes a number of turns of its own in each of them."""
+        operands = [self.stacked(v) if s else v for v, s in zip(operation.operands, stacked, strict=True)]
+        taken = [v for v in taken_by(operation) if v in self._stacked]
+        of_width = functools.partial(self._of_width, taken)
+        rows = [self._stacked[v] for v in taken]
+        found = together(operation, self.count, operands, taken, rows, stacked, of_width)
+        if found is None:
+            return False
+        self._stacked.update(zip(operation.results, found.results, strict=True))
+        self.operations.append(found)
+        return True
+
+    def _of_width(
+        self, taken: Sequence[Value], count: int, region: Region, stacked: Sequence[bool], wanted: Sequence[bool]
+    ) -> Region | None:
+        """A region for so many turns, which takes values from around it as its first arguments.
+
+        `stacked` and `wanted` are as for `_region`; None where there is no such region.
+        """
+        inner = Batcher(count, self._constants, self._policy, self._location)
+        arguments = []
+        for value in taken:
+            inner.stack(value, Value(inner._type(value)))
+            arguments.append(inner.stacked(value))
+        found = inner._region(region, stacked, wanted)
+        if found is None:
+            return None
+        return Region((*arguments, *found[0].arguments), found[0].operations, found[0].returns)
 
     def _branches(self, operation: Operation) -> bool:
         """A choice among branches that each turn makes for itself: all are computed, and then chosen from."""

@@ -209,7 +209,7 @@ class Loop:
 
     def take(self, operation: Operation, batcher: Batcher) -> bool:
         """Put in what stands for an operation of all turns; False where there is no such thing."""
-        for value in operation.operands:
+        for value in (*operation.operands, *(v for r in operation.regions for v in captures(r))):
             self.is_stacked(value, batcher)
         if all(self.of_turns(r) is not None for r in operation.results):
             return True

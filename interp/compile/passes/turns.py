@@ -13,7 +13,7 @@ Measured against turn by turn: `lax.map` of x * x + 1 over 10**5 numbers 0.3 ms 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ....ops.engine.speed import tuning
@@ -30,6 +30,8 @@ from .find_scans import scan_of
 from .fusible import shape_of
 from .loops import KernelOf, Loop
 
+_WHILE = "stablehlo.while"
+
 
 def batch_turns(region: Region, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf) -> Region:
     """A region, valid and with its constants known, in which loops do no more than they have to turn by turn.
@@ -38,16 +40,32 @@ def batch_turns(region: Region, constants: dict[Value, Any], policy: Policy, ker
     """
     operations: list[Operation] = []
     for operation in region.operations:
+        instead = _instead(operation, constants, policy, kernel_of) if _has_loops(operation) else None
+        if instead is not None and instead[0].name == TURNS:  # loops within it may be taken apart in their turn
+            operations += batch_turns(Region((), instead, ()), constants, policy, kernel_of).operations
+            continue
         regions = tuple([batch_turns(r, constants, policy, kernel_of) for r in operation.regions])
         new = operation
         if not all(x is y for x, y in zip(regions, operation.regions, strict=True)):
             new = dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)
         instead = None
-        if new.name == "stablehlo.while":
+        if new.name == _WHILE:
             instead = _instead(new, constants, policy, kernel_of)
         operations += [new] if instead is None else instead
     same = len(operations) == len(region.operations) and all(map(_is, operations, region.operations))
     return region if same else Region(region.arguments, operations, region.returns)
+
+
+def _has_loops(operation: Operation) -> bool:
+    """Whether an op is a loop that has others in it."""
+    return operation.name == _WHILE and any(o.name == _WHILE for r in operation.regions for o in _all(r))
+
+
+def _all(region: Region) -> Iterator[Operation]:
+    for operation in region.operations:
+        yield operation
+        for inner in operation.regions:
+            yield from _all(inner)
 
 
 def _instead(
