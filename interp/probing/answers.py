@@ -75,7 +75,7 @@ class Session:
 
     def misses(self, record: Accumulator, answers: Answers) -> np.ndarray:
         """Return which dots a record does not predict. NaN is NaN, whatever its code."""
-        expected = predicted(record, answers.dots.x, answers.dots.y, self.signature)
+        expected = predicted(record, answers.dots, self.signature)
         return (expected != answers.got) & ~(self.is_nan(expected) & self.is_nan(answers.got))
 
     def is_nan(self, codes: np.ndarray) -> np.ndarray:

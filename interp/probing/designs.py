@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from ...ops.accumulators.packing import Layout, Packed
 from ...ops.engine.cast import cast, codes_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES
@@ -27,6 +28,8 @@ class Dots:
 
     x: np.ndarray
     y: np.ndarray
+    #: The dots as records of a layout take them, see `ops.accumulators.packing`.
+    packed: dict[Layout, Packed] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.x)

@@ -27,7 +27,7 @@ def evidence(session: Session, answers: Answers, record: Accumulator, field: str
     right = ~session.misses(record, answers)
     count, unseen = 0, []
     for name, other in alternatives(record, field, s.k):
-        expected = predicted(other, answers.dots.x, answers.dots.y, s)
+        expected = predicted(other, answers.dots, s)
         differs = right & (expected != answers.got) & ~(session.is_nan(expected) & session.is_nan(answers.got))
         if not differs.any():
             unseen.append(name)

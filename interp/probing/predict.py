@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...ops.accumulators.packing import Layout, packed
 from ...ops.accumulators.record import Accumulator
-from ...ops.accumulators.sums import dots
 from ...ops.engine.cast import cast, codes_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES
+from .designs import Dots
 from .dots import Signature
 
 _PLAIN = Policy()
+#: Layouts of the same dots that are kept.
+_LAYOUTS = 64
 
 
-def predicted(record: Accumulator, x: np.ndarray, y: np.ndarray, signature: Signature) -> np.ndarray:
-    """Return the codes of dots of [n, k] and [n, k] as a record forms them, in the result type, [n]."""
-    k = _needed(record, x, y)
-    sums = dots(record, x[:, :k], y[:, :k], signature.lhs, signature.rhs)
+def predicted(record: Accumulator, dots: Dots, signature: Signature) -> np.ndarray:
+    """Return the codes of dots as a record forms them, in the result type, [n]."""
+    layout = Layout.of(record)
+    if (found := dots.packed.get(layout)) is None:
+        if len(dots.packed) >= _LAYOUTS:
+            dots.packed.clear()
+        found = dots.packed[layout] = packed(layout, dots.x, dots.y, signature.lhs, signature.rhs)
+    sums = found.sums(record, signature.lhs, signature.rhs)
     storage, result = ELEMENT_TYPES[record.storage.name], ELEMENT_TYPES[signature.result]
+    if storage is result:
+        return codes_of(sums, result.format)
     with np.errstate(all="ignore"):
         return codes_of(np.ascontiguousarray(cast(sums, storage, result, _PLAIN)), result.format)
-
-
-def _needed(record: Accumulator, x: np.ndarray, y: np.ndarray) -> int:
-    """Return how many products count: a step of zeros changes a sum, and those after it do not."""
-    k = x.shape[1]
-    used = np.flatnonzero((x != 0).any(0) | (y != 0).any(0))
-    last = int(used[-1]) + 1 if len(used) else 1
-    run, period = record.pattern
-    whole = max(record.step * period // run, record.group) or k
-    end = -(-last // whole) * whole
-    return last if end >= k else min(k, end + whole)
 
 
 def steps(record: Accumulator, k: int) -> list[list[int]]:

@@ -127,7 +127,7 @@ def _report(
     contradictions = [
         f"{line(a.dots, i, s)} => {shown(a.got[i], s)}, the record gives {shown(expected[i], s)}"
         for a in [simplest([*wrong, *missed], _SHOWN)]
-        for expected in [predicted(record, a.dots.x, a.dots.y, s)]
+        for expected in [predicted(record, a.dots, s)]
         for i in range(len(a))
     ]
     designed = sum(map(len, wrong))

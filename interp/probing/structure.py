@@ -13,7 +13,7 @@ import numpy as np
 
 from ...ops.accumulators.record import Accumulator
 from .answers import Answers, Session
-from .designs import Scale
+from .designs import Dots, Scale
 from .facts import Change, changed, neighbours
 from .operands import values
 from .predict import predicted
@@ -108,16 +108,20 @@ class _Race:
         used = masks.dots.x != 0
         self._last = used.shape[1] - 1 - np.argmax(used[:, ::-1], 1)
 
-    def wrong(self, record: Accumulator, at: np.ndarray | slice = slice(None)) -> int:
+    def wrong(self, record: Accumulator) -> int:
         """How many masks a record does not give: whether the small product is left."""
-        expected = predicted(record, self._masks.dots.x[at], self._masks.dots.y[at], self._session.signature)
-        return int(((expected == self._one) != self._kept[at]).sum())
+        return self._wrong(record, self._masks.dots, self._kept)
+
+    def _wrong(self, record: Accumulator, dots: Dots, kept: np.ndarray) -> int:
+        expected = predicted(record, dots, self._session.signature)
+        return int(((expected == self._one) != kept).sum())
 
     def best(self, records: Iterable[Accumulator | None], below: int, count: int) -> list[Accumulator]:
         """The records that give the most of some masks whose positions are below a limit; the first of several."""
         at = self._session.rng.permutation(np.flatnonzero(self._last < below))[:_RACE]
         left = list(dict.fromkeys(r for r in records if r is not None))
-        costs = {r: self.wrong(r, at) for r in left}
+        dots, kept = self._masks.dots[at], self._kept[at]
+        costs = {r: self._wrong(r, dots, kept) for r in left}
         return sorted(left, key=costs.__getitem__)[:count]
 
 

@@ -8,18 +8,56 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..engine.speed import tuning
-from ..minifloat.codec import neighbours
+from ..minifloat.codec import neighbours, round_number
 from ..minifloat.formats import FORMATS
 from ..minifloat.number import FINITE, WORK_BITS, Number
 from ..policy import Policy
+from .forms import exponent, power
 
 _WORD = 48  # an int64 then has room for 2**15 additions before its carries must be passed on
 _MOST = 1 << 14
 _MASK = np.int64((1 << _WORD) - 1)
-
+#: Bits of integers that f64 holds.
+_EXACT_BITS = 53
 
 #: So many words are added up in f64, with the least unit of them within so many powers of two: nothing overflows.
 _WORDS, _LOWEST = 16, 300
+
+
+def exact_total(terms: np.ndarray, rounding: str | None) -> np.ndarray:
+    """The exact sum over the first axis of numbers of at most 48 bits, rounded to f64: to odd, or as it says."""
+    plain = terms.sum(0)  # right where it is not finite, and where no bit of it is beyond 53
+    top = exponent(np.abs(terms).max(0))
+    whole = terms * power(np.clip(_EXACT_BITS - 1 - len(terms).bit_length() - top, -900, 900))
+    left = np.isfinite(plain) & (np.rint(whole) != whole).any(0)
+    result = plain + 0.0
+    if left.any():
+        result[left] = _wide_sum(terms[:, left], rounding)
+    return result
+
+
+def _wide_sum(finite: np.ndarray, rounding: str | None) -> np.ndarray:
+    """The same, of finite numbers [terms, sums] of any range."""
+    magnitude = np.abs(finite)
+    top = int(exponent(magnitude.max(keepdims=True)).item())
+    # Each number is a multiple of 2**-mantissa of its own power of two. Numbers of `width` neighbouring exponents are
+    # added in f64, so many at a time that their sum is exact.
+    used = np.bitwise_or.reduce(finite.view(np.int64), axis=None)
+    mantissa, width, together = (24, 20, 256) if not used & 0xFFFFFFF else (48, 1, 16) if not used & 15 else (52, 1, 1)
+    low = int(exponent(magnitude.min(initial=2.0**top, where=magnitude > 0, keepdims=True)).item()) - mantissa - width
+    exact = ExactSums(finite.shape[1:], low, top - low + 2 + len(finite).bit_length())
+    exponents = exponent(finite)
+    for first in range(top, low + mantissa + width - 1, -width):
+        here = (exponents <= first) & (exponents > first - width) & (finite != 0)
+        for i in range(0, len(finite), together) if here.any() else ():
+            part = np.where(here[i : i + together], finite[i : i + together], 0.0).sum(0)
+            exact.add(part, first - width + 1 - mantissa)
+    if rounding is None:
+        total = exact.to_f64()
+    else:
+        f64 = FORMATS["f64"]
+        total = round_number(exact.to_number(), f64, Policy(rounding=rounding)).view(np.float64)
+    return total + 0.0
 
 
 class ExactSums:

@@ -6,15 +6,14 @@ they are divided by the unit they are cut to. Products go one after the other, e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from ..engine.compiled import kernels
-from ..minifloat.codec import round_number
+from ..engine.speed import tuning
 from ..minifloat.formats import FORMATS, Format
-from ..policy import Policy
-from .exact_sum import ExactSums
+from .exact_sum import exact_total
 from .forms import add_to_odd, exponent, power, rounded
 from .operands import ABSENT, Operand, operand, scaled, unscaled
 from .record import EXACT, Accumulator
@@ -23,6 +22,10 @@ _F32 = FORMATS["f32"]
 #: Exponents that are aligned to, so that all powers of two are numbers of f64. Products lie within.
 _LOW, _HIGH = -900, 900
 _CUTS: dict[str, Callable[..., np.ndarray]] = {"zero": np.trunc, "floor": np.floor, "nearest_even": np.rint}
+
+#: The k of a step. A group is steps whose sum joins the running one, a chunk is groups whose sums join the outer one.
+Step = range | list[int]
+Chunk = list[list[Step]]
 
 
 def dots(
@@ -96,21 +99,22 @@ def accumulate(
     shape: tuple[int, ...],
     *,
     to_odd: bool = False,
+    chunks: Sequence[Chunk] | None = None,
 ) -> np.ndarray:
     """The sums of the operands' products over their first axis, of a shape they broadcast to, as f64.
 
-    With keep=exact the sum is rounded to nearest even in f64, or, `to_odd`, to odd, to be rounded once more.
+    With keep=exact the sum is rounded to nearest even in f64, or, `to_odd`, to odd, to be rounded once more. `chunks`
+    are those of the record where the operands lie in another way, as `packing` brings them.
     """
     with np.errstate(all="ignore"):
         start = np.zeros(shape) if c is None else _start(record, c)
         products = _Products(record, a, b, shape, to_odd)
-        length = a.values.shape[0]
+        chunks = chunks_of(record, a.values.shape[0]) if chunks is None else chunks
         if not record.outer:
-            return products.run(list(_steps(record, 0, length)), start)
+            return products.run(chunks[0], start) if chunks else start
         total = rounded(start, _F32, "nearest_even")
-        for first in range(0, length, record.outer):
-            steps = list(_steps(record, first, min(first + record.outer, length)))
-            part = products.run(steps, np.zeros(shape))
+        for chunk in chunks:
+            part = products.run(chunk, np.zeros(shape))
             total = rounded(add_to_odd(total, part), _F32, "nearest_even")
         return total
 
@@ -124,12 +128,22 @@ def _start(record: Accumulator, c: np.ndarray) -> np.ndarray:
     return start
 
 
-def _steps(record: Accumulator, first: int, last: int) -> Iterator[list[int]]:
+def chunks_of(record: Accumulator, length: int) -> list[Chunk]:
+    """The steps of so many products: chunks that an outer sum takes, their groups, and the steps of these."""
+    chunks = []
+    for first in range(0, length, record.outer or max(length, 1)):
+        steps = list(_steps(record, first, min(first + (record.outer or length), length)))
+        size = len(steps) if record.c != "after" else record.group // record.step if record.group else 1
+        chunks.append([steps[i : i + size] for i in range(0, len(steps), size)])
+    return chunks
+
+
+def _steps(record: Accumulator, first: int, last: int) -> Iterator[Step]:
     """Which k each step takes."""
     run, period = record.pattern
     if run == period:
         size = record.step or max(last - first, 1)
-        yield from (list(range(i, min(i + size, last))) for i in range(first, last, size))
+        yield from (range(i, min(i + size, last)) for i in range(first, last, size))
         return
     window = record.step * period // run
     for i in range(first, last, window):
@@ -150,21 +164,20 @@ class _Products:
 
     # -- the running sum --
 
-    def run(self, steps: list[list[int]], total: np.ndarray) -> np.ndarray:
-        """The running sum after the steps."""
+    def run(self, chunk: Chunk, total: np.ndarray) -> np.ndarray:
+        """The running sum after the steps of a chunk."""
         record = self.record
-        if record.c == "aligned":
-            for step in steps:
-                total = self._keep(*self._aligned(step, total))
-            return total
-        if record.c == "joined":
-            for step in steps:
-                total = self._joined(step, total)
-            return total
-        group = record.group // record.step if record.group else 1
-        for first in range(0, len(steps), group):
+        for group in chunk:
+            if record.c == "aligned":
+                for step in group:
+                    total = self._keep(*self._aligned(step, total))
+                continue
+            if record.c == "joined":
+                for step in group:
+                    total = self._joined(step, total)
+                continue
             part = None
-            for step in steps[first : first + group]:
+            for step in group:
                 if record.tree:
                     part = self._tree(step)
                 elif record.even_odd:
@@ -188,53 +201,50 @@ class _Products:
 
     # -- a step --
 
-    def _value(self, k: int, out: np.ndarray | None = None) -> np.ndarray:
-        x = np.multiply(self.a.values[k], self.b.values[k], out=out)
-        limit = self.record.product_limit
-        if limit is not None:
-            np.copyto(x, np.copysign(np.inf, x), where=np.abs(x) >= 2.0**limit)
-        return x
-
-    def _terms(self, step: list[int]) -> Iterator[tuple[int, ...]]:
-        """The products that are one term each: one, or as many as are added before they are scaled."""
+    def _blocks(self, step: Step) -> Iterator[Step]:
+        """The products of a step, so many at a time as are quick to compute together."""
         inner = self.record.inner
-        return (tuple(step[i : i + inner]) for i in range(0, len(step), inner))
+        count = max(tuning().accumulator_block // max(int(np.prod(self.shape)), 1) // inner, 1) * inner
+        return (step[i : i + count] for i in range(0, len(step), count))
 
-    def _term(self, term: tuple[int, ...], out: np.ndarray) -> np.ndarray:
-        """The value of a term."""
-        self._value(term[0], out)
-        for k in term[1:]:
-            out += self._value(k)
-        return out
+    def _values(self, part: Step, out: np.ndarray | None = None) -> np.ndarray:
+        """The values of terms, along the first axis: of products, or of as many as are added before they are scaled."""
+        at, record = _index(part), self.record
+        x = np.multiply(self.a.values[at], self.b.values[at], out=None if out is None else out[: len(part)])
+        if record.product_limit is not None:
+            np.copyto(x, np.copysign(np.inf, x), where=np.abs(x) >= 2.0**record.product_limit)
+        return x if record.inner == 1 else np.add.reduceat(x, range(0, len(part), record.inner), axis=0)
 
-    def _term_exponent(self, term: tuple[int, ...], out: np.ndarray) -> np.ndarray:
-        """What a term is aligned by."""
+    def _exponents(self, part: Step, out: np.ndarray) -> np.ndarray:
+        """What terms are aligned by."""
         if self.record.normalise:
-            return _normal_exponent(self._term(term, np.empty(self.shape)))
-        e = np.add(self.a.exponents[term[0]], self.b.exponents[term[0]], out=out)
-        for k in term[1:]:
-            np.maximum(e, self.a.exponents[k] + self.b.exponents[k], out=e)
-        return e
+            return _normal_exponent(self._values(part))
+        at, inner = _index(part), self.record.inner
+        e = np.add(self.a.exponents[at], self.b.exponents[at], out=out[: len(part)])
+        return e if inner == 1 else np.maximum.reduceat(e, range(0, len(part), inner), axis=0)
 
-    def _aligned(self, step: list[int], running: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+    def _aligned(self, step: Step, running: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
         """The sum of a step, and the running sum where there is one, as integers and their unit, a power of two."""
         record = self.record
         if record.bits is None:
             return self._exact(step, running), None
         if (compiled := self._compiled(step, running)) is not None:
             return compiled
-        e = self._largest(step, running)
+        blocks = list(self._blocks(step))
+        e = self._largest(blocks, running)
         scale = power(record.bits - e)
-        total, part = np.zeros(self.shape), np.empty(self.shape)
-        for term in self._terms(step):
-            self._term(term, part)
+        total = np.zeros(self.shape)
+        out = np.empty((len(blocks[0]), *self.shape)) if blocks else None
+        for block in blocks:
+            part = self._values(block, out)
             part *= scale
-            total += _cut(part, record.drop)
+            part = _cut(part, record.drop)
+            total += part[0] if len(part) == 1 else part.sum(0)
         if running is not None:
             total += _cut(running * scale, record.drop)
         return total, power(e - record.bits)
 
-    def _compiled(self, step: list[int], running: np.ndarray | None) -> tuple[np.ndarray, np.ndarray] | None:
+    def _compiled(self, step: Step, running: np.ndarray | None) -> tuple[np.ndarray, np.ndarray] | None:
         """The same by a compiled kernel, of the products of matrices as `product` lays them out; None where none is."""
         record = self.record
         is_plain = record.drop == "zero" and record.inner == 1 and not record.normalise and record.product_limit is None
@@ -252,13 +262,15 @@ class _Products:
             found.align(*map(np.ascontiguousarray, sides), zero[b], record.bits, least, _HIGH, e[b], scales, total[b])
         return total, power(e - np.int16(record.bits))
 
-    def _largest(self, step: list[int], running: np.ndarray | None) -> np.ndarray:
+    def _largest(self, blocks: list[Step], running: np.ndarray | None) -> np.ndarray:
         """The exponent that terms are aligned to."""
         record = self.record
         least = np.int16(_LOW if record.least is None else max(record.least, _LOW))
-        e, part = np.full(self.shape, least), np.empty(self.shape, np.int16)
-        for term in self._terms(step):
-            np.maximum(e, self._term_exponent(term, part), out=e)
+        e = np.full(self.shape, least)
+        out = np.empty((len(blocks[0]) if blocks else 0, *self.shape), np.int16)
+        for block in blocks:
+            part = self._exponents(block, out)
+            np.maximum(e, part[0] if len(part) == 1 else part.max(0), out=e)
         if running is not None:
             np.maximum(e, self._exponent(running), out=e, casting="unsafe")
         return np.minimum(e, _HIGH)
@@ -268,7 +280,7 @@ class _Products:
         e = np.maximum(exponent(x), 1 - self.form.bias)
         return np.where((x == 0) | ~np.isfinite(x), ABSENT, e)
 
-    def _joined(self, step: list[int], total: np.ndarray) -> np.ndarray:
+    def _joined(self, step: Step, total: np.ndarray) -> np.ndarray:
         """The running sum after a step of c=joined."""
         record = self.record
         assert record.sum_bits is not None
@@ -282,14 +294,14 @@ class _Products:
         total = _cut(total * power(record.c_bits - top), record.join) * power(top - record.c_bits)
         return self._keep(part + total, None)
 
-    def _separate(self, step: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    def _separate(self, step: Step) -> tuple[np.ndarray, np.ndarray]:
         """The sum of a step without the running sum, and the exponent it was aligned to."""
         total, unit = self._aligned(step, None)
         assert unit is not None
         assert self.record.bits is not None
         return total * unit, exponent(unit) + self.record.bits
 
-    def _even_and_odd(self, step: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    def _even_and_odd(self, step: Step) -> tuple[np.ndarray, np.ndarray]:
         """The same of the products of even and odd position, summed apart and joined."""
         bits = self.record.bits
         assert bits is not None
@@ -299,70 +311,54 @@ class _Products:
         total = _cut(even * scale, self.record.join) + _cut(odd * scale, self.record.join)
         return total * power(top - bits), top
 
-    def _tree(self, step: list[int]) -> np.ndarray:
+    def _tree(self, step: Step) -> np.ndarray:
         """The sum of a step by halves, every sum rounded."""
-        if len(step) < (self.record.step or 0):  # what is missing is zero, and each half has its half
-            step = step + [-1] * (self.record.step - len(step))
-        return self._branch(step)
+        terms = np.zeros((max(self.record.step, len(step)), *self.shape))  # what is missing is zero
+        if len(step):
+            self._values(step, terms)
+            terms += 0.0
+        return self._halved(self._keep(terms, None))
 
-    def _branch(self, part: list[int]) -> np.ndarray:
-        if len(part) > 1:
-            half = len(part) // 2
-            x, y = self._branch(part[:half]), self._branch(part[half:])
-            return self._flushed(_added(x, y, self.form, self.record.rounding, self.record.overflow))
-        if not part or part[0] < 0:
-            return np.zeros(self.shape)
-        return self._keep(np.broadcast_to(self._value(part[0]), self.shape) + 0.0, None)
+    def _halved(self, terms: np.ndarray) -> np.ndarray:
+        """The sum over the first axis. The halves of an even number are formed alike, so both at once."""
+        count, half = len(terms), len(terms) // 2
+        if count == 1:
+            return terms[0]
+        if count % 2:
+            x, y = self._halved(terms[:half]), self._halved(terms[half:])
+        else:
+            x, y = self._halved(terms.reshape(2, half, *terms.shape[1:]).swapaxes(0, 1))
+        return self._flushed(_added(x, y, self.form, self.record.rounding, self.record.overflow))
 
     # -- sums that nothing is cut off --
 
-    def _exact(self, step: list[int], running: np.ndarray | None) -> np.ndarray:
+    def _exact(self, step: Step, running: np.ndarray | None) -> np.ndarray:
         """The exact sum, rounded to odd, or to a form of as many bits as f64 as it is to be rounded."""
-        terms = [self._term(term, np.empty(self.shape)) for term in self._terms(step)]
+        count = -(-len(step) // self.record.inner)
+        terms = np.empty((count + (running is not None), *self.shape))
+        if self.record.inner > 1 and count:
+            terms[:count] = self._values(step)
+        elif count:
+            self._values(step, terms)
         if running is not None:
-            terms.append(running)
+            terms[count] = running
         is_wide = self.form.mantissa_bits >= 52 and not (self.record.keep == EXACT and self.to_odd)
-        if not terms:
+        if not len(terms):
             return np.zeros(self.shape)
         if len(terms) <= 2 and not is_wide:
             return add_to_odd(terms[0], terms[1] if len(terms) == 2 else np.zeros(self.shape)) + 0.0
-        return _sum(terms, self.shape, self.record.rounding if is_wide else None)
+        return exact_total(terms, self.record.rounding if is_wide else None)
+
+
+def _index(part: Step) -> slice | list[int]:
+    return slice(part.start, part.stop, part.step) if isinstance(part, range) else part
 
 
 def _added(x: np.ndarray, y: np.ndarray, form: Format, rounding: str, overflow: str) -> np.ndarray:
     """The sum of two arrays, rounded once."""
     if form.mantissa_bits < 52:
         return rounded(add_to_odd(x, y), form, rounding, overflow)
-    return x + y if rounding == "nearest_even" else _sum([x, y], x.shape, rounding)
-
-
-def _sum(terms: list[np.ndarray], shape: tuple[int, ...], rounding: str | None) -> np.ndarray:
-    """The exact sum of numbers of at most 48 bits, rounded to f64: to odd, or as it says."""
-    stacked = np.stack(terms)
-    plain = stacked.sum(0)  # right where it is not finite
-    finite = np.where(np.isfinite(stacked), stacked, 0.0)
-    magnitude = np.abs(finite)
-    if not magnitude.any():
-        return np.where(np.isfinite(plain), 0.0, plain)
-    top = int(exponent(magnitude.max(keepdims=True)).item())
-    # Each number is a multiple of 2**-mantissa of its own power of two. Numbers of `width` neighbouring exponents are
-    # added in f64, so many at a time that their sum is exact.
-    used = np.bitwise_or.reduce(finite.view(np.int64), axis=None)
-    mantissa, width, together = (24, 20, 256) if not used & 0xFFFFFFF else (48, 1, 16) if not used & 15 else (52, 1, 1)
-    low = int(exponent(magnitude.min(initial=2.0**top, where=magnitude > 0, keepdims=True)).item()) - mantissa - width
-    exact = ExactSums(shape, low, top - low + 2 + len(terms).bit_length())
-    exponents = exponent(finite)
-    for first in range(top, low + mantissa + width - 1, -width):
-        here = (exponents <= first) & (exponents > first - width) & (finite != 0)
-        for i in range(0, len(terms), together) if here.any() else ():
-            part = np.where(here[i : i + together], finite[i : i + together], 0.0).sum(0)
-            exact.add(part, first - width + 1 - mantissa)
-    if rounding is None:
-        total = exact.to_f64()
-    else:
-        f64 = FORMATS["f64"]
-        total = round_number(exact.to_number(), f64, Policy(rounding=rounding)).view(np.float64)
-    return np.where(np.isfinite(plain), total + 0.0, plain)
+    return x + y if rounding == "nearest_even" else exact_total(np.stack([x, y]), rounding)
 
 
 def _normal_exponent(x: np.ndarray) -> np.ndarray:
