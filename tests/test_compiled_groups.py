@@ -248,6 +248,35 @@ def test_reductions(ran: list[object], op: str, shape: tuple[int, ...], has_nan:
     assert ran
 
 
+@pytest.mark.parametrize("op", ["add", "maximum", "minimum"])
+@pytest.mark.parametrize(
+    ("shape", "dimensions"), [((900, 3), [0]), ((9, 100), [0]), ((4, 33, 7), [1]), ((3, 4, 16, 70), [1, 2])]
+)
+@pytest.mark.parametrize("has_nan", [False, True])
+def test_reductions_of_columns(
+    ran: list[run.Program], op: str, shape: tuple[int, ...], dimensions: list[int], has_nan: bool
+) -> None:
+    """Those of several parts too, each with totals of its own; an operand is the same in all rows."""
+    rng = np.random.default_rng(3)
+    x, row = rng.standard_normal(shape, np.float32), rng.standard_normal(shape[-1], np.float32)
+    x.reshape(-1)[rng.integers(0, x.size, 20)] = -0.0
+    if has_nan:
+        x.reshape(-1)[rng.integers(0, x.size, 3)] = np.nan
+    left = tuple(n for d, n in enumerate(shape) if d not in dimensions)
+    v, kept = (f"tensor<{'x'.join(map(str, s))}xf32>" for s in (shape, left))
+    w = f"tensor<{shape[-1]}xf32>"
+    body = f"""
+      %y = stablehlo.broadcast_in_dim %w, dims = [{len(shape) - 1}] : ({w}) -> {v}
+      %p = stablehlo.multiply %x, %y : {v}
+      %e = stablehlo.exponential %p : {v}
+      %r = stablehlo.reduce(%e init: %s) applies stablehlo.{op} across dimensions = {dimensions}
+        : ({v}, tensor<f32>) -> {kept}"""
+    text = function(f"%x: {v}, %w: {w}, %s: tensor<f32>", kept, body, "%r")
+    for exponential in (text, text.replace("exponential", "negate")):
+        check(exponential, x, row, np.float32(0.25))
+    assert {opcodes.FOLD_ADD, opcodes.FOLD_MAXIMUM, opcodes.FOLD_MINIMUM} & {int(n[0]) for p in ran for n in p.code}
+
+
 @pytest.mark.parametrize("t", [t for t in MINIFLOATS if t.format.has_zero], ids=lambda t: t.name)
 def test_softmax(ran: list[run.Program], t: ElementType) -> None:
     x = np.random.default_rng(6).integers(0, 1 << t.bits, (19, 50), np.uint8).view(t.dtype)

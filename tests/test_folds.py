@@ -81,7 +81,7 @@ def test_of_several_nan_the_first_is_given_though_parts_are_folded_by_themselves
     op: str, places: tuple[int, int], tune: Tune
 ) -> None:
     tune(fuse_many=0)
-    tune(block=300)
+    tune(block=300, fast_few=1 << 20)
     text = f"""
     func.func @main(%x: tensor<1200xf32>, %init: tensor<f32>) -> tensor<f32> {{
       %b = stablehlo.abs %x : tensor<1200xf32>

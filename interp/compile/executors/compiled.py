@@ -51,16 +51,24 @@ def table_folds_by_machine(job: Job, otherwise: Run | None) -> Run:
 def is_for_machine(group: Group, reduction: Reduction | None) -> bool:
     """Whether a group is large enough for compiled code, and its reduction one that the machine has."""
     shape, now = group.shape, tuning()
-    if math.prod(shape) < (now.fast_few if len(group.function.steps) >= now.fast_steps else now.fast_from):
+    is_long = reduction is not None or len(group.function.steps) >= now.fast_steps
+    if math.prod(shape) < (now.fast_few if is_long else now.fast_from):
         return False
     if reduction is None:
         return True
-    first, record = len(shape) - len(reduction.dimensions), lookup(reduction.name)
-    is_inner = reduction.dimensions == tuple(range(first, len(shape)))
-    if record is None or record.facts.compiled_fold is None or not is_inner or reduction.element.name != "f32":
+    record, dimensions = lookup(reduction.name), reduction.dimensions
+    if record is None or record.facts.compiled_fold is None or not dimensions or reduction.element.name != "f32":
         return False
+    if dimensions != tuple(range(dimensions[0], dimensions[-1] + 1)):
+        return False
+    first = _columns_from(dimensions, len(shape))
     rows = [math.prod(leaf.spread(len(shape))[first:]) for leaf in group.leaves]
     return all(n in (1, math.prod(shape[first:])) for n in rows)
+
+
+def _columns_from(dimensions: Shape, rank: int) -> int:
+    """The first of the dimensions that lie along a row: those that are folded, or what follows them."""
+    return dimensions[0] if dimensions[-1] == rank - 1 else dimensions[-1] + 1
 
 
 def _views(leaves: Sequence[Leaf], shape: Shape) -> list[View]:
@@ -70,14 +78,16 @@ def _views(leaves: Sequence[Leaf], shape: Shape) -> list[View]:
 
 def _folds(job: Job, otherwise: Run | None, recipe: Recipe, compute: Compute) -> Run:
     leaves, shape, folding = job.group.leaves, job.group.shape, job.folding
-    first, fold = len(shape) - len(folding.dimensions), folding.facts.compiled_fold
+    fold, dimensions = folding.facts.compiled_fold, folding.dimensions
     assert otherwise is not None
     assert fold is not None
+    first = _columns_from(dimensions, len(shape))
     spreads = [leaf.spread(len(shape)) for leaf in leaves]
     spreads = [[*s[:first], math.prod(s[first:])] for s in spreads]
     sizes = [*shape[:first], math.prod(shape[first:])]
-    runner, is_free = Runner(recipe, compute, sizes, spreads, _views(leaves, shape)), folding.largest is not None
-    kept = shape[:first]
+    down = math.prod(shape[d] for d in dimensions) if first > dimensions[0] else 0
+    runner, is_free = Runner(recipe, compute, sizes, spreads, _views(leaves, shape), down), folding.largest is not None
+    kept = tuple(n for d, n in enumerate(shape) if d not in dimensions)
 
     def instead(totals: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return folding.fold(no_step, (totals,), [np.ascontiguousarray(rows.T)])[0]

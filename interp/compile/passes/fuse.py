@@ -152,7 +152,8 @@ class _Fuser:
         if node is None or node.spread is not None or len(operation.operands) != 2 or not self._speed.blocks:
             return False
         reduction = reduction_of(operation)
-        if reduction is None or reduction.element.bits < 16 or math.prod(node.shape) < tuning().fuse_many:
+        least = min(tuning().fuse_many, tuning().fuse_many_compiled) if self._is_compiled else tuning().fuse_many
+        if reduction is None or reduction.element.bits < 16 or math.prod(node.shape) < least:
             return False
         folding = folding_of(reduction, node.shape, self._policy)
         if folding is None:

@@ -301,3 +301,21 @@ def fold_rows(kind, x, to, a, totals, first, rows, width):
             element = x[source, at + _at(j)]
             t = larger(t, element) if is_largest else smaller(t, element)
         totals[first + i] = t
+
+
+@inner
+def fold_down(kind, x, a, totals, first, rows, into, columns, width):
+    """Rows into the totals of their columns, one after the other. `into` rows that follow each other have the same
+    totals, of so many columns; those of the part begin at `first`, its row and column."""
+    row, column = first
+    for i in range(rows):
+        at, begin = _at(i * width), _at((row + i) // into * columns + column)
+        if kind == op.FOLD_ADD:
+            for j in range(width):
+                totals[begin + _at(j)] = totals[begin + _at(j)] + x[a, at + _at(j)]
+        elif kind == op.FOLD_MAXIMUM:
+            for j in range(width):
+                totals[begin + _at(j)] = larger(totals[begin + _at(j)], x[a, at + _at(j)])
+        else:
+            for j in range(width):
+                totals[begin + _at(j)] = smaller(totals[begin + _at(j)], x[a, at + _at(j)])

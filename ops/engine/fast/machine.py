@@ -13,7 +13,21 @@ import numpy as np
 
 from . import opcodes as op
 from .instructions import choose, elements_of, inner, knows_arrays, numba
-from .loops import add_rows, arithmetic, compare, encode, fold_rows, load, look_up, pair, repeat, store, unary, words
+from .loops import (
+    add_rows,
+    arithmetic,
+    compare,
+    encode,
+    fold_down,
+    fold_rows,
+    load,
+    look_up,
+    pair,
+    repeat,
+    store,
+    unary,
+    words,
+)
 
 __all__ = ["knows_arrays", "run", "signature"]
 
@@ -75,9 +89,9 @@ def run(where, code, constants, leaves, along, starts, tables, parameters, outs,
     """The blocks from one to another; the number of the block where it stopped, or of the one after the last.
 
     `where` is (first block, last, rows, columns, rows of a block, columns of a block, registers, ops for the first
-    block only); `code` the program, whose first registers hold `constants`; `along` whether a leaf varies along a row,
-    and `starts` the place in the leaf where each row begins. Leaves, tables and outputs are contiguous arrays, given by
-    their objects (`id`).
+    block only, rows that are folded into one row of totals or 0 where each is folded into a number); `code` the
+    program, whose first registers hold `constants`; `along` whether a leaf varies along a row, and `starts` the place
+    in the leaf where each row begins. Leaves, tables and outputs are contiguous arrays, given by their objects (`id`).
     """
     first, last, rows, columns, high, wide, once = where[0], where[1], where[2], where[3], where[4], where[5], where[7]
     # A little longer than a block, so that the registers' elements do not all fall on the same places of a cache.
@@ -125,6 +139,8 @@ def run(where, code, constants, leaves, along, starts, tables, parameters, outs,
                 doubtful = _exp(registers, to, a, n) if kind == op.EXP else _rsqrt(registers, to, a, n)
                 if doubtful:
                     return block
+            elif where[8]:
+                fold_down(kind, registers, a, totals, (row, column), height, where[8], columns, width)
             elif kind == op.FOLD_ADD:
                 add_rows(registers, a, totals, row, height, width)
             else:

@@ -24,5 +24,5 @@ TO_BF16, TO_F16, OF_F16, ENCODE, ENCODE_TABLE = range(60, 65)
 LOOK_UP_F32, LOOK_UP_8, PAIR_F32, PAIR_8 = range(70, 74)
 #: On f32, by way of f64.
 EXP, RSQRT = range(80, 82)
-#: Into the totals of the rows, (op, nothing, operand).
+#: Into the totals of the rows or of the columns, (op, nothing, operand).
 FOLD_ADD, FOLD_MAXIMUM, FOLD_MINIMUM = range(90, 93)

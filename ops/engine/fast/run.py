@@ -54,6 +54,7 @@ class Runner:
     """A group and how its leaves lie: `sizes` are the group's, `spreads` those of each leaf, 1 where it is repeated.
 
     views: what lays each leaf along the shape; None where its elements lie in that order.
+    down: so many rows that follow each other are folded into one row of totals; 0 where each row is into a number.
     """
 
     def __init__(
@@ -63,10 +64,11 @@ class Runner:
         sizes: Sequence[int],
         spreads: Sequence[Sequence[int]],
         views: Sequence[View],
+        down: int = 0,
     ) -> None:
         self._recipe, self._compute = recipe, compute
         self._rows, self._columns = math.prod(sizes[:-1]), sizes[-1]
-        self._sizes, self._spreads, self._views = sizes, spreads, views
+        self._sizes, self._spreads, self._views, self._down = sizes, spreads, views, down
         self.size = math.prod(sizes)
         self._plan: _Plan | None = None
         self._is_known = True
@@ -103,15 +105,15 @@ class Runner:
     def fold(
         self, kind: int, is_free: bool, values: Sequence[np.ndarray], start: np.ndarray, instead: FoldRows
     ) -> np.ndarray | None:
-        """The totals of all rows, of f32, by one of the machine's folds; `is_free` says that the order is all one."""
-        is_split = is_free and self._rows == 1
+        """The totals of rows or columns, of f32, by one of the machine's folds; `is_free`: the order is all one."""
+        is_split = is_free and self._rows == 1 and not self._down
         plan = self._plan or self._planned(kind, is_split)
         if plan is None:
             return None
         tables = self._tables(plan.program) if plan.program.tables else _NO_TABLES
         if tables is None:
             return None
-        totals = np.empty(self._rows, np.float32)
+        totals = np.empty(self._rows // self._down * self._columns if self._down else self._rows, np.float32)
         totals[...] = start
         if not is_split:
             self.run_blocks(plan, plan.program, tables, self._laid(values), [], totals, instead)
@@ -127,7 +129,7 @@ class Runner:
             return None
         now, rows, columns = speed.current(), self._rows, self._columns
         tuning, most = now.tuning, now.tuning.fast_elements
-        if fold is None:
+        if fold is None or self._down:
             high, wide = (1, most) if columns > most else (max(most // columns, 1), columns)
         else:
             wide = min(columns, most if is_split else tuning.fast_wide)
@@ -139,11 +141,14 @@ class Runner:
         if made is None:
             return None
         pieces = -(-columns // wide)
-        blocks, together = -(-rows // high) * pieces, 1 if fold is None or is_split else pieces
+        together = 1 if fold is None or is_split else pieces
+        if self._down:
+            high, together = _folded_together(self._down, high, pieces, -(-rows // high))
+        blocks = -(-rows // high) * pieces
         weight = self.size * (tuning.fast_exponential if (made.code[:, 0] == op.EXP).any() else 1)
         parts = tuning.fast_parts * now.workers if weight > tuning.fast_alone else 1
         step = max(-(-blocks // together // parts), 1) * together
-        common = (rows, columns, high, wide, made.registers, made.once)
+        common = (rows, columns, high, wide, made.registers, made.once, self._down)
         wheres = [np.array([i, min(i + step, blocks), *common], np.int64) for i in range(0, blocks, step)]
         self._plan = _Plan(made, call, (high, wide), wheres, weight if parts > 1 else 0)
         return self._plan
@@ -228,5 +233,17 @@ class Runner:
         results = [np.broadcast_to(r, shape) for r in self._compute(*parts)]
         for whole, part in zip(outputs, results, strict=False):
             whole.reshape(self._rows, self._columns)[rows, columns] = part
-        if instead is not None:
+        if instead is None:
+            return
+        if not self._down:
             totals[rows] = instead(totals[rows], results[0])
+            return
+        for i, elements in enumerate(results[0], row):
+            mine = totals.reshape(-1, self._columns)[i // self._down, columns]
+            mine[...] = instead(mine, elements[:, None])
+
+
+def _folded_together(down: int, high: int, pieces: int, blocks: int) -> tuple[int, int]:
+    """Rows of a block, and how many blocks one thread has to take, where so many rows are folded into one."""
+    fitting = next(n for n in range(min(high, down), 0, -1) if down % n == 0)
+    return (fitting, down // fitting * pieces) if 4 * fitting >= high else (high, blocks * pieces)
