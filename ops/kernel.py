@@ -140,6 +140,20 @@ PURE_LINEAR = Facts(is_pure=True, linear=first_operand)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class OnF32:
+    """An op on f16 and bf16, on arrays of f32 that hold the same numbers; its other operands are as they are.
+
+    call: computes the result: of f16 and bf16 as f32. None where that is the operand as it is.
+    rounds: whether what `call` gives has yet to be rounded to the result's type, to nearest even.
+    has_out: whether `call` takes an array for its result after the operands, as `Kernel.has_out` says.
+    """
+
+    call: Run | None
+    rounds: bool
+    has_out: bool = False
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Kernel:
     """How one use of an op is computed, with what later stages need to know. It can be called as `call` is.
 
@@ -150,6 +164,7 @@ class Kernel:
         code of the result. None where there is none.
     of_bfloat16: for a function of one f32 that depends on nothing but the operand rounded to odd to bfloat16: takes a
         number of elements, and returns the results for all 65,536 codes if such a table pays for so many, else None.
+    on_f32: of an op on f16 or bf16, the same on f32. None where there is none.
     choices: of stochastic rounding of a function of two to a type of up to 16 bits, gives what runs along arrays by it
         (`Choices` or `Steps` of `engine/stochastic.py`). None elsewhere.
     facts: what is known of every use of the op.
@@ -159,6 +174,7 @@ class Kernel:
     has_out: bool = False
     of_codes: Callable[..., int] | None = None
     of_bfloat16: Callable[[int], np.ndarray | None] | None = None
+    on_f32: OnF32 | None = None
     choices: Callable[[], Any] | None = None
     facts: Facts = NOTHING
 

@@ -1,11 +1,19 @@
-"""The Python function of a group: one call of a kernel for each step, on arrays that broadcast together."""
+"""The Python function of a group: one call of a kernel for each step, on arrays that broadcast together.
+
+Numbers of f16 and bf16 can be held as f32 between the steps. A step that rounds is made on f32 and rounded there;
+others are where one of their operands is the result of such a step. So numpy, which computes with these types one
+element at a time, is spared most conversions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ops.kernel import Kernel
+from ...ops.engine import half
+from ...ops.kernel import Kernel, Run
 from ...ops.registry import lookup
+from ...ops.types import ElementType
+from ..program import Operation
 from .group import Function, Lookup, Origin, Step
 from .leaf import Compute
 from .writer import Sources, Writer
@@ -22,31 +30,123 @@ def generate(
     sources: Sources,
     leaves: Sequence[frozenset[int]] = (),
     reason: str = "",
+    is_wide: bool = False,
 ) -> Compute:
     """The function that takes the leaves and gives a tuple of the outputs; `label` and `reason` are for listings.
 
     Where `leaves` says along which of the group's dimensions each leaf lies, results are written over what nothing
-    needs any more: on 10**6 elements quantize and layer norm take a fifth less for it.
+    needs any more: on 10**6 elements quantize and layer norm take a fifth less for it. `is_wide` says to hold f16 and
+    bf16 as f32 where that pays, which it does for large arrays.
     """
-    writer = Writer({})
-    names = [writer.fresh() for _ in function.leaves]
-    along = dict(zip(names, leaves, strict=False))
-    whole = frozenset[int]().union(*leaves)
-    owned: set[str] = set()  # what has the group's shape and is an array that a step has made
-    parameters = list(names)
-    names += [writer.name_of(constant.array) for constant in function.constants]
-    for step, origin in zip(function.steps, origins, strict=True):
-        kernel, operands = kernel_of(step, origin), [names[i] for i in step.operands]
-        over = [name for name in operands if kernel.has_out and name in owned]
-        name = writer.apply(kernel.call, origin.operation, operands, over)
-        if isinstance(step, Step) and _may_be_a_view(step):
-            owned.difference_update(operands)
-        names.append(name)
-        if isinstance(step, Step):
-            along[name] = frozenset[int]().union(*[along[v] for v in operands if v in along])
-            if kernel.has_out and whole and along[name] == whole:
-                owned.add(name)
-    return writer.function(parameters, [names[i] for i in function.outputs], label, sources, bool(leaves), reason)
+    kernels = [kernel_of(step, origin) for step, origin in zip(function.steps, origins, strict=True)]
+    writer = _Writer(function, leaves)
+    wide = _wide_steps(function, kernels) if is_wide else set()
+    writer.prepare(wide)
+    for i, (step, origin, kernel) in enumerate(zip(function.steps, origins, kernels, strict=True)):
+        writer.step(function.first_step + i, step, origin.operation, kernel, i in wide)
+    return writer.finish(label, sources, bool(leaves), reason)
+
+
+def _is_half(element: ElementType) -> bool:
+    return element.is_float and element.bits == 16
+
+
+def _wide_steps(function: Function, kernels: Sequence[Kernel]) -> set[int]:
+    """The steps that are made on f32 in place of f16 and bf16."""
+    steps: set[int] = set()
+    results: set[int] = set()  # what they give
+    for i, (step, kernel) in enumerate(zip(function.steps, kernels, strict=True)):
+        if not isinstance(step, Step) or kernel.on_f32 is None:
+            continue
+        is_conversion = kernel.on_f32.call is None
+        if is_conversion or (kernel.on_f32.rounds and len(step.operands) > 1) or not results.isdisjoint(step.operands):
+            steps.add(i)
+            if _is_half(step.element):
+                results.add(function.first_step + i)
+    return steps
+
+
+class _Writer:
+    """The lines of one function. A value has a name as it is, or one as f32, or both."""
+
+    def __init__(self, function: Function, leaves: Sequence[frozenset[int]]) -> None:
+        self._function, self._writer = function, Writer({})
+        self._parameters = [self._writer.fresh() for _ in function.leaves]
+        self._along = dict(zip(self._parameters, leaves, strict=False))  # the dimensions that values lie along
+        self._whole = frozenset[int]().union(*leaves)
+        self._owned: set[str] = set()  # what has the group's shape and is an array that a step has made
+        constants = [self._writer.name_of(c.array) for c in function.constants]
+        self._names: dict[int, str] = dict(enumerate([*self._parameters, *constants]))
+        self._wide: dict[int, str] = {}
+        self._needed: set[int] = set()  # values that are needed as they are
+        self._needed_wide: set[int] = set()
+        steps = [s.element for s in function.steps]
+        self._elements = [*function.leaves, *(c.element for c in function.constants), *steps]
+
+    def prepare(self, wide: set[int]) -> None:
+        """Take note of how values are needed, where some steps are made on f32."""
+        self._needed.update(self._function.outputs)
+        for i, step in enumerate(self._function.steps):
+            for v in step.operands:
+                (self._needed_wide if i in wide and _is_half(self._elements[v]) else self._needed).add(v)
+        for i, constant in enumerate(self._function.constants):
+            value = len(self._function.leaves) + i
+            if value in self._needed_wide:
+                self._wide[value] = self._writer.name_of(half.widen(constant.array))
+
+    def step(self, value: int, step: Step | Lookup, operation: Operation, kernel: Kernel, is_wide: bool) -> None:
+        """Write a step whose result is a value."""
+        if not is_wide:
+            operands = [self._names[v] for v in step.operands]
+            has_out, is_view = kernel.has_out, isinstance(step, Step) and _may_be_a_view(step)
+            self._names[value] = self._call(kernel.call, operation, operands, has_out, has_out, is_view)
+            return
+        assert kernel.on_f32 is not None
+        operands = [self._held(v, operation) for v in step.operands]
+        name, call = operands[0], kernel.on_f32.call
+        if call is not None:
+            name = self._call(call, operation, operands, kernel.on_f32.has_out, kernel.on_f32.has_out)
+        element = self._elements[value]
+        if not _is_half(element):
+            self._names[value] = name
+            return
+        if kernel.on_f32.rounds and value in self._needed_wide:
+            name = self._call(lambda x: half.rounded(x, element), operation, [name], is_new=True)
+        self._wide[value] = name
+        if value in self._needed:
+            self._names[value] = self._call(lambda x: half.narrow(x, element.dtype), operation, [name])
+
+    def finish(self, label: str, sources: Sources, writes_over: bool, reason: str) -> Compute:
+        """The function."""
+        outputs = [self._names[v] for v in self._function.outputs]
+        return self._writer.function(self._parameters, outputs, label, sources, writes_over, reason)
+
+    def _held(self, value: int, operation: Operation) -> str:
+        """The name of a value, of f16 and bf16 as f32."""
+        if not _is_half(self._elements[value]):
+            return self._names[value]
+        if value not in self._wide:
+            self._wide[value] = self._call(half.widen, operation, [self._names[value]], is_new=True)
+        return self._wide[value]
+
+    def _call(
+        self,
+        call: Run,
+        operation: Operation,
+        operands: Sequence[str],
+        has_out: bool = False,
+        is_new: bool = False,
+        is_view: bool = False,
+    ) -> str:
+        """Write a call: of what may write over an operand, or gives an array of its own, or maybe a view."""
+        over = [name for name in operands if has_out and name in self._owned]
+        name = self._writer.apply(call, operation, operands, over)
+        if is_view:
+            self._owned.difference_update(operands)
+        self._along[name] = frozenset[int]().union(*[self._along[v] for v in operands if v in self._along])
+        if is_new and self._whole and self._along[name] == self._whole:
+            self._owned.add(name)
+        return name
 
 
 def _may_be_a_view(step: Step) -> bool:

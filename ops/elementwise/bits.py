@@ -9,7 +9,7 @@ import numpy as np
 from ..batch import as_it_is
 from ..engine.cast import cast, wrap
 from ..engine.fast import opcodes
-from ..kernel import Facts, Kernel, Scalar, first_operand
+from ..kernel import Facts, Kernel, OnF32, Scalar, first_operand
 from ..minifloat import arithmetic
 from ..minifloat.number import FINITE
 from ..policy import Policy
@@ -17,6 +17,7 @@ from ..registry import EXACT_BUT_COMPLEX, Call, Run, op
 from ..require import identity, require, require_shape
 from ..types import ELEMENT_TYPES, ElementType, Kind
 from .float_kernels import Function, float_kernel
+from .half_words import is_of_words
 
 
 def _unsigned(x: np.ndarray, element: ElementType) -> np.ndarray:
@@ -253,7 +254,8 @@ def abs_(call: Call) -> Run:
     element = call.tensor().element
     _require_part(call)
     if element.is_float:
-        return float_kernel(_ABSOLUTE, element, call.policy, call.random, call.result())
+        kernel = float_kernel(_ABSOLUTE, element, call.policy, call.random, call.result())
+        return Kernel(kernel, on_f32=OnF32(np.abs, False)) if is_of_words(element) and call.result().shape else kernel
     if element.is_complex:
         dtype = element.part.dtype
         return lambda x: np.abs(x.astype(np.complex128)).astype(dtype)

@@ -12,13 +12,15 @@ import numpy as np
 from ..engine.fast import opcodes
 from ..engine.keys import key_table, total_keys
 from ..engine.speed import tuning
-from ..kernel import Facts, Scalar
+from ..kernel import Facts, Kernel, OnF32, Scalar
 from ..minifloat import arithmetic
 from ..minifloat.number import Number
 from ..registry import Call, OpError, Run, lookup, op
-from ..types import ElementType, Kind, TensorType
+from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from .float_kernels import Function, float_kernel
-from .half_words import comparison
+from .half_words import comparison, is_of_words
+
+_F32 = ELEMENT_TYPES["f32"]
 
 DIRECTIONS = ("EQ", "NE", "GE", "GT", "LE", "LT")
 
@@ -90,9 +92,11 @@ def compare(call: Call) -> Run:
         return float_kernel(_PREDICATES[direction], lhs.element, call.policy, call.random, call.result())
     if lhs.element.is_complex and direction not in ("EQ", "NE"):
         return _lexicographic(_HOST[direction], np.greater if direction.startswith("G") else np.less)
-    if lhs.element.name == "f16" and lhs.shape:
-        return comparison(_HOST[direction])(_through_f32(_HOST[direction]), lhs.element)
-    return _HOST[direction]
+    host = _HOST[direction]
+    if not is_of_words(lhs.element) or not lhs.shape:
+        return host
+    is_half = lhs.element.name == "f16"
+    return Kernel(comparison(host)(_through_f32(host), lhs.element) if is_half else host, on_f32=OnF32(host, False))
 
 
 def _through_f32(host: np.ufunc) -> Run:
@@ -150,7 +154,10 @@ def select(call: Call) -> Run:
         return lambda p, x, y: x if p else y
     if not _agree(pred, on_true):
         raise OpError(f"pred is {pred} (expected a scalar or of the shape of {on_true})")
-    return functools.partial(choose, on_true.element)
+    kernel = functools.partial(choose, on_true.element)
+    return (
+        Kernel(kernel, on_f32=OnF32(functools.partial(choose, _F32), False)) if is_of_words(on_true.element) else kernel
+    )
 
 
 def choose(element: ElementType, pred: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -181,7 +188,14 @@ def clamp(call: Call) -> Run:
             raise OpError(f"{name} is {bound} (expected of element type {operand.element})")
         if bound.shape and not _agree(bound, operand):
             raise OpError(f"{name} is {bound} (expected a scalar or of the shape of {operand})")
-    at_least, at_most = (_kernel(call, name, operand) for name in ("maximum", "minimum"))
+    kernel = _clamped(call, operand)
+    if not is_of_words(operand.element) or not operand.shape:
+        return kernel
+    return Kernel(kernel, on_f32=OnF32(_clamped(call, TensorType(operand.shape, _F32)), False))
+
+
+def _clamped(call: Call, t: TensorType) -> Run:
+    at_least, at_most = (_kernel(call, name, t) for name in ("maximum", "minimum"))
     return lambda low, x, high: at_most(at_least(x, low), high)
 
 

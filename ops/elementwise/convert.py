@@ -6,9 +6,10 @@ import functools
 
 import numpy as np
 
+from ..engine import half
 from ..engine.cast import cast, codes_of
 from ..engine.lookup import Table
-from ..kernel import Facts, first_operand
+from ..kernel import Facts, Kernel, OnF32, first_operand
 from ..minifloat.codec import round_number
 from ..minifloat.formats import Format, Nan
 from ..minifloat.number import FINITE, INFINITE, Number
@@ -17,7 +18,8 @@ from ..registry import CORRECTLY_ROUNDED, Call, Run, op
 from ..require import identity, require, require_shape
 from ..types import ELEMENT_TYPES, ElementType
 
-_F64 = ELEMENT_TYPES["f64"]
+_F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
+_TO_32 = (ELEMENT_TYPES["f16"], ELEMENT_TYPES["bf16"], _F32)
 
 
 @op(
@@ -39,6 +41,14 @@ def convert(call: Call) -> Run:
     source, target, policy, random = old.element, new.element, call.policy, call.random
     if source == target:
         return identity
+    on_f32 = _on_f32(source, target, policy) if new.shape else None
+    if on_f32 is not None:
+        dtype = target.dtype
+        if target == _F32:
+            return Kernel(half.widen, on_f32=on_f32)
+        if source == _F32:
+            return Kernel(lambda x: half.narrow(x, dtype), on_f32=on_f32)
+        return Kernel(lambda x: half.narrow(half.widen(x), dtype), on_f32=on_f32)
     if _astype_is_right(source, target, policy):
         dtype = target.dtype
         return lambda x: x.astype(dtype)
@@ -51,6 +61,14 @@ def convert(call: Call) -> Run:
             return lambda x: cells[x.tobytes()[0]]
         return lambda x: table.at(x.view(np.uint8))
     return lambda x: np.asarray(cast(x, source, target, policy))
+
+
+def _on_f32(source: ElementType, target: ElementType, policy: Policy) -> OnF32 | None:
+    """A conversion between f16, bf16 and f32 on what f32 holds."""
+    if source not in _TO_32 or target not in _TO_32:
+        return None
+    is_nearest = policy.rounding == "nearest_even" and policy.overflow == "ieee"
+    return OnF32(None, target != _F32) if target == _F32 or is_nearest else None
 
 
 def _astype_is_right(source: ElementType, target: ElementType, policy: Policy) -> bool:

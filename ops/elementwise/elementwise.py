@@ -12,7 +12,7 @@ import numpy as np
 from ..engine.cast import wrap
 from ..engine.fast import opcodes
 from ..engine.speed import tuning
-from ..kernel import NOTHING, Combining, Facts, Kernel, Scalar, first_operand
+from ..kernel import NOTHING, Combining, Facts, Kernel, OnF32, Scalar, first_operand
 from ..minifloat import arithmetic
 from ..minifloat.number import Number
 from ..registry import CORRECTLY_ROUNDED, EXACT, Accuracy, Call, Op, Run, element_types, full_name, register
@@ -57,9 +57,11 @@ def elementwise(
             if element.is_float and function is not None:
                 kernel = float_kernel(function, element, call.policy, call.random, call.result())
                 draws = call.policy.rounding == "stochastic"
-                if words is not None and is_of_words(element) and call.result().shape and not draws:
-                    return words(kernel, element)
-                return kernel
+                if not is_of_words(element) or not call.result().shape or draws:
+                    return kernel
+                run = kernel if words is None else words(kernel, element)
+                is_right = function.is_basic and call.policy.rounding == "nearest_even"
+                return Kernel(run, on_f32=OnF32(host, accuracy != EXACT, has_out) if is_right else None)
             if element.is_integer:
                 if integer is not None or element.bits < 8:
                     return _on_integers(integer or host, element)

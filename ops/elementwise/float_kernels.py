@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..engine import half
 from ..engine.amortised import Amortised
 from ..engine.blocks import block, blocks
 from ..engine.cast import array_of, cast, codes_of
@@ -197,7 +198,8 @@ def _through_f32(function: Function, element: ElementType) -> Run:
 
     def compute(*arrays: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return np.asarray(function.host(*(x.astype(np.float32) for x in arrays))).astype(dtype, copy=False)
+            result = np.asarray(function.host(*map(half.widen, arrays)))
+            return result if function.is_predicate else half.narrow(result, dtype)
 
     def kernel(*arrays: np.ndarray) -> np.ndarray:
         size = arrays[0].size

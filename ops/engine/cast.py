@@ -13,6 +13,7 @@ from ..minifloat.formats import FORMATS, Format
 from ..minifloat.number import FINITE, WORK_BITS, Number
 from ..policy import Policy
 from ..types import ELEMENT_TYPES, ElementType, Kind
+from . import half
 from .amortised import Amortised, kept
 from .blocks import block, blocks, for_each
 from .compiled import Kernels, kernels
@@ -114,7 +115,7 @@ def _round_float(x: np.ndarray, source: ElementType, target: ElementType, policy
     """A cast from f16, bf16, f32 or f64 to a float type."""
     fmt = target.format
     if holds(fmt, source.format):
-        return x.astype(fmt.dtype)
+        return half.widen(x) if source.bits == 16 and fmt is _F32 else x.astype(fmt.dtype)
     host = policy.rounding == "nearest_even" and policy.overflow == "ieee"
     if target == ELEMENT_TYPES["f32"]:
         # f64 is all that f32 does not hold
@@ -128,7 +129,7 @@ def _round_float(x: np.ndarray, source: ElementType, target: ElementType, policy
             return wide
         return through_bf16(x, code_table(ELEMENT_TYPES["bf16"], target, policy))
     if host and not fmt.is_minifloat:
-        return (_odd_f32(x) if source.bits == 64 else x.astype(np.float32)).astype(fmt.dtype)
+        return half.narrow(_odd_f32(x) if source.bits == 64 else x.astype(np.float32, copy=False), fmt.dtype)
     return _cast_number(decode(codes_of(x, source.format), source.format), target, policy, None)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
 from ....ops.engine.fast.recipes import Lookup as MachineLookup
 from ....ops.engine.fast.recipes import Recipe
 from ....ops.engine.fast.recipes import Step as MachineStep
+from ....ops.engine.speed import tuning
 from ....ops.kernel import Kernel, Run
 from ....ops.policy import Policy
 from ....ops.reductions.reduce import Folding
@@ -81,7 +83,8 @@ class Job:
         rank, origins, reason = len(group.shape), self.operation.attributes["origins"], str(self.decision)
         leaves = [frozenset(d for d, n in enumerate(leaf.spread(rank)) if n > 1) for leaf in group.leaves]
         leaves = leaves if self._writes_over else []
-        return generate(group.function, origins, self._kernel_of, self._label, self._sources, leaves, reason)
+        is_wide = math.prod(group.shape) >= tuning().half_many
+        return generate(group.function, origins, self._kernel_of, self._label, self._sources, leaves, reason, is_wide)
 
     @functools.cached_property
     def tables(self) -> Tables:

@@ -318,11 +318,16 @@ class _Fuser:
         return self._done(outputs)
 
     def _pays_alone(self, node: Node) -> bool:
-        """Whether a single op of many elements is to run block by block: a function, whose own numbers are many."""
-        if not self._speed.blocks or node.own < FUNCTION_COST:
+        """Whether one operation on many elements is a group: a function of f32, or an operation on f16 or bf16."""
+        size, tuned = math.prod(node.shape), tuning()
+        if not self._speed.blocks or node.spread is not None:
             return False
-        size = math.prod(node.shape)
-        return size > block(size) or (self._is_compiled and size >= tuning().fast_from)
+        if node.own >= FUNCTION_COST:
+            return size > block(size) or (self._is_compiled and size >= tuned.fast_from)
+        operation, elements = node.operation, elements_of(node.operation)
+        # Functions of one number of 16 bits are lookups.
+        is_function = len(operation.operands) == 1 and elements[0] == elements[-1]
+        return size >= tuned.fuse_many and not is_function and any(e.is_float and e.bits == 16 for e in elements)
 
     def _members(self, value: Value) -> set[Value]:
         """What a group computes that gives `value`: all that is deferred and has its shape."""

@@ -1,0 +1,131 @@
+"""Arrays of f16 and bf16 as f32 and back, and f32 rounded to their numbers, to nearest even.
+
+numpy converts f16 element by element. Here f16 is decoded by a table of all its codes, and f32 is rounded by an
+addition: next to 2**13 times the power of two in a number, f32 has as many bits left as f16 keeps, and of subnormal
+numbers as many as there are above the smallest one. bf16 is left to ml_dtypes, which takes many at a time.
+
+Measured on a busy machine, ns an element on one thread: f16 to f32 1.4 by numpy, 0.6 so; f32 to f16 1.9 to 2.7, and
+1.4; there and back 3.3 to 4.1, and 0.8.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ..types import ElementType
+from .speed import tuning
+
+_F16 = np.dtype(np.float16)
+_SIZE, _EXPONENT, _SIGN = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000), np.uint32(0x80000000)
+#: The smallest normal number of f16 as f32; 2**15, below which none is rounded to infinity; 2**16, where that stands.
+_NORMAL, _LARGE, _END = 0x38800000, np.uint32(0x47000000), np.uint32(0x47800000)
+_UP, _MIDDLE = np.float32(2.0**13), np.float32(1.5 * 2.0**13)
+
+
+def widen(x: np.ndarray) -> np.ndarray:
+    """f16 or bf16 as f32, in an array of its own. NaN keep their bits."""
+    if x.dtype != _F16 or x.size < tuning().half_many:
+        return x.astype(np.float32)
+    if not x.flags.c_contiguous:
+        if x.flags.f_contiguous:
+            return widen(x.T).T
+        x = np.ascontiguousarray(x)
+    result = np.empty(x.shape, np.float32)
+    _numbers().take(x.view(np.uint16), None, result, "wrap")  # every code is in the table: the quickest check
+    return result
+
+
+def narrow(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """f32 as f16 or bf16, each rounded once to nearest even, as `astype` does."""
+    if dtype != _F16 or x.size < tuning().half_many:
+        return x.astype(dtype)
+    if not x.flags.c_contiguous:
+        if x.flags.f_contiguous:
+            return narrow(x.T, dtype).T
+        x = np.ascontiguousarray(x)
+    result = np.empty(x.shape, dtype)
+    numbers, codes, step = x.reshape(-1), result.view(np.uint16).reshape(-1), tuning().half_block
+    for i in range(0, x.size, step):
+        _encode(numbers[i : i + step], codes[i : i + step])
+    return result
+
+
+def rounded(x: np.ndarray, element: ElementType) -> np.ndarray:
+    """f32 rounded to the numbers of f16 or bf16, and held as f32: `widen(narrow(x))`."""
+    if element.dtype != _F16 or x.size < tuning().half_many:
+        return widen(narrow(x, element.dtype))
+    if not x.flags.c_contiguous:
+        return rounded(x.T, element).T if x.flags.f_contiguous else rounded(np.ascontiguousarray(x), element)
+    result = np.empty(x.shape, np.float32)
+    numbers, into, step = x.reshape(-1), result.reshape(-1), tuning().half_block
+    for i in range(0, x.size, step):
+        _round(numbers[i : i + step], into[i : i + step])
+    return result
+
+
+def _encode(x: np.ndarray, codes: np.ndarray) -> None:
+    bits = x.view(np.uint32)
+    size = bits & _SIZE
+    at_most = size.max()
+    if at_most > _END:
+        if at_most > _EXPONENT and np.count_nonzero(size > _EXPONENT) > len(x) >> 3:
+            codes[:] = x.astype(_F16).view(np.uint16)
+            return
+        size = np.minimum(size, _END)
+    power = size & _EXPONENT
+    np.maximum(power, _normals(len(x)), out=power)
+    total = power.view(np.float32) * _UP
+    total += size.view(np.float32)
+    # The last bits of the sum count the steps of the number, 2**10 of them up to a power of two.
+    np.copyto(codes, total.view(np.uint32), casting="unsafe")
+    word = np.empty(len(x), np.uint16)
+    power >>= 13
+    np.copyto(word, power, casting="unsafe")
+    codes += word
+    codes -= np.uint16((_NORMAL >> 13) & 0xFFFF)
+    np.right_shift(bits, 16, out=power)
+    np.copyto(word, power, casting="unsafe")
+    word &= np.uint16(0x8000)
+    codes |= word
+    if at_most > _EXPONENT:
+        nan = np.flatnonzero(np.isnan(x))
+        codes[nan] = x[nan].astype(_F16).view(np.uint16)
+
+
+def _round(x: np.ndarray, into: np.ndarray) -> None:
+    bits = x.view(np.uint32)
+    power = bits & _EXPONENT
+    is_large = power.max() >= _LARGE
+    large = np.flatnonzero(power >= _LARGE) if is_large else ()
+    if len(large) > len(x) >> 3:
+        into[:] = x.astype(_F16)
+        return
+    np.maximum(power, _normals(len(x)), out=power)
+    middle = power.view(np.float32)
+    middle *= _MIDDLE
+    np.add(x, middle, out=into)
+    into -= middle
+    if into.view(np.uint32).min() == 0:  # zeros that have lost their signs
+        np.bitwise_and(bits, _SIGN, out=power)
+        into.view(np.uint32)[:] |= power
+    if is_large:
+        into[large] = x[large].astype(_F16)
+
+
+@functools.cache
+def _numbers() -> np.ndarray:
+    table = np.arange(1 << 16, dtype=np.uint16).view(_F16).astype(np.float32)
+    table.setflags(write=False)
+    return table
+
+
+def _normals(count: int) -> np.ndarray:
+    return _kept_normals(max(tuning().half_block, tuning().half_many, count))[:count]
+
+
+@functools.lru_cache(4)
+def _kept_normals(count: int) -> np.ndarray:
+    """One number many times: numpy takes three times as long for the maximum with a single one."""
+    return np.full(count, _NORMAL, np.uint32)
