@@ -43,7 +43,12 @@ class Scalar:
 
     Integers and booleans are Python's own, floats of 32 and 64 bits numpy's scalars. None where there is none.
 
-    integer: the result may have more bits than the type if `wraps`; then it is brought into the type's range.
+    integer: the result may have more bits than the type if `wraps`; then it is brought into the type's range. `{bits}`
+        and `{mask}` are the number of bits and as many ones, `{half}` is the highest bit.
+    by_positive: the same where the last operand is a positive constant.
+    unsigned: of unsigned integers, where that is another one.
+    wide: of f32 by way of Python's own floats, with an error below 16 units in their last place. It may raise
+        ValueError and ArithmeticError.
     """
 
     integer: str | None = None
@@ -51,6 +56,9 @@ class Scalar:
     boolean: str | None = None
     floating: str | None = None
     any_type: str | None = None
+    by_positive: str | None = None
+    unsigned: str | None = None
+    wide: Callable[..., float] | None = None
 
 
 class Reach(enum.Enum):

@@ -41,8 +41,10 @@ def loops(plan: planner.Plan) -> list[compiled_loops.CompiledLoop]:
 def random_loop(rng: np.random.Generator) -> tuple[str, list[np.ndarray]]:
     """A loop that carries some numbers and uses others from around it."""
     t = str(rng.choice(TYPES))
-    ops = ["and", "or", "xor", "add", "multiply", "maximum", "minimum"] + ["subtract"] * (t != "i1")
-    values, lines = ["%x", "%y", "%p"], []
+    ops = ["and", "or", "xor", "add", "multiply", "maximum", "minimum"]
+    if t != "i1":
+        ops += ["subtract", "shift_left", "shift_right_logical", "shift_right_arithmetic", "divide", "remainder"]
+    values, lines = ["%x", "%y", "%p", "%q"], []
     for n in range(rng.integers(3, 9)):
         a, b = (str(rng.choice(values)) for _ in range(2))
         kind = rng.integers(0, 5)
@@ -64,6 +66,7 @@ def random_loop(rng: np.random.Generator) -> tuple[str, list[np.ndarray]]:
         -> (tensor<i32>, tensor<{t}>, tensor<{t}>) {{
       %zero = stablehlo.constant dense<0> : tensor<i32>
       %one = stablehlo.constant dense<1> : tensor<i32>
+      %q = stablehlo.constant dense<{"true" if t == "i1" else rng.integers(1, 2 if t == "i2" else 4)}> : tensor<{t}>
       %r:3 = stablehlo.while(%i = %zero, %x = %s, %y = %z) : tensor<i32>, tensor<{t}>, tensor<{t}>
       cond {{
         %go = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
@@ -85,7 +88,7 @@ def random_loop(rng: np.random.Generator) -> tuple[str, list[np.ndarray]]:
 
 
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(24))
 def test_random_loops(seed: int) -> None:
     text, arrays = random_loop(np.random.default_rng(seed))
     program = interp.load(text).program

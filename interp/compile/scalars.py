@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...ops.engine.cast import code_table
-from ...ops.kernel import Kernel
+from ...ops.kernel import Kernel, Scalar
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, QuantizedType, TensorType, Type
 
@@ -121,9 +122,40 @@ def expression(name: str, use: Use) -> str | None:
     if element.kind is Kind.BOOL:
         return scalar.boolean and scalar.boolean.format(*use.names)
     if element.is_integer:
-        text = scalar.integer and scalar.integer.format(*use.names)
-        return _wrapped(text, element) if text and scalar.wraps else text
+        return _integer(use, scalar, element)
+    if scalar.wide is not None and element.name == "f32":
+        return f"{use.name_of(_rounded_once(scalar.wide, use.kernel))}({', '.join(use.names)})"
     return scalar.floating and scalar.floating.format(*use.names)
+
+
+def _integer(use: Use, scalar: Scalar, element: ElementType) -> str | None:
+    text, half = scalar.integer, 1 << (element.bits - 1)
+    if scalar.unsigned is not None and element.kind is Kind.UNSIGNED:
+        text = scalar.unsigned
+    elif scalar.by_positive is not None and re.fullmatch(r"\([1-9]\d*\)", use.names[-1]):
+        text = scalar.by_positive
+    text = text and text.format(*use.names, bits=element.bits, half=half, mask=2 * half - 1)
+    return _wrapped(text, element) if text and scalar.wraps else text
+
+
+#: What a result in f64 may be too small or too large by, relatively: 16 units in its last place.
+_LOW, _HIGH = 1 - 2.0**-48, 1 + 2.0**-48
+#: Smaller results may be subnormal in f32, whose units are larger.
+_SMALLEST = 2.0**-125
+
+
+def _rounded_once(wide: Callable[..., float], kernel: Kernel) -> Callable[..., Any]:
+    """A function of f32, correctly rounded: in f64 if its error cannot decide, else by the kernel, which is exact."""
+
+    def function(*numbers: np.float32) -> Any:
+        try:
+            x = wide(*map(float, numbers))
+        except (ValueError, ArithmeticError):
+            return kernel(*numbers)[()]
+        result = np.float32(x * _LOW)
+        return result if result == np.float32(x * _HIGH) and abs(x) >= _SMALLEST else kernel(*numbers)[()]
+
+    return function
 
 
 def _wrapped(text: str, element: ElementType) -> str:

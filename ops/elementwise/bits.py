@@ -62,7 +62,14 @@ def _shift(call: Call, read: Callable, shift: np.ufunc) -> Run:
     return Kernel(kernel, has_out=True)
 
 
-@op("shift_left", "integer", values="numbers", operands=2, is_elementwise=True)
+@op(
+    "shift_left",
+    "integer",
+    values="numbers",
+    operands=2,
+    is_elementwise=True,
+    facts=Facts(scalar=Scalar("({0} << {1} if 0 <= {1} < {bits} else 0)", True)),
+)
 def shift_left(call: Call) -> Run:
     """Bits moved up by an unsigned amount, zeros moved in; by the width or more, 0.
 
@@ -72,7 +79,14 @@ def shift_left(call: Call) -> Run:
     return _shift(call, _signed if call.tensor().element.kind is Kind.SIGNED else _unsigned, np.left_shift)
 
 
-@op("shift_right_logical", "integer", values="numbers", operands=2, is_elementwise=True)
+@op(
+    "shift_right_logical",
+    "integer",
+    values="numbers",
+    operands=2,
+    is_elementwise=True,
+    facts=Facts(scalar=Scalar("(({0} & {mask}) >> {1} if 0 <= {1} < {bits} else 0)", True)),
+)
 def shift_right_logical(call: Call) -> Run:
     """Bits moved down by an unsigned amount, zeros moved in; by the width or more, 0.
 
@@ -81,7 +95,20 @@ def shift_right_logical(call: Call) -> Run:
     return _shift(call, _unsigned, np.right_shift)
 
 
-@op("shift_right_arithmetic", "integer", values="numbers", operands=2, is_elementwise=True)
+@op(
+    "shift_right_arithmetic",
+    "integer",
+    values="numbers",
+    operands=2,
+    is_elementwise=True,
+    facts=Facts(
+        scalar=Scalar(
+            "({0} >> {1} if 0 <= {1} < {bits} else {0} >> {bits})",
+            True,
+            unsigned="(({0} ^ {half}) - {half} >> ({1} if {1} < {bits} else {bits}))",
+        )
+    ),
+)
 def shift_right_arithmetic(call: Call) -> Run:
     """Bits moved down by an unsigned amount, copies of the top bit moved in, in unsigned types too.
 

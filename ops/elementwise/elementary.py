@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..engine.fast import opcodes
-from ..kernel import Facts
+from ..kernel import Facts, Scalar
 from ..minifloat import functions
 from ..registry import CORRECTLY_ROUNDED, ROUNDED_TO_32
 from .elementwise import elementwise
@@ -15,11 +17,19 @@ _LARGE = 40
 
 
 @elementwise(
-    "sqrt", "float complex", accuracy=CORRECTLY_ROUNDED, direct=functions.sqrt, facts=Facts(compiled=opcodes.SQRT)
+    "sqrt",
+    "float complex",
+    accuracy=CORRECTLY_ROUNDED,
+    direct=functions.sqrt,
+    facts=Facts(scalar=Scalar(wide=math.sqrt), compiled=opcodes.SQRT),
 )
 def sqrt(x):
     """Square root."""
     return np.sqrt(x)
+
+
+def _rsqrt(x: float) -> float:
+    return 1.0 / math.sqrt(x)
 
 
 def _wide_rsqrt(x, out):
@@ -33,7 +43,7 @@ def _wide_rsqrt(x, out):
     accuracy=ROUNDED_TO_32,
     direct=functions.rsqrt,
     wide=_wide_rsqrt,
-    facts=Facts(compiled=opcodes.RSQRT),
+    facts=Facts(scalar=Scalar(wide=_rsqrt), compiled=opcodes.RSQRT),
 )
 def rsqrt(x):
     """Reciprocal of the square root; of a zero, infinity with its sign."""
@@ -57,7 +67,7 @@ def cbrt(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.exponential,
     wide=np.exp,
-    facts=Facts(compiled=opcodes.EXP),
+    facts=Facts(scalar=Scalar(wide=math.exp), compiled=opcodes.EXP),
 )
 def exponential(x):
     """e to the power of the operand."""
@@ -73,6 +83,7 @@ def exponential(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.exponential_minus_one,
     wide=np.expm1,
+    facts=Facts(scalar=Scalar(wide=math.expm1)),
 )
 def exponential_minus_one(x):
     """e to the power of the operand, less one, accurate near zero."""
@@ -83,7 +94,14 @@ def exponential_minus_one(x):
     return result
 
 
-@elementwise("log", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log, wide=np.log)
+@elementwise(
+    "log",
+    "float complex",
+    accuracy=ROUNDED_TO_32,
+    direct=functions.log,
+    wide=np.log,
+    facts=Facts(scalar=Scalar(wide=math.log)),
+)
 def log(x):
     """Natural logarithm."""
     return np.log(x)
@@ -96,10 +114,15 @@ def log(x):
     direct=functions.log_plus_one,
     wide=np.log1p,
     expanded="complex",
+    facts=Facts(scalar=Scalar(wide=math.log1p)),
 )
 def log_plus_one(x):
     """Natural logarithm of one more than the operand, accurate near zero."""
     return np.log1p(x)
+
+
+def _logistic(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x))
 
 
 def _wide_logistic(x, out):
@@ -113,7 +136,14 @@ def _wide_logistic(x, out):
         out[nan] = np.copysign(out[nan], -1.0)
 
 
-@elementwise("logistic", "float complex", accuracy=ROUNDED_TO_32, direct=functions.logistic, wide=_wide_logistic)
+@elementwise(
+    "logistic",
+    "float complex",
+    accuracy=ROUNDED_TO_32,
+    direct=functions.logistic,
+    wide=_wide_logistic,
+    facts=Facts(scalar=Scalar(wide=_logistic)),
+)
 def logistic(x):
     """1 / (1 + exp(-x))."""
     one = x.dtype.type(1)
@@ -127,31 +157,67 @@ def logistic(x):
     return np.where(x < 0, small, one) / (one + small)
 
 
-@elementwise("tanh", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tanh, wide=np.tanh)
+@elementwise(
+    "tanh",
+    "float complex",
+    accuracy=ROUNDED_TO_32,
+    direct=functions.tanh,
+    wide=np.tanh,
+    facts=Facts(scalar=Scalar(wide=math.tanh)),
+)
 def tanh(x):
     """Hyperbolic tangent."""
     return np.tanh(x)
 
 
-@elementwise("tan", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tan, wide=np.tan)
+@elementwise(
+    "tan",
+    "float complex",
+    accuracy=ROUNDED_TO_32,
+    direct=functions.tan,
+    wide=np.tan,
+    facts=Facts(scalar=Scalar(wide=math.tan)),
+)
 def tan(x):
     """Tangent of an angle in radians."""
     return np.tan(x)
 
 
-@elementwise("sine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.sine, wide=np.sin)
+@elementwise(
+    "sine",
+    "float complex",
+    accuracy=ROUNDED_TO_32,
+    direct=functions.sine,
+    wide=np.sin,
+    facts=Facts(scalar=Scalar(wide=math.sin)),
+)
 def sine(x):
     """Sine of an angle in radians."""
     return np.sin(x)
 
 
-@elementwise("cosine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cosine, wide=np.cos)
+@elementwise(
+    "cosine",
+    "float complex",
+    accuracy=ROUNDED_TO_32,
+    direct=functions.cosine,
+    wide=np.cos,
+    facts=Facts(scalar=Scalar(wide=math.cos)),
+)
 def cosine(x):
     """Cosine of an angle in radians."""
     return np.cos(x)
 
 
-@elementwise("atan2", "float complex", accuracy=ROUNDED_TO_32, operands=2, direct=functions.atan2, wide=np.arctan2)
+@elementwise(
+    "atan2",
+    "float complex",
+    accuracy=ROUNDED_TO_32,
+    operands=2,
+    direct=functions.atan2,
+    wide=np.arctan2,
+    facts=Facts(scalar=Scalar(wide=math.atan2)),
+)
 def atan2(y, x):
     """The angle of the point (x, y), in radians, from -pi to pi."""
     return _complex_atan2(y, x) if np.iscomplexobj(y) else np.arctan2(y, x)
@@ -193,6 +259,7 @@ def _power_integers(x, y):
     direct=functions.power,
     wide=np.power,
     integer=_power_integers,
+    facts=Facts(scalar=Scalar(wide=math.pow)),
 )
 def power(x, y):
     """The first operand to the power of the second; integers wrap, and negative powers are truncated."""

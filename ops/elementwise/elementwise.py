@@ -174,7 +174,10 @@ def _divide_integers(x, y):
     integer=_divide_integers,
     facts=Facts(
         scalar=Scalar(
-            "(({0} // {1} if ({0} < 0) == ({1} < 0) else -(-{0} // {1})) if {1} else -1)", True, floating="{0} / {1}"
+            "(({0} // {1} if ({0} < 0) == ({1} < 0) else -(-{0} // {1})) if {1} else -1)",
+            True,
+            floating="{0} / {1}",
+            by_positive="({0} // {1} if {0} >= 0 else -(-{0} // {1}))",
         ),
         compiled=opcodes.DIVIDE,
         linear=first_operand,
@@ -197,7 +200,10 @@ def _remainder_integers(x, y):
     direct=arithmetic.remainder,
     integer=_remainder_integers,
     facts=Facts(
-        scalar=Scalar("(({0} % {1} if ({0} < 0) == ({1} < 0) else {0} % -{1}) if {1} else {0})"),
+        scalar=Scalar(
+            "(({0} % {1} if ({0} < 0) == ({1} < 0) else {0} % -{1}) if {1} else {0})",
+            by_positive="({0} % {1} if {0} >= 0 else -(-{0} % {1}))",
+        ),
     ),
 )
 def remainder(x, y):
