@@ -128,6 +128,11 @@ class Tuning:
     #: by so many attempts.
     recurrence_turns: int = 16
     recurrence_attempts: int = 8
+    #: A loop becomes so many recurrences at most that do not hang on each other; what one keeps for the next, and what
+    #: is computed in between, has so many bytes of all turns at most, and so many a turn: a limit of memory.
+    recurrences_most: int = 8
+    between_bytes: int = 1 << 20
+    between_large: int = 1 << 14
     #: Loops side by side: there are regions for so many sizes at most, each so many times smaller than the one before,
     #: and when so many loops on single numbers are left, they run one after the other: an op on a single number takes
     #: 0.1 us, and one on a small array 1.5.

@@ -1,14 +1,16 @@
 """Small functions put in the place of their calls, so that what is in them can be fused with what is around.
 
 JAX makes a function of every `jax.nn.silu` and of each loop's body. A function is inlined if it has no effects, does
-not call itself and is not long; the ops of the caller stay the objects that they are.
+not call itself and is not long, or called in one place only; the ops of the caller stay the objects that they are.
 
 Measured against calls: a scan of 1,000 steps 3.6 times as fast, silu(a) * b on 10**6 elements 1.3 times.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import functools
 from collections.abc import Iterator
 
 from ....ops.engine.speed import tuning
@@ -26,7 +28,7 @@ def inlined(program: Program, region: Region, limits: tuple[int, int] | None = N
 
     `limits` are the ops of a function and of all functions, those of the tuning by default.
     """
-    return _Inliner(program, limits or (tuning().inline_ops, tuning().inline_total)).region(region, ())
+    return _Inliner(program, limits).region(region, ())
 
 
 #: The values of a function that is inlined, in terms of the function it is put into. None: they are the same.
@@ -45,9 +47,22 @@ class _Frame:
 
 
 class _Inliner:
-    def __init__(self, program: Program, limits: tuple[int, int]) -> None:
+    def __init__(self, program: Program, limits: tuple[int, int] | None) -> None:
         self._program = program
-        self._longest, self._room = limits
+        self._longest, self._room = limits or (tuning().inline_ops, tuning().inline_total)
+        # What is called in one place only makes nothing longer.
+        self._longest_once = self._longest if limits else self._room
+
+    @functools.cached_property
+    def _calls(self) -> dict[str, int]:
+        """In how many places each function is called."""
+        return collections.Counter(
+            str(operation.attributes.get(attribute))
+            for function in self._program.functions.values()
+            if function.body is not None
+            for operation in _all(function.body)
+            if (attribute := call_attribute(operation.name)) is not None
+        )
 
     def region(self, region: Region, within: tuple[str, ...], values: Values | None = None) -> Region:
         """A region with calls replaced, of a copy that has other values where these are given.
@@ -103,7 +118,8 @@ class _Inliner:
             v.type for v in operation.results
         ] == list(function.result_types)
         size = _size(function.body)
-        if not same or size is None or size > min(self._longest, self._room):
+        longest = self._longest if self._calls.get(name) != 1 else self._longest_once
+        if not same or size is None or size > min(longest, self._room):
             return None
         self._room -= size
         return function
@@ -125,6 +141,14 @@ def _frame(call: Operation, function: Function, outside: Values | None) -> _Fram
         else:
             handed_on.append((returned, result))
     return _Frame(iter(body.operations), values, function.name, handed_on, call)
+
+
+def _all(region: Region) -> Iterator[Operation]:
+    """The ops of a region, and those in their regions."""
+    for operation in region.operations:
+        yield operation
+        for inner in operation.regions:
+            yield from _all(inner)
 
 
 def _size(region: Region) -> int | None:
