@@ -89,7 +89,7 @@ BODIES: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
         (3,),
     ),
     "branches on a number": (lambda v: lax.cond(v > 0, lambda u: (u, v * v), lambda u: (v * 3, u), v)[0], ()),
-    "inner loop": (lambda v: lax.fori_loop(0, 5, lambda i, c: c * v + i.astype(v.dtype), v), (3,)),
+    "inner loop": (lambda v: lax.fori_loop(0, 11, lambda i, c: c * v + i.astype(v.dtype), v), (3,)),
     "inner loop of independent turns": (lambda v: lax.map(lambda u: u * 3 - v[0], v), (4,)),
 }
 

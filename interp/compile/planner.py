@@ -1,8 +1,9 @@
 """A program to a plan: every operation bound once, the passes in their order, and each function written in Python.
 
-The order is: `inline`, `fold_constants`, `bind` (which verifies), `batch_turns`, `find_scans`, `narrow`, `fuse`, and
-then `emit`, which asks `choose` how each operation runs. Loops and scans come before fusion because a loop's body is
-read op by op; narrowing comes before it because what a convert costs decides what is fused.
+The order is: `inline`, `fold_constants`, `small_indices`, `bind` (which verifies), `unroll`, `batch_turns`,
+`find_scans`, `narrow`, `fuse`, and then `emit`, which asks `choose` how each operation runs. Loops and scans come
+before fusion because a loop's body is read op by op; narrowing comes before it because what a convert costs decides
+what is fused.
 """
 
 from __future__ import annotations
@@ -193,12 +194,13 @@ class _Planner:
         if not self._is_watched:
             region, constants = fold_constants(region, self._policy, self._binder.kernel)
         if self._fuses and self._speed.blocks:
-            unrolled = unroll(region, constants, self._policy, self._binder.kernels.of)
-            if unrolled is not region:
-                region, constants = fold_constants(unrolled, self._policy, self._binder.kernel)
             region = small_indices(region, constants)
         self._binder.bind(region, constants)
         if self._fuses and self._speed.turns:
+            unrolled = unroll(region, constants, self._policy, self._binder.kernels.of)
+            if unrolled is not region:
+                self._binder.bind_new(unrolled, constants)
+                region, constants = fold_constants(unrolled, self._policy, self._binder.kernel, constants)
             batched = batch_turns(region, constants, self._policy, self._binder.kernels.of)
             if batched is not region:
                 region = batched

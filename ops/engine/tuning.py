@@ -106,6 +106,11 @@ class Tuning:
     #: more than so many. Not measured: limits of the size of plans. JAX's function of random bits has 222.
     inline_ops: int = 250
     inline_total: int = 2000
+    #: A loop of up to so many turns is written out if that makes no more ops than this, and all loops of a function
+    #: together than that. Not measured: limits of the size of plans. JAX's random bits are 5 turns of 50 ops.
+    unroll_turns: int = 8
+    unroll_ops: int = 320
+    unroll_total: int = 2000
     #: Tensors that the tables of rows and columns are looked for among. Not measured: a limit of the time of planning.
     rows_leaves: int = 16
     #: Results of ops on constants are computed once up to this many bytes. Not measured: a limit of memory.
@@ -116,10 +121,6 @@ class Tuning:
     #: to look for Ctrl-C.
     loop_seconds: float = 0.1
     loop_turns: int = 1 << 24
-    #: Loops of up to so many turns over large arrays are written out, to so many operations on these at most: a limit
-    #: of the time of planning. JAX's threefry has 5 turns and 165 operations in all.
-    unroll_turns: int = 8
-    unroll_ops: int = 300
     #: The most turns of a loop that run side by side, and the most bytes of what they keep between operations that are
     #: not elementwise: an eighth of the memory of a small machine.
     turns_most: int = 1 << 24

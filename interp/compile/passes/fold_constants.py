@@ -17,14 +17,19 @@ from ...program import Operation, Region, Value
 
 
 def fold_constants(
-    region: Region, policy: Policy, kernel_of: Callable[[Operation], Kernel | None]
+    region: Region,
+    policy: Policy,
+    kernel_of: Callable[[Operation], Kernel | None],
+    known: dict[Value, Any] | None = None,
 ) -> tuple[Region, dict[Value, Any]]:
     """A region in which operations on constants are constants themselves, and the values of all constants.
+
+    `known` are the constants of a region that was folded before.
 
     `kernel_of` gives the kernel of an op that has no regions, None where it is not declared for the op's types. It
     raises an error with the op's place where the op is not valid.
     """
-    constants: dict[Value, Any] = {}
+    constants: dict[Value, Any] = dict(known or {})
     return _folded(region, policy, kernel_of, constants), constants
 
 
@@ -39,6 +44,8 @@ def _folded(
             if any(new is not old for new, old in zip(regions, operation.regions, strict=True)):
                 origin, changed = operation.origin or operation, True
                 operation = dataclasses.replace(operation, regions=regions, origin=origin)
+        elif operation.results and operation.results[0] in constants:
+            pass  # it was folded before
         elif _is_foldable(operation, policy, constants):
             values = _values(operation, kernel_of(operation), constants)
             if values is not None:

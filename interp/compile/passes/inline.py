@@ -15,8 +15,9 @@ from collections.abc import Iterator
 
 from ....ops.engine.speed import tuning
 from ....ops.programs.control import is_known_composite
-from ....ops.registry import call_attribute, lookup
-from ...program import PRINT, Function, Operation, Program, Region, Value
+from ....ops.registry import call_attribute
+from ...program import Function, Operation, Program, Region, Value
+from .copying import Values, copied, copy_of, size_of
 
 #: The ops of the longest function, and of all together, that are inlined in the body of an op. No tuning: what kind of
 #: body that is decides in which order it is applied.
@@ -31,16 +32,12 @@ def inlined(program: Program, region: Region, limits: tuple[int, int] | None = N
     return _Inliner(program, limits).region(region, ())
 
 
-#: The values of a function that is inlined, in terms of the function it is put into. None: they are the same.
-Values = dict[Value, Value]
-
-
 @dataclasses.dataclass
 class _Frame:
     """A function that is being put in the place of a call."""
 
     operations: Iterator[Operation]
-    values: Values
+    values: Values  #: those of the function, in terms of what it is put into
     name: str
     handed_on: list[tuple[Value, Value]]  #: what is returned as it came, or twice, and the results it is for
     call: Operation
@@ -97,7 +94,7 @@ class _Inliner:
                 continue
             regions = tuple(self.region(r, within, here) for r in operation.regions)
             if here is not None:
-                operation = copy(operation, regions, here)
+                operation = copy_of(operation, regions, here)
             elif any(new is not old for new, old in zip(regions, operation.regions, strict=True)):
                 operation, changed = dataclasses.replace(operation, regions=regions), True
             operations.append(operation)
@@ -117,7 +114,7 @@ class _Inliner:
         same = [v.type for v in operation.operands] == list(function.argument_types) and [
             v.type for v in operation.results
         ] == list(function.result_types)
-        size = _size(function.body)
+        size = size_of(function.body)
         longest = self._longest if self._calls.get(name) != 1 else self._longest_once
         if not same or size is None or size > min(longest, self._room):
             return None
@@ -149,33 +146,3 @@ def _all(region: Region) -> Iterator[Operation]:
         yield operation
         for inner in operation.regions:
             yield from _all(inner)
-
-
-def _size(region: Region) -> int | None:
-    """How many ops a region has, with those in its regions; None where one has effects."""
-    count = 0
-    for operation in region.operations:
-        record = lookup(operation.name)
-        if operation.name == PRINT or (record is not None and record.has_effects and not record.facts.is_call):
-            return None
-        count += 1
-        for inner in operation.regions:
-            size = _size(inner)
-            if size is None:
-                return None
-            count += size
-    return count
-
-
-def copy(operation: Operation, regions: tuple[Region, ...], values: Values) -> Operation:
-    """An op with other values, which get the names of the new results too."""
-    operands = tuple(values.get(v, v) for v in operation.operands)
-    results = tuple(copied(v, values) for v in operation.results)
-    return Operation(operation.name, operands, results, operation.attributes, regions, operation.location)
-
-
-def copied(value: Value, values: Values) -> Value:
-    """The value that stands for another one; a new one where there is none."""
-    if value not in values:
-        values[value] = Value(value.type)
-    return values[value]
