@@ -172,6 +172,8 @@ class Kernel:
         code of the result. None where there is none.
     of_bfloat16: for a function of one f32 that depends on nothing but the operand rounded to odd to bfloat16: takes a
         number of elements, and returns the results for all 65,536 codes if such a table pays for so many, else None.
+    of_half: for a function of one number of f16 or bf16 that gives the same type: the results for all 65,536 codes as
+        f32, if such a table pays for so many elements, else None.
     on_f32: of an op on f16 or bf16, the same on f32. None where there is none.
     choices: of stochastic rounding of a function of two to a type of up to 16 bits, gives what runs along arrays by it
         (`Choices` or `Steps` of `engine/stochastic.py`). None elsewhere.
@@ -182,6 +184,7 @@ class Kernel:
     has_out: bool = False
     of_codes: Callable[..., int] | None = None
     of_bfloat16: Callable[[int], np.ndarray | None] | None = None
+    of_half: Callable[[int], np.ndarray | None] | None = None
     on_f32: OnF32 | None = None
     choices: Callable[[], Any] | None = None
     facts: Facts = NOTHING

@@ -157,7 +157,27 @@ def test_every_code_of_f16_and_every_place_where_rounding_to_it_changes(ran: lis
         half, wide = f"tensor<{len(x)}xf16>", f"tensor<{len(x)}xf32>"
         body = f"%r = stablehlo.convert %x : ({wide}) -> {half}\n%s = stablehlo.abs %r : {half}"
         check(function(f"%x: {wide}", half, body, "%s"), x)
+        body = f"%r = stablehlo.convert %x : ({wide}) -> {half}\n%s = stablehlo.convert %r : ({half}) -> {wide}"
+        check(function(f"%x: {wide}", wide, body, "%s"), x)
     assert ran
+
+
+@pytest.mark.parametrize("t", ["f16", "bf16"])
+def test_functions_of_f16_and_bf16_are_looked_up(ran: list[run.Program], t: str) -> None:
+    """Of every code, as it is loaded and as it is computed; and what is rounded and stays f32."""
+    codes = np.arange(1 << 16, dtype=np.uint16).view(ELEMENT_TYPES[t].dtype)
+    v, w = f"tensor<65536x{t}>", "tensor<65536xf32>"
+    body = f"""
+      %p = stablehlo.multiply %x, %y : {v}
+      %e = stablehlo.exponential %p : {v}
+      %t = stablehlo.tanh %x : {v}
+      %m = stablehlo.maximum %e, %t : {v}
+      %q = stablehlo.add %m, %p : {v}
+      %r = stablehlo.convert %q : ({v}) -> {w}
+      %s = stablehlo.multiply %r, %r : {w}"""
+    check(function(f"%x: {v}, %y: {v}", w, body, "%s"), codes, np.roll(codes, 12345))
+    kinds = {kind for made in ran for kind in made.code[:, 0].tolist()}
+    assert {opcodes.LOOK_UP_HIGH} | ({opcodes.LOOK_UP_LOW} if t == "f16" else set()) <= kinds
 
 
 def test_exponentials_of_many_numbers(ran: list[object]) -> None:

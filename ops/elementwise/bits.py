@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -17,7 +18,6 @@ from ..registry import EXACT_BUT_COMPLEX, Call, Run, op
 from ..require import identity, require, require_shape
 from ..types import ELEMENT_TYPES, ElementType, Kind
 from .float_kernels import Function, float_kernel
-from .half_words import is_of_words
 
 
 def _unsigned(x: np.ndarray, element: ElementType) -> np.ndarray:
@@ -282,7 +282,9 @@ def abs_(call: Call) -> Run:
     _require_part(call)
     if element.is_float:
         kernel = float_kernel(_ABSOLUTE, element, call.policy, call.random, call.result())
-        return Kernel(kernel, on_f32=OnF32(np.abs, False)) if is_of_words(element) and call.result().shape else kernel
+        if not isinstance(kernel, Kernel) or kernel.of_half is None:
+            return kernel
+        return dataclasses.replace(kernel, on_f32=OnF32(np.abs, False))
     if element.is_complex:
         dtype = element.part.dtype
         return lambda x: np.abs(x.astype(np.complex128)).astype(dtype)

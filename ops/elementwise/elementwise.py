@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -59,9 +60,11 @@ def elementwise(
                 draws = call.policy.rounding == "stochastic"
                 if not is_of_words(element) or not call.result().shape or draws:
                     return kernel
-                run = kernel if words is None else words(kernel, element)
+                made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
                 is_right = function.is_basic and call.policy.rounding == "nearest_even"
-                return Kernel(run, on_f32=OnF32(host, accuracy != EXACT, has_out) if is_right else None)
+                on_f32 = OnF32(host, accuracy != EXACT, has_out) if is_right else None
+                run = made.call if words is None else words(made.call, element)
+                return dataclasses.replace(made, call=run, on_f32=on_f32)
             if element.is_integer:
                 if integer is not None or element.bits < 8:
                     return _on_integers(integer or host, element)

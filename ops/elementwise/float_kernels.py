@@ -82,7 +82,10 @@ def float_kernel(
         table = _shared_table(function, element, policy.for_elements())
         if not result.shape:
             return Kernel(table.scalar, of_codes=table.code)
-        return table.unary if function.arity == 1 else table.pairs(result)
+        if function.arity == 1:
+            is_half = element.bits == 16 and not function.is_predicate
+            return Kernel(table.unary, of_half=table.numbers) if is_half else table.unary
+        return table.pairs(result)
     return _computed(function, element, policy)
 
 
@@ -227,6 +230,9 @@ class Tabulated:
             return tuning().basic_call_cost if is_basic else tuning().call_cost
 
         self._table = Amortised(lambda: Table(self._entries()), cases, per_call, lambda t: t.entries.nbytes)
+        self._numbers = Amortised(
+            lambda: self._table.made().entries.astype(np.float32), 0, nbytes=lambda numbers: numbers.nbytes
+        )
         # The table once more, for scalars, where indexing bytes is quicker; and a value for each code.
         self._codes: memoryview = memoryview(b"")
         self._cells: list[np.ndarray] = []
@@ -235,6 +241,12 @@ class Tabulated:
         """The results for an array of any shape; of a function of one operand."""
         table = self._table.value or self._table.get(x.size)
         return self._compute(x) if table is None else table.at(x.view(self._fmt.code_dtype))
+
+    def numbers(self, size: int) -> np.ndarray | None:
+        """The results of a function of f16 or bf16 for all codes as f32, if such a table pays for so many elements."""
+        if (self._table.value or self._table.get(size)) is None:
+            return None
+        return self._numbers.value if self._numbers.value is not None else self._numbers.made()
 
     def binary(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The results for two arrays that broadcast together; of a function of two operands."""

@@ -109,7 +109,7 @@ class Job:
                 steps.append(MachineLookup(tables.entries, tables.widths, operands, name, step.element))
             else:
                 kernel = self.kernels.of_step(step, self.group.shape)
-                entries, compiled = kernel.of_bfloat16, kernel.facts.compiled
+                entries, compiled = kernel.of_bfloat16 or kernel.of_half, kernel.facts.compiled
                 steps.append(MachineStep(step.name, step.attributes, operands, name, step.elements, entries, compiled))
         outputs = [(names[i], element) for i, element in zip(function.outputs, function.results, strict=True)]
         return Recipe(leaves, constants, steps, outputs, self.policy)

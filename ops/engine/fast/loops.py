@@ -44,6 +44,21 @@ def to_f16(u):
 
 
 @inner
+def round_f16(u):
+    """The word of f32 that is the number of f16 next to that of a word, to nearest even; as `of_f16(to_f16(u))`."""
+    size, sign = _u32(u & _u32(_REST)), _u32(u & _u32(_SIGN))
+    power = _u32(size & _u32(_INFINITE))
+    power = choose(power > _u32(0x38800000), power, _u32(0x38800000))  # the smallest normal number
+    # Next to 2**13 times the power of two f32 has as many bits left as f16 keeps.
+    power = _u32(power + _u32(13 << 23))
+    number = _u32(_f32(_f32(size.view(_f32) + power.view(_f32)) - power.view(_f32)).view(_u32))
+    number = choose(size >= _u32(0x477FF000), _u32(_INFINITE), number)
+    nan = _u32(size & _u32(0xFFFFE000))
+    nan = choose(nan == _u32(_INFINITE), _u32(0x7FC00000), nan)
+    return _u32(choose(size > _u32(_INFINITE), nan, number) | sign)
+
+
+@inner
 def load(kind, leaf, table, bits, to, starts, a, row, parts, column, count):
     """Parts of a leaf into a register, one behind the other, so many elements of each: from some rows on."""
     for i in range(parts):
@@ -192,9 +207,9 @@ def words(kind, bits, to, a, b, c, n):
     elif kind == op.TO_F16:
         for j in range(n):
             bits[to, j] = to_f16(bits[a, j])
-    elif kind == op.OF_F16:
+    elif kind == op.ROUND_F16:
         for j in range(n):
-            bits[to, j] = of_f16(bits[a, j])
+            bits[to, j] = round_f16(bits[a, j])
     else:
         for j in range(n):
             u = bits[a, j]
@@ -234,6 +249,12 @@ def look_up(kind, table, bits, to, a, n):
     elif kind == op.LOOK_UP_F32:
         for j in range(n):
             bits[to, j] = load_32(table, _at(bits[a, j] & _u32(0xFF)))
+    elif kind == op.LOOK_UP_LOW:
+        for j in range(n):
+            bits[to, j] = load_32(table, _at(bits[a, j] & _u32(0xFFFF)))
+    elif kind == op.LOOK_UP_HIGH:
+        for j in range(n):
+            bits[to, j] = load_32(table, _at(shift(bits[a, j], _u32(16))))
     else:
         for j in range(n):
             bits[to, j] = load_8(table, _at(bits[a, j] & _u32(0xFF)))

@@ -17,11 +17,12 @@ ADD, SUBTRACT, MULTIPLY, DIVIDE, MAXIMUM, MINIMUM, NEGATE, ABS, SQRT, FLOOR, CEI
 EQ, NE, LT, LE = range(40, 44)
 #: On words.
 SELECT, AND, OR, XOR, NOT, TRUTH = range(50, 56)
-#: To bf16 and back to f32; to the codes of f16, and these to f32. To codes (op, result, operand, parameters), or so by
+#: To bf16 and back to f32, the same of f16; to the codes of f16. To codes (op, result, operand, parameters), or so by
 #: (op, result, operand, table).
-TO_BF16, TO_F16, OF_F16, ENCODE, ENCODE_TABLE = range(60, 65)
-#: Lookups (op, result, operand, table), and of two (op, result, first, second, table, bits of the second, last index).
-LOOK_UP_F32, LOOK_UP_8, PAIR_F32, PAIR_8 = range(70, 74)
+TO_BF16, ROUND_F16, TO_F16, ENCODE, ENCODE_TABLE = range(60, 65)
+#: Lookups (op, result, operand, table): by bytes, and by the lower and the upper halves of words in tables of f32. And
+#: by two operands (op, result, first, second, table, bits of the second, last index).
+LOOK_UP_F32, LOOK_UP_8, LOOK_UP_LOW, LOOK_UP_HIGH, PAIR_F32, PAIR_8 = range(70, 76)
 #: On f32, by way of f64.
 EXP, RSQRT = range(80, 82)
 #: Into the totals of the rows or of the columns, (op, nothing, operand).

@@ -61,7 +61,7 @@ class _Maker:
         self._leaves = {name: (i, element) for i, (name, element) in enumerate(recipe.leaves)}
         self._constants: list[int] = []
         self._values: dict[str, int] = {}  # the register of each value, one for each as if there were no end of them
-        self._codes: dict[int, int] = {}  # the registers with the codes of values of f16
+        self._exact: dict[int, int] = {}  # of values of f16, the registers with what they were rounded from
         self._loaded: dict[tuple[int, ...], int] = {}
         self._code: list[_Line] = []
         self._tables: list[Entries] = []
@@ -80,12 +80,24 @@ class _Maker:
                 self._code.append((_of(_STORES, element), i, (self._stored(name, element),), ()))
             else:
                 self._emit(fold, (self._value(name, element),))
+        self._drop_unused()
         once = [line for line in self._code if line[0] < op.STORE_32 and fixed and fixed[line[3][0]]]
         code = [*once, *(line for line in self._code if line not in once)]
         kept = [*range(len(self._constants)), *(result for _, result, _, _ in once)]
         rows, registers = _assigned(code, kept)
         parameters = np.array(self._parameters or [(0,) * 10], np.int64)
         return Program(rows, np.array(self._constants, np.uint32), registers, len(once), self._tables, parameters)
+
+    def _drop_unused(self) -> None:
+        """Leave out what nothing needs: numbers rounded to f16 of which only the codes are stored, say."""
+        needed: set[int] = set()
+        code: list[_Line] = []
+        for line in reversed(self._code):
+            kind, result, registers, _ = line
+            if op.STORE_32 <= kind <= op.STORE_F16 or kind >= op.FOLD_ADD or result in needed:
+                code.append(line)
+                needed.update(registers)
+        self._code = code[::-1]
 
     def _constant(self, word: int) -> int:
         self._constants.append(word)
@@ -109,9 +121,7 @@ class _Maker:
     def _stored(self, name: str, element: ElementType) -> int:
         """The register of a value as memory has it."""
         value = self._value(name, element)
-        if element != _F16:
-            return value
-        return self._codes[value] if value in self._codes else self._emit(op.TO_F16, [value])
+        return value if element != _F16 else self._emit(op.TO_F16, [self._exact.get(value, value)])
 
     def _table(self, entries: Entries) -> int:
         if entries not in self._tables:
@@ -138,6 +148,15 @@ class _Maker:
         else:
             raise Unknown
         return self._emit(op.TRUTH, [register]) if element.kind is Kind.BOOL else register
+
+    def _look_up_half(self, name: str, element: ElementType, entries: Entries) -> int:
+        """A function of one number of f16 or bf16, by a table of f32 for all its codes."""
+        if name in self._leaves and name not in self._values:
+            return self._emit(op.LOOK_UP_HIGH, [self._load(op.LOAD_16, self._leaves[name][0])], [self._table(entries)])
+        value = self._value(name, element)
+        if element == _BF16:
+            return self._emit(op.LOOK_UP_HIGH, [value], [self._table(entries)])
+        return self._emit(op.LOOK_UP_LOW, [self._stored(name, element)], [self._table(entries)])
 
     def _byte(self, name: str) -> int:
         """The register of a value of one byte, as that."""
@@ -167,7 +186,10 @@ class _Maker:
         if name == "clamp":
             low, x, high = values
             return self._rounded(op.MINIMUM, [self._rounded(op.MAXIMUM, [x, low], result), high], result)
-        if step.compiled is None or (step.compiled in _NEAR and result != _F32):
+        is_known = step.compiled is not None and (step.compiled not in _NEAR or result == _F32)
+        if not is_known and result in _HALVES and step.entries is not None:
+            return self._look_up_half(step.operands[0], result, step.entries)
+        if step.compiled is None or not is_known:
             raise Unknown
         return self._rounded(step.compiled, values, result)
 
@@ -179,9 +201,8 @@ class _Maker:
         """The f32 of a register rounded to bf16 or f16, and held as f32 again."""
         if element == _BF16:
             return self._emit(op.TO_BF16, [register])
-        codes = self._emit(op.TO_F16, [register])
-        value = self._emit(op.OF_F16, [codes])
-        self._codes[value] = codes
+        value = self._emit(op.ROUND_F16, [register])
+        self._exact[value] = register
         return value
 
     def _truth(self, name: str, step: Step, values: Sequence[int]) -> int:

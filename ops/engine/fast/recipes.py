@@ -24,7 +24,8 @@ class Step:
     operands: Sequence[str]
     result: str
     elements: Sequence[ElementType]  #: of the operands and then the result
-    #: Of a convert from f32 the results for all codes of bfloat16, if it does more than convert.
+    #: Of a convert from f32 the results for all codes of bfloat16, if it does more than convert; of a function of one
+    #: number of f16 or bf16 those for all its codes, as f32.
     entries: Entries | None = None
     compiled: int | None = None  #: the machine's op that does the same; see `Facts.compiled`
 
