@@ -62,6 +62,10 @@ class Table:
         return result
 
     def _at_compiled(self, compiled: Kernels, codes: np.ndarray, bits: np.ndarray, result: np.ndarray) -> np.ndarray:
+        if codes.size <= tuning().block:
+            compiled.look_up(codes, self._bits, bits)
+            return result
+
         def work(part: tuple[slice, ...]) -> None:
             compiled.look_up(codes[part], self._bits, bits[part])
 

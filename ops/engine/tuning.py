@@ -40,6 +40,8 @@ class Tuning:
     lookup_few: int = 1 << 13
     #: Indices of pairs are joined in place up to this size, which takes a third of the time of new arrays.
     lookup_tiny: int = 512
+    #: Up to so many codes are decoded to f64 at once, rather than in pairs to f32 and then: 2**14 18 µs and 26.
+    lookup_wide: int = 1 << 14
     #: A table of pairs of entries is made after so many lookups: 0.45 ns a lookup becomes 0.25.
     pairs_from: int = 1 << 17
     #: Bytes of an entry up to which a table of pairs stays in the cache.

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..accumulators.exact_sum import ExactSums
 from ..engine.cast import array_of, cast, codes_of
+from ..engine.compiled import kernels
 from ..engine.gemm import product
 from ..engine.lookup import Table
 from ..engine.speed import tuning
@@ -174,6 +175,8 @@ class Operand:
 
     def values(self, dtype: type, first: int | None = None, count: int = 1) -> np.ndarray:
         """Numbers; zero for infinities, NaN, and where the last bit's exponent is not one of `count` from `first`."""
+        if dtype is np.float64 and (self.codes.size <= tuning().lookup_wide or kernels(self.codes.size) is not None):
+            return as_laid(_values(self.format, first, count, True).at, self.codes)
         # All numbers of 8 bits are numbers of f32, two of which are looked up as quickly as one of f64.
         return as_laid(_values(self.format, first, count).at, self.codes).astype(dtype, copy=False)
 
@@ -191,14 +194,14 @@ def _facts(fmt: Format) -> tuple[list[int], list[int]]:
 
 
 @functools.lru_cache(64)
-def _values(fmt: Format, first: int | None, count: int) -> Table:
-    """The table of `Operand.values`, indexed by code."""
+def _values(fmt: Format, first: int | None, count: int, is_wide: bool = False) -> Table:
+    """The table of `Operand.values`, indexed by code: of f32, or of f64."""
     x = decode(np.arange(256) & ((1 << fmt.bits) - 1), fmt)
     inside = x.kind == FINITE
     if first is not None:
         inside &= (x.exponent >= first) & (x.exponent < first + count)
     significand = np.where(inside, np.where(x.sign, -x.significand, x.significand), 0)
-    return Table(np.ldexp(significand, x.exponent).astype(np.float32))
+    return Table(np.ldexp(significand, x.exponent).astype(np.float64 if is_wide else np.float32))
 
 
 def _bound(x: Operand, y: Operand) -> int:
