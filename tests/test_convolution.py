@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import tracemalloc
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from minihlo.interp import load
 from minihlo.interp.errors import ExecutionError
 from minihlo.ops.policy import Policy
+from minihlo.ops.products import convolution
 from minihlo.ops.registry import OpError
 from minihlo.ops.types import ELEMENT_TYPES
 
@@ -209,6 +211,52 @@ def batch_first(c: Convolution) -> Shape:
 TRIPLES = [(name, name, name) for name in oracle.MINIFLOATS if name != "f8E8M0FNU"]
 TRIPLES += [("f8E4M3FN", "f8E5M2", "f8E4M3FN"), ("f8E5M2", "f8E4M3FNUZ", "bf16"), ("f4E2M1FN", "f6E3M2FN", "f32"),
             ("f8E3M4", "f8E3M4", "f16"), ("f8E5M2FNUZ", "f8E5M2", "f64")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "outputs", "groups"), [((3, 29, 31, 24), 40, 1), ((2, 40, 40, 16), 64, 2)])
+def test_floats_are_summed_alike_in_parts_and_hold_no_more_than_a_part(
+    shape: tuple[int, ...], outputs: int, groups: int, tune: Tune
+) -> None:
+    """The matrix of all windows is given to BLAS in parts that do not change its order of addition."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal(shape, np.float32)
+    w = rng.standard_normal((3, 3, shape[3] // groups, outputs), np.float32)
+    result = (*shape[:3], outputs)
+    program = load(f"""
+    func.func @main(%x: {tensor("f32", *shape)}, %w: {tensor("f32", *w.shape)}) -> {tensor("f32", *result)} {{
+      %r = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+        window = {{pad = [[1, 1], [1, 1]]}} {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}}
+        : ({tensor("f32", *shape)}, {tensor("f32", *w.shape)}) -> {tensor("f32", *result)}
+      return %r : {tensor("f32", *result)}
+    }}""")
+    tune(convolution_host_block=1)
+    tracemalloc.start()
+    (parts,) = program(x, w)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    windows = 9 * x.nbytes
+    assert peak < windows
+    tune(convolution_host_block=1 << 40)
+    (whole,) = program(x, w)
+    assert np.array_equal(parts.view(np.uint32), whole.view(np.uint32))
+    padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    wanted = np.zeros(result)
+    for i, j, g in itertools.product(range(3), range(3), range(groups)):
+        some, inputs = slice(g * outputs // groups, (g + 1) * outputs // groups), w.shape[2]
+        here = padded[:, i : i + shape[1], j : j + shape[2], g * inputs : (g + 1) * inputs]
+        wanted[..., some] += here @ w[i, j, :, some].astype(np.float64)
+    np.testing.assert_allclose(parts, wanted, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "least"), [((8, 16, 16), 64), ((3, 7, 5), 11), ((5,), 2), ((4, 4), 100), ((2, 3), 1)]
+)
+def test_parts_cover_an_array_and_none_is_small(shape: tuple[int, ...], least: int) -> None:
+    count = np.zeros(shape, int)
+    for part in convolution._even(shape, least):
+        count[part] += 1
+        assert count[part].size >= min(least, count.size)
+    assert (count == 1).all()
 
 
 @pytest.mark.parametrize("types", TRIPLES, ids="-".join)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,15 @@ from ..require import require, require_dimensions, require_shape
 from ..types import ELEMENT_TYPES
 from .accumulated import check_accumulator
 from .exact_matmul import may_be_plain, plain_operands, rounded_product
-from .matmul import matmul
+from .matmul import matmul, plain_product
 
 Shape = tuple[int, ...]
+
+#: Which products a convolution is made of: of decoded minifloats, by the host's BLAS alone, and others.
+_DECODED, _HOST, _OTHER = range(3)
+#: The terms of the smallest product that the host is given. No tuning: BLAS has another order of addition for smaller
+#: ones. Of larger ones the parts do not matter, if they have several columns: 1,700 matrices in parts had no other bit.
+_PART = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,18 +130,20 @@ def _convolution(call: Call, has_padding: bool) -> Run:
         return matmul(rows, kernel, lhs.element, rhs.element, result.element, call.policy, call.random)
 
     is_plain = lhs.element.is_minifloat and lhs.element.format.has_zero and may_be_plain(call)
+    host = plain_product(lhs.element, rhs.element, result.element, call.policy)
 
     def kernel(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None = None) -> np.ndarray:
         depth = math.prod([rhs.shape[d] for d in numbers.rhs[1:]])
         plain = plain_operands(lhs, rhs, call, depth) if is_plain else None
         if plain is None:
-            x, y, fill, product = lhs, rhs, zero, multiply
+            x, y, fill, product = lhs, rhs, zero, host or multiply
         else:
             (x, y), fill, product = plain, 0, functools.partial(rounded_product, call=call)
         x, y = x.transpose(numbers.lhs), y.transpose(numbers.rhs)
         axes = plan(x.shape, y.shape, padding if pads is None else tuple(pads.reshape(-1).tolist()))
         groups, dtype = (features, batches), result.element.dtype
-        products = _products(product, x, y, fill, axes, window.reversal, groups, dtype, plain is not None)
+        how = _DECODED if plain is not None else _OTHER if host is None else _HOST
+        products = _products(product, x, y, fill, axes, window.reversal, groups, dtype, how)
         # group, batch, spatial, feature -> batch, group and feature, spatial
         spatial = range(2, rank)
         products = products.transpose(1, 0, rank, *spatial)
@@ -152,12 +161,12 @@ def _products(
     reversal: Shape,
     groups_of: tuple[int, int],
     dtype: np.dtype,
-    is_plain: bool,
+    how: int,
 ) -> np.ndarray:
     """The convolution, as an array of group, batch, spatial and output feature.
 
-    `groups_of` says how many groups of features and of batches there are, `is_plain` that the operands are decoded and
-    products may be formed in any order: then by several threads.
+    `groups_of` says how many groups of features and of batches there are, `how` which products they are: those of
+    decoded operands, which may be formed in any order, and the host's are formed by several threads.
     """
     features, batches = groups_of
     groups, spatial = features * batches, range(3, 3 + len(axes))
@@ -187,10 +196,28 @@ def _products(
         shape = rows.shape[: inner + 1]
         sums[:, *block] = multiply(rows.reshape(groups, math.prod(shape[1:]), depth), kernel).reshape(*shape, outputs)
 
+    terms = sums.size * depth
+    if how == _HOST and outputs > 1:
+        least = max(-(-_PART // (depth * outputs)), tuning().convolution_host_block // (groups * depth), 1)
+        for_each(list(_even(sums.shape[1:-1], least)), work, terms // tuning().product_terms)
+        return sums
+    is_plain = how == _DECODED
     limit = (tuning().convolution_plain_block if is_plain else tuning().convolution_block) // (groups * depth)
     parts = list(blocks(sums.shape[1:-1], max(limit, tuning().convolution_rows)))
-    for_each(parts, work, sums.size * depth >> 3 if is_plain else 0)
+    for_each(parts, work, terms >> 3 if is_plain else 0)
     return sums
+
+
+def _even(shape: Shape, least: int) -> Iterator[tuple[slice, ...]]:
+    """Parts of an array of this shape, in row-major order, each of `least` elements or more, if it has as many."""
+    split = next((d for d in range(len(shape)) if math.prod(shape[d + 1 :]) <= least), 0)
+    step = -(-least // math.prod(shape[split + 1 :]))
+    count = max(shape[split] // step, 1)
+    ends = [shape[split] * i // count for i in range(count + 1)]
+    whole = tuple(slice(0, n) for n in shape[split + 1 :])
+    for outer in itertools.product(*(range(n) for n in shape[:split])):
+        for part in itertools.pairwise(ends):
+            yield (*(slice(i, i + 1) for i in outer), slice(*part), *whole)
 
 
 def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
