@@ -1,6 +1,6 @@
 """A program to a plan: every operation bound once, the passes in their order, and each function written in Python.
 
-The order is: `inline`, `fold_constants`, `small_indices`, `bind` (which verifies), `unroll`, `batch_turns`,
+The order is: `inline`, `fold_constants`, `share`, `small_indices`, `bind` (which verifies), `unroll`, `batch_turns`,
 `find_scans`, `narrow`, `fuse`, and then `emit`, which asks `choose` how each operation runs. Loops and scans come
 before fusion because a loop's body is read op by op; narrowing comes before it because what a convert costs decides
 what is fused.
@@ -33,6 +33,7 @@ from .passes.fuse import fuse
 from .passes.indices import small_indices
 from .passes.inline import inlined
 from .passes.narrow import narrow
+from .passes.share import share
 from .passes.turns import batch_turns
 from .passes.unroll import unroll
 from .writer import Sources
@@ -194,7 +195,7 @@ class _Planner:
         if not self._is_watched:
             region, constants = fold_constants(region, self._policy, self._binder.kernel)
         if self._fuses and self._speed.blocks:
-            region = small_indices(region, constants)
+            region = small_indices(share(region, constants), constants)
         self._binder.bind(region, constants)
         if self._fuses and self._speed.turns:
             unrolled = unroll(region, constants, self._policy, self._binder.kernels.of)

@@ -117,6 +117,9 @@ class Tuning:
     rows_leaves: int = 16
     #: Results of ops on constants are computed once up to this many bytes. Not measured: a limit of memory.
     fold_bytes: int = 1 << 20
+    #: Constants of up to this many bytes are compared when operations are shared. Not measured: a limit of the time of
+    #: planning.
+    share_bytes: int = 1 << 10
     #: The table of a narrowed value is made after so many elements.
     narrow_worth: int = 1 << 16
     #: Seconds that a loop takes as Python before it is compiled, and the turns after which a compiled one comes back
