@@ -83,7 +83,7 @@ def exponential(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.exponential_minus_one,
     wide=np.expm1,
-    facts=Facts(scalar=Scalar(wide=math.expm1)),
+    facts=Facts(compiled=opcodes.EXPM1, scalar=Scalar(wide=math.expm1)),
 )
 def exponential_minus_one(x):
     """e to the power of the operand, less one, accurate near zero."""
@@ -100,7 +100,7 @@ def exponential_minus_one(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.log,
     wide=np.log,
-    facts=Facts(scalar=Scalar(wide=math.log)),
+    facts=Facts(compiled=opcodes.LOG, scalar=Scalar(wide=math.log)),
 )
 def log(x):
     """Natural logarithm."""
@@ -114,7 +114,7 @@ def log(x):
     direct=functions.log_plus_one,
     wide=np.log1p,
     expanded="complex",
-    facts=Facts(scalar=Scalar(wide=math.log1p)),
+    facts=Facts(compiled=opcodes.LOG1P, scalar=Scalar(wide=math.log1p)),
 )
 def log_plus_one(x):
     """Natural logarithm of one more than the operand, accurate near zero."""
@@ -142,7 +142,7 @@ def _wide_logistic(x, out):
     accuracy=ROUNDED_TO_32,
     direct=functions.logistic,
     wide=_wide_logistic,
-    facts=Facts(scalar=Scalar(wide=_logistic)),
+    facts=Facts(compiled=opcodes.LOGISTIC, scalar=Scalar(wide=_logistic)),
 )
 def logistic(x):
     """1 / (1 + exp(-x))."""
@@ -163,7 +163,7 @@ def logistic(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.tanh,
     wide=np.tanh,
-    facts=Facts(scalar=Scalar(wide=math.tanh)),
+    facts=Facts(compiled=opcodes.TANH, scalar=Scalar(wide=math.tanh)),
 )
 def tanh(x):
     """Hyperbolic tangent."""
@@ -189,7 +189,7 @@ def tan(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.sine,
     wide=np.sin,
-    facts=Facts(scalar=Scalar(wide=math.sin)),
+    facts=Facts(compiled=opcodes.SIN, scalar=Scalar(wide=math.sin)),
 )
 def sine(x):
     """Sine of an angle in radians."""
@@ -202,7 +202,7 @@ def sine(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.cosine,
     wide=np.cos,
-    facts=Facts(scalar=Scalar(wide=math.cos)),
+    facts=Facts(compiled=opcodes.COS, scalar=Scalar(wide=math.cos)),
 )
 def cosine(x):
     """Cosine of an angle in radians."""

@@ -310,6 +310,16 @@ def _machine() -> Callable[..., int]:
     return compiled_cache.compiled(numba, module.run, module.signature(), name, nogil=True, error_model="numpy")
 
 
+def compiled_function(kind: int) -> int | None:
+    """The address of a function of the machine by its opcode; None where it cannot be compiled."""
+    module = importlib.import_module(".fast.functions", __package__)
+    with _lock:
+        try:
+            return module.compiled(kind, _digest(str(module.__file__))).address
+        except Exception:  # of a numba that lacks something: it raises what it likes
+            return None
+
+
 def _digest(file: str) -> str:
     """A name that differs where any file in this one's folder does: numba itself looks at the one file only."""
     sources = sorted(Path(file).parent.glob("*.py"))

@@ -26,22 +26,31 @@ from typing import Any
 _SEAL = ".sha256"
 
 
-def compiled(numba: Any, function: Callable[..., Any], signature: Any, name: str, **options: Any) -> Callable[..., Any]:
+def compiled(
+    numba: Any, function: Callable[..., Any], signature: Any, name: str, *, as_c: bool = False, **options: Any
+) -> Any:
     """`function` compiled for one signature, from the directory `name` of the cache if it is there.
 
-    numba is the module. Raises what numba raises where the function cannot be compiled.
+    numba is the module. With `as_c` it is compiled for C, and has an `address`. Raises what numba raises where the
+    function cannot be compiled.
     """
+
+    def made(cache: bool) -> Any:
+        if as_c:
+            return numba.cfunc(signature, cache=cache, **options)(function)
+        return numba.njit([signature], cache=cache, **options)(function)
+
     folder = _folder(name)
     if folder is not None:
         try:
             _remove_damaged(folder)
             with _looked_up_in(numba, folder):
-                dispatcher = numba.njit([signature], cache=True, **options)(function)
+                dispatcher = made(True)
             _seal(folder)
             return dispatcher
         except Exception:  # numba and pickle raise whatever they like
             shutil.rmtree(folder, ignore_errors=True)
-    return numba.njit([signature], **options)(function)
+    return made(False)
 
 
 def _folder(name: str) -> Path | None:

@@ -80,6 +80,19 @@ def elements_of(_context: Any, _address: Any) -> Any:
 
 
 @_intrinsic
+def call(_context: Any, _function: Any, _source: Any, _target: Any, _count: Any) -> Any:
+    """Calls the C function at an address: it takes two addresses and a count, and gives a word."""
+    word = _types.uint32
+
+    def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        long = _ir.IntType(64)
+        kind = _ir.FunctionType(_ir.IntType(32), [long] * 3)
+        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+
+    return word(_types.int64, _types.uint64, _types.uint64, _types.int64), generate
+
+
+@_intrinsic
 def shift(_context: Any, _x: Any, _by: Any) -> Any:
     """A word shifted to the right."""
     word = _types.uint32

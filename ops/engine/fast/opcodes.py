@@ -23,7 +23,7 @@ TO_BF16, ROUND_F16, TO_F16, ENCODE, ENCODE_TABLE = range(60, 65)
 #: Lookups (op, result, operand, table): by bytes, and by the lower and the upper halves of words in tables of f32. And
 #: by two operands (op, result, first, second, table, bits of the second, last index).
 LOOK_UP_F32, LOOK_UP_8, LOOK_UP_LOW, LOOK_UP_HIGH, PAIR_F32, PAIR_8 = range(70, 76)
-#: On f32, by way of f64.
-EXP, RSQRT = range(80, 82)
+#: On f32, by way of f64 (`functions.py`): (op, result, operand, parameters), of which the first is an address.
+EXP, RSQRT, LOG, LOG1P, EXPM1, TANH, LOGISTIC, SIN, COS = FUNCTIONS = range(80, 89)
 #: Into the totals of the rows or of the columns, (op, nothing, operand).
 FOLD_ADD, FOLD_MAXIMUM, FOLD_MINIMUM = range(90, 93)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...types import ELEMENT_TYPES, ElementType, Kind
 from ..cast import code_table
+from ..compiled import compiled_function
 from . import opcodes as op
 from .encoding import encoding, fitting
 from .recipes import Entries, Lookup, Program, Recipe, Step
@@ -30,8 +31,6 @@ class Unknown(Exception):
     """The machine does not know something."""
 
 
-#: Ops on f32 that are rounded by way of f64: not those of bf16 and f16.
-_NEAR = (op.EXP, op.RSQRT)
 _LOGICAL = (op.AND, op.OR, op.XOR, op.NOT)
 #: How a comparison is made: the op, and whether its operands change places.
 _COMPARED = {
@@ -186,12 +185,22 @@ class _Maker:
         if name == "clamp":
             low, x, high = values
             return self._rounded(op.MINIMUM, [self._rounded(op.MAXIMUM, [x, low], result), high], result)
-        is_known = step.compiled is not None and (step.compiled not in _NEAR or result == _F32)
+        is_known = step.compiled is not None and (step.compiled not in op.FUNCTIONS or result == _F32)
         if not is_known and result in _HALVES and step.entries is not None:
             return self._look_up_half(step.operands[0], result, step.entries)
         if step.compiled is None or not is_known:
             raise Unknown
+        if step.compiled in op.FUNCTIONS:
+            return self._function(step.compiled, values)
         return self._rounded(step.compiled, values, result)
+
+    def _function(self, kind: int, values: Sequence[int]) -> int:
+        """A function of f32 that is rounded by way of f64."""
+        address = compiled_function(kind)
+        if address is None:
+            raise Unknown
+        self._parameters.append((address, *[0] * 9))
+        return self._emit(kind, values, [len(self._parameters) - 1])
 
     def _rounded(self, kind: int, values: Sequence[int], element: ElementType) -> int:
         register = self._emit(kind, values)

@@ -145,7 +145,7 @@ class Runner:
         if self._down:
             high, together = _folded_together(self._down, high, pieces, -(-rows // high))
         blocks = -(-rows // high) * pieces
-        weight = self.size * (tuning.fast_exponential if (made.code[:, 0] == op.EXP).any() else 1)
+        weight = self.size * (tuning.fast_exponential if np.isin(made.code[:, 0], list(op.FUNCTIONS)).any() else 1)
         parts = tuning.fast_parts * now.workers if weight > tuning.fast_alone else 1
         step = max(-(-blocks // together // parts), 1) * together
         common = (rows, columns, high, wide, made.registers, made.once, self._down)
@@ -203,7 +203,7 @@ class Runner:
                 )
                 if stopped == end:
                     return
-                self._by_numpy(stopped, plan.block, leaves, results, into, instead)
+                self.by_numpy(stopped, plan.block, leaves, results, into, instead)
                 mine = where.copy()
                 mine[0] = stopped + 1
 
@@ -212,7 +212,7 @@ class Runner:
         else:
             for_each(plan.parts, work, plan.weight)
 
-    def _by_numpy(
+    def by_numpy(
         self,
         index: int,
         block: tuple[int, int],

@@ -1,0 +1,160 @@
+"""Functions of f32 by compiled code: numpy's bits, which are correctly rounded, for all kinds of numbers."""
+
+from __future__ import annotations
+
+import importlib
+
+import mpmath
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.interp import machine
+from minihlo.interp.compile import planner
+from minihlo.ops.engine import compiled
+from minihlo.ops.engine.fast import opcodes, run
+from minihlo.ops.engine.speed import Speed
+from minihlo.ops.registry import lookup
+
+from . import oracle
+from .conftest import Tune, tuned
+
+pytestmark = pytest.mark.skipif(not compiled.is_available(), reason="numba is not installed")
+
+F32 = oracle.FORMATS["f32"]
+NAMES = ["rsqrt", "exponential", "exponential_minus_one", "log", "log_plus_one", "tanh", "logistic", "sine", "cosine"]
+#: Of either sign: zero, subnormal and normal numbers and their ends, one and its neighbours, where exp ends, the
+#: largest angle, infinity, NaN.
+CODES = np.array(
+    [0, 1, 0x7FFFFF, 0x800000, 0x800001, 0x33800000, 0x3F7FFFFE, 0x3F7FFFFF, 0x3F800000, 0x3F800001, 0x42B17217,
+     0x42B17218, 0x42AEAC50, 0x42CE8ECF, 0x42CFF1B5, 0x49800000, 0x49800001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000,
+     0x7FC12345, 0x7F812345],
+    np.uint32,
+)  # fmt: skip
+SPECIAL = np.concatenate([CODES, CODES | 0x80000000]).view(np.float32)
+
+
+@pytest.fixture
+def stops(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> list[int]:
+    """All groups are for compiled code; gives the blocks that were left to numpy."""
+    tune(compiled_worth=0, fast_from=1, fast_few=1, fast_short=1, block=64)
+    blocks: list[int] = []
+    real = run.Runner.by_numpy
+
+    def noted(self: run.Runner, index: int, *rest: object) -> None:
+        blocks.append(index)
+        real(self, index, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run.Runner, "by_numpy", noted)
+    return blocks
+
+
+def results(name: str, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The codes by compiled code, and by numpy."""
+    t = f"tensor<{x.size}xf32>"
+    text = f"func.func @main(%x: {t}) -> {t} {{\n%r = stablehlo.{name} %x : {t}\nreturn %r : {t}\n}}"
+    both = []
+    for speed in (Speed(), Speed(compiled=False)):
+        plan = planner.plan(interp.load(text).program, speed=tuned(speed))
+        both.append(machine.run(plan, [x])[0].view(np.uint32))
+    assert planner.plan(interp.load(text).program, speed=tuned(Speed())).chosen[-1].decision.executor == "compiled"
+    return both[0], both[1]
+
+
+def test_these_are_all_functions() -> None:
+    records = [lookup(f"stablehlo.{name}") for name in NAMES]
+    assert sorted(r.facts.compiled or 0 for r in records if r is not None) == list(opcodes.FUNCTIONS)
+
+
+@pytest.mark.usefixtures("stops")
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_of_all_kinds(name: str) -> None:
+    rng, count = np.random.default_rng(NAMES.index(name)), 20000
+    for x in (
+        np.resize(SPECIAL, 2048),
+        rng.integers(0, 1 << 32, count, np.uint32).view(np.float32),
+        rng.standard_normal(count).astype(np.float32),
+        rng.uniform(-110, 95, count).astype(np.float32),
+        (1 + rng.standard_normal(count) * 2.0 ** rng.integers(-24, -1, count)).astype(np.float32),
+        (rng.standard_normal(count) * 2.0 ** rng.integers(-149, -10, count)).astype(np.float32),
+        (rng.integers(-(1 << 19), 1 << 19, count) * (np.pi / 2)).astype(np.float32),
+    ):
+        got, wanted = results(name, x)
+        assert got.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_against_the_oracle(name: str, stops: list[int]) -> None:
+    rng = np.random.default_rng(3)
+    some = [rng.standard_normal(60), rng.uniform(-20, 20, 60), 2.0 ** rng.uniform(-126, 20, 30), [np.inf, 0.0]]
+    x = np.concatenate(some).astype(np.float32)
+    if name in ("rsqrt", "log", "log_plus_one"):
+        x = np.abs(x)
+    got, _ = results(name, x)
+    for code, result in zip(x.view(np.uint32).tolist(), got.tolist(), strict=True):
+        wanted = oracle.encode(F32, oracle.UNARY[name](oracle.decode(F32, code)))
+        assert oracle.same(F32, result, wanted), (hex(code), hex(result), hex(wanted))
+    assert not stops or name in ("sine", "cosine")  # of infinity
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_few_blocks_are_left_to_numpy(name: str, stops: list[int]) -> None:
+    x = np.random.default_rng(5).uniform(0.01, 8, 1 << 16).astype(np.float32)
+    got, wanted = results(name, x)
+    assert (got == wanted).all()
+    assert len(stops) <= 1
+
+
+#: The function of f64 behind each, the exact one, and the power of two that bounds the relative error: half of what
+#: the machine allows for.
+BOUNDS = {
+    "_exp": (mpmath.exp, -50),
+    "_rsqrt": (lambda v: 1 / mpmath.sqrt(v), -50),
+    "_expm1": (mpmath.expm1, -50),
+    "_log": (mpmath.log, -50),
+    "_log1p": (mpmath.log1p, -50),
+    "_tanh": (mpmath.tanh, -49),
+    "_logistic": (lambda v: 1 / (1 + mpmath.exp(-v)), -49),
+    "_sine": (mpmath.sin, -50),
+    "_cosine": (mpmath.cos, -50),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_errors_in_f64_are_as_small_as_promised(name: str) -> None:
+    numba, functions = importlib.import_module("numba"), importlib.import_module("minihlo.ops.engine.fast.functions")
+    of, (exact, bound) = getattr(functions, name), BOUNDS[name]
+
+    @numba.njit(error_model="numpy")
+    def applied(x, out):
+        for j in range(x.size):
+            out[j] = of(x[j])
+
+    rng, count = np.random.default_rng(9), 300
+    x = np.concatenate(
+        [
+            rng.standard_normal(count),
+            rng.uniform(-80, 80, count),
+            1 + rng.standard_normal(count) * 2.0 ** rng.integers(-22, -1, count),
+            rng.standard_normal(count) * 2.0 ** rng.integers(-120, 0, count),
+            rng.integers(-600000, 600000, count) * (np.pi / 2),
+            np.arange(1, 60) * (np.log(2) / 2),  # where the reduction goes from one power of two to the next
+        ]
+    ).astype(np.float32)
+    x = np.abs(x) if name in ("_rsqrt", "_log") else x[x > -1] if name == "_log1p" else x
+    x = x[np.abs(x) < 80] if name in ("_exp", "_expm1", "_tanh", "_logistic") else x
+    out = np.empty(x.size)
+    applied(x.astype(np.float64), out)
+    with mpmath.workprec(200):
+        for v, y in zip(x.tolist(), out.tolist(), strict=True):
+            wanted = exact(mpmath.mpf(v))
+            assert abs(mpmath.mpf(y) - wanted) <= mpmath.ldexp(abs(wanted), bound), (v, y)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("stops")
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("first", [0x3E800000, 0x3F800000, 0x41000000, 0xBF000000])
+def test_all_numbers_of_an_exponent(name: str, first: int) -> None:
+    got, wanted = results(name, (np.arange(1 << 21, dtype=np.uint32) * 4 + first).view(np.float32))
+    assert (got == wanted).all()
