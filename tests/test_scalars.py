@@ -9,7 +9,9 @@ import pytest
 from jax import lax
 
 from minihlo import interp
+from minihlo.interp.compile import scalars
 from minihlo.interp.compile.explain import listing
+from minihlo.ops.kernel import Kernel
 from minihlo.ops.registry import ops
 
 from .test_recurrences import text_of
@@ -78,3 +80,15 @@ def test_functions_of_single_numbers(name):
         if isinstance(exact, mpmath.mpf) and 2.0**-120 < abs(exact) < 2.0**120:
             with mpmath.workprec(24):
                 assert float(+exact) == float(found[i]), operands
+
+
+@pytest.mark.parametrize(("units", "is_exact"), [(0, True), (8, True), (-15, True), (40, False), (-40, False)])
+def test_what_lies_near_halfway_is_computed_exactly(units, is_exact):
+    """The error of f64 may be 16 units in its last place."""
+
+    def wide(x: float) -> float:
+        return (x + 2.0**-24) * (1 + units * 2.0**-52)
+
+    function = scalars._rounded_once(wide, Kernel(lambda _: np.asarray(np.float32(-1))))
+    for x in np.float32([1, 1 + 2.0**-22, 1.5, 2 - 2.0**-23]):
+        assert (function(x) == -1) == is_exact
