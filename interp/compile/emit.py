@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...ops.engine import compiled
 from ...ops.engine.owned import own
 from ...ops.engine.speed import Speed
 from ...ops.kernel import Kernel, Run
@@ -24,6 +25,7 @@ from .bind import Binder, Bound
 from .choose import choose
 from .decision import Chosen, Decision
 from .executors.job import Job
+from .executors.recurrence import RecurrenceRunner
 from .executors.ways import EXECUTORS
 from .group import GROUP, LOOPS, RANK, RECURRENCE, SCAN, SPREAD, TURNS, UNRANK
 from .processes import one_at_a_time, printer
@@ -89,12 +91,15 @@ class Emitter:
                 self._operation(operation, writer)
 
     def _turns(
-        self, turn: Region, width: int, constants: Mapping[Value, Any]
+        self, turn: Region, width: int, constants: Mapping[Value, Any], kernel: Run
     ) -> tuple[Callable[..., tuple[Any, ...]], tuple[Value, ...]]:
         """The function of many turns of a recurrence, and the values that it takes first."""
         captured, writer = tuple([v for v in captures(turn) if v not in constants]), Writer(constants)
         parameters = [writer.define(v) for v in captured]
-        lists, returns = flow.write_turns(turn, width, writer, lambda r: self._region(r, writer))
+        turns = None
+        if isinstance(kernel, RecurrenceRunner) and self._settings.speed.compiled and compiled.is_available():
+            turns = kernel.compiled
+        lists, returns = flow.write_turns(turn, width, writer, lambda r: self._region(r, writer), turns)
         return writer.function([*parameters, *lists], returns, "turns", self._sources), captured
 
     def _note_spare(self, region: Region, constants: Mapping[Value, Any]) -> None:
@@ -127,7 +132,7 @@ class Emitter:
         kernel = self._kernel(operation, decision)
         if operation.name == RECURRENCE:
             writer.line(f"pass  # {decision}", source)
-            regions = [self._turns(operation.regions[0], operation.attributes["states"], writer.constants)]
+            regions = [self._turns(operation.regions[0], operation.attributes["states"], writer.constants, kernel)]
             regions += self._functions_of(operation.regions[1:], "chunks", writer)
             operands, results = operation.operands, operation.results
             return writer.call(kernel, source, operands, results, regions=regions, always_tuple=True)

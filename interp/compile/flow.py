@@ -16,7 +16,7 @@ from ...ops.registry import facts_of
 from ...ops.types import TensorType
 from ..program import Operation, Region, Value
 from . import scalars
-from .compiled_loops import CompiledLoop, is_whole, may_be_compiled
+from .compiled_loops import CompiledLoop, CompiledTurns, TurnNames, is_number, may_be_compiled
 from .compiled_loops import is_plain as has_only_numbers
 from .uses import captures
 from .writer import Writer
@@ -40,7 +40,7 @@ def is_inline(operation: Operation, writer: Writer) -> bool:
 def write(operation: Operation, writer: Writer, body: Body, compiles: bool = False) -> None:
     """Write a loop or branch; `compiles` says that a loop may be compiled."""
     if facts_of(operation.name).regions is Regions.LOOP:
-        _while(operation, writer, body, CompiledLoop() if compiles and may_be_compiled(operation) else None)
+        _while(operation, writer, body, CompiledLoop() if compiles and may_be_compiled(operation, is_number) else None)
     else:
         _branches(operation, writer, body)
 
@@ -59,11 +59,14 @@ def write_scan(operation: Operation, writer: Writer, kernel: Run) -> None:
     writer.line(text, operation.origin or operation, results, operands)
 
 
-def write_turns(turn: Region, width: int, writer: Writer, body: Body) -> tuple[list[str], list[str]]:
+def write_turns(
+    turn: Region, width: int, writer: Writer, body: Body, compiled: CompiledTurns | None = None
+) -> tuple[list[str], list[str]]:
     """Write turns of a recurrence, whose arguments are `width` states and then rows.
 
     The names of the parameters: the states, a list of each row, and the number of turns; and of what is to be returned:
-    the states, and a list for each of the other values that a turn gives.
+    the states, and a list for each of the other values that a turn gives. The turns are handed to `compiled`, if there
+    is one that knows all they do, instead.
     """
     states, rows = turn.arguments[:width], turn.arguments[width:]
     parameters, lists, names = [writer.define(v) for v in states], [writer.fresh() for _ in rows], []
@@ -72,8 +75,9 @@ def write_turns(turn: Region, width: int, writer: Writer, body: Body) -> tuple[l
     for value, parameter, is_plain in zip(states, parameters, plain, strict=True):
         names.append(writer.use_plain(value) if is_plain else parameter)
     for value in captures(turn):
-        if is_whole(value.type):
+        if is_number(value.type):
             writer.use_plain(value)  # so that no turn does that
+    place = writer.reserve(operation) if compiled is not None and operation is not None else None
     results = turn.returns[width:]
     given, append = [writer.fresh() for _ in results], [writer.fresh() for _ in results]
     for name, method in zip(given, append, strict=True):
@@ -86,13 +90,50 @@ def write_turns(turn: Region, width: int, writer: Writer, body: Body) -> tuple[l
         writer.let(value, name, scalars.form(value.type) is not None)
     source = f"zip({', '.join(lists)})" if len(lists) > 1 else "".join(lists) or f"range({count})"
     with writer.together(), writer.block(f"for {', '.join(own) or '_'} in {source}:", operation, (*lists, count)):  # type: ignore[arg-type]
+        start = writer.count
         body(turn)
-        for value, method in zip(results, append, strict=True):
-            name = writer.use_plain(value) if scalars.form(value.type) is not None else writer.use(value)
+        ends = [writer.use_plain(v) if scalars.form(v.type) is not None else writer.use(v) for v in results]
+        last = writer.count
+        for name, method in zip(ends, append, strict=True):
             writer.line(f"{method}({name})", operation, (), (name,))
+        assigned = writer.count
         _assign(operation, writer, names, turn.returns[:width], plain)  # type: ignore[arg-type]
+        if compiled is not None and place is not None:
+            _let_turns_compile(
+                compiled,
+                writer,
+                TurnNames(names, own, ends),
+                (count, lists),
+                (writer.since(start, last), writer.since(assigned)),
+                place,
+            )
         writer.line("pass", operation)
     return [*parameters, *lists, count], [*map(writer.use, states), *given]
+
+
+#: Lines, and the names that they define and use.
+_Lines = tuple[list[tuple[int, str]], set[str], set[str]]
+
+
+def _let_turns_compile(
+    turns: CompiledTurns,
+    writer: Writer,
+    names: TurnNames,
+    taken: tuple[str, Sequence[str]],
+    parts: tuple[_Lines, _Lines],
+    place: int,
+) -> None:
+    """Let turns be compiled if they have plain numbers only; they take a count and rows, and end with assignments."""
+    (count, lists), lines = taken, [*parts[0][0], *parts[1][0]]
+    defined, used = ({name for part in parts for name in part[i]} for i in (1, 2))
+    own = {*defined, *names.states, *names.own}
+    captured, known = sorted({*used, *names.results} - own), writer.constants_in(lines)
+    types = writer.types_of(captured)
+    if types is not None and has_only_numbers(lines, {*own, *captured, *known}):
+        turns.set(names, parts[0][0], parts[1][0], types, known)
+        operands, run = (count, *names.states, *lists, *captured), writer.name_of(turns)
+        test = f"{run}.takes({', '.join(lists) or count})"
+        writer.fill(place, f"if {test}: return {run}({', '.join(operands)})", (), operands)
 
 
 def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledLoop | None) -> None:
@@ -101,10 +142,10 @@ def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledL
     names = [writer.fresh() for _ in operation.operands]
     _assign(operation, writer, names, operation.operands, plain)
     for value in (v for region in operation.regions for v in captures(region)):
-        if is_whole(value.type):
+        if is_number(value.type):
             writer.use_plain(value)  # so that no turn does that
     grid = writer.fresh()
-    writer.line(f"{grid} = {writer.name_of(current_grid)}()", operation, (grid,))
+    writer.look(f"{grid} = {writer.name_of(current_grid)}()", operation, (grid,))
     for region in (condition, turn):
         for value, name, is_plain in zip(region.arguments, names, plain, strict=True):
             writer.let(value, name, is_plain)
@@ -120,11 +161,11 @@ def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledL
             _let_compile(compiled, writer, names, start, place)
         _forget(operation, writer, turn, plain)
         # A process of a grid is stopped when another one fails.
-        writer.line(
+        writer.look(
             f"if {grid} is not None and {grid}.is_stopped: {grid}.stop_here_if_stopped()", operation, (), (grid,)
         )
     if compiled is not None and compiled.is_set:
-        writer.line(f"{writer.name_of(compiled)}.end()", operation)
+        writer.look(f"{writer.name_of(compiled)}.end()", operation)
     for value, name, is_plain in zip(operation.results, names, plain, strict=True):
         writer.let(value, name, is_plain)
 
@@ -132,9 +173,9 @@ def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledL
 def _let_compile(loop: CompiledLoop, writer: Writer, names: Sequence[str], start: int, place: int) -> None:
     """Let a loop, whose turn is written from line `start` on, be compiled if it has plain numbers only."""
     lines, defined, used = writer.since(start)
-    captured = sorted(used - defined - set(names))
-    if names and writer.are_plain(captured) and has_only_numbers(lines, {*defined, *names, *captured}):
-        loop.set(lines, names, captured)
+    captured, known = sorted(used - defined - set(names)), writer.constants_in(lines)
+    if names and writer.are_plain(captured) and has_only_numbers(lines, {*defined, *names, *captured, *known}):
+        loop.set(lines, names, captured, known)
         left = "".join(f"{name}, " for name in names)
         call = f"{left}= {writer.name_of(loop)}({', '.join((*names, *captured))})"
         writer.fill(place, call, names, captured)

@@ -11,9 +11,12 @@ import dataclasses
 import functools
 import itertools
 import keyword
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from ...ops.engine.speed import tuning
 from ...ops.types import TensorType, Type
@@ -44,6 +47,7 @@ class _Line:
     defines: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
     over: tuple[str, ...] = ()  #: which of the names it uses it may write its result over
+    is_look: bool = False  #: whether it only looks whether to go on
 
 
 class Writer:
@@ -55,6 +59,7 @@ class Writer:
         self.constants = constants
         self._names: dict[Value, str] = {}  # of arrays
         self._plain: dict[Value, str] = {}  # of plain numbers
+        self._types: dict[str, Type] = {}  # of plain numbers, those too that are defined no more
         self._lines: list[_Line] = []
         self._large: set[str] = set()
         self._globals: dict[str, Any] = {}
@@ -80,12 +85,15 @@ class Writer:
     def define_plain(self, value: Value) -> str:
         """A new name for the plain number of a value."""
         name = self._plain[value] = self.fresh()
+        self._types[name] = value.type
         self._names.pop(value, None)
         return name
 
     def let(self, value: Value, name: str, is_plain: bool) -> None:
         """Give a value a name that there is."""
         (self._plain if is_plain else self._names)[value] = name
+        if is_plain:
+            self._types[name] = value.type
         (self._names if is_plain else self._plain).pop(value, None)
         if not is_plain and _is_large(value.type):
             self._large.add(name)
@@ -118,7 +126,7 @@ class Writer:
         else:
             name, array = self.fresh(), self._names[value]
             self.line(f"{name} = {form.unboxed(array)}", None, (name,), (array,))
-        self._plain[value] = name
+        self._plain[value], self._types[name] = name, value.type
         return name
 
     def name_of(self, value: Any) -> str:
@@ -140,14 +148,18 @@ class Writer:
         """Write a line, and take note of the names that it defines and uses."""
         self._lines.append(_Line(text, operation, self.depth, tuple(defines), tuple(uses), tuple(over)))
 
+    def look(self, text: str, operation: Operation, defines: Sequence[str] = (), uses: Sequence[str] = ()) -> None:
+        """Write a line that only looks whether to go on."""
+        self._lines.append(_Line(text, operation, self.depth, tuple(defines), tuple(uses), is_look=True))
+
     @property
     def count(self) -> int:
         """How many lines there are."""
         return len(self._lines)
 
     def reserve(self, operation: Operation) -> int:
-        """The place of a line that is filled in later, or does nothing."""
-        self.line("pass", operation)
+        """The place of a line that is filled in later, or does nothing; compiled code leaves it out."""
+        self.look("pass", operation)
         return len(self._lines) - 1
 
     def fill(self, place: int, text: str, defines: Sequence[str], uses: Sequence[str]) -> None:
@@ -155,17 +167,29 @@ class Writer:
         line = self._lines[place]
         line.text, line.defines, line.uses = text, tuple(defines), (*defines, *uses)
 
-    def since(self, start: int) -> tuple[list[tuple[int, str]], set[str], set[str]]:
-        """The lines from one on, with their depths from there, and the names that they define and use."""
-        lines = self._lines[start:]
+    def since(self, start: int, end: int | None = None) -> tuple[list[tuple[int, str]], set[str], set[str]]:
+        """The lines from one on, with their depths from there, and the names that they define and use.
+
+        Those that look for the end of a grid's process are left out: what is compiled is not stopped by them.
+        """
+        lines = [line for line in self._lines[start:end] if not line.is_look]
         defined = {name for line in lines for name in line.defines}
         # A constant's name is the number itself.
         used = {name for line in lines for name in line.uses if name.isidentifier() and not keyword.iskeyword(name)}
         return [(line.depth - self.depth, line.text) for line in lines], defined, used
 
+    def types_of(self, names: Sequence[str]) -> dict[str, Type] | None:
+        """The types of plain numbers; None where a name is that of something else."""
+        return {name: self._types[name] for name in names} if self.are_plain(names) else None
+
+    def constants_in(self, lines: Iterable[tuple[int, str]]) -> dict[str, Any]:
+        """The constants that lines name which compiled code knows too: the types of floats."""
+        words = {word for _, text in lines for word in re.findall(r"\bk\d+\b", text)}
+        return {w: v for w in words if (v := self._globals.get(w)) is np.float32 or v is np.float64}
+
     def are_plain(self, names: Iterable[str]) -> bool:
         """Whether all names are those of plain numbers."""
-        return set(names) <= set(self._plain.values())
+        return self._types.keys() >= set(names)
 
     def call(
         self,

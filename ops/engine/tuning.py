@@ -124,8 +124,10 @@ class Tuning:
     narrow_worth: int = 1 << 16
     #: Seconds that a loop takes as Python before it is compiled, and the turns after which a compiled one comes back
     #: to look for Ctrl-C.
-    loop_seconds: float = 0.1
+    loop_seconds: float = 0.05
     loop_turns: int = 1 << 24
+    #: Turns of a recurrence that compiled code makes before it comes back: some ms.
+    compiled_turns: int = 1 << 20
     #: The most turns of a loop that run side by side, and the most bytes of what they keep between operations that are
     #: not elementwise: an eighth of the memory of a small machine.
     turns_most: int = 1 << 24

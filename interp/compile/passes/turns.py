@@ -26,7 +26,7 @@ from ....ops.policy import Policy
 from ....ops.registry import lookup
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
-from ..compiled_loops import may_be_compiled
+from ..compiled_loops import is_whole, may_be_compiled
 from ..executors.recurrence import chunks
 from ..group import RECURRENCE, TURNS
 from .batching import Batcher
@@ -82,7 +82,7 @@ def _instead(
         return None
     if loop.states and (loop.count < tuning().recurrence_turns or scan_of(operation, constants) is not None):
         return None
-    if loop.states and may_be_compiled(operation):
+    if loop.states and may_be_compiled(operation, is_whole):
         return None  # a turn costs a few nanoseconds there
     groups = components(loop.turn, loop.states, tuning().recurrences_most) if len(loop.states) > 1 else []
     found = _parted(loop, groups) if len(groups) > 1 else None
