@@ -63,6 +63,12 @@ def _wide_steps(function: Function, kernels: Sequence[Kernel]) -> set[int]:
             steps.add(i)
             if _is_half(step.element):
                 results.add(function.first_step + i)
+    # A comparison too whose operands are needed as f32 anyway.
+    held = results.union(*[function.steps[i].operands for i in steps])
+    for i, (step, kernel) in enumerate(zip(function.steps, kernels, strict=True)):
+        is_other = isinstance(step, Step) and kernel.on_f32 is not None and not _is_half(step.element)
+        if is_other and held.issuperset(step.operands):
+            steps.add(i)
     return steps
 
 

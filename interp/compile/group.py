@@ -160,8 +160,10 @@ class Function:
     @property
     def pays_as_table(self) -> bool:
         """Whether a lookup table of all cases is small enough, and quicker than the steps."""
+        if not 0 < self.bits <= MOST_BITS:
+            return False
         costs = [c for step in self.steps if (c := cost_of_step(step)) > 0]
-        return 0 < self.bits <= MOST_BITS and len(costs) > 1 and sum(costs) > LOOKUP_COST
+        return (len(costs) > 1 and sum(costs) > LOOKUP_COST) or any(map(_is_slow_step, self.steps))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +213,18 @@ class Ranked:
 def cost_of_step(step: Step | Lookup) -> float:
     """What a step costs for an element, in nanoseconds."""
     return LOOKUP_COST if isinstance(step, Lookup) else cost_of(step.name, step.elements)
+
+
+def is_slow(elements: tuple[ElementType, ...]) -> bool:
+    """Whether a single operation takes longer than a lookup: of several operands, with a result of f16.
+
+    10**6 elements of `x + 1` take 2.2 ms on one thread, and 0.6 as a lookup.
+    """
+    return len(elements) > 2 and elements[-1].name == "f16"
+
+
+def _is_slow_step(step: Step | Lookup) -> bool:
+    return isinstance(step, Step) and is_slow(step.elements)
 
 
 def cost_of(name: str, elements: tuple[ElementType, ...]) -> float:

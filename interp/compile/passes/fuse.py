@@ -41,6 +41,7 @@ from ..group import (
     Ranked,
     Reduction,
     cost_of,
+    is_slow,
 )
 from ..leaf import MOST_BITS, Axes, Shape, width
 from ..reductions import folding_of, reduction_of
@@ -248,7 +249,11 @@ class _Fuser:
     # -- groups --------------------------------------------------------------------------------------------------------
 
     def is_table(self, node: Node) -> bool:
-        return self._speed.tables and node.roots is not None and node.count > 1 and node.cost > LOOKUP_COST
+        if not self._speed.tables or node.roots is None:
+            return False
+        if node.count == 1 and math.prod(node.shape) >= tuning().fuse_many:
+            return is_slow(elements_of(node.operation))
+        return node.count > 1 and node.cost > LOOKUP_COST
 
     def _is_like(self, value: Value, node: Node) -> bool:
         other = self.pending.get(value)
