@@ -67,6 +67,7 @@ class Emitter:
         self._functions, self._compiled = functions, compiled
         self.chosen: list[Chosen] = []
         self._spare: dict[Operation, frozenset[int]] = {}
+        self._changed: set[Value] = set()  #: what is written over after others have used it
 
     def function(
         self, region: Region, captures: tuple[Value, ...], label: str, constants: Mapping[Value, Any]
@@ -103,7 +104,7 @@ class Emitter:
         return writer.function([*parameters, *lists], returns, "turns", self._sources), captured
 
     def _note_spare(self, region: Region, constants: Mapping[Value, Any]) -> None:
-        """Find the operands that ops may write over: what is made in the region and nothing else uses."""
+        """Find the operands that ops may write over: what is made in the region and nothing needs afterwards."""
         changing = [
             o
             for o in region.operations
@@ -117,9 +118,14 @@ class Emitter:
                 places = [
                     i
                     for i, v in enumerate(operation.operands)
-                    if v in made and v not in constants and uses.get(v) == [operation]
+                    if v in made
+                    and v not in constants
+                    and uses[v][-1] is operation
+                    and operation.operands.count(v) == 1
+                    and uses[v].count(operation) == 1
                 ]
                 self._spare[operation] = frozenset(places)
+                self._changed.update(v for i in places if len(uses[v := operation.operands[i]]) > 1)
 
     # -- one operation -------------------------------------------------------------------------------------------------
 
@@ -186,7 +192,7 @@ class Emitter:
                 return None
             if flow.is_inline(operation, writer):
                 return flow.write(operation, writer, lambda r: self._region(r, writer), settings.speed.compiled)
-            if indexing.write(operation, writer, 0 in spare):
+            if indexing.write(operation, writer, 0 in spare, operation.operands[0] in self._changed):
                 return None
         if bound is not None and bound.record.facts.is_call and not is_known_composite(operation.attributes):
             (callee,) = bound.call.functions

@@ -12,8 +12,12 @@ from ..program import Operation
 from .writer import Writer
 
 
-def write(operation: Operation, writer: Writer, is_spare: bool) -> bool:
-    """Write an op as indexing if it is one. `is_spare` says that nothing else needs the operand it changes."""
+def write(operation: Operation, writer: Writer, is_spare: bool, is_changed: bool) -> bool:
+    """Write an op as indexing if it is one.
+
+    `is_spare` says that nothing needs the operand afterwards that it changes, and `is_changed` that something else
+    changes its operand later: then the window is a copy, so that there is no other name for the operand.
+    """
     first = facts_of(operation.name).starts
     if first is None:
         return False
@@ -38,7 +42,8 @@ def write(operation: Operation, writer: Writer, is_spare: bool) -> bool:
     place, source = ", ".join(index), writer.use(operation.operands[0])
     if first == 1:
         result = writer.define(operation.results[0])
-        writer.line(f"{result} = {source}[{place}]", operation, (result,), (source,))
+        copy = ".copy()" if is_changed else ""
+        writer.line(f"{result} = {source}[{place}]{copy}", operation, (result,), (source,))
         return True
     update = writer.use(operation.operands[1])
     result = writer.define(operation.results[0])

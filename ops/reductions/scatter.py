@@ -52,15 +52,20 @@ class _Windows:
         require(updates == expected, f"updates have shape {list(updates)} (expected {list(expected)})")
         return cls(places, shape, tuple(sizes), grid, order, tuple(places.along(indices)))
 
-    def kernel(self, apply: ScatterUpdate) -> Run:
-        """Takes the region, the tensors (as tuples), the indices and the updates, and gives new tensors."""
+    def kernel(self, apply: ScatterUpdate, in_place: bool = False) -> Run:
+        """Takes the region, the tensors (as tuples), the indices and the updates, and gives new tensors.
+
+        `in_place` says that it may write over the tensors.
+        """
         if math.prod(self.grid) == 1:
-            return functools.partial(self._one, apply)
+            return functools.partial(self._one, apply, in_place)
         # Windows of size 1 wherever they move are apart or the same, and can be updated whole.
         whole = all(self.sizes[d] == 1 for d in self.places.mapped)
-        return functools.partial(self._rows if whole else self._elements, apply)
+        return functools.partial(self._rows if whole else self._elements, apply, in_place)
 
-    def _one(self, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
+    def _one(
+        self, apply: ScatterUpdate, in_place: bool, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
+    ) -> Arrays:
         """A single window is a slice."""
         starts = dict(zip(self.places.mapped, indices.reshape(-1).tolist(), strict=True))
         inside, covered = [], []
@@ -70,7 +75,7 @@ class _Windows:
             high = max(min(start + size, n), low)
             inside.append(slice(low, high))
             covered.append(slice(low - start, high - start))
-        results = tuple(np.array(x, order="C") for x in tensors)
+        results = tuple(np.array(x, order="C", copy=None if in_place else True) for x in tensors)
         blocks = [r[(*inside, ...)] for r in results]
         rows = tuple(np.ascontiguousarray(b).reshape(1, -1) for b in blocks)
         parts = tuple(u.reshape(self.sizes)[(*covered, ...)].reshape(1, -1) for u in updates)
@@ -80,7 +85,7 @@ class _Windows:
         return results
 
     def _rows(
-        self, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
+        self, apply: ScatterUpdate, in_place: bool, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
     ) -> Arrays:
         """The tensor as a matrix with a row for each place a window can be at."""
         starts, rank = self._starts(indices), len(self.shape)
@@ -95,7 +100,7 @@ class _Windows:
         targets = np.broadcast_to(targets, self.grid).reshape(-1)
         count, inner = targets.size, np.argsort(self.order)
         parts = tuple(u.transpose(inner).reshape((count, width) if width != 1 else count) for u in updates)
-        results = tuple(np.array(x, order="C") for x in tensors)
+        results = tuple(np.array(x, order="C", copy=None if in_place else True) for x in tensors)
         reach = tuple(slice(None) if d in moving else slice(0, n) for d, n in enumerate(self.sizes))
         blocks = [r[(*reach, ...)].transpose(*moving, *(d for d in range(rank) if d not in moving)) for r in results]
         rows = tuple(np.ascontiguousarray(b).reshape((height, width) if width != 1 else height) for b in blocks)
@@ -106,7 +111,7 @@ class _Windows:
         return results
 
     def _elements(
-        self, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
+        self, apply: ScatterUpdate, in_place: bool, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
     ) -> Arrays:
         """Every element of the updates by itself, in row-major order."""
         starts, rank = self._starts(indices), len(self.shape)
@@ -122,7 +127,7 @@ class _Windows:
                 inside = inside & self._is_inside(at, d)
         inside = np.broadcast_to(inside, targets.shape)
         targets, inside = (v.transpose(self.order).reshape(-1) for v in (targets, inside))
-        results = tuple(np.array(x, order="C") for x in tensors)
+        results = tuple(np.array(x, order="C", copy=None if in_place else True) for x in tensors)
         rows = tuple(r.reshape(-1) for r in results)
         apply(region, rows, *_inside(targets, inside, tuple(u.reshape(-1) for u in updates)))
         return results
@@ -194,6 +199,7 @@ _OF_INPUT = ("inserted_window_dims", "scatter_dims_to_operand_dims", "input_batc
 #: The operands are inputs, the indices, and as many updates.
 _FACTS = Facts(
     is_pure=True,
+    overwrites=0,
     batch=_batched,
     folds=True,
     linear=lambda count: [i for i in range(count) if i != (count - 1) // 2],
@@ -236,8 +242,10 @@ def scatter(call: Call) -> Run:
     axes = integers(numbers, "update_window_dims")
     require_dimensions("update_window_dims", axes, len(updates[0].shape))
     require(list(axes) == sorted(axes), f"expected update_window_dims in order, got {list(axes)}")
-    apply = scatter_update(call, call.bodies[0])
-    windows = functools.lru_cache(tuning().shapes)(lambda *shapes: _Windows.of(places, axes, *shapes).kernel(apply))
+    apply, in_place = scatter_update(call, call.bodies[0]), 0 in call.spare and count == 1
+    windows = functools.lru_cache(tuning().shapes)(
+        lambda *shapes: _Windows.of(places, axes, *shapes).kernel(apply, in_place)
+    )
     if inputs[0].is_static and indices.is_static and updates[0].is_static:
         windows(inputs[0].shape, indices.shape, updates[0].shape)
     sources = [t.element for t in inputs]

@@ -20,8 +20,8 @@ from ..uses import captures, uses_of
 from .batching import Batcher
 from .fusible import shape_of
 
-_SLICE, _UPDATE = "stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice"
-_SCATTER = "stablehlo.scatter"
+SLICE, UPDATE = "stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice"
+SCATTER = "stablehlo.scatter"
 #: Gives the kernel of an elementwise op by its name, attributes and types.
 KernelOf = Callable[[str, Attributes, tuple[Type, ...]], Kernel]
 
@@ -49,7 +49,7 @@ class Loop:
     def __init__(self, operation: Operation, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf) -> None:
         self.operation, self.constants, self.policy, self._kernel_of = operation, constants, policy, kernel_of
         self._condition, self.turn = operation.regions
-        self._made = {r: o for o in self.turn.operations for r in o.results}
+        self.made = {r: o for o in self.turn.operations for r in o.results}
         self._known: dict[Value, np.ndarray | None] = {}
         self.count = 0
         self.arrays: dict[int, Update] = {}  #: by its place, what each turn does to an array that it does not read
@@ -102,7 +102,7 @@ class Loop:
 
     def _added(self, index: int) -> int:
         """What each turn adds to a carried integer, 0 if it does something else."""
-        argument, made = self.turn.arguments[index], self._made.get(self.turn.returns[index])
+        argument, made = self.turn.arguments[index], self.made.get(self.turn.returns[index])
         if made is None or made.name != "stablehlo.add" or argument not in made.operands:
             return 0
         x, y = made.operands
@@ -114,15 +114,15 @@ class Loop:
         for i, (argument, returned) in enumerate(zip(self.turn.arguments, self.turn.returns, strict=True)):
             if argument is returned or argument in self._known:
                 continue
-            made = self._made.get(returned)
+            made = self.made.get(returned)
             is_update = made is not None and made.operands[:1] == (argument,) and argument not in made.operands[1:]
             if made is None or not is_update or uses.get(argument) != [made] or uses.get(returned) != [None]:
                 self.states.append(i)
                 continue
-            if made.name == _SCATTER and len(made.operands) == 3 and not captures(made.regions[0]):
+            if made.name == SCATTER and len(made.operands) == 3 and not captures(made.regions[0]):
                 self.arrays[i] = made, None
                 continue
-            rows = self._rows(made, 2, shape_of(made.operands[1])) if made.name == _UPDATE else None
+            rows = self.rows(made, 2, shape_of(made.operands[1])) if made.name == UPDATE else None
             if rows is None or abs(rows.step) != 1:
                 self.states.append(i)
             else:
@@ -153,7 +153,7 @@ class Loop:
             return None
         if constant is not None:
             return np.broadcast_to(np.asarray(constant), self.count)
-        made = self._made.get(value)
+        made = self.made.get(value)
         record = None if made is None else lookup(made.name)
         if made is None or record is None or not record.is_elementwise or len(made.results) != 1:
             return None
@@ -168,7 +168,7 @@ class Loop:
         except OpError:
             return None
 
-    def _rows(self, operation: Operation, first: int, sizes: Sequence[int]) -> Rows | None:
+    def rows(self, operation: Operation, first: int, sizes: Sequence[int]) -> Rows | None:
         """Where the windows of a slice or update lie in all turns, if they are rows of one dimension."""
         starts, shape = operation.operands[first:], shape_of(operation.operands[0])
         found: tuple[int, int, int] | None = None
@@ -213,9 +213,9 @@ class Loop:
             self.is_stacked(value, batcher)
         if all(self.of_turns(r) is not None for r in operation.results):
             return True
-        if operation.name == _SLICE and not batcher.is_stacked(operation.operands[0]):
+        if operation.name == SLICE and not batcher.is_stacked(operation.operands[0]):
             sizes = np.ravel(operation.attributes["slice_sizes"]).tolist()
-            rows = self._rows(operation, 1, sizes)
+            rows = self.rows(operation, 1, sizes)
             if rows is not None:
                 self._take_rows(operation, rows, sizes, batcher)
                 return True

@@ -32,6 +32,7 @@ from ..group import RECURRENCE, TURNS
 from .batching import Batcher
 from .components import components, used_by, users
 from .find_scans import scan_of
+from .forward import forwarded
 from .fusible import shape_of
 from .loops import KernelOf, Loop
 
@@ -80,13 +81,22 @@ def _instead(
     loop = Loop(operation, constants, policy, kernel_of)
     if not loop.read():
         return None
+    before: list[Operation] = []
+    found = forwarded(loop, constants)
+    if found is not None:
+        before, operation = found
+        loop = Loop(operation, constants, policy, kernel_of)
+        loop.read()
     if loop.states and (loop.count < tuning().recurrence_turns or scan_of(operation, constants) is not None):
         return None
     if loop.states and may_be_compiled(operation, is_whole):
         return None  # a turn costs a few nanoseconds there
     groups = components(loop.turn, loop.states, tuning().recurrences_most) if len(loop.states) > 1 else []
-    found = _parted(loop, groups) if len(groups) > 1 else None
-    return found or _parted(loop, [loop.states] if loop.states else [])
+    instead = _parted(loop, groups) if len(groups) > 1 else None
+    instead = instead or _parted(loop, [loop.states] if loop.states else [])
+    return (
+        None if instead is None else [*instead[:1], *before, *instead[1:]] if not loop.states else [*before, *instead]
+    )
 
 
 def _parted(loop: Loop, states: list[list[int]]) -> list[Operation] | None:
