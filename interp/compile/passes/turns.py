@@ -94,9 +94,10 @@ def _instead(
     groups = components(loop.turn, loop.states, tuning().recurrences_most) if len(loop.states) > 1 else []
     instead = _parted(loop, groups) if len(groups) > 1 else None
     instead = instead or _parted(loop, [loop.states] if loop.states else [])
-    return (
-        None if instead is None else [*instead[:1], *before, *instead[1:]] if not loop.states else [*before, *instead]
-    )
+    if instead is None:
+        return None
+    first = 0 if loop.states else 1  # the note that turns are side by side stays in front
+    return [*instead[:first], *before, *instead[first:]]
 
 
 def _parted(loop: Loop, states: list[list[int]]) -> list[Operation] | None:
