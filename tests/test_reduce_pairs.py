@@ -190,6 +190,24 @@ def test_single_minifloats_are_folded_in_order():
         assert float(results(text, way, x, ml_dtypes.float8_e4m3fn(3))[0]) == total
 
 
+@pytest.mark.parametrize("element", ["f8E5M2", "bf16"])
+def test_stochastic_rounding_draws_for_all_pairs_at_once(element):
+    """Every way draws the same, and the mean of many sums is that of exact ones."""
+    text = PROGRAM.replace("TYPE", element).replace("FACTOR", "%two").replace("subtract", "add")
+    dtype = np.dtype(ml_dtypes.float8_e5m2 if element == "f8E5M2" else ml_dtypes.bfloat16)
+    x, zero = np.full(40, 1.0625).astype(dtype), np.asarray(0, dtype)
+    found = []
+    for seed in range(20):
+        policy = interp.Policy(rounding="stochastic", seed=seed)
+        each = [np.asarray(interp.load(text, without=way)(x, zero, policy=policy)[0]) for way in WAYS[:-1]]
+        assert len({v.tobytes() for v in each}) == 1
+        found.append(float(each[0]))
+    # A pair of p and q is p + 2 q: the number of a place is multiplied by 2 for each level on whose right it stands.
+    exact = in_pairs(lambda p, q: p + 2 * q, 0.0, [float(v) for v in x])
+    assert len(set(found)) > 1
+    assert abs(np.mean(found) / exact - 1) < 0.1
+
+
 @pytest.mark.parametrize("expression", ["%q, %p", "%p, %q"])
 def test_a_body_of_one_operation_is_folded_in_order(expression):
     text = f"""

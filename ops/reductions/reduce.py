@@ -181,12 +181,12 @@ def fold_of(call: Call, body: Body) -> Fold:
 def _long_fold_of(call: Call, body: Body) -> Fold:
     """How to fold at least `PAIRS_FROM` elements."""
     is_code = len(body.results) == 1 and all(isinstance(t, TensorType) and t.element.is_minifloat for t in body.results)
-    if call.policy.rounding == "stochastic" or is_code:  # codes run along a transition table
+    is_drawn = call.policy.rounding == "stochastic"
+    if body.vectorised is None or not body.pairs or (is_code and not is_drawn):  # codes run along a transition table
         return fold_of(call, body)
-    if body.pairs and not body.parts:
-        assert body.vectorised is not None
-        return _by_halves(body.vectorised)
-    return _apart([(_long_fold_of(call, part), part) for part in body.parts]) if body.pairs else fold_of(call, body)
+    if body.parts and not is_drawn:
+        return _apart([(_long_fold_of(call, part), part) for part in body.parts])
+    return _by_halves(body.vectorised, is_drawn)
 
 
 def combining_of(name: str | None) -> Combining | None:
@@ -463,8 +463,11 @@ def _every_order(element: ElementType) -> np.ndarray:
     return np.array(_ORDERS if element.is_float else ()).astype(element.dtype)
 
 
-def _by_halves(step: Step) -> Fold:
-    """Neighbours in pairs, and the pairs in pairs. An associative body gives the results of the steps in order."""
+def _by_halves(step: Step, is_drawn: bool = False) -> Fold:
+    """Neighbours in pairs, and the pairs in pairs. An associative body gives the results of the steps in order.
+
+    What is rounded by random numbers is not cut into parts: each step draws for all pairs at once.
+    """
 
     def joined(values: tuple[np.ndarray, ...], levels: int) -> tuple[np.ndarray, ...]:
         for _ in range(levels):
@@ -480,7 +483,7 @@ def _by_halves(step: Step) -> Fold:
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         steps, width = rows[0].shape
-        if steps >= 2 * _PART:
+        if steps >= 2 * _PART and not is_drawn:
             # The first levels of all parts, so that the rest is a short row.
             short = [np.empty((-(-steps >> _LEVELS), width), s.dtype) for s in starts]
 
@@ -499,7 +502,10 @@ def _by_halves(step: Step) -> Fold:
             for result, total in zip(results, step(*(s[part] for s in starts), *(v[0] for v in values)), strict=True):
                 result[part] = total
 
-        for_each(list(blocks((width,), max(tuning().reduce_block // steps, 1))), work, steps * width)
+        if is_drawn:
+            work((slice(0, width),))
+        else:
+            for_each(list(blocks((width,), max(tuning().reduce_block // steps, 1))), work, steps * width)
         return results
 
     return fold
