@@ -192,7 +192,7 @@ class Emitter:
                 return None
             if flow.is_inline(operation, writer):
                 return flow.write(operation, writer, lambda r: self._region(r, writer), settings.speed.compiled)
-            if indexing.write(operation, writer, 0 in spare, operation.operands[0] in self._changed):
+            if indexing.write(operation, writer, 0 in spare, not self._changed.isdisjoint(operation.operands[:1])):
                 return None
         if bound is not None and bound.record.facts.is_call and not is_known_composite(operation.attributes):
             (callee,) = bound.call.functions
