@@ -85,6 +85,7 @@ class Facts:
     combining, scalar: see these.
     compiled: the op of the compiled machine that does the same on f32 (`ops/engine/fast/opcodes.py`), and on bf16 if
         it is rounded after; of a logical op, on words of ones and zeros.
+    compiled_words: the machine's ops that do the same on i32 and on ui32.
     compiled_fold: the machine's op that folds f32 by this op.
     gives_operand: the result is one of the operands as it is, whichever.
     by_order: the result is one of the operands, or that with another sign; which one depends on signs and on how the
@@ -116,6 +117,7 @@ class Facts:
     combining: Combining | None = None
     scalar: Scalar | None = None
     compiled: int | None = None
+    compiled_words: tuple[int, int] | None = None
     compiled_fold: int | None = None
     gives_operand: bool = False
     by_order: bool = False

@@ -68,7 +68,10 @@ def _shift(call: Call, read: Callable, shift: np.ufunc) -> Run:
     values="numbers",
     operands=2,
     is_elementwise=True,
-    facts=Facts(scalar=Scalar("({0} << {1} if 0 <= {1} < {bits} else 0)", True)),
+    facts=Facts(
+        scalar=Scalar("({0} << {1} if 0 <= {1} < {bits} else 0)", True),
+        compiled_words=(opcodes.SHIFT_LEFT, opcodes.SHIFT_LEFT),
+    ),
 )
 def shift_left(call: Call) -> Run:
     """Bits moved up by an unsigned amount, zeros moved in; by the width or more, 0.
@@ -85,7 +88,10 @@ def shift_left(call: Call) -> Run:
     values="numbers",
     operands=2,
     is_elementwise=True,
-    facts=Facts(scalar=Scalar("(({0} & {mask}) >> {1} if 0 <= {1} < {bits} else 0)", True)),
+    facts=Facts(
+        scalar=Scalar("(({0} & {mask}) >> {1} if 0 <= {1} < {bits} else 0)", True),
+        compiled_words=(opcodes.SHIFT_LOGICAL, opcodes.SHIFT_LOGICAL),
+    ),
 )
 def shift_right_logical(call: Call) -> Run:
     """Bits moved down by an unsigned amount, zeros moved in; by the width or more, 0.
@@ -106,7 +112,8 @@ def shift_right_logical(call: Call) -> Run:
             "({0} >> {1} if 0 <= {1} < {bits} else {0} >> {bits})",
             True,
             unsigned="(({0} ^ {half}) - {half} >> ({1} if {1} < {bits} else {bits}))",
-        )
+        ),
+        compiled_words=(opcodes.SHIFT_ARITHMETIC, opcodes.SHIFT_ARITHMETIC),
     ),
 )
 def shift_right_arithmetic(call: Call) -> Run:

@@ -114,6 +114,7 @@ def _on_complex(host: Host, element: ElementType) -> Run:
         linear=range,
         scalar=Scalar("{0} + {1}", True, "{0} or {1}", "{0} + {1}"),
         compiled=opcodes.ADD,
+        compiled_words=(opcodes.ADD_WORDS, opcodes.ADD_WORDS),
         compiled_fold=opcodes.FOLD_ADD,
     ),
 )
@@ -134,6 +135,7 @@ def add(x, y, out=None):
         linear=range,
         scalar=Scalar("{0} - {1}", True, floating="{0} - {1}"),
         compiled=opcodes.SUBTRACT,
+        compiled_words=(opcodes.SUBTRACT_WORDS, opcodes.SUBTRACT_WORDS),
     ),
 )
 def subtract(x, y, out=None):
@@ -154,6 +156,7 @@ def subtract(x, y, out=None):
         is_bilinear=True,
         scalar=Scalar("{0} * {1}", True, "{0} and {1}", "{0} * {1}"),
         compiled=opcodes.MULTIPLY,
+        compiled_words=(opcodes.MULTIPLY_WORDS, opcodes.MULTIPLY_WORDS),
     ),
 )
 def multiply(x, y, out=None):
@@ -292,6 +295,7 @@ _complex_maximum, _complex_minimum = _complex_extreme(True), _complex_extreme(Fa
             floating="{0} if {0} > {1} or {0} != {0} else {1} if {0} < {1} or {1} != {1} else {0} or {0} + {1}",
         ),
         compiled=opcodes.MAXIMUM,
+        compiled_words=(opcodes.MAXIMUM_SIGNED, opcodes.MAXIMUM_UNSIGNED),
         compiled_fold=opcodes.FOLD_MAXIMUM,
         gives_operand=True,
         by_order=True,
@@ -319,6 +323,7 @@ def maximum(x, y):
             floating="{0} if {0} < {1} or {0} != {0} else {1} if {0} > {1} or {1} != {1} else {0} or -(-{0} - {1})",
         ),
         compiled=opcodes.MINIMUM,
+        compiled_words=(opcodes.MINIMUM_SIGNED, opcodes.MINIMUM_UNSIGNED),
         compiled_fold=opcodes.FOLD_MINIMUM,
         gives_operand=True,
         by_order=True,
@@ -403,7 +408,10 @@ def round_nearest_afz(x):
     operands=2,
     has_out=True,
     facts=Facts(
-        combining=Combining(np.bitwise_and), scalar=Scalar("{0} & {1}", boolean="{0} and {1}"), compiled=opcodes.AND
+        combining=Combining(np.bitwise_and),
+        scalar=Scalar("{0} & {1}", boolean="{0} and {1}"),
+        compiled=opcodes.AND,
+        compiled_words=(opcodes.AND, opcodes.AND),
     ),
 )
 def and_(x, y, out=None):
@@ -418,7 +426,10 @@ def and_(x, y, out=None):
     operands=2,
     has_out=True,
     facts=Facts(
-        combining=Combining(np.bitwise_or), scalar=Scalar("{0} | {1}", boolean="{0} or {1}"), compiled=opcodes.OR
+        combining=Combining(np.bitwise_or),
+        scalar=Scalar("{0} | {1}", boolean="{0} or {1}"),
+        compiled=opcodes.OR,
+        compiled_words=(opcodes.OR, opcodes.OR),
     ),
 )
 def or_(x, y, out=None):
@@ -433,7 +444,10 @@ def or_(x, y, out=None):
     operands=2,
     has_out=True,
     facts=Facts(
-        combining=Combining(np.bitwise_xor), scalar=Scalar("{0} ^ {1}", boolean="{0} != {1}"), compiled=opcodes.XOR
+        combining=Combining(np.bitwise_xor),
+        scalar=Scalar("{0} ^ {1}", boolean="{0} != {1}"),
+        compiled=opcodes.XOR,
+        compiled_words=(opcodes.XOR, opcodes.XOR),
     ),
 )
 def xor(x, y, out=None):
@@ -442,7 +456,12 @@ def xor(x, y, out=None):
 
 
 @elementwise(
-    "not", "bool integer", accuracy=EXACT, facts=Facts(scalar=Scalar("~{0}", True, "not {0}"), compiled=opcodes.NOT)
+    "not",
+    "bool integer",
+    accuracy=EXACT,
+    facts=Facts(
+        scalar=Scalar("~{0}", True, "not {0}"), compiled=opcodes.NOT, compiled_words=(opcodes.NOT, opcodes.NOT)
+    ),
 )
 def not_(x):
     """Bitwise complement."""

@@ -109,8 +109,8 @@ class Job:
                 steps.append(MachineLookup(tables.entries, tables.widths, operands, name, step.element))
             else:
                 kernel = self.kernels.of_step(step, self.group.shape)
-                entries, compiled = kernel.of_bfloat16 or kernel.of_half, kernel.facts.compiled
-                steps.append(MachineStep(step.name, step.attributes, operands, name, step.elements, entries, compiled))
+                what = step.name, step.attributes, operands, name, step.elements, kernel.of_bfloat16 or kernel.of_half
+                steps.append(MachineStep(*what, kernel.facts.compiled, kernel.facts.compiled_words))
         outputs = [(names[i], element) for i, element in zip(function.outputs, function.results, strict=True)]
         return Recipe(leaves, constants, steps, outputs, self.policy)
 

@@ -100,6 +100,33 @@ def shift(_context: Any, _x: Any, _by: Any) -> Any:
 
 
 @_intrinsic
+def shift_left(_context: Any, _x: Any, _by: Any) -> Any:
+    """A word shifted to the left by less than 32."""
+    word = _types.uint32
+    return word(word, word), lambda _, builder, __, args: builder.shl(args[0], args[1])
+
+
+@_intrinsic
+def shift_arithmetic(_context: Any, _x: Any, _by: Any) -> Any:
+    """A word shifted to the right by less than 32; its sign is moved in."""
+    word = _types.uint32
+    return word(word, word), lambda _, builder, __, args: builder.ashr(args[0], args[1])
+
+
+@_intrinsic
+def rotate(_context: Any, _x: Any, _by: Any) -> Any:
+    """A word rotated to the left."""
+    word = _types.uint32
+
+    def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        t = _ir.IntType(32)
+        kind = _ir.FunctionType(t, [t] * 3)
+        return builder.call(builder.module.declare_intrinsic("llvm.fshl", [t], kind), [args[0], args[0], args[1]])
+
+    return word(word, word), generate
+
+
+@_intrinsic
 def choose(_context: Any, where: Any, x: Any, _y: Any) -> Any:
     """`x if where else y` without a branch."""
     return x(where, x, x), lambda _, builder, __, args: builder.select(*args)

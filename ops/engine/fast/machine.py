@@ -14,6 +14,7 @@ import numpy as np
 
 from . import opcodes as op
 from .instructions import call, elements_of, knows_arrays, numba
+from .integers import compare_words, convert_words, whole_numbers
 from .loops import (
     add_rows,
     arithmetic,
@@ -86,9 +87,15 @@ def run(where, code, constants, leaves, along, starts, tables, parameters, outs,
                 look_up(kind, elements_of(tables[b]), bits, to, a, n)
             elif kind < op.EXP:
                 pair(kind, elements_of(tables[c]), d, code[p, 6], bits, to, a, b, n)
-            elif kind < op.FOLD_ADD:
+            elif kind < op.ADD_WORDS:
                 if call(parameters[b, 0], place + _u64(a) * row_bytes, place + _u64(to) * row_bytes, n):
                     return block
+            elif kind < op.EQ_WORDS:
+                whole_numbers(kind, bits, to, a, b, n)
+            elif kind < op.OF_SIGNED:
+                compare_words(kind, bits, to, a, b, n)
+            elif kind < op.FOLD_ADD:
+                convert_words(kind, registers, bits, to, a, n)
             elif where[8]:
                 fold_down(kind, registers, a, totals, (row, column), height, where[8], columns, width)
             elif kind == op.FOLD_ADD:

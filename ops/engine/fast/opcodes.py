@@ -25,5 +25,11 @@ TO_BF16, ROUND_F16, TO_F16, ENCODE, ENCODE_TABLE = range(60, 65)
 LOOK_UP_F32, LOOK_UP_8, LOOK_UP_LOW, LOOK_UP_HIGH, PAIR_F32, PAIR_8 = range(70, 76)
 #: On f32, by way of f64 (`functions.py`): (op, result, operand, parameters), of which the first is an address.
 EXP, RSQRT, LOG, LOG1P, EXPM1, TANH, LOGISTIC, SIN, COS = FUNCTIONS = range(80, 89)
+#: On whole numbers of 32 bits: arithmetic; rotations to the left (op, result, operand, amount); comparisons; to and
+#: from f32, and bytes with a sign. Smaller ones are held with their sign, or zeros, above them.
+ADD_WORDS, SUBTRACT_WORDS, MULTIPLY_WORDS, SHIFT_LEFT, SHIFT_LOGICAL, SHIFT_ARITHMETIC, ROTATE = range(100, 107)
+MAXIMUM_SIGNED, MAXIMUM_UNSIGNED, MINIMUM_SIGNED, MINIMUM_UNSIGNED = range(107, 111)
+EQ_WORDS, LT_SIGNED, LT_UNSIGNED = range(111, 114)
+OF_SIGNED, OF_UNSIGNED, TO_SIGNED, TO_UNSIGNED, SIGN_BYTE = range(114, 119)
 #: Into the totals of the rows or of the columns, (op, nothing, operand).
-FOLD_ADD, FOLD_MAXIMUM, FOLD_MINIMUM = range(90, 93)
+FOLD_ADD, FOLD_MAXIMUM, FOLD_MINIMUM = range(200, 203)

@@ -7,7 +7,7 @@ is taken only where the machine's own is known to give the bits of the op's kern
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,19 +17,14 @@ from ..compiled import compiled_function
 from . import opcodes as op
 from .encoding import encoding, fitting
 from .recipes import Entries, Lookup, Program, Recipe, Step
+from .registers import LOADS, STORES, Line, Unknown, assigned, of, word
 
 _F32, _BF16, _F16, _BOOL = (ELEMENT_TYPES[name] for name in ("f32", "bf16", "f16", "i1"))
 _FLOATS, _HALVES = (_F32, _BF16, _F16), (_BF16, _F16)
+_I32, _U32, _I8, _U8 = (ELEMENT_TYPES[name] for name in ("i32", "ui32", "i8", "ui8"))
+_WORDS, _BYTES = (_I32, _U32), (_I8, _U8)
 _CODES = np.arange(256, dtype=np.uint8)
 _ONE = np.uint32(0x3F800000)
-
-#: An op, its result, the registers that it takes, and other numbers, the leaf first where it loads one.
-_Line = tuple[int, int, tuple[int, ...], tuple[int, ...]]
-
-
-class Unknown(Exception):
-    """The machine does not know something."""
-
 
 _LOGICAL = (op.AND, op.OR, op.XOR, op.NOT)
 #: How a comparison is made: the op, and whether its operands change places.
@@ -60,37 +55,36 @@ class _Maker:
         self._leaves = {name: (i, element) for i, (name, element) in enumerate(recipe.leaves)}
         self._constants: list[int] = []
         self._values: dict[str, int] = {}  # the register of each value, one for each as if there were no end of them
+        self._signed: dict[int, int] = {}  # of bytes, the registers with their signs
         self._exact: dict[int, int] = {}  # of values of f16, the registers with what they were rounded from
         self._loaded: dict[tuple[int, ...], int] = {}
-        self._code: list[_Line] = []
+        self._code: list[Line] = []
         self._tables: list[Entries] = []
         self._parameters: list[tuple[int, ...]] = []
-        self._count = 0
+        self._count = 0  # of the registers but for constants
 
     def make(self, fold: int | None, fixed: Sequence[bool]) -> Program:
         for name, (array, element) in self._recipe.constants.items():
-            self._values[name] = self._constant(_word(array, element))
-        self._constant(int(_ONE))
-        self._count = len(self._constants)
+            self._values[name] = self._constant(word(array, element))
         for step in self._recipe.steps:
             self._values[step.result] = self._look_up(step) if isinstance(step, Lookup) else self._step(step)
         for i, (name, element) in enumerate(self._recipe.outputs):
             if fold is None:
-                self._code.append((_of(_STORES, element), i, (self._stored(name, element),), ()))
+                self._code.append((of(STORES, element), i, (self._stored(name, element),), ()))
             else:
                 self._emit(fold, (self._value(name, element),))
         self._drop_unused()
         once = [line for line in self._code if line[0] < op.STORE_32 and fixed and fixed[line[3][0]]]
         code = [*once, *(line for line in self._code if line not in once)]
-        kept = [*range(len(self._constants)), *(result for _, result, _, _ in once)]
-        rows, registers = _assigned(code, kept)
+        kept = [*(-1 - i for i in range(len(self._constants))), *(result for _, result, _, _ in once)]
+        rows, registers = assigned(code, kept)
         parameters = np.array(self._parameters or [(0,) * 10], np.int64)
         return Program(rows, np.array(self._constants, np.uint32), registers, len(once), self._tables, parameters)
 
     def _drop_unused(self) -> None:
         """Leave out what nothing needs: numbers rounded to f16 of which only the codes are stored, say."""
         needed: set[int] = set()
-        code: list[_Line] = []
+        code: list[Line] = []
         for line in reversed(self._code):
             kind, result, registers, _ = line
             if op.STORE_32 <= kind <= op.STORE_F16 or kind >= op.FOLD_ADD or result in needed:
@@ -99,8 +93,10 @@ class _Maker:
         self._code = code[::-1]
 
     def _constant(self, word: int) -> int:
-        self._constants.append(word)
-        return len(self._constants) - 1
+        """The register of a constant, which is negative."""
+        if word not in self._constants:
+            self._constants.append(word)
+        return -1 - self._constants.index(word)
 
     def _emit(self, kind: int, registers: Sequence[int] = (), numbers: Sequence[int] = ()) -> int:
         self._count += 1
@@ -115,7 +111,12 @@ class _Maker:
     def _value(self, name: str, element: ElementType) -> int:
         if name in self._values:
             return self._values[name]
-        return self._load(_of(_LOADS, element), self._leaves[name][0])
+        loaded = self._load(of(LOADS, element), self._leaves[name][0])
+        if element != _I8:
+            return loaded
+        if loaded not in self._signed:
+            self._signed[loaded] = self._emit(op.SIGN_BYTE, [loaded])
+        return self._signed[loaded]
 
     def _stored(self, name: str, element: ElementType) -> int:
         """The register of a value as memory has it."""
@@ -176,6 +177,8 @@ class _Maker:
             return self._emit(op.SELECT, values)
         if name == "bitcast_convert" and {e.name for e in elements} <= {"f32", "ui32", "i32"}:
             return values[0]
+        if result in _WORDS and all(e == result for e in elements):
+            return self._on_words(name, step, values)
         if result.kind is Kind.BOOL:
             return self._truth(name, step, values)
         if any(e != result for e in elements) or result not in _FLOATS:
@@ -221,6 +224,64 @@ class _Maker:
             return self._emit(kind, values[::-1] if is_turned else values)
         if element.kind is Kind.BOOL and step.compiled in _LOGICAL:
             return self._emit(step.compiled, values)
+        if name == "compare" and element in (*_WORDS, *_BYTES):
+            direction = step.attributes["comparison_direction"]
+            kind = op.EQ_WORDS if direction in ("EQ", "NE") else op.LT_SIGNED + (element.kind is not Kind.SIGNED)
+            compared = self._emit(kind, values[::-1] if direction in ("GT", "LE") else values)
+            return self._emit(op.NOT, [compared]) if direction in ("NE", "LE", "GE") else compared
+        raise Unknown
+
+    def _on_words(self, name: str, step: Step, values: Sequence[int]) -> int:
+        """An op on whole numbers of 32 bits."""
+        at = int(step.elements[-1].kind is not Kind.SIGNED)
+        if name == "clamp":
+            low, x, high = values
+            larger = self._emit(op.MAXIMUM_SIGNED + at, [x, low])
+            return self._emit(op.MINIMUM_SIGNED + at, [larger, high])
+        if step.words is None:
+            raise Unknown
+        rotated = self._rotated(values) if step.words[at] == op.OR else None
+        return self._emit(step.words[at], values) if rotated is None else rotated
+
+    def _rotated(self, values: Sequence[int]) -> int | None:
+        """The or of a number shifted to the left and to the right by constants that make 32 together: its rotation."""
+        made = {result: line for line in self._code for result in [line[1]] if result in values}
+        lines = sorted([made[v] for v in values if v in made])
+        if [line[0] for line in lines] != [op.SHIFT_LEFT, op.SHIFT_LOGICAL]:
+            return None
+        (_, _, (x, left), _), (_, _, (y, right), _) = lines
+        if x != y or left >= 0 or right >= 0:
+            return None
+        by = self._constants[-1 - left]
+        is_turn = 0 < by < 32 and by + self._constants[-1 - right] == 32
+        return self._emit(op.ROTATE, [x], [by]) if is_turn else None
+
+    def _convert_words(self, name: str, source: ElementType, target: ElementType) -> int:
+        """From or to whole numbers of 32 bits, and of 8."""
+        value = self._value(name, source)
+        if source == _F32 and target in (*_WORDS, *_BYTES):
+            if target in _WORDS:
+                return self._emit(op.TO_SIGNED if target == _I32 else op.TO_UNSIGNED, [value])
+            ends = (-128, 127) if target == _I8 else (0, 255)
+            low, high = [self._constant(end % (1 << 32)) for end in ends]
+            number = self._emit(op.MAXIMUM_SIGNED, [self._emit(op.TO_SIGNED, [value]), low])
+            return self._emit(op.MINIMUM_SIGNED, [number, high])
+        if source == _BOOL:
+            return self._emit(op.AND, [value, self._constant(1)])
+        if target == _BOOL:
+            return self._emit(op.TRUTH, [value])
+        if source not in (*_WORDS, *_BYTES):
+            raise Unknown
+        if target == _F32:
+            if self._policy.rounding != "nearest_even" or self._policy.overflow != "ieee":
+                raise Unknown
+            return self._emit(op.OF_UNSIGNED if source in (_U32, _U8) else op.OF_SIGNED, [value])
+        if target in _WORDS:
+            return value
+        if target in _BYTES:
+            return (
+                self._emit(op.SIGN_BYTE, [value]) if target == _I8 else self._emit(op.AND, [value, self._constant(255)])
+            )
         raise Unknown
 
     def _convert(self, name: str, source: ElementType, target: ElementType) -> int:
@@ -228,7 +289,11 @@ class _Maker:
             table = code_table(source, target, self._policy)
             return self._look_up(Lookup(_Known(table), (8,), (name,), "", target))
         if source == _BOOL and target == _F32:
-            return self._emit(op.AND, [self._value(name, source), len(self._constants) - 1])
+            return self._emit(op.AND, [self._value(name, source), self._constant(int(_ONE))])
+        if source == target == _BOOL:
+            return self._value(name, source)
+        if {source, target} & {*_WORDS, *_BYTES}:
+            return self._convert_words(name, source, target)
         if source not in _FLOATS:
             raise Unknown
         value = self._value(name, source)
@@ -260,60 +325,3 @@ class _Known:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Known) and self.entries is other.entries
-
-
-_LOADS = {
-    **dict.fromkeys(("f32", "ui32", "i32"), op.LOAD_32),
-    "bf16": op.LOAD_16,
-    "f16": op.LOAD_F16,
-    "i1": op.LOAD_BOOL,
-}
-_STORES = {
-    **dict.fromkeys(("f32", "ui32", "i32"), op.STORE_32),
-    "bf16": op.STORE_16,
-    "f16": op.STORE_F16,
-    "i1": op.STORE_BOOL,
-}
-
-
-def _of(ops: Mapping[str, int], element: ElementType) -> int:
-    if element.is_float and element.is_minifloat:
-        return op.LOAD_8 if ops is _LOADS else op.STORE_8
-    if element.name not in ops:
-        raise Unknown
-    return ops[element.name]
-
-
-def _word(array: np.ndarray, element: ElementType) -> int:
-    """A constant as a register holds it."""
-    if element == _F16:
-        array, element = array.astype(np.float32), _F32
-    code = int.from_bytes(array.tobytes(), "little")
-    load = _of(_LOADS, element)
-    return code << 16 if load == op.LOAD_16 else 0xFFFFFFFF * code if load == op.LOAD_BOOL else code
-
-
-def _assigned(code: Sequence[_Line], kept: Sequence[int]) -> tuple[np.ndarray, int]:
-    """The rows of the program and how many registers it needs; some values are kept in the first ones.
-
-    A result never takes the place of an operand, so that a loop over both can be made of vector instructions.
-    """
-    last = {r: i for i, (_, _, registers, _) in enumerate(code) for r in registers}
-    place = {value: i for i, value in enumerate(kept)}
-    free: list[int] = []
-    count, rows = len(kept), np.zeros((len(code), 7), np.int64)
-    for i, (kind, result, registers, numbers) in enumerate(code):
-        operands = [place[r] for r in registers]
-        if not op.STORE_32 <= kind <= op.STORE_F16:
-            if result not in place:
-                if not free:
-                    free.append(count)
-                    count += 1
-                place[result] = free.pop()
-                if result not in last:
-                    free.append(place[result])
-            result = place[result]
-        free += [place[r] for r in dict.fromkeys(registers) if last[r] == i and place[r] >= len(kept)]
-        row = (kind, result, *operands, *numbers)
-        rows[i, : len(row)] = row
-    return rows, count

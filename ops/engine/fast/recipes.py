@@ -28,6 +28,7 @@ class Step:
     #: number of f16 or bf16 those for all its codes, as f32.
     entries: Entries | None = None
     compiled: int | None = None  #: the machine's op that does the same; see `Facts.compiled`
+    words: tuple[int, int] | None = None  #: those on i32 and on ui32; see `Facts.compiled_words`
 
 
 @dataclasses.dataclass(frozen=True)
