@@ -172,6 +172,25 @@ def test_a_record_agrees_with_fractions(text: str, types: tuple[str, str]) -> No
     check(Accumulator.from_text(text), *types, 30, 3, None)
 
 
+@pytest.mark.parametrize("text", RECORDS)
+def test_positions_that_are_zero_in_all_dots(text: str) -> None:
+    """Steps of zeros are left out where they change nothing: whole runs of them, before, between and after others."""
+    record, name, count, k = Accumulator.from_text(text), "f8E5M2", 12, 70
+    slow, rng = Slow(record, name, name), np.random.default_rng(4)
+    for kind in range(6):
+        a, b = (operands(rng, name, (count, k), kind).astype(np.uint8) for _ in range(2))
+        for side in (a, b):
+            for _ in range(rng.integers(0, 4)):
+                first = rng.integers(0, k)
+                side[:, first : first + rng.integers(1, 40)] = 0
+        c = starts(rng, count, kind) if kind % 2 else None
+        got = dots(record, a, b, name, name, c)
+        for i, (x, y) in enumerate(zip(numbers(a, name).tolist(), numbers(b, name).tolist(), strict=True)):
+            wanted = np.array(slow.dot(x, y, 0.0 if c is None else float(c[i])), got.dtype)
+            same = (np.isnan(wanted) and np.isnan(got[i])) or wanted.tobytes() == got[i].tobytes()
+            assert same, f"{text}\na {x}\nb {y}\nc {c if c is None else c[i]!r}\nexpected {wanted!r}, got {got[i]!r}"
+
+
 def test_the_second_implementation_is_not_the_first() -> None:
     """It finds gross faults: another number of bits, a step too short, another rounding."""
     record = Accumulator.from_text("step=16,bits=13,keep=f32:13,rounding=toward_zero,least=-133")

@@ -195,10 +195,17 @@ class Designer:
         """Each of some random rows with each of some random columns, [rows * columns, k].
 
         `kind` is "codes" (all finite codes alike), "normal" (normally distributed numbers), "wide" (exponents over the
-        whole range, few products) or "cancelling" (large numbers that cancel, and small ones).
+        whole range, few products), "cancelling" (large numbers that cancel, and small ones) or "few" (codes at a few
+        positions, most of them among the first).
         """
-        x = self._random(rng, rows, self.signature.lhs, kind)
-        y = self._random(rng, columns, self.signature.rhs, kind)
+        x = self._random(rng, rows, self.signature.lhs, "codes" if kind == "few" else kind)
+        y = self._random(rng, columns, self.signature.rhs, "codes" if kind == "few" else kind)
+        if kind == "few":
+            k = self.signature.k
+            for i in range(columns):
+                width = min(k, int(rng.choice([4, 16, 64, k])))
+                at = rng.permutation(width)[: rng.integers(2, 7)]
+                y[i, np.isin(np.arange(k), at, invert=True)] = 0
         return Dots(np.repeat(x, columns, axis=0), np.tile(y, (rows, 1)))
 
     def _random(self, rng: np.random.Generator, n: int, element: str, kind: str) -> np.ndarray:

@@ -23,6 +23,8 @@ from ...ops.minifloat.formats import FORMATS
 Change = dict[str, Any]
 #: Fraction bits.
 _BITS = (None, *range(46))
+#: Bits that cut nothing off, until the cut is looked for.
+_WIDE = 45
 #: Parts of a window that a step takes.
 _TAKES = (
     "consecutive",
@@ -100,7 +102,12 @@ def keeps(record: Accumulator) -> Iterator[str]:
 def _with_c(record: Accumulator, value: str) -> Iterable[Change]:
     if value != "joined":
         return ({"tree": False},) if value == "aligned" else ({},)
-    return ({"tree": False, "bits": b} for b in ((24, 13) if record.bits is None else (record.bits,)))
+    return (
+        {"tree": False, "bits": b, "sum_bits": _WIDE, "c_bits": n, "join": join}
+        for b in ((24, 13) if record.bits is None else (record.bits,))
+        for n in (_WIDE, *range(36, 5, -1))
+        for join in DROPS
+    )
 
 
 def _with_tree(value: bool) -> Iterable[Change]:

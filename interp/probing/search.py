@@ -25,7 +25,7 @@ _NEAR = 66
 #: How many of them are compared first.
 _HEAT = 100
 #: How many records the search begins with, how many of the best it goes on with, and how often with other dots.
-_STARTS, _DESCENTS, _ROUNDS = 6, 2, 4
+_STARTS, _DESCENTS, _ROUNDS = 12, 3, 4
 #: Bits that cut nothing off, until the cut is looked for.
 _WIDE = 45
 #: How many predictions, of some hundred dots each, these searches may make.
@@ -44,7 +44,7 @@ _SIMPLER = (
     "even_odd", "outer", "group", "c", "keep", "take",
 )  # fmt: skip
 #: Random dots that are asked for.
-_RANDOM = ("codes", "normal", "wide", "cancelling")
+_RANDOM = ("few", "codes", "normal", "wide", "cancelling")
 #: Records that are tried before all others: one exact sum, f32 in order, and the same of rounded products.
 _PLAIN = (Accumulator(0, keep=EXACT), Accumulator(), Accumulator(1, tree=True, c="after"))
 #: Facts that are searched together, and the kinds of dots that show them.
@@ -52,9 +52,10 @@ Group = tuple[Sequence[str], Sequence[str]]
 #: Facts that are found on the dots designed for them, in this order.
 _JOINING = ("joining", "between", "before", "two sums")
 _FACTS: tuple[Group, ...] = (
+    (("flush",), ("alone",)),
     (("bits", "drop", "normalise"), ("in a step",)),
     (("keep", "rounding"), ("one sum", "many", "kept", "two sums")),
-    (("c",), _JOINING),
+    (("overflow",), ("overflow",)),
     (("c_bits", "join"), ("before",)),
     (("c_reach",), ("before",)),
     (("c_bits", "join"), ("before",)),
@@ -65,6 +66,10 @@ _FACTS: tuple[Group, ...] = (
     (("keep", "overflow"), ("overflow", "many", "alone", "one sum")),
     (("product_limit",), ("alone", "overflow")),
 )
+#: For sums whose form keeps fewer bits than their terms do.
+_KEPT_FIRST: tuple[Group, ...] = (_FACTS[0], _FACTS[2], *_FACTS[1:])
+#: The same once their numbers are nearly known: where the running sum joins may be another place.
+_AGAIN: tuple[Group, ...] = (*_FACTS, (("c",), _JOINING), *_FACTS[1:])
 #: For sums that join: the bits of the products' sum, before those of the products are looked for.
 _SUM_FIRST: tuple[Group, ...] = (
     (("sum_bits", "join"), ("in a step", *_JOINING)),
@@ -109,21 +114,18 @@ class _Fit:
         """Return the record that predicts the most of all dots."""
         found: list[tuple[int, Accumulator]] = []
         for start in starts[:_STARTS]:
-            self.session.allow(_EACH_START)
-            wide = changed(start, {"sum_bits": _WIDE, "c_bits": _WIDE}) if start.c == "joined" else None
-            record = self._by_facts(wide or start)
-            found.append((self.session.missed(record), record))
-            if not found[-1][0]:
-                return record
-            if wide and (other := self._sum_first(wide)):
-                found.append((self.session.missed(other), other))
+            for first, facts in self._ways(start):
+                self.session.allow(_EACH_START)
+                record = self._by_facts(first, facts)
+                found.append((self.session.missed(record), record))
                 if not found[-1][0]:
-                    return other
+                    return record
         found.sort(key=lambda f: f[0])
         for least, record in found[:_DESCENTS]:
             self.session.allow(_EACH_DESCENT)
             for _ in range(_ROUNDS):
-                better = self._descend(self._by_facts(record))
+                better = self._by_facts(record, _AGAIN)
+                better = self._descend(better) if self.session.missed(better) else better
                 if (missed := self.session.missed(better)) >= least:
                     break
                 least, record = missed, better
@@ -142,14 +144,24 @@ class _Fit:
                 record = simpler
         return record
 
-    def _sum_first(self, record: Accumulator) -> Accumulator | None:
-        """Return a record whose products keep more bits than their sum does when it joins."""
-        bits = (changed(record, {"bits": n}) for n in range(_WIDE, 0, -1))
-        wide = next((r for r in bits if r is not None), None)
-        if wide is None:
+    def _ways(self, start: Accumulator) -> Iterator[tuple[Accumulator, Sequence[Group]]]:
+        """Return records to begin with and the order of facts: what cuts most is found first, and hides the others."""
+        if start.c != "joined":
+            yield start, _FACTS
+            widest = self._widest(start)
+            yield widest or start, _KEPT_FIRST
+            return
+        joined = changed(start, {"sum_bits": _WIDE, "c_bits": _WIDE}) or start
+        yield joined, _FACTS
+        if widest := self._widest(joined):
+            yield widest, _SUM_FIRST
+
+    @staticmethod
+    def _widest(record: Accumulator) -> Accumulator | None:
+        """Return the record with as many bits as it can have where it has some."""
+        if record.bits is None:
             return None
-        self.session.allow(_EACH_START)
-        return self._by_facts(wide, _SUM_FIRST)
+        return next((r for n in range(_WIDE, 0, -1) if (r := changed(record, {"bits": n})) is not None), None)
 
     def _by_facts(self, record: Accumulator, facts: Sequence[Group] = _FACTS) -> Accumulator:
         """Search each group of facts on the dots that are designed for it."""
@@ -158,6 +170,8 @@ class _Fit:
                 continue
             # The running sum is a term: in a short step it takes the place of one of three products.
             aligned = self._of(("joining",)) if record.c == "aligned" else []
+            if record.even_odd and "drop" in fields:
+                fields = (*fields, "join")  # even and odd sums are cut as well
             if data := self._of(kinds) or aligned or self._of(("one sum", "two sums")):
                 record, _ = self.session.best(self._product(record, fields), data, record)
         return record

@@ -7,20 +7,24 @@ is aligned with a large one, or added while the sum is large. After FPRev (arXiv
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from ...ops.accumulators.record import Accumulator
 from .answers import Answers, Session
 from .designs import Dots, Scale
-from .facts import Change, changed, neighbours
+from .facts import Change, changed
 from .operands import values
 from .predict import predicted
 from .words import places
 
-#: Masks that candidates are compared on, those of the first positions before others, which are quick to predict.
-_RACE, _FIRST, _NEAR = 150, 16, 66
+#: Masks that candidates are compared on: so many of the first positions, and of the others.
+_RACE, _NEAR = 120, 66
+#: How many records stay in the race, and begin the search.
+_LEFT, _MOST_STARTS = 60, 24
+#: How many windows are tried, beside those that are powers of two.
+_WINDOWS = 40
 #: How many lengths of steps are tried.
 _LENGTHS = 12
 #: The widest range of exponents in a dot: twice what f64 has bits for would not show more.
@@ -32,7 +36,14 @@ _PAIRS = (2, 3, 4, 7, 8, 12, 13, 24, 32, 47)
 #: The pairs that a report shows.
 _TOLD = ((0, 1), (0, 2))
 
+#: Second positions of pairs that all positions are asked for.
+_DENSE = (1, 2, 3, 4, 5, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181)
+#: How many of how many positions a step takes.
+_PATTERNS = tuple((run, period) for period in (2, 4, 8, 16, 32) for run in (1, 2, 4, 8, 16) if run < period)
+
 Triple = tuple[int, int, int]
+#: A step, and which positions it takes.
+Window = tuple[int, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,16 +69,11 @@ def structure(session: Session) -> Structure:
     masks = session.ask("masks", session.designer.masks(scale, triples))
     small = session.designer.dots([[(0, scale.low, 1.0)]])
     one = session.asker.ask(small.x, small.y)[0]
-    lengths = _lengths(triples, masks.got == one, k)
-    race = _Race(session, masks, one)
-    record = _best(race, lengths, forms, k)
-    # Sums that each go to an outer one in f32 are alike to such as join a running sum in f32.
-    each = record.group or record.step * record.pattern[1] // record.pattern[0]
-    outers = dict.fromkeys((record.outer, each if record.c == "after" else record.outer))
-    alike = dict.fromkeys(changed(record, {"group": 0, "outer": n} | form) for n in outers for form in forms)
-    least = race.wrong(record)
-    others = [r for r in alike if r is not None and r != record and race.wrong(r) == least]
-    return Structure(scale, tuple(lengths), (record, *others), tuple(_hidden(triples, masks.got == one, k)))
+    kept = masks.got == one
+    windows = _windows(_ends(triples, kept, k), k)
+    lengths = tuple(dict.fromkeys((1, *(n for n, _ in windows[:_LENGTHS]), 0)))
+    starts = _starts(_Race(session, masks, one), windows, forms, k)
+    return Structure(scale, lengths, tuple(starts), tuple(_hidden(triples, kept, k)))
 
 
 def _hidden(triples: Sequence[Triple], kept: np.ndarray, k: int) -> Iterator[str]:
@@ -81,7 +87,8 @@ def _hidden(triples: Sequence[Triple], kept: np.ndarray, k: int) -> Iterator[str
 
 def _triples(k: int) -> list[Triple]:
     some = [p for p in _spread(k) if p < k]
-    triples = [(0, j, at) for j in some for at in (range(k) if j < 3 else some)]
+    triples = [(0, j, at) for j in (*_DENSE, k - 1) for at in range(k)]
+    triples += [(0, j, at) for j in some for at in some]
     for p in (k - 2, k // 2, k // 2 - 1, 3 * k // 4, *_PAIRS):
         triples += [(p, p + d, at) for d in (1, 2) for at in (*some, *(p - q for q in some))]
     return [t for t in dict.fromkeys(triples) if len(set(t)) == 3 and all(0 <= p < k for p in t)]
@@ -116,41 +123,52 @@ class _Race:
         expected = predicted(record, dots, self._session.signature)
         return int(((expected == self._one) != kept).sum())
 
-    def best(self, records: Iterable[Accumulator | None], below: int, count: int) -> list[Accumulator]:
-        """The records that give the most of some masks whose positions are below a limit; the first of several."""
-        at = self._session.rng.permutation(np.flatnonzero(self._last < below))[:_RACE]
-        left = list(dict.fromkeys(r for r in records if r is not None))
+    def best(self, records: Iterable[Accumulator | None], count: int) -> list[Accumulator]:
+        """The records that give the most of some masks, of those of the first positions before others."""
+        is_near = self._last < _NEAR
+        some = [self._session.rng.permutation(np.flatnonzero(w))[:_RACE] for w in (is_near, ~is_near)]
+        at = np.concatenate(some)
         dots, kept = self._masks.dots[at], self._kept[at]
-        costs = {r: self._wrong(r, dots, kept) for r in left}
-        return sorted(left, key=costs.__getitem__)[:count]
+        costs = {r: self._wrong(r, dots, kept) for r in dict.fromkeys(records) if r is not None}
+        return sorted(costs, key=lambda r: (costs[r], complexity(r)))[:count]
 
 
-def _best(race: _Race, lengths: Sequence[int], forms: Sequence[Change], k: int) -> Accumulator:
-    """Steps and forms first, then outer sums and groups; at the end whatever is better."""
-    every = (changed(Accumulator(), {"step": n, "take": t} | f) for n, t in _windows(lengths) for f in forms)
-    likely = race.best(every, _FIRST, 300)  # long steps are alike there
-    left = dict.fromkeys((*race.best(likely, _FIRST, 12), *race.best(likely, _NEAR, 12)))
-    outer = (changed(r, {"outer": n}) for r in left for n in (0, *lengths))
-    left = race.best(outer, _NEAR, 12)
-    groups = (changed(r, {"c": "after", "group": n} if n else {}) for r in left for n in (0, *lengths))
-    left = race.best(race.best((*left, *groups), _NEAR, 24), k, 8)
-    record = min(left, key=race.wrong)
-    moves: tuple[Callable[[Accumulator], Iterable[Accumulator | None]], ...] = (
-        lambda r: (changed(r, {"outer": n}) for n in lengths),
-        # Another step may not divide the length of the outer sum.
-        lambda r: (
-            changed(r, f | {"step": n, "group": 0, "outer": o})
-            for o in dict.fromkeys((r.outer, 0))
-            for n in lengths
-            for f in forms
-        ),
-        lambda r: (other for f in ("outer", "group", "step", "take") for other in neighbours(r, f, k, lengths)),
+def _starts(race: _Race, windows: Sequence[Window], forms: Sequence[Change], k: int) -> list[Accumulator]:
+    """The records that give the most masks: steps and forms first, then outer sums and groups."""
+    left = race.best((changed(Accumulator(), {"step": n, "take": t} | f) for n, t in windows for f in forms), _LEFT)
+
+    def longer(r: Accumulator) -> list[int]:
+        whole = r.step * r.pattern[1] // r.pattern[0]
+        return [n * whole for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if 0 < n * whole < k]
+
+    left = race.best((*left, *(changed(r, {"outer": n}) for r in left for n in longer(r))), _LEFT)
+    groups = (changed(r, {"c": "after", "group": n, "outer": 0}) for r in left if not r.tree for n in longer(r)[1:])
+    left = race.best((*left, *groups), _LEFT)
+    nested = (changed(r, {"outer": r.group * n}) for r in left if r.group for n in (1, 2, 4, 8))
+    left = race.best((*left, *nested), _LEFT)
+    wrong = {r: race.wrong(r) for r in left}
+    least = min(wrong.values())
+    likely = [r for r in left if wrong[r] <= least + least // 10]
+    # Sums that each go to an outer one in f32 are alike to such as join a running sum in f32.
+    alike = (
+        changed(Accumulator(r.step, r.take), {"outer": n, "group": group} | f)
+        for r in likely
+        for n, group in dict.fromkeys(((r.outer, r.group), (r.group or next(iter(longer(r)), 0), 0)))
+        for f in forms
     )
-    for move in moves * 2:
-        if not race.wrong(record):
-            break
-        record = min((record, *race.best(move(record), k, 8)), key=race.wrong)
-    return record
+    wrong |= {r: race.wrong(r) for r in dict.fromkeys(alike) if r is not None and r not in wrong}
+    least = min(wrong.values())
+    best = [r for r in wrong if wrong[r] <= least + least // 10]
+    found: dict[Accumulator, Accumulator] = {}
+    for r in sorted(best, key=lambda r: (wrong[r], complexity(r))):
+        found.setdefault(dataclasses.replace(r, keep="f32"), r)  # what is kept is looked for later
+    return list(found.values())[:_MOST_STARTS]
+
+
+def complexity(record: Accumulator) -> int:
+    """How many facts of a record are not the defaults, steps and what is kept left out."""
+    plain = Accumulator(record.step, keep=record.keep)
+    return sum(getattr(record, f.name) != getattr(plain, f.name) for f in dataclasses.fields(record))
 
 
 def _forms(scale: Scale) -> Iterator[Change]:
@@ -168,37 +186,34 @@ def _forms(scale: Scale) -> Iterator[Change]:
         yield {"keep": keep, "c": "after", "tree": True}
 
 
-def _windows(lengths: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Steps, and which positions they take."""
-    for n in lengths:
-        yield n, "consecutive"
-        for period in (2, 4, 8, 16):
-            for run in (1, 2, 4, 8):
-                if run < period and not n * run % period:
-                    yield n * run // period, f"{run}of{period}"
-
-
 def _spread(k: int) -> list[int]:
     """Positions: the first ones, those around powers of two and halves between them, and the last."""
     near = [b + d for i in range(2, 20) for b in (1 << i, 3 << (i - 1)) for d in (-1, 0, 1)]
     return sorted({*range(10), *near, k - 1, k - 2})
 
 
-def _lengths(triples: Sequence[Triple], kept: np.ndarray, k: int) -> list[int]:
-    """Return lengths of steps, those first that fit best: where lost products end there is the end of a step."""
-    lost: dict[tuple[int, int], list[int]] = {}
+def _ends(triples: Sequence[Triple], kept: np.ndarray, k: int) -> list[tuple[int, int]]:
+    """Where the products end that are lost beside large ones at 0 and another position, this one left out and not."""
+    lost: dict[int, list[int]] = {}
     for (i, j, at), is_kept in zip(triples, kept, strict=True):
-        lost.setdefault((i, j), [i, j])
-        if not is_kept:
-            lost[i, j].append(at)
-    ends = [max(where) + 1 for (i, _), where in lost.items() if i == 0]
-    # A step that takes every other position ends before the last position of its window.
-    options = {n for e in ends for n in (e, e + 1, e + 2, e + 4)} | {k - min(w) for (i, _), w in lost.items() if i > 0}
-    options |= {n // m for n in options for m in (2, 4, 8) if not n % m}
+        if i == 0 and not is_kept and (j in _DENSE or j == k - 1):
+            lost.setdefault(j, []).append(at)
+    return [(max(where) + 1, max(*where, j) + 1) for j, where in lost.items() if len(where) > 1]
 
-    def fits(n: int) -> float:
-        exact, near = (sum(e == k or -e % n in rest for e in ends) for rest in ((0,), (1, 2)))
-        return (exact + near / 2) / len(ends) + n / (8 * k)
 
-    ordered = sorted((n for n in options if 1 < n <= k), key=fits, reverse=True)
-    return list(dict.fromkeys((1, *ordered[:_LENGTHS], 0)))
+def _windows(ends: Sequence[tuple[int, int]], k: int) -> list[Window]:
+    """Return steps, and which positions they take, those first that fit best: lost products end where a step does."""
+    found: dict[Window, float] = {}
+    either = np.array(ends).reshape(-1, 2)
+    for n in range(1, k + 1):
+        rests = -either % n
+        for run, period in ((1, 1), *_PATTERNS):
+            # A step of no more products than stand together takes consecutive ones.
+            if not n % period and (period == 1 or n > period):
+                fits = (np.isin(rests, range(0, period, run)) | (either == k)).any(1)
+                take = "consecutive" if period == 1 else f"{run}of{period}"
+                # Of the divisors of a length all fit.
+                found[n * run // period, take] = fits.mean() + n / (8 * k) - period / run / 100 if len(ends) else 0
+    best = sorted(found, key=found.__getitem__, reverse=True)
+    plain = ((n, "consecutive") for n in (1, 0, *(1 << i for i in range(1, 12) if 1 << i <= k)))
+    return list(dict.fromkeys((*best[:_WINDOWS], *plain)))

@@ -16,7 +16,8 @@ import numpy as np
 from ..minifloat.formats import FORMATS
 from .operands import Operand, operand
 from .record import Accumulator
-from .sums import Chunk, Step, accumulate, chunks_of, finish
+from .steps import Chunk, Step, chunks_of
+from .sums import accumulate, finish
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,15 +17,12 @@ from .exact_sum import exact_total
 from .forms import add_to_odd, exponent, power, rounded
 from .operands import ABSENT, Operand, operand, scaled, unscaled
 from .record import EXACT, Accumulator
+from .steps import Chunk, Step, chunks_of, index, thinned, zeros
 
 _F32 = FORMATS["f32"]
 #: Exponents that are aligned to, so that all powers of two are numbers of f64. Products lie within.
 _LOW, _HIGH = -900, 900
 _CUTS: dict[str, Callable[..., np.ndarray]] = {"zero": np.trunc, "floor": np.floor, "nearest_even": np.rint}
-
-#: The k of a step. A group is steps whose sum joins the running one, a chunk is groups whose sums join the outer one.
-Step = range | list[int]
-Chunk = list[list[Step]]
 
 
 def dots(
@@ -109,7 +106,8 @@ def accumulate(
     with np.errstate(all="ignore"):
         start = np.zeros(shape) if c is None else _start(record, c)
         products = _Products(record, a, b, shape, to_odd)
-        chunks = chunks_of(record, a.values.shape[0]) if chunks is None else chunks
+        if chunks is None:
+            chunks = thinned(record, chunks_of(record, a.values.shape[0]), zeros(a, b), c is None)
         if not record.outer:
             return products.run(chunks[0], start) if chunks else start
         total = rounded(start, _F32, "nearest_even")
@@ -126,29 +124,6 @@ def _start(record: Accumulator, c: np.ndarray) -> np.ndarray:
     if "c" in record.flush:
         start = np.where(np.abs(start) < 2.0 ** (1 - fmt.bias), np.copysign(0.0, start), start)
     return start
-
-
-def chunks_of(record: Accumulator, length: int) -> list[Chunk]:
-    """The steps of so many products: chunks that an outer sum takes, their groups, and the steps of these."""
-    chunks = []
-    for first in range(0, length, record.outer or max(length, 1)):
-        steps = list(_steps(record, first, min(first + (record.outer or length), length)))
-        size = len(steps) if record.c != "after" else record.group // record.step if record.group else 1
-        chunks.append([steps[i : i + size] for i in range(0, len(steps), size)])
-    return chunks
-
-
-def _steps(record: Accumulator, first: int, last: int) -> Iterator[Step]:
-    """Which k each step takes."""
-    run, period = record.pattern
-    if run == period:
-        size = record.step or max(last - first, 1)
-        yield from (range(i, min(i + size, last)) for i in range(first, last, size))
-        return
-    window = record.step * period // run
-    for i in range(first, last, window):
-        for way in range(period // run):
-            yield [k for k in range(i, min(i + window, last)) if (k - i) % period // run == way]
 
 
 class _Products:
@@ -209,7 +184,7 @@ class _Products:
 
     def _values(self, part: Step, out: np.ndarray | None = None) -> np.ndarray:
         """The values of terms, along the first axis: of products, or of as many as are added before they are scaled."""
-        at, record = _index(part), self.record
+        at, record = index(part), self.record
         x = np.multiply(self.a.values[at], self.b.values[at], out=None if out is None else out[: len(part)])
         if record.product_limit is not None:
             np.copyto(x, np.copysign(np.inf, x), where=np.abs(x) >= 2.0**record.product_limit)
@@ -219,7 +194,7 @@ class _Products:
         """What terms are aligned by."""
         if self.record.normalise:
             return _normal_exponent(self._values(part))
-        at, inner = _index(part), self.record.inner
+        at, inner = index(part), self.record.inner
         e = np.add(self.a.exponents[at], self.b.exponents[at], out=out[: len(part)])
         return e if inner == 1 else np.maximum.reduceat(e, range(0, len(part), inner), axis=0)
 
@@ -348,10 +323,6 @@ class _Products:
         if len(terms) <= 2 and not is_wide:
             return add_to_odd(terms[0], terms[1] if len(terms) == 2 else np.zeros(self.shape)) + 0.0
         return exact_total(terms, self.record.rounding if is_wide else None)
-
-
-def _index(part: Step) -> slice | list[int]:
-    return slice(part.start, part.stop, part.step) if isinstance(part, range) else part
 
 
 def _added(x: np.ndarray, y: np.ndarray, form: Format, rounding: str, overflow: str) -> np.ndarray:
