@@ -33,7 +33,7 @@ from .exact_wide import wide_matmul
 _PLAIN = Policy()
 #: The terms up to which sums are formed in order, of real and of complex numbers. No tuning: BLAS may round otherwise.
 _SHORT, _SHORT_COMPLEX = 4, 16
-_F32, _F64, _I64, _UI64 = (ELEMENT_TYPES[name] for name in ("f32", "f64", "i64", "ui64"))
+_F32, _F64, _I32, _I64, _UI64 = (ELEMENT_TYPES[name] for name in ("f32", "f64", "i32", "i64", "ui64"))
 
 
 def matmul(
@@ -237,6 +237,8 @@ def _integers(
             sums = gemm.product(x.astype(np.float64), y.astype(np.float64))
         else:
             sums = _modular(x, y)
+        if bound <= 1 << 30 and result_type == _I32:
+            return sums.astype(np.int32)
         whole = sums.astype(np.int64)
         if Kind.SIGNED in (lhs_type.kind, rhs_type.kind):
             return narrow(whole, _I64, result_type, policy, random)
