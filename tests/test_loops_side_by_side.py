@@ -80,6 +80,11 @@ def _fori(v: Any) -> Any:
     return lax.fori_loop(0, jnp.clip(v, 0, 40).astype(np.int32), lambda i, c: c * 0.5 + i.astype(c.dtype), v)
 
 
+def _rows(v: Any) -> Any:
+    """A loop over rows, in which there is one that ends when it likes."""
+    return lax.map(_halved, v) + lax.scan(lambda c, u: (c + _halved(u * c), c), v[0], v)[1]
+
+
 def _fixed_within(v: Any) -> Any:
     """Bisection: the inner loop makes as many turns for all."""
 
@@ -95,6 +100,7 @@ BODIES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[Any, ...]]] =
     "halved": (_halved, (), (np.float32, BF16, F8)),
     "counted": (_counted, (), (np.float32, BF16)),
     "Newton": (_newton, (3,), (np.float32,)),
+    "of rows": (_rows, (4,), (np.float32, BF16)),
     "nested": (_nested, (), (np.float32,)),
     "of as many turns as a number says": (_fori, (), (np.float32, F8)),
     "of a fixed number of turns": (_fixed_within, (), (np.float32, BF16)),

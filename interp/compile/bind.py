@@ -76,6 +76,10 @@ class Binder:
                 self._literals[operation.results[0]] = value
             if operation.results and operation.results[0] in constants and not operation.regions:
                 continue  # it was bound to be computed
+            if operation.origin is not None and lookup(operation.name) is None:  # of a pass; its source is bound
+                for inner in operation.regions:
+                    self.bind_new(inner, constants)
+                continue
             self._make_room(operation)
             if operation.name == PRINT:
                 continue
