@@ -265,3 +265,21 @@ def test_singular_tridiagonal_systems() -> None:
     assert np.isfinite(actual).all()
     assert actual[2].tolist() == [1, 2, 3]
     assert xla_targets.tridiagonal_solve(zero[None, :0], zero[None, :0], zero[None, :0], b[:1, :0]).shape == (1, 0, 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_few_tridiagonal_systems_give_the_bits_of_many(dtype):
+    """Few are solved number by number: with small pivots, one that is singular, some with NaN and infinity."""
+    rng = np.random.default_rng(3)
+    below, diagonal, above = (rng.standard_normal((30, 7)).astype(dtype) for _ in range(3))
+    b = rng.standard_normal((30, 7, 1)).astype(dtype)
+    diagonal[:10] *= dtype(1e-3)
+    diagonal[10], below[10] = 0, 0
+    diagonal[11, 3], above[12, 2], below[13, 4], b[14, 2] = np.inf, np.nan, -np.inf, np.nan
+    diagonal[15, 0] = -0.0
+    with np.errstate(all="ignore"):
+        many = xla_targets.tridiagonal_solve(below, diagonal, above, b)
+        for i in range(30):
+            one = xla_targets.tridiagonal_solve(*(v[i : i + 1] for v in (below, diagonal, above, b)))
+            np.testing.assert_array_equal(one, many[i : i + 1])
+            assert np.signbit(one[~np.isnan(one)]).tobytes() == np.signbit(many[i : i + 1][~np.isnan(one)]).tobytes()
