@@ -28,6 +28,7 @@ from ..engine.transitions import TransitionTable
 from ..kernel import Combining, Facts, Shapes
 from ..registry import BY_BODY, Body, Call, OpError, Run, lookup, op
 from ..types import ElementType, Kind, TensorType
+from .choosing import choose, key_of
 
 #: Takes and returns tuples of arrays: the accumulators and then the elements in, the new accumulators out.
 Step = Callable[..., tuple[Any, ...]]
@@ -162,7 +163,7 @@ def fold_of(call: Call, body: Body) -> Fold:
     The accumulators have the length of the second, as do the results. The step given to the fold is the region itself
     and is called with scalars.
     """
-    elements = [t.element for t in body.results if isinstance(t, TensorType)]
+    elements = _elements(body)
     if body.sole_op is not None and len(elements) == 1:
         fold = _fold_of_op(call, body.sole_op, elements[0])
         if fold is not None:
@@ -172,10 +173,14 @@ def fold_of(call: Call, body: Body) -> Fold:
     if call.policy.rounding == "stochastic":
         return _drawn(call, body, elements)
     if body.selects and _is_associative(body.vectorised, elements):
-        return _by_halves(body.vectorised)
+        return _by_key(body.vectorised, elements)
     if body.parts:
         return _apart([(fold_of(call, part), part) for part in body.parts])
     return _vectorised(body.vectorised, elements)
+
+
+def _elements(body: Body) -> list[ElementType]:
+    return [t.element for t in body.results if isinstance(t, TensorType)]
 
 
 def _long_fold_of(call: Call, body: Body) -> Fold:
@@ -186,6 +191,8 @@ def _long_fold_of(call: Call, body: Body) -> Fold:
         return fold_of(call, body)
     if body.parts and not is_drawn:
         return _apart([(_long_fold_of(call, part), part) for part in body.parts])
+    if body.selects and not is_drawn and _is_associative(body.vectorised, _elements(body)):
+        return fold_of(call, body)
     return _by_halves(body.vectorised, is_drawn)
 
 
@@ -461,6 +468,19 @@ def _every_order(element: ElementType) -> np.ndarray:
     if element.is_integer:
         return np.array([-1, 0, 1] if element.kind is Kind.SIGNED else [0, 1, 2]).astype(element.dtype)
     return np.array(_ORDERS if element.is_float else ()).astype(element.dtype)
+
+
+def _by_key(step: Step, elements: Sequence[ElementType]) -> Fold:
+    """An associative body that chooses: among the elements with the largest key alone, if it has one."""
+    halves = _by_halves(step)
+    key = key_of(step, elements, [_every_order(e) for e in elements])
+    if key is None:
+        return halves
+
+    def fold(scalar: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        return choose(key, step, elements[key.place], starts, rows, lambda s, r: halves(scalar, s, r))
+
+    return fold
 
 
 def _by_halves(step: Step, is_drawn: bool = False) -> Fold:

@@ -1,0 +1,111 @@
+"""Reductions whose body chooses by a key, as those of `jnp.argmax` do: numpy finds the largest key.
+
+The rule. A body that chooses among its arguments by how they compare is tried with numbers in every order. Where the
+one with the larger key is always taken as it is, elements with smaller keys have no influence, and the body is applied
+to the elements with the largest key alone: mostly to one.
+
+Measured against pairs of neighbours: `jnp.argmax` of 60 elements 0.13 ms and 0.09, of 10**6 elements 8 ms and 0.8.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..engine.cast import cast
+from ..policy import Policy
+from ..types import ELEMENT_TYPES, ElementType, Kind
+
+_F32 = ELEMENT_TYPES["f32"]
+#: Elements with the same key, in one of many rows, up to which they are taken one after the other.
+_FEW = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """The operand that decides.
+
+    place: its index among the operands.
+    largest: whether the largest or the smallest is chosen.
+    has_nan: whether a NaN is chosen before all numbers; else what is chosen beside a NaN is not known.
+    """
+
+    place: int
+    largest: bool
+    has_nan: bool
+
+
+def key_of(step: Any, elements: Sequence[ElementType], orders: Sequence[np.ndarray]) -> Key | None:
+    """The key of a body that chooses; None where it has none.
+
+    `orders` are elements of each type in every order that those of two tuples can have.
+    """
+    places = np.indices([np.prod([len(o) for o in orders], dtype=int)] * 2).reshape(2, -1)
+    laid = [o.reshape(-1) for o in np.meshgrid(*orders, indexing="ij")]
+    first, second = (tuple(v[p] for v in laid) for p in places)
+    with np.errstate(all="ignore"):
+        ahead, behind = step(*first, *second), step(*second, *first)
+    wins = _equal(ahead, first) & _equal(behind, first)
+    for place, element in enumerate(elements):
+        if element.kind is Kind.BOOL or element.is_complex or elements.count(element) > 2:
+            continue
+        x, y = (_comparable(v[place], element) for v in (first, second))
+        given = _comparable(np.asarray(ahead[place]), element)
+        if not (given == x)[x == y].all():
+            continue
+        nan = (x != x) & (y == y)
+        for largest, is_better in ((True, x > y), (False, x < y)):
+            if wins[is_better].all():
+                return Key(place, largest, bool(wins[nan].all()))
+    return None
+
+
+def _equal(values: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> np.ndarray:
+    """Where all of some arrays have the bits of others."""
+    same = np.ones(len(others[0]), bool)
+    for value, other in zip(values, others, strict=True):
+        bits = [np.ascontiguousarray(v).view(f"V{other.dtype.itemsize}").tolist() for v in (value, other)]
+        same &= np.array([x == y for x, y in zip(*bits, strict=True)])
+    return same
+
+
+def _comparable(x: np.ndarray, element: ElementType) -> np.ndarray:
+    """The same numbers in a type that numpy compares quickly."""
+    if element.is_float:
+        return x if element.bits >= 32 else cast(x, element, _F32, Policy())
+    return x.astype(np.int8 if element.kind is Kind.SIGNED else np.uint8) if element.bits < 8 else x
+
+
+def choose(
+    key: Key, step: Any, element: ElementType, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray], otherwise: Any
+) -> tuple[np.ndarray, ...]:
+    """The choice in each column. `otherwise` takes initial values and rows, where many elements have the same key."""
+    width = rows[0].shape[1]
+    keys = _comparable(rows[key.place], element)
+    best = keys.max(0) if key.largest else keys.min(0)  # NaN where there is one
+    is_best = keys == best
+    if key.has_nan and element.is_float:
+        is_nan = best != best
+        if is_nan.any():
+            is_best[:, is_nan] = (keys != keys)[:, is_nan]
+    counts = np.count_nonzero(is_best, axis=0)
+    columns = np.arange(width)
+    chosen = tuple(np.broadcast_to(s, width) for s in starts)
+    if counts.min() >= 1 and counts.max() <= _FEW:
+        for turn in range(counts.max()):
+            place = is_best.argmax(0)
+            taken = step(*chosen, *(x[place, columns] for x in rows))
+            more = counts > turn
+            chosen = tuple(
+                np.where(more, t, c) if turn else np.broadcast_to(t, width) for t, c in zip(taken, chosen, strict=True)
+            )
+            if turn + 1 < counts.max():
+                is_best[place, columns] = False
+        return chosen
+    if width == 1 and counts[0]:
+        places = np.flatnonzero(is_best)
+        return otherwise(starts, tuple(x[places] for x in rows))
+    return otherwise(starts, rows)
