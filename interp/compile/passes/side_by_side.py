@@ -21,10 +21,13 @@ from ..uses import captures
 OfWidth = Callable[[int, Region, Sequence[bool], Sequence[bool]], Region | None]
 
 
-def widths(count: int, last: int) -> list[int]:
-    """For how many loops there are regions, the largest number first; `last` are run one after the other."""
-    found = [count]
-    while len(found) < tuning().loops_widths and found[-1] // tuning().loops_shrink > last:
+def widths(count: int, last: int, size: int) -> list[int]:
+    """For how many loops there are regions, the largest number first; `last` are run one after the other.
+
+    `size` is how many operations a turn has: of long ones there are fewer regions, as each has to be planned.
+    """
+    found, most = [count], max(min(tuning().loops_widths, tuning().loops_operations // max(size, 1)), 2)
+    while len(found) < most and found[-1] // tuning().loops_shrink > last:
         found.append(found[-1] // tuning().loops_shrink)
     return found
 
@@ -49,7 +52,7 @@ def together(
     if count <= last:
         return None
     regions: list[Region] = []
-    sizes = widths(count, last)
+    sizes = widths(count, last, sum(map(_size, operation.regions)))
     for width in sizes:
         test, turn = of_width(width, condition, stacked, [True]), of_width(width, body, stacked, stacked)
         if test is None or turn is None:
@@ -65,6 +68,10 @@ def together(
     given = tuple([Value(TensorType((count, *t.shape), t.element)) for t in types if isinstance(t, TensorType)])
     attributes = {"widths": sizes, "last": last, "taken": len(taken), "stacked": tuple(stacked)}
     return Operation(LOOPS, (*rows, *operands), given, attributes, tuple(regions), source.location, source)
+
+
+def _size(region: Region) -> int:
+    return sum(1 + sum(map(_size, o.regions)) for o in region.operations)
 
 
 def taken_by(operation: Operation) -> list[Value]:
