@@ -48,11 +48,24 @@ def _welford(p: Any, q: Any) -> Any:
     return n, p[1] + d * share, p[2] + q[2] + d * d * p[0] * share
 
 
+def _branch(c: Any, v: Any) -> Any:
+    return lax.cond(v > 0, lambda c: c + v, lambda c: c * 0.5, c), c
+
+
+def _checksum(c: Any, v: Any) -> Any:
+    turn = lambda _, b: jnp.where(b & 1 == 1, (b >> 1) ^ 0x6DB88320, b >> 1)  # noqa: E731
+    return lax.fori_loop(0, 8, turn, c ^ v), None
+
+
+def _tridiagonal(x: jax.Array) -> jax.Array:
+    return lax.linalg.tridiagonal_solve(x.at[0].set(0), x + 5, x.at[-1].set(0), x[:, None])
+
+
 def _named(kinds: str, names: str, *modules: Any) -> list[Subject]:
     return [Subject(n, getattr(next(m for m in modules if hasattr(m, n)), n), kinds) for n in names.split()]
 
 
-#: Some 130 functions. Sizes are multiples of 100.
+#: Some 140 functions. Sizes are multiples of 100.
 SUBJECTS = [
     *_named("f", "cumsum cumprod sort argsort argmax argmin mean var std median any prod diff flip ptp nanmax", jnp),
     *_named("f", "nanmean isnan nan_to_num round sign trapezoid gradient exp tanh", jnp),
@@ -88,6 +101,12 @@ SUBJECTS = [
     Subject("scan", lambda x: lax.scan(lambda c, v: (0.9 * c + v, c), 0.0, x)[0]),
     Subject("scan, sum", lambda x: lax.scan(lambda c, v: (c + v, c), 0.0, x)),
     Subject("scan, largest", lambda x: lax.scan(lambda c, v: (jnp.maximum(c, v), c), 0.0, x)),
+    Subject("scan, remainders", lambda x: lax.scan(lambda c, v: (((c * 5 + v) % 97),) * 2, np.int32(1), x)[1], "i"),
+    Subject("scan, random numbers", lambda x: lax.scan(lambda c, v: (c * 1664525 + 1013904223, c ^ v), 1, x)[1], "i"),
+    Subject("scan, tanh", lambda x: lax.scan(lambda c, v: (jnp.tanh(c + v),) * 2, 0.0, x)[1]),
+    Subject("scan, branches", lambda x: lax.scan(_branch, 0.0, x)[1]),
+    Subject("scan, checksum", lambda x: lax.scan(_checksum, np.int32(-1), x)[0], "i"),
+    Subject("fori_loop, single number", lambda x: lax.fori_loop(0, x.size, lambda i, c: c * 0.999 + i, x[0])),
     Subject("map, softmax of rows", lambda x: lax.map(jax.nn.softmax, x.reshape(-1, 100))),
     Subject("associative_scan", lambda x: lax.associative_scan(jnp.add, x)),
     Subject("fori_loop", lambda x: lax.fori_loop(0, 10, lambda _, c: c * 1.1, x)),
@@ -96,12 +115,15 @@ SUBJECTS = [
     Subject("average pool of 16", lambda x: _pool(x, 0.0, lax.add, 16, 1)),
     Subject("max pool of 300", lambda x: _pool(x, -np.inf, lax.max, 300, 1)),
     Subject("max pool, gradient", jax.grad(lambda x: _pool(x, -np.inf, lax.max, 4, 4).sum())),
+    Subject("tridiagonal system", _tridiagonal),
     Subject("fft", jnp.fft.fft),
     Subject("rfft", jnp.fft.rfft),
     Subject("reduce, sum and largest", _sum_and_largest),
     Subject(
         "reduce, Welford", lambda x: lax.reduce((jnp.ones_like(x), x, 0 * x), (np.float32(0),) * 3, _welford, (0,))
     ),
+    Subject("reduce, logaddexp", lambda x: lax.reduce(x, np.float32(-np.inf), jnp.logaddexp, (0,))),
+    Subject("reduce, hypot of bf16", lambda x: lax.reduce(x.astype(BF16), BF16(0), jnp.hypot, (0,))),
     Subject("reduce, f8", lambda x: lax.reduce(x.astype(F8), F8(0), lax.add, (0,))),
     Subject("reduce, bf16", lambda x: lax.reduce(x.astype(BF16), BF16(0), lax.add, (0,))),
     Subject("reduce, xor", lambda x: jnp.bitwise_xor.reduce(x), "i"),
