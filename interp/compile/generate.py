@@ -63,6 +63,17 @@ def _wide_steps(function: Function, kernels: Sequence[Kernel]) -> set[int]:
             steps.add(i)
             if _is_half(step.element):
                 results.add(function.first_step + i)
+    # Where the result of a maximum, say, is needed as it is, that is quicker on codes.
+    consumed: set[int] = set()
+    for i in sorted(steps, reverse=True):
+        step, kernel = function.steps[i], kernels[i]
+        assert kernel.on_f32 is not None
+        is_other = kernel.on_f32.call is not None and not (kernel.on_f32.rounds and len(step.operands) > 1)
+        if is_other and _is_half(step.element) and function.first_step + i not in consumed:
+            steps.discard(i)
+            results.discard(function.first_step + i)
+        else:
+            consumed.update(step.operands)
     # A comparison too whose operands are needed as f32 anyway.
     held = results.union(*[function.steps[i].operands for i in steps])
     for i, (step, kernel) in enumerate(zip(function.steps, kernels, strict=True)):

@@ -197,20 +197,23 @@ def _upcast(function: Function, element: ElementType, compute: ElementType, poli
 
 def _through_f32(function: Function, element: ElementType) -> Run:
     """The host function in f32, rounded to `element`: large arrays by parts, so that what is f32 stays in the cache."""
-    dtype = np.dtype(bool) if function.is_predicate else element.dtype
+    dtype, is_f16 = np.dtype(bool) if function.is_predicate else element.dtype, element.name == "f16"
 
     def compute(*arrays: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            result = np.asarray(function.host(*map(half.widen, arrays)))
-            return result if function.is_predicate else half.narrow(result, dtype)
+            if is_f16 and arrays[0].size >= tuning().half_many:
+                result = np.asarray(function.host(*map(half.widen, arrays)))
+                return result if function.is_predicate else half.narrow(result, dtype)
+            return np.asarray(function.host(*(x.astype(np.float32) for x in arrays))).astype(dtype, copy=False)
 
     def kernel(*arrays: np.ndarray) -> np.ndarray:
         size = arrays[0].size
+        step = min(block(size), tuning().half_block) if is_f16 else block(size)
         alike = all(x.shape == arrays[0].shape and x.flags.c_contiguous for x in arrays)
-        if size <= block(size) or not alike:
+        if size <= step or not alike:
             return compute(*arrays)
         result = np.empty(arrays[0].shape, dtype)
-        for part in blocks(result.shape, block(size)):
+        for part in blocks(result.shape, step):
             result[part] = compute(*(x[part] for x in arrays))
         return result
 

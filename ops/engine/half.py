@@ -33,7 +33,11 @@ def widen(x: np.ndarray) -> np.ndarray:
             return widen(x.T).T
         x = np.ascontiguousarray(x)
     result = np.empty(x.shape, np.float32)
-    _numbers().take(x.view(np.uint16), None, result, "wrap")  # every code is in the table: the quickest check
+    codes, numbers, step = x.view(np.uint16).reshape(-1), result.reshape(-1), tuning().half_block
+    table = _numbers()
+    for i in range(0, x.size, step):  # numpy makes indices of 8 bytes of them
+        # Every code is in the table: this is the quickest check of it.
+        table.take(codes[i : i + step], None, numbers[i : i + step], "wrap")
     return result
 
 

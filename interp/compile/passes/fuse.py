@@ -366,12 +366,14 @@ class _Fuser:
         size, tuned = math.prod(node.shape), tuning()
         if not self._speed.blocks or node.spread is not None:
             return False
+        if size <= block(size) and not (self._is_compiled and size >= tuned.fast_from):
+            return False
         if node.own >= FUNCTION_COST:
-            return size > block(size) or (self._is_compiled and size >= tuned.fast_from)
+            return True
         operation, elements = node.operation, elements_of(node.operation)
         # Functions of one number of 16 bits are lookups.
         is_function = len(operation.operands) == 1 and elements[0] == elements[-1]
-        return size >= tuned.fuse_many and not is_function and any(e.is_float and e.bits == 16 for e in elements)
+        return not is_function and any(e.is_float and e.bits == 16 for e in elements)
 
     def _members(self, value: Value) -> set[Value]:
         """What a group computes that gives `value`: all that is deferred and has its shape."""
