@@ -260,7 +260,8 @@ class _Fuser:
         if not self._speed.tables or node.roots is None:
             return False
         if node.count == 1 and math.prod(node.shape) >= tuning().fuse_many:
-            return is_slow(elements_of(node.operation))
+            # Compiled code computes it among others as quickly.
+            return not self._is_compiled and is_slow(elements_of(node.operation))
         return node.count > 1 and node.cost > LOOKUP_COST
 
     def _is_like(self, value: Value, node: Node) -> bool:
@@ -371,9 +372,9 @@ class _Fuser:
         if node.own >= FUNCTION_COST:
             return True
         operation, elements = node.operation, elements_of(node.operation)
-        # Functions of one number of 16 bits are lookups.
-        is_function = len(operation.operands) == 1 and elements[0] == elements[-1]
-        return not is_function and any(e.is_float and e.bits == 16 for e in elements)
+        # Functions of one number of 16 bits are lookups, and numpy converts at the pace of memory.
+        is_quick = len(operation.operands) == 1 and (elements[0] == elements[-1] or not self._is_compiled)
+        return not is_quick and any(e.is_float and e.bits == 16 for e in elements)
 
     def _members(self, value: Value) -> set[Value]:
         """What a group computes that gives `value`: all that is deferred and has its shape."""
