@@ -430,3 +430,39 @@ def test_columns_are_looked_up_once_the_other_operands_stay_the_same(
         ran.clear()
         assert bits(machine.run(quick, arrays)[0]) == bits(machine.run(plain, arrays)[0])
         assert (bool(made), not ran) == (is_by_columns, is_by_columns)
+
+
+@pytest.mark.parametrize("dimensions", [[0], [1], [0, 1]])
+@pytest.mark.parametrize("op", ["add", "maximum"])
+def test_operands_that_lie_the_other_way_round(ran: list[run.Program], op: str, dimensions: list[int]) -> None:
+    """A transposed operand, part of another array, beside a row, a column and one that lies straight."""
+    rng = np.random.default_rng(12)
+    x, y = rng.standard_normal((31, 19), np.float32), rng.standard_normal((19, 31), np.float32)
+    row, column = rng.standard_normal((1, 31), np.float32), rng.standard_normal((19, 1), np.float32)
+    v, kept = "tensor<19x31xf32>", "".join(f"{n}x" for d, n in enumerate((19, 31)) if d not in dimensions)
+    body = f"""
+      %t = stablehlo.broadcast_in_dim %x, dims = [1, 0] : (tensor<31x19xf32>) -> {v}
+      %a = stablehlo.broadcast_in_dim %row, dims = [0, 1] : (tensor<1x31xf32>) -> {v}
+      %b = stablehlo.broadcast_in_dim %column, dims = [0, 1] : (tensor<19x1xf32>) -> {v}
+      %m = stablehlo.multiply %t, %a : {v}
+      %n = stablehlo.subtract %m, %b : {v}
+      %p = stablehlo.multiply %n, %y : {v}
+      %q = stablehlo.reduce(%p init: %s) applies stablehlo.{op} across dimensions = {dimensions}
+        : ({v}, tensor<f32>) -> tensor<{kept}f32>
+      %r = stablehlo.divide %n, %y : {v}"""
+    arguments = f"%x: tensor<31x19xf32>, %y: {v}, %row: tensor<1x31xf32>, %column: tensor<19x1xf32>, %s: tensor<f32>"
+    text = function(arguments, f"{v}, tensor<{kept}f32>", body, "%r, %q")
+    check(text, x, y, row, column, np.array(0.5, np.float32))
+    assert len(ran) > (dimensions != [0, 1])
+
+
+def test_small_groups_are_compiled_where_they_have_several_ops() -> None:
+    def executors(elements: int, *ops: str) -> set[str]:
+        v = f"tensor<{elements}xf32>"
+        lines = [f"%{i} = stablehlo.{op} %{i - 1 if i else 'x'} : {v}" for i, op in enumerate(ops)]
+        text = function(f"%x: {v}", v, "\n".join(lines), f"%{len(ops) - 1}")
+        return {c.decision.executor for c in planner.plan(interp.load(text).program).chosen}
+
+    four = ("negate", "sqrt", "floor", "abs")
+    assert executors(512, *four) == executors(8192, *four[:2]) == {"compiled"}
+    assert executors(511, *four) == executors(8191, *four[:2]) == {"blocks"}
