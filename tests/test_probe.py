@@ -93,8 +93,13 @@ def test_random_records_are_found(seed: int) -> None:
     _finds(seed, 64)
 
 
+#: Records that are kept. Those from 24 on were not found once: a rounding hid behind the cut of terms, a step behind
+#: an outer sum, a joined sum behind even and odd ones.
+_KEPT = (*range(24), 24, 26, 117, 118, 200, 202, 206, 315, 316, 404, 413, 421)
+
+
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", _KEPT)
 def test_all_random_records_are_found(seed: int) -> None:
     _finds(seed, 256)
 

@@ -25,16 +25,19 @@ _NEAR = 66
 #: How many of them are compared first.
 _HEAT = 100
 #: How many records the search begins with, how many of the best it goes on with, and how often with other dots.
-_STARTS, _DESCENTS, _ROUNDS = 12, 3, 4
+_STARTS, _DESCENTS, _ROUNDS = 8, 2, 2
+#: A record that misses less than this part of the dots is searched at once.
+_NEARLY = 20
 #: Bits that cut nothing off, until the cut is looked for.
 _WIDE = 45
 #: How many predictions, of some hundred dots each, these searches may make.
 _EACH_START, _EACH_DESCENT = 3000, 2000
 #: Facts that are searched together, as each hides the other's effect.
 _TOGETHER = (("bits", "drop", "normalise"), ("keep", "rounding"), ("least", "bits"), ("c", "keep"), ("drop", "join"))
+#: Facts that are searched one by one, those of few values first.
 _FIELDS = (
-    "step", "take", "tree", "even_odd", "c", "bits", "drop", "normalise", "keep", "rounding", "sum_bits", "c_bits",
-    "c_reach", "join", "group", "outer", "least", "flush", "overflow", "product_limit",
+    "rounding", "drop", "join", "normalise", "flush", "overflow", "even_odd", "tree", "step", "group", "outer", "take",
+    "bits", "keep", "sum_bits", "c_bits", "c_reach", "product_limit", "c", "least",
 )  # fmt: skip
 
 
@@ -117,15 +120,22 @@ class _Fit:
             for first, facts in self._ways(start):
                 self.session.allow(_EACH_START)
                 record = self._by_facts(first, facts)
-                found.append((self.session.missed(record), record))
+                missed = self.session.missed(record)
+                if 0 < missed < sum(map(len, self.answers)) // _NEARLY:
+                    self.session.allow(_EACH_DESCENT)
+                    record = self._descend(record)
+                    missed = self.session.missed(record)
+                found.append((missed, record))
                 if not found[-1][0]:
                     return record
         found.sort(key=lambda f: f[0])
         for least, record in found[:_DESCENTS]:
-            self.session.allow(_EACH_DESCENT)
             for _ in range(_ROUNDS):
+                self.session.allow(_EACH_START)
                 better = self._by_facts(record, _AGAIN)
-                better = self._descend(better) if self.session.missed(better) else better
+                if self.session.missed(better):
+                    self.session.allow(_EACH_DESCENT)
+                    better = self._descend(better)
                 if (missed := self.session.missed(better)) >= least:
                     break
                 least, record = missed, better

@@ -123,19 +123,26 @@ class _Race:
         expected = predicted(record, dots, self._session.signature)
         return int(((expected == self._one) != kept).sum())
 
-    def best(self, records: Iterable[Accumulator | None], count: int) -> list[Accumulator]:
-        """The records that give the most of some masks, of those of the first positions before others."""
+    def best(self, records: Iterable[Accumulator | None], count: int, each: int | None = None) -> list[Accumulator]:
+        """The records that give the most of some masks; so many of `each` step."""
         is_near = self._last < _NEAR
         some = [self._session.rng.permutation(np.flatnonzero(w))[:_RACE] for w in (is_near, ~is_near)]
         at = np.concatenate(some)
         dots, kept = self._masks.dots[at], self._kept[at]
         costs = {r: self._wrong(r, dots, kept) for r in dict.fromkeys(records) if r is not None}
-        return sorted(costs, key=lambda r: (costs[r], complexity(r)))[:count]
+        windows: dict[Window, int] = {}
+        left = []
+        for r in sorted(costs, key=lambda r: (costs[r], complexity(r))):
+            windows[r.step, r.take] = windows.get((r.step, r.take), 0) + 1
+            left += [r] if each is None or windows[r.step, r.take] <= each else []
+        return left[:count]
 
 
 def _starts(race: _Race, windows: Sequence[Window], forms: Sequence[Change], k: int) -> list[Accumulator]:
     """The records that give the most masks: steps and forms first, then outer sums and groups."""
-    left = race.best((changed(Accumulator(), {"step": n, "take": t} | f) for n, t in windows for f in forms), _LEFT)
+    every = (changed(Accumulator(n), {"take": t} | f) for n, t in windows for f in forms)
+    # A step may fit only with its outer sum.
+    left = race.best(every, 2 * _LEFT, 3)
 
     def longer(r: Accumulator) -> list[int]:
         whole = r.step * r.pattern[1] // r.pattern[0]
