@@ -139,7 +139,7 @@ class Binder:
                 operands,
                 results,
                 with_mesh(operation.attributes, self._program),
-                tuple([self._body(region, constants) for region in operation.regions]),
+                tuple([self._body(inlined(self._program, r, limits=BODY), constants) for r in operation.regions]),
                 self._policy,
                 self._random,
                 self._callees(operation, record.calls, constants),
@@ -165,7 +165,6 @@ class Binder:
 
     def _body(self, region: Region, constants: Mapping[Value, Any]) -> Body:
         """What an op may know of its region."""
-        region = inlined(self._program, region, limits=BODY)
         sole = sole_operation(region)
         arguments, read = {v: i for i, v in enumerate(region.arguments)}, needed(region)
         vectorised = self._vectorised(region, constants)

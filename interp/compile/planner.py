@@ -31,7 +31,7 @@ from .passes.find_scans import find_scans
 from .passes.fold_constants import fold_constants
 from .passes.fuse import fuse
 from .passes.indices import small_indices
-from .passes.inline import inlined
+from .passes.inline import called_once, inlined
 from .passes.narrow import narrow
 from .passes.share import share
 from .passes.turns import batch_turns
@@ -170,11 +170,13 @@ class _Planner:
         self._emitter = Emitter(settings, self._binder, self._sources, self._functions, self._compiled)
 
     def plan(self, function: Function) -> Plan:
-        entry = self._function(function.name, function)
+        entry, once = self._function(function.name, function), called_once(self._program)
         while self._pending:  # a work list, so that a long chain of calls does not nest here
             body = self._pending.pop()
             assert body.body is not None
-            region = inlined(self._program, body.body) if self._fuses or self._speed.scalars else body.body
+            region = body.body
+            if self._fuses or self._speed.scalars:
+                region = inlined(self._program, region, once=once)
             self._functions[body.name].target = self._compiled(region, f"@{body.name}")
         nests = self._binder.calls or any(o.regions for o in _inner_operations(function))
         return Plan(

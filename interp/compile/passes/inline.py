@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from ....ops.engine.speed import tuning
 from ....ops.programs.control import is_known_composite
@@ -24,12 +23,27 @@ from .copying import Values, copied, copy_of, size_of
 BODY = 250, 2000
 
 
-def inlined(program: Program, region: Region, limits: tuple[int, int] | None = None) -> Region:
+def inlined(
+    program: Program, region: Region, limits: tuple[int, int] | None = None, once: Container[str] = ()
+) -> Region:
     """A region of the program with calls replaced; the region itself where there are none.
 
-    `limits` are the ops of a function and of all functions, those of the tuning by default.
+    `limits` are the ops of a function and of all functions, those of the tuning by default. The functions `once` are
+    called in one place only, where they make nothing longer: one of them may have as many ops as all together.
     """
-    return _Inliner(program, limits).region(region, ())
+    return _Inliner(program, limits or (tuning().inline_ops, tuning().inline_total), once).region(region, ())
+
+
+def called_once(program: Program) -> frozenset[str]:
+    """The functions of a program that are called in one place only."""
+    calls = collections.Counter(
+        str(operation.attributes.get(attribute))
+        for function in program.functions.values()
+        if function.body is not None
+        for operation in _all(function.body)
+        if (attribute := call_attribute(operation.name)) is not None
+    )
+    return frozenset(name for name, count in calls.items() if count == 1)
 
 
 @dataclasses.dataclass
@@ -44,22 +58,9 @@ class _Frame:
 
 
 class _Inliner:
-    def __init__(self, program: Program, limits: tuple[int, int] | None) -> None:
-        self._program = program
-        self._longest, self._room = limits or (tuning().inline_ops, tuning().inline_total)
-        # What is called in one place only makes nothing longer.
-        self._longest_once = self._longest if limits else self._room
-
-    @functools.cached_property
-    def _calls(self) -> dict[str, int]:
-        """In how many places each function is called."""
-        return collections.Counter(
-            str(operation.attributes.get(attribute))
-            for function in self._program.functions.values()
-            if function.body is not None
-            for operation in _all(function.body)
-            if (attribute := call_attribute(operation.name)) is not None
-        )
+    def __init__(self, program: Program, limits: tuple[int, int], once: Container[str]) -> None:
+        self._program, self._once = program, once
+        self._longest, self._room = limits
 
     def region(self, region: Region, within: tuple[str, ...], values: Values | None = None) -> Region:
         """A region with calls replaced, of a copy that has other values where these are given.
@@ -115,8 +116,8 @@ class _Inliner:
             v.type for v in operation.results
         ] == list(function.result_types)
         size = size_of(function.body)
-        longest = self._longest if self._calls.get(name) != 1 else self._longest_once
-        if not same or size is None or size > min(longest, self._room):
+        longest = self._room if name in self._once else min(self._longest, self._room)
+        if not same or size is None or size > longest:
             return None
         self._room -= size
         return function
