@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.engine.speed import Speed
-from ...ops.kernel import Kernel
+from ...ops.kernel import Kernel, Regions
 from ...ops.policy import Policy
 from ...ops.random_stream import RandomStream
 from ...ops.registry import Body, Call, Callee, Op, OpError, UnsupportedOpError, lookup
@@ -139,7 +139,7 @@ class Binder:
                 operands,
                 results,
                 with_mesh(operation.attributes, self._program),
-                tuple([self._body(inlined(self._program, r, limits=BODY), constants) for r in operation.regions]),
+                tuple([self._body(self._applied(r, record), constants) for r in operation.regions]),
                 self._policy,
                 self._random,
                 self._callees(operation, record.calls, constants),
@@ -162,6 +162,11 @@ class Binder:
             body = self._body(function.body, constants)
             callees[name] = Callee(function.argument_types, function.result_types, run, body)
         return callees
+
+    def _applied(self, region: Region, record: Op) -> Region:
+        """A region as it is applied to elements, without calls; one that is control flow stays as it is."""
+        is_flow = record.facts.regions in (Regions.LOOP, Regions.ONE)
+        return region if is_flow else inlined(self._program, region, limits=BODY)
 
     def _body(self, region: Region, constants: Mapping[Value, Any]) -> Body:
         """What an op may know of its region."""
