@@ -11,6 +11,8 @@ from ..ops.types import Type
 PRINT = "interpreter.print"
 #: The op whose value is there before a program runs.
 CONSTANT = "stablehlo.constant"
+#: The op that gives what it takes, and that nothing is moved across.
+BARRIER = "stablehlo.optimization_barrier"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from ...ops.random_stream import RandomStream
 from ...ops.registry import Body, Call, Callee, Op, OpError, UnsupportedOpError, lookup
 from ...ops.types import TensorType, Type
 from ..errors import ProgramError, ResourceError, UnsupportedError
-from ..program import PRINT, Function, Operation, Program, Region, Value
+from ..program import CONSTANT, PRINT, Function, Operation, Program, Region, Value
 from ..system import heap, memory
 from . import selection, specialize
 from .expand import expansion
@@ -72,7 +72,7 @@ class Binder:
         """
         for operation in region.operations:
             value = operation.attributes.get("value")
-            if (operation.origin or operation).name == _CONSTANT and isinstance(value, np.ndarray | np.generic):
+            if (operation.origin or operation).name == CONSTANT and isinstance(value, np.ndarray | np.generic):
                 self._literals[operation.results[0]] = value
             if operation.results and operation.results[0] in constants and not operation.regions:
                 continue  # it was bound to be computed
@@ -209,7 +209,7 @@ class Binder:
             return None  # the region itself is bound too, and that error says what is wrong
 
 
-_NO_CALL, _CONSTANT = Call("", (), (), {}), "stablehlo.constant"
+_NO_CALL = Call("", (), (), {})
 
 
 def _ops(region: Region) -> int:

@@ -20,12 +20,10 @@ from ...ops.types import TensorType
 from .. import machine
 from ..compile.planner import Plan, plan
 from ..errors import InputError
-from ..program import Function, Location, Operation, Program, Region, Value
+from ..program import BARRIER, Function, Location, Operation, Program, Region, Value
 
 #: Called with an op, its operands (None where one is not known) and its results.
 Observer = Callable[[Operation, Sequence[Any], Sequence[Any]], None]
-
-_BARRIER = "stablehlo.optimization_barrier"
 
 
 class Observed:
@@ -80,7 +78,7 @@ class Observed:
         if pairs:
             sources, values = zip(*pairs, strict=True)
             at = region.operations[0].location if region.operations else Location()
-            made.append(Operation(_BARRIER, sources, values, {}, (), at))
+            made.append(Operation(BARRIER, sources, values, {}, (), at))
             self._shown.add(made[0])
         last: dict[Value, Operation] = {}
         defined = set(region.arguments)
@@ -111,7 +109,7 @@ class Observed:
         self._root = self._root or thread
         mine = self._values.setdefault(thread, {})
         outer = self._values[self._root]
-        if operation.name != _BARRIER or operation in self.calls:
+        if operation.name != BARRIER or operation in self.calls:
             operands = [mine.get(v, outer.get(v)) for v in operation.operands]
             self._observer(operation, operands, results)
         for value in self._dies.get(operation, ()):

@@ -26,9 +26,6 @@ Wide = Callable[..., object]
 #: Bound on the error, in units of f64's last place, of a host function: numpy's vector library promises 4.
 _HOST_ERROR = 16
 
-#: Up to so many elements the calls cost more than what they compute: 1,000 of tanh take 25 us in one part, 16 here.
-_SMALL = 2048
-
 _F64 = ELEMENT_TYPES["f64"]
 _POLICY = Policy()
 
@@ -44,7 +41,7 @@ def ziv(direct: Callable[..., Number], wide: Wide, fmt: Format) -> Run:
     step = _Step(direct, wide, fmt)
 
     def kernel(*arrays: np.ndarray) -> np.ndarray:
-        if len(arrays) == 1 and arrays[0].size <= _SMALL:
+        if len(arrays) == 1 and arrays[0].size <= tuning().function_small:
             with np.errstate(all="ignore"):
                 return step.small(arrays[0])
         shape = arrays[0].shape if len(arrays) == 1 else np.broadcast_shapes(*[x.shape for x in arrays])

@@ -33,6 +33,8 @@ class Tuning:
 
     #: Elements of a part whose f64 stays in the cache while a function of f32 is computed in it.
     function_block: int = 1 << 15
+    #: Up to so many elements the calls cost more than what they compute: 1,000 of tanh take 25 µs in one part, 16 here.
+    function_small: int = 1 << 11
 
     # -- lookup tables --
 
@@ -130,6 +132,8 @@ class Tuning:
     loop_turns: int = 1 << 24
     #: Turns of a recurrence that compiled code makes before it comes back: some ms.
     compiled_turns: int = 1 << 20
+    #: The turns over which a row that was written is handed on, each by a state. Not measured: a limit of states.
+    forward_turns: int = 4
     #: The most turns of a loop that run side by side, and the most bytes of what they keep between operations that are
     #: not elementwise: an eighth of the memory of a small machine.
     turns_most: int = 1 << 24
@@ -237,6 +241,10 @@ class Tuning:
     #: Rows of bytes up to which ranks are compared step by step, and slices that do not lie together.
     rank_steps: int = 32
     rank_slices: int = 8
+    #: Up to so many elements what prepares a fold costs more than the fold, so there are no parts and no views.
+    reduce_small: int = 1 << 13
+    #: Elements with the same key, in one of many rows, up to which they are taken one after the other. Not measured.
+    choose_few: int = 16
     #: Elements of windows laid out at a time.
     window_block: int = 1 << 20
     #: Windows of up to so many elements are folded at once where there are at least so many, in parts of this size.
@@ -279,6 +287,9 @@ class Tuning:
     #: The same of f32 and f64: windows of so many elements stay in the cache, and are a part of what XLA keeps.
     convolution_host_block: int = 1 << 16
     convolution_rows: int = 256
+    #: Up to so many columns in all, tridiagonal systems are solved number by number: a row takes 1 µs for each, and 27
+    #: as arrays.
+    tridiagonal_few: int = 8
     #: Bytes of one part of a large exact product, and elements of an exact sum at a time.
     exact_tile_bytes: int = 1 << 25
     exact_sum_block: int = 1 << 13

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.speed import tuning
 from ..registry import OpError
 from .custom_call import target
 
@@ -196,10 +197,6 @@ def tridiagonal(a: np.ndarray, lower: bool = True) -> Arrays:
     return c.astype(a.dtype), d.astype(real), e.astype(real), tau.astype(a.dtype)
 
 
-#: Up to so many columns in all, systems are solved number by number: a row takes 1 µs for each, and 27 as arrays.
-_FEW_SYSTEMS = 8
-
-
 def _few_tridiagonal(below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The same as `tridiagonal_solve` of real systems, step for step, on Python's floats."""
     size, result = diagonal.shape[-1], np.empty_like(b)
@@ -246,7 +243,7 @@ def tridiagonal_solve(
     dtype, size = b.dtype, diagonal.shape[-1]
     if not b.size:
         return b
-    if b.size // size <= _FEW_SYSTEMS and b.dtype.kind != "c" and not perturb_singular:
+    if b.size // size <= tuning().tridiagonal_few and b.dtype.kind != "c" and not perturb_singular:
         return _few_tridiagonal(below, diagonal, above, b)
     below, diagonal, above = (np.moveaxis(wide(x), -1, 0) for x in (below, diagonal, above))
     x = np.moveaxis(wide(b), -2, 0).copy()

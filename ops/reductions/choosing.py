@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from ..engine.cast import cast
+from ..engine.speed import tuning
 from ..policy import Policy
 from ..types import ELEMENT_TYPES, ElementType, Kind
 
 _F32 = ELEMENT_TYPES["f32"]
-#: Elements with the same key, in one of many rows, up to which they are taken one after the other.
-_FEW = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +93,7 @@ def choose(
     counts = np.count_nonzero(is_best, axis=0)
     columns = np.arange(width)
     chosen = tuple(np.broadcast_to(s, width) for s in starts)
-    if counts.min() >= 1 and counts.max() <= _FEW:
+    if counts.min() >= 1 and counts.max() <= tuning().choose_few:
         for turn in range(counts.max()):
             place = is_best.argmax(0)
             taken = step(*chosen, *(x[place, columns] for x in rows))

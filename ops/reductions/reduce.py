@@ -38,8 +38,6 @@ Fold = Callable[[Step, Sequence[np.ndarray], Sequence[np.ndarray]], tuple[np.nda
 #: Up to so many accumulators numpy's running sum is taken, which is quicker; else so many columns at a time, which fit
 #: the first-level cache as f32. No tuning: a part of a single column would be summed in pairs.
 _FEW, _COLUMNS = 8, 128
-#: Up to so many elements what prepares a fold costs more than the fold, so there are no parts and no views.
-_SMALL = 8192
 
 #: So many elements, or more, a body of several ops joins as neighbours in pairs, and the pairs in pairs; the init value
 #: comes first of all (`Body.pairs`). No tuning: it decides how floats are rounded. In order and in pairs, ms: Welford's
@@ -114,7 +112,7 @@ def reduce(call: Call) -> Run:
 
 def _repeated(init: np.ndarray, width: int) -> np.ndarray:
     """An init value for each accumulator; repeated where that costs less than `broadcast_to`, but of bytes."""
-    is_copied = width <= _SMALL and init.dtype.itemsize > 1
+    is_copied = width <= tuning().reduce_small and init.dtype.itemsize > 1
     return init.reshape(1).repeat(width) if is_copied else np.broadcast_to(init, width)
 
 
@@ -335,7 +333,7 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
             return (_add_rows(compiled, total, x.T),)
         if width <= _FEW:
             return (_running(ufunc, total, x),)
-        if x.size <= _SMALL:
+        if x.size <= tuning().reduce_small:
             use = np.empty((steps + 1, width), element.dtype)
             use[0], use[1:] = total, x
             return (ufunc.reduce(use, axis=0),)

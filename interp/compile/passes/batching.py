@@ -18,12 +18,12 @@ from ....ops.kernel import Regions
 from ....ops.policy import Policy
 from ....ops.registry import Op, lookup
 from ....ops.types import ELEMENT_TYPES, QuantizedType, TensorType
-from ...program import Location, Operation, Region, Value
+from ...program import BARRIER, Location, Operation, Region, Value
 from ..uses import captures
 from .fusible import shape_of
 from .side_by_side import taken_by, together
 
-_SLICE, _BARRIER = "stablehlo.dynamic_slice", "stablehlo.optimization_barrier"
+_SLICE = "stablehlo.dynamic_slice"
 
 
 class Batcher:
@@ -63,7 +63,7 @@ class Batcher:
             return False
         if any(isinstance(v.type.element, QuantizedType) for v in values if isinstance(v.type, TensorType)):
             return False
-        if operation.name == _BARRIER:
+        if operation.name == BARRIER:
             for value, result in zip(operation.operands, operation.results, strict=True):
                 self._pass_on(value, result, operation)
             return True
@@ -130,7 +130,7 @@ class Batcher:
         if value in self._stacked:
             self._stacked[result] = self._stacked[value]
         else:
-            self.operations.append(Operation(_BARRIER, (value,), (result,), {}, (), operation.location))
+            self.operations.append(Operation(BARRIER, (value,), (result,), {}, (), operation.location))
 
     def _elementwise(self, operation: Operation, record: Op) -> bool:
         types = [v.type for v in (*operation.operands, *operation.results)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....ops.registry import lookup
 from ....ops.types import Kind, TensorType, Type
-from ...program import Operation, Region, Value
+from ...program import BARRIER, Operation, Region, Value
 from ..executors.scan import MOST, Place, Scan, Stack
 from ..group import SCAN
 from ..leaf import width
@@ -190,7 +190,7 @@ class _Reader:
 
     def _read_elements(self, made: Operation, state: TensorType) -> None:
         """Find what stands for each element of an op's result in the step, if it has as many as the state."""
-        if made.name == "stablehlo.optimization_barrier":
+        if made.name == BARRIER:
             for value, result in zip(made.operands, made.results, strict=True):
                 if (same := self._scalar(value)) is not None:
                     self._scalars[result] = same

@@ -15,14 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from ....ops.engine.speed import tuning
 from ....ops.types import TensorType
-from ...program import Operation, Region, Value
+from ...program import BARRIER, Operation, Region, Value
 from ..uses import captures, uses_of
 from .fusible import shape_of
 from .loops import SCATTER, SLICE, UPDATE, Loop, Rows
-
-#: The furthest that a row is handed on: each turn of distance is a state.
-_FURTHEST = 4
 
 
 def forwarded(loop: Loop, constants: dict[Value, Any]) -> tuple[list[Operation], Operation] | None:
@@ -43,7 +41,11 @@ def forwarded(loop: Loop, constants: dict[Value, Any]) -> tuple[list[Operation],
         window = shape_of(update.operands[1])
         written = loop.rows(update, 2, window)
         distances = [_distance(o, argument, written, window, loop) for o in uses[:-1] if o is not None]
-        if written is None or len(distances) != len(uses) - 1 or any(d is None or d > _FURTHEST for d in distances):
+        if (
+            written is None
+            or len(distances) != len(uses) - 1
+            or any(d is None or d > tuning().forward_turns for d in distances)
+        ):
             continue
         initial = loop.operation.operands[place]
         if write is not update:
@@ -63,8 +65,7 @@ def forwarded(loop: Loop, constants: dict[Value, Any]) -> tuple[list[Operation],
             assert read is not None
             assert distance is not None
             if distance > 0:
-                barrier = "stablehlo.optimization_barrier"
-                instead[read] = [Operation(barrier, (rows[distance - 1],), read.results, {}, (), read.location)]
+                instead[read] = [Operation(BARRIER, (rows[distance - 1],), read.results, {}, (), read.location)]
             else:
                 operands = (whole, *read.operands[1:])
                 instead[read] = [Operation(SLICE, operands, read.results, read.attributes, (), read.location)]

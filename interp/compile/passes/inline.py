@@ -15,7 +15,7 @@ from collections.abc import Container, Iterator
 from ....ops.engine.speed import tuning
 from ....ops.programs.control import is_known_composite
 from ....ops.registry import call_attribute
-from ...program import Function, Operation, Program, Region, Value
+from ...program import BARRIER, Function, Operation, Program, Region, Value
 from .copying import Values, copied, copy_of, size_of
 
 #: The ops of the longest function, and of all together, that are inlined in the body of an op. No tuning: what kind of
@@ -81,9 +81,7 @@ class _Inliner:
                 frame = frames.pop()
                 for returned, result in frame.handed_on:
                     source = (frame.values.get(returned, returned),)
-                    operations.append(
-                        Operation("stablehlo.optimization_barrier", source, (result,), {}, (), frame.call.location)
-                    )
+                    operations.append(Operation(BARRIER, source, (result,), {}, (), frame.call.location))
                 within = within[:-1]
                 pending, here = (frames[-1].operations, frames[-1].values) if frames else (outer, values)
                 continue

@@ -28,14 +28,13 @@ from ....ops.engine.speed import tuning
 from ....ops.kernel import Regions
 from ....ops.registry import Op, lookup
 from ....ops.types import TensorType
-from ...program import CONSTANT, Operation, Region, Value
+from ...program import BARRIER, CONSTANT, Operation, Region, Value
 from ..group import Attributes
 from ..reductions import sole_operation
 from ..uses import captures
 
 _is = operator.is_
 _TRANSPOSE, _RESHAPE, _BROADCAST = "stablehlo.transpose", "stablehlo.reshape", "stablehlo.broadcast_in_dim"
-_BARRIER = "stablehlo.optimization_barrier"
 #: How a tensor lies in another one: transposes and reshapes, each as a key and the operation.
 _View = tuple[tuple[Hashable, Operation], ...]
 
@@ -67,7 +66,7 @@ class _Sharer:
     def _take(self, operation: Operation) -> None:
         record = lookup(operation.name)
         is_left = record is None or not record.is_pure or record.facts.is_call or not operation.results
-        if record is None or is_left or operation.name in (CONSTANT, _BARRIER) or _runs_regions(record):
+        if record is None or is_left or operation.name in (CONSTANT, BARRIER) or _runs_regions(record):
             self._put(operation)
             return
         operands = [self._same.get(v, v) for v in operation.operands]

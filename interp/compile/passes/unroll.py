@@ -16,13 +16,10 @@ from typing import Any
 
 from ....ops.engine.speed import tuning
 from ....ops.policy import Policy
-from ...program import CONSTANT, Operation, Region, Value
+from ...program import BARRIER, CONSTANT, Operation, Region, Value
 from .copying import Values, deep_copy_of, size_of
 from .find_scans import scan_of
 from .loops import KernelOf, Loop
-
-#: Gives what it takes.
-_SAME = "stablehlo.optimization_barrier"
 
 
 def unroll(region: Region, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf) -> Region:
@@ -84,7 +81,7 @@ class _Unroller:
                         values[returned] = result
                         handed_on.remove((returned, result))
             for operation in turn.operations:
-                if operation.name == _SAME and len(operation.results) == 1 and operation.results[0] not in values:
+                if operation.name == BARRIER and len(operation.results) == 1 and operation.results[0] not in values:
                     (operand,) = operation.operands
                     values[operation.results[0]] = values.get(operand, operand)
                 else:
@@ -92,5 +89,5 @@ class _Unroller:
             carried = tuple(values.get(v, v) for v in turn.returns)
         for returned, result in handed_on:
             source = (carried[turn.returns.index(returned)],)
-            operations.append(Operation(_SAME, source, (result,), {}, (), loop.location))
+            operations.append(Operation(BARRIER, source, (result,), {}, (), loop.location))
         return operations

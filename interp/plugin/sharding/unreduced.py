@@ -19,7 +19,7 @@ from ....ops.registry import call_attribute, facts_of
 from ...errors import ProgramError
 from ...parse import sharding
 from ...parse.attributes import Opaque
-from ...program import Function, Location, Operation, Program, Region, Value
+from ...program import BARRIER, Function, Location, Operation, Program, Region, Value
 from .addends import PLAIN, Emitter, Form, Sum, copied, form_of, is_splittable, is_sum, union
 from .propagation import CONSTRAINTS, Known, Propagation
 
@@ -159,7 +159,7 @@ class _Block(Emitter):
                 return self._branches(operation)
             case Regions.ALL:
                 return self._manual(operation)
-        if operation.name == "stablehlo.optimization_barrier":
+        if operation.name == BARRIER:
             sums = [self._sums[v] for v in operation.operands]
             return self._made(operation, sums, [s.form for s in sums], operation.attributes, operation.regions)
         return self._linear(operation)
