@@ -64,6 +64,7 @@ def test_exit_with_a_few_threads_at_work(seed: int) -> None:
     run_jax(f"        seed = {seed}" + _THREADS)
 
 
+@pytest.mark.exhaustive
 def test_an_exit_handler_waits_for_a_thread_that_uses_the_platform() -> None:
     # It was registered before ours, so it runs after it.
     out = run_jax("""
