@@ -14,7 +14,7 @@ from jax import lax
 
 from minihlo import interp
 from minihlo.interp.compile.explain import listing
-from minihlo.ops.reductions.reduce import PAIRS_FROM
+from minihlo.ops.reductions.folds import PAIRS_FROM
 
 from . import reference
 from .conftest import Tune

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ...ops.reductions.reduce import PAIRS_FROM
+from ...ops.reductions.folds import PAIRS_FROM
 from ...ops.types import TensorType
 from ..program import Operation
 from .choose import why_alone

@@ -15,7 +15,8 @@ from ..engine.cast import cast
 from ..grid.exchange import Later, Share, described
 from ..grid.parallel import current
 from ..kernel import Facts, Reach
-from ..reductions.reduce import Step, body_elements, fold_of
+from ..reductions.fold import Step
+from ..reductions.folds import body_elements, fold_of
 from ..registry import BY_BODY, Body, Call, OpError, Run, lookup, op
 from ..types import ElementType, TensorType
 from .process_groups import Groups, Pairs

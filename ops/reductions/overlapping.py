@@ -27,7 +27,7 @@ from ..policy import Policy
 from ..random_stream import RandomStream
 from ..types import ElementType
 from .axes import Axis, laid_out
-from .reduce import Running
+from .host_folds import Running
 
 #: Takes and returns tuples of arrays: the accumulators and then the elements in, the new accumulators out.
 Step = Callable[..., tuple[Any, ...]]

@@ -17,7 +17,7 @@ from ..kernel import Facts
 from ..movement.gather import Places, integers, interleaving, row_major
 from ..registry import BY_BODY, Call, Run, op
 from ..require import require, require_dimensions
-from .reduce import body_elements
+from .folds import body_elements
 from .scatter_update import Arrays, ScatterUpdate, Step, scatter_update
 
 Shape = tuple[int, ...]

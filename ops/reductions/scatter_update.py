@@ -10,7 +10,8 @@ import numpy as np
 from ..engine.speed import tuning
 from ..registry import Body, Call
 from ..types import ElementType, Kind
-from .reduce import combining_of, fold_of
+from .folds import fold_of
+from .host_folds import combining_of
 
 Arrays = tuple[np.ndarray, ...]
 Step = Callable[..., Arrays]

@@ -13,7 +13,7 @@ from ..registry import BY_BODY, Call, Run, op
 from ..require import require, require_shape
 from ..types import Kind, TensorType
 from .axes import Axis, windows
-from .reduce import body_elements
+from .folds import body_elements
 from .scatter_update import scatter_update
 from .window import Axes, axes_of_call, body_of, window_runs
 

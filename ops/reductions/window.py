@@ -20,9 +20,11 @@ from ..registry import BY_BODY, Body, Call, Run, lookup, op
 from ..require import require, require_shape
 from ..types import TensorType
 from .axes import Axis, Shape, windows
+from .body_folds import choices_of_body
+from .folds import body_elements, fold_of
+from .host_folds import combining_of, running_of
 from .overlapping import Drawn, Prefixes, are_large, by_tree
 from .padded_windows import PaddedWindows
-from .reduce import body_elements, choices_of_body, combining_of, fold_of, running_of
 
 Axes = Sequence[Axis]
 

@@ -24,7 +24,7 @@ from ....ops.engine.speed import tuning
 from ....ops.grid.parallel import current_grid
 from ....ops.kernel import Run
 from ....ops.policy import Policy
-from ....ops.reductions.reduce import running_of
+from ....ops.reductions.host_folds import running_of
 from ....ops.registry import Call
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value

@@ -1,0 +1,192 @@
+"""Arithmetic: sums, products, quotients, signs, and numbers rounded to whole ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..engine.fast import opcodes
+from ..kernel import Combining, Facts, Scalar, first_operand
+from ..minifloat import arithmetic
+from ..registry import CORRECTLY_ROUNDED, EXACT
+from .elementwise import elementwise
+from .half_words import negated
+
+
+@elementwise(
+    "add",
+    "bool integer float complex",
+    accuracy=CORRECTLY_ROUNDED,
+    operands=2,
+    direct=arithmetic.add,
+    boolean=np.logical_or,
+    has_out=True,
+    facts=Facts(
+        combining=Combining(np.add, np.logical_or, on_floats=True),
+        linear=range,
+        scalar=Scalar("{0} + {1}", True, "{0} or {1}", "{0} + {1}"),
+        compiled=opcodes.ADD,
+        compiled_words=(opcodes.ADD_WORDS, opcodes.ADD_WORDS),
+        compiled_fold=opcodes.FOLD_ADD,
+    ),
+)
+def add(x, y, out=None):
+    """Sum; of booleans, or."""
+    return np.add(x, y, out)
+
+
+@elementwise(
+    "subtract",
+    "integer float complex",
+    accuracy=CORRECTLY_ROUNDED,
+    operands=2,
+    direct=arithmetic.subtract,
+    has_out=True,
+    facts=Facts(
+        combining=Combining(np.subtract, any_order=False, on_floats=True),
+        linear=range,
+        scalar=Scalar("{0} - {1}", True, floating="{0} - {1}"),
+        compiled=opcodes.SUBTRACT,
+        compiled_words=(opcodes.SUBTRACT_WORDS, opcodes.SUBTRACT_WORDS),
+    ),
+)
+def subtract(x, y, out=None):
+    """Difference."""
+    return np.subtract(x, y, out)
+
+
+@elementwise(
+    "multiply",
+    "bool integer float complex",
+    accuracy=CORRECTLY_ROUNDED,
+    operands=2,
+    direct=arithmetic.multiply,
+    boolean=np.logical_and,
+    has_out=True,
+    facts=Facts(
+        combining=Combining(np.multiply, np.logical_and, on_floats=True),
+        is_bilinear=True,
+        scalar=Scalar("{0} * {1}", True, "{0} and {1}", "{0} * {1}"),
+        compiled=opcodes.MULTIPLY,
+        compiled_words=(opcodes.MULTIPLY_WORDS, opcodes.MULTIPLY_WORDS),
+    ),
+)
+def multiply(x, y, out=None):
+    """Product; of booleans, and."""
+    return np.multiply(x, y, out)
+
+
+def _divide_integers(x, y):
+    divisor = np.where(y == 0, y.dtype.type(1), y)
+    quotient = (x - np.fmod(x, divisor)) // divisor
+    return np.where(y == 0, ~y, quotient)
+
+
+@elementwise(
+    "divide",
+    "integer float complex",
+    accuracy=CORRECTLY_ROUNDED,
+    operands=2,
+    direct=arithmetic.divide,
+    has_out=True,
+    integer=_divide_integers,
+    facts=Facts(
+        scalar=Scalar(
+            "(({0} // {1} if ({0} < 0) == ({1} < 0) else -(-{0} // {1})) if {1} else -1)",
+            True,
+            floating="{0} / {1}",
+            by_positive="({0} // {1} if {0} >= 0 else -(-{0} // {1}))",
+        ),
+        compiled=opcodes.DIVIDE,
+        linear=first_operand,
+    ),
+)
+def divide(x, y, out=None):
+    """Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself."""
+    return np.divide(x, y, out)
+
+
+def _remainder_integers(x, y):
+    return np.where(y == 0, x, np.fmod(x, np.where(y == 0, y.dtype.type(1), y)))
+
+
+@elementwise(
+    "remainder",
+    "integer float",
+    accuracy=EXACT,
+    operands=2,
+    direct=arithmetic.remainder,
+    integer=_remainder_integers,
+    facts=Facts(
+        scalar=Scalar(
+            "(({0} % {1} if ({0} < 0) == ({1} < 0) else {0} % -{1}) if {1} else {0})",
+            by_positive="({0} % {1} if {0} >= 0 else -(-{0} % {1}))",
+        ),
+    ),
+)
+def remainder(x, y):
+    """Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA)."""
+    return np.fmod(x, y)
+
+
+@elementwise(
+    "negate",
+    "integer float complex",
+    accuracy=EXACT,
+    direct=arithmetic.negate,
+    words=negated,
+    facts=Facts(
+        scalar=Scalar("-{0}", True, floating="-{0}"), compiled=opcodes.NEGATE, by_order=True, linear=first_operand
+    ),
+)
+def negate(x):
+    """The operand with its sign flipped, of NaN and zero too; of integers, the two's complement."""
+    return np.negative(x)
+
+
+@elementwise(
+    "sign",
+    "signed float complex",
+    accuracy=EXACT,
+    direct=arithmetic.sign,
+    facts=Facts(scalar=Scalar("({0} > 0) - ({0} < 0)"), compiled=opcodes.SIGN),
+)
+def sign(x):
+    """-1, 0 (with its sign) or 1, NaN of NaN; of a complex number, the number over its absolute value."""
+    if np.iscomplexobj(x):
+        size = np.abs(x)
+        return np.where(np.isnan(x), complex(np.nan, np.nan), np.where(size == 0, 0, x / np.where(size == 0, 1, size)))
+    if x.dtype.kind == "f":
+        return np.where((x == 0) | np.isnan(x), x, np.sign(x))
+    return np.sign(x)
+
+
+@elementwise("floor", "float", accuracy=EXACT, direct=arithmetic.floor, facts=Facts(compiled=opcodes.FLOOR))
+def floor(x):
+    """The largest integer not above the operand."""
+    return np.floor(x)
+
+
+@elementwise("ceil", "float", accuracy=EXACT, direct=arithmetic.ceil, facts=Facts(compiled=opcodes.CEIL))
+def ceil(x):
+    """The smallest integer not below the operand."""
+    return np.ceil(x)
+
+
+@elementwise(
+    "round_nearest_even",
+    "float",
+    accuracy=EXACT,
+    direct=arithmetic.round_nearest_even,
+    facts=Facts(compiled=opcodes.ROUND),
+)
+def round_nearest_even(x):
+    """The nearest integer, ties to even."""
+    return np.rint(x)
+
+
+@elementwise("round_nearest_afz", "float", accuracy=EXACT, direct=arithmetic.round_nearest_afz)
+def round_nearest_afz(x):
+    """The nearest integer, ties away from zero."""
+    size = np.abs(x)
+    whole = np.trunc(size)
+    return np.copysign(whole + (size - whole >= 0.5), x)

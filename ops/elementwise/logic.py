@@ -1,0 +1,77 @@
+"""Logical operations on the bits of integers, and on booleans."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..engine.fast import opcodes
+from ..kernel import Combining, Facts, Scalar
+from ..registry import EXACT
+from .elementwise import elementwise
+
+
+@elementwise(
+    "and",
+    "bool integer",
+    accuracy=EXACT,
+    operands=2,
+    has_out=True,
+    facts=Facts(
+        combining=Combining(np.bitwise_and),
+        scalar=Scalar("{0} & {1}", boolean="{0} and {1}"),
+        compiled=opcodes.AND,
+        compiled_words=(opcodes.AND, opcodes.AND),
+    ),
+)
+def and_(x, y, out=None):
+    """Bitwise and."""
+    return np.bitwise_and(x, y, out)
+
+
+@elementwise(
+    "or",
+    "bool integer",
+    accuracy=EXACT,
+    operands=2,
+    has_out=True,
+    facts=Facts(
+        combining=Combining(np.bitwise_or),
+        scalar=Scalar("{0} | {1}", boolean="{0} or {1}"),
+        compiled=opcodes.OR,
+        compiled_words=(opcodes.OR, opcodes.OR),
+    ),
+)
+def or_(x, y, out=None):
+    """Bitwise or."""
+    return np.bitwise_or(x, y, out)
+
+
+@elementwise(
+    "xor",
+    "bool integer",
+    accuracy=EXACT,
+    operands=2,
+    has_out=True,
+    facts=Facts(
+        combining=Combining(np.bitwise_xor),
+        scalar=Scalar("{0} ^ {1}", boolean="{0} != {1}"),
+        compiled=opcodes.XOR,
+        compiled_words=(opcodes.XOR, opcodes.XOR),
+    ),
+)
+def xor(x, y, out=None):
+    """Bitwise exclusive or."""
+    return np.bitwise_xor(x, y, out)
+
+
+@elementwise(
+    "not",
+    "bool integer",
+    accuracy=EXACT,
+    facts=Facts(
+        scalar=Scalar("~{0}", True, "not {0}"), compiled=opcodes.NOT, compiled_words=(opcodes.NOT, opcodes.NOT)
+    ),
+)
+def not_(x):
+    """Bitwise complement."""
+    return np.invert(x)

@@ -1,0 +1,217 @@
+"""Folds of a single op on the host's types, by numpy's own function where that gives the same bits."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..engine import half_extremes
+from ..engine.blocks import apart, blocks, for_each
+from ..engine.cast import wrap
+from ..engine.compiled import Kernels, kernels
+from ..engine.ranks import minifloat_ranks
+from ..engine.speed import tuning
+from ..kernel import Combining
+from ..registry import Call, Run, lookup
+from ..types import ElementType, Kind, TensorType
+from .fold import Fold, Step
+
+#: Up to so many accumulators numpy's running sum is taken, which is quicker; else so many columns at a time, which fit
+#: the first-level cache as f32. No tuning: a part of a single column would be summed in pairs.
+_FEW, _COLUMNS = 8, 128
+
+
+def combining_of(name: str | None) -> Combining | None:
+    """What is known of an op as one that combines two operands; None where there is no such op, or nothing is known."""
+    record = lookup(name) if name else None
+    return None if record is None else record.facts.combining
+
+
+def fold_of_op(call: Call, name: str, element: ElementType) -> Fold | None:
+    """The fold of a single op, None where there is no better one than step by step."""
+    combining = combining_of(name)
+    if combining is None:
+        return None
+    if not (element.is_float or element.is_complex):
+        ufunc = (element.kind is Kind.BOOL and combining.of_booleans) or combining.ufunc
+        return _whole(ufunc, element) if combining.any_order else None
+    if combining.largest is not None:
+        record, t = lookup(name), TensorType((None, None), element)
+        assert record is not None
+        return _extreme(combining.largest, record.function(call.like(name, (t, t), (t,))), element)
+    return _in_order(combining.ufunc, element) if _is_host(call, combining, element) else None
+
+
+def _is_host(call: Call, combining: Combining, element: ElementType) -> bool:
+    """Whether numpy's function gives the op's bits on a type of floats or complex numbers."""
+    # Products of complex numbers are rounded differently in numpy's scalar and vector code.
+    is_host = element.is_complex and combining.ufunc is np.add
+    if element.is_float and not element.is_minifloat:
+        is_host = element.bits >= 32 or call.policy.rounding == "nearest_even"
+    return is_host and combining.on_floats
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """The accumulators after each step of a fold along the first axis, by numpy's own running fold."""
+
+    ufunc: np.ufunc
+    dtype: np.dtype  #: to compute in
+    narrow: ElementType | None  #: the integers of fewer bits that the results are wrapped to
+    commutes: bool  #: whether the operands of a step can change places
+
+    def __call__(self, init: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """From the initial value along rows, (steps, columns); the result has that shape."""
+        x = rows.astype(self.dtype)
+        self.ufunc(init.astype(self.dtype), x[:1], out=x[:1])
+        self.ufunc.accumulate(x, axis=0, out=x)
+        return wrap(x, self.narrow) if self.narrow is not None else x
+
+
+def running_of(call: Call, name: str | None, element: ElementType) -> Running | None:
+    """The running fold of a single op; None where numpy has none that gives its bits."""
+    combining = combining_of(name)
+    if combining is None:
+        return None
+    if element.is_float or element.is_complex:
+        if combining.largest is not None or not _is_host(call, combining, element):
+            return None
+        return Running(combining.ufunc, element.dtype, None, combining.any_order)
+    if not combining.any_order:
+        return None
+    ufunc = (element.kind is Kind.BOOL and combining.of_booleans) or combining.ufunc
+    narrow, dtype = _in_bytes(element)
+    return Running(ufunc, dtype, element if narrow else None, True)
+
+
+def _in_bytes(element: ElementType) -> tuple[bool, np.dtype]:
+    """Whether a type of integers has fewer bits than a byte, and the type that numpy computes in."""
+    narrow = 1 < element.bits < 8
+    return narrow, np.dtype(np.int8 if element.kind is Kind.SIGNED else np.uint8) if narrow else element.dtype
+
+
+def _whole(ufunc: np.ufunc, element: ElementType) -> Fold:
+    """Integers and booleans, in whatever order numpy likes."""
+    narrow, wide = _in_bytes(element)
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        start, x = (v.astype(wide, copy=False) for v in (starts[0], rows[0]))
+        total = ufunc(start, ufunc.reduce(x, axis=0, dtype=wide))
+        return (wrap(total, element) if narrow else total,)
+
+    return fold
+
+
+def _extreme(largest: bool, exact: Run, element: ElementType) -> Fold:
+    """Maxima and minima of floats, which have no order: but -0 is below +0, and of several NaN the first is given."""
+    ufunc, has_host = np.maximum if largest else np.minimum, element.is_float and element.bits >= 32
+    of_ranks: dict[bytes, np.ndarray] = {}  # for each code to start from, what becomes of each rank
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        start, x = starts[0], rows[0]
+        if has_host:
+            result = ufunc(start, ufunc.reduce(x, axis=0))
+            # numpy's own reduction does not distinguish zeros, nor NaN.
+            doubtful = (result == 0) | (result != result)
+            if np.count_nonzero(doubtful):
+                result[doubtful] = exact(start[doubtful], _paired(exact, x[:, doubtful]))
+            return (result,)
+        if element.is_minifloat and x.size >= tuning().reduce_ranks:
+            ranks = minifloat_ranks(element, largest)
+            extremes = ranks.extreme(x.view(np.uint8))
+            if start.strides != (0,):
+                return (exact(start, ranks.values.take(extremes)),)
+            code = start[:1].tobytes()
+            if code not in of_ranks:
+                of_ranks[code] = exact(start[:1], ranks.values)
+            return (of_ranks[code].take(extremes),)
+        if element.bits == 16 and len(x) > 1 and element.is_float:
+            extremes, with_nan = half_extremes.extreme(x, element, largest)
+            if 2 * len(with_nan) <= x.shape[1]:
+                result = exact(start, extremes)
+                if len(with_nan):
+                    result[with_nan] = exact(start[with_nan], _paired(exact, x[:, with_nan]))
+                return (result,)
+        return (exact(start, _paired(exact, x)),)
+
+    return fold
+
+
+def _paired(exact: Run, x: np.ndarray) -> np.ndarray:
+    """The slices joined in pairs of neighbours, and the pairs in pairs."""
+    while len(x) > 1:
+        pairs = exact(x[: len(x) - 1 : 2], x[1::2])
+        x = np.concatenate((pairs, x[-1:])) if len(x) % 2 else pairs
+    return x[0]
+
+
+def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
+    """Sums and products of the host's floats, each step after the other.
+
+    numpy adds up along an axis in pairs where the elements lie side by side, and in order where its steps are slices.
+    """
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        total, x = starts[0], rows[0]
+        (steps, width), now = x.shape, tuning()
+        is_compiled = ufunc is np.add and x.dtype == np.float32 and width >= _FEW
+        compiled = kernels(x.size) if is_compiled else None
+        if compiled is not None and x.T.flags.c_contiguous:
+            return (_add_rows(compiled, total, x.T),)
+        if width <= _FEW:
+            return (_running(ufunc, total, x),)
+        if x.size <= tuning().reduce_small:
+            use = np.empty((steps + 1, width), element.dtype)
+            use[0], use[1:] = total, x
+            return (ufunc.reduce(use, axis=0),)
+        if width >= now.reduce_long and x.strides[1] == x.itemsize:
+            total = total.copy()
+            for row in x:
+                ufunc(total, row, out=total)
+            return (total,)
+        result = np.empty(width, element.dtype)
+        # Of about the same width: a single column numpy would add up in pairs.
+        parts = -(-width // _COLUMNS)
+        ends = [width * i // parts for i in range(parts + 1)]
+        step = max(now.reduce_block // _COLUMNS, 1)
+
+        def work(columns: tuple[int, int]) -> None:
+            here = slice(*columns)
+            use = np.empty((min(step, steps) + 1, columns[1] - columns[0]), element.dtype)
+            use[0] = total[here]
+            for first in range(0, steps, step):
+                count = min(step, steps - first)
+                use[1 : count + 1] = apart(x[first : first + count, here])
+                use[0] = ufunc.reduce(use[: count + 1], axis=0)
+            result[here] = use[0]
+
+        for_each(list(itertools.pairwise(ends)), work, x.size)
+        return (result,)
+
+    return fold
+
+
+def _add_rows(compiled: Kernels, totals: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The sum of each row, by several threads."""
+    totals = totals.copy()
+
+    def work(block: tuple[slice, ...]) -> None:
+        compiled.add_rows(totals[block], rows[block])
+
+    for_each(list(blocks(totals.shape, max(_COLUMNS // 2, 8))), work, rows.size)
+    return totals
+
+
+def _running(ufunc: np.ufunc, total: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """By numpy's running sum, for few accumulators."""
+    block = max(tuning().reduce_block // len(total), 1)
+    running = np.empty((len(total), min(block, len(x)) + 1), total.dtype)
+    for begin in range(0, len(x), block):
+        part = x[begin : begin + block]
+        use = running[:, : len(part) + 1]
+        use[:, 0], use[:, 1:] = total, part.T
+        total = ufunc.accumulate(use, axis=1)[:, -1]
+    return total
