@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minihlo import interp
-from minihlo.interp.compile.group import RANK, SCAN, SPREAD, UNRANK, Group
+from minihlo.interp.compile.group import GROUP, RANK, SCAN, SPREAD, UNRANK, Group
 from minihlo.interp.compile.passes.find_scans import find_scans
 from minihlo.interp.compile.passes.fuse import fuse
 from minihlo.interp.compile.passes.inline import inlined
@@ -295,3 +295,19 @@ def test_regions_are_fused_and_what_has_nothing_to_fuse_stays_the_same_object() 
     body = body.replace("%s = stablehlo.sqrt %n", "%s = stablehlo.reverse %n, dims = [0]")
     alone, constants = folded(region_of(body, "%x: tensor<4xf32>", "%r", "tensor<4xf32>"))
     assert fuse(alone, constants, NUMPY, PLAIN) is alone
+
+
+def test_repeated_values_that_share_operations_are_one_group() -> None:
+    t, column = "tensor<4xui32>", "tensor<4x1xui32>"
+    body = f"""
+      %s = stablehlo.add %x, %y : {t}
+      %m = stablehlo.multiply %s, %y : {t}
+      %w = stablehlo.xor %m, %s : {t}
+      %n = stablehlo.or %m, %x : {t}
+      %a = stablehlo.broadcast_in_dim %w, dims = [0] : ({t}) -> {column}
+      %b = stablehlo.broadcast_in_dim %n, dims = [0] : ({t}) -> {column}
+      %r = stablehlo.concatenate %a, %b, dim = 1 : ({column}, {column}) -> tensor<4x2xui32>"""
+    region = fused(body, f"%x: {t}, %y: {t}", "%r", "tensor<4x2xui32>")
+    groups = [o for o in region.operations if o.name == GROUP]
+    assert [len(o.results) for o in groups] == [2]
+    assert sorted(steps(groups[0].attributes["group"])) == ["add", "multiply", "or", "xor"]

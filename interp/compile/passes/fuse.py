@@ -138,7 +138,9 @@ class _Fuser:
         """Put in what computes values; `leaving` is the op that needs them, and comes next."""
         if leaving is not None:
             self._placed.add(id(leaving))
-        wanted = [v for v in dict.fromkeys(values) if v in self.pending]
+        # What is only repeated comes with its source, so that two sources that share operations are one group.
+        wanted = [s for v in dict.fromkeys(values) for s in (self._source(v), v) if s in self.pending]
+        wanted = list(dict.fromkeys(wanted))
         beside: Callable[[set[Value]], Iterator[Value]] | None = None
         for value in wanted:
             node = self.pending.get(value)
@@ -276,9 +278,11 @@ class _Fuser:
     def _put_alone(self, value: Value, node: Node) -> None:
         operation = node.operation
         if node.spread is not None:
-            source, axes = operation.operands[0], node.spread
-            while (inner := self.pending.get(source)) is not None and inner.spread is not None:
-                source, axes = inner.operation.operands[0], along(inner.spread, axes)
+            source, axes = self._source(value), node.spread
+            inner = self.pending.get(operation.operands[0])
+            while inner is not None and inner.spread is not None:
+                axes = along(inner.spread, axes)
+                inner = self.pending.get(inner.operation.operands[0])
             self._need([source])
             origin, attributes = operation.origin or operation, {"axes": axes}
             self._operations.append(Operation(SPREAD, (source,), (value,), attributes, (), operation.location, origin))
@@ -286,6 +290,12 @@ class _Fuser:
             self._need(operation.operands)
             self._operations.append(operation)
         self._done([value])
+
+    def _source(self, value: Value) -> Value:
+        """What a value that is only repeated or laid along other dimensions comes from; others are their own."""
+        while (node := self.pending.get(value)) is not None and node.spread is not None:
+            value = node.operation.operands[0]
+        return value
 
     def _done(self, values: Iterable[Value]) -> None:
         for value in values:
