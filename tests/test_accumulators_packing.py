@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
-from minihlo.ops.accumulators.packing import Layout, packed
+from minihlo.ops.accumulators.packing import Layout, Sparse, packed, sums
 from minihlo.ops.accumulators.record import EXACT, Accumulator
 from minihlo.ops.accumulators.sums import dots
 from minihlo.ops.minifloat.formats import FORMATS
@@ -22,11 +25,18 @@ def _codes(rng: np.random.Generator, name: str, n: int, k: int) -> np.ndarray:
     return (codes * (rng.random((n, k)) < rng.choice([0.02, 0.1, 0.6, 1.0], (n, 1)))).astype(fmt.code_dtype)
 
 
+def _sums(
+    records: Sequence[Accumulator], x: np.ndarray, y: np.ndarray, types: tuple[str, str]
+) -> dict[int, np.ndarray]:
+    every = sums(records, Sparse(x, y, *types), {})
+    return {i: row for at, rows in every for i, row in zip(at, rows, strict=True)}
+
+
 def _agrees(record: Accumulator, seed: int, types: tuple[str, str], n: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     x, y = (_codes(rng, name, n, k) for name in types)
     expected = dots(record, x, y, *types)
-    got = packed(Layout.of(record), x, y, *types).sums(record, *types)
+    got = _sums([record], x, y, types)[0]
     np.testing.assert_array_equal(got.view(FORMATS[record.storage.name].code_dtype), expected.view(got.dtype).view(
         FORMATS[record.storage.name].code_dtype), err_msg=record.to_text())  # fmt: skip
 
@@ -55,7 +65,7 @@ def test_dots_of_zeros_and_of_no_products() -> None:
     record = Accumulator(3, bits=5, outer=6)
     for shape in ((4, 9), (4, 0), (0, 9)):
         x = np.zeros(shape, np.uint8)
-        got = packed(Layout.of(record), x, x, "f8E5M2", "f8E5M2").sums(record, "f8E5M2", "f8E5M2")
+        got = _sums([record], x, x, ("f8E5M2", "f8E5M2"))[0]
         np.testing.assert_array_equal(got, np.zeros(shape[:1], np.float32))
 
 
@@ -63,4 +73,35 @@ def test_packed_dots_take_little_room() -> None:
     x = np.zeros((2, 500), np.uint8)
     x[0, [0, 499]] = x[1, [7, 8]] = 1
     record = Accumulator(4, bits=9)
-    assert packed(Layout.of(record), x, x, "f8E5M2", "f8E5M2").x.shape == (3, 2)  # two steps, and one of zeros
+    assert packed([Layout.of(record)], Sparse(x, x, "f8E5M2", "f8E5M2")).shape == (3, 1, 2)  # two steps, one of zeros
+
+
+def test_many_records_at_once_are_as_each_alone() -> None:
+    """Records of some kinds: those of a kind differ in their numbers, or in the steps they take, or in both."""
+    rng = np.random.default_rng(3)
+    types, k = ("f8E5M2", "f8E4M3FN"), 48
+    x, y = (_codes(rng, name, 30, k) for name in types)
+    records = []
+    for seed in range(40):
+        record = random_record(seed + 3000)
+        fields = {
+            "bits": [None if record.bits is None else b for b in (0, 3, 9, 17, 33)],
+            "least": [None, -150, -9, 2, 20],
+            "product_limit": [None, -3, 5, 12, 40],
+            "keep": [record.keep.partition(":")[0] + b for b in ("", ":3", ":5", ":6", ":7")],
+            "step": [record.step * n for n in (1, 2, 3, 4, 6)],
+            "outer": [record.outer * n for n in (1, 2, 3, 4, 6)],
+            **{f: [None if getattr(record, f) is None else b for b in (4, 9, 16, 23, 31)]
+               for f in ("sum_bits", "c_bits", "c_reach")},
+        }  # fmt: skip
+        for _ in range(10):
+            some = {f: v[rng.integers(5)] for f, v in fields.items() if rng.random() < 0.4}
+            try:
+                records.append(dataclasses.replace(record, **some))
+            except ValueError:
+                continue
+    assert len(records) > 200
+    together = _sums(records, x, y, types)
+    for i, record in enumerate(records):
+        alone = dots(record, x, y, *types)
+        assert together[i].tobytes() == alone.tobytes(), record.to_text()

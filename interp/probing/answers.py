@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,10 +14,12 @@ from ...ops.types import ELEMENT_TYPES
 from .designs import Designer, Dots
 from .dots import Asker
 from .operands import values
-from .predict import predicted
+from .predict import predicted_by
 
 #: How many dots of each design are asked for: these hold several of every exponent.
 _EACH = 300
+#: Records that are compared at once, on the first part of some data and on the others.
+_BLOCK, _NEAR = 512, 64
 
 
 @dataclasses.dataclass
@@ -75,7 +78,11 @@ class Session:
 
     def misses(self, record: Accumulator, answers: Answers) -> np.ndarray:
         """Return which dots a record does not predict. NaN is NaN, whatever its code."""
-        expected = predicted(record, answers.dots, self.signature)
+        return self.misses_of((record,), answers)[0]
+
+    def misses_of(self, records: Sequence[Accumulator], answers: Answers) -> np.ndarray:
+        """Return which dots each record does not predict, [records, dots]."""
+        expected = predicted_by(records, answers.dots, self.signature)
         return (expected != answers.got) & ~(self.is_nan(expected) & self.is_nan(answers.got))
 
     def is_nan(self, codes: np.ndarray) -> np.ndarray:
@@ -83,7 +90,7 @@ class Session:
         return self._nans[codes] if len(self._nans) else np.isnan(values(codes, self.signature.result))
 
     def cost(self, record: Accumulator, answers: Answers) -> int:
-        self._left -= 1
+        """Return how many dots a record does not predict."""
         return int(self.misses(record, answers).sum())
 
     def allow(self, predictions: int) -> None:
@@ -93,18 +100,25 @@ class Session:
     def best(
         self, records: Iterable[Accumulator], data: Sequence[Answers], first: Accumulator
     ) -> tuple[Accumulator, int]:
-        """Return the record with the fewest misses, the earliest of several; `first` before all."""
+        """Return the record with the fewest misses, the earliest of several; `first` before all.
+
+        All records are compared on the first part of the data, and those that may be the best on the others.
+        """
         best, least = first, sum(self.cost(first, part) for part in data)
-        for record in records:
-            if not least or self._left < 0:
-                break
-            found = 0
-            for part in data:
-                found += self.cost(record, part)
-                if found >= least:
-                    break
-            if found < least:
-                best, least = record, found
+        records = iter(records)
+        while least and self._left > 0 and (block := list(itertools.islice(records, min(_BLOCK, self._left)))):
+            self._left -= len(block)
+            costs = self.misses_of(block, data[0]).sum(1)
+            near = [i for i in np.argsort(costs, kind="stable") if costs[i] < least]
+            found = (least, -1)
+            for some in (near[i : i + _NEAR] for i in range(0, len(near), _NEAR)):
+                some = [i for i in some if costs[i] <= found[0]]
+                self._left -= len(some) * (len(data) - 1)
+                for part in data[1:] if some else ():
+                    costs[some] += self.misses_of([block[i] for i in some], part).sum(1)
+                found = min([found, *((int(costs[i]), int(i)) for i in some if costs[i] < least)])
+            if found[0] < least:
+                least, best = found[0], block[found[1]]
         return best, least
 
     def predicts_all(self, record: Accumulator) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from ...ops.accumulators.packing import Layout, Packed
+from ...ops.accumulators.packing import Layout, Packed, Sparse
 from ...ops.engine.cast import cast, codes_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES
@@ -29,7 +29,14 @@ class Dots:
     x: np.ndarray
     y: np.ndarray
     #: The dots as records of a layout take them, see `ops.accumulators.packing`.
-    packed: dict[Layout, Packed] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    packed: dict[tuple[Layout, ...], Packed] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    _sparse: list[Sparse] = dataclasses.field(default_factory=list, repr=False, compare=False)
+
+    def sparse(self, lhs: str, rhs: str) -> Sparse:
+        """Return the products that are not zero, of operands of two types."""
+        if not self._sparse:
+            self._sparse.append(Sparse(self.x, self.y, lhs, rhs))
+        return self._sparse[0]
 
     def __len__(self) -> int:
         return len(self.x)

@@ -145,11 +145,12 @@ class _Operations:
 
 def _numbered(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct rows in the order in which they first come, and the number of each row among them."""
-    _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    place = np.empty(len(order), np.intp)
-    place[order] = np.arange(len(order))
-    return rows[first[order]], place[inverse.reshape(-1)]
+    numbers: dict[bytes, int] = {}
+    wide = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
+    number = np.array([numbers.setdefault(row, len(numbers)) for row in wide.tolist()], np.intp)
+    first = np.empty(len(numbers), np.intp)
+    first[number[::-1]] = np.arange(len(rows))[::-1]
+    return rows[first], number
 
 
 def _padded(rows: np.ndarray) -> np.ndarray:

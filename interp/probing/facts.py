@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -34,8 +33,7 @@ _TAKES = (
 
 def changed(record: Accumulator, change: Change) -> Accumulator | None:
     """Return the record with some fields changed, and what contradicts them set back. None if there is none."""
-    fields = dataclasses.asdict(record) | change
-    fields["flush"] = tuple(fields["flush"])
+    fields = vars(record) | change
     if fields["c"] != "joined":
         fields |= {"sum_bits": None, "c_bits": None, "c_reach": None}
     elif fields["sum_bits"] is None or fields["c_bits"] is None:

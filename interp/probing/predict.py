@@ -1,10 +1,12 @@
-"""What a record predicts for dots."""
+"""What records predict for dots."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from ...ops.accumulators.packing import Layout, packed
+from ...ops.accumulators.packing import sums
 from ...ops.accumulators.record import Accumulator
 from ...ops.engine.cast import cast, codes_of
 from ...ops.policy import Policy
@@ -13,23 +15,24 @@ from .designs import Dots
 from .dots import Signature
 
 _PLAIN = Policy()
-#: Layouts of the same dots that are kept.
-_LAYOUTS = 64
 
 
 def predicted(record: Accumulator, dots: Dots, signature: Signature) -> np.ndarray:
     """Return the codes of dots as a record forms them, in the result type, [n]."""
-    layout = Layout.of(record)
-    if (found := dots.packed.get(layout)) is None:
-        if len(dots.packed) >= _LAYOUTS:
-            dots.packed.clear()
-        found = dots.packed[layout] = packed(layout, dots.x, dots.y, signature.lhs, signature.rhs)
-    sums = found.sums(record, signature.lhs, signature.rhs)
-    storage, result = ELEMENT_TYPES[record.storage.name], ELEMENT_TYPES[signature.result]
-    if storage is result:
-        return codes_of(sums, result.format)
-    with np.errstate(all="ignore"):
-        return codes_of(np.ascontiguousarray(cast(sums, storage, result, _PLAIN)), result.format)
+    return predicted_by((record,), dots, signature)[0]
+
+
+def predicted_by(records: Sequence[Accumulator], dots: Dots, signature: Signature) -> np.ndarray:
+    """Return the codes of dots as each record forms them, in the result type, [records, n]."""
+    result = ELEMENT_TYPES[signature.result]
+    codes = np.empty((len(records), len(dots)), result.format.code_dtype)
+    for at, got in sums(records, dots.sparse(signature.lhs, signature.rhs), dots.packed):
+        storage = ELEMENT_TYPES[records[at[0]].storage.name]
+        if storage is not result:
+            with np.errstate(all="ignore"):
+                got = cast(got, storage, result, _PLAIN)
+        codes[at] = codes_of(np.ascontiguousarray(got), result.format)
+    return codes
 
 
 def steps(record: Accumulator, k: int) -> list[list[int]]:

@@ -16,7 +16,7 @@ from .answers import Answers, Session
 from .designs import Dots, Scale
 from .facts import Change, changed
 from .operands import values
-from .predict import predicted
+from .predict import predicted_by
 from .words import places
 
 #: Masks that candidates are compared on: so many of the first positions, and of the others.
@@ -115,13 +115,14 @@ class _Race:
         used = masks.dots.x != 0
         self._last = used.shape[1] - 1 - np.argmax(used[:, ::-1], 1)
 
-    def wrong(self, record: Accumulator) -> int:
-        """How many masks a record does not give: whether the small product is left."""
-        return self._wrong(record, self._masks.dots, self._kept)
+    def wrong(self, records: Sequence[Accumulator]) -> dict[Accumulator, int]:
+        """How many masks each record does not give: whether the small product is left."""
+        return self._wrong(records, self._masks.dots, self._kept)
 
-    def _wrong(self, record: Accumulator, dots: Dots, kept: np.ndarray) -> int:
-        expected = predicted(record, dots, self._session.signature)
-        return int(((expected == self._one) != kept).sum())
+    def _wrong(self, records: Sequence[Accumulator], dots: Dots, kept: np.ndarray) -> dict[Accumulator, int]:
+        expected = predicted_by(records, dots, self._session.signature)
+        counts = ((expected == self._one) != kept).sum(1)
+        return dict(zip(records, counts.tolist(), strict=True))
 
     def best(self, records: Iterable[Accumulator | None], count: int, each: int | None = None) -> list[Accumulator]:
         """The records that give the most of some masks; so many of `each` step."""
@@ -129,7 +130,7 @@ class _Race:
         some = [self._session.rng.permutation(np.flatnonzero(w))[:_RACE] for w in (is_near, ~is_near)]
         at = np.concatenate(some)
         dots, kept = self._masks.dots[at], self._kept[at]
-        costs = {r: self._wrong(r, dots, kept) for r in dict.fromkeys(records) if r is not None}
+        costs = self._wrong([r for r in dict.fromkeys(records) if r is not None], dots, kept)
         windows: dict[Window, int] = {}
         left = []
         for r in sorted(costs, key=lambda r: (costs[r], complexity(r))):
@@ -153,7 +154,7 @@ def _starts(race: _Race, windows: Sequence[Window], forms: Sequence[Change], k: 
     left = race.best((*left, *groups), _LEFT)
     nested = (changed(r, {"outer": r.group * n}) for r in left if r.group for n in (1, 2, 4, 8))
     left = race.best((*left, *nested), _LEFT)
-    wrong = {r: race.wrong(r) for r in left}
+    wrong = race.wrong(left)
     least = min(wrong.values())
     likely = [r for r in left if wrong[r] <= least + least // 10]
     # Sums that each go to an outer one in f32 are alike to such as join a running sum in f32.
@@ -163,7 +164,7 @@ def _starts(race: _Race, windows: Sequence[Window], forms: Sequence[Change], k: 
         for n, group in dict.fromkeys(((r.outer, r.group), (r.group or next(iter(longer(r)), 0), 0)))
         for f in forms
     )
-    wrong |= {r: race.wrong(r) for r in dict.fromkeys(alike) if r is not None and r not in wrong}
+    wrong |= race.wrong([r for r in dict.fromkeys(alike) if r is not None and r not in wrong])
     least = min(wrong.values())
     best = [r for r in wrong if wrong[r] <= least + least // 10]
     found: dict[Accumulator, Accumulator] = {}

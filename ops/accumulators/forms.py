@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from ..minifloat.formats import Format
 
-_MANTISSA, _BIAS, _FIELD = 52, 1023, 0x7FF
+#: The fraction bits of f64.
+MANTISSA = 52
+_BIAS, _FIELD = 1023, 0x7FF
+
+
+class Form(NamedTuple):
+    """The form of sums: a format, or several that differ in their fraction bits, an array that broadcasts with sums."""
+
+    mantissa_bits: Any
+    bias: int
+    exponent_bits: int
+
+    @classmethod
+    def of(cls, fmt: Format) -> Form:
+        return cls(fmt.mantissa_bits, fmt.bias, fmt.exponent_bits)
+
+    @property
+    def is_f64(self) -> bool:
+        """Whether no bit of f64 is cut off."""
+        return isinstance(self.mantissa_bits, int) and self.mantissa_bits >= MANTISSA
 
 
 def exponent(x: np.ndarray) -> np.ndarray:
     """floor(log2(|x|)) of normal f64 numbers; -1023 for zero, 1024 for infinities and NaN."""
-    return (x.view(np.int64) >> _MANTISSA & _FIELD) - _BIAS
+    return (x.view(np.int64) >> MANTISSA & _FIELD) - _BIAS
 
 
 def power(e: np.ndarray) -> np.ndarray:
     """2**e as f64, for integers of -1022 to 1023."""
-    return ((e.astype(np.int64) + _BIAS) << _MANTISSA).view(np.float64)
+    return ((e.astype(np.int64) + _BIAS) << MANTISSA).view(np.float64)
+
+
+def two_to(n: Any) -> Any:
+    """2**n, of an integer or of an array of integers."""
+    return 2.0**n if isinstance(n, int) else np.ldexp(1.0, n)
 
 
 def add_to_odd(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -35,34 +61,34 @@ def add_to_odd(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return total
 
 
-def rounded(x: np.ndarray, form: Format, rounding: str, overflow: str = "infinity") -> np.ndarray:
+def rounded(x: np.ndarray, form: Form, rounding: str, overflow: str = "infinity") -> np.ndarray:
     """f64 numbers rounded to a form of at most 52 fraction bits, as f64. A result that rounds to zero keeps its sign.
 
     Infinities and NaN stay. `overflow` is what a finite number beyond the largest becomes, however it is rounded.
     """
-    if form.mantissa_bits >= _MANTISSA:
+    if form.is_f64:
         return x
-    cut = _MANTISSA - form.mantissa_bits
     least = 1 - form.bias  # the exponent of the smallest normal number
+    unit = np.int64(1) << np.int64(MANTISSA - form.mantissa_bits)
     magnitude = np.abs(x)
-    # Sums in forms of f64's range are never so small.
-    tiny = magnitude < 2.0**least if form.exponent_bits < 11 else np.zeros(x.shape, bool)
     bits = x.view(np.int64)
-    unit = np.int64(1) << cut
     if rounding == "nearest_even":
-        result = bits + ((unit >> 1) - 1) + (bits >> cut & 1)
+        result = bits + ((unit >> 1) - 1) + ((bits & unit) != 0)
     elif rounding == "toward_zero":
         result = bits
     else:  # away from zero where the direction is the number's own
         result = bits + np.where((x < 0) == (rounding == "down"), unit - 1, 0) * np.isfinite(x)
     result = (result & -unit).view(np.float64)
-    if tiny.any():
-        scaled = x[tiny] * 2.0 ** (form.mantissa_bits - least)
-        result[tiny] = _WHOLE[rounding](scaled) * 2.0 ** (least - form.mantissa_bits)
-    largest = (2.0 - 2.0**-form.mantissa_bits) * 2.0**form.bias
+    # Sums in forms of f64's range are never so small.
+    if form.exponent_bits < 11 and (tiny := magnitude < 2.0**least).any():
+        scale = two_to(form.mantissa_bits - least)
+        if np.ndim(scale):
+            scale = np.broadcast_to(scale, x.shape)[tiny]
+        result[tiny] = _WHOLE[rounding](x[tiny] * scale) / scale
+    largest = (2.0 - two_to(-form.mantissa_bits)) * 2.0**form.bias
     over = (np.abs(result) > largest) & np.isfinite(x)
     if over.any():
-        beyond = {"infinity": np.inf, "largest": largest, "nan": np.nan}[overflow]
+        beyond = {"infinity": np.inf, "largest": np.broadcast_to(largest, x.shape)[over], "nan": np.nan}[overflow]
         result[over] = np.copysign(beyond, result[over])
     return result
 

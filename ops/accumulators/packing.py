@@ -4,20 +4,29 @@ A step of zeros changes a sum: the sum is aligned to its own exponent, cut and r
 not, nor does one before the first product. So of each run of them one is kept, and dots of different lengths begin
 with zeros. The same holds for groups and for chunks. Products of zero take part in nothing, so those of a step move
 together, but where their place counts: in trees, and where even and odd ones are summed apart.
+
+Packed dots do not say how many steps a record makes of them. So the same dots as records of several layouts take them
+stand side by side, and the sums of many records are computed at once.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
+from ..engine.speed import tuning
 from ..minifloat.formats import FORMATS
-from .operands import Operand, operand
+from .numbers import Numbers, kind
+from .operands import ABSENT, Operand, operand
 from .record import Accumulator
 from .steps import Chunk, Step, chunks_of
 from .sums import accumulate, finish
+
+#: Packed dots that are kept at a time.
+_KEPT = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,61 +40,122 @@ class Layout:
     @classmethod
     def of(cls, record: Accumulator) -> Layout:
         c = "after" if record.c == "after" else "aligned"
-        steps = Accumulator(record.step, record.take, c=c, group=record.group, outer=record.outer)
-        return cls(steps, record.tree, record.even_odd)
+        return _layout(record.step, record.take, c, record.group, record.outer, record.tree, record.even_odd)
+
+    @property
+    def packed_alike(self) -> Hashable:
+        """What layouts have to agree in to be packed side by side."""
+        return self.steps.c, self.tree and (self.steps.step,), self.even_odd, self.steps.outer > 0
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _layout(step: int, take: str, c: str, group: int, outer: int, tree: bool, even_odd: bool) -> Layout:
+    return Layout(Accumulator(step, take, c=c, group=group, outer=outer), tree, even_odd)
+
+
+class Sparse:
+    """The products of dots that are not zero."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, x_type: str, y_type: str) -> None:
+        """The codes of dots, [n, k] each, and their types."""
+        self.count, self.k = x.shape
+        self.row, self.at = np.nonzero(_is_not_zero(x, y, x_type, y_type))
+        self._sides = ((x[self.row, self.at], x_type), (y[self.row, self.at], y_type))
+        self._products: dict[bool, Operand] = {}
+
+    def products(self, record: Accumulator) -> Operand:
+        """Their values and exponents."""
+        is_flushed = "operands" in record.flush
+        if is_flushed not in self._products:
+            x, y = (operand(codes, name, record) for codes, name in self._sides)
+            with np.errstate(all="ignore"):
+                self._products[is_flushed] = Operand(x.values * y.values, x.exponents + y.exponents)
+        return self._products[is_flushed]
 
 
 @dataclasses.dataclass
 class Packed:
-    """Dots whose products are packed for the records of one layout."""
+    """Dots whose products are packed for the records of some layouts."""
 
-    x: np.ndarray  #: codes of [places, dots]
-    y: np.ndarray
+    sparse: Sparse
+    shape: tuple[int, int, int]  #: places, layouts, dots
+    where: np.ndarray  #: of each product, for each layout: its index in an array of that shape
     chunks: list[Chunk]
-    _operands: dict[bool, tuple[Operand, Operand]] = dataclasses.field(default_factory=dict)
+    _products: dict[bool, Operand] = dataclasses.field(default_factory=dict)
 
-    def sums(self, record: Accumulator, x_type: str, y_type: str) -> np.ndarray:
-        """The sums as `sums.dots` returns them, [dots]."""
+    def sums(self, records: Sequence[Accumulator], layouts: Sequence[int]) -> np.ndarray:
+        """The sums of records of one `kind` as `sums.dots` returns them, [records, dots].
+
+        `layouts` has the number of each record's layout.
+        """
+        first, size = records[0], max(tuning().accumulator_records // max(self.shape[2], 1), 1)
+        products = self._operand(first)
+        one = Operand(np.ones((self.shape[0], 1, 1)), np.zeros((self.shape[0], 1, 1), np.int16))
+        results = []
+        for i in range(0, len(records), size):
+            some, part = records[i : i + size], products
+            if self.shape[1] > 1:
+                at = np.array(layouts[i : i + size])
+                part = Operand(*(np.take(v, at, axis=1) for v in (products.values, products.exponents)))
+            total = accumulate(
+                first, part, one, None, (len(some), self.shape[2]), chunks=self.chunks, numbers=Numbers.stacked(some)
+            )
+            results.append(finish(first, total))
+        return results[0] if len(results) == 1 else np.concatenate(results)
+
+    def _operand(self, record: Accumulator) -> Operand:
         is_flushed = "operands" in record.flush
-        sides = self._operands.get(is_flushed)
-        if sides is None:
-            sides = self._operands[is_flushed] = (operand(self.x, x_type, record), operand(self.y, y_type, record))
-        return finish(record, accumulate(record, *sides, None, self.x.shape[1:], chunks=self.chunks))
+        if is_flushed not in self._products:
+            found = self.sparse.products(record)
+            sides = np.zeros(self.shape), np.full(self.shape, ABSENT, np.int16)
+            for side, part in zip(sides, (found.values, found.exponents), strict=True):
+                side.reshape(-1)[self.where] = part  # of each layout the same
+            self._products[is_flushed] = Operand(*sides)
+        return self._products[is_flushed]
 
 
-def packed(layout: Layout, x: np.ndarray, y: np.ndarray, x_type: str, y_type: str) -> Packed:
-    """Pack the codes of dots, [n, k] each. The sums of records without `inner` are the same bit for bit."""
-    counts = _is_not_zero(x, y, x_type, y_type)
-    if not counts.any():
-        return Packed(x[:, :0].T, y[:, :0].T, [])
-    k = _places(layout.steps, x.shape[1])
-    row, at = np.nonzero(counts[:, k.order])
-    step, offset = k.step[at], k.offset[at]
-    if layout.tree:
-        place, width = offset, layout.steps.step or x.shape[1]
+def packed(layouts: Sequence[Layout], sparse: Sparse) -> Packed:
+    """Pack dots for layouts that are packed alike.
+
+    The sums of records without `inner` are the same bit for bit.
+    """
+    n, tree, even_odd = sparse.count, layouts[0].tree, layouts[0].even_odd
+    if not len(sparse.row):
+        return Packed(sparse, (0, len(layouts), n), np.zeros((len(layouts), 0), int), [])
+    # The products in the order in which each layout takes them.
+    found, orders, rows = [], [], []
+    for i, layout in enumerate(layouts):
+        k = _places(layout.steps, sparse.k)
+        order = np.arange(len(sparse.row)) if k.rank is None else np.lexsort((k.rank[sparse.at], sparse.row))
+        found.append(k.facts[:, sparse.at[order]])
+        orders.append(order)
+        rows.append(sparse.row[order] + i * n)
+    facts, row, order = np.concatenate(found, axis=1), np.concatenate(rows), np.array(orders)
+    step, group, chunk, offset = facts[:4]
+    if tree:
+        place, width = offset, layouts[0].steps.step or sparse.k
     else:
-        place = _counted(row, step, offset % 2 if layout.even_odd else np.zeros_like(step))
-        place = 2 * place + offset % 2 if layout.even_odd else place
+        place = _counted(row, step, offset % 2 if even_odd else np.zeros_like(step))
+        place = 2 * place + offset % 2 if even_odd else place
         width = int(place.max()) + 1
-    steps = _Level(row, k.group[at], step, k.first_step, k.steps)
-    groups = _Level(row, k.chunk[at], k.group[at], k.first_group, k.groups)
-    chunks = _Level(row, np.zeros_like(at), k.chunk[at], np.zeros(1, int), np.array([len(k.groups)]))
-    where = ((chunks.place * groups.most + groups.place) * steps.most + steps.place) * width + place
-    sides = []
-    for codes in (x, y):
-        side = np.zeros((chunks.most * groups.most * steps.most * width, len(codes)), codes.dtype)
-        side[where, row] = codes[row, k.order[at]]
-        sides.append(side)
-    ranges: list[Step] = [range(i, i + width) for i in range(0, len(sides[0]), width)]
+    steps = _Level(row, group, step, *facts[4:6])
+    groups = _Level(row, chunk, group, *facts[6:8])
+    chunks = _Level(row, np.zeros_like(chunk), chunk, np.zeros_like(chunk), facts[8])
+    place += ((chunks.place * groups.most + groups.place) * steps.most + steps.place) * width
+    places = chunks.most * groups.most * steps.most * width
+    where = np.empty(order.shape, int)
+    np.put_along_axis(where, order, (place * (len(layouts) * n) + row).reshape(order.shape), 1)
+    ranges: list[Step] = [range(i, i + width) for i in range(0, places, width)]
     together = [ranges[i : i + steps.most] for i in range(0, len(ranges), steps.most)]
-    return Packed(sides[0], sides[1], [together[i : i + groups.most] for i in range(0, len(together), groups.most)])
+    every = [together[i : i + groups.most] for i in range(0, len(together), groups.most)]
+    return Packed(sparse, (places, len(layouts), n), where, every)
 
 
 class _Level:
     """Where the steps of a group that have products come to lie, or the groups of a chunk, or the chunks.
 
-    The arguments are of the products, in order: their dots, their groups, their steps; and of each group its first
-    step and the number of its steps.
+    The arguments are of the products, in order: their dots, their groups, their steps, the first step of their group
+    and the number of its steps.
     """
 
     def __init__(
@@ -93,7 +163,7 @@ class _Level:
     ) -> None:
         is_new = _changes(row, child)
         which = np.cumsum(is_new) - 1  # of the steps that have products, for each product
-        row, parent, child = row[is_new], parent[is_new], child[is_new]
+        row, parent, child, first, count = (v[is_new] for v in (row, parent, child, first, count))
         begins = _changes(row, parent)
         # One step of zeros is kept of those between two steps.
         skips = np.zeros(len(child), bool)
@@ -101,7 +171,7 @@ class _Level:
         skips[begins] = False
         place = _from_start(np.arange(len(child)) + np.cumsum(skips), begins)
         ends = np.append(begins[1:], True)
-        length = place[ends] + 1 + (child[ends] - first[parent[ends]] < count[parent[ends]] - 1)
+        length = place[ends] + 1 + (child[ends] - first[ends] < count[ends] - 1)
         self.most = int(length.max())
         self.place = (place + self.most - length[np.cumsum(begins) - 1])[which]
 
@@ -133,18 +203,13 @@ def _counted(row: np.ndarray, step: np.ndarray, kind: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class _Places:
-    """Positions in the order in which steps take them: their step, group, chunk and offset in the step; and of each
-    group its first step and the number of steps, of each chunk its first group and the number of groups."""
+    """Positions as steps take them."""
 
-    order: np.ndarray
-    step: np.ndarray
-    group: np.ndarray
-    chunk: np.ndarray
-    offset: np.ndarray
-    first_step: np.ndarray
-    steps: np.ndarray
-    first_group: np.ndarray
-    groups: np.ndarray
+    #: The place of each position in the order in which steps take them; None: they take them as they are.
+    rank: np.ndarray | None
+    #: Of each position: its step, group, chunk, and offset in the step; the first step of its group and the number of
+    #: its steps; the first group of its chunk and the number of its groups; the number of chunks.
+    facts: np.ndarray
 
 
 @functools.lru_cache(maxsize=1 << 10)
@@ -157,15 +222,47 @@ def _places(steps: Accumulator, k: int) -> _Places:
     group = np.repeat(np.arange(len(groups)), [len(g) for g in groups])[step]
     chunk = np.repeat(np.arange(len(chunks)), [len(c) for c in chunks])[group]
     offset = np.arange(k) - (np.cumsum(lengths) - lengths)[step]
+    order = np.array([p for s in every for p in s])
+    rank = np.empty(k, int)
+    rank[order] = np.arange(k)
 
-    def bounds(counts: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    def bounds(counts: list[int], at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         of = np.array(counts)
-        return np.cumsum(of) - of, of
+        return (np.cumsum(of) - of)[at], of[at]
 
-    return _Places(
-        np.array([p for s in every for p in s]), step, group, chunk, offset,
-        *bounds([len(g) for g in groups]), *bounds([len(c) for c in chunks]),
-    )  # fmt: skip
+    first_step, steps_of = bounds([len(g) for g in groups], group)
+    first_group, groups_of = bounds([len(c) for c in chunks], chunk)
+    count = np.full(k, len(chunks))
+    facts = np.stack([step, group, chunk, offset, first_step, steps_of, first_group, groups_of, count])[:, rank]
+    return _Places(None if (order == np.arange(k)).all() else rank, facts)
+
+
+def sums(
+    records: Sequence[Accumulator], sparse: Sparse, kept: dict[tuple[Layout, ...], Packed]
+) -> Iterator[tuple[list[int], np.ndarray]]:
+    """The sums of dots as each record forms them: the numbers of some records, and their sums, [records, dots].
+
+    `kept` are packed dots by their layouts; those that are made are added.
+    """
+    classes: dict[object, dict[Layout, list[int]]] = {}
+    for i, record in enumerate(records):
+        layout = Layout.of(record)
+        classes.setdefault(layout.packed_alike, {}).setdefault(layout, []).append(i)
+    size = max(tuning().accumulator_records // max(sparse.count, 1), 1)
+    for by_layout in classes.values():
+        # Those with as many steps in a group and a chunk need the least room together.
+        every = sorted(by_layout, key=lambda v: (v.steps.outer // max(v.steps.step, 1), v.steps.group))
+        for layouts in (tuple(every[i : i + size]) for i in range(0, len(every), size)):
+            if layouts not in kept:
+                if len(kept) >= _KEPT:
+                    kept.clear()
+                kept[layouts] = packed(layouts, sparse)
+            kinds: dict[object, list[tuple[int, int]]] = {}
+            for n, layout in enumerate(layouts):
+                for i in by_layout[layout]:
+                    kinds.setdefault(kind(records[i]), []).append((i, n))
+            for some in kinds.values():
+                yield [i for i, _ in some], kept[layouts].sums([records[i] for i, _ in some], [n for _, n in some])
 
 
 def _is_not_zero(x: np.ndarray, y: np.ndarray, x_type: str, y_type: str) -> np.ndarray:

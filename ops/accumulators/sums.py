@@ -12,16 +12,15 @@ import numpy as np
 
 from ..engine.compiled import kernels
 from ..engine.speed import tuning
-from ..minifloat.formats import FORMATS, Format
+from ..minifloat.formats import FORMATS
 from .exact_sum import exact_total
-from .forms import add_to_odd, exponent, power, rounded
+from .forms import Form, add_to_odd, exponent, power, rounded, two_to
+from .numbers import HIGH, LOW, Numbers
 from .operands import ABSENT, Operand, operand, scaled, unscaled
 from .record import EXACT, Accumulator
 from .steps import Chunk, Step, chunks_of, index, thinned, zeros
 
-_F32 = FORMATS["f32"]
-#: Exponents that are aligned to, so that all powers of two are numbers of f64. Products lie within.
-_LOW, _HIGH = -900, 900
+_F32 = Form.of(FORMATS["f32"])
 _CUTS: dict[str, Callable[..., np.ndarray]] = {"zero": np.trunc, "floor": np.floor, "nearest_even": np.rint}
 
 
@@ -97,15 +96,17 @@ def accumulate(
     *,
     to_odd: bool = False,
     chunks: Sequence[Chunk] | None = None,
+    numbers: Numbers | None = None,
 ) -> np.ndarray:
     """The sums of the operands' products over their first axis, of a shape they broadcast to, as f64.
 
     With keep=exact the sum is rounded to nearest even in f64, or, `to_odd`, to odd, to be rounded once more. `chunks`
-    are those of the record where the operands lie in another way, as `packing` brings them.
+    are those of the record where the operands lie in another way, as `packing` brings them. `numbers` are those of
+    several records of one kind, which are computed together; c is then zero.
     """
     with np.errstate(all="ignore"):
         start = np.zeros(shape) if c is None else _start(record, c)
-        products = _Products(record, a, b, shape, to_odd)
+        products = _Products(record, numbers or Numbers.of(record), a, b, shape, to_odd)
         if chunks is None:
             chunks = thinned(record, chunks_of(record, a.values.shape[0]), zeros(a, b), c is None)
         if not record.outer:
@@ -119,7 +120,7 @@ def accumulate(
 
 def _start(record: Accumulator, c: np.ndarray) -> np.ndarray:
     """c in the type that it joins in."""
-    fmt = record.storage
+    fmt = Form.of(record.storage)
     start = rounded(np.array(c, np.float64), fmt, "nearest_even")
     if "c" in record.flush:
         start = np.where(np.abs(start) < 2.0 ** (1 - fmt.bias), np.copysign(0.0, start), start)
@@ -129,13 +130,13 @@ def _start(record: Accumulator, c: np.ndarray) -> np.ndarray:
 class _Products:
     """The sums of some products, step by step."""
 
-    def __init__(self, record: Accumulator, a: Operand, b: Operand, shape: tuple[int, ...], to_odd: bool) -> None:
-        self.record, self.shape, self.to_odd = record, shape, to_odd
+    def __init__(
+        self, record: Accumulator, numbers: Numbers, a: Operand, b: Operand, shape: tuple[int, ...], to_odd: bool
+    ) -> None:
+        self.record, self.numbers, self.shape, self.to_odd = record, numbers, shape, to_odd
         self.a, self.b = a, b
-        self.form, self.type = (
-            record.form,
-            FORMATS[record.keep.partition(":")[0]] if record.keep != EXACT else FORMATS["f64"],
-        )
+        self.form = numbers.form
+        self.type = Form.of(FORMATS["f64" if record.keep == EXACT else record.keep.partition(":")[0]])
 
     # -- the running sum --
 
@@ -186,8 +187,9 @@ class _Products:
         """The values of terms, along the first axis: of products, or of as many as are added before they are scaled."""
         at, record = index(part), self.record
         x = np.multiply(self.a.values[at], self.b.values[at], out=None if out is None else out[: len(part)])
-        if record.product_limit is not None:
-            np.copyto(x, np.copysign(np.inf, x), where=np.abs(x) >= 2.0**record.product_limit)
+        if self.numbers.product_limit is not None:
+            limit = two_to(self.numbers.product_limit)
+            np.copyto(x, np.copysign(np.inf, x), where=np.abs(x) >= limit)
         return x if record.inner == 1 else np.add.reduceat(x, range(0, len(part), record.inner), axis=0)
 
     def _exponents(self, part: Step, out: np.ndarray) -> np.ndarray:
@@ -207,7 +209,8 @@ class _Products:
             return compiled
         blocks = list(self._blocks(step))
         e = self._largest(blocks, running)
-        scale = power(record.bits - e)
+        bits = self.numbers.bits
+        scale = power(bits - e)
         total = np.zeros(self.shape)
         out = np.empty((len(blocks[0]), *self.shape)) if blocks else None
         for block in blocks:
@@ -217,7 +220,7 @@ class _Products:
             total += part[0] if len(part) == 1 else part.sum(0)
         if running is not None:
             total += _cut(running * scale, record.drop)
-        return total, power(e - record.bits)
+        return total, power(e - bits)
 
     def _compiled(self, step: Step, running: np.ndarray | None) -> tuple[np.ndarray, np.ndarray] | None:
         """The same by a compiled kernel, of the products of matrices as `product` lays them out; None where none is."""
@@ -229,26 +232,24 @@ class _Products:
         total, scales = np.empty(self.shape), np.empty(self.shape[-1], np.int64)
         zero = np.zeros(self.shape) if running is None else running
         e = np.full(self.shape, ABSENT, np.int16) if running is None else self._exponent(running).astype(np.int16)
-        least = _LOW if record.least is None else max(record.least, _LOW)
+        least = self.numbers.least
         for b in range(self.shape[0]):
             x, y = (b if v.values.shape[1] > 1 else 0 for v in (self.a, self.b))
             left, right = self.a[step, x, :, 0], self.b[step, y, 0, :]
             sides = (left.values, left.exponents, right.values, right.exponents)
-            found.align(*map(np.ascontiguousarray, sides), zero[b], record.bits, least, _HIGH, e[b], scales, total[b])
+            found.align(*map(np.ascontiguousarray, sides), zero[b], record.bits, least, HIGH, e[b], scales, total[b])
         return total, power(e - np.int16(record.bits))
 
     def _largest(self, blocks: list[Step], running: np.ndarray | None) -> np.ndarray:
         """The exponent that terms are aligned to."""
-        record = self.record
-        least = np.int16(_LOW if record.least is None else max(record.least, _LOW))
-        e = np.full(self.shape, least)
+        e = np.full(self.shape, np.int16(self.numbers.least))
         out = np.empty((len(blocks[0]) if blocks else 0, *self.shape), np.int16)
         for block in blocks:
             part = self._exponents(block, out)
             np.maximum(e, part[0] if len(part) == 1 else part.max(0), out=e)
         if running is not None:
             np.maximum(e, self._exponent(running), out=e, casting="unsafe")
-        return np.minimum(e, _HIGH)
+        return np.minimum(e, HIGH)
 
     def _exponent(self, x: np.ndarray) -> np.ndarray:
         """The exponents of running sums; zeros and what is not finite have none."""
@@ -257,29 +258,25 @@ class _Products:
 
     def _joined(self, step: Step, total: np.ndarray) -> np.ndarray:
         """The running sum after a step of c=joined."""
-        record = self.record
-        assert record.sum_bits is not None
-        assert record.c_bits is not None
+        record, numbers = self.record, self.numbers
         part, e = self._even_and_odd(step) if record.even_odd else self._separate(step)
         own = np.maximum(np.where(np.isfinite(total), exponent(total), ABSENT), 1 - self.form.bias)
-        top = np.clip(np.maximum(e, own), _LOW, _HIGH)
-        part = _cut(part * power(record.sum_bits - top), record.join) * power(top - record.sum_bits)
-        if record.c_reach is not None:
-            total = np.where((own < top - record.c_reach) & np.isfinite(total), 0.0, total)
-        total = _cut(total * power(record.c_bits - top), record.join) * power(top - record.c_bits)
+        top = np.clip(np.maximum(e, own), LOW, HIGH)
+        part = _cut(part * power(numbers.sum_bits - top), record.join) * power(top - numbers.sum_bits)
+        if numbers.c_reach is not None:
+            total = np.where((own < top - numbers.c_reach) & np.isfinite(total), 0.0, total)
+        total = _cut(total * power(numbers.c_bits - top), record.join) * power(top - numbers.c_bits)
         return self._keep(part + total, None)
 
     def _separate(self, step: Step) -> tuple[np.ndarray, np.ndarray]:
         """The sum of a step without the running sum, and the exponent it was aligned to."""
         total, unit = self._aligned(step, None)
         assert unit is not None
-        assert self.record.bits is not None
-        return total * unit, exponent(unit) + self.record.bits
+        return total * unit, exponent(unit) + self.numbers.bits
 
     def _even_and_odd(self, step: Step) -> tuple[np.ndarray, np.ndarray]:
         """The same of the products of even and odd position, summed apart and joined."""
-        bits = self.record.bits
-        assert bits is not None
+        bits = self.numbers.bits
         (even, even_top), (odd, odd_top) = self._separate(step[0::2]), self._separate(step[1::2])
         top = np.maximum(even_top, odd_top)
         scale = power(bits - top)
@@ -317,7 +314,7 @@ class _Products:
             self._values(step, terms)
         if running is not None:
             terms[count] = running
-        is_wide = self.form.mantissa_bits >= 52 and not (self.record.keep == EXACT and self.to_odd)
+        is_wide = self.form.is_f64 and not (self.record.keep == EXACT and self.to_odd)
         if not len(terms):
             return np.zeros(self.shape)
         if len(terms) <= 2 and not is_wide:
@@ -325,9 +322,9 @@ class _Products:
         return exact_total(terms, self.record.rounding if is_wide else None)
 
 
-def _added(x: np.ndarray, y: np.ndarray, form: Format, rounding: str, overflow: str) -> np.ndarray:
+def _added(x: np.ndarray, y: np.ndarray, form: Form, rounding: str, overflow: str) -> np.ndarray:
     """The sum of two arrays, rounded once."""
-    if form.mantissa_bits < 52:
+    if not form.is_f64:
         return rounded(add_to_odd(x, y), form, rounding, overflow)
     return x + y if rounding == "nearest_even" else exact_total(np.stack([x, y]), rounding)
 

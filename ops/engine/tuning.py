@@ -75,6 +75,8 @@ class Tuning:
     #: Products of a step that are computed together, of all sums. 300 dots of 64 products in steps of 16, each step by
     #: one call or product by product: 0.3 and 1.1 ms.
     accumulator_block: int = 1 << 13
+    #: Sums that many records of one kind form of the same dots, at a time.
+    accumulator_records: int = 1 << 13
     #: Steps of a prefix fold that are made one by one where no transition table pays: 10 µs each, the table 1 ms.
     prefix_steps: int = 100
 
