@@ -13,8 +13,10 @@ import pytest
 
 from minihlo.interp import load
 from minihlo.ops.registry import OpError
+from minihlo.ops.types import ELEMENT_TYPES
 
 from . import reference
+from .conftest import Tune
 from .places import dims
 from .run_op import codes, tensor
 from .windows import ADD, BODIES, CHOICE, SEED, Combine, Windows, bind, random_windows, wrapped
@@ -88,6 +90,28 @@ def test_select_and_scatter(direction: str, name: str, empty: bool) -> None:
         (actual,) = load(scatter_program(w, select, body))(*arrays)
         expected = scattered(*arrays, w, SELECTS[direction], wrapped(combine))
         np.testing.assert_array_equal(actual, expected, err_msg=str(w))
+
+
+@pytest.mark.parametrize("element", ["f32", "f64", "bf16", "f8E5M2", "i8"])
+@pytest.mark.parametrize("init", [0, 1])
+def test_select_and_scatter_in_parts(element: str, init: int, tune: Tune) -> None:
+    """Windows that meet and windows that do not, NaN and zeros of both signs among the elements and the sources."""
+    tune(window_part=8, block=1)
+    rng, dtype = np.random.default_rng(SEED), ELEMENT_TYPES[element].dtype
+    numbers = np.array([0, 1, 2, -1, 3] if element == "i8" else [-0.0, 0.0, 1, 2, np.nan]).astype(dtype)
+    select, combine = SELECTS["GE"], (lambda x, y: np.add(x, y))
+    for window, strides in ((2, 2), (2, 3), (3, 2), (3, 1)):
+        for low, high in ((0, 0), (1, 1), (0, 2)):
+            pads = ((0, 0), (low, high), (high, low), (0, 0))
+            w = Windows((2, 7, 6, 3), (1, window, window, 1), (1, strides, strides, 1), pads, (1,) * 4, (1,) * 4)
+            x, source = (rng.choice(numbers, shape) for shape in (w.shape, w.counts))
+            arrays = x, source, np.array(init, dtype)
+            (actual,) = load(scatter_program(w, compare("GE", element), BODIES["add"][0], element))(*arrays)
+            with np.errstate(all="ignore"):
+                expected = scattered(x, source, arrays[2][()], w, select, combine)
+            np.testing.assert_array_equal(actual.astype(float), expected.astype(float), err_msg=str(w))
+            is_number = ~np.isnan(expected.astype(float))
+            assert codes(actual)[is_number].tolist() == codes(expected)[is_number].tolist()
 
 
 def test_select_and_scatter_against_the_reference_interpreter() -> None:

@@ -1,9 +1,9 @@
 """A program to a plan: every operation bound once, the passes in their order, and each function written in Python.
 
-The order is: `inline`, `fold_constants`, `share`, `small_indices`, `bind` (which verifies), `unroll`, `batch_turns`,
-`find_scans`, `narrow`, `fuse`, and then `emit`, which asks `choose` how each operation runs. Loops and scans come
-before fusion because a loop's body is read op by op; narrowing comes before it because what a convert costs decides
-what is fused.
+The order is: `inline`, `fold_constants`, `share`, `small_indices`, `bind` (which verifies), `without_unused`, `unroll`,
+`batch_turns`, `find_scans`, `narrow`, `fuse`, and then `emit`, which asks `choose` how each operation runs. Loops and
+scans come before fusion because a loop's body is read op by op; narrowing comes before it because what a convert costs
+decides what is fused.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from .passes.narrow import narrow
 from .passes.share import share
 from .passes.turns import batch_turns
 from .passes.unroll import unroll
+from .passes.unused import without_unused
 from .writer import Sources
 
 
@@ -199,6 +200,8 @@ class _Planner:
         if self._fuses and self._speed.blocks:
             region = small_indices(share(region, constants), constants)
         self._binder.bind(region, constants)
+        if self._fuses and self._speed.blocks:
+            region = without_unused(region, constants)
         if self._fuses and self._speed.turns:
             unrolled = unroll(region, constants, self._policy, self._binder.kernels.of)
             if unrolled is not region:

@@ -82,9 +82,14 @@ class Computation:
         return [core.ShapedArray(a.shape, a.dtype, weak_type=a.weak_type) for a in self.results]
 
     @functools.cached_property
+    def plain_dtypes(self) -> list[np.dtype | None]:
+        """The dtypes of its arguments; None of keys of random numbers, and of tangents of integers."""
+        return [a.dtype if _is_plain(a) else None for a in self.arguments]
+
+    @functools.cached_property
     def has_plain_results(self) -> bool:
         """Whether no result is a key of random numbers, or the tangent of an integer."""
-        return all(isinstance(a.dtype, np.dtype) and a.dtype != jax.dtypes.float0 for a in self.results)
+        return all(map(_is_plain, self.results))
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -230,6 +235,11 @@ def _merged(fixed: Sequence[Any], moving: Sequence[Any]) -> list[Any]:
     """The arguments, where `fixed` has None in the place of those that move."""
     rest = iter(moving)
     return [next(rest) if a is None else a for a in fixed]
+
+
+def _is_plain(aval: Any) -> bool:
+    """Whether an array is neither of keys of random numbers nor the tangent of integers."""
+    return isinstance(aval.dtype, np.dtype) and aval.dtype != jax.dtypes.float0
 
 
 def _like(aval: Any) -> jax.ShapeDtypeStruct:

@@ -1,0 +1,49 @@
+"""The pass that leaves out what nothing needs.
+
+The rule. An operation that depends on its operands alone, and whose results nothing returned depends on, is left out.
+It has been verified by then, so that a program with a mistake in it is refused all the same. Shapes must be known: else
+an operation may still find at run time that they do not fit. JAX leaves much of that in what it differentiates: a
+gradient without its value has the whole last layer in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ....ops.registry import lookup
+from ....ops.types import TensorType
+from ...program import CONSTANT, Operation, Region, Value
+
+
+def without_unused(region: Region, constants: Mapping[Value, Any]) -> Region:
+    """A region without what nothing needs; the same one where something needs all of it."""
+    needed, operations = set(region.returns), []
+    for operation in reversed(region.operations):
+        is_known = any(r in constants for r in operation.results)
+        if is_known or not needed.isdisjoint(operation.results) or not _may_go(operation):
+            operations.append(operation)
+            needed.update(operation.operands, *map(_used, operation.regions))
+    if len(operations) == len(region.operations):
+        return region
+    return Region(region.arguments, operations[::-1], region.returns)
+
+
+def _may_go(operation: Operation) -> bool:
+    if operation.name == CONSTANT:
+        return False
+    record = lookup(operation.name)
+    if record is None or not record.is_pure or record.facts.is_call or not operation.results:
+        return False
+    values = (*operation.operands, *operation.results)
+    if not all(isinstance(v.type, TensorType) and v.type.is_static for v in values):
+        return False
+    return all(inner.name == CONSTANT or _may_go(inner) for region in operation.regions for inner in region.operations)
+
+
+def _used(region: Region) -> set[Value]:
+    """All values that a region uses, its own among them."""
+    used = set(region.returns)
+    for operation in region.operations:
+        used.update(operation.operands, *map(_used, operation.regions))
+    return used
