@@ -26,6 +26,7 @@ import numpy as np
 
 from . import compiled_cache, speed
 from .amortised import Amortised
+from .tiles import Tiles
 
 #: Keeps nothing.
 _NONE = np.empty((0, 0), np.uint8)
@@ -215,6 +216,15 @@ class Kernels:
             except Exception:  # of a numba that lacks something: it raises what it likes
                 return None
 
+    @functools.cached_property
+    def tiles(self) -> Tiles | None:
+        """What multiplies by the processor's tiles; None where there are none, or they cannot be compiled."""
+        with _lock:
+            try:
+                return Tiles(_digest)
+            except Exception:  # of a numba that lacks something: it raises what it likes
+                return None
+
     def look_up(self, codes: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
         """`out = table[codes]` of arrays with one axis; the table has an entry for every code."""
         self._look_up(codes.dtype, table.dtype)(codes, table, out)
@@ -266,6 +276,14 @@ def machine(size: int) -> Callable[..., int] | None:
     """What runs programs for groups (`fast.machine.run`), once it is worth loading; one has so many elements."""
     compiled = _loaded(size)
     return None if compiled is None else compiled.machine
+
+
+def tiles(terms: int) -> Tiles | None:
+    """What multiplies codes by the processor's tiles, once it is worth loading; for a product of so many terms."""
+    if terms < speed.tuning().tile_from:
+        return None
+    compiled = _loaded(terms // speed.tuning().product_terms)
+    return None if compiled is None else compiled.tiles
 
 
 def _loaded(size: int) -> Kernels | None:

@@ -68,6 +68,9 @@ class Tuning:
 
     #: Terms of a product that take as long as one element of an array, for whether threads pay.
     product_terms: int = 1 << 6
+    #: The same of products of two bytes by the processor's tiles, which take products of so many terms and more.
+    tile_terms: int = 1 << 9
+    tile_from: int = 1 << 17
     #: Sums that an accumulator forms at a time, and the bytes of their operands. 256**3 products of f8E4M3FN as the
     #: H100 sums them: 53 ms with 2**14, 44 with 2**15, 42 with 2**16; as the V100 does, of f16: 127, 158 and 137.
     accumulator_tile: int = 1 << 15

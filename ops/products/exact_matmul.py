@@ -9,25 +9,24 @@ those products are added in integers of as many words as it takes.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 
 import numpy as np
 
 from ..accumulators.exact_sum import ExactSums
-from ..engine.cast import array_of, cast, codes_of
-from ..engine.compiled import kernels
+from ..engine.cast import array_of, cast
 from ..engine.gemm import product
 from ..engine.lookup import Table
 from ..engine.speed import tuning
 from ..minifloat.codec import decode, round_number
-from ..minifloat.formats import Format, Nan
-from ..minifloat.number import FINITE
+from ..minifloat.formats import Format
 from ..policy import Policy
 from ..random_stream import RandomStream
 from ..registry import Call
 from ..types import ELEMENT_TYPES, ElementType
+from . import by_tiles
+from .operand import Operand, as_laid
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 
@@ -95,7 +94,11 @@ def _exact_type(low: int, bound: int) -> type | None:
 
 
 def _product(x: Operand, y: Operand, result_type: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
-    sums = _sums(x, y, result_type, policy, random)
+    sums = by_tiles.exact(x, y, result_type, policy)
+    if sums is None:
+        sums = _sums(x, y, result_type, policy, random)
+    elif result_type.is_minifloat and sums.dtype == result_type.dtype:
+        return sums
     if x.has_special or y.has_special:
         set_special(sums, _marked(x), _marked(y), x.format.has_infinity or y.format.has_infinity)
     if policy.rounding == "down":
@@ -132,76 +135,6 @@ def tiled(
                 x, y = lhs[b : b + batch_step, i : i + row_step], rhs[b : b + batch_step, :, j : j + column_step]
                 result[b : b + batch_step, i : i + row_step, j : j + column_step] = of_tile(x, y)
     return result
-
-
-@dataclasses.dataclass(frozen=True)
-class Operand:
-    """The codes of an operand, whose finite numbers are multiples of 2**low, at most `largest` times it."""
-
-    codes: np.ndarray
-    format: Format
-    low: int
-    largest: int
-    has_special: bool  #: infinities or NaN
-
-    @staticmethod
-    def of(x: np.ndarray, fmt: Format) -> Operand:
-        codes = codes_of(x, fmt)
-        if not codes.size:
-            return Operand(codes, fmt, 0, 0, False)
-        magnitude = codes & np.uint8(fmt.sign_bit - 1) if fmt.is_signed else codes
-        top = int(magnitude.max())
-        has_special = top > fmt.max_code
-        if has_special:
-            top = int(magnitude.max(initial=0, where=magnitude <= fmt.max_code))
-        if fmt.nan is Nan.NEGATIVE_ZERO:
-            has_special = bool((codes == fmt.sign_bit).any())
-        # Subtracting one makes zero the largest code, so that the minimum is that of the others.
-        bottom = int((magnitude - np.uint8(1)).min()) + 1 if fmt.has_zero else int(magnitude.min())
-        if bottom > fmt.max_code:
-            return Operand(codes, fmt, 0, 0, has_special)
-        exponents, largest = _facts(fmt)
-        low = exponents[bottom]
-        return Operand(codes, fmt, low, largest[top] << (exponents[top] - low), has_special)
-
-    def at(self, codes: np.ndarray) -> Operand:
-        """A part of the operand."""
-        return self if codes is self.codes else dataclasses.replace(self, codes=codes)
-
-    @property
-    def spread(self) -> int:
-        """How many different exponents the numbers' last bits may have."""
-        return max(self.largest.bit_length() - self.format.precision + 1, 1)
-
-    def values(self, dtype: type, first: int | None = None, count: int = 1) -> np.ndarray:
-        """Numbers; zero for infinities, NaN, and where the last bit's exponent is not one of `count` from `first`."""
-        if dtype is np.float64 and (self.codes.size <= tuning().lookup_wide or kernels(self.codes.size) is not None):
-            return as_laid(_values(self.format, first, count, True).at, self.codes)
-        # All numbers of 8 bits are numbers of f32, two of which are looked up as quickly as one of f64.
-        return as_laid(_values(self.format, first, count).at, self.codes).astype(dtype, copy=False)
-
-
-def as_laid(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
-    """An elementwise function with the last two dimensions of its result as they lie in memory in `x`."""
-    return function(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.strides[-1] > x.strides[-2] else function(x)
-
-
-@functools.cache
-def _facts(fmt: Format) -> tuple[list[int], list[int]]:
-    """For each magnitude: the exponent of its last bit and its significand."""
-    numbers = decode(np.arange(fmt.max_code + 1), fmt)
-    return numbers.exponent.tolist(), numbers.significand.tolist()
-
-
-@functools.lru_cache(64)
-def _values(fmt: Format, first: int | None, count: int, is_wide: bool = False) -> Table:
-    """The table of `Operand.values`, indexed by code: of f32, or of f64."""
-    x = decode(np.arange(256) & ((1 << fmt.bits) - 1), fmt)
-    inside = x.kind == FINITE
-    if first is not None:
-        inside &= (x.exponent >= first) & (x.exponent < first + count)
-    significand = np.where(inside, np.where(x.sign, -x.significand, x.significand), 0)
-    return Table(np.ldexp(significand, x.exponent).astype(np.float64 if is_wide else np.float32))
 
 
 def _bound(x: Operand, y: Operand) -> int:

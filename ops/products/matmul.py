@@ -26,9 +26,11 @@ from ..policy import Policy
 from ..random_stream import RandomStream
 from ..registry import Call, Run, lookup
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from . import by_tiles
 from .accumulated import accumulated_matmul, accumulator_of
-from .exact_matmul import as_laid, exact_matmul, tiled
+from .exact_matmul import exact_matmul, tiled
 from .exact_wide import wide_matmul
+from .operand import as_laid
 
 _PLAIN = Policy()
 #: The terms up to which sums are formed in order, of real and of complex numbers. No tuning: BLAS may round otherwise.
@@ -231,14 +233,16 @@ def _integers(
 
     def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x, y = _as_host(x, lhs_type), _as_host(y, rhs_type)
-        if bound <= 1 << 24:
+        if bound <= 1 << 30 and (sums := by_tiles.integers(x, y, lhs_type, rhs_type)) is not None:
+            pass
+        elif bound <= 1 << 24:
             sums = gemm.product(x.astype(np.float32), y.astype(np.float32))
         elif bound <= 1 << 53:
             sums = gemm.product(x.astype(np.float64), y.astype(np.float64))
         else:
             sums = _modular(x, y)
         if bound <= 1 << 30 and result_type == _I32:
-            return sums.astype(np.int32)
+            return sums.astype(np.int32, copy=False)
         whole = sums.astype(np.int64)
         if Kind.SIGNED in (lhs_type.kind, rhs_type.kind):
             return narrow(whole, _I64, result_type, policy, random)

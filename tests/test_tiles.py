@@ -1,0 +1,168 @@
+"""Products by the processor's tiles are exact: integers say what they are. Without tiles only the digits are tested."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from minihlo.ops.engine import compiled, tiles
+from minihlo.ops.policy import OVERFLOWS, ROUNDINGS, Policy
+from minihlo.ops.products import by_tiles
+
+from . import oracle
+from .conftest import Tune
+from .run_op import codes, from_codes, run, tensor
+from .test_dot import finite_codes, matmul
+from .test_dot_exact import check_exact
+
+PAIRS = [(x, y) for x in oracle.MINIFLOATS for y in oracle.MINIFLOATS]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_digits_of_every_size(count: int) -> None:
+    most = 127 * sum(256**i for i in range(count))
+    assert tiles.digits_of(most) == count
+    assert tiles.digits_of(most + 1) == count + 1
+    values = np.array([0, 1, -1, 127, -127, most, -most, most - 128, 3 - most, most + 1, most * 200])
+    words = tiles.digits(values, count)
+    numbers = words.view(np.int8).reshape(-1, 4) @ 256 ** np.arange(4)
+    assert numbers.tolist() == [*values[:-2].tolist(), 0, 0]
+    assert tiles.digits(np.array([-128]), 1).tolist() == [128]
+
+
+@pytest.fixture
+def by(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Has an element for each product by tiles, which are for small ones too."""
+    if not compiled.is_available():
+        pytest.skip("numba is not installed")
+    tune(tile_from=0, compiled_worth=0, compiled_from=1)
+    found = compiled.tiles(1)
+    if found is None:
+        pytest.skip("this processor has no tiles, or the system does not grant them")
+    calls: list[int] = []
+    product = found.product
+
+    def counted(*args: Any) -> np.ndarray:
+        calls.append(1)
+        return product(*args)
+
+    monkeypatch.setattr(found, "product", counted)
+    return calls
+
+
+def limited(name: str, rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Random codes of numbers that are not too far apart for tiles."""
+    found = finite_codes(name, rng, *shape)
+    fmt = oracle.FORMATS[name]
+    middle = oracle.encode_ratio(fmt, 1, 1, "nearest_even", "ieee")
+    return np.where(np.abs((found & 0x7F).astype(int) - middle) < 48, found, middle).astype(np.uint8)
+
+
+@pytest.mark.parametrize(("lhs", "rhs"), PAIRS)
+def test_products_of_every_pair(by: list[int], lhs: str, rhs: str) -> None:
+    rng = np.random.default_rng(len(lhs) * 7 + len(rhs))
+    for shape in ((1, 1, 1), (17, 66, 3), (3, 130, 18)):
+        x, y = limited(lhs, rng, *shape[:2]), limited(rhs, rng, *shape[1:])
+        if lhs != "f8E8M0FNU" and shape[1] > 8:
+            x[0], x[-1, :2] = 0, 0  # sums that are zero, and a line that begins with zeros
+        check_exact(x, y, (lhs, rhs), (lhs, rhs, "f8E5M2", "f4E2M1FN", "bf16", "f16", "f32", "f64"))
+    assert by or "f8E8M0FNU" in (lhs, rhs)
+
+
+@pytest.mark.parametrize("overflow", OVERFLOWS)
+@pytest.mark.parametrize("rounding", [r for r in ROUNDINGS if r != "stochastic"])
+def test_roundings(by: list[int], rounding: str, overflow: str) -> None:
+    rng = np.random.default_rng(1)
+    policy = Policy(rounding=rounding, overflow=overflow)
+    for name in ("f8E4M3FN", "f8E4M3FNUZ", "f8E3M4"):
+        x, y = finite_codes(name, rng, 5, 70), finite_codes("f8E4M3", rng, 70, 9)
+        check_exact(x, y, (name, "f8E4M3"), (name, "f8E5M2", "f16", "bf16", "f32"), policy)
+    assert by
+
+
+def test_cancelling_terms_and_borders(by: list[int]) -> None:
+    """Large terms cancel and leave halves of the last place, and one tiny number beside them."""
+    rng = np.random.default_rng(5)
+    for name in ("f8E4M3FN", "f8E4M3FNUZ", "f8E3M4", "f6E3M2FN", "f4E2M1FN"):
+        x, y = finite_codes(name, rng, 20, 60), finite_codes(name, rng, 60, 20)
+        minus = codes(-from_codes(x, name))
+        last = np.full((20, 1), 1, np.uint8)
+        both, twice = np.hstack([x, minus, last]), np.vstack([y, y, last.T])
+        check_exact(both, twice, (name, name), (name, "f8E5M2", "f16", "f32"))
+    assert by
+
+
+def test_ties_that_one_tiny_term_decides(by: list[int]) -> None:
+    """64 + 4 is halfway between two f8E4M3FN, and so on for other results; 2**-8 or 2**-32 is added or taken away."""
+    halves = {"f8E4M3FN": 4, "f8E5M2": 3, "f8E3M4": 5, "bf16": 8, "f16": 11}
+    for result, half in halves.items():
+        for sign, all_signs, tiny in itertools.product((1, 0, -1), (1, -1), (4, 16)):
+            powers = [[8.0, 2.0 ** (3 - half // 2), 2.0**-tiny], [8.0, 2.0 ** (3 - (half - half // 2)), 2.0**-tiny]]
+            x = np.array([powers[0]]).astype(ml_dtypes.float8_e5m2)
+            y = np.array([powers[1]]).T.astype(ml_dtypes.float8_e5m2) * np.array(all_signs, ml_dtypes.float8_e5m2)
+            y[2] *= sign
+            check_exact(codes(x), codes(y), ("f8E5M2", "f8E5M2"), (result, "f32"))
+    assert by
+
+
+def test_nan_infinities_and_negative_zeros(by: list[int], tune: Tune) -> None:
+    rng = np.random.default_rng(6)
+    for name, rounding in itertools.product(("f8E3M4", "f8E4M3", "f8E4M3FN", "f8E4M3FNUZ"), ("nearest_even", "down")):
+        x, y = (rng.integers(0, 256, s, np.uint8) for s in ((40, 9), (9, 40)))
+        x[::2], y[:, ::2] = finite_codes(name, rng, 20, 9), finite_codes(name, rng, 9, 20)
+        x[0], y[:, 1] = rng.choice([0, 0x80 if name != "f8E4M3FNUZ" else 0], 9), 0
+        policy = Policy(rounding=rounding)
+        before = len(by)
+        for result in (name, "f32", "bf16", "f64"):
+            first = codes(matmul(from_codes(x, name), from_codes(y, name), result, policy))
+            assert len(by) > before
+            tune(tile_from=1 << 60)
+            otherwise = codes(matmul(from_codes(x, name), from_codes(y, name), result, policy))
+            tune(tile_from=0)
+            assert (first == otherwise).all(), (name, rounding, result)
+
+
+@pytest.mark.parametrize("lhs", ["i8", "ui8", "i4", "ui4", "i2", "i1"])
+@pytest.mark.parametrize("rhs", ["i8", "ui8", "i4"])
+def test_integers(by: list[int], lhs: str, rhs: str) -> None:
+    rng = np.random.default_rng(7)
+
+    def numbers(name: str, *shape: int) -> np.ndarray:
+        bits = int(name.lstrip("ui"))
+        low, high = (-(1 << bits - 1), 1 << bits - 1) if name[0] == "i" and bits > 1 else (0, 1 << bits)
+        return rng.choice([low, high - 1, *rng.integers(low, high, 3)], shape)
+
+    x, y = numbers(lhs, 2, 19, 200), numbers(rhs, 2, 200, 35)
+    x_type, y_type = tensor(lhs).element, tensor(rhs).element
+    numbers_of = {"lhs_batching_dimensions": [0], "rhs_batching_dimensions": [0]}
+    numbers_of |= {"lhs_contracting_dimensions": [2], "rhs_contracting_dimensions": [1]}
+    for result in ("i32", "i64", "i8", "f32"):
+        out = run(
+            "dot_general",
+            x.astype(x_type.dtype),
+            y.astype(y_type.dtype),
+            result=tensor(result, 2, 19, 35),
+            dot_dimension_numbers=numbers_of,
+        )
+        expected = x.astype(np.int64) @ y.astype(np.int64)
+        assert (out.astype(np.int64) == (expected if result != "i8" else expected.astype(np.int8))).all()
+    assert by
+
+
+def test_what_is_not_for_tiles(by: list[int]) -> None:
+    """Numbers too far apart, sums of more than 53 bits and rows that are too long take another way, with equal sums."""
+    rng = np.random.default_rng(8)
+    x, y = finite_codes("f8E5M2", rng, 3, 40), finite_codes("f8E5M2", rng, 40, 3)
+    x[0, :2], y[:2, 0] = [1, 0x7B], [1, 0x7B]
+    check_exact(x, y, ("f8E5M2", "f8E5M2"), ("f8E5M2", "f32", "f64"))
+    assert not by
+    long = np.full((1, 1, tiles.LONGEST + 1), 127, np.int8)
+    assert by_tiles.integers(long, long.swapaxes(1, 2), tensor("i8").element, tensor("i8").element) is None
+    full = long[..., :-1]
+    sums = by_tiles.integers(full, full.swapaxes(1, 2), tensor("i8").element, tensor("i8").element)
+    assert sums is not None
+    assert sums.item() == 127 * 127 * tiles.LONGEST
