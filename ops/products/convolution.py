@@ -178,34 +178,59 @@ def _products(
     outputs, depth = y.shape[1], math.prod(y.shape[2:])
     kernel = y.transpose(0, *spatial, 2, 1).reshape(groups, depth, outputs)
 
-    sums = np.empty((groups, batch, *(a.count for a in axes), outputs), dtype)
-    if not sums.size:  # however large the windows are
-        return sums
+    counts = (batch, *(a.count for a in axes))
+    if not math.prod((groups, *counts, outputs)):  # however large the windows are
+        return np.empty((groups, *counts, outputs), dtype)
     if depth == 0:
+        sums = np.empty((groups, *counts, outputs), dtype)
         empty = multiply(np.empty((groups, 1, 0), x.dtype), kernel)
         sums[...] = empty.reshape(groups, *[1] * (len(axes) + 1), outputs)
         return sums
-    view = windows(x, zero, (Axis(groups, 1), Axis(batch, 1), *axes, Axis(depth_in, depth_in)))
+    terms = groups * math.prod(counts) * outputs * depth
+    is_large = how == _HOST and outputs > 1 and terms > groups * _PART
+    view = windows(x, zero, (Axis(groups, 1), Axis(batch, 1), *axes, Axis(depth_in, depth_in)), is_large)
     view = view[0, 0, *(slice(None, None, -1 if r else 1) for r in reversal)]
     # spatial and feature of a window, then group, batch and spatial of the windows -> a window after the other
     inner = len(axes) + 1
     view = view[..., 0].transpose(*range(inner, 2 * inner + 1), *range(inner))
+    # Windows in the order of memory, if more of the matrix lies together so when it is laid out column by column.
+    order = sorted(range(inner), key=lambda d: -abs(view.strides[1 + d]))
+    ordered = view.transpose(0, *(1 + d for d in order), *range(1 + inner, 1 + 2 * inner))
+    is_turned = is_large and _run(ordered, 1, inner) > _run(view, 1 + inner, inner)
+    if is_turned:
+        view, counts = ordered, tuple([counts[d] for d in order])
+    sums = np.empty((groups, *counts, outputs), dtype)
 
     def work(block: tuple[slice, ...]) -> None:
         rows = view[:, *block]
         shape = rows.shape[: inner + 1]
-        sums[:, *block] = multiply(rows.reshape(groups, math.prod(shape[1:]), depth), kernel).reshape(*shape, outputs)
+        if is_turned:
+            turned = rows.transpose(0, *range(1 + inner, 1 + 2 * inner), *range(1, 1 + inner))
+            matrix = turned.reshape(groups, depth, math.prod(shape[1:])).swapaxes(1, 2)
+        else:
+            matrix = rows.reshape(groups, math.prod(shape[1:]), depth)
+        sums[:, *block] = multiply(matrix, kernel).reshape(*shape, outputs)
 
-    terms = sums.size * depth
     if how == _HOST and outputs > 1:
         least = max(-(-_PART // (depth * outputs)), tuning().convolution_host_block // (groups * depth), 1)
-        for_each(list(_even(sums.shape[1:-1], least)), work, terms // tuning().product_terms)
-        return sums
+        for_each(list(_even(counts, least)), work, terms // tuning().product_terms)
+        return sums.transpose(0, *(1 + order.index(d) for d in range(inner)), 1 + inner) if is_turned else sums
     is_plain = how == _DECODED
     limit = (tuning().convolution_plain_block if is_plain else tuning().convolution_block) // (groups * depth)
-    parts = list(blocks(sums.shape[1:-1], max(limit, tuning().convolution_rows)))
+    parts = list(blocks(counts, max(limit, tuning().convolution_rows)))
     for_each(parts, work, terms >> 3 if is_plain else 0)
     return sums
+
+
+def _run(x: np.ndarray, first: int, count: int) -> int:
+    """How many elements lie together in memory along so many dimensions, the last of which varies first."""
+    length = 1
+    for d in reversed(range(first, first + count)):
+        if x.shape[d] > 1:
+            if x.strides[d] != length * x.itemsize:
+                break
+            length *= x.shape[d]
+    return length
 
 
 def _even(shape: Shape, least: int) -> Iterator[tuple[slice, ...]]:

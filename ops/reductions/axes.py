@@ -60,20 +60,31 @@ class Axis:
 Axes = Sequence[Axis]
 
 
-def laid_out(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
-    """The elements and padding that windows touch, along each dimension as `Axis.layout` says. May be a view of `x`."""
+def laid_out(x: np.ndarray, fill: Any, axes: Sequence[Axis], keeps_order: bool = False) -> np.ndarray:
+    """The elements and padding that windows touch, along each dimension as `Axis.layout` says. May be a view of `x`.
+
+    A copy is in C's order, or with `keeps_order` in that of the memory of `x`.
+    """
     laid, source = [a.copied[0] for a in axes], [a.copied[1] for a in axes]
     lengths = tuple(a.layout[0] for a in axes)
     if not all(a.layout[3] for a in axes):
         laid, source = (_grid(v, n) for v, n in ((laid, lengths), (source, x.shape)))
     padded = x[tuple(source)]
     if padded.shape != lengths:
-        padded = np.full(lengths, fill, x.dtype)
+        order = sorted(range(x.ndim), key=lambda d: -abs(x.strides[d])) if keeps_order else [*range(x.ndim)]
+        padded = np.empty([lengths[d] for d in order], x.dtype).transpose(np.argsort(order))
+        if any(a.base_dilation > 1 or not a.layout[3] for a in axes):
+            padded[...] = fill
+        else:  # the padding alone
+            for d, place in enumerate(laid):
+                before = (slice(None),) * d
+                padded[*before, : place.start] = fill
+                padded[*before, place.stop :] = fill
         padded[tuple(laid)] = x[tuple(source)]
     return padded
 
 
-def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
+def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis], keeps_order: bool = False) -> np.ndarray:
     """All windows of an array: first the axes within a window, then those of the windows. Not to be written to.
 
     The memory it takes is that of the padded array, or of the windows where that is less.
@@ -81,7 +92,7 @@ def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
     shape = tuple(a.window for a in axes) + tuple(a.count for a in axes)
     if 0 in shape:
         return np.empty(shape, x.dtype)
-    padded = laid_out(x, fill, axes)
+    padded = laid_out(x, fill, axes, keeps_order)
     inner = [step * a.layout[1] for step, a in zip(padded.strides, axes, strict=True)]
     outer = [step * a.layout[2] for step, a in zip(padded.strides, axes, strict=True)]
     bits = (
