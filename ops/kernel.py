@@ -111,6 +111,7 @@ class Facts:
         dimensions goes, by the shapes of operand and result and by its attributes; None for a dimension of size 1. The
         whole is None if the op does something else with these shapes.
     keeps_bits: the op reads the operand's bits as another type, element by element if both types are equally wide.
+    moves: each element of the result is one of an operand; which one, the shapes and attributes alone say.
     batch: how many uses become one. Elementwise ops need none.
     """
 
@@ -136,6 +137,7 @@ class Facts:
     starts: int | None = None
     spread: Callable[[Sequence[int], Sequence[int], Mapping[str, Any]], tuple[int | None, ...] | None] | None = None
     keeps_bits: bool = False
+    moves: bool = False
     batch: Rule | None = None
 
 

@@ -15,7 +15,21 @@ from .executors.columns import trailing_columns
 from .executors.compiled import is_for_machine
 from .executors.recurrence import chunks
 from .executors.rows import leading_rows
-from .group import GROUP, LOOPS, RANK, RECURRENCE, SCAN, SPREAD, TURNS, UNRANK, Group, Reduction
+from .group import (
+    GROUP,
+    LOOPS,
+    NUMBER,
+    PACK,
+    RANK,
+    RECURRENCE,
+    SCAN,
+    SPREAD,
+    TURNS,
+    UNPACK,
+    UNRANK,
+    Group,
+    Reduction,
+)
 from .passes.fusible import is_fusible
 
 
@@ -40,6 +54,8 @@ def choose(operation: Operation, speed: Speed) -> Decision:
     if operation.name == RECURRENCE:
         count = attributes["count"]
         plain = f"{count:,} turns over rows, one after the other"
+        if "numbers" in attributes:
+            plain += ", on single numbers"
         if len(operation.regions) < 2:
             return Decision("recurrence", plain)
         number, length = chunks(count)
@@ -48,6 +64,10 @@ def choose(operation: Operation, speed: Speed) -> Decision:
         sizes, last = attributes["widths"], attributes["last"]
         ends = f"the last {last:,} one after the other" if last > 1 else "the last one by itself"
         return Decision("loops", f"{sizes[0]:,} loops side by side until each has ended; {ends}")
+    if operation.name == NUMBER:
+        return Decision("numbers", "a single number")
+    if operation.name in (UNPACK, PACK):
+        return Decision("numbers", f"single numbers in the place of {attributes['type']}")
     return Decision("alone", why_alone(operation))
 
 

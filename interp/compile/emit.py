@@ -20,21 +20,21 @@ from ...ops.programs.control import is_known_composite
 from ...ops.types import TensorType
 from ..program import PRINT, Function, Operation, Region, Value
 from ..steps import Steps
-from . import flow, indexing, scalars
+from . import flow, indexing, packing, scalars
 from .bind import Binder, Bound
 from .choose import choose
 from .decision import Chosen, Decision
 from .executors.job import Job
-from .executors.recurrence import RecurrenceRunner
+from .executors.recurrence import RecurrenceRunner, states_of
 from .executors.ways import EXECUTORS
-from .group import GROUP, LOOPS, RANK, RECURRENCE, SCAN, SPREAD, TURNS, UNRANK
+from .group import GROUP, LOOPS, NUMBER, PACK, RANK, RECURRENCE, SCAN, SPREAD, TURNS, UNPACK, UNRANK
 from .processes import one_at_a_time, printer
 from .uses import captures, uses_of
 from .writer import Sources, Writer
 
 Listener = Callable[[Operation, tuple[Any, ...]], None]
 #: The operations that passes put in.
-_OWN = (GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS, RECURRENCE, LOOPS)
+_OWN = (GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS, RECURRENCE, LOOPS, UNPACK, PACK, NUMBER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,12 +133,14 @@ class Emitter:
         """An operation that a pass has put in."""
         source = operation.origin or operation
         decision = choose(operation, self._settings.speed)
+        if operation.name in (UNPACK, PACK, NUMBER):
+            return packing.write(operation, writer, decision)
         if operation.name == TURNS:
             return writer.line(f"pass  # {decision}", source)
         kernel = self._kernel(operation, decision)
         if operation.name == RECURRENCE:
             writer.line(f"pass  # {decision}", source)
-            regions = [self._turns(operation.regions[0], operation.attributes["states"], writer.constants, kernel)]
+            regions = [self._turns(operation.regions[0], states_of(operation), writer.constants, kernel)]
             regions += self._functions_of(operation.regions[1:], "chunks", writer)
             operands, results = operation.operands, operation.results
             return writer.call(kernel, source, operands, results, regions=regions, always_tuple=True)

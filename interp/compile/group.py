@@ -23,6 +23,7 @@ from .leaf import MOST_BITS, Leaf, Shape, width
 GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS, RECURRENCE, LOOPS = (
     f"minihlo.{name}" for name in ("group", "rank", "unrank", "spread", "scan", "turns", "recurrence", "loops")
 )
+UNPACK, PACK, NUMBER = (f"minihlo.{name}" for name in ("unpack", "pack", "number"))
 
 #: What an element costs, in nanoseconds: a lookup, an op on floats, one that is computed in f64 and rounded, one on
 #: integers.

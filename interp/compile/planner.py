@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.engine.compiled import is_available
 from ...ops.engine.speed import DEFAULT, NONE, VARIABLE, Speed, entered, tuning
 from ...ops.policy import Policy
 from ...ops.random_stream import RandomStream
@@ -33,6 +34,7 @@ from .passes.fuse import fuse
 from .passes.indices import small_indices
 from .passes.inline import called_once, inlined
 from .passes.narrow import narrow
+from .passes.numbers import single_numbers
 from .passes.share import share
 from .passes.turns import batch_turns
 from .passes.unroll import unroll
@@ -211,6 +213,12 @@ class _Planner:
             if batched is not region:
                 region = batched
                 self._binder.bind_new(region, constants)
+            if self._speed.scalars:
+                compiles = self._speed.compiled and is_available()
+                numbers = single_numbers(region, constants, self._policy, self._binder.kernels.of, compiles)
+                if numbers is not region:
+                    region = numbers
+                    self._binder.bind_new(region, constants)
         if self._fuses and self._speed.tables:
             if self._speed.scalars:
                 region = find_scans(region, constants)

@@ -131,6 +131,19 @@ class Tuning:
     share_bytes: int = 1 << 10
     #: The table of a narrowed value is made after so many elements.
     narrow_worth: int = 1 << 16
+    #: Tensors of so many elements are single numbers in loops where that is less work, by these estimates in µs: of an
+    #: operation on an array, of a function of f32 there, and of an operation of a reduction's body; of an operation and
+    #: of a function of f32 on a number; of taking an array apart or putting it together. Compiled, numbers are so many
+    #: times as fast. A loop has at most so many operations on numbers: a limit of the time of planning.
+    number_elements: int = 32
+    array_cost: float = 0.4
+    array_function_cost: float = 3.0
+    array_fold_cost: float = 2.0
+    number_cost: float = 0.04
+    number_function_cost: float = 0.35
+    pack_cost: float = 1.0
+    numbers_compiled: float = 4.0
+    number_ops: int = 2000
     #: Seconds that a loop takes as Python before it is compiled, and the turns after which a compiled one comes back
     #: to look for Ctrl-C.
     loop_seconds: float = 0.05

@@ -80,7 +80,7 @@ def iota(call: Call) -> Run:
     return lambda: value
 
 
-@op("reshape", operands=1, facts=dataclasses.replace(_SAME, spread=_reshaped, batch=as_it_is))
+@op("reshape", operands=1, facts=dataclasses.replace(_SAME, spread=_reshaped, moves=True, batch=as_it_is))
 def reshape(call: Call) -> Run:
     """The same elements, in order, in another shape.
 
@@ -98,7 +98,7 @@ def reshape(call: Call) -> Run:
     return lambda x: x.reshape(shape)
 
 
-@op("transpose", operands=1, facts=dataclasses.replace(_SAME, batch=after_leading("permutation")))
+@op("transpose", operands=1, facts=dataclasses.replace(_SAME, moves=True, batch=after_leading("permutation")))
 def transpose(call: Call) -> Run:
     """The dimensions in another order.
 
@@ -117,7 +117,7 @@ def transpose(call: Call) -> Run:
 @op(
     "broadcast_in_dim",
     operands=1,
-    facts=dataclasses.replace(_SAME, spread=_broadcast_in_dim, batch=after_leading("broadcast_dimensions")),
+    facts=dataclasses.replace(_SAME, spread=_broadcast_in_dim, moves=True, batch=after_leading("broadcast_dimensions")),
 )
 def broadcast_in_dim(call: Call) -> Run:
     """The operand repeated along new dimensions and along those of size 1.
@@ -129,7 +129,7 @@ def broadcast_in_dim(call: Call) -> Run:
     return _broadcast(call, call.integers("broadcast_dimensions"), "broadcast_dimensions")
 
 
-@op("broadcast", operands=1, facts=PURE_LINEAR, has_section=False)
+@op("broadcast", operands=1, facts=dataclasses.replace(PURE_LINEAR, moves=True), has_section=False)
 def broadcast(call: Call) -> Run:
     """The operand repeated along new leading dimensions; an older form of broadcast_in_dim."""
     require_element(call)
@@ -161,7 +161,7 @@ def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
     return kernel
 
 
-@op("concatenate", facts=Facts(is_pure=True, linear=range, batch=along("dimension")))
+@op("concatenate", facts=Facts(is_pure=True, linear=range, moves=True, batch=along("dimension")))
 def concatenate(call: Call) -> Run:
     """The operands one after another along a dimension.
 
@@ -184,7 +184,7 @@ def concatenate(call: Call) -> Run:
     return identity if len(tensors) == 1 else lambda *arrays: np.concatenate(arrays, dimension)
 
 
-@op("reverse", operands=1, facts=dataclasses.replace(PURE_LINEAR, batch=along("dimensions")))
+@op("reverse", operands=1, facts=dataclasses.replace(PURE_LINEAR, moves=True, batch=along("dimensions")))
 def reverse(call: Call) -> Run:
     """The elements in the opposite order along some dimensions.
 
@@ -204,7 +204,10 @@ def reverse(call: Call) -> Run:
     "pad",
     operands=2,
     facts=Facts(
-        is_pure=True, linear=range, batch=before(1, edge_padding_low=0, edge_padding_high=0, interior_padding=0)
+        is_pure=True,
+        linear=range,
+        moves=True,
+        batch=before(1, edge_padding_low=0, edge_padding_high=0, interior_padding=0),
     ),
 )
 def pad(call: Call) -> Run:

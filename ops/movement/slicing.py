@@ -15,7 +15,7 @@ from ..require import identity, require, require_element, require_shape
 @op(
     "slice",
     operands=1,
-    facts=dataclasses.replace(PURE_LINEAR, batch=before(start_indices=0, limit_indices=None, strides=1)),
+    facts=dataclasses.replace(PURE_LINEAR, moves=True, batch=before(start_indices=0, limit_indices=None, strides=1)),
 )
 def slice_(call: Call) -> Run:
     """The elements between fixed bounds, with a stride, in each dimension.

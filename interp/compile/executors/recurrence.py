@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from ....ops.kernel import Run
 from ....ops.policy import Policy
 from ....ops.reductions.host_folds import running_of
 from ....ops.registry import Call
-from ....ops.types import TensorType
+from ....ops.types import TensorType, Type
 from ...program import Operation, Region, Value
 from .. import scalars
 from ..compiled_loops import CompiledTurns, is_number
@@ -37,13 +37,25 @@ def by_recurrence(job: Job, _: Run | None) -> Run:
     """The kernel of a recurrence; it takes the function of its turns, and perhaps that of a turn of all chunks."""
     operation, width = job.operation, job.operation.attributes["states"]
     turn = operation.regions[0]
-    types = [v.type for v in (*turn.arguments, *turn.returns[width:])]
-    assert all(isinstance(t, TensorType) for t in types)
-    rows = len(turn.arguments)
     running = running_fold(turn, job.policy)
-    if running is not None:
+    if running is not None and "numbers" not in operation.attributes:
         return running
-    return RecurrenceRunner(operation.attributes["count"], types[:width], types[width:rows], types[rows:])  # type: ignore[arg-type]
+    rows, results = ([_row(v.type) for v in values[width:]] for values in (operation.operands, operation.results))
+    states: list[TensorType] = [v.type for v in operation.operands[:width]]  # type: ignore[misc]
+    return RecurrenceRunner(operation.attributes["count"], states, rows, results, operation.attributes.get("numbers"))
+
+
+def _row(t: Type) -> TensorType:
+    """The type of a row of an array."""
+    assert isinstance(t, TensorType)
+    return TensorType(t.shape[1:], t.element)
+
+
+def states_of(operation: Operation) -> int:
+    """How many states the turn of a recurrence takes: of one on single numbers as many as the states have elements."""
+    count = operation.attributes["states"]
+    numbers = operation.attributes.get("numbers")
+    return count if numbers is None else sum(n or 1 for n in numbers[:count])
 
 
 def running_fold(turn: Region, policy: Policy) -> Run | None:
@@ -92,29 +104,47 @@ def chunks(count: int) -> tuple[int, int]:
 
 
 class RecurrenceRunner:
-    """Runs a recurrence: gives the states after all turns, and for each of the other results the rows of all turns."""
+    """Runs a recurrence: gives the states after all turns, and for each of the other results the rows of all turns.
+
+    numbers: how many single numbers turns take and give for each state, row and result, 0 where that is as it is.
+    """
 
     def __init__(
-        self, count: int, states: Sequence[TensorType], rows: Sequence[TensorType], results: Sequence[TensorType]
+        self,
+        count: int,
+        states: Sequence[TensorType],
+        rows: Sequence[TensorType],
+        results: Sequence[TensorType],
+        numbers: Sequence[int] | None = None,
     ) -> None:
-        self._count, self._states, self._rows, self._results = count, states, rows, results
-        self._failures = 0
-        #: The turns as compiled code, of single numbers; it is nothing until it is given their text.
-        self.compiled = (
-            CompiledTurns(states, rows, results) if all(map(is_number, (*states, *rows, *results))) else None
+        self._count, self._whole, self._failures = count, (states, results), 0
+        own = iter(numbers or [0] * len([*states, *rows, *results]))
+        self._own = [[next(own) for _ in types] for types in (states, rows, results)]
+        #: The types of what turns take and give.
+        self._states, self._rows, self._results = (
+            [s for t, n in zip(types, ns, strict=True) for s in _numbers_of(t, n)]
+            for types, ns in zip((states, rows, results), self._own, strict=True)
         )
+        #: The turns as compiled code, of single numbers; it is nothing until it is given their text.
+        types = (*self._states, *self._rows, *self._results)
+        self.compiled = CompiledTurns(self._states, self._rows, self._results) if all(map(is_number, types)) else None
 
     def __call__(self, regions: Sequence[Turns], *values: Any) -> tuple[Any, ...]:
-        width = len(self._states)
-        states, rows = values[:width], values[width:]
-        out = [np.empty((self._count, *t.shape), t.element.dtype) for t in self._results]  # type: ignore[arg-type]
+        (whole, results), width = self._whole, len(self._states)
+        states, rows = values[: len(whole)], values[len(whole) :]
+        apart = [part for row, n in zip(rows, self._own[1], strict=True) for part in _columns(row, n)]
         done, start = 0, time.perf_counter()
         if self.compiled is not None and self.compiled.is_ready:
-            found = self._compiled_turns(regions[0], states, rows)
+            found = self._compiled_turns(regions[0], self._apart(states), apart)
             if found is not None:
-                return found
+                parts = iter(found[width:])
+                together = [_from_columns(parts, t, n) for t, n in zip(results, self._own[2], strict=True)]
+                return (*self._together(found[:width]), *together)
+        arrays = [np.empty((self._count, *t.shape), t.element.dtype) for t in results]  # type: ignore[arg-type]
         if len(regions) > 1 and self._failures < _ATTEMPTS:
-            done, states = self._in_chunks(regions[1], states, rows, out)
+            done, states = self._in_chunks(regions[1], states, rows, arrays)
+        states, rows = self._apart(states), apart
+        out = [part for array, n in zip(arrays, self._own[2], strict=True) for part in _columns_in(array, n)]
         turns, grid, step = regions[0], current_grid(), tuning().list_turns
         for first in range(done, self._count, step):
             last = min(first + step, self._count)
@@ -127,7 +157,23 @@ class RecurrenceRunner:
                 grid.stop_here_if_stopped()
         if self.compiled is not None:
             self.compiled.spend(time.perf_counter() - start)
-        return (*states, *out)
+        return (*self._together(states), *arrays)
+
+    def _apart(self, states: Sequence[Any]) -> list[Any]:
+        """States as turns take them."""
+        apart: list[Any] = []
+        for state, n in zip(states, self._own[0], strict=True):
+            flat = state.reshape(-1) if n else None
+            apart += [state] if flat is None else [flat[i, ...] for i in range(n)]
+        return apart
+
+    def _together(self, states: Sequence[Any]) -> list[Any]:
+        """What `_apart` has taken apart."""
+        left = iter(states)
+        return [
+            np.array([next(left) for _ in range(n)], t.element.dtype).reshape(t.shape) if n else next(left)  # type: ignore[arg-type]
+            for t, n in zip(self._whole[0], self._own[0], strict=True)
+        ]
 
     def _compiled_turns(
         self, turns: Turns, states: Sequence[Any], rows: Sequence[np.ndarray]
@@ -184,6 +230,29 @@ class RecurrenceRunner:
             part = array[:done].reshape(settled, length, *array.shape[1:])
             part[...] = given[:, :settled].swapaxes(0, 1)
         return done, [np.asarray(e[settled - 1]) for e in ends]
+
+
+def _numbers_of(t: TensorType, count: int) -> list[TensorType]:
+    """The types of the numbers of a tensor; its own where there are none."""
+    return [TensorType((), t.element)] * count if count else [t]
+
+
+def _columns_in(rows: np.ndarray, count: int) -> list[np.ndarray]:
+    """Views of each number of all rows, or the rows as they are."""
+    return [*rows.reshape(len(rows), count).T] if count else [rows]
+
+
+def _columns(rows: np.ndarray, count: int) -> list[np.ndarray]:
+    """For each number of a row, those of all rows, side by side."""
+    return [*np.ascontiguousarray(rows.reshape(len(rows), count).T)] if count else [rows]
+
+
+def _from_columns(parts: Iterator[np.ndarray], t: TensorType, count: int) -> np.ndarray:
+    """The rows of columns."""
+    if not count:
+        return next(parts)
+    columns = [next(parts) for _ in range(count)]
+    return np.stack(columns, axis=1).reshape(len(columns[0]), *t.shape)  # type: ignore[arg-type]
 
 
 def _bits(states: np.ndarray) -> np.ndarray:
