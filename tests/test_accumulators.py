@@ -195,3 +195,22 @@ def test_a_subnormal_c_that_is_flushed_keeps_its_sign() -> None:
         result = dots(record, *tiny, "f32", "f32", np.array(c))
         assert result == 0
         assert np.signbit(result)
+
+
+@pytest.mark.parametrize("code", [0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "step=4,bits=20,keep=f16",
+        "step=4,keep=bf16",
+        "step=4,bits=9,keep=f32:3",
+        "step=2,tree=yes,c=after,keep=f16",
+        "step=1,rounding=up,keep=f16,overflow=largest",
+    ],
+)
+def test_nan_stays_nan_whatever_its_bits_are(text: str, code: int) -> None:
+    """NVIDIA's own NaN is 0x7FFFFFFF."""
+    record, zeros = Accumulator.from_text(text), np.zeros((1, 4), np.float32)
+    nan = np.array([code], np.uint32).view(np.float32)
+    assert np.isnan(dots(record, zeros, zeros, "f32", "f32", nan)).all()
+    assert np.isnan(dots(record, zeros, np.full((1, 4), nan), "f32", "f32")).all()

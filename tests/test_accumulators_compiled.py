@@ -9,8 +9,13 @@ import pytest
 
 from minihlo.ops.accumulators import units
 from minihlo.ops.accumulators.product import product
+from minihlo.ops.accumulators.record import Accumulator
 from minihlo.ops.accumulators.sums import dots
+from minihlo.ops.accumulators.units import UNITS
 from minihlo.ops.engine import compiled, speed
+
+from .slow_accumulator import Slow
+from .test_accumulators_slow import RECORDS
 
 PLAIN = speed.Speed().without("compiled")
 KERNELS = dataclasses.replace(
@@ -35,7 +40,7 @@ def same(x: np.ndarray, y: np.ndarray) -> bool:
 def operands(name: str, shape: tuple[int, int, int, int], seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     batch, rows, length, columns = shape
     rng = np.random.default_rng(seed)
-    bits = 16 if "16" in name else 8
+    bits = 32 if "32" in name else 16 if "16" in name else 8
     x, y = (
         rng.integers(0, 1 << bits, s).astype(f"u{bits // 8}") for s in ((batch, rows, length), (batch, length, columns))
     )
@@ -56,12 +61,19 @@ def test_tiles_give_what_single_dots_give(chip: str, name: str, result: str) -> 
         assert same(got, wanted)
 
 
-@pytest.mark.parametrize(("chip", "name", "result"), CASES)
-def test_the_compiled_kernel_gives_the_same_bits(chip: str, name: str, result: str) -> None:
+def records() -> list[object]:
+    """Every record of a unit with the first of its types, and records of other kinds with types of a wide range."""
+    found = {(u.record, u.operands[0]): f"{u.chips[0]}.{u.instruction}-{u.operands[0]}-{u.result}" for u in UNITS}
+    units_ = [pytest.param(record, name, id=text) for (record, name), text in found.items() if record.inner == 1]
+    texts = [(text, name) for text in RECORDS for name in ("f8E5M2", "bf16")]
+    return units_ + [pytest.param(Accumulator.from_text(text), name, id=f"{text}-{name}") for text, name in texts]
+
+
+@pytest.mark.parametrize(("record", "name"), records())
+def test_the_compiled_kernel_gives_the_same_bits(record: Accumulator, name: str) -> None:
     if not compiled.is_available():
         pytest.skip("numba is not installed")
-    record = units.find(chip, name, name, result).record
-    for shape in ((3, 5, 70, 7), (1, 40, 33, 300), (1, 1, 5, 1)):
+    for shape in ((3, 5, 70, 7), (1, 40, 33, 300), (1, 1, 5, 1), (2, 50, 40, 1), (2, 1, 40, 50)):
         x, y, c = operands(name, shape, 2)
         for start in (None, c):
             with speed.entered(PLAIN):
@@ -70,3 +82,18 @@ def test_the_compiled_kernel_gives_the_same_bits(chip: str, name: str, result: s
                 assert compiled.kernels(1) is not None
                 got = product(record, x, y, name, name, start)
             assert same(got, wanted)
+
+
+@pytest.mark.parametrize("c", [-0.0, 0.0, -1e-45, np.nan, -np.inf])
+def test_products_and_sums_of_zero_with_the_compiled_kernel(c: float) -> None:
+    """A sum of terms that is exactly zero is +0; a result that rounds to zero keeps its sign."""
+    x = np.array([0.0, -0.0, -(2.0**-24), 2.0**-24], np.float16).reshape(1, 1, 4).repeat(3, 1)
+    y = np.array([-0.0, 1.0, 2.0**-24, 2.0**-24], np.float16).reshape(1, 4, 1).repeat(9, 2)
+    start = np.full((1, 3, 9), c, np.float32)
+    for text in ("step=4,bits=23,least=-133", "step=2,bits=9,least=0", *RECORDS):
+        for way in (PLAIN, KERNELS):
+            record = Accumulator.from_text(text)
+            with speed.entered(way):
+                got = product(record, x, y, "f16", "f16", start)
+            wanted = Slow(record, "f16", "f16").dot(x[0, 0].tolist(), y[0, :, 0].tolist(), float(start[0, 0, 0]))
+            assert same(got, np.full((1, 3, 9), wanted, got.dtype)), (text, way is PLAIN, got.flat[0], wanted)

@@ -77,7 +77,7 @@ def rounded(x: np.ndarray, form: Form, rounding: str, overflow: str = "infinity"
     elif rounding == "toward_zero":
         result = bits
     else:  # away from zero where the direction is the number's own
-        result = bits + np.where((x < 0) == (rounding == "down"), unit - 1, 0) * np.isfinite(x)
+        result = bits + np.where((x < 0) == (rounding == "down"), unit - 1, 0)
     result = (result & -unit).view(np.float64)
     # Sums in forms of f64's range are never so small.
     if form.exponent_bits < 11 and (tiny := magnitude < 2.0**least).any():
@@ -86,8 +86,10 @@ def rounded(x: np.ndarray, form: Form, rounding: str, overflow: str = "infinity"
             scale = np.broadcast_to(scale, x.shape)[tiny]
         result[tiny] = _WHOLE[rounding](x[tiny] * scale) / scale
     largest = (2.0 - two_to(-form.mantissa_bits)) * 2.0**form.bias
-    over = (np.abs(result) > largest) & np.isfinite(x)
-    if over.any():
+    if not (np.abs(result) <= largest).all() or not (magnitude <= largest).all():
+        special = ~np.isfinite(x)
+        result[special] = x[special]  # the bits of a NaN can have become those of a zero
+        over = (np.abs(result) > largest) & ~special
         beyond = {"infinity": np.inf, "largest": np.broadcast_to(largest, x.shape)[over], "nan": np.nan}[overflow]
         result[over] = np.copysign(beyond, result[over])
     return result

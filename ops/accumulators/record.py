@@ -192,9 +192,14 @@ class Accumulator:
         return _form(self.keep)
 
     @property
+    def type(self) -> Format:
+        """The type of `keep`, without its number of bits; f64 for `exact`."""
+        return _form(self.keep.partition(":")[0])
+
+    @property
     def storage(self) -> Format:
-        """The type in which results leave: `keep` without its number of bits; f32 with an outer accumulator."""
-        return _form("f32" if self.outer else self.keep.partition(":")[0])
+        """The type in which results leave: that of `keep`; f32 with an outer accumulator."""
+        return _form("f32") if self.outer else self.type
 
     def to_text(self) -> str:
         """The fields that differ from the defaults, as in `step=16,bits=25,keep=f32`; `step` and `keep` always."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from ..engine.compiled import kernels
 from ..engine.speed import tuning
 from ..minifloat.formats import FORMATS
+from . import compiled
 from .exact_sum import exact_total
 from .forms import Form, add_to_odd, exponent, power, rounded, two_to
 from .numbers import HIGH, LOW, Numbers
@@ -135,14 +135,15 @@ class _Products:
     ) -> None:
         self.record, self.numbers, self.shape, self.to_odd = record, numbers, shape, to_odd
         self.a, self.b = a, b
-        self.form = numbers.form
-        self.type = Form.of(FORMATS["f64" if record.keep == EXACT else record.keep.partition(":")[0]])
+        self.form, self.type = numbers.form, Form.of(record.type)
 
     # -- the running sum --
 
     def run(self, chunk: Chunk, total: np.ndarray) -> np.ndarray:
         """The running sum after the steps of a chunk."""
         record = self.record
+        if (found := compiled.run(record, self.a, self.b, chunk, total)) is not None:
+            return found
         for group in chunk:
             if record.c == "aligned":
                 for step in group:
@@ -205,8 +206,6 @@ class _Products:
         record = self.record
         if record.bits is None:
             return self._exact(step, running), None
-        if (compiled := self._compiled(step, running)) is not None:
-            return compiled
         blocks = list(self._blocks(step))
         e = self._largest(blocks, running)
         bits = self.numbers.bits
@@ -221,24 +220,6 @@ class _Products:
         if running is not None:
             total += _cut(running * scale, record.drop)
         return total, power(e - bits)
-
-    def _compiled(self, step: Step, running: np.ndarray | None) -> tuple[np.ndarray, np.ndarray] | None:
-        """The same by a compiled kernel, of the products of matrices as `product` lays them out; None where none is."""
-        record = self.record
-        is_plain = record.drop == "zero" and record.inner == 1 and not record.normalise and record.product_limit is None
-        if not is_plain or self.a.values.ndim != 4 or (found := kernels(len(step) * int(np.prod(self.shape)))) is None:
-            return None
-        assert record.bits is not None
-        total, scales = np.empty(self.shape), np.empty(self.shape[-1], np.int64)
-        zero = np.zeros(self.shape) if running is None else running
-        e = np.full(self.shape, ABSENT, np.int16) if running is None else self._exponent(running).astype(np.int16)
-        least = self.numbers.least
-        for b in range(self.shape[0]):
-            x, y = (b if v.values.shape[1] > 1 else 0 for v in (self.a, self.b))
-            left, right = self.a[step, x, :, 0], self.b[step, y, 0, :]
-            sides = (left.values, left.exponents, right.values, right.exponents)
-            found.align(*map(np.ascontiguousarray, sides), zero[b], record.bits, least, HIGH, e[b], scales, total[b])
-        return total, power(e - np.int16(record.bits))
 
     def _largest(self, blocks: list[Step], running: np.ndarray | None) -> np.ndarray:
         """The exponent that terms are aligned to."""
@@ -266,7 +247,7 @@ class _Products:
         if numbers.c_reach is not None:
             total = np.where((own < top - numbers.c_reach) & np.isfinite(total), 0.0, total)
         total = _cut(total * power(numbers.c_bits - top), record.join) * power(top - numbers.c_bits)
-        return self._keep(part + total, None)
+        return self._keep(part + total + 0.0, None)
 
     def _separate(self, step: Step) -> tuple[np.ndarray, np.ndarray]:
         """The sum of a step without the running sum, and the exponent it was aligned to."""

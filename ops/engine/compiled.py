@@ -131,43 +131,6 @@ def _transitions(totals: np.ndarray, rows: np.ndarray, table: np.ndarray, kept: 
         totals[j] = t
 
 
-def _align(
-    x: np.ndarray,
-    x_exponents: np.ndarray,
-    y: np.ndarray,
-    y_exponents: np.ndarray,
-    running: np.ndarray,
-    bits: Any,
-    least: Any,
-    most: Any,
-    exponents: np.ndarray,
-    scales: np.ndarray,
-    totals: np.ndarray,
-) -> None:
-    """A step of an aligned sum: products of columns of `x` and `y`, and what runs along.
-
-    `exponents` come as those of the running sums and go as those that were aligned to, `totals` are in units of
-    2**(exponent - bits); `scales` is a row to work in. As `accumulators.sums` does it, bit for bit.
-    """
-    for i in range(totals.shape[0]):
-        for j in range(totals.shape[1]):
-            exponents[i, j] = max(exponents[i, j], least)
-        for k in range(x.shape[0]):
-            e = x_exponents[k, i]
-            for j in range(totals.shape[1]):
-                exponents[i, j] = max(exponents[i, j], np.int16(e + y_exponents[k, j]))
-        for j in range(totals.shape[1]):
-            exponents[i, j] = min(exponents[i, j], most)
-            scales[j] = np.int64(np.int64(bits - exponents[i, j] + 1023) << np.int64(52))
-        scale = scales.view(np.float64)
-        for j in range(totals.shape[1]):
-            totals[i, j] = np.trunc(running[i, j] * scale[j])
-        for k in range(x.shape[0]):
-            value = x[k, i]
-            for j in range(totals.shape[1]):
-                totals[i, j] += np.trunc((value * y[k, j]) * scale[j])
-
-
 class Kernels:
     """The compiled functions. Arrays are of unsigned integers and contiguous unless something else is said."""
 
@@ -194,15 +157,6 @@ class Kernels:
         self._round = _Compiled(_round, lambda: (array(word), codes, array(byte, 1, "C", False)))
         self._round_wide = _Compiled(
             _round_wide, lambda: (types.Array(types.float64, 1, "C", readonly=True), codes, array(byte, 1, "C", False))
-        )
-        reals, shorts = (types.Array(t, 2, "C", readonly=True) for t in (types.float64, types.int16))
-        self._align = _Compiled(
-            _align,
-            lambda: (
-                *(reals, shorts, reals, shorts, reals),
-                *(types.int64, types.int16, types.int16, types.Array(types.int16, 2, "C")),
-                *(types.Array(types.int64, 1, "C"), types.Array(types.float64, 2, "C")),
-            ),
         )
         totals, kept = array(byte, 1, "C", False), array(byte, 2, "A", False)
         self._transitions = _Compiled(_transitions, lambda: (totals, matrix, array(byte, 2), kept))
@@ -235,11 +189,6 @@ class Kernels:
         shape = (1, out.size) if is_flat else (-1, out.shape[-1])
         run = self._look_up_pairs(table.dtype)
         run(high.reshape(shape), low.reshape(shape), width, table, out.reshape(shape))
-
-    @property
-    def align(self) -> Callable[..., None]:
-        """A step of an aligned sum, see `_align`."""
-        return self._align()
 
     def look_up_lines(self, codes: np.ndarray, tables: np.ndarray, by_column: bool, out: np.ndarray) -> None:
         """`out[i, j] = tables[i, codes[i, j]]`, or `tables[j, codes[i, j]]`; a table has 256 entries."""
@@ -326,6 +275,21 @@ def _machine() -> Callable[..., int]:
         raise RuntimeError("the elements of an array are not where the machine looks for them")
     name = f"machine-{_digest(str(module.__file__))}"
     return compiled_cache.compiled(numba, module.run, module.signature(), name, nogil=True, error_model="numpy")
+
+
+@functools.cache
+def compiled_module(name: str) -> Callable[..., None] | None:
+    """The function `run` of a module, compiled for its `signature()`; None where it cannot be compiled."""
+    with _lock:
+        try:
+            numba, module = importlib.import_module("numba"), importlib.import_module(name)
+            parts = "".join(_digest(str(file)) for file in (module.__file__, Path(__file__).parent / "fast" / "run.py"))
+            folder = f"{name.rpartition('.')[2]}-{parts}"
+            return compiled_cache.compiled(
+                numba, module.run, module.signature(), folder, nogil=True, error_model="numpy"
+            )
+        except Exception:  # of a numba that lacks something: it raises what it likes
+            return None
 
 
 def compiled_function(kind: int) -> int | None:
