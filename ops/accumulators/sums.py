@@ -12,7 +12,7 @@ import numpy as np
 
 from ..engine.speed import tuning
 from ..minifloat.formats import FORMATS
-from . import compiled
+from .compiled import sums as compiled
 from .exact_sum import exact_total
 from .forms import Form, add_to_odd, exponent, power, rounded, two_to
 from .numbers import HIGH, LOW, Numbers

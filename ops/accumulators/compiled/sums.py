@@ -1,4 +1,4 @@
-"""Sums of products of matrices by the compiled kernel, where numba is installed and the record is one it serves."""
+"""Sums of products of matrices by the compiled kernel, where the record is one that it serves."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import itertools
 
 import numpy as np
 
-from ..engine.compiled import compiled_module, kernels
-from .operands import Operand
-from .record import Accumulator
+from ...engine.compiled import compiled_module, kernels
+from ..operands import Operand
+from ..record import Accumulator
+from ..steps import Chunk, Step
 from .served import facts, forms, pairs, serves
-from .steps import Chunk, Step
 
 #: Rows shorter than this are not worth a loop if columns are longer.
 _SHORT = 32

@@ -1,6 +1,6 @@
-"""Sums of products of matrices, step by step, for numba: what `sums.py` does with arrays, row by row, bit for bit.
+"""Sums of products of matrices, step by step, for numba: what `..sums` does with arrays, row by row, bit for bit.
 
-A row is the sums of one row of the left matrix with all columns of the right one. `compiled.py` imports this file only
+A row is the sums of one row of the left matrix with all columns of the right one. `sums.py` imports this file only
 where numba is in use, and says which records it serves.
 """
 
@@ -10,8 +10,8 @@ import collections
 
 import numpy as np
 
-from ..engine.fast.instructions import choose, inner, numba
-from .kernel_numbers import (
+from ...engine.fast.instructions import choose, inner, numba
+from .numbers import (
     ABSENT,
     cut,
     cut_floor,

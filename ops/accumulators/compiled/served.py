@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .numbers import HIGH, Numbers
-from .record import DROPS, ROUNDINGS, Accumulator
+from ..numbers import HIGH, Numbers
+from ..record import DROPS, ROUNDINGS, Accumulator
 
 #: Where the running sum joins, or how the terms of a step are added.
 ALIGNED, AFTER, JOINED, TREE, EXACT, EXACT_AFTER = range(6)

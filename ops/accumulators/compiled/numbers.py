@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..engine.fast.instructions import choose, inner
+from ...engine.fast.instructions import choose, inner
 
 ABSENT = -4000  # as in `operands.py`
 _u64, _i64, _i16, _f64 = np.uint64, np.int64, np.int16, np.float64
