@@ -41,25 +41,29 @@ def digits_of(largest: int) -> int:
 
 
 def digits(values: np.ndarray, count: int) -> np.ndarray:
-    """The digits of whole numbers, from the lowest on, in the bytes of words; of those that need more, zero."""
-    rest, words = values.astype(np.int64), np.zeros(values.shape, np.int64)
-    for i in range(count):
+    """The digits of whole numbers as bytes, a row for each digit, from the lowest on; of those that need more, zero."""
+    rest, rows = values.astype(np.int64), np.zeros((count, *values.shape), np.uint8)
+    for row in rows:
         low = ((rest + 128) & 255) - 128
-        words |= (low & 255) << (8 * i)
+        row[...] = low & 255
         rest = (rest - low) >> 8
-    return np.where(rest == 0, words, 0).astype(np.uint32)
+    return np.where(rest == 0, rows, 0).astype(np.uint8)
+
+
+class NoTilesError(Exception):
+    """The processor has no tiles, or the system does not grant them."""
 
 
 class Tiles:
-    """The compiled functions, see `fast.tiles`. Raises RuntimeError where there are no tiles that work."""
+    """The compiled functions, see `fast.tiles`. Raises NoTilesError, and what numba raises where it cannot compile."""
 
     def __init__(self, digest: Callable[[str], str]) -> None:
         if not (sys.platform == "linux" and sys.maxsize > 1 << 32 and _is_granted()):
-            raise RuntimeError("the system grants no tiles")
+            raise NoTilesError("the system grants no tiles")
         llvm = importlib.import_module("llvmlite.binding")
         features = llvm.get_host_cpu_features()
-        if not (features.get("amx-tile") and features.get("amx-int8")):
-            raise RuntimeError("the processor has no tiles of bytes")
+        if not (features.get("amx-tile") and features.get("amx-int8") and features.get("avx512vbmi")):
+            raise NoTilesError("the processor has no tiles of bytes")
         llvm.initialize_native_asmparser()
         numba = importlib.import_module("numba")
         module = importlib.import_module(".fast.tiles", __package__)
@@ -95,7 +99,7 @@ class Tiles:
     ) -> np.ndarray:
         """The exact product of codes (batch, M, K) and (batch, K, N), times a power of two, as one of the kinds.
 
-        Each operand has the words of its codes' digits, and their number. `NEAREST` rounds to f32 to nearest even,
+        Each operand has the digits of its codes, and their number. `NEAREST` rounds to f32 to nearest even,
         `ODD` to odd, `CODES` as `how` says for `fast.loops.encode`; there the scaled products must be normal numbers
         of f32 or zero. For `F64` sums must have 53 bits at most.
         """
@@ -124,12 +128,12 @@ class Tiles:
         batch, lines, length = x.shape
         across, size = -(-lines // 16), -(-length // 64) * count
         blocks = batch * across
-        tiles = _aligned(blocks * size << 10).view(np.uint32).reshape(-1, 16, 16)
+        tiles = _aligned(blocks * size << 10).view(np.uint32)
         step = max(blocks // 8, 1)
 
         def work(first: int) -> None:
             last = min(first + step, blocks)
-            self._pack(x, words, count, not is_first, first, last, tiles[first * size : last * size])
+            self._pack(x, words, count, not is_first, first, last, tiles[first * size << 8 : last * size << 8])
 
         for_each(range(0, blocks, step), work, x.size)
         return tiles
@@ -158,4 +162,4 @@ def fits(count: int, others: int, length: int) -> bool:
     return count <= MOST and others <= MOST and count + others <= BOTH and 0 < length <= LONGEST
 
 
-__all__ = ["CODES", "F64", "I32", "NEAREST", "ODD", "Tiles", "digits", "digits_of", "fits"]
+__all__ = ["CODES", "F64", "I32", "NEAREST", "ODD", "NoTilesError", "Tiles", "digits", "digits_of", "fits"]

@@ -302,6 +302,8 @@ class Tuning:
     #: 32 channels, 4×32×32, with 2**16 and 2**20 decoded numbers: 2.9 and 4.2 ms.
     convolution_block: int = 1 << 22
     convolution_plain_block: int = 1 << 16
+    #: The same of codes that tiles multiply.
+    convolution_code_block: int = 1 << 21
     #: The same of f32 and f64: windows of so many elements stay in the cache, and are a part of what XLA keeps.
     convolution_host_block: int = 1 << 16
     convolution_rows: int = 256

@@ -25,6 +25,14 @@ _F32 = ELEMENT_TYPES["f32"]
 _LEAST, _MOST = -126, 127
 
 
+def takes(x: Operand, y: Operand, length: int, terms: int) -> bool:
+    """Whether the tiles are for sums of so many products of two operands' numbers, and of so many terms in all."""
+    bound = length * x.largest * y.largest
+    if bound > 1 << 53 or not bound:
+        return False
+    return tiles.fits(tiles.digits_of(x.largest), tiles.digits_of(y.largest), length) and loaded(terms) is not None
+
+
 def exact(x: Operand, y: Operand, result: ElementType, policy: Policy) -> np.ndarray | None:
     """The sums of the finite numbers' products, of (batch, M, K) and (batch, K, N).
 
@@ -32,16 +40,13 @@ def exact(x: Operand, y: Operand, result: ElementType, policy: Policy) -> np.nda
     where the tiles are not for them.
     """
     (batch, lines, length), columns = x.codes.shape, y.codes.shape[-1]
-    bound = length * x.largest * y.largest
     terms = batch * lines * length * columns
-    if bound > 1 << 53 or not bound or (multiplier := loaded(terms)) is None:
+    if not takes(x, y, length, terms) or (multiplier := loaded(terms)) is None:
         return None
-    counts = tiles.digits_of(x.largest), tiles.digits_of(y.largest)
-    if not tiles.fits(*counts, length):
-        return None
-    low = x.low + y.low
-    kind, how = _kind(x.has_special or y.has_special, low, low + bound.bit_length(), result, policy)
-    sums = multiplier.product(x.codes, y.codes, x.digits(counts[0]), y.digits(counts[1]), kind, 2.0**low, how)
+    low, bits = x.low + y.low, (length * x.largest * y.largest).bit_length()
+    kind, how = _kind(x.has_special or y.has_special, low, low + bits, result, policy)
+    x_digits, y_digits = (operand.digits(tiles.digits_of(operand.largest)) for operand in (x, y))
+    sums = multiplier.product(x.codes, y.codes, x_digits, y_digits, kind, 2.0**low, how)
     return sums.view(result.dtype) if kind == tiles.CODES else sums
 
 

@@ -22,13 +22,13 @@ from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..require import require, require_dimensions, require_shape
 from ..types import ELEMENT_TYPES
 from .accumulated import check_accumulator
-from .exact_matmul import may_be_plain, plain_operands, rounded_product
+from .exact_matmul import may_be_plain, prepared
 from .matmul import matmul, plain_product
 
 Shape = tuple[int, ...]
 
-#: Which products a convolution is made of: of decoded minifloats, by the host's BLAS alone, and others.
-_DECODED, _HOST, _OTHER = range(3)
+#: Which products a convolution is made of: exact ones of minifloats, by the host's BLAS alone, and others.
+_EXACT, _HOST, _OTHER = range(3)
 #: The terms of the smallest product that the host is given. No tuning: BLAS has another order of addition for smaller
 #: ones. Of larger ones the parts do not matter, if they have several columns: 1,700 matrices in parts had no other bit.
 _PART = 1 << 20
@@ -134,15 +134,14 @@ def _convolution(call: Call, has_padding: bool) -> Run:
 
     def kernel(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None = None) -> np.ndarray:
         depth = math.prod([rhs.shape[d] for d in numbers.rhs[1:]])
-        plain = plain_operands(lhs, rhs, call, depth) if is_plain else None
-        if plain is None:
-            x, y, fill, product = lhs, rhs, zero, host or multiply
-        else:
-            (x, y), fill, product = plain, 0, functools.partial(rounded_product, call=call)
+        terms = lhs.size * rhs.size // max(lhs.shape[numbers.lhs[1]], 1)
+        parts = prepared(lhs, rhs, call, depth, terms) if is_plain else None
+        x, y, product = (lhs, rhs, host or multiply) if parts is None else parts
+        fill = zero if parts is None else 0
         x, y = x.transpose(numbers.lhs), y.transpose(numbers.rhs)
         axes = plan(x.shape, y.shape, padding if pads is None else tuple(pads.reshape(-1).tolist()))
         groups, dtype = (features, batches), result.element.dtype
-        how = _DECODED if plain is not None else _OTHER if host is None else _HOST
+        how = _EXACT if parts is not None else _OTHER if host is None else _HOST
         products = _products(product, x, y, fill, axes, window.reversal, groups, dtype, how)
         # group, batch, spatial, feature -> batch, group and feature, spatial
         spatial = range(2, rank)
@@ -215,10 +214,11 @@ def _products(
         least = max(-(-_PART // (depth * outputs)), tuning().convolution_host_block // (groups * depth), 1)
         for_each(list(_even(counts, least)), work, terms // tuning().product_terms)
         return sums.transpose(0, *(1 + order.index(d) for d in range(inner)), 1 + inner) if is_turned else sums
-    is_plain = how == _DECODED
-    limit = (tuning().convolution_plain_block if is_plain else tuning().convolution_block) // (groups * depth)
+    is_exact = how == _EXACT
+    exact_block = tuning().convolution_code_block if x.itemsize == 1 else tuning().convolution_plain_block
+    limit = (exact_block if is_exact else tuning().convolution_block) // (groups * depth)
     parts = list(blocks(counts, max(limit, tuning().convolution_rows)))
-    for_each(parts, work, terms >> 3 if is_plain else 0)
+    for_each(parts, work, terms >> 3 if is_exact else 0)
     return sums
 
 

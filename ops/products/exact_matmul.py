@@ -68,16 +68,26 @@ def may_be_plain(call: Call) -> bool:
     )
 
 
-def plain_operands(lhs: np.ndarray, rhs: np.ndarray, call: Call, length: int) -> tuple[np.ndarray, np.ndarray] | None:
+#: Of an op's operands arrays that may be cut into parts, and what multiplies the parts.
+Prepared = tuple[np.ndarray, np.ndarray, Callable[[np.ndarray, np.ndarray], np.ndarray]]
+
+
+def prepared(lhs: np.ndarray, rhs: np.ndarray, call: Call, length: int, terms: int) -> Prepared | None:
     """An op's minifloats as f32 or f64 in which every sum of `length` of their products is exact, in any order.
 
-    None where there is no such type, or where there are infinities or NaN.
+    Where products of so many terms are by tiles they stay codes. None where there is no such type, or where there are
+    infinities or NaN. Zeros may be laid between the numbers.
     """
     x, y = (Operand.of(v, call.tensor(i).element.format) for i, v in enumerate((lhs, rhs)))
-    dtype = _exact_type(x.low + y.low, length * x.largest * y.largest)
-    if dtype is None or x.has_special or y.has_special:
+    if x.has_special or y.has_special:
         return None
-    return x.values(dtype), y.values(dtype)
+    if by_tiles.takes(x, y, length, terms):
+        result, policy = call.result().element, call.policy
+        return x.codes, y.codes, lambda a, b: _product(x.at(a), y.at(b), result, policy, call.random)
+    dtype = _exact_type(x.low + y.low, length * x.largest * y.largest)
+    if dtype is None:
+        return None
+    return x.values(dtype), y.values(dtype), functools.partial(rounded_product, call=call)
 
 
 def rounded_product(lhs: np.ndarray, rhs: np.ndarray, call: Call) -> np.ndarray:

@@ -94,7 +94,7 @@ def _values(fmt: Format, first: int | None, count: int, is_wide: bool = False) -
 
 @functools.lru_cache(256)
 def _digits(fmt: Format, low: int, count: int) -> np.ndarray:
-    """The words of `Operand.digits`, indexed by code; of numbers that need more digits, zero."""
+    """The rows of `Operand.digits`, indexed by code; of numbers that need more digits, zero."""
     x = decode(np.arange(256) & ((1 << fmt.bits) - 1), fmt)
     shift = x.exponent - low
     # No digits hold more than 40 bits, and no number that an operand has is cut off.

@@ -15,10 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from .instructions import _intrinsic, _ir, _types, choose, inner, numba, shift, shift_left, store_8, store_32
+from .instructions import (
+    _intrinsic,
+    _ir,
+    _types,
+    choose,
+    inner,
+    load_8,
+    load_32,
+    numba,
+    shift,
+    shift_left,
+    store_8,
+    store_32,
+)
 from .loops import encode
 
-_u32, _u64, _i32, _f32, _f64 = np.uint32, np.uint64, np.int32, np.float32, np.float64
+_u8, _u32, _u64, _i32, _f32, _f64 = np.uint8, np.uint32, np.uint64, np.int32, np.float32, np.float64
 
 #: The lines of a tile and its bytes in a line; what a tile takes; how many registers there are, and how many of them
 #: sums may take: two at least hold operands.
@@ -71,16 +84,17 @@ def _text(digits: int, others: int) -> str:
     return "\n".join(lines)
 
 
-def _assembly(builder: Any, text: str, args: list[Any]) -> None:
+def _assembly(builder: Any, text: str, args: list[Any], clobbered: tuple[str, ...]) -> None:
     kind = _ir.FunctionType(_ir.VoidType(), [a.type for a in args])
-    builder.asm(kind, text, ",".join(["r"] * len(args) + ["~{memory}"]), args, side_effect=True)
+    lost = [f"~{{{name}}}" for name in ("memory", *clobbered)]
+    builder.asm(kind, text, ",".join(["r"] * len(args) + lost), args, side_effect=True)
 
 
-def _instructions(text: str, count: int, *constants: int) -> Any:
+def _instructions(text: str, count: int, *constants: int, clobbered: tuple[str, ...] = ()) -> Any:
     """Assembly on addresses: so many, and some constants behind them."""
 
     def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
-        _assembly(builder, text, [*args, *(_ir.Constant(_ir.IntType(64), c) for c in constants)])
+        _assembly(builder, text, [*args, *(_ir.Constant(_ir.IntType(64), c) for c in constants)], clobbered)
         return context.get_dummy_value()
 
     address = _types.int64
@@ -95,6 +109,22 @@ _configure = _instructions("ldtilecfg ($0)", 1)
 _release = _instructions("tilerelease", 0)
 _clear = _instructions("\n".join(f"tilezero %tmm{i}" for i in range(_SUMS)), 0)
 _keep = _instructions("\n".join(f"tilestored %tmm{i}, {i * BYTES}($0,$1,1)" for i in range(_SUMS)), 1, WIDTH)
+#: 64 bytes, those that a mask has, by a table of 256; of the others zero.
+_look_up = _instructions(
+    """kmovq $3, %k1
+vmovdqu8 ($0), %zmm0{%k1}{z}
+vpmovb2m %zmm0, %k2
+vmovdqu8 ($1), %zmm1
+vmovdqu8 128($1), %zmm3
+vmovdqa64 %zmm0, %zmm2
+vpermi2b 64($1), %zmm1, %zmm0
+vpermi2b 192($1), %zmm3, %zmm2
+vmovdqu8 %zmm2, %zmm0{%k2}
+vmovdqu8 %zmm0, %zmm0{%k1}{z}
+vmovdqu8 %zmm0, ($2)""",
+    4,
+    clobbered=("zmm0", "zmm1", "zmm2", "zmm3", "k1", "k2"),
+)
 _STEPS = {
     (d, e): _instructions(_text(d, e), 4, WIDTH)
     for d in range(1, DIGITS + 1)
@@ -143,51 +173,72 @@ def _step(kind, a, b, c, d):
 
 
 @inner
-def _two(a, b, by):
-    """A byte of one word and the same of another one, joined."""
-    return (shift(a, by) & _u32(255)) | shift_left(shift(b, by) & _u32(255), _u32(8))
+def _arrange(start, next_line, next_column, height, width, by_column, tile):
+    """The codes of a tile in the order of its bytes, from 16 lines that do not lie as they should.
+
+    A word of `tile` is four columns of a line. With `by_column` the next line's follow, else the line's next.
+    """
+    one, four = (1, LINES) if by_column else (LINES, 1)
+    if height < LINES or width < WIDTH:
+        tile[:] = 0
+        octets = tile.view(_u8)
+        for k in range(width):
+            for i in range(height):
+                code = load_8(_u64(start + i * next_line + k * next_column), _u64(0))
+                octets[4 * (i * one + k // 4 * four) + k % 4] = _u8(code)
+    elif next_column == 1:
+        for i in range(LINES):
+            line = _u64(start + i * next_line)
+            for k in range(WIDTH // 4):
+                tile[i * one + k * four] = load_32(line, _u64(k))
+    else:
+        for k in range(WIDTH // 4):
+            a = _u64(start + 4 * k * next_column)
+            b, c, d = a + _u64(next_column), a + _u64(2 * next_column), a + _u64(3 * next_column)
+            for i in range(LINES):
+                at = _u64(i * next_line)
+                low = load_8(a, at) | shift_left(load_8(b, at), _u32(8))
+                high = load_8(c, at) | shift_left(load_8(d, at), _u32(8))
+                tile[i * one + k * four] = low | shift_left(high, _u32(16))
 
 
-def pack(x, table, digits, by_column, first, last, out):
+def pack(x, tables, digits, by_column, first, last, out):
     """Pack some blocks of 16 lines of codes as tiles, block after block, of each 64 columns after the other.
 
-    x: codes (batch, lines, columns). table: the digits of each code in the bytes of a word. by_column: whether a word
-    of a tile has four columns of a line and is followed by the next line's, else by the next columns'. out: words, from
-    block `first` on. What lies beyond the lines and the columns is zero.
+    x: codes (batch, lines, columns). tables: for each digit that of every code. by_column: whether a word of a tile has
+    four columns of a line and is followed by the next line's, else by the next columns'. out: words, from block `first`
+    on. What lies beyond the lines and the columns is zero.
     """
     lines, columns = x.shape[1], x.shape[2]
     across = (lines + LINES - 1) // LINES
-    words, tile = np.zeros((LINES, WIDTH), _u32), np.empty((LINES, LINES), _u32)
-    row_first = x.strides[2] <= x.strides[1]
-    at = _u64(0)
+    next_batch, next_line, next_column = x.strides[0], x.strides[1], x.strides[2]
+    place, entries, at = x.ctypes.data, tables.ctypes.data, out.ctypes.data
+    tile = np.empty(BYTES // 4, _u32)
     for block in range(first, last):
-        codes, line = x[block // across], block % across * LINES
+        line = block % across * LINES
         height = min(LINES, lines - line)
         for column in range(0, columns, WIDTH):
             width = min(WIDTH, columns - column)
-            if height < LINES or width < WIDTH:
-                words[:] = 0
-            if row_first:
-                for i in range(height):
-                    for k in range(width):
-                        words[i, k] = table[codes[line + i, column + k]]
-            else:
-                for k in range(width):
-                    for i in range(height):
-                        words[i, k] = table[codes[line + i, column + k]]
-            for digit in range(digits):
-                by = _u32(8 * digit)
-                for i in range(LINES):
-                    for k in range(WIDTH // 4):
-                        low = _two(words[i, 4 * k], words[i, 4 * k + 1], by)
-                        tile[i, k] = low | shift_left(_two(words[i, 4 * k + 2], words[i, 4 * k + 3], by), _u32(16))
+            codes = place + block // across * next_batch + line * next_line + column * next_column
+            is_laid = next_column == 1 and not by_column
+            if not is_laid:
+                _arrange(codes, next_line, next_column, height, width, by_column, tile)
+                codes = tile.ctypes.data
+            for row in range(LINES):
                 if by_column:
-                    for k in range(LINES):
-                        for i in range(LINES):
-                            out[at, k, i] = tile[i, k]
+                    count = max(min(width - 4 * row, 4), 0)  # of the columns of this row
+                    mask = shift(_u32(15), _u32(4 - count)) * _u64(0x1111111111111111)
+                    if height < LINES:
+                        mask = mask & ((_u64(1) << _u64(4 * height)) - _u64(1))
                 else:
-                    out[at] = tile
-                at += _u64(1)
+                    mask = _u64(0xFFFFFFFFFFFFFFFF) >> _u64(WIDTH - width)
+                    if row >= height:
+                        mask = _u64(0)
+                source = codes + row * (next_line if is_laid else WIDTH)
+                for digit in range(digits):
+                    _look_up(source, entries + 256 * digit, at + BYTES * digit + WIDTH * row, mask)
+            at += BYTES * digits
+    return tile[0]  # so that it lives as long as its address is in use
 
 
 @inner
@@ -292,11 +343,11 @@ def multiply(x, y, shapes, scale, kind, how, configuration, scratch, out):
 def signatures() -> tuple[Any, Any]:
     """The types of what `pack` and `multiply` take."""
     t = numba.types
-    codes, table = t.Array(t.uint8, 3, "A", readonly=True), t.Array(t.uint32, 1, "C", readonly=True)
-    number, tiles = t.int64, t.Array(t.uint32, 3, "C")
+    codes, table = t.Array(t.uint8, 3, "A", readonly=True), t.Array(t.uint8, 2, "C", readonly=True)
+    number, tiles = t.int64, t.Array(t.uint32, 1, "C")
     numbers = t.Array(t.int64, 1, "C", readonly=True)
     return (
-        t.void(codes, table, number, t.boolean, number, number, tiles),
+        t.uint32(codes, table, number, t.boolean, number, number, tiles),
         t.void(
             tiles,
             tiles,
