@@ -23,6 +23,8 @@ from .speed import tuning
 #: How Linux is asked to let a process use the tiles' data: the system call on x86-64, its request, and the state.
 _ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18
 _LINE = 64
+#: Parts of a product: a thread that is interrupted loses little.
+_PARTS = 8
 
 #: The kinds of results, and the digits of one operand and of both together: see `fast.tiles`.
 F64, NEAREST, ODD, I32, CODES = range(5)
@@ -104,7 +106,7 @@ class Tiles:
         of f32 or zero. For `F64` sums must have 53 bits at most.
         """
         (batch, lines, length), columns = x.shape, y.shape[-1]
-        down, across, depth = -(-lines // 16), -(-columns // 16), -(-length // 64)
+        down, depth = -(-lines // 16), -(-length // 64)
         (x_words, x_count), (y_words, y_count) = x_digits, y_digits
         terms = batch * lines * columns * length * x_count * y_count
         packed = [self._packed(x, x_words, x_count, True), self._packed(y.swapaxes(1, 2), y_words, y_count, False)]
@@ -112,7 +114,8 @@ class Tiles:
         out = result.view(np.uint8).reshape(-1)
         groups = batch * -(-down // self._blocks(x_count, y_count)[0])
         how = np.zeros(10, np.int64) if how is None else how
-        step = max(groups // 8, 1, (1 << 16) // max(across * depth * 256, 1))
+        work_size = terms // tuning().tile_terms
+        step = _step(groups, work_size)
 
         def work(first: int) -> None:
             last = min(first + step, groups)
@@ -121,7 +124,7 @@ class Tiles:
             kind_of = (kind, how, self._configuration, scratch, out)
             self._multiply(*packed, shapes, scale, *kind_of)
 
-        for_each(range(0, groups, step), work, terms // tuning().tile_terms)
+        for_each(range(0, groups, step), work, work_size)
         return result
 
     def _packed(self, x: np.ndarray, words: np.ndarray, count: int, is_first: bool) -> np.ndarray:
@@ -129,7 +132,7 @@ class Tiles:
         across, size = -(-lines // 16), -(-length // 64) * count
         blocks = batch * across
         tiles = _aligned(blocks * size << 10).view(np.uint32)
-        step = max(blocks // 8, 1)
+        step = _step(blocks, x.size)
 
         def work(first: int) -> None:
             last = min(first + step, blocks)
@@ -137,6 +140,11 @@ class Tiles:
 
         for_each(range(0, blocks, step), work, x.size)
         return tiles
+
+
+def _step(count: int, size: int) -> int:
+    """How many of so many blocks are a part; small products are one part."""
+    return max(count if size <= tuning().block else count // _PARTS, 1)
 
 
 def _aligned(size: int) -> np.ndarray:
