@@ -45,9 +45,9 @@ def digits_of(largest: int) -> int:
 def digits(values: np.ndarray, count: int) -> np.ndarray:
     """The digits of whole numbers as bytes, a row for each digit, from the lowest on; of those that need more, zero."""
     rest, rows = values.astype(np.int64), np.zeros((count, *values.shape), np.uint8)
-    for row in rows:
+    for i in range(count):
         low = ((rest + 128) & 255) - 128
-        row[...] = low & 255
+        rows[i] = low & 255
         rest = (rest - low) >> 8
     return np.where(rest == 0, rows, 0).astype(np.uint8)
 
