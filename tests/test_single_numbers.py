@@ -15,7 +15,13 @@ import pytest
 from jax import lax
 
 from minihlo import interp
+from minihlo.interp.compile import scalars
+from minihlo.interp.compile.group import Attributes
+from minihlo.interp.compile.kernels import Kernels
 from minihlo.ops.engine.speed import NAMES
+from minihlo.ops.policy import Policy
+from minihlo.ops.random_stream import RandomStream
+from minihlo.ops.types import ELEMENT_TYPES, TensorType
 
 from .test_recurrences import codes, plan_of, text_of
 
@@ -76,6 +82,16 @@ BODIES: dict[str, tuple[Any, Any, np.ndarray]] = {
         lambda c, v: ((c * 5 + v) % 97, c // (v | 1)),
         np.ones(3, np.int32),
         RNG.integers(-(2**31), 2**31, (40, 3)).astype(np.int32),
+    ),
+    "f16": (
+        lambda c, v: (c * np.float16(0.75) + v, (c[0] / v[1] - c[2], c.max())),
+        np.ones(3, np.float16),
+        rows_of(40, 3).clip(-60000, 60000).astype(np.float16),
+    ),
+    "f16 and other types": (
+        lambda c, v: (jnp.tanh(c * 2 - v).astype(np.float16), (c > 0.5, c.astype(F8), c.astype(np.int32))),
+        np.ones(3, np.float16),
+        np.arange(120, dtype=np.float32).reshape(40, 3) * 0.07 - 4,
     ),
     "booleans": (lambda c, v: (c ^ (v > c.all()), c.any()), np.zeros(3, bool), rows_of(40, 3)),
     "numbers of two types": (
@@ -197,3 +213,25 @@ def test_large_loops_stay_loops_over_arrays() -> None:
 
     assert NOTE not in plan_of(run, rows_of(20, 64))
     assert NOTE not in plan_of(run, rows_of(20, 32))  # 32 functions cost more than one call on an array
+
+
+HALF = ELEMENT_TYPES["f16"]
+FUNCTIONS = ("tanh", "exponential", "log", "logistic", "sqrt", "rsqrt", "sine", "negate", "abs")
+
+
+@pytest.mark.parametrize("name", [f"stablehlo.{name}" for name in FUNCTIONS])
+def test_functions_of_single_numbers_of_f16_are_those_of_arrays(name: str) -> None:
+    kernels, known = Kernels(Policy(), RandomStream()), {}
+
+    def name_of(value: Any) -> str:
+        known[f"k{len(known)}"] = value
+        return f"k{len(known) - 1}"
+
+    whole, single = ((TensorType(shape, HALF),) * 2 for shape in ((None,), ()))
+    use = scalars.Use((HALF,), HALF, ["x"], {}, Policy(), kernels.of(name, Attributes({}), single), name_of)
+    function = eval(f"lambda x: {scalars.expression(name, use)}", known)
+    codes_of_f16 = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    with np.errstate(all="ignore"):
+        expected = np.asarray(kernels.of(name, Attributes({}), whole)(codes_of_f16))
+        found = np.array([function(x) for x in codes_of_f16], np.float16)
+    assert codes(found) == codes(expected)

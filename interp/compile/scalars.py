@@ -50,6 +50,8 @@ class Form:
             return f"{name_of(_BOOLS)}[{name}]"
         if element.is_minifloat:
             return f"{name_of(self._cells)}[{name}]"
+        if element.name == "f16":
+            return f"{name_of(np.asarray)}({name})"
         if element.is_float:
             return name
         if element.bits < 8:
@@ -79,7 +81,7 @@ class Form:
 
 @functools.cache
 def _form(element: ElementType) -> Form | None:
-    if element.is_complex or isinstance(element, QuantizedType) or element.name in ("f16", "bf16"):
+    if element.is_complex or isinstance(element, QuantizedType) or element.name == "bf16":
         return None
     return Form(element)
 
@@ -123,8 +125,11 @@ def expression(name: str, use: Use) -> str | None:
         return scalar.boolean and scalar.boolean.format(*use.names)
     if element.is_integer:
         return _integer(use, scalar, element)
-    if scalar.wide is not None and element.name == "f32":
-        return f"{use.name_of(_rounded_once(scalar.wide, use.kernel))}({', '.join(use.names)})"
+    if element.name == "f16" and use.policy != Policy():
+        return None
+    if scalar.wide is not None and element.name in _SMALLEST:
+        rounded = _rounded_once(scalar.wide, use.kernel, element)
+        return f"{use.name_of(rounded)}({', '.join(use.names)})"
     return scalar.floating and scalar.floating.format(*use.names)
 
 
@@ -140,20 +145,23 @@ def _integer(use: Use, scalar: Scalar, element: ElementType) -> str | None:
 
 #: What a result in f64 may be too small or too large by, relatively: 16 units in its last place.
 _LOW, _HIGH = 1 - 2.0**-48, 1 + 2.0**-48
-#: Smaller results may be subnormal in f32, whose units are larger.
-_SMALLEST = 2.0**-125
+#: Smaller results may be subnormal in a type, whose units are larger.
+_SMALLEST = {"f32": 2.0**-125, "f16": 2.0**-13}
 
 
-def _rounded_once(wide: Callable[..., float], kernel: Kernel) -> Callable[..., Any]:
-    """A function of f32, correctly rounded: in f64 if its error cannot decide, else by the kernel, which is exact."""
+def _rounded_once(wide: Callable[..., float], kernel: Kernel, element: ElementType) -> Callable[..., Any]:
+    """A function of f32 or f16, correctly rounded: in f64 if its error cannot decide, else by the kernel."""
+    rounded, smallest = element.dtype.type, _SMALLEST[element.name]
 
-    def function(*numbers: np.float32) -> Any:
+    def function(*numbers: Any) -> Any:
         try:
             x = wide(*map(float, numbers))
         except (ValueError, ArithmeticError):
-            return kernel(*numbers)[()]
-        result = np.float32(x * _LOW)
-        return result if result == np.float32(x * _HIGH) and abs(x) >= _SMALLEST else kernel(*numbers)[()]
+            return kernel(*map(np.asarray, numbers))[()]
+        result = rounded(x * _LOW)
+        if result == rounded(x * _HIGH) and abs(x) >= smallest:
+            return result
+        return kernel(*map(np.asarray, numbers))[()]
 
     return function
 
@@ -227,7 +235,7 @@ def _convert_byte(use: Use, source: ElementType, target: ElementType) -> str | N
 
 def _convert_float(use: Use, source: ElementType, target: ElementType) -> str | None:
     (x,) = use.names
-    if target.is_float and target.bits >= 32 and use.policy == Policy():
+    if target.is_float and (target.bits >= 32 or target.name == "f16") and use.policy == Policy():
         return f"{use.name_of(target.dtype.type)}({x})"
     if source.name == "f32" and target.is_minifloat and target.format.precision <= 6:
         if use.policy.rounding == "stochastic":
