@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..accumulators import units
+from ..accumulators.product import product as accumulated_product
 from ..accumulators.record import Accumulator
-from ..accumulators.sums import dots
 from ..engine import gemm
 from ..engine.cast import cast
 from ..policy import ACCUMULATIONS, Policy
@@ -150,22 +150,23 @@ def _by_unit(call: Call, batching: list[tuple[int, ...]], contracting: list[tupl
     orders = []
     for i in range(2):
         free = [d for d in range(len(shapes[i])) if d not in (*batching[i], *contracting[i])]
-        orders.append((*batching[i], *free, *contracting[i]))
+        orders.append((*batching[i], *((*free, *contracting[i]) if i == 0 else (*contracting[i], *free))))
     batch = len(batching[0])
     policy, result = call.policy.for_results(call.result().element), call.result().element
 
-    def rows(x: np.ndarray, i: int, element: ElementType) -> np.ndarray:
-        """The codes of an operand or of its scales, the contracted dimension last."""
+    def matrices(x: np.ndarray, i: int, element: ElementType) -> np.ndarray:
+        """The codes of an operand or of its scales: (batch, M, K) on the left, (batch, K, N) on the right."""
         x = x.transpose(orders[i])
         codes = np.ascontiguousarray(x).view(np.dtype(f"u{x.itemsize}")) if element.is_float else x
-        count = math.prod(x.shape[batch:-1])
-        return codes.reshape(math.prod(x.shape[:batch]), *((count, 1) if i == 0 else (1, count)), x.shape[-1])
+        sizes = x.shape[batch:]
+        last = (math.prod(sizes[:-1]), sizes[-1]) if i == 0 else (sizes[0], math.prod(sizes[1:]))
+        return codes.reshape(math.prod(x.shape[:batch]), *last)
 
     def kernel(lhs: np.ndarray, rhs: np.ndarray, lhs_scales: np.ndarray, rhs_scales: np.ndarray) -> np.ndarray:
-        x, y = rows(lhs, 0, types[0]), rows(rhs, 1, types[1])
-        s, t = rows(lhs_scales, 0, types[2]), rows(rhs_scales, 1, types[3])
-        sums = dots(
-            record, x, y, types[0].name, types[1].name, a_scales=s, b_scales=t, scale_type=types[2].name, block=block
+        x, y = matrices(lhs, 0, types[0]), matrices(rhs, 1, types[1])
+        s, t = matrices(lhs_scales, 0, types[2]), matrices(rhs_scales, 1, types[3])
+        sums = accumulated_product(
+            record, x, y, types[0].name, types[1].name, x_scales=s, y_scales=t, scale_type=types[2].name, block=block
         )
         stored = ELEMENT_TYPES[record.storage.name]
         return cast(sums, stored, result, policy, call.random.draws(policy)).reshape(call.shape())
