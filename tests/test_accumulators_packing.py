@@ -82,8 +82,8 @@ def test_many_records_at_once_are_as_each_alone() -> None:
     types, k = ("f8E5M2", "f8E4M3FN"), 48
     x, y = (_codes(rng, name, 30, k) for name in types)
     records = []
-    for seed in range(40):
-        record = random_record(seed + 3000)
+    limited = Accumulator(0, bits=9, normalise=True, product_limit=4)
+    for record in (limited, *(random_record(seed + 3000) for seed in range(40))):
         fields = {
             "bits": [None if record.bits is None else b for b in (0, 3, 9, 17, 33)],
             "least": [None, -150, -9, 2, 20],

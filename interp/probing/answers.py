@@ -18,6 +18,8 @@ from .predict import predicted_by
 
 #: How many dots of each design are asked for: these hold several of every exponent.
 _EACH = 300
+#: Dots of so many products are predicted together.
+_FEW = 8
 #: Records that are compared at once, on the first part of some data and on the others.
 _BLOCK, _NEAR = 512, 64
 
@@ -49,6 +51,7 @@ class Session:
         self.signature = asker.signature
         self.designer = Designer(self.signature)
         self.answers: list[Answers] = []
+        self._together: list[Answers] = []
         self._left = 0  #: predictions that a search may still make
         fmt = ELEMENT_TYPES[self.signature.result].format
         codes = np.arange(1 << (8 * fmt.code_dtype.itemsize), dtype=np.int64) if fmt.bits <= 16 else np.zeros(0, int)
@@ -123,11 +126,21 @@ class Session:
 
     def predicts_all(self, record: Accumulator) -> bool:
         """Return whether a record predicts all dots."""
-        return not any(self.cost(record, a) for a in self.answers)
+        return not any(self.cost(record, part) for part in self._every())
 
     def missed(self, record: Accumulator) -> int:
         """Return how many dots of all a record does not predict."""
-        return sum(self.cost(record, a) for a in self.answers)
+        return sum(self.cost(record, part) for part in self._every())
+
+    def _every(self) -> list[Answers]:
+        """All answers, those of few products and others: each part is predicted at once."""
+        if sum(map(len, self._together)) != sum(map(len, self.answers)):
+            parts: tuple[list[Answers], list[Answers]] = ([], [])
+            for a in self.answers:
+                most = (a.dots.x != 0).sum(1).max(initial=0)
+                parts[most > _FEW].append(a)
+            self._together = [joined(part) for part in parts if part]
+        return self._together
 
 
 def joined(parts: Sequence[Answers]) -> Answers:

@@ -73,6 +73,7 @@ class Designer:
         self.half = 1.5 if mantissas[0] else 1.0
         self.wide = 2.25 if min(mantissas) else 1.0
         self.full = (2 - 2.0 ** -mantissas[0]) * (2 - 2.0 ** -mantissas[1])
+        self._known: dict[tuple[int, float], tuple[int, int] | None] = {}
         self._factors = {
             1.0: (1.0, 1.0),
             self.fine: (self.fine, 1.0),
@@ -83,31 +84,33 @@ class Designer:
 
     def dots(self, rows: Iterable[Sequence[Product]]) -> Dots:
         """Return dots of these products; rows that the types have no numbers for are left out."""
-        k, made = self.signature.k, []
+        k, count, at, made = self.signature.k, 0, [], []
         for row in rows:
-            try:
-                made.append([(at, *self._pair(e, s)) for at, e, s in row])
-            except ValueError:
-                continue
-        x, y = np.zeros((len(made), k)), np.zeros((len(made), k))
-        for i, row in enumerate(made):
-            for at, a, b in row:
-                x[i, at], y[i, at] = a, b
-        keep = self._has(x, self.signature.lhs) & self._has(y, self.signature.rhs)
-        return Dots(codes(x[keep], self.signature.lhs), codes(y[keep], self.signature.rhs))
+            products = [self._codes(e, s) for _, e, s in row]
+            if None not in products:
+                at += [count * k + p for p, _, _ in row]
+                made += products
+                count += 1
+        sides = []
+        for i, element in enumerate((self.signature.lhs, self.signature.rhs)):
+            side = np.zeros(count * k, ELEMENT_TYPES[element].format.code_dtype)
+            side[at] = [pair[i] for pair in made]
+            sides.append(side.reshape(count, k))
+        return Dots(*sides)
 
-    def _pair(self, exponent: int, significand: float) -> tuple[float, float]:
-        x, y = self.operands.pair(exponent)
-        a, b = self._factors[abs(significand)]
-        return np.copysign(x * a, significand), y * b
-
-    @staticmethod
-    def _has(numbers: np.ndarray, element: str) -> np.ndarray:
-        """Whether a type has all numbers of each row."""
-        r, fmt = Range.of(element), ELEMENT_TYPES[element].format
-        size = np.abs(numbers)
-        steps = np.ldexp(size, -np.maximum(np.frexp(size)[1] - 1 - fmt.mantissa_bits, r.least))
-        return ((steps == np.rint(steps)) & (size <= r.largest)).all(1)
+    def _codes(self, exponent: int, significand: float) -> tuple[int, int] | None:
+        """The codes of two numbers with a product; None if the types have none."""
+        if (found := self._known.get((exponent, significand), ())) != ():
+            return found
+        made: list[int] = []
+        try:
+            numbers = zip(self.operands.pair(exponent), self._factors[abs(significand)], (significand, 1.0), strict=True)
+            for (x, factor, sign), element in zip(numbers, (self.signature.lhs, self.signature.rhs), strict=True):
+                made.append(int(codes(np.array([np.copysign(x * factor, sign)]), element)[0]))
+        except ValueError:
+            made = []
+        found = self._known[exponent, significand] = (made[0], made[1]) if made else None
+        return found
 
     # -- structure -----------------------------------------------------------------------------------------------------
 

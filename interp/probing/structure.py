@@ -21,6 +21,8 @@ from .words import places
 
 #: Masks that candidates are compared on: so many of the first positions, and of the others.
 _RACE, _NEAR = 120, 66
+#: Masks that the best of them are compared on.
+_MANY = 2500
 #: How many records stay in the race, and begin the search.
 _LEFT, _MOST_STARTS = 60, 24
 #: How many windows are tried, beside those that are powers of two.
@@ -113,11 +115,13 @@ class _Race:
         self._session, self._masks, self._one = session, masks, one
         self._kept = masks.got == one
         used = masks.dots.x != 0
+        some = session.rng.permutation(len(masks))[:_MANY]
+        self._many = masks.dots[some], self._kept[some]
         self._last = used.shape[1] - 1 - np.argmax(used[:, ::-1], 1)
 
     def wrong(self, records: Sequence[Accumulator]) -> dict[Accumulator, int]:
-        """How many masks each record does not give: whether the small product is left."""
-        return self._wrong(records, self._masks.dots, self._kept)
+        """How many of many masks each record does not give: whether the small product is left."""
+        return self._wrong(records, *self._many)
 
     def _wrong(self, records: Sequence[Accumulator], dots: Dots, kept: np.ndarray) -> dict[Accumulator, int]:
         expected = predicted_by(records, dots, self._session.signature)

@@ -189,8 +189,10 @@ class _Products:
         at, record = index(part), self.record
         x = np.multiply(self.a.values[at], self.b.values[at], out=None if out is None else out[: len(part)])
         if self.numbers.product_limit is not None:
-            limit = two_to(self.numbers.product_limit)
-            np.copyto(x, np.copysign(np.inf, x), where=np.abs(x) >= limit)
+            beyond = np.abs(x) >= two_to(self.numbers.product_limit)
+            if out is None and beyond.shape != x.shape:  # records with limits of their own
+                x = np.broadcast_to(x, beyond.shape).copy()
+            np.copyto(x, np.copysign(np.inf, x), where=beyond)
         return x if record.inner == 1 else np.add.reduceat(x, range(0, len(part), record.inner), axis=0)
 
     def _exponents(self, part: Step, out: np.ndarray) -> np.ndarray:
