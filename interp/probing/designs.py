@@ -104,7 +104,9 @@ class Designer:
             return found
         made: list[int] = []
         try:
-            numbers = zip(self.operands.pair(exponent), self._factors[abs(significand)], (significand, 1.0), strict=True)
+            numbers = zip(
+                self.operands.pair(exponent), self._factors[abs(significand)], (significand, 1.0), strict=True
+            )
             for (x, factor, sign), element in zip(numbers, (self.signature.lhs, self.signature.rhs), strict=True):
                 made.append(int(codes(np.array([np.copysign(x * factor, sign)]), element)[0]))
         except ValueError:
