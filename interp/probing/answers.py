@@ -18,10 +18,10 @@ from .predict import predicted_by
 
 #: How many dots of each design are asked for: these hold several of every exponent.
 _EACH = 300
-#: Dots of so many products are predicted together.
-_FEW = 8
-#: Records that are compared at once, on the first part of some data and on the others.
-_BLOCK, _NEAR = 512, 64
+#: Dots of up to so many products are few.
+_FEW = 24
+#: Records that are compared at once, and how many of them on a second and a third part of the data.
+_BLOCK, _NEAR = 1024, (100, 24)
 
 
 @dataclasses.dataclass
@@ -38,9 +38,10 @@ class Answers:
     def __len__(self) -> int:
         return len(self.got)
 
-    def is_short(self, length: int) -> bool:
-        """Whether all products from this position on are zero."""
-        return not self.dots.x[:, length:].any()
+    @property
+    def is_few(self) -> bool:
+        """Whether all dots have few products: they are predicted quickly."""
+        return bool((self.dots.x != 0).sum(1).max(initial=0) <= _FEW)
 
 
 class Session:
@@ -105,23 +106,22 @@ class Session:
     ) -> tuple[Accumulator, int]:
         """Return the record with the fewest misses, the earliest of several; `first` before all.
 
-        All records are compared on the first part of the data, and those that may be the best on the others.
+        All records are compared on the first part of the data, and on each further part those that miss the fewest.
         """
         best, least = first, sum(self.cost(first, part) for part in data)
         records = iter(records)
         while least and self._left > 0 and (block := list(itertools.islice(records, min(_BLOCK, self._left)))):
             self._left -= len(block)
-            costs = self.misses_of(block, data[0]).sum(1)
-            near = [i for i in np.argsort(costs, kind="stable") if costs[i] < least]
-            found = (least, -1)
-            for some in (near[i : i + _NEAR] for i in range(0, len(near), _NEAR)):
-                some = [i for i in some if costs[i] <= found[0]]
-                self._left -= len(some) * (len(data) - 1)
-                for part in data[1:] if some else ():
-                    costs[some] += self.misses_of([block[i] for i in some], part).sum(1)
-                found = min([found, *((int(costs[i]), int(i)) for i in some if costs[i] < least)])
-            if found[0] < least:
-                least, best = found[0], block[found[1]]
+            costs = np.zeros(len(block), int)
+            at = np.arange(len(block))
+            for part, most in itertools.zip_longest(data, _NEAR[: len(data) - 1]):
+                costs[at] += self.misses_of([block[i] for i in at], part).sum(1)
+                at = at[costs[at] < least]
+                if not len(at):
+                    break
+                at = at[np.argsort(costs[at], kind="stable")[:most]]
+            if len(at) and costs[at[0]] < least:
+                least, best = int(costs[at[0]]), block[at[0]]
         return best, least
 
     def predicts_all(self, record: Accumulator) -> bool:
@@ -135,11 +135,10 @@ class Session:
     def _every(self) -> list[Answers]:
         """All answers, those of few products and others: each part is predicted at once."""
         if sum(map(len, self._together)) != sum(map(len, self.answers)):
-            parts: tuple[list[Answers], list[Answers]] = ([], [])
+            few, others = [], []
             for a in self.answers:
-                most = (a.dots.x != 0).sum(1).max(initial=0)
-                parts[most > _FEW].append(a)
-            self._together = [joined(part) for part in parts if part]
+                (few if a.is_few else others).append(a)
+            self._together = [joined(part) for part in (few, others) if part]
         return self._together
 
 

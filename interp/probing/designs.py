@@ -73,7 +73,7 @@ class Designer:
         self.half = 1.5 if mantissas[0] else 1.0
         self.wide = 2.25 if min(mantissas) else 1.0
         self.full = (2 - 2.0 ** -mantissas[0]) * (2 - 2.0 ** -mantissas[1])
-        self._known: dict[tuple[int, float], tuple[int, int] | None] = {}
+        self._known: dict[tuple[int, float, bool], tuple[int, int] | None] = {}
         self._factors = {
             1.0: (1.0, 1.0),
             self.fine: (self.fine, 1.0),
@@ -86,7 +86,8 @@ class Designer:
         """Return dots of these products; rows that the types have no numbers for are left out."""
         k, count, at, made = self.signature.k, 0, [], []
         for row in rows:
-            products = [self._codes(e, s) for _, e, s in row]
+            # The last product follows its right operand: so few rows and columns make many dots.
+            products = [self._codes(e, s, i == 0 or i < len(row) - 1) for i, (_, e, s) in enumerate(row)]
             if None not in products:
                 at += [count * k + p for p, _, _ in row]
                 made += products
@@ -98,20 +99,20 @@ class Designer:
             sides.append(side.reshape(count, k))
         return Dots(*sides)
 
-    def _codes(self, exponent: int, significand: float) -> tuple[int, int] | None:
+    def _codes(self, exponent: int, significand: float, left: bool) -> tuple[int, int] | None:
         """The codes of two numbers with a product; None if the types have none."""
-        if (found := self._known.get((exponent, significand), ())) != ():
+        if (found := self._known.get((exponent, significand, left), ())) != ():
             return found
         made: list[int] = []
         try:
             numbers = zip(
-                self.operands.pair(exponent), self._factors[abs(significand)], (significand, 1.0), strict=True
+                self.operands.pair(exponent, left), self._factors[abs(significand)], (significand, 1.0), strict=True
             )
             for (x, factor, sign), element in zip(numbers, (self.signature.lhs, self.signature.rhs), strict=True):
                 made.append(int(codes(np.array([np.copysign(x * factor, sign)]), element)[0]))
         except ValueError:
             made = []
-        found = self._known[exponent, significand] = (made[0], made[1]) if made else None
+        found = self._known[exponent, significand, left] = (made[0], made[1]) if made else None
         return found
 
     # -- structure -----------------------------------------------------------------------------------------------------

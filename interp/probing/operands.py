@@ -70,16 +70,22 @@ class Operands:
         """The exponent of the least product."""
         return Range.of(self.lhs).least + Range.of(self.rhs).least
 
-    def pair(self, exponent: int) -> tuple[float, float]:
+    def pair(self, exponent: int, left: bool = True) -> tuple[float, float]:
         """Return two powers of two with the product 2**exponent; both are normal where that is possible.
+
+        The `left` one follows the exponent, the other has few values, or the other way round.
 
         Raises ValueError if the types have no such powers.
         """
-        x, y = Range.of(self.lhs), Range.of(self.rhs)
+        x, y = (Range.of(self.lhs), Range.of(self.rhs))[:: 1 if left else -1]
         if not self.least <= exponent <= self.high:
             raise ValueError(f"expected an exponent from {self.least} to {self.high}, got {exponent}")
-        first = min(max(exponent // 2, x.low, exponent - y.high), x.high, max(exponent - y.low, x.least))
-        return 2.0**first, 2.0 ** (exponent - first)
+        second = y.high
+        while exponent - second < x.low and second > y.low:
+            second = max(second - (x.high - x.low + 1), y.low)
+        second = min(max(second, exponent - x.high), max(exponent - x.least, y.least))
+        pair = 2.0 ** (exponent - second), 2.0**second
+        return pair if left else pair[::-1]
 
 
 def check(element: str, option: str) -> ElementType:

@@ -21,7 +21,7 @@ from .evidence import evidence, line, shown
 from .operands import check
 from .predict import predicted
 from .report import Finding, Report
-from .search import find, fit
+from .search import find, refit
 from .sentences import SENTENCES
 from .structure import Structure
 
@@ -93,7 +93,7 @@ def examine(backend: Backend | OperationBackend, signature: Signature, seed: int
         if again == _AGAIN or not any(map(len, missed)) or session.missed(record):
             return _report(backend.name, session, shown, record, checks, missed)
         session.answers += [a for a in missed if len(a)]
-        record = fit(session, (record, *shown.starts), shown.lengths)
+        record = refit(session, record, shown)
     raise AssertionError("the last turn returns")
 
 

@@ -20,18 +20,22 @@ from .structure import Structure, structure
 
 #: Dots that candidates are compared on, and those of one kind among them.
 _SAMPLE, _SHARE = 600, 60
-#: Dots whose products are below this position are compared first: they are quick.
-_NEAR = 66
-#: How many of them are compared first.
-_HEAT = 100
+#: Dots of a kind that are compared first: such as a record misses, and others.
+_WRONG, _RIGHT = 9, 2
+#: How many of them are compared first, and how many then.
+_HEATS = 80, 120
 #: How many records the search begins with, how many of the best it goes on with, and how often with other dots.
 _STARTS, _DESCENTS, _ROUNDS = 8, 2, 2
 #: A record that misses less than this part of the dots is searched at once.
 _NEARLY = 20
+#: Records that miss little more than the best are as likely.
+_CLOSE = 1.1
+#: Of so few misses all others are looked at as well.
+_FEW = 40
 #: Bits that cut nothing off, until the cut is looked for.
 _WIDE = 45
 #: How many predictions, of some hundred dots each, these searches may make.
-_EACH_START, _EACH_DESCENT = 3000, 2000
+_EACH_START, _EACH_DESCENT = 10_000, 10_000
 #: Facts that are searched together, as each hides the other's effect.
 _TOGETHER = (("bits", "drop", "normalise"), ("keep", "rounding"), ("least", "bits"), ("c", "keep"), ("drop", "join"))
 #: Facts that are searched one by one, those of few values first.
@@ -54,10 +58,11 @@ _PLAIN = (Accumulator(0, keep=EXACT), Accumulator(), Accumulator(1, tree=True, c
 Group = tuple[Sequence[str], Sequence[str]]
 #: Facts that are found on the dots designed for them, in this order.
 _JOINING = ("joining", "between", "before", "two sums")
+_KEPT: Group = (("keep", "rounding"), ("one sum", "many", "kept", "two sums"))
 _FACTS: tuple[Group, ...] = (
     (("flush",), ("alone",)),
     (("bits", "drop", "normalise"), ("in a step",)),
-    (("keep", "rounding"), ("one sum", "many", "kept", "two sums")),
+    _KEPT,
     (("overflow",), ("overflow",)),
     (("c_bits", "join"), ("before",)),
     (("c_reach",), ("before",)),
@@ -65,10 +70,12 @@ _FACTS: tuple[Group, ...] = (
     (("sum_bits", "join"), _JOINING),
     (("bits", "drop"), ("in a step", "joining", "between", "before")),
     (("least",), ("alone", "tiny")),
-    (("flush",), ("alone", "tiny")),
     (("keep", "overflow"), ("overflow", "many", "alone", "one sum")),
+    (("flush",), ("alone", "tiny")),
     (("product_limit",), ("alone", "overflow")),
 )
+#: For sums that join: what cuts the running sum hides how it is rounded.
+_JOINED: tuple[Group, ...] = (*_FACTS[:8], _KEPT, *_FACTS[4:])
 #: For sums whose form keeps fewer bits than their terms do.
 _KEPT_FIRST: tuple[Group, ...] = (_FACTS[0], _FACTS[2], *_FACTS[1:])
 #: The same once their numbers are nearly known: where the running sum joins may be another place.
@@ -76,7 +83,7 @@ _AGAIN: tuple[Group, ...] = (*_FACTS, (("c",), _JOINING), *_FACTS[1:])
 #: For sums that join: the bits of the products' sum, before those of the products are looked for.
 _SUM_FIRST: tuple[Group, ...] = (
     (("sum_bits", "join"), ("in a step", *_JOINING)),
-    *_FACTS,
+    *_JOINED,
     (("bits", "drop", "normalise"), ("random codes", "random cancelling")),
 )
 
@@ -101,6 +108,15 @@ def fit(session: Session, starts: Sequence[Accumulator], lengths: Sequence[int])
     return search.simplest(search.fitted(starts))
 
 
+def refit(session: Session, record: Accumulator, shown: Structure) -> Accumulator:
+    """Return the record that predicts the most of all answers; `record` predicts all but some that are new."""
+    search = _Fit(session, shown.lengths)
+    mended = search.mended(record)
+    if session.missed(mended) > _FEW:
+        mended = search.fitted((record, *shown.starts))
+    return search.simplest(mended)
+
+
 class _Fit:
     """The search on the answers of a session."""
 
@@ -110,39 +126,53 @@ class _Fit:
 
     def near(self, start: Accumulator) -> Accumulator:
         """Return a record for sums that have an order that no record expresses: each fact as its own dots show it."""
-        self.session.allow(_EACH_START)
         return self._by_facts(start)
 
     def fitted(self, starts: Sequence[Accumulator]) -> Accumulator:
         """Return the record that predicts the most of all dots."""
-        found: list[tuple[int, Accumulator]] = []
-        for start in starts[:_STARTS]:
-            for first, facts in self._ways(start):
-                self.session.allow(_EACH_START)
-                record = self._by_facts(first, facts)
-                missed = self.session.missed(record)
-                if 0 < missed < sum(map(len, self.answers)) // _NEARLY:
-                    self.session.allow(_EACH_DESCENT)
-                    record = self._descend(record)
-                    missed = self.session.missed(record)
-                found.append((missed, record))
+        ways = [list(self._ways(start)) for start in starts[:_STARTS]]
+        found = []
+        for way in ways:
+            found.append(self._scored(self._by_facts(*way[0])))
+            if not found[-1][0]:
+                return found[-1][1]
+        # What the best of them are near to; then the other ways of those.
+        order = sorted(range(len(ways)), key=lambda i: found[i][0])
+        best = [way for i in order if found[i][0] <= found[order[0]][0] * _CLOSE for way in ways[i][1:]]
+        others = [way for i in order for way in ways[i][1:] if way not in best]
+        for turns in (best, others):
+            for way in turns:
+                found.append(self._scored(self._by_facts(*way)))
                 if not found[-1][0]:
-                    return record
-        found.sort(key=lambda f: f[0])
-        for least, record in found[:_DESCENTS]:
-            for _ in range(_ROUNDS):
-                self.session.allow(_EACH_START)
-                better = self._by_facts(record, _AGAIN)
-                if self.session.missed(better):
-                    self.session.allow(_EACH_DESCENT)
-                    better = self._descend(better)
-                if (missed := self.session.missed(better)) >= least:
-                    break
-                least, record = missed, better
-                if not least:
-                    return record
-            found.append((least, record))
+                    return found[-1][1]
+            found.sort(key=lambda f: f[0])
+            for at in range(min(_DESCENTS, len(found))):
+                for _ in range(_ROUNDS):
+                    better = self._scored(self._by_facts(found[at][1], _AGAIN), always=True)
+                    if better[0] >= found[at][0]:
+                        break
+                    found[at] = better
+                if not found[at][0]:
+                    return found[at][1]
         return min(found, key=lambda f: f[0])[1]
+
+    def _scored(self, record: Accumulator, always: bool = False) -> tuple[int, Accumulator]:
+        """How many dots a record misses, and the record: a better one where it is near the right one, or `always`."""
+        missed = self.session.missed(record)
+        if missed and (always or missed < sum(map(len, self.answers)) // _NEARLY):
+            self.session.allow(_EACH_DESCENT)
+            record = self._descend(record)
+            missed = self.session.missed(record)
+        return missed, record
+
+    def mended(self, record: Accumulator) -> Accumulator:
+        """Return a record that predicts dots that a record misses, if there is one near it."""
+        for _ in range(_ROUNDS):
+            self.session.allow(_EACH_DESCENT)
+            record = self._descend(record)
+            if not self.session.missed(record):
+                break
+        return record
 
     def simplest(self, record: Accumulator) -> Accumulator:
         """Return a record that predicts the same dots with more facts at their defaults."""
@@ -162,7 +192,7 @@ class _Fit:
             yield widest or start, _KEPT_FIRST
             return
         joined = changed(start, {"sum_bits": _WIDE, "c_bits": _WIDE}) or start
-        yield joined, _FACTS
+        yield joined, _JOINED
         if widest := self._widest(joined):
             yield widest, _SUM_FIRST
 
@@ -175,6 +205,7 @@ class _Fit:
 
     def _by_facts(self, record: Accumulator, facts: Sequence[Group] = _FACTS) -> Accumulator:
         """Search each group of facts on the dots that are designed for it."""
+        self.session.allow(_EACH_START)
         for fields, kinds in facts:
             if fields[0] in ("c_bits", "c_reach", "sum_bits") and record.c != "joined":
                 continue
@@ -193,7 +224,7 @@ class _Fit:
             return []
         some = joined([a[self.rng.permutation(len(a))[:each]] for a in chosen])
         order = self.rng.permutation(len(some))
-        return [some[order[:_HEAT]], some[order[_HEAT:]]]
+        return _heats(some[order])
 
     def _descend(self, record: Accumulator) -> Accumulator:
         """Change one fact after the other, and some together, as long as a sample of all dots is predicted better."""
@@ -201,8 +232,9 @@ class _Fit:
         cost = sum(session.cost(record, part) for part in data)
         while cost:
             before = cost
-            for field in _FIELDS:
-                record, cost = session.best(neighbours(record, field, self.k, self.lengths), data, record)
+            # The best change of all: one that only helps a little leads away from the record.
+            every = [neighbours(record, field, self.k, self.lengths) for field in _FIELDS]
+            record, cost = session.best(itertools.chain.from_iterable(every), data, record)
             if cost < before:
                 continue
             for fields in _TOGETHER:
@@ -212,14 +244,18 @@ class _Fit:
         return record
 
     def _sample(self, record: Accumulator) -> list[Answers]:
-        """Return some dots of each kind, such as the record does not predict and others: quick ones first."""
-        chosen = []
+        """Return some dots of each kind, such as the record does not predict and others: first some of few products."""
+        first, rest, every = [], {True: [], False: []}, 0
         for answers in self.answers:
             missed = self.session.misses(record, answers)
-            some = [self.rng.permutation(np.flatnonzero(w))[: _SHARE // 2] for w in (missed, ~missed)]
-            chosen.append(answers[np.concatenate(some)])
-        parts = [[a for a in chosen if a.is_short(_NEAR) is short] for short in (True, False)]
-        return [joined(part) for part in parts if part]
+            every += int(missed.sum())
+            wrong, right = (self.rng.permutation(np.flatnonzero(w))[: _SHARE // 2] for w in (missed, ~missed))
+            rest[answers.is_few].append(answers[np.concatenate([wrong, right])])
+            if answers.is_few:
+                first.append(answers[np.concatenate([wrong[:_WRONG], right[:_RIGHT]])])
+        if every < _FEW:  # whatever predicts these has to be right about all others
+            rest[True] = [a for a in self.answers if a.is_few]
+        return [joined(part) for part in (first, rest[True], rest[False]) if part]
 
     def _product(self, record: Accumulator, fields: Sequence[str]) -> Iterator[Accumulator]:
         """Return the records that differ in some of the fields."""
@@ -228,3 +264,9 @@ class _Fit:
             return
         for other in itertools.chain([record], neighbours(record, fields[0], self.k, self.lengths)):
             yield from self._product(other, fields[1:])
+
+
+def _heats(answers: Answers) -> list[Answers]:
+    """Return answers in parts, of which the first are few."""
+    ends = [0, *itertools.accumulate(_HEATS), len(answers)]
+    return [answers[i:j] for i, j in itertools.pairwise(ends) if i < min(j, len(answers))]

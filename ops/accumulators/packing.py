@@ -25,8 +25,8 @@ from .record import Accumulator
 from .steps import Chunk, Step, chunks_of
 from .sums import accumulate, finish
 
-#: Packed dots that are kept at a time.
-_KEPT = 16
+#: Packed dots that are kept at a time, and the products of some of them.
+_KEPT, _PRODUCTS = 16, 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,9 +93,10 @@ class Packed:
         one = Operand(np.ones((self.shape[0], 1, 1)), np.zeros((self.shape[0], 1, 1), np.int16))
         results = []
         for i in range(0, len(records), size):
-            some, part = records[i : i + size], products
-            if self.shape[1] > 1:
-                at = np.array(layouts[i : i + size])
+            some, at, part = records[i : i + size], list(layouts[i : i + size]), products
+            if len(set(at)) == 1:
+                part = products[:, at[0] : at[0] + 1]
+            elif at != list(range(self.shape[1])):
                 part = Operand(*(np.take(v, at, axis=1) for v in (products.values, products.exponents)))
             total = accumulate(
                 first, part, one, None, (len(some), self.shape[2]), chunks=self.chunks, numbers=Numbers.stacked(some)
@@ -248,7 +249,8 @@ def sums(
     for i, record in enumerate(records):
         layout = Layout.of(record)
         classes.setdefault(layout.packed_alike, {}).setdefault(layout, []).append(i)
-    size = max(tuning().accumulator_records // max(sparse.count, 1), 1)
+    size = min(tuning().accumulator_records // max(sparse.count, 1), _PRODUCTS // max(len(sparse.row), 1))
+    size = max(size, 1)
     for by_layout in classes.values():
         # Those with as many steps in a group and a chunk need the least room together.
         every = sorted(by_layout, key=lambda v: (v.steps.outer // max(v.steps.step, 1), v.steps.group))
