@@ -19,7 +19,7 @@ from .predict import predicted_by
 #: How many dots of each design are asked for: these hold several of every exponent.
 _EACH = 300
 #: Dots of up to so many products are few.
-_FEW = 24
+_FEW = 8
 #: Records that are compared at once, and how many of them on a second and a third part of the data.
 _BLOCK, _NEAR = 1024, (100, 24)
 

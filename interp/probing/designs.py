@@ -101,8 +101,9 @@ class Designer:
 
     def _codes(self, exponent: int, significand: float, left: bool) -> tuple[int, int] | None:
         """The codes of two numbers with a product; None if the types have none."""
-        if (found := self._known.get((exponent, significand, left), ())) != ():
-            return found
+        key = exponent, significand, left
+        if key in self._known:
+            return self._known[key]
         made: list[int] = []
         try:
             numbers = zip(
@@ -112,8 +113,8 @@ class Designer:
                 made.append(int(codes(np.array([np.copysign(x * factor, sign)]), element)[0]))
         except ValueError:
             made = []
-        found = self._known[exponent, significand, left] = (made[0], made[1]) if made else None
-        return found
+        self._known[key] = (made[0], made[1]) if made else None
+        return self._known[key]
 
     # -- structure -----------------------------------------------------------------------------------------------------
 

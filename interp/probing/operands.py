@@ -84,8 +84,8 @@ class Operands:
         while exponent - second < x.low and second > y.low:
             second = max(second - (x.high - x.low + 1), y.low)
         second = min(max(second, exponent - x.high), max(exponent - x.least, y.least))
-        pair = 2.0 ** (exponent - second), 2.0**second
-        return pair if left else pair[::-1]
+        first, second = 2.0 ** (exponent - second), 2.0**second
+        return (first, second) if left else (second, first)
 
 
 def check(element: str, option: str) -> ElementType:
