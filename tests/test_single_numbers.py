@@ -112,6 +112,16 @@ BODIES: dict[str, tuple[Any, Any, np.ndarray]] = {
         np.arange(9, dtype=np.float32).reshape(3, 3),
         RNG.integers(-3, 6, (40, 2)).astype(np.int32),
     ),
+    "elements that are written": (
+        lambda c, v: (c.at[v[0]].add(c[v[1]] * 0.5, mode="drop").at[v[1], None].set(1.25, mode="drop"), c.sum()),
+        np.array([1, np.nan, -0.0, 3], np.float32),
+        RNG.integers(-6, 7, (40, 2)).astype(np.int32),
+    ),
+    "elements of a matrix": (
+        lambda c, v: (c.at[v[0], v[1]].multiply(-1.5, mode="drop").at[v[1]].max(c[0], mode="drop"), c[:, 0]),
+        np.arange(9, dtype=np.float32).reshape(3, 3) - 4,
+        RNG.integers(-5, 5, (40, 2)).astype(np.int32),
+    ),
     "a branch": (
         lambda c, v: (lax.cond(v[0] > 0, lambda: c + v, lambda: c * 0.5 - v[::-1]), c[0]),
         np.ones(3, np.float32),

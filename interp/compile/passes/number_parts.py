@@ -18,6 +18,7 @@ from ...program import BARRIER, Operation, Region, Value
 from ..group import NUMBER, PACK, UNPACK, Attributes
 from ..uses import captures
 from .fusible import element_of, elements_of, shape_of
+from .number_places import element_window, place_of
 from .number_work import Work, is_small
 
 _I32, _PLACES = TensorType((), ELEMENT_TYPES["i32"]), ELEMENT_TYPES["i64"]
@@ -99,6 +100,8 @@ class Part:
                 return self._window(operation, record.facts.starts)
             if operation.name == "stablehlo.reduce" and self._reduced(operation):
                 return None
+            if operation.name == "stablehlo.scatter" and self._scattered(operation):
+                return None
         if record is not None and record.facts.regions in (Regions.LOOP, Regions.ONE):
             return self.control(operation)
         return self.whole(operation)
@@ -127,10 +130,11 @@ class Part:
         now = tuning()
         if shape:
             self._work.saved += now.array_function_cost if is_near else now.array_cost
-            self._spend(is_near, math.prod(shape))
+            self.spend(is_near, math.prod(shape))
         return True
 
-    def _spend(self, is_near: bool, count: float) -> None:
+    def spend(self, is_near: bool, count: float) -> None:
+        """Take note of operations on so many numbers."""
         now = tuning()
         self._work.spend((now.number_function_cost if is_near else now.number_cost) * count, not is_near)
 
@@ -156,7 +160,8 @@ class Part:
         if name != NUMBER and self._outer is not None:
             self._work.spend(tuning().pack_cost, is_number=False)
 
-    def _expression(self, text: str, operands: Sequence[Value], t: Type) -> Value:
+    def expression(self, text: str, operands: Sequence[Value], t: Type) -> Value:
+        """A number by an expression, in which `{0}` and so on stand for the operands."""
         result = Value(t)
         self._put(NUMBER, operands, (result,), {"text": text})
         return result
@@ -189,42 +194,29 @@ class Part:
             return None
         return self.whole(operation)
 
-    # -- windows at computed places ------------------------------------------------------------------------------------
-
     def _window(self, operation: Operation, first: int) -> None:
         """A window that is taken, or replaced, at a computed place."""
-        (result,), source = operation.results, operation.operands[0]
+        (result,), source, starts = operation.results, operation.operands[0], operation.operands[first:]
         window = shape_of(result if first == 1 else operation.operands[1])
-        shape = shape_of(source)
-        numbers, starts = self.numbers(source), [self.numbers(v)[0] for v in operation.operands[first:]]
-        strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
-        terms, used = [], []
-        for start, n, size, stride in zip(starts, shape, window, strides, strict=True):
-            if n != size:
-                x, most = f"{{{len(used)}}}", n - size
-                terms.append(f"({x} if 0 <= {x} <= {most} else 0 if {x} < 0 else {most}) * {stride}")
-                used.append(start)
-        offsets = (np.indices(window).reshape(len(shape), -1).T @ np.array(strides, int)).tolist() if shape else [0]
+        numbers, text, used, offsets = self.numbers(source), *place_of(shape_of(source), window)
         self._work.saved += 2 * tuning().array_cost
         if not used:
             self._numbers[result] = numbers if first == 1 else self.numbers(operation.operands[1])
             return None
-        place = self._expression(" + ".join(terms), used, _I32)
+        place = self.expression(text, [self.numbers(starts[d])[0] for d in used], _I32)
         t, many = TensorType((), element_of(result)), ", ".join(f"{{{i + 1}}}" for i in range(len(numbers)))
         if first == 1:
-            taken = [
-                self._expression(f"({many},)[{{0}} + {o}]" if o else f"({many},)[{{0}}]", (place, *numbers), t)
-                for o in offsets
-            ]
-            self._numbers[result] = tuple(taken)
-            return self._spend(False, 2 + len(taken) * (1 + len(numbers) / 4))
+            self._numbers[result] = tuple(
+                [self.expression(f"({many},)[{{0}} + {o}]", (place, *numbers), t) for o in offsets]
+            )
+            return self.spend(False, 2 + len(offsets) * (1 + len(numbers) / 4))
         updated = list(numbers)
         for offset, new in zip(offsets, self.numbers(operation.operands[1]), strict=True):
             for i in range(offset, len(updated)):
                 text = f"{{0}} if {{1}} == {i - offset} else {{2}}"
-                updated[i] = self._expression(text, (new, place, updated[i]), t)
+                updated[i] = self.expression(text, (new, place, updated[i]), t)
         self._numbers[result] = tuple(updated)
-        return self._spend(False, 2 + len(offsets) * len(updated))
+        return self.spend(False, 2 + len(offsets) * len(updated))
 
     # -- reductions ----------------------------------------------------------------------------------------------------
 
@@ -237,24 +229,32 @@ class Part:
         wanted = [element_of(v) for v in body.arguments]
         if [element_of(v) for v in operation.operands] != [*wanted[count:], *wanted[:count]]:
             return False
-        if steps >= PAIRS_FROM or not all(map(self._is_simple, body.operations)):
+        if steps >= PAIRS_FROM or not self.is_simple(body):
             return False
         order = [*dimensions, *(d for d in range(len(shape)) if d not in dimensions)]
         places = np.arange(math.prod(shape)).reshape(shape).transpose(order).reshape(steps, -1)
         numbers, totals = [self.numbers(v) for v in arrays], [list(self.numbers(v)) * places.shape[1] for v in inits]
         for row in places.tolist():
             for column, place in enumerate(row):
-                taken = (*(t[column] for t in totals), *(n[place] for n in numbers))
-                inner = dict(zip(body.arguments, taken, strict=True))
-                for o in body.operations:
-                    operands = tuple([inner.get(v) or self.numbers(v)[0] for v in o.operands])
-                    inner[o.results[0]] = self._number(o, operands, element_of(o.results[0]))
-                    self._spend(lookup(o.name).accuracy.is_near, 1)  # type: ignore[union-attr]
-                for total, value in zip(totals, body.returns, strict=True):
-                    total[column] = inner.get(value) or self.numbers(value)[0]
+                found = self.applied(body, (*(t[column] for t in totals), *(n[place] for n in numbers)))
+                for total, value in zip(totals, found, strict=True):
+                    total[column] = value
         self._numbers.update(zip(operation.results, map(tuple, totals), strict=True))
         self._work.saved += tuning().array_fold_cost * len(body.operations)
         return True
+
+    def applied(self, body: Region, values: Sequence[Value]) -> list[Value]:
+        """What a body of operations on numbers gives."""
+        inner = dict(zip(body.arguments, values, strict=True))
+        for operation in body.operations:
+            operands = tuple([inner.get(v) or self.numbers(v)[0] for v in operation.operands])
+            inner[operation.results[0]] = self._number(operation, operands, element_of(operation.results[0]))
+            self.spend(lookup(operation.name).accuracy.is_near, 1)  # type: ignore[union-attr]
+        return [inner.get(v) or self.numbers(v)[0] for v in body.returns]
+
+    def is_simple(self, body: Region) -> bool:
+        """Whether a body is of expressions of single numbers."""
+        return all(map(self._is_simple, body.operations))
 
     def _is_simple(self, operation: Operation) -> bool:
         """Whether an operation of a reduction's body is an expression of single numbers."""
@@ -267,6 +267,24 @@ class Part:
             return True
         is_f64 = record.accuracy.is_near and any(e.name == "f64" for e in elements_of(operation))
         return not is_f64 and self._work.has_expression(operation)
+
+    def _scattered(self, operation: Operation) -> bool:
+        """An element, or a window, that is combined with others at a computed place."""
+        (body,), source = operation.regions, operation.operands[0]
+        window = element_window(operation)
+        if window is None or not self.is_simple(body):
+            return False
+        numbers, indices, new = list(self.numbers(source)), *map(self.numbers, operation.operands[1:])
+        place = self.expression(window.text, indices, _I32)
+        for update, targets in zip(new, window.targets, strict=True):
+            for at, target in enumerate(targets):
+                (combined,) = self.applied(body, (numbers[target], update))
+                operands = combined, place, numbers[target]
+                numbers[target] = self.expression(f"{{0}} if {{1}} == {at} else {{2}}", operands, combined.type)
+        self._numbers[operation.results[0]] = tuple(numbers)
+        self.spend(False, 2 + sum(map(len, window.targets)))
+        self._work.saved += tuning().array_scatter_cost
+        return True
 
     # -- loops and branches --------------------------------------------------------------------------------------------
 
