@@ -1,9 +1,9 @@
 """A program to a plan: every operation bound once, the passes in their order, and each function written in Python.
 
-The order is: `inline`, `fold_constants`, `share`, `small_indices`, `bind` (which verifies), `without_unused`, `unroll`,
-`batch_turns`, `find_scans`, `narrow`, `fuse`, and then `emit`, which asks `choose` how each operation runs. Loops and
-scans come before fusion because a loop's body is read op by op; narrowing comes before it because what a convert costs
-decides what is fused.
+The order is: `inline`, `fold_constants`, `share`, `small_indices`, `bind` (which verifies), `joined_padding`,
+`without_unused`, `unroll`, `batch_turns`, `find_scans`, `narrow`, `fuse`, and then `emit`, which asks `choose` how each
+operation runs. Loops and scans come before fusion because a loop's body is read op by op; narrowing comes before it
+because what a convert costs decides what is fused.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from .passes.indices import small_indices
 from .passes.inline import called_once, inlined
 from .passes.narrow import narrow
 from .passes.numbers import single_numbers
+from .passes.padding import joined_padding
 from .passes.share import share
 from .passes.turns import batch_turns
 from .passes.unroll import unroll
@@ -203,6 +204,10 @@ class _Planner:
             region = small_indices(share(region, constants), constants)
         self._binder.bind(region, constants)
         if self._fuses and self._speed.blocks:
+            joined = joined_padding(region, constants)
+            if joined is not region:
+                region = joined
+                self._binder.bind_new(region, constants)
             region = without_unused(region, constants)
         if self._fuses and self._speed.turns:
             unrolled = unroll(region, constants, self._policy, self._binder.kernels.of)

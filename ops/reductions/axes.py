@@ -24,7 +24,7 @@ class Axis:
     base_dilation: int = 1
     window_dilation: int = 1
 
-    @property
+    @functools.cached_property
     def count(self) -> int:
         """How many windows there are."""
         dilated = (self.size - 1) * self.base_dilation + 1 if self.size else 0
@@ -77,9 +77,10 @@ def laid_out(x: np.ndarray, fill: Any, axes: Sequence[Axis], keeps_order: bool =
             padded[...] = fill
         else:  # the padding alone
             for d, place in enumerate(laid):
-                before = (slice(None),) * d
-                padded[*before, : place.start] = fill
-                padded[*before, place.stop :] = fill
+                if isinstance(place, slice):
+                    before = (slice(None),) * d
+                    padded[*before, : place.start] = fill
+                    padded[*before, place.stop :] = fill
         padded[tuple(laid)] = x[tuple(source)]
     return padded
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from ..kernel import Facts, Shapes
 from ..registry import BY_BODY, Body, Call, Run, lookup, op
 from ..require import require, require_shape
 from ..types import TensorType
-from .axes import Axis, Shape, windows
+from .axes import Axis, Shape, laid_out, windows
 from .body_folds import choices_of_body
 from .folds import body_elements, fold_of
 from .host_folds import combining_of, running_of
@@ -103,13 +104,16 @@ def reduce_window(call: Call) -> Run:
         require_shape(call, tuple(a.count for a in axes_of(call.operand_shape())))
     fold, sources = fold_of(call, body), [t.element for t in inputs] * 2
     by_rank = extreme_of(call, body)
-    step, prefixes = body.vectorised, None
+    step, prefixes, combining = body.vectorised, None, combining_of(body.sole_op)
     if step is not None and count == 1:
-        drawn, combining = None, combining_of(body.sole_op)
+        drawn = None
         if call.policy.rounding == "stochastic":
             commutes = combining is not None and combining.any_order
             drawn = Drawn(choices_of_body(call, body), commutes, call.random, call.policy)
         prefixes = Prefixes(step, elements[0], running_of(call, body.sole_op, elements[0]), drawn)
+    is_float = elements[0].is_float and elements[0].bits >= 16
+    is_sum = count == 1 and combining is not None and combining.ufunc is np.add
+    skips = is_sum and (elements[0].is_integer or (is_float and call.policy.rounding == "nearest_even"))
     if call.policy.rounding == "stochastic":
         step = None  # which would round the same elements anew for each window
 
@@ -126,6 +130,10 @@ def reduce_window(call: Call) -> Run:
             if folded is not None:
                 return folded
             if step is not None:
+                if skips and any(a.base_dilation > 1 for a in axes) and not any(values[1].tobytes()):
+                    folded = _by_phase(step, values[0], values[1], tuple(axes))
+                    if folded is not None:
+                        return folded
                 folded = _place_by_place(step, values[:count], values[count:], axes)
                 return folded[0] if count == 1 else folded
         if step is not None:
@@ -168,6 +176,59 @@ def _place_by_place(
 
     for_each(list(blocks(shape, tuning().window_part)), work, totals_[0].size * math.prod(window))
     return totals_
+
+
+def _by_phase(
+    step: Callable[..., tuple[np.ndarray, ...]], x: np.ndarray, init: np.ndarray, axes: tuple[Axis, ...]
+) -> np.ndarray | None:
+    """Sums, from +0, of windows over elements with gaps between them: those of one phase have gaps at the same places.
+
+    What is added at a gap is +0, which changes no sum that began with +0: rounded to nearest, none is -0. None where
+    there are many phases, or much padding.
+    """
+    if math.prod(min(a.base_dilation, a.count) for a in axes) > tuning().window_few:
+        return None
+    around, phases = _phases(axes)
+    if math.prod(a.count for a in around) > 2 * (x.size + math.prod(a.count for a in axes)):
+        return None
+    laid, total_ = laid_out(x, init, around), np.full([a.count for a in axes], init, x.dtype)
+    for results, places in phases:
+        total = init
+        for place in places:
+            (total,) = step(total, laid[place])
+        total_[results] = total
+    return total_
+
+
+_Places = tuple[slice, ...]
+
+
+@functools.lru_cache(256)
+def _phases(axes: tuple[Axis, ...]) -> tuple[list[Axis], list[tuple[_Places, list[_Places]]]]:
+    """The padding around the elements; for each phase its windows, and the elements that they have, place by place."""
+    each: list[list[tuple[slice, list[slice]]]] = []
+    around = []
+    for axis in axes:
+        # Windows `phase`, `phase + base_dilation`, …: number m has its elements at `m * stride` and these.
+        starts = []
+        for phase in range(min(axis.base_dilation, axis.count)):
+            places = [phase * axis.stride + k * axis.window_dilation - axis.low for k in range(axis.window)]
+            starts.append([p // axis.base_dilation for p in places if p % axis.base_dilation == 0])
+        steps = [(len(range(p, axis.count, axis.base_dilation)) - 1) * axis.stride + 1 for p in range(len(starts))]
+        low = max([0, *(-p for places in starts for p in places)])
+        ends = [p + reach for places, reach in zip(starts, steps, strict=True) for p in places]
+        around.append(Axis(axis.size, 1, 1, low, max([0, *(end - axis.size for end in ends)])))
+        each.append(
+            [
+                (slice(phase, None, axis.base_dilation), [slice(low + p, low + p + reach, axis.stride) for p in places])
+                for phase, (places, reach) in enumerate(zip(starts, steps, strict=True))
+            ]
+        )
+    phases = []
+    for parts in itertools.product(*each):
+        places = [*itertools.product(*(places for _, places in parts))]
+        phases.append((tuple([results for results, _ in parts]), places))
+    return around, phases
 
 
 def extreme_of(call: Call, body: Body) -> Callable[[np.ndarray, np.ndarray, Axes], np.ndarray | None] | None:

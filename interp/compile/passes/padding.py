@@ -1,0 +1,73 @@
+"""The pass that joins the padding of a tensor with the windows that go over it.
+
+The rule. Where the number that a tensor is padded with is the initial value of the windows, the padding is theirs: a
+window takes it for the initial value in any case. What stands between the elements becomes the dilation of the base.
+The gradient of a sum pool is written so, and most of what it would add up is padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ....ops.types import TensorType
+from ...program import Operation, Region, Value
+
+_PAD, _WINDOWS = "stablehlo.pad", "stablehlo.reduce_window"
+
+
+def joined_padding(region: Region, constants: Mapping[Value, Any]) -> Region:
+    """A region in which windows have the padding of their operand; the same one where there is none."""
+    pads = {o.results[0]: o for o in region.operations if o.name == _PAD}
+    if not pads:
+        return region
+    operations = [_joined(o, pads, constants) for o in region.operations]
+    is_same = all(new is old for new, old in zip(operations, region.operations, strict=True))
+    return region if is_same else Region(region.arguments, operations, region.returns)
+
+
+def _joined(operation: Operation, pads: Mapping[Value, Operation], constants: Mapping[Value, Any]) -> Operation:
+    if operation.name != _WINDOWS or len(operation.operands) != 2 or operation.operands[0] not in pads:
+        return operation
+    init, pad = operation.operands[1], pads[operation.operands[0]]
+    shape = _shape(pad.operands[0])
+    if shape is None or not all(shape) or not _is_same(pad.operands[1], init, constants):
+        return operation
+    pairs = zip(*(_integers(pad, f"edge_padding_{side}", (0,) * len(shape)) for side in ("low", "high")), strict=True)
+    inner = np.array([*pairs]).reshape(-1)
+    outer = _integers(operation, "padding", (0,) * 2 * len(shape))
+    dilations = _integers(operation, "base_dilations", (1,) * len(shape))
+    # What is cut off first and padded then is not what it was.
+    if (dilations != 1).any() or ((inner < 0) & (outer > 0)).any():
+        return operation
+    attributes = operation.attributes | {
+        "padding": (inner + outer).reshape(-1, 2),
+        "base_dilations": _integers(pad, "interior_padding", (0,) * len(shape)) + 1,
+    }
+    return Operation(
+        operation.name,
+        (pad.operands[0], init),
+        operation.results,
+        attributes,
+        operation.regions,
+        operation.location,
+    )
+
+
+def _integers(operation: Operation, name: str, default: tuple[int, ...]) -> np.ndarray:
+    return np.ravel(np.asarray(operation.attributes.get(name, default), np.int64))
+
+
+def _shape(value: Value) -> tuple[int, ...] | None:
+    t = value.type
+    return t.shape if isinstance(t, TensorType) and t.is_static else None  # type: ignore[return-value]
+
+
+def _is_same(x: Value, y: Value, constants: Mapping[Value, Any]) -> bool:
+    """Whether two values are one, or constants of the same bits."""
+    if x is y:
+        return True
+    both = x in constants and y in constants and x.type == y.type
+    return both and np.asarray(constants[x]).tobytes() == np.asarray(constants[y]).tobytes()
