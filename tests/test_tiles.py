@@ -137,6 +137,23 @@ def test_nan_infinities_and_negative_zeros(by: list[int], tune: Tune) -> None:
             assert (first == otherwise).all(), (name, rounding, result)
 
 
+def test_layouts_parts_and_threads(by: list[int], tune: Tune) -> None:
+    """Operands may lie in memory in any way, and a product of many parts is that of one."""
+    rng = np.random.default_rng(10)
+    element = tensor("i8").element
+    base = rng.integers(-128, 128, (2, 90, 200), np.int8)
+    x = [base[:, :40, :70], base[:, 39::-1, 69::-1], base[:, :70, :40].swapaxes(1, 2), base[:, :80:2, :140:2]]
+    x += [np.broadcast_to(base[:, :1, :70], (2, 40, 70)), np.broadcast_to(base[:1, :40, 5:6], (2, 40, 70))]
+    y = [base[::-1, :70, 3:103], base[:, :70, 199:99:-1], base[:, :70, :200:2]]
+    y += [np.ascontiguousarray(base[:, :70, 3:103].swapaxes(1, 2)).swapaxes(1, 2)]
+    tune(block=1, tile_terms=1)
+    for a, b in itertools.product(x, y):
+        sums = by_tiles.integers(a, b, element, element)
+        assert sums is not None
+        assert (sums == a.astype(np.int64) @ b.astype(np.int64)).all()
+    assert len(by) == len(x) * len(y)
+
+
 @pytest.mark.parametrize("lhs", ["i8", "ui8", "i4", "ui4", "i2", "i1"])
 @pytest.mark.parametrize("rhs", ["i8", "ui8", "i4"])
 def test_integers(by: list[int], lhs: str, rhs: str) -> None:

@@ -4,7 +4,8 @@ Every number of a format is an integer times 2**min_exponent, so a sum of produc
 matrix product is exact in any order as long as the largest sum has at most 53 bits (24 in float32). The operands' own
 codes say how far apart their exponents really lie; data of ordinary spread needs one product. Where it is not enough
 the operands are cut into bands of neighbouring exponents, narrow enough that the product of two bands is exact, and
-those products are added in integers of as many words as it takes.
+those products are added in integers of as many words as it takes. Where the processor has matrix tiles, `by_tiles`
+takes what they can.
 """
 
 from __future__ import annotations
