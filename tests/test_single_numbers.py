@@ -6,6 +6,7 @@ numbers, or by the same program without optimizations, which calls numpy's array
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax
@@ -15,14 +16,17 @@ import pytest
 from jax import lax
 
 from minihlo import interp
-from minihlo.interp.compile import scalars
+from minihlo.interp.compile import compiled_loops, scalars
 from minihlo.interp.compile.group import Attributes
 from minihlo.interp.compile.kernels import Kernels
+from minihlo.ops.engine import compiled
 from minihlo.ops.engine.speed import NAMES
 from minihlo.ops.policy import Policy
 from minihlo.ops.random_stream import RandomStream
 from minihlo.ops.types import ELEMENT_TYPES, TensorType
 
+from .conftest import Tune
+from .test_compiled_loops import STAND_IN
 from .test_recurrences import codes, plan_of, text_of
 
 RNG = np.random.default_rng(31)
@@ -149,6 +153,43 @@ def test_turns_give_the_bits_of_arrays(name: str) -> None:
     expected = results_of(text, *flat, without=",".join(NAMES))
     for without in ("", "scalars", "turns", "tables,blocks", "compiled"):
         assert results_of(text, *flat, without=without) == expected
+
+
+def compiled_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Lets loops be compiled before their first turn by what leaves them Python; the lines of those that are."""
+    monkeypatch.setitem(sys.modules, "numba", STAND_IN)
+    monkeypatch.setattr(compiled, "is_available", lambda: True)
+    lines, of_text = list[int](), compiled_loops._compile
+
+    def counted(text: str, *rest: Any) -> Any:
+        lines.append(text.count("\n"))
+        return of_text(text, *rest)
+
+    monkeypatch.setattr(compiled_loops, "_compile", counted)
+    return lines
+
+
+def test_loops_of_numbers_are_what_the_compiler_takes(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
+    names = [n for n in BODIES if n != "f64"]
+    texts = {n: (text_of(scanned(n)[0], *scanned(n)[1]), jax.tree.leaves(scanned(n)[1])) for n in names}
+    expected = {n: results_of(text, *flat, without="compiled") for n, (text, flat) in texts.items()}
+    lines = compiled_runs(monkeypatch)
+    tune(loop_seconds=0)
+    taken = set()
+    for name, (text, flat) in texts.items():
+        before = len(lines)
+        assert results_of(text, *flat) == expected[name]
+        taken |= {name} if len(lines) > before else set()
+    assert taken >= {"moved", "padded", "sums", "remainders", "extremes", "a loop in a turn", "elements of a matrix"}
+
+
+def test_long_loops_are_not_compiled(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
+    function, arguments = scanned("remainders")
+    text, lines = text_of(function, *arguments), compiled_runs(monkeypatch)
+    tune(loop_seconds=0)
+    tune(loop_lines=10)
+    results_of(text, *arguments)
+    assert lines == []
 
 
 def test_loops_that_end_by_their_data() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ...ops.engine.speed import tuning
 from ...ops.grid.parallel import current_grid
 from ...ops.kernel import Regions, Run
 from ...ops.registry import facts_of
@@ -17,7 +18,7 @@ from ...ops.types import TensorType
 from ..program import Operation, Region, Value
 from . import scalars
 from .compiled_loops import CompiledLoop, CompiledTurns, TurnNames, is_number, may_be_compiled
-from .compiled_loops import is_plain as has_only_numbers
+from .compiled_loops import is_plain as are_numbers
 from .uses import captures
 from .writer import Writer
 
@@ -129,7 +130,7 @@ def _let_turns_compile(
     own = {*defined, *names.states, *names.own}
     captured, known = sorted({*used, *names.results} - own), writer.constants_in(lines)
     types = writer.types_of(captured)
-    if types is not None and has_only_numbers(lines, {*own, *captured, *known}):
+    if types is not None and _has_only_numbers(lines, {*own, *captured, *known}):
         turns.set(names, parts[0][0], parts[1][0], types, known)
         operands, run = (count, *names.states, *lists, *captured), writer.name_of(turns)
         test = f"{run}.takes({', '.join(lists) or count})"
@@ -174,11 +175,16 @@ def _let_compile(loop: CompiledLoop, writer: Writer, names: Sequence[str], start
     """Let a loop, whose turn is written from line `start` on, be compiled if it has plain numbers only."""
     lines, defined, used = writer.since(start)
     captured, known = sorted(used - defined - set(names)), writer.constants_in(lines)
-    if names and writer.are_plain(captured) and has_only_numbers(lines, {*defined, *names, *captured, *known}):
+    if names and writer.are_plain(captured) and _has_only_numbers(lines, {*defined, *names, *captured, *known}):
         loop.set(lines, names, captured, known)
         left = "".join(f"{name}, " for name in names)
         call = f"{left}= {writer.name_of(loop)}({', '.join((*names, *captured))})"
         writer.fill(place, call, names, captured)
+
+
+def _has_only_numbers(lines: list[tuple[int, str]], names: set[str]) -> bool:
+    """Whether lines are few enough to be compiled, and there is nothing in them but numbers of these names."""
+    return len(lines) <= tuning().loop_lines and are_numbers(lines, names)
 
 
 def _forget(operation: Operation, writer: Writer, turn: Region, plain: Sequence[bool]) -> None:

@@ -151,6 +151,8 @@ class Tuning:
     #: to look for Ctrl-C.
     loop_seconds: float = 0.05
     loop_turns: int = 1 << 24
+    #: A loop of more lines is not compiled: 244 lines take the compiler 2 s on a quiet machine and 7 on a busy one.
+    loop_lines: int = 300
     #: Turns of a recurrence that compiled code makes before it comes back: some ms.
     compiled_turns: int = 1 << 20
     #: The turns over which a row that was written is handed on, each by a state. Not measured: a limit of states.

@@ -41,7 +41,9 @@ class Work:
 
     def pays(self) -> bool:
         """Whether numbers are less work than arrays."""
-        return self.saved > (self._spent / tuning().numbers_compiled if self._is_compiled else self._spent)
+        now = tuning()
+        is_compiled = self._is_compiled and self._count <= now.loop_lines
+        return self.saved > (self._spent / now.numbers_compiled if is_compiled else self._spent)
 
     def count(self) -> None:
         """Count an operation on numbers. Raises Unfit where there are too many."""
