@@ -1,5 +1,7 @@
 """What nothing needs is not computed; but it is verified, and what has effects runs."""
 
+import tracemalloc
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,3 +77,20 @@ def test_a_gradient_without_its_value() -> None:
     x = np.arange(1, 7, dtype=np.float32)
     text = jax.jit(lambda x: jax.vjp(f, x)[1](jnp.float32(1))[0], keep_unused=True).lower(x).as_text()
     np.testing.assert_allclose(interp.load(text)(x)[0], 2 * x / np.sum(x * x), rtol=1e-6)
+
+
+def test_small_values_are_held_no_longer_than_they_are_needed() -> None:
+    """Sixty products in a chain, of 9 kB each: two of them are there at a time."""
+    t = "tensor<48x48xf32>"
+    lines = [
+        f"%v{i + 1} = stablehlo.dot_general %v{i}, %v0, contracting_dims = [1] x [0] : ({t}, {t}) -> {t}"
+        for i in range(60)
+    ]
+    program = interp.load(f"func.func @main(%v0: {t}) -> {t} {{\n" + "\n".join(lines) + f"\nreturn %v60 : {t} }}")
+    x = np.eye(48, dtype=np.float32)
+    program(x)
+    tracemalloc.start()
+    program(x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * x.nbytes
