@@ -108,6 +108,16 @@ def _with_c(record: Accumulator, value: str) -> Iterable[Change]:
     )
 
 
+def _with_outer(record: Accumulator, value: int) -> Iterable[Change]:
+    if value or not record.outer:
+        return ({},)
+    # Sums that each go to an outer one are alike to such as join a running sum after so many products.
+    whole = (record.step or 1) * record.pattern[1] // record.pattern[0]
+    group = 0 if record.outer == whole else record.outer
+    after = {"even_odd": False} if group else {}
+    return ({}, *({"c": "after", "group": group, "keep": form} | after for form in FORMS))
+
+
 def _with_tree(value: bool) -> Iterable[Change]:
     if value:
         return ({"bits": None, "even_odd": False, "c": "after", "group": 0},)
@@ -134,4 +144,6 @@ def _also(record: Accumulator, field: str, value: Any) -> Iterable[Change]:
             return _with_even_odd(record, value)
         case "keep":
             return _with_keep(value)
+        case "outer":
+            return _with_outer(record, value)
     return ({},)

@@ -37,7 +37,9 @@ _WIDE = 45
 #: How many predictions, of some hundred dots each, these searches may make.
 _EACH_START, _EACH_DESCENT = 10_000, 10_000
 #: Facts that are searched together, as each hides the other's effect.
-_TOGETHER = (("bits", "drop", "normalise"), ("keep", "rounding"), ("least", "bits"), ("c", "keep"), ("drop", "join"))
+_TOGETHER = (("bits", "drop", "normalise"), ("keep", "rounding"), ("c", "keep"), ("drop", "join"))
+#: The same, of which there are thousands of pairs: they are tried once.
+_MANY = ("least", "bits")
 #: Facts that are searched one by one, those of few values first.
 _FIELDS = (
     "rounding", "drop", "join", "normalise", "flush", "overflow", "even_odd", "tree", "step", "group", "outer", "take",
@@ -123,6 +125,8 @@ class _Fit:
     def __init__(self, session: Session, lengths: Sequence[int]) -> None:
         self.session, self.lengths = session, lengths
         self.rng, self.answers, self.k = session.rng, session.answers, session.signature.k
+        self._stuck: set[Accumulator] = set()  #: records that no change has mended
+        self._has_tried_all = False
 
     def near(self, start: Accumulator) -> Accumulator:
         """Return a record for sums that have an order that no record expresses: each fact as its own dots show it."""
@@ -159,10 +163,13 @@ class _Fit:
     def _scored(self, record: Accumulator, always: bool = False) -> tuple[int, Accumulator]:
         """How many dots a record misses, and the record: a better one where it is near the right one, or `always`."""
         missed = self.session.missed(record)
-        if missed and (always or missed < sum(map(len, self.answers)) // _NEARLY):
+        if not missed or record in self._stuck:
+            return missed, record
+        if always or missed < sum(map(len, self.answers)) // _NEARLY:
             self.session.allow(_EACH_DESCENT)
-            record = self._descend(record)
-            missed = self.session.missed(record)
+            better = self._descend(record)
+            self._stuck |= {record, better}
+            return self.session.missed(better), better
         return missed, record
 
     def mended(self, record: Accumulator) -> Accumulator:
@@ -239,6 +246,9 @@ class _Fit:
                 continue
             for fields in _TOGETHER:
                 record, cost = session.best(self._product(record, fields), data, record)
+            if cost == before and not self._has_tried_all:
+                self._has_tried_all = True
+                record, cost = session.best(self._product(record, _MANY), data, record)
             if cost == before:
                 break
         return record
