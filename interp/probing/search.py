@@ -37,7 +37,7 @@ _WIDE = 45
 #: How many predictions, of some hundred dots each, these searches may make.
 _EACH_START, _EACH_DESCENT = 10_000, 10_000
 #: Facts that are searched together, as each hides the other's effect.
-_TOGETHER = (("bits", "drop", "normalise"), ("keep", "rounding"), ("c", "keep"), ("drop", "join"))
+_TOGETHER = (("bits", "drop", "normalise"), ("keep", "rounding"), ("c", "keep"), ("even_odd", "drop", "join"))
 #: The same, of which there are thousands of pairs: they are tried once.
 _MANY = ("least", "bits")
 #: Facts that are searched one by one, those of few values first.
@@ -86,7 +86,8 @@ _AGAIN: tuple[Group, ...] = (*_FACTS, (("c",), _JOINING), *_FACTS[1:])
 _SUM_FIRST: tuple[Group, ...] = (
     (("sum_bits", "join"), ("in a step", *_JOINING)),
     *_JOINED,
-    (("bits", "drop", "normalise"), ("random codes", "random cancelling")),
+    (("bits", "normalise"), ("random codes", "random cancelling")),
+    (("drop",), ("random codes", "random cancelling")),
 )
 
 

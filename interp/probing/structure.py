@@ -173,7 +173,10 @@ def _starts(race: _Race, windows: Sequence[Window], forms: Sequence[Change], k: 
     best = [r for r in wrong if wrong[r] <= least + least // 10]
     found: dict[Accumulator, Accumulator] = {}
     for r in sorted(best, key=lambda r: (wrong[r], complexity(r))):
-        found.setdefault(dataclasses.replace(r, keep="f32"), r)  # what is kept is looked for later
+        if r.outer and r.c != "aligned" and r.outer == (r.group or r.step * r.pattern[1] // r.pattern[0]):
+            continue  # each sum begins from zero, wherever it joins
+        bits = {"sum_bits": r.bits, "c_bits": r.bits} if r.c == "joined" else {}
+        found.setdefault(dataclasses.replace(r, keep="f32", **bits), r)  # what is kept is looked for later
     return list(found.values())[:_MOST_STARTS]
 
 
@@ -191,8 +194,7 @@ def _forms(scale: Scale) -> Iterator[Change]:
         yield {"bits": bits, "keep": keep, "c": "after"}
         joined = {"bits": bits, "keep": keep, "c": "joined", "sum_bits": bits, "c_bits": bits}
         yield from (joined, joined | {"even_odd": True})
-        if keep == "f64":
-            yield from (joined | {"c_bits": 45}, joined | {"c_bits": 45, "even_odd": True})
+        yield from (joined | {"c_bits": 45}, joined | {"c_bits": 45, "even_odd": True})
         yield {"bits": None, "keep": keep}
         yield {"bits": None, "keep": keep, "c": "after"}
         yield {"keep": keep, "c": "after", "tree": True}
