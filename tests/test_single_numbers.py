@@ -7,6 +7,7 @@ numbers, or by the same program without optimizations, which calls numpy's array
 from __future__ import annotations
 
 import sys
+import types
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ import pytest
 from jax import lax
 
 from minihlo import interp
-from minihlo.interp.compile import compiled_loops, scalars
+from minihlo.interp.compile import scalars
 from minihlo.interp.compile.group import Attributes
 from minihlo.interp.compile.kernels import Kernels
 from minihlo.ops.engine import compiled
@@ -155,25 +156,23 @@ def test_turns_give_the_bits_of_arrays(name: str) -> None:
         assert results_of(text, *flat, without=without) == expected
 
 
-def compiled_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Lets loops be compiled before their first turn by what leaves them Python; the lines of those that are."""
-    monkeypatch.setitem(sys.modules, "numba", STAND_IN)
+def compiled_loops(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The loops that are compiled from now on, before their first turn, by what leaves them Python."""
+    taken: list[Any] = []
+
+    def njit(*_: Any, **__: Any) -> Any:
+        return lambda function: taken.append(function) or function
+
+    monkeypatch.setitem(sys.modules, "numba", types.SimpleNamespace(**{**vars(STAND_IN), "njit": njit}))
     monkeypatch.setattr(compiled, "is_available", lambda: True)
-    lines, of_text = list[int](), compiled_loops._compile
-
-    def counted(text: str, *rest: Any) -> Any:
-        lines.append(text.count("\n"))
-        return of_text(text, *rest)
-
-    monkeypatch.setattr(compiled_loops, "_compile", counted)
-    return lines
+    return taken
 
 
 def test_loops_of_numbers_are_what_the_compiler_takes(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     names = [n for n in BODIES if n != "f64"]
     texts = {n: (text_of(scanned(n)[0], *scanned(n)[1]), jax.tree.leaves(scanned(n)[1])) for n in names}
     expected = {n: results_of(text, *flat, without="compiled") for n, (text, flat) in texts.items()}
-    lines = compiled_runs(monkeypatch)
+    lines = compiled_loops(monkeypatch)
     tune(loop_seconds=0)
     taken = set()
     for name, (text, flat) in texts.items():
@@ -185,7 +184,7 @@ def test_loops_of_numbers_are_what_the_compiler_takes(monkeypatch: pytest.Monkey
 
 def test_long_loops_are_not_compiled(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     function, arguments = scanned("remainders")
-    text, lines = text_of(function, *arguments), compiled_runs(monkeypatch)
+    text, lines = text_of(function, *arguments), compiled_loops(monkeypatch)
     tune(loop_seconds=0)
     tune(loop_lines=10)
     results_of(text, *arguments)

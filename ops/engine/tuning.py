@@ -133,17 +133,18 @@ class Tuning:
     #: The table of a narrowed value is made after so many elements.
     narrow_worth: int = 1 << 16
     #: Tensors of so many elements are single numbers in loops where that is less work, by these estimates in µs: of an
-    #: operation on an array, of a function of f32 there, of an operation of a reduction's body and of a scatter; of an
-    #: operation and of a function of f32 on a number; of taking an array apart or putting it together. Compiled,
-    #: numbers are so many times as fast. A loop has at most so many operations on numbers: a limit of the time of
-    #: planning.
+    #: operation on an array, of a function of f32 or an operation on f16 there, of an operation of a reduction's body
+    #: and of a scatter; of an operation on a number, on one that is whole and has to be brought into its range, and of
+    #: a function of f32; of taking an array apart or putting it together. Compiled, numbers are so many times as fast.
+    #: A loop has at most so many operations on numbers: a limit of the time of planning.
     number_elements: int = 32
-    array_cost: float = 0.4
+    array_cost: float = 0.38
     array_function_cost: float = 3.0
     array_fold_cost: float = 2.0
     array_scatter_cost: float = 10.0
     number_cost: float = 0.04
-    number_function_cost: float = 0.35
+    number_integer_cost: float = 0.07
+    number_function_cost: float = 0.5
     pack_cost: float = 1.0
     numbers_compiled: float = 4.0
     number_ops: int = 2000

@@ -19,7 +19,7 @@ from ..group import NUMBER, PACK, UNPACK, Attributes
 from ..uses import captures
 from .fusible import element_of, elements_of, shape_of
 from .number_places import element_window, place_of
-from .number_work import Work, is_small
+from .number_work import Work, count_of, is_small
 
 _I32, _PLACES = TensorType((), ELEMENT_TYPES["i32"]), ELEMENT_TYPES["i64"]
 
@@ -129,14 +129,16 @@ class Part:
         )
         now = tuning()
         if shape:
-            self._work.saved += now.array_function_cost if is_near else now.array_cost
-            self.spend(is_near, math.prod(shape))
+            is_slow = is_near or any(e.name == "f16" for e in elements)
+            self._work.saved += now.array_function_cost if is_slow else now.array_cost
+            self.spend(math.prod(shape), result.type, is_near)
         return True
 
-    def spend(self, is_near: bool, count: float) -> None:
-        """Take note of operations on so many numbers."""
-        now = tuning()
-        self._work.spend((now.number_function_cost if is_near else now.number_cost) * count, not is_near)
+    def spend(self, count: float, t: Type | None = None, is_near: bool = False) -> None:
+        """Take note of so many operations on numbers of a type."""
+        now, is_whole = tuning(), isinstance(t, TensorType) and t.element.is_integer and t.element.bits > 1
+        cost = now.number_function_cost if is_near else now.number_integer_cost if is_whole else now.number_cost
+        self._work.spend(cost * count, not is_near)
 
     def _number(self, like: Operation, operands: tuple[Value, ...], element: Any) -> Value:
         """The result of an operation on single numbers."""
@@ -209,14 +211,14 @@ class Part:
             self._numbers[result] = tuple(
                 [self.expression(f"({many},)[{{0}} + {o}]", (place, *numbers), t) for o in offsets]
             )
-            return self.spend(False, 2 + len(offsets) * (1 + len(numbers) / 4))
+            return self.spend(2 + len(offsets) * (1 + len(numbers) / 4))
         updated = list(numbers)
         for offset, new in zip(offsets, self.numbers(operation.operands[1]), strict=True):
             for i in range(offset, len(updated)):
                 text = f"{{0}} if {{1}} == {i - offset} else {{2}}"
                 updated[i] = self.expression(text, (new, place, updated[i]), t)
         self._numbers[result] = tuple(updated)
-        return self.spend(False, 2 + len(offsets) * len(updated))
+        return self.spend(2 + len(offsets) * len(updated))
 
     # -- reductions ----------------------------------------------------------------------------------------------------
 
@@ -247,9 +249,11 @@ class Part:
         """What a body of operations on numbers gives."""
         inner = dict(zip(body.arguments, values, strict=True))
         for operation in body.operations:
+            if operation.results[0] in self._work.constants:
+                continue
             operands = tuple([inner.get(v) or self.numbers(v)[0] for v in operation.operands])
             inner[operation.results[0]] = self._number(operation, operands, element_of(operation.results[0]))
-            self.spend(lookup(operation.name).accuracy.is_near, 1)  # type: ignore[union-attr]
+            self.spend(1, operation.results[0].type, lookup(operation.name).accuracy.is_near)  # type: ignore[union-attr]
         return [inner.get(v) or self.numbers(v)[0] for v in body.returns]
 
     def is_simple(self, body: Region) -> bool:
@@ -282,7 +286,7 @@ class Part:
                 operands = combined, place, numbers[target]
                 numbers[target] = self.expression(f"{{0}} if {{1}} == {at} else {{2}}", operands, combined.type)
         self._numbers[operation.results[0]] = tuple(numbers)
-        self.spend(False, 2 + sum(map(len, window.targets)))
+        self.spend(2 + sum(map(len, window.targets)))
         self._work.saved += tuning().array_scatter_cost
         return True
 
@@ -306,7 +310,7 @@ class Part:
         """Put in a recurrence whose turn is one of numbers."""
         (turn, *chunked), origin = operation.regions, operation.origin or operation
         width = operation.attributes["states"]
-        taken = tuple([_count(v) for v in (*turn.arguments, *turn.returns[width:])])
+        taken = tuple([count_of(v) for v in (*turn.arguments, *turn.returns[width:])])
         attributes = {**operation.attributes, "numbers": taken}
         regions = (self.inner(turn, turn.arguments), *chunked)
         self.operations.append(dataclasses.replace(operation, regions=regions, attributes=attributes, origin=origin))
@@ -348,8 +352,3 @@ class Part:
                 self.array(value)
                 flat.append(value)
         return flat
-
-
-def _count(value: Value) -> int:
-    """How many numbers stand for a tensor of a few elements; 0 where it is there as it is."""
-    return value.type.size if is_small(value.type) and shape_of(value) else 0  # type: ignore[union-attr]

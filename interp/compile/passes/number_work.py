@@ -27,6 +27,11 @@ def is_small(t: Type) -> bool:
     return 0 < t.size <= tuning().number_elements and scalars.form(TensorType((), t.element)) is not None
 
 
+def count_of(value: Value) -> int:
+    """How many numbers stand for a tensor of a few elements; 0 where it is there as it is."""
+    return value.type.size if is_small(value.type) and value.type.shape else 0  # type: ignore[union-attr]
+
+
 class Work:
     """What is known while a loop becomes one of numbers: `source` is the loop, `saved` and `spent` are µs of a turn."""
 
