@@ -156,6 +156,22 @@ def test_extremes(element, name):
 
 
 @pytest.mark.parametrize("name", ["complex<f32>", "complex<f64>"])
+@pytest.mark.parametrize("body", ["multiply", "subtract"])
+@pytest.mark.parametrize("shape", [(40_000,), (20_000, 3), (7, 300)], ids=str)
+def test_complex_products_have_the_bits_of_one_step_after_the_other(name, body, shape):
+    rng = np.random.default_rng(5)
+    x = np.exp(1j * rng.uniform(0, 6, shape)).astype(ELEMENT_TYPES[name].dtype)
+    x[5, ...] *= 1.5
+    init = x.dtype.type(0.5 - 2j)
+    total = np.full(shape[1:] or (1,), init)
+    step = {"multiply": np.multiply, "subtract": np.subtract}[body]
+    for row in x.reshape(len(x), -1):
+        total = step(total, row)
+    text = f"%z = stablehlo.{body} %x, %y : tensor<{name}>"
+    assert np.array_equal(np.atleast_1d(reduce(x, init, text, (0,), name)), total)
+
+
+@pytest.mark.parametrize("name", ["complex<f32>", "complex<f64>"])
 def test_complex_extremes_are_lexicographic(name):
     values = [complex(a, b) for a in (-1, 2, 2, 0) for b in (3, -4, 5)]
     x = np.array(values, ELEMENT_TYPES[name].dtype)
