@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import ml_dtypes
@@ -119,6 +120,22 @@ def test_convert(source: str, fmt: str) -> None:
     text += f"(tensor<{N}x{source}>) -> tensor<{N}x{fmt}>\n return %r : tensor<{N}x{fmt}> }}"
     found = exactly(run(text, x).astype(np.float64))
     assert found == [rounded(v, fmt, i) for i, v in enumerate(exactly(x))]
+
+
+@pytest.mark.parametrize("fmt", TYPES)
+def test_functions_far_below_the_smallest_number(fmt: str) -> None:
+    """e to a power, between -7 and less than what f64 has: nearly all of it is zero."""
+    lowest = -120 if fmt == "bf16" else -50
+    x = np.linspace(lowest, lowest / 4, N).astype(TYPES[fmt])
+    text = f"func.func @main(%x: tensor<{N}x{fmt}>) -> tensor<{N}x{fmt}> {{ %r = stablehlo.exponential %x : "
+    program = interp.load(text + f"tensor<{N}x{fmt}>\n return %r : tensor<{N}x{fmt}> }}")
+    wanted = [rounded(Fraction(math.exp(v)), fmt, i) for i, v in enumerate(x.astype(np.float64))]
+    for _ in range(30):  # the last by a table
+        found = program(x, policy=STOCHASTIC)[0]
+        assert exactly(found.astype(np.float64)) == wanted
+    deep = np.full(N, {"bf16": -760, "f16": -760, "f4E2M1FN": -6, "f8E5M2": -760}.get(fmt, -200)).astype(TYPES[fmt])
+    if fmt != "f4E2M1FN":
+        assert not program(deep, policy=STOCHASTIC)[0].astype(np.float64).any()
 
 
 @pytest.mark.parametrize("fmt", TYPES)

@@ -25,7 +25,9 @@ from ..engine.blocks import block, blocks
 from ..engine.cast import array_of, cast, codes_of
 from ..engine.lookup import Table, of_pairs
 from ..engine.speed import tuning
-from ..engine.stochastic import Choices, Steps, choices_of, round_computed
+from ..engine.stochastic import Choices, choices_of
+from ..engine.stochastic_arrays import leading_choices, round_computed, round_tabled
+from ..engine.stochastic_runs import Steps
 from ..kernel import Kernel, Run
 from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format, Nan
@@ -148,17 +150,28 @@ def _choices(function: Function, fmt: Format, policy: Policy) -> Amortised[Choic
 def _drawn_by_host(function: Function, element: ElementType, policy: Policy, random: RandomStream) -> Run:
     """Stochastic rounding to 16 bits, of the host's function in f64: its error decides as rarely as a tie does."""
     fmt = element.format
+    leading = _leading(function, fmt, dataclasses.replace(policy, seed=0)) if function.arity == 1 else None
 
     def kernel(*arrays: np.ndarray) -> np.ndarray:
         draws = random.draws(policy)
         assert draws is not None
-        with np.errstate(all="ignore"):
-            wide = np.asarray(function.host(*(x.astype(np.float64) for x in arrays)))
-        return round_computed(wide, arrays, function.direct, fmt, policy, draws).view(element.dtype)
+        table = None if leading is None else leading.get(arrays[0].size)
+        if table is not None:
+            return round_tabled(table, arrays[0], function.direct, fmt, policy, draws).view(element.dtype)
+        codes = round_computed(function.host, function.is_basic, arrays, function.direct, fmt, policy, draws)
+        return codes.view(element.dtype)
 
     if function.arity == 1:
         return kernel
     return Kernel(kernel, choices=lambda: Steps(function.host, function.direct, fmt, policy))
+
+
+@functools.cache
+def _leading(function: Function, fmt: Format, policy: Policy) -> Amortised[np.ndarray]:
+    """The first bits of what stochastic rounding chooses from for each code of 16 bits."""
+    return Amortised(
+        lambda: leading_choices(function.host, function.direct, fmt, policy), 1 << 16, nbytes=lambda table: table.nbytes
+    )
 
 
 def exactly(function: Function, element: ElementType, policy: Policy, random: RandomStream | None = None) -> Run:

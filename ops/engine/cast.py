@@ -19,7 +19,7 @@ from .blocks import block, blocks, for_each
 from .compiled import Kernels, kernels
 from .lookup import Table
 from .speed import tuning
-from .stochastic import round_array
+from .stochastic_arrays import round_array
 
 _EXACT = Policy()  # of a cast that loses nothing, whatever the policy
 _F32, _F64 = FORMATS["f32"], FORMATS["f64"]

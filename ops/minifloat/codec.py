@@ -60,7 +60,7 @@ def round_number(x: Number, fmt: Format, policy: Policy, draws: Draws | None = N
     """
     kept, cut, rest, quantum = _cut(x, fmt)
     if policy.rounding != "stochastic":
-        half = np.int64(1) << (np.maximum(cut, 1) - 1)
+        half = np.int64(1) << (np.clip(cut, 1, 63) - 1)
         up = (cut > 0) & rounds_up(policy.rounding, kept, rest, half, x.sign)
     elif draws is None:
         raise ValueError("stochastic rounding needs draws")
@@ -80,7 +80,7 @@ def neighbours(x: Number, fmt: Format, policy: Policy) -> tuple[np.ndarray, np.n
 
 
 def cut_bits(x: Number, fmt: Format) -> np.ndarray:
-    """How many bits of the significands are cut off in `fmt`; at most 63, which leaves nothing."""
+    """How many bits of the significands are cut off in `fmt`; at most 125, which leaves nothing of a fraction."""
     return _cut(x, fmt)[1]
 
 
@@ -124,10 +124,12 @@ def _cut(x: Number, fmt: Format) -> tuple[np.ndarray, np.ndarray, np.ndarray, np
     quantum = np.maximum(bit_length(significand) + exponent - fmt.precision, fmt.min_exponent)
     quantum = np.where(significand == 0, fmt.min_exponent, quantum)
     shift = quantum - exponent
-    # A shift of 63 already leaves nothing but a remainder below one half, as does any longer one.
-    cut = np.clip(shift, 0, 63)
-    kept = significand >> cut
-    rest = significand - (kept << cut)
+    # A shift of 63 already leaves nothing but a remainder below one half, as does any longer one; how much is left of
+    # that as a fraction depends on the shift.
+    cut = np.clip(shift, 0, FRACTION_BITS + 63)
+    at_most = np.minimum(cut, 63)
+    kept = significand >> at_most
+    rest = significand - (kept << at_most)
     return kept << np.clip(-shift, 0, 62), cut, rest, quantum
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..engine.blocks import blocks, for_each
 from ..engine.speed import tuning
-from ..engine.stochastic import Choices, Steps
+from ..engine.stochastic import Choices
+from ..engine.stochastic_runs import Steps
 from ..engine.transitions import TransitionTable
 from ..registry import Body, Call, lookup
 from ..types import ElementType, Kind, TensorType

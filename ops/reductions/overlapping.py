@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from ..engine.speed import tuning
-from ..engine.stochastic import Choices, Steps
+from ..engine.stochastic import Choices
+from ..engine.stochastic_runs import Steps
 from ..engine.transitions import TransitionTable
 from ..policy import Policy
 from ..random_stream import RandomStream
