@@ -304,6 +304,49 @@ def test_sums_in_f32_are_told_with_their_order() -> None:
     assert {r.model for r in found if r.verdict == DIVERGENT} == {"accumulated in f32, in an order of its own"}
 
 
+def negative_zeros(codes: Codes) -> Codes:
+    return np.where(codes == 0, 0x80, codes).astype(codes.dtype)
+
+
+def test_a_zero_of_the_wrong_sign_is_no_matter_of_order() -> None:
+    found = verdicts(run(Backend(change=negative_zeros), "dot_general.f8E4M3FN", ("length-1", "length-3")))
+    assert found["length-3"] == FAIL, found
+
+
+def changed(position: Callable[[int], int], fault: str) -> Sums:
+    """f32 in a shuffled order, with one product of k left out, taken twice or formed with its neighbour's operand."""
+
+    def sums(x: Codes, y: Codes, types: tuple[str, ...], result: str) -> Exact:
+        k = x.shape[1]
+        order, at = np.random.default_rng(k).permutation(k), position(k)
+        if fault == "swapped":
+            x = x.copy()
+            x[:, [at, at - 1]] = x[:, [at - 1, at]]
+        order = {"dropped": order[order != at], "doubled": np.append(order, at), "swapped": order}[fault]
+        return in_f32(lambda _: order)(x, y, types, result)
+
+    return sums
+
+
+def check_one_product(signature: str, fault: str, position: Callable[[int], int]) -> None:
+    """In 1,000 products the bound on the error of f32 is larger than one of them in most rows, and not in all."""
+    (result,) = run(Backend(changed(position, fault)), signature, ("length-1000",))
+    assert result.verdict == FAIL, result.model
+
+
+@pytest.mark.parametrize("fault", ["dropped", "doubled", "swapped"])
+def test_one_product_of_a_long_sum_is_no_matter_of_order(fault: str) -> None:
+    check_one_product("dot_general.f16.f32", fault, lambda k: k // 3)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("fault", ["dropped", "doubled", "swapped"])
+@pytest.mark.parametrize("signature", ["dot_general.f8E4M3FN.f32", "dot_general.f8E5M2.f32"])
+def test_no_product_of_a_long_sum_is_a_matter_of_order(signature: str, fault: str) -> None:
+    for position in (lambda k: 0, lambda k: k - 1):
+        check_one_product(signature, fault, position)
+
+
 def test_an_order_that_is_never_the_same_is_told() -> None:
     random = np.random.default_rng(0)
     found = run(Backend(in_f32(lambda k: random.permutation(k))), "dot_general.f8E5M2.f32")

@@ -288,6 +288,7 @@ def within(
             value = np.abs(fmt.decode(np.where(fmt.is_none(got), 0, got)))
         rank, nan = fmt.rank, fmt.is_nan(got) | fmt.is_nan(ends[0]) | fmt.is_nan(ends[1])
         inside = ~nan & ~fmt.is_none(got) & (rank(ends[0]) <= rank(got)) & (rank(got) <= rank(ends[1]))
+        inside &= slack > 0  # else every order gives one result, with one sign of zero
         may_overflow = (sizes > FORMATS["f32"].max) & ~np.isfinite(value)
         found.append(hits | inside | may_overflow)
         if sides is not None:

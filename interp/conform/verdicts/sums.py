@@ -253,7 +253,7 @@ def _by_shape(chosen: dict[str, Fit | Bounded]) -> tuple[str, str]:
     start = f"{_HELD[kind]} in {name}"
     then = f", then rounded to {through}" if through else ""
     if any(isinstance(f, Bounded) for f in chosen.values()):
-        return f"{start} in an order of its own{then}", f"{held}/unknown-order" + (
+        return f"{start}, in an order of its own{then}", f"{held}/unknown-order" + (
             f"/then-{through}" if through else ""
         )
     orders: dict[str, list[str]] = {}
