@@ -19,7 +19,7 @@ from ..group import NUMBER, PACK, UNPACK, Attributes
 from ..uses import captures
 from .fusible import element_of, elements_of, shape_of
 from .number_places import element_window, place_of
-from .number_work import Work, count_of, is_small
+from .number_work import Unfit, Work, count_of, is_small
 
 _I32, _PLACES = TensorType((), ELEMENT_TYPES["i32"]), ELEMENT_TYPES["i64"]
 
@@ -293,7 +293,13 @@ class Part:
     # -- loops and branches --------------------------------------------------------------------------------------------
 
     def control(self, operation: Operation) -> None:
-        """Put in a loop or branch that carries and gives numbers."""
+        """Put in a loop or branch that carries and gives numbers. Raises Unfit where types differ within it."""
+        types = [v.type for v in operation.results]
+        for region in operation.regions:
+            taken, given = ([v.type for v in values] for values in (region.arguments, region.returns))
+            is_condition = bool(taken) and region is operation.regions[0]
+            if (taken and taken != types) or (given != types and not is_condition):
+                raise Unfit  # a size that is known here and not there
         operands = self.flat(operation.operands)
         regions = tuple([self.inner(r, r.arguments) for r in operation.regions])
         results = [self._named(v) for v in operation.results]
