@@ -12,6 +12,8 @@ from minihlo.ops.engine import compiled
 from minihlo.ops.engine.amortised import Latest
 from minihlo.ops.engine.fast import opcodes, run
 from minihlo.ops.engine.fast.encoding import encoding
+from minihlo.ops.engine.fast.programs import program
+from minihlo.ops.engine.fast.recipes import Recipe, Step
 from minihlo.ops.engine.speed import NONE, Speed
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES, ElementType, type_of_dtype
@@ -466,3 +468,14 @@ def test_small_groups_are_compiled_where_they_have_several_ops() -> None:
     four = ("negate", "sqrt", "floor", "abs")
     assert executors(512, *four) == executors(8192, *four[:2]) == {"compiled"}
     assert executors(511, *four) == executors(8191, *four[:2]) == {"blocks"}
+
+
+def test_outputs_are_stored_as_soon_as_they_are_there() -> None:
+    """So that a group of many outputs needs few registers: each holds a block."""
+    f32, steps = ELEMENT_TYPES["f32"], []
+    for i in range(30):
+        steps.append(Step("negate", {}, [f"x{i}"], f"y{i}", (f32, f32), None, opcodes.NEGATE, None))
+    leaves, outputs = [(f"x{i}", f32) for i in range(30)], [(f"y{i}", f32) for i in range(30)]
+    made = program(Recipe(leaves, {}, steps, outputs, Policy()), None, [False] * 30)
+    assert made is not None
+    assert made.registers <= 3

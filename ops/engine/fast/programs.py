@@ -74,6 +74,7 @@ class _Maker:
             else:
                 self._emit(fold, (self._value(name, element),))
         self._drop_unused()
+        self._store_early()
         once = [line for line in self._code if line[0] < op.STORE_32 and fixed and fixed[line[3][0]]]
         code = [*once, *(line for line in self._code if line not in once)]
         kept = [*(-1 - i for i in range(len(self._constants))), *(result for _, result, _, _ in once)]
@@ -91,6 +92,19 @@ class _Maker:
                 code.append(line)
                 needed.update(registers)
         self._code = code[::-1]
+
+    def _store_early(self) -> None:
+        """Store each output as soon as it is there, so that its register is free: an optimizer has hundreds."""
+        stores: dict[int, list[Line]] = {}
+        rest: list[Line] = []
+        for line in self._code:
+            if op.STORE_32 <= line[0] <= op.STORE_F16:
+                stores.setdefault(line[2][0], []).append(line)
+            else:
+                rest.append(line)
+        self._code = [line for register, lines in stores.items() if register < 0 for line in lines]
+        for line in rest:
+            self._code += [line, *stores.get(line[1], ())]
 
     def _constant(self, word: int) -> int:
         """The register of a constant, which is negative."""

@@ -135,7 +135,9 @@ class Runner:
             wide = min(columns, most if is_split else tuning.fast_wide)
             high = max(tuning.fast_high, most // wide // tuning.fast_high * tuning.fast_high)
         high = min(high, rows)
-        fixed = [set(s[:-1]) <= {1} and (s[-1] == 1 or wide == columns) for s in self._spreads]
+        # What is the same in all blocks is loaded once, into registers of its own: of a single block nothing is.
+        is_one = rows <= high and columns <= wide
+        fixed = [not is_one and set(s[:-1]) <= {1} and (s[-1] == 1 or wide == columns) for s in self._spreads]
         made = program(self._recipe, fold, fixed) if columns >= tuning.fast_short else None
         self._is_known = made is not None
         if made is None:
