@@ -130,7 +130,11 @@ class Session:
 
     def missed(self, record: Accumulator) -> int:
         """Return how many dots of all a record does not predict."""
-        return sum(self.cost(record, part) for part in self._every())
+        return self.missed_of(record, self._every())
+
+    def missed_of(self, record: Accumulator, parts: Sequence[Answers]) -> int:
+        """Return how many dots of some answers a record does not predict."""
+        return sum(self.cost(record, part) for part in parts)
 
     def _every(self) -> list[Answers]:
         """All answers, those of few products and others: each part is predicted at once."""

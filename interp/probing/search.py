@@ -22,6 +22,8 @@ from .structure import Structure, structure
 _SAMPLE, _SHARE = 600, 60
 #: Dots of a kind that are compared first: such as a record misses, and others.
 _WRONG, _RIGHT = 9, 2
+#: The same of dots of many products, which take long.
+_WIDE_DOTS = 2
 #: How many of them are compared first, and how many then.
 _HEATS = 80, 120
 #: How many records the search begins with, how many of the best it goes on with, and how often with other dots.
@@ -35,7 +37,7 @@ _FEW = 40
 #: Bits that cut nothing off, until the cut is looked for.
 _WIDE = 45
 #: How many predictions, of some hundred dots each, these searches may make.
-_EACH_START, _EACH_DESCENT = 10_000, 10_000
+_EACH_START, _EACH_DESCENT, _EACH_PRODUCT = 10_000, 10_000, 1500
 #: Facts that are searched together, as each hides the other's effect.
 _TOGETHER = (("bits", "drop", "normalise"), ("keep", "rounding"), ("c", "keep"), ("even_odd", "drop", "join"))
 #: The same, of which there are thousands of pairs: they are tried once.
@@ -46,6 +48,9 @@ _FIELDS = (
     "bits", "keep", "sum_bits", "c_bits", "c_reach", "product_limit", "c", "least",
 )  # fmt: skip
 
+
+#: Facts that say where products lie.
+_STEPS = ("step", "take", "group", "outer", "tree", "even_odd")
 
 #: The facts that are set back to their defaults where that predicts the same dots, in this order.
 _SIMPLER = (
@@ -235,28 +240,33 @@ class _Fit:
         return _heats(some[order])
 
     def _descend(self, record: Accumulator) -> Accumulator:
-        """Change one fact after the other, and some together, as long as a sample of all dots is predicted better."""
+        """Make the best change of all, again and again, as long as a sample of all dots is predicted better."""
         session, data = self.session, self._sample(record)
-        cost = sum(session.cost(record, part) for part in data)
+        cost = session.missed_of(record, data)
+        # Where only dots of many products tell, steps stay: packed in one way alone such dots are quick.
+        is_wide = not data[0].is_few
+        fields = [f for f in _FIELDS if not is_wide or f not in _STEPS]
         while cost:
             before = cost
-            # The best change of all: one that only helps a little leads away from the record.
-            every = [neighbours(record, field, self.k, self.lengths) for field in _FIELDS]
+            every = [neighbours(record, field, self.k, self.lengths) for field in fields]
             record, cost = session.best(itertools.chain.from_iterable(every), data, record)
             if cost < before:
                 continue
-            for fields in _TOGETHER:
-                record, cost = session.best(self._product(record, fields), data, record)
-            if cost == before and not self._has_tried_all:
+            for together in _TOGETHER[:2] if is_wide else _TOGETHER:
+                session.allow(_EACH_PRODUCT)
+                record, cost = session.best(self._product(record, together), data, record)
+            if cost == before and not is_wide and not self._has_tried_all:
                 self._has_tried_all = True
+                session.allow(_EACH_DESCENT)
                 record, cost = session.best(self._product(record, _MANY), data, record)
             if cost == before:
                 break
+            session.allow(_EACH_DESCENT)
         return record
 
     def _sample(self, record: Accumulator) -> list[Answers]:
         """Return some dots of each kind, such as the record does not predict and others: first some of few products."""
-        first, rest, every = [], {True: [], False: []}, 0
+        first, wide, rest, every = [], [], {True: [], False: []}, 0
         for answers in self.answers:
             missed = self.session.misses(record, answers)
             every += int(missed.sum())
@@ -264,9 +274,14 @@ class _Fit:
             rest[answers.is_few].append(answers[np.concatenate([wrong, right])])
             if answers.is_few:
                 first.append(answers[np.concatenate([wrong[:_WRONG], right[:_RIGHT]])])
+            elif len(wrong):
+                wide.append(answers[wrong[:_WIDE_DOTS]])
+        parts = [first, rest[True], rest[False]]
+        if not self.session.missed_of(record, first):  # only dots of many products tell
+            parts.insert(0, wide)
         if every < _FEW:  # whatever predicts these has to be right about all others
-            rest[True] = [a for a in self.answers if a.is_few]
-        return [joined(part) for part in (first, rest[True], rest[False]) if part]
+            rest[True][:] = [a for a in self.answers if a.is_few]
+        return [joined(part) for part in parts if part]
 
     def _product(self, record: Accumulator, fields: Sequence[str]) -> Iterator[Accumulator]:
         """Return the records that differ in some of the fields."""

@@ -173,8 +173,8 @@ def _starts(race: _Race, windows: Sequence[Window], forms: Sequence[Change], k: 
     best = [r for r in wrong if wrong[r] <= least + least // 10]
     found: dict[Accumulator, Accumulator] = {}
     for r in sorted(best, key=lambda r: (wrong[r], complexity(r))):
-        if r.outer and r.c != "aligned" and r.outer == (r.group or r.step * r.pattern[1] // r.pattern[0]):
-            continue  # each sum begins from zero, wherever it joins
+        if r.outer and r.c == "after" and r.outer == (r.group or r.step * r.pattern[1] // r.pattern[0]):
+            continue  # each sum begins from zero: it is the same as with c=aligned
         bits = {"sum_bits": r.bits, "c_bits": r.bits} if r.c == "joined" else {}
         found.setdefault(dataclasses.replace(r, keep="f32", **bits), r)  # what is kept is looked for later
     return list(found.values())[:_MOST_STARTS]
