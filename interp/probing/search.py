@@ -131,7 +131,7 @@ class _Fit:
     def __init__(self, session: Session, lengths: Sequence[int]) -> None:
         self.session, self.lengths = session, lengths
         self.rng, self.answers, self.k = session.rng, session.answers, session.signature.k
-        self._stuck: set[Accumulator] = set()  #: records that no change has mended
+        self._stuck: set[Accumulator] = set()  #: records that were searched
         self._has_tried_all = False
 
     def near(self, start: Accumulator) -> Accumulator:
@@ -174,7 +174,7 @@ class _Fit:
         if always or missed < sum(map(len, self.answers)) // _NEARLY:
             self.session.allow(_EACH_DESCENT)
             better = self._descend(record)
-            self._stuck |= {record, better}
+            self._stuck.add(record)
             return self.session.missed(better), better
         return missed, record
 
