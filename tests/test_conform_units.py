@@ -261,8 +261,11 @@ def truncated(x: Codes, y: Codes, types: tuple[str, ...], _: str) -> Exact:
     return Exact.of(f32.decode(encode(f32, exact(x, y, types), TOWARD_ZERO)[0]))
 
 
-def test_sums_that_are_cut_off_to_f32_are_told() -> None:
-    found = run(Backend(truncated), "dot_general.f8E5M2.f32")
+@pytest.mark.parametrize(
+    "signature", ["dot_general.f8E5M2.f32", "dot_general.f8E4M3FN", "convolution.f8E5M2", "dot_general.f8E4M3FN.f16"]
+)
+def test_sums_that_are_cut_off_to_f32_are_told(signature: str) -> None:
+    found = run(Backend(truncated), signature)
     assert {r.model for r in found if r.verdict == DIVERGENT} == {"exact, then cut off toward zero to f32"}
     assert FAIL not in verdicts(found).values()
 

@@ -4,7 +4,8 @@ Rows of the left matrix and columns of the right one are of several kinds: numbe
 large number among small ones, subnormal numbers, the largest ones, and pairs that cancel. In a pair two positions of k
 have the same number on the right and opposite numbers on the left, so that a sum of thousands of products is that of
 the few that are left over, and a product that is dropped changes it. The partners lie anywhere, so that no lane, half
-or tile has both. The formats without sign have sums just above a rounding boundary in place of pairs.
+or tile has both. The formats without sign have sums just above a rounding boundary in place of pairs. Two sums are
+above a tie of the result by less than f32 holds beside it, where the formats have such numbers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import heapq
+import math
 
 import numpy as np
 
@@ -57,6 +59,7 @@ _OUTPUTS = 7
 _PLACES = 2
 #: Wide formats are tried with numbers of these sizes, but for the rows that are to overflow or to be subnormal.
 _LOW, _HIGH = 2.0**-12, 2.0**8
+_F32_BITS = 24
 
 _LEFT = ("paired", "like", "all", "paired-top", "large", "positive", "small", "top", "sparse")
 _RIGHT = ("paired", "all-paired", "like", "positive-paired", "all", "small", "like-paired")
@@ -90,6 +93,8 @@ def _of_dot(case: Case, k: int, m: int, n: int, random: np.random.Generator) -> 
     else:
         x = [_row(pools[0], _LEFT[i % len(_LEFT)], k, partners, random) for i in range(m)]
         y = [_row(pools[1], _RIGHT[i % len(_RIGHT)], k, partners, random, is_right=True) for i in range(n)]
+        rows, columns = _above_a_tie(case, k)
+        x, y = rows + x, columns + y
     return _codes(pools[0].fmt, np.array(x)), np.ascontiguousarray(_codes(pools[1].fmt, np.array(y)).T)
 
 
@@ -111,6 +116,9 @@ def _of_convolution(case: Case, k: int, random: np.random.Generator) -> Arrays:
         for kind in columns
     ]
     y = [*right, *y]
+    above, ties = _above_a_tie(case, k)
+    x = [*(np.resize([*row, *row[: width * features - k]], (width, features)) for row in above), *x]
+    y = [*ties, *y]
     kernel = _codes(pools[1].fmt, np.array(y))
     return _codes(pools[0].fmt, np.array(x)), np.ascontiguousarray(kernel.T.reshape(window, features, -1))
 
@@ -225,3 +233,48 @@ def _boundary(result: str, k: int, random: np.random.Generator) -> tuple[np.ndar
         terms = np.array([1.0, *(-t for t in even)])[:k]
         columns.append(scale * random.permutation(terms) / left)
     return left, columns
+
+
+@functools.lru_cache(64)
+def _above_a_tie(case: Case, k: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Two rows and a column whose sums are a tie of the result and a little more; none where formats are too narrow.
+
+    The little is 1/4 and 3/4 of what f32 holds last beside the tie, which goes to even, down. So a sum that is cut off
+    to f32 is the tie twice, and one that is rounded to f32 once. All other products cancel.
+    """
+    left, right, result = (FORMATS[t] for t in (*case.operands, case.result))
+    bits, random = result.mantissa_bits, np.random.default_rng(k)
+    partners = _partners(k, random)
+    first = np.flatnonzero(np.arange(k) < partners)
+    if not left.is_signed or len(first) < 3 or bits > 10:
+        return [], []
+    most = [math.frexp(f.max)[1] - 1 for f in (left, right)]
+    top = min(sum(most), math.frexp(result.max)[1] - 1)
+    for least in ([f.min_exponent for f in (left, right)], [f.min_exponent - f.mantissa_bits for f in (left, right)]):
+        exponent = sum(least) + _F32_BITS + 1
+        if result.min_exponent + bits < exponent <= top:
+            terms = [_split(exponent, most), _split(exponent - bits - 1, most), least]
+            left_pool, right_pool = _pools(case, k)
+            column = _signed(right_pool, k, random)
+            column[partners[first]] = column[first]
+            rows = []
+            for size in (1, 3):
+                row = _signed(left_pool, k, random)
+                row[partners[first]] = -row[first]
+                row[partners == np.arange(k)] = 0
+                for at, (x, y) in zip(first, terms, strict=False):
+                    row[at], column[at], row[partners[at]] = math.ldexp(1, x), math.ldexp(1, y), 0
+                row[first[2]] *= size
+                rows.append(row)
+            return rows, [column]
+    return [], []
+
+
+def _signed(pools: _Pools, k: int, random: np.random.Generator) -> np.ndarray:
+    return random.choice(pools.like, k) * random.choice([-1.0, 1.0], k)
+
+
+def _split(exponent: int, most: list[int]) -> tuple[int, int]:
+    """The exponents of two powers of two with a product: near to each other, but none above the most."""
+    first = max(min(exponent // 2, most[0]), exponent - most[1])
+    return first, exponent - first
