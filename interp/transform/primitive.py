@@ -15,9 +15,10 @@ import numpy as np
 from jax._src import callback as jax_callback
 from jax._src import core, dtypes, effects
 from jax._src.ad_util import Zero
-from jax._src.interpreters import ad, batching, mlir, pxla
+from jax._src.interpreters import ad, batching, mlir
 from jax._src.lax import lax
 from jax.extend.core import Primitive
+from jaxlib import xla_client
 
 from ..errors import InputError
 from .computation import Computation, Linearized, lowered_under
@@ -54,7 +55,7 @@ def _evaluate(*args: Any, computation: Computation) -> list[Any]:
         return [_of_type(a, aval) for a, aval in zip(arrays, computation.results, strict=True)]
     # as `device_put`, in a fifth of its time: an optimizer has hundreds of results
     sharding, devices, is_committed = jax.sharding.SingleDeviceSharding(device), [device], target is not None
-    put = pxla.xc.batched_device_put
+    put = xla_client.batched_device_put
     return [
         put(aval, sharding, [x], devices, is_committed)
         for x, aval in zip(results, computation.plain_results, strict=True)

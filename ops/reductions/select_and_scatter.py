@@ -133,7 +133,7 @@ class _ByPlace:
         for_each(parts, work, x.size)
         return np.ascontiguousarray(result[inside]) if is_padded else result
 
-    def _numbers(self, elements: list[np.ndarray], held: list[np.ndarray | None]) -> np.ndarray:
+    def _numbers(self, elements: Sequence[np.ndarray], held: Sequence[np.ndarray | None]) -> np.ndarray:
         """For each window the number of the place selected, from 1 on; 0 where all are padding."""
         best, first = elements[0], held[0]
         at = np.ones(best.shape, np.uint8)
