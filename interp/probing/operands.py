@@ -19,7 +19,8 @@ _F64, _PLAIN = ELEMENT_TYPES["f64"], Policy()
 def values(codes: np.ndarray, element: str) -> np.ndarray:
     """Return the numbers of codes as f64, which holds them all."""
     t = ELEMENT_TYPES[element]
-    return cast(np.ascontiguousarray(codes).view(t.dtype), t, _F64, _PLAIN)
+    with np.errstate(invalid="ignore"):  # signalling NaN of bf16
+        return cast(np.ascontiguousarray(codes).view(t.dtype), t, _F64, _PLAIN)
 
 
 def codes(numbers: np.ndarray, element: str) -> np.ndarray:
