@@ -38,6 +38,14 @@ def _key_first(c: Any, v: Any) -> Any:
     return (key, state), state
 
 
+def _draws(c: Any, v: Any) -> Any:
+    """The numbers that are drawn for all turns take little memory, what they are computed of would take much."""
+    key, state = c
+    key, draw = jax.random.split(key)
+    state = jnp.argmax(state[:, None] + jax.random.gumbel(draw, (5, 60)), 1) * 0.5 + v
+    return (key, state), state
+
+
 def _sums_last(c: Any, v: Any) -> Any:
     """As the backward pass of a cell: what is added up needs the state, which does not need it."""
     h, weights, bias = c
@@ -98,6 +106,7 @@ BODIES: dict[str, tuple[Callable[..., Any], Any, int]] = {
     "a loop between": (_loop_between, (ZEROS, ZEROS + 1), 2),
     "many": (_many, (ZEROS,) * 12, 2),
     "branches": (_branches, (ZEROS, ZEROS), 2),
+    "many draws": (_draws, (np.array([1, 2], np.uint32), ZEROS), 2),
 }
 
 

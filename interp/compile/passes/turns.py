@@ -17,7 +17,7 @@ LSTM of 20 turns 1.2 ms with four recurrences and 2.2 with one.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -166,7 +166,7 @@ class _Parts:
         latest = {v: k for k, values in enumerate(self._carried) for v in values}  # the last one that a value needs
         within: list[list[Operation]] = [[] for _ in range(count)]
         others: list[list[Operation]] = [[] for _ in range(count + 1)]
-        self.between = 0
+        between: list[Operation] = []
         for operation in loop.turn.operations:
             if operation not in wanted:
                 continue
@@ -180,8 +180,9 @@ class _Parts:
                 within[last].append(operation)
             else:
                 others[last + 1].append(operation)
-                self.between += loop.count * sum(map(_nbytes, operation.results)) * is_between
+                between += [operation] * is_between
             latest.update(dict.fromkeys(operation.results, last))
+        self.between = loop.count * sum(map(_nbytes, _kept(between, within)))
         return within, others, masks
 
     def operations(self) -> list[Operation]:
@@ -217,6 +218,13 @@ class _Parts:
         )
         for value, all_turns in zip(given, stacked, strict=True):
             batcher.stack(value, all_turns)
+
+
+def _kept(between: Sequence[Operation], within: Sequence[Sequence[Operation]]) -> list[Value]:
+    """What some operations give for all turns, but what others of them take that are fused with those."""
+    taken = {v for o in chain(*within) for v in used_by(o)}
+    taken.update(v for o in between if not _is_elementwise(o) for v in used_by(o))
+    return [v for o in between for v in o.results if v in taken or not _is_elementwise(o)]
 
 
 def _settles(state: Value) -> bool:
