@@ -47,7 +47,8 @@ def test_an_empty_program(run: Run, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "empty.mlir"
     path.write_bytes(content)
     if content != b"\xef\xbb\xbf":
-        assert refused(run, "run", str(path)) == f"{path}: expected a program, got nothing but white space"
+        for words in (["run"], ["profile"], ["diff", "--target", "h100", "--target", "b200"]):
+            assert refused(run, *words, str(path)) == f"{path}: expected a program, got nothing but white space"
         for source in (path, str(path), content, *([content.decode()] if b"\n" in content else [])):
             with pytest.raises(ProgramError, match="expected a program, got nothing but white space"):
                 load(source)
@@ -188,3 +189,9 @@ def test_a_program_from_a_pipe() -> None:
             [*command, name, *inputs], input=ADD.encode(), capture_output=True, timeout=60, check=True
         )
         assert b"4.000000e+00" in done.stdout
+
+
+@pytest.mark.parametrize("number", ["0", "-3", "1025", "x", "9" * 30])
+def test_a_number_out_of_its_range(run: Run, number: str) -> None:
+    line = refused(run, "probe", "minihlo", "-k", number)
+    assert line.startswith(f"minihlo probe: argument -k: expected an integer from 1 to 1024, got {number!r}")

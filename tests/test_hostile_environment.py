@@ -51,7 +51,7 @@ PRINTED = {
     "cast": "to     f8E4M3FN 0x38 = 1\n",
     "formats": "largest            448",
     "ops": "stablehlo.add\n",
-    "test": "1 programs in",
+    "test": "1 program in",
     "diff": "1 PASS",
     "conform": "1 PASS",
 }

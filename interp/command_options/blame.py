@@ -14,7 +14,7 @@ def blame(parser: argparse.ArgumentParser) -> None:
     add_limits(parser, "the search", has_steps=False)
     add = parser.add_argument
     parser.usage = "minihlo blame [options] FILE [BACKEND]"
-    add("backend", nargs="?", metavar="BACKEND", help="the bad way, as of --bad")
+    add("backend", nargs="?", metavar="BACKEND", help="the same as --bad BACKEND")
     ways = (
         "exact, f32, f64 (narrower floats held in that type), a chip (minihlo targets) or a backend (minihlo conform)"
     )
@@ -29,7 +29,7 @@ def blame(parser: argparse.ArgumentParser) -> None:
         "difference of the first floating-point scalar (default: norm)",
     )
     add("--share", type=share, metavar="X", help="share of the difference to explain (default: 0.95; 1 for ulp)")
-    add("--evaluations", type=steps, default=1000, metavar="N", help="most runs of the program (default: 1000)")
-    add("--turns", type=steps, default=100_000, metavar="N", help="most turns of a loop (default: 100000)")
+    add("--evaluations", type=steps, default=1000, metavar="N", help="limit of runs of the program (default: 1000)")
+    add("--turns", type=steps, default=100_000, metavar="N", help="limit of iterations of a loop (default: 100000)")
     add("--seed", type=natural, default=0, metavar="N", help="seed of the sample that stands for missing inputs")
     add("--json", metavar="F", help="write the result as JSON (-: standard output)")

@@ -34,7 +34,7 @@ def natural(text: str) -> int:
 
 def positive(text: str) -> int:
     """Return an integer from 1 to 1024. Raises ArgumentTypeError for any other text."""
-    number = natural(text)
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if not 1 <= number <= 1024:
         raise argparse.ArgumentTypeError(f"expected an integer from 1 to 1024, got {text[:40]!r}")
     return number

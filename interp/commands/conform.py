@@ -233,7 +233,7 @@ def check(choice: run.Choice, level: int) -> None:
 
 
 def check_outputs(options: argparse.Namespace) -> None:
-    """Check that all output files can be written, before any case runs. Raises InputError."""
+    """Check that all output files can be written, before any case runs. Raises OutputError."""
     badges = getattr(options, "badge", ())
     conform_badge.check(badges)
     given = [(o, getattr(options, o, None)) for o in ("json", "junit", "html", "submit")]
@@ -243,7 +243,7 @@ def check_outputs(options: argparse.Namespace) -> None:
         try:
             files.check(name)
         except OutputError as error:
-            raise InputError(f"--{option} {error}") from None
+            raise OutputError(f"--{option} {error}") from None
 
 
 def _dead(report: Report, expected: Sequence[known.Known]) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..errors import OutputError
 from ..probing.probe import probe
+from .diff import write_json
 
 
 def main(options: argparse.Namespace) -> int:
@@ -23,8 +23,5 @@ def main(options: argparse.Namespace) -> int:
     if options.json == "-":
         print(report.to_json())
     elif options.json:
-        try:
-            Path(options.json).write_text(f"{report.to_json()}\n", encoding="utf-8")
-        except OSError as error:
-            raise OutputError(f"--json: {options.json}: {error.strerror or error}") from None
+        write_json(Path(options.json), f"{report.to_json()}\n")
     return int(not report.is_found)

@@ -76,8 +76,6 @@ def read_programs(path: str) -> list[Program]:
     Raises ProgramError where it is empty.
     """
     source, name = read_source(path)
-    if not source.strip():
-        raise ProgramError(f"{name}: expected a program, got nothing but white space")
     if not source.startswith(BYTECODE):
         try:
             return [parse(text, name, line) for text, line in split(source.decode())]
@@ -87,8 +85,14 @@ def read_programs(path: str) -> list[Program]:
 
 
 def read_source(path: str) -> tuple[bytes, str]:
-    """Return the bytes of a file or of standard input, and its name in error messages."""
-    return (read_stream(sys.stdin.buffer, "<stdin>"), "<stdin>") if path == "-" else (read(path), path)
+    """Return the bytes of a file or of standard input, and its name in error messages.
+
+    Raises ProgramError where there are none but white space.
+    """
+    data, name = (read_stream(sys.stdin.buffer, "<stdin>"), "<stdin>") if path == "-" else (read(path), path)
+    if not data.strip():
+        raise ProgramError(f"{name}: expected a program, got nothing but white space")
+    return data, name
 
 
 def _has_function(program: Program, function: str | None) -> bool:

@@ -200,7 +200,7 @@ def _print_scores(files: list[str], outcomes: list[Outcome], seconds: float) -> 
     if len(folders) > 1:
         rows.append(_row("total", files, outcomes))
     print_table(["folder", "files", "programs", "passed", "failed"], rows)
-    print(f"{len(outcomes)} programs in {seconds:.1f} s")
+    print(f"{len(outcomes)} program{'' if len(outcomes) == 1 else 's'} in {seconds:.1f} s")
 
 
 def _row(name: str, files: list[str], outcomes: list[Outcome]) -> list[str]:
