@@ -34,16 +34,27 @@ def test_pairs_of_codes(few: int, dtype: type, tune: Tune) -> None:
         (EVERY, np.broadcast_to(codes[..., :1], codes.shape)),
         (np.broadcast_to(EVERY, codes.shape), codes[..., :1]),
         (EVERY, EVERY[3:4]),
+        (EVERY[7:8].reshape(()), EVERY[3:4].reshape(())),
     ]
     for high, low in pairs:
         wanted = entries[high.astype(int) * 256 + low]
         actual = table.at_joined((high, low), (8, 8))
+        assert isinstance(actual, np.ndarray)  # of rank 0 too
         assert (actual.shape, actual.dtype) == (wanted.shape, wanted.dtype)
         assert (actual == wanted).all()
     narrow = lookup.Table(entries[: 1 << 12])
     assert (
         narrow.at_joined((EVERY[:16], codes[..., :1]), (4, 8)) == entries[EVERY[:16].astype(int) * 256 + codes[..., :1]]
     ).all()
+
+
+@pytest.mark.parametrize("few", [0, 1 << 20])
+def test_an_array_of_rank_0(few: int, tune: Tune) -> None:
+    tune(lookup_few=few)
+    table = lookup.Table(EVERY[::-1].copy())
+    actual = table.at(np.array(3, np.uint8))
+    assert isinstance(actual, np.ndarray)
+    assert (actual.shape, int(actual)) == ((), 252)
 
 
 def test_tables_of_casts_do_not_depend_on_the_seed_or_on_sums() -> None:

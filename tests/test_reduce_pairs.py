@@ -15,6 +15,7 @@ from jax import lax
 from minihlo import interp
 from minihlo.interp.compile.explain import listing
 from minihlo.ops.reductions.folds import PAIRS_FROM
+from minihlo.ops.types import ELEMENT_TYPES
 
 from . import reference
 from .conftest import Tune
@@ -242,3 +243,52 @@ def test_the_plan_says_so():
     assert "reduces 32 elements or more in pairs of neighbours" in listing(interp.load(text).plan())
     text = text_of(lambda x: lax.reduce(x, np.float32(0), lax.add, (0,)), x)
     assert "in pairs" not in listing(interp.load(text).plan())
+
+
+@pytest.mark.parametrize("element", ["f8E4M3FN", "f8E5M2FNUZ", "f4E2M1FN"])
+def test_rows_of_minifloats_with_tables_of_the_operations_of_the_body(element: str) -> None:
+    """The first large operations make the tables, which are then looked up for single numbers."""
+    t = ELEMENT_TYPES[element]
+    e, body = element, ("%p = stablehlo.multiply {}, {} : tensor<{}>", "%q = stablehlo.add {}, {} : tensor<{}>")
+    text = f"""
+    func.func @main(%x: tensor<7x{e}>) -> (tensor<{e}>, tensor<{e}>, tensor<7x{e}>) {{
+      %one = stablehlo.constant dense<1.0> : tensor<{e}>
+      %r:2 = "stablehlo.reduce"(%x, %x, %one, %one) ({{
+      ^bb0(%a: tensor<{e}>, %b: tensor<{e}>, %c: tensor<{e}>, %d: tensor<{e}>):
+        {body[0].format("%a", "%c", e)}
+        {body[1].format("%p", "%a", e)}
+        %k = stablehlo.add %b, %d : tensor<{e}>
+        %l = stablehlo.multiply %k, %d : tensor<{e}>
+        stablehlo.return %q, %l : tensor<{e}>, tensor<{e}>
+      }}) {{dimensions = array<i64: 0>}}
+        : (tensor<7x{e}>, tensor<7x{e}>, tensor<{e}>, tensor<{e}>) -> (tensor<{e}>, tensor<{e}>)
+      %w = "stablehlo.reduce_window"(%x, %one) ({{
+      ^bb0(%a: tensor<{e}>, %c: tensor<{e}>):
+        {body[0].format("%a", "%c", e)}
+        {body[1].format("%p", "%p", e)}
+        stablehlo.return %q : tensor<{e}>
+      }}) {{window_dimensions = array<i64: 7>, padding = dense<[[6, 0]]> : tensor<1x2xi64>}}
+        : (tensor<7x{e}>, tensor<{e}>) -> tensor<7x{e}>
+      return %r#0, %r#1, %w : tensor<{e}>, tensor<{e}>, tensor<7x{e}>
+    }}"""
+    many = np.ones(300_000, t.dtype)
+    for op in ("add", "multiply"):
+        shape = f"tensor<300000x{e}>"
+        interp.load(
+            f"func.func @main(%x: {shape}, %y: {shape}) -> {shape} {{\n"
+            f"%z = stablehlo.{op} %x, %y : {shape}\n return %z : {shape} }}"
+        )(many, many)
+    program, rng = interp.load(text), np.random.default_rng(4)
+    x, one = (rng.integers(-4, 5, 7) / 2).astype(t.dtype), np.array(1, t.dtype)[()]
+    first = second = one
+    for number in x:  # ml_dtypes computes in f32, where these products and sums are exact
+        first = first * number + first
+        second = (second + number) * number
+    windows = []
+    for last in range(7):
+        total = one
+        for number in [one] * (6 - last) + list(x[: last + 1]):
+            total = total * number + total * number
+        windows.append(total)
+    wanted = first, second, np.array(windows, t.dtype)
+    assert [np.asarray(a).tobytes() for a in program(x)] == [np.asarray(w, t.dtype).tobytes() for w in wanted]

@@ -33,7 +33,8 @@ class Table:
         """The results for an array of codes: unsigned integers of one byte, or two, as many as the table has."""
         size = codes.size
         if size <= current().tuning.lookup_few:
-            return self.entries.take(codes)
+            # Of an array of rank 0 `take` would give a scalar, which other kernels do not take.
+            return self.entries.take(codes) if codes.ndim else self.entries[codes, ...]
         if not codes.flags.c_contiguous:
             if codes.flags.f_contiguous:
                 return self.at(codes.T).T
@@ -84,7 +85,8 @@ class Table:
         for n in shape:
             size *= n
         if size <= current().tuning.lookup_few:
-            return self.entries.take(joined(parts, widths))
+            index = joined(parts, widths)
+            return self.entries.take(index) if shape else self.entries[index, ...]
         if len(parts) == 2 and (rows := self._rows_of(*parts)) is not None:
             return rows
         result = np.empty(shape, self.entries.dtype)
