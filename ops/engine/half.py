@@ -1,11 +1,12 @@
 """Arrays of f16 and bf16 as f32 and back, and f32 rounded to their numbers, to nearest even.
 
-numpy converts f16 element by element. Here f16 is decoded by a table of all its codes, and f32 is rounded by an
-addition: next to 2**13 times the power of two in a number, f32 has as many bits left as f16 keeps, and of subnormal
-numbers as many as there are above the smallest one. bf16 is left to ml_dtypes, which takes many at a time.
+numpy converts f16 element by element. Here the bits of f16 are shifted to where f32 has its exponent and fraction, and
+a multiplication by a power of two accounts for the other bias. f32 is rounded by an addition: next to 2**13 times the
+power of two in a number, f32 has as many bits left as f16 keeps, and of subnormal numbers as many as there are above
+the smallest one. bf16 is left to ml_dtypes, which takes many at a time.
 
-Measured on a busy machine, ns an element on one thread: f16 to f32 1.4 by numpy, 0.6 so; f32 to f16 1.9 to 2.7, and
-1.4; there and back 3.3 to 4.1, and 0.8.
+Measured on a busy machine, ns an element on one thread: f16 to f32 0.95 by numpy, 0.35 so, in programs with two
+operands 3.8 by a table of all codes; f32 to f16 1.9 to 2.7, and 1.4; there and back 3.3 to 4.1, and 0.8.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ _F16 = np.dtype(np.float16)
 _SIZE, _EXPONENT, _SIGN = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000), np.uint32(0x80000000)
 #: The smallest normal number of f16 as f32; 2**15, below which none is rounded to infinity; 2**16, where that stands.
 _NORMAL, _LARGE, _END = 0x38800000, np.uint32(0x47000000), np.uint32(0x47800000)
+#: What is left of f16 that has been shifted below the sign of f32, and what that is to be multiplied by.
+_SHIFTED, _BIAS = np.int32(-0x70002000), np.float32(2.0**112)
+_INFINITY, _MINUS_INFINITY = np.int16(0x7C00), np.uint16(0xFC00)
 _UP, _MIDDLE = np.float32(2.0**13), np.float32(1.5 * 2.0**13)
 
 
@@ -33,11 +37,9 @@ def widen(x: np.ndarray) -> np.ndarray:
             return widen(x.T).T
         x = np.ascontiguousarray(x)
     result = np.empty(x.shape, np.float32)
-    codes, numbers, step = x.view(np.uint16).reshape(-1), result.reshape(-1), tuning().half_block
-    table = _numbers()
-    for i in range(0, x.size, step):  # numpy makes indices of 8 bytes of them
-        # Every code is in the table: this is the quickest check of it.
-        table.take(codes[i : i + step], None, numbers[i : i + step], "wrap")
+    codes, numbers, step = x.view(np.int16).reshape(-1), result.reshape(-1), tuning().half_block
+    for i in range(0, x.size, step):
+        _decode(codes[i : i + step], numbers[i : i + step])
     return result
 
 
@@ -67,6 +69,17 @@ def rounded(x: np.ndarray, element: ElementType) -> np.ndarray:
     for i in range(0, x.size, step):
         _round(numbers[i : i + step], into[i : i + step])
     return result
+
+
+def _decode(codes: np.ndarray, into: np.ndarray) -> None:
+    bits = into.view(np.int32)
+    np.copyto(bits, codes)  # the sign fills the upper half
+    bits <<= 13
+    bits &= _SHIFTED
+    into *= _BIAS
+    if codes.max() >= _INFINITY or codes.view(np.uint16).max() >= _MINUS_INFINITY:
+        special = np.flatnonzero((codes & _INFINITY) == _INFINITY)
+        into[special] = codes[special].view(_F16)
 
 
 def _encode(x: np.ndarray, codes: np.ndarray) -> None:
@@ -116,13 +129,6 @@ def _round(x: np.ndarray, into: np.ndarray) -> None:
         into.view(np.uint32)[:] |= power
     if is_large:
         into[large] = x[large].astype(_F16)
-
-
-@functools.cache
-def _numbers() -> np.ndarray:
-    table = np.arange(1 << 16, dtype=np.uint16).view(_F16).astype(np.float32)
-    table.setflags(write=False)
-    return table
 
 
 def _normals(count: int) -> np.ndarray:
