@@ -11,6 +11,7 @@ from minihlo import interp
 from minihlo.interp.compile.choose import choose, why_alone
 from minihlo.interp.compile.executors.ways import EXECUTORS
 from minihlo.interp.compile.group import GROUP, Attributes, Group, Lookup, Step
+from minihlo.ops.engine.compiled import is_available
 from minihlo.ops.engine.speed import Speed
 
 from .passes_cases import NUMPY, F, V, fused, region_of
@@ -102,6 +103,29 @@ def test_tables_for_rows_and_columns() -> None:
 def test_blocks_of_wide_inputs() -> None:
     body = f"%a = stablehlo.add %x, %y : {F}\n%r = stablehlo.sqrt %a : {F}"
     assert decided(body, f"%x: {F}, %y: {F}", "%r", F) == [("blocks", "one block: two f32 inputs, 1,200 elements")]
+
+
+def test_what_is_reduced_and_needed_after_is_computed_once_if_that_pays() -> None:
+    def times(value: str, speed: Speed = NUMPY) -> int:
+        half, wide, rows = "tensor<100x300xf16>", "tensor<100x300xf32>", "tensor<100xf32>"
+        body = f"""
+          %d = stablehlo.subtract %x, %y : {half}
+          %e = stablehlo.exponential %d : {half}
+          %w = stablehlo.convert {value} : ({half}) -> {wide}
+          %z = stablehlo.constant dense<0.0> : tensor<f32>
+          %s = stablehlo.reduce(%w init: %z) applies stablehlo.add across dimensions = [1]
+            : ({wide}, tensor<f32>) -> {rows}
+          %h = stablehlo.convert %s : ({rows}) -> tensor<100xf16>
+          %b = stablehlo.broadcast_in_dim %h, dims = [0] : (tensor<100xf16>) -> {half}
+          %r = stablehlo.divide {value}, %b : {half}"""
+        operations = fused(body, f"%x: {half}, %y: {half}", "%r", half, speed).operations
+        names = [o.name for o in operations]
+        names += [s.name for o in operations if o.name == GROUP for s in o.attributes["group"].function.steps]
+        return names.count("stablehlo.subtract")
+
+    assert times("%e") == 1
+    assert times("%d") == 2  # a difference alone is computed again
+    assert times("%e", Speed()) == (2 if is_available() else 1)
 
 
 @pytest.mark.parametrize(

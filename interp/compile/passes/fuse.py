@@ -175,12 +175,22 @@ class _Fuser:
         if not self.is_table(node) and not self._is_cheap(node) and self._is_used_after(value, {id(operation)}):
             return False
         self._need([init], operation)
+        if not self.is_table(node) and not self._is_compiled:
+            self._need(self._costly_members(value, operation))
         builder = Builder(self, node.shape, node.roots if self.is_table(node) else None)
         group, origins = builder.finish([builder.value(value, identity(value))])
         leaves = [v for v, _ in builder.roots]
         self._need(leaves)
         self._put_group([*leaves, init], operation.results, group, origins, operation, reduction)
         return True
+
+    def _costly_members(self, value: Value, reduction: Operation) -> list[Value]:
+        """What goes into a value that is reduced, is needed later too, and costs much to be computed twice."""
+        members = self._members(value)
+        inside = {id(reduction), *(id(self.pending[m].operation) for m in members)}
+        costly = [m for m in members if m is not value and self.pending[m].cost > tuning().again_cost_reduced]
+        kept = [m for m in costly if not self.is_table(self.pending[m]) and self._is_used_after(m, inside)]
+        return sorted(kept, key=self._order.__getitem__)
 
     def _rank(self, operation: Operation, reduction: Reduction, node: Node, start: np.ndarray) -> bool:
         """The largest or smallest of what depends on one leaf of eight bits is a table of the leaf's own extreme."""
