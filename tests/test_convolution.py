@@ -18,7 +18,7 @@ from minihlo.interp import load
 from minihlo.interp.errors import ExecutionError
 from minihlo.ops.engine.blas import one_thread
 from minihlo.ops.policy import Policy
-from minihlo.ops.products import convolution
+from minihlo.ops.products.patches import even
 from minihlo.ops.registry import OpError
 from minihlo.ops.types import ELEMENT_TYPES
 
@@ -284,7 +284,7 @@ def test_floats_are_summed_alike_however_they_lie(shape: Shape, kernel: Shape, l
 )
 def test_parts_cover_an_array_and_none_is_small(shape: tuple[int, ...], least: int) -> None:
     count = np.zeros(shape, int)
-    for part in convolution._even(shape, least):
+    for part in even(shape, least):
         count[part] += 1
         assert count[part].size >= min(least, count.size)
     assert (count == 1).all()

@@ -26,6 +26,7 @@ import numpy as np
 
 from . import compiled_cache, speed
 from .amortised import Amortised
+from .fast.patches import lay_patches
 from .tiles import Tiles
 
 #: Keeps nothing.
@@ -160,6 +161,11 @@ class Kernels:
         )
         totals, kept = array(byte, 1, "C", False), array(byte, 2, "A", False)
         self._transitions = _Compiled(_transitions, lambda: (totals, matrix, array(byte, 2), kept))
+        grid, ends = types.Array(types.int64, 2, "C"), types.UniTuple(types.int64, 2)
+        base = types.Array(types.int64, 1, "C")
+        self._lay_patches = _Compiled(
+            lay_patches, lambda w: (array(w), array(w, 1, "C", False), grid, grid, base, ends, ends)
+        )
 
     @functools.cached_property
     def machine(self) -> Callable[..., int] | None:
@@ -205,6 +211,20 @@ class Kernels:
     def round_wide(self, x: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
         """The same of f64, which are given as they are."""
         self._round_wide()(x, table, out)
+
+    def lay_patches(
+        self,
+        source: np.ndarray,
+        out: np.ndarray,
+        dims: np.ndarray,
+        space: np.ndarray,
+        base: np.ndarray,
+        first: tuple[int, int],
+        last: tuple[int, int],
+    ) -> None:
+        """Windows of `source`, unsigned integers one behind the other, as `fast.patches` says."""
+        words = out.view(source.dtype).reshape(-1)
+        self._lay_patches(source.dtype)(source, words, dims, space, base, first, last)
 
     def transitions(
         self, totals: np.ndarray, rows: np.ndarray, table: np.ndarray, kept: np.ndarray | None = None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..engine import speed
 from ..engine.blocks import blocks, for_each
 from ..engine.cast import cast
+from ..engine.compiled import kernels
 from ..engine.speed import tuning
 from ..kernel import Facts, Shapes
 from ..policy import Policy
@@ -24,14 +25,12 @@ from ..types import ELEMENT_TYPES
 from .accumulated import check_accumulator
 from .exact_matmul import may_be_plain, prepared
 from .matmul import matmul, plain_product
+from .patches import PART, Patches, even, least_rows
 
 Shape = tuple[int, ...]
 
 #: Which products a convolution is made of: exact ones of minifloats, by the host's BLAS alone, and others.
 _EXACT, _HOST, _OTHER = range(3)
-#: The terms of the smallest product that the host is given. No tuning: BLAS has another order of addition for smaller
-#: ones. Of larger ones the parts do not matter, if they have several columns: 1,700 matrices in parts had no other bit.
-_PART = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +131,39 @@ def _convolution(call: Call, has_padding: bool) -> Run:
     is_plain = lhs.element.is_minifloat and lhs.element.format.has_zero and may_be_plain(call)
     host = plain_product(lhs.element, rhs.element, result.element, call.policy)
 
+    @functools.lru_cache(tuning().shapes)
+    def patches_of(lhs: Shape, rhs: Shape, padding: Shape) -> Patches | None:
+        axes = plan(*(tuple(s[d] for d in dims) for s, dims in ((lhs, numbers.lhs), (rhs, numbers.rhs))), padding)
+        outputs = rhs[numbers.rhs[0]] // (features * batches)
+        groups = (features, batches)
+        patches = Patches(lhs, numbers.lhs, axes, window.reversal, groups, outputs)
+        if not patches.is_known:
+            return None
+        x = _by_group(np.empty(lhs, np.uint8).transpose(numbers.lhs), groups)
+        view = _view(x, 0, axes, window.reversal, patches.is_large)
+        return patches if all(_is_copied(view[:, *part], len(axes) + 1) for part in patches.blocks) else None
+
+    def by_patches(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None) -> np.ndarray | None:
+        if host is None or not speed.current().compiled:
+            return None
+        patches = patches_of(lhs.shape, rhs.shape, padding if pads is None else tuple(pads.reshape(-1).tolist()))
+        compiled = None if patches is None else kernels(patches.size)
+        if compiled is None or patches is None:
+            return None
+        y = rhs.transpose(numbers.rhs)
+        y = y.reshape(features * batches, patches.outputs, *y.shape[1:])
+        y = y.transpose(0, *range(3, rank + 1), 2, 1).reshape(len(y), patches.depth, patches.outputs)
+        return laid_back(patches.products(compiled, np.ascontiguousarray(lhs), y, host), rhs.shape[numbers.rhs[0]])
+
+    def laid_back(products: np.ndarray, outputs: int) -> np.ndarray:
+        # group, batch, spatial, feature -> batch, group and feature, spatial
+        products = products.transpose(1, 0, rank, *range(2, rank))
+        return products.reshape(len(products), outputs, *products.shape[3:]).transpose(back)
+
     def kernel(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None = None) -> np.ndarray:
+        laid = by_patches(lhs, rhs, pads)
+        if laid is not None:
+            return laid
         depth = math.prod([rhs.shape[d] for d in numbers.rhs[1:]])
         terms = lhs.size * rhs.size // max(lhs.shape[numbers.lhs[1]], 1)
         parts = prepared(lhs, rhs, call, depth, terms) if is_plain else None
@@ -143,10 +174,7 @@ def _convolution(call: Call, has_padding: bool) -> Run:
         groups, dtype = (features, batches), result.element.dtype
         how = _EXACT if parts is not None else _OTHER if host is None else _HOST
         products = _products(product, x, y, fill, axes, window.reversal, groups, dtype, how)
-        # group, batch, spatial, feature -> batch, group and feature, spatial
-        spatial = range(2, rank)
-        products = products.transpose(1, 0, rank, *spatial)
-        return products.reshape(len(products), len(y), *products.shape[3:]).transpose(back)
+        return laid_back(products, len(y))
 
     return kernel
 
@@ -167,12 +195,9 @@ def _products(
     `groups_of` says how many groups of features and of batches there are, `how` which products they are: those of
     decoded operands, which may be formed in any order, and the host's are formed by several threads.
     """
-    features, batches = groups_of
-    groups, spatial = features * batches, range(3, 3 + len(axes))
-    batch, depth_in = len(x) // batches, x.shape[1] // features
-    # lhs: group, batch, spatial, feature; rhs: group, output, input, spatial
-    x = x.reshape(batches, batch, features, depth_in, *x.shape[2:]).swapaxes(1, 2)
-    x = x.reshape(groups, batch, depth_in, *x.shape[4:]).transpose(0, 1, *spatial, 2)
+    groups, spatial = math.prod(groups_of), range(3, 3 + len(axes))
+    x = _by_group(x, groups_of)
+    batch = x.shape[1]
     y = y.reshape(groups, len(y) // groups, *y.shape[1:])
     outputs, depth = y.shape[1], math.prod(y.shape[2:])
     kernel = y.transpose(0, *spatial, 2, 1).reshape(groups, depth, outputs)
@@ -186,12 +211,8 @@ def _products(
         sums[...] = empty.reshape(groups, *[1] * (len(axes) + 1), outputs)
         return sums
     terms = groups * math.prod(counts) * outputs * depth
-    is_large = how == _HOST and outputs > 1 and terms > groups * _PART
-    view = windows(x, zero, (Axis(groups, 1), Axis(batch, 1), *axes, Axis(depth_in, depth_in)), is_large)
-    view = view[0, 0, *(slice(None, None, -1 if r else 1) for r in reversal)]
-    # spatial and feature of a window, then group, batch and spatial of the windows -> a window after the other
-    inner = len(axes) + 1
-    view = view[..., 0].transpose(*range(inner, 2 * inner + 1), *range(inner))
+    is_large = how == _HOST and outputs > 1 and terms > groups * PART
+    view, inner = _view(x, zero, axes, reversal, is_large), len(axes) + 1
     # Windows in the order of memory, if more of the matrix lies together so when it is laid out column by column.
     order = sorted(range(inner), key=lambda d: -abs(view.strides[1 + d]))
     ordered = view.transpose(0, *(1 + d for d in order), *range(1 + inner, 1 + 2 * inner))
@@ -211,8 +232,7 @@ def _products(
         sums[:, *block] = multiply(matrix, kernel).reshape(*shape, outputs)
 
     if how == _HOST and outputs > 1:
-        least = max(-(-_PART // (depth * outputs)), tuning().convolution_host_block // (groups * depth), 1)
-        for_each(list(_even(counts, least)), work, terms // tuning().product_terms)
+        for_each(list(even(counts, least_rows(groups, depth, outputs))), work, terms // tuning().product_terms)
         return sums.transpose(0, *(1 + order.index(d) for d in range(inner)), 1 + inner) if is_turned else sums
     is_exact = how == _EXACT
     exact_block = tuning().convolution_code_block if x.itemsize == 1 else tuning().convolution_plain_block
@@ -222,27 +242,42 @@ def _products(
     return sums
 
 
-def _run(x: np.ndarray, first: int, count: int) -> int:
-    """How many elements lie together in memory along so many dimensions, the last of which varies first."""
+def _by_group(x: np.ndarray, groups_of: tuple[int, int]) -> np.ndarray:
+    """The left operand, given as batch, feature, spatial, as group, batch, spatial, feature."""
+    features, batches = groups_of
+    x = x.reshape(batches, len(x) // batches, features, x.shape[1] // features, *x.shape[2:]).swapaxes(1, 2)
+    x = x.reshape(features * batches, *x.shape[2:])
+    return x.transpose(0, 1, *range(3, x.ndim), 2)
+
+
+def _view(x: np.ndarray, zero: Any, axes: tuple[Axis, ...], reversal: Shape, keeps_order: bool) -> np.ndarray:
+    """All windows of what `_by_group` gives: their group, batch and places, then the places and features within one."""
+    groups, batch, depth = x.shape[0], x.shape[1], x.shape[-1]
+    view = windows(x, zero, (Axis(groups, 1), Axis(batch, 1), *axes, Axis(depth, depth)), keeps_order)
+    view = view[0, 0, *(slice(None, None, -1 if r else 1) for r in reversal)]
+    inner = len(axes) + 1
+    return view[..., 0].transpose(*range(inner, 2 * inner + 1), *range(inner))
+
+
+def _is_copied(view: np.ndarray, inner: int) -> bool:
+    """Whether a matrix of the elements of a view is a copy of them."""
+    return not (
+        _run(view, 1, inner, None) == math.prod(view.shape[1 : 1 + inner])
+        and _run(view, 1 + inner, inner, None) == math.prod(view.shape[1 + inner :])
+    )
+
+
+def _run(x: np.ndarray, first: int, count: int, step: int | None = 1) -> int:
+    """How many elements lie so many elements apart along dimensions, the last of which varies first. `step` may be None
+    for any step."""
     length = 1
     for d in reversed(range(first, first + count)):
         if x.shape[d] > 1:
-            if x.strides[d] != length * x.itemsize:
+            step = step or x.strides[d] // x.itemsize
+            if x.strides[d] != length * step * x.itemsize:
                 break
             length *= x.shape[d]
     return length
-
-
-def _even(shape: Shape, least: int) -> Iterator[tuple[slice, ...]]:
-    """Parts of an array of this shape, in row-major order, each of `least` elements or more, if it has as many."""
-    split = next((d for d in range(len(shape)) if math.prod(shape[d + 1 :]) <= least), 0)
-    step = -(-least // math.prod(shape[split + 1 :]))
-    count = max(shape[split] // step, 1)
-    ends = [shape[split] * i // count for i in range(count + 1)]
-    whole = tuple(slice(0, n) for n in shape[split + 1 :])
-    for outer in itertools.product(*(range(n) for n in shape[:split])):
-        for part in itertools.pairwise(ends):
-            yield (*(slice(i, i + 1) for i in outer), slice(*part), *whole)
 
 
 def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
