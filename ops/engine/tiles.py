@@ -1,8 +1,8 @@
 """Exact products of codes by the matrix tiles of a processor, where numba is installed and the system grants them.
 
-Codes stand for whole numbers times one power of two. Those of up to 32 bits are products of bytes in `fast.tiles`, at
-many times the pace of BLAS: 512**3 products of f8E4M3FN take 0.7 ms on one core, in f64 3.8. Nothing is rounded in
-between, so the results are those of every other exact way.
+Each code is an integer times a power of two that is common to all. Integers of up to 32 bits are split into bytes,
+which `fast.tiles` multiplies much faster than BLAS: 512**3 products of f8E4M3FN take 0.7 ms on one core, and 3.8 ms in
+f64. Nothing is rounded before the end, so the results are the same as those of every other exact method.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from . import compiled_cache
 from .blocks import for_each
 from .speed import tuning
 
-#: How Linux is asked to let a process use the tiles' data: the system call on x86-64, its request, and the state.
+#: How a process asks Linux for the tiles: the number of the system call on x86-64, the request, and the state.
 _ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18
 _LINE = 64
-#: Parts of a product: a thread that is interrupted loses little.
+#: The number of parts of a large product. There are more parts than threads, so that an interrupted thread delays
+#: the others little.
 _PARTS = 8
 
-#: The kinds of results, and the digits of one operand and of both together: see `fast.tiles`.
+#: The kinds of results, and the limits of the digits of one operand and of both together, as in `fast.tiles`.
 F64, NEAREST, ODD, I32, CODES = range(5)
 MOST, BOTH = 4, 7
-#: The columns up to which no sum of 32 bits can overflow: that of four products of two digits for each.
+#: The number of columns up to which no 32-bit sum can overflow: each column adds at most four products of digits.
 LONGEST = 1 << 14
 _TYPES = (np.float64, np.float32, np.float32, np.int32, np.uint8)
 
 
 def digits_of(largest: int) -> int:
-    """How many bytes with a sign, as digits to the base of 256, hold all whole numbers of up to this magnitude."""
+    """The number of signed base-256 digits that hold every integer of up to this magnitude."""
     count = 1
     while largest > 127 * (256**count - 1) // 255:
         count += 1
@@ -43,7 +44,10 @@ def digits_of(largest: int) -> int:
 
 
 def digits(values: np.ndarray, count: int) -> np.ndarray:
-    """The digits of whole numbers as bytes, a row for each digit, from the lowest on; of those that need more, zero."""
+    """The signed base-256 digits of integers, as bytes: a row for each digit, the lowest first.
+
+    Integers that need more than `count` digits give zeros.
+    """
     rest, rows = values.astype(np.int64), np.zeros((count, *values.shape), np.uint8)
     for i in range(count):
         low = ((rest + 128) & 255) - 128
@@ -57,7 +61,10 @@ class NoTilesError(Exception):
 
 
 class Tiles:
-    """The compiled functions, see `fast.tiles`. Raises NoTilesError, and what numba raises where it cannot compile."""
+    """The compiled functions of `fast.tiles`.
+
+    Raises NoTilesError where there are no tiles, and the errors of numba where it cannot compile.
+    """
 
     def __init__(self, digest: Callable[[str], str]) -> None:
         if not (sys.platform == "linux" and sys.maxsize > 1 << 32 and _is_granted()):
@@ -78,7 +85,7 @@ class Tiles:
         self._configuration[0] = 1  # the one palette there is
         self._configuration[16:32:2], self._configuration[48:56] = module.WIDTH, module.LINES
         if not self._works():
-            raise RuntimeError("the tiles give other sums")
+            raise RuntimeError("the tiles give wrong sums")
 
     def _works(self) -> bool:
         codes = np.arange(256, dtype=np.uint8)
@@ -99,11 +106,21 @@ class Tiles:
         scale: float,
         how: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The exact product of codes (batch, M, K) and (batch, K, N), times a power of two, as one of the kinds.
+        """The exact product of codes (batch, M, K) and (batch, K, N), times a power of two.
 
-        Each operand has the digits of its codes, and their number. `NEAREST` rounds to f32 to nearest even,
-        `ODD` to odd, `CODES` as `how` says for `fast.loops.encode`; there the scaled products must be normal numbers
-        of f32 or zero. For `F64` sums must have 53 bits at most.
+        Args:
+            x: codes of shape (batch, M, K), one byte each.
+            y: codes of shape (batch, K, N), one byte each.
+            x_digits: the digits of every code of x, as `digits` gives them, and their number.
+            y_digits: those of y.
+            kind: `F64`: sums must have at most 53 bits. `NEAREST`: f32, rounded to nearest even. `ODD`: f32, rounded
+                to odd. `I32`: 32-bit integers. `CODES`: minifloats, rounded by `fast.loops.encode`. For `ODD` and
+                `CODES` the scaled sums must be zero or normal numbers of f32.
+            scale: the power of two.
+            how: how `encode` rounds.
+
+        Returns:
+            An array of shape (batch, M, N).
         """
         (batch, lines, length), columns = x.shape, y.shape[-1]
         down, depth = -(-lines // 16), -(-length // 64)
@@ -143,19 +160,19 @@ class Tiles:
 
 
 def _step(count: int, size: int) -> int:
-    """How many of so many blocks are a part; small products are one part."""
+    """The number of blocks in each part of a product of `count` blocks. A small product is one part."""
     return max(count if size <= tuning().block else count // _PARTS, 1)
 
 
 def _aligned(size: int) -> np.ndarray:
-    """Bytes that begin where a line of the cache does: a tile whose lines lie in two each takes twice the time."""
+    """An array of bytes aligned to a cache line. A tile whose rows cross cache lines takes twice the time."""
     room = np.empty(size + _LINE, np.uint8)
     start = -room.ctypes.data % _LINE
     return room[start : start + size]
 
 
 def _is_granted() -> bool:
-    """Whether the system lets this process use the tiles, which it is asked for."""
+    """Ask the system for the tiles; whether it lets this process use them."""
     try:
         call = ctypes.CDLL(None, use_errno=True).syscall
     except (OSError, AttributeError):
@@ -166,7 +183,7 @@ def _is_granted() -> bool:
 
 
 def fits(count: int, others: int, length: int) -> bool:
-    """Whether operands of so many digits and columns can be multiplied."""
+    """Whether operands with these numbers of digits, and sums of `length` products, are within the limits."""
     return count <= MOST and others <= MOST and count + others <= BOTH and 0 < length <= LONGEST
 
 

@@ -1,11 +1,11 @@
-"""Exact products by the processor's tiles: whether they are for some operands, and what they are asked for.
+"""Exact products by the processor's matrix tiles: which operands they serve, and which kind of results they give.
 
-| results | what the tiles give |
+| results | given by the tiles |
 |---|---|
 | minifloats, to nearest even | their codes |
 | f32, to nearest even | f32, rounded once |
 | other floats, and where products are infinite or NaN | f32 rounded to odd, which is rounded once more |
-| stochastic rounding, f64, sums beyond the normal numbers of f32 | the sums as f64, which holds them |
+| stochastic rounding, f64, sums outside the normal range of f32 | exact sums in f64 |
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEAST, _MOST = -126, 127
 
 
 def takes(x: Operand, y: Operand, length: int, terms: int) -> bool:
-    """Whether the tiles are for sums of so many products of two operands' numbers, and of so many terms in all."""
+    """Whether the tiles serve two operands whose sums have `length` products, in all `terms` of them."""
     bound = length * x.largest * y.largest
     if bound > 1 << 53 or not bound:
         return False
@@ -34,10 +34,10 @@ def takes(x: Operand, y: Operand, length: int, terms: int) -> bool:
 
 
 def exact(x: Operand, y: Operand, result: ElementType, policy: Policy) -> np.ndarray | None:
-    """The sums of the finite numbers' products, of (batch, M, K) and (batch, K, N).
+    """The sums of the products of the finite numbers of operands of shape (batch, M, K) and (batch, K, N).
 
-    They are of the result's type where nothing is left to do; else f32 rounded to odd, or f64 that holds them. None
-    where the tiles are not for them.
+    They have the type of the result where nothing more needs rounding; otherwise they are f32 rounded to odd, or exact
+    f64. None where the tiles do not serve the operands.
     """
     (batch, lines, length), columns = x.codes.shape, y.codes.shape[-1]
     terms = batch * lines * length * columns
@@ -51,7 +51,7 @@ def exact(x: Operand, y: Operand, result: ElementType, policy: Policy) -> np.nda
 
 
 def _kind(has_special: bool, low: int, high: int, result: ElementType, policy: Policy) -> tuple[int, np.ndarray | None]:
-    """What the tiles give, and how they round to minifloats."""
+    """The kind of results to ask the tiles for, and how they round to minifloats."""
     if result.bits == 64 or policy.rounding == "stochastic" or low < _LEAST or high > _MOST:
         return tiles.F64, None
     is_nearest = policy.rounding == "nearest_even" and policy.overflow == "ieee"
@@ -65,7 +65,7 @@ def _kind(has_special: bool, low: int, high: int, result: ElementType, policy: P
 
 
 def integers(x: np.ndarray, y: np.ndarray, x_type: ElementType, y_type: ElementType) -> np.ndarray | None:
-    """The product of integers of up to 8 bits, or booleans, as int32. None where the tiles are not for them."""
+    """The product of integers of up to 8 bits, or booleans, as int32. None where the tiles do not serve them."""
     (batch, lines, length), columns = x.shape, y.shape[-1]
     if x_type.bits > 8 or y_type.bits > 8 or (multiplier := loaded(batch * lines * length * columns)) is None:
         return None
