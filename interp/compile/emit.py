@@ -24,6 +24,7 @@ from . import flow, indexing, packing, scalars
 from .bind import Binder, Bound
 from .choose import choose
 from .decision import Chosen, Decision
+from .elements import Elements, elements_in, write_read, write_write
 from .executors.job import Job
 from .executors.recurrence import RecurrenceRunner, states_of
 from .executors.ways import EXECUTORS
@@ -85,8 +86,16 @@ class Emitter:
             writer.line(f"{writer.name_of(steps.take)}()", None)
         if self._settings.fuses:
             self._note_spare(region, writer.constants)
+        indexed = elements_in(region) if self._settings.speed.scalars and writer.depth else Elements()
         for operation in region.operations:
-            if operation.name in _OWN:
+            if operation in indexed.left_out:
+                continue
+            if operation in indexed.reads:
+                write_read(operation, indexed.reads[operation], writer)
+            elif operation in indexed.writes:
+                is_spare = 0 in self._spare.get(operation, ())
+                write_write(operation, indexed.writes[operation], writer, is_spare, lambda r: self._region(r, writer))
+            elif operation.name in _OWN:
                 self._own(operation, writer)
             elif not (operation.results and not operation.regions and operation.results[0] in writer.constants):
                 self._operation(operation, writer)

@@ -19,6 +19,7 @@ from ..program import Operation, Region, Value
 from . import scalars
 from .compiled_loops import CompiledLoop, CompiledTurns, TurnNames, is_number, may_be_compiled
 from .compiled_loops import is_plain as are_numbers
+from .counters import carried_ranges
 from .uses import captures
 from .writer import Writer
 
@@ -141,6 +142,7 @@ def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledL
     condition, turn = operation.regions
     plain = [scalars.form(v.type) is not None for v in operation.operands]
     names = [writer.fresh() for _ in operation.operands]
+    ranges = carried_ranges(operation, writer.constants, writer.range_before)
     _assign(operation, writer, names, operation.operands, plain)
     for value in (v for region in operation.regions for v in captures(region)):
         if is_number(value.type):
@@ -153,9 +155,13 @@ def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledL
     place = writer.reserve(operation) if compiled is not None else None
     with writer.together(), writer.block("while True:", operation):
         start = writer.count
+        for i, (whole, _) in ranges.items():
+            writer.narrow(names[i], whole)
         body(condition)
         go = writer.use_plain(condition.returns[0])
         writer.line(f"if not {go}: break", operation, (), (go,))
+        for i, (_, within) in ranges.items():
+            writer.narrow(names[i], within)
         body(turn)
         _assign(operation, writer, names, turn.returns, plain)
         if compiled is not None and place is not None:
@@ -167,6 +173,8 @@ def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledL
         )
     if compiled is not None and compiled.is_set:
         writer.look(f"{writer.name_of(compiled)}.end()", operation)
+    for i, (whole, _) in ranges.items():
+        writer.narrow(names[i], whole)
     for value, name, is_plain in zip(operation.results, names, plain, strict=True):
         writer.let(value, name, is_plain)
 

@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from ...ops.engine.owned import own
 from ...ops.registry import facts_of
-from ...ops.types import TensorType
-from ..program import Operation
+from ...ops.types import ELEMENT_TYPES, TensorType
+from ..program import Operation, Value
 from .writer import Writer
+
+
+def fitting(start: Value, most: int, writer: Writer, operation: Operation) -> str:
+    """The name of a start: one that does not fit is moved to the nearest that does."""
+    name = writer.use_plain(start)
+    text = f"{name} if 0 <= {name} <= {most} else 0 if {name} < 0 else {most}"
+    return writer.number(text, ELEMENT_TYPES["i64"], operation, (name,))
 
 
 def write(operation: Operation, writer: Writer, is_spare: bool, is_changed: bool) -> bool:
@@ -34,10 +41,7 @@ def write(operation: Operation, writer: Writer, is_spare: bool, is_changed: bool
         if n == size:
             index.append(":")
             continue
-        name, at = writer.use_plain(start), writer.fresh()
-        # A start that does not fit is moved to the nearest that does.
-        fitting = f"{name} if 0 <= {name} <= {n - size} else 0 if {name} < 0 else {n - size}"
-        writer.line(f"{at} = {fitting}", operation, (at,), (name,))
+        at = fitting(start, n - size, writer, operation)
         index.append(f"{at}:{at} + {size}")
     place, source = ", ".join(index), writer.use(operation.operands[0])
     if first == 1:

@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from ...ops.engine.speed import tuning
-from ...ops.types import TensorType, Type
+from ...ops.types import ElementType, Kind, TensorType, Type
 from ..errors import shown
 from ..program import Operation, Value
 from . import scalars
+from .inlining import inlined
+from .ranges import Expression, Range, known_range, simplified
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +50,7 @@ class _Line:
     uses: tuple[str, ...] = ()
     over: tuple[str, ...] = ()  #: which of the names it uses it may write its result over
     is_look: bool = False  #: whether it only looks whether to go on
+    expression: Expression | None = None  #: of a line that gives a single number
 
 
 class Writer:
@@ -60,6 +63,7 @@ class Writer:
         self._names: dict[Value, str] = {}  # of arrays
         self._plain: dict[Value, str] = {}  # of plain numbers
         self._types: dict[str, Type] = {}  # of plain numbers, those too that are defined no more
+        self._ranges: dict[str, Range] = {}  # of plain numbers, where it is not that of their types
         self._lines: list[_Line] = []
         self._large: set[str] = set()
         self._globals: dict[str, Any] = {}
@@ -243,8 +247,39 @@ class Writer:
 
     def plain(self, expression: str, operation: Operation, uses: Sequence[str]) -> None:
         """`result = expression`, a plain number."""
-        name = self.define_plain(operation.results[0])
-        self.line(f"{name} = {expression}", operation, (name,), uses)
+        (value,) = operation.results
+        assert isinstance(value.type, TensorType)
+        name = self.number(expression, value.type.element, operation, uses)
+        self._plain[value] = name
+        self._types.setdefault(name, value.type)
+        self._names.pop(value, None)
+
+    def number(self, expression: str, element: ElementType, operation: Operation, uses: Sequence[str]) -> str:
+        """The name of a plain number that an expression gives; it may be that of another one, or the number itself."""
+        t = TensorType((), element)
+        given = Expression(expression, known_range(t))
+        if element.is_integer or element.kind is Kind.BOOL:
+            given = simplified(expression, element, {name: self.range(name) for name in uses})
+            if given.text in self._types:
+                return given.text
+        name = self.fresh()
+        self._types[name], self._ranges[name] = t, given.range
+        text = f"{name} = {given.text}"
+        self._lines.append(_Line(text, operation, self.depth, (name,), tuple(uses), expression=given))
+        return name
+
+    def range(self, name: str) -> Range:
+        """The range of the number of that name."""
+        return self._ranges.get(name) or known_range(self._types.get(name))
+
+    def range_before(self, value: Value) -> Range:
+        """The range of a single number that is defined, as far as it is known."""
+        name = self._plain.get(value, "")
+        return self._ranges.get(name) or known_range(value.type)
+
+    def narrow(self, name: str, within: Range) -> None:
+        """Say that the number of that name lies within a range from here on."""
+        self._ranges[name] = within
 
     def forget(self, names: Sequence[str], operation: Operation) -> None:
         """Drop names for good, but those of objects."""
@@ -288,7 +323,10 @@ class Writer:
         result = "".join(f"{name}, " for name in returns)
         self.line(f"return ({result})", None, (), returns)
         head = _Line(f"def run({', '.join(parameters)}):", None, -1, tuple(parameters))
-        lines = self._with_drops([head, *self._lines], writes_over)
+        kept = inlined(self._lines)
+        places = [0, *itertools.accumulate(line is not None for line in kept)]
+        self._blocks = [(places[start], places[end]) for start, end in self._blocks]
+        lines = self._with_drops([head, *(line for line in kept if line is not None)], writes_over)
         text = "".join(f"{'    ' * (line.depth + 1)}{line.text}\n" for line in lines)
         file = f"<minihlo plan {next(self._numbers)} {shown(label)}>"
         sources[file] = Source(shown(label), text, [line.operation for line in lines], reason)

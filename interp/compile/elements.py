@@ -1,0 +1,180 @@
+"""Single elements that loops read and write at computed places, as Python's own indexing.
+
+The rule. In loops and branches a slice of one element that is only reshaped to a number is that number. A scatter of
+one number to a place that is given by numbers is an assignment, if the place is within the array. What makes a vector
+of these numbers is not computed then.
+
+Measured with numpy alone, 64 turns of `a[i, j] = sin(a[i, j]) + a[j, i]`: 1.6 ms by kernels, 0.3 so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from ...ops.engine.owned import own
+from ...ops.registry import lookup
+from ...ops.types import Kind, TensorType, Type
+from ..program import Operation, Region, Value
+from . import scalars
+from .group import SPREAD
+from .indexing import fitting
+from .uses import captures, uses_of
+from .writer import Writer
+
+_SCATTER, _RESHAPE = "stablehlo.scatter", "stablehlo.reshape"
+_REPEATS = (_RESHAPE, "stablehlo.broadcast_in_dim", SPREAD)
+
+
+@dataclasses.dataclass
+class Elements:
+    """What of a region is indexing of single elements.
+
+    reads: for each slice the reshape that takes its element.
+    writes: for each scatter the numbers that are its index, in the order of dimensions, or the vector that it is.
+    left_out: the operations that nothing else needs.
+    """
+
+    reads: dict[Operation, Operation] = dataclasses.field(default_factory=dict)
+    writes: dict[Operation, Sequence[Value]] = dataclasses.field(default_factory=dict)
+    left_out: set[Operation] = dataclasses.field(default_factory=set)
+
+
+def elements_in(region: Region) -> Elements:
+    """The reads and writes of single elements in a region."""
+    found = Elements()
+    if not any(o.name == _SCATTER or _is_slice(o) for o in region.operations):
+        return found
+    uses, made = uses_of(region), {r: o for o in region.operations for r in o.results}
+    for operation in region.operations:
+        if operation.name == _SCATTER:
+            index, between = _index_of(operation, made)
+            if index is not None:
+                found.writes[operation] = index
+                for o in between:  # from the scatter back
+                    users = {u for r in o.results for u in uses.get(r, [])}
+                    if users <= {operation, *found.left_out}:
+                        found.left_out.add(o)
+        elif operation.name == _RESHAPE and not _shape(operation.results[0]):
+            source = made.get(operation.operands[0])
+            if source is not None and _is_read(source) and uses.get(source.results[0]) == [operation]:
+                found.reads[source] = operation  # it is read there: the array may be written over before the reshape
+                found.left_out.add(operation)
+    return found
+
+
+def _is_slice(operation: Operation) -> bool:
+    """Whether an op takes a window at a computed place."""
+    record = lookup(operation.name)
+    return record is not None and record.facts.starts == 1
+
+
+def _shape(value: Value) -> tuple[int | None, ...] | None:
+    return value.type.shape if isinstance(value.type, TensorType) else None
+
+
+def _is_read(operation: Operation) -> bool:
+    source, t = operation.operands[0].type, operation.results[0].type
+    if not _is_slice(operation) or not isinstance(source, TensorType) or not isinstance(t, TensorType):
+        return False
+    return source.is_static and t.size == 1 and _is_indexed(t)
+
+
+def _is_indexed(t: Type) -> bool:
+    """Whether numpy's indexing gives elements as single numbers are held (`scalars.py`)."""
+    if not isinstance(t, TensorType) or scalars.form(TensorType((), t.element)) is None:
+        return False
+    return t.element.kind is Kind.BOOL or (t.element.bits >= 8 and not t.element.is_minifloat)
+
+
+def _index_of(
+    scatter: Operation, made: Mapping[Value, Operation]
+) -> tuple[Sequence[Value] | None, Sequence[Operation]]:
+    """The numbers that are the index of a scatter of one number, and the operations that make a vector of them."""
+    if len(scatter.operands) != 3 or captures(scatter.regions[0]):
+        return None, ()
+    (array, indices, update), numbers = scatter.operands, scatter.attributes["scatter_dimension_numbers"]
+    t, rank = array.type, len(_shape(array) or ())
+    mapped = np.ravel(numbers.get("scatter_dims_to_operand_dims", ())).astype(int).tolist()
+    if not isinstance(t, TensorType) or not t.is_static or not _is_indexed(t) or sorted(mapped) != [*range(rank)]:
+        return None, ()
+    if not rank or _shape(update) != () or _shape(indices) != (rank,) or update.type.element != t.element:  # type: ignore[union-attr]
+        return None, ()
+    body = scatter.regions[0]
+    if not all(_shape(v) == () and v.type.element == t.element for v in (*body.arguments, *body.returns)):  # type: ignore[union-attr]
+        return None, ()
+    if not _is_indexed(indices.type):
+        return None, ()
+    between, parts = list[Operation](), [indices]
+    source = made.get(indices)
+    if rank > 1 and source is not None and source.name == "stablehlo.concatenate" and len(source.operands) == rank:
+        between, parts = [source], list(source.operands)
+    elif rank > 1:
+        return [indices], ()
+    index: list[Value] = [indices] * rank
+    for d, part in zip(mapped, parts, strict=True):
+        source = made.get(part)
+        if source is None or source.name not in _REPEATS or _shape(source.operands[0]) != ():
+            return [indices], ()
+        if scalars.form(source.operands[0].type) is None:
+            return [indices], ()
+        between.append(source)
+        index[d] = source.operands[0]
+    return index, between
+
+
+def write_read(operation: Operation, reshape: Operation, writer: Writer) -> None:
+    """Write the number that a reshape takes of a slice."""
+    array, *starts = operation.operands
+    assert isinstance(array.type, TensorType)
+    places = [
+        "0" if n == 1 else fitting(start, n - 1, writer, operation)  # type: ignore[operator]
+        for start, n in zip(starts, array.type.shape, strict=True)
+    ]
+    held = writer.use(array)
+    name = writer.define_plain(reshape.results[0])
+    index = ", ".join(places)
+    text = f"{held}[{index}]" if array.type.element.is_float else f"{held}.item({index})"
+    writer.line(f"{name} = {text}", operation, (name,), (held, *places))
+
+
+def write_write(
+    operation: Operation, index: Sequence[Value], writer: Writer, is_spare: bool, body: Callable[[Region], None]
+) -> None:
+    """Write a scatter of one number; `is_spare` says that nothing needs the array afterwards."""
+    array, _, update = operation.operands
+    region, held = operation.regions[0], writer.use(array)
+    assert isinstance(array.type, TensorType)
+    new = writer.use_plain(update)
+    if _shape(index[0]) == ():
+        names = [writer.use_plain(v) for v in index]
+    else:
+        names = _taken_apart(operation, index[0], writer)
+    result = writer.define(operation.results[0])
+    mine = f"{writer.name_of(own)}({held})" if is_spare else f"{held}.copy()"
+    writer.line(f"{result} = {mine}", operation, (result,), (held,))
+    tests = []
+    for name, n in zip(names, array.type.shape, strict=True):
+        low, high = writer.range(name)
+        tests += [f"0 <= {name}"] * (low < 0) + [f"{name} < {n}"] * (high >= n)  # type: ignore[operator]
+    place = ", ".join(names)
+    with writer.together(), writer.block(f"if {' and '.join(tests) or 'True'}:", operation, names):
+        if region.returns[0] is not region.arguments[1]:
+            before = writer.define_plain(region.arguments[0])
+            text = f"{result}[{place}]" if array.type.element.is_float else f"{result}.item({place})"
+            writer.line(f"{before} = {text}", operation, (before,), (result, *names))
+            writer.let(region.arguments[1], new, True)
+            body(region)
+            new = writer.use_plain(region.returns[0])
+        writer.line(f"{result}[{place}] = {new}", operation, (), (result, new, *names))
+
+
+def _taken_apart(operation: Operation, index: Value, writer: Writer) -> list[str]:
+    """The names of the numbers of a vector that is an index, in the order of dimensions."""
+    mapped = np.ravel(operation.attributes["scatter_dimension_numbers"]["scatter_dims_to_operand_dims"]).tolist()
+    element, vector = index.type.element, writer.use(index)  # type: ignore[union-attr]
+    names = [writer.define_plain(Value(TensorType((), element))) for _ in mapped]
+    writer.line(f"{', '.join(names)}, = {vector}.tolist()", operation, names, (vector,))
+    return [names[mapped.index(d)] for d in range(len(mapped))]
