@@ -198,3 +198,18 @@ def test_a_scatter_of_one_number_is_an_assignment():
     )
     source = "".join(s.text for s in interp.load(text).plan().sources.values())
     assert re.search(r"v\d+\[v\d+, v\d+\] = ", source)
+
+
+def test_integers_keep_their_own_range_in_a_wider_type():
+    x = RNG.integers(-(1 << 31), 1 << 31, 50).astype(np.int32)
+
+    def turn(c: Any, v: Any) -> Any:
+        return c ^ v, (c * 1664525 + v).astype(jnp.uint64)
+
+    last, given = outputs(lambda x: lax.scan(turn, np.int32(7), x), x)
+    c, expected = 7, []
+    for v in x.tolist():
+        expected.append(((c * 1664525 + v + 2**31) % 2**32 - 2**31) % 2**64)
+        c ^= v
+    assert last.item() == c
+    assert given.tolist() == expected
