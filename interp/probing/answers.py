@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -20,8 +21,8 @@ from .predict import predicted_by
 _EACH = 300
 #: Dots of up to so many products are few.
 _FEW = 8
-#: Records that are compared at once, and how many of them on a second and a third part of the data.
-_BLOCK, _NEAR = 1024, (100, 24)
+#: Records that are compared at once, and how many of them on a second part of the data, a third and so on.
+_BLOCK, _NEAR = 1024, (100, 24, 12, 6)
 
 
 @dataclasses.dataclass
@@ -38,10 +39,10 @@ class Answers:
     def __len__(self) -> int:
         return len(self.got)
 
-    @property
+    @functools.cached_property
     def is_few(self) -> bool:
         """Whether all dots have few products: they are predicted quickly."""
-        return bool((self.dots.x != 0).sum(1).max(initial=0) <= _FEW)
+        return bool(((self.dots.x != 0) & (self.dots.y != 0)).sum(1).max(initial=0) <= _FEW)
 
 
 class Session:
@@ -135,6 +136,11 @@ class Session:
     def missed_of(self, record: Accumulator, parts: Sequence[Answers]) -> int:
         """Return how many dots of some answers a record does not predict."""
         return sum(self.cost(record, part) for part in parts)
+
+    def some_of_few(self, count: int) -> Answers:
+        """Return random answers of few products."""
+        few = joined([a for a in self.answers if a.is_few])
+        return few[self.rng.permutation(len(few))[:count]]
 
     def _every(self) -> list[Answers]:
         """All answers, those of few products and others: each part is predicted at once."""

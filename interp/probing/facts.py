@@ -24,11 +24,14 @@ Change = dict[str, Any]
 _BITS = (None, *range(46))
 #: Bits that cut nothing off, until the cut is looked for.
 _WIDE = 45
-#: Parts of a window that a step takes.
-_TAKES = (
-    "consecutive",
-    *(f"{run}of{period}" for period in (2, 4, 8, 16, 32) for run in (1, 2, 4, 8, 16) if run < period),
-)
+#: How many of how many positions a step takes; all of them first.
+PATTERNS = ((1, 1), *((run, period) for period in (2, 4, 8, 16, 32) for run in (1, 2, 4, 8, 16) if run < period))
+
+
+def take(pattern: tuple[int, int]) -> str:
+    """Return a pattern as a record has it."""
+    run, period = pattern
+    return "consecutive" if run == period else f"{run}of{period}"
 
 
 def changed(record: Accumulator, change: Change) -> Accumulator | None:
@@ -63,7 +66,7 @@ def values(record: Accumulator, field: str, k: int, lengths: Iterable[int] = ())
     powers = [1 << i for i in range(11) if 1 << i <= k]
     return {
         "step": lambda: dict.fromkeys((*lengths, 0, *powers, record.step - 1, record.step + 1)),
-        "take": lambda: _TAKES,
+        "take": lambda: map(take, PATTERNS),
         "bits": lambda: _BITS,
         "normalise": lambda: (False, True),
         "drop": lambda: DROPS,

@@ -14,7 +14,7 @@ from ..backends import Backend
 from ..backends.operation import OperationBackend
 from ..backends.subjects import any_subject
 from ..errors import InputError
-from . import health, orders
+from . import health, orders, rivals
 from .answers import Answers, Session, simplest
 from .dots import Asker, Signature
 from .evidence import evidence, line, shown
@@ -30,6 +30,8 @@ _ROWS, _COLUMNS = 50, 100
 _KINDS = ("codes", "normal")
 #: How often the search goes on with random dots of the check that the record does not predict.
 _AGAIN = 2
+#: How often the nearest records are told from one that predicts all dots.
+_RIVALS = 3
 #: The dots that are looked through for such as show a fact.
 _LOOKED = 4000
 #: Contradictions that a report shows.
@@ -86,6 +88,11 @@ def examine(backend: Backend | OperationBackend, signature: Signature, seed: int
     health.check(asker, rng)
     session = Session(asker, rng)
     record, shown = find(session)
+    for _ in range(_RIVALS):
+        if session.missed(record) or not rivals.ask(session, record):
+            break
+        if session.missed(record):
+            record = refit(session, record, shown)
     for again in range(_AGAIN + 1):
         checks = _random(session)
         missed = [a[session.misses(record, a)] for a in checks]

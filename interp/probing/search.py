@@ -26,12 +26,12 @@ _WRONG, _RIGHT = 9, 2
 _WIDE_DOTS = 2
 #: How many of them are compared first, and how many then.
 _HEATS = 80, 120
-#: How many records the search begins with, how many of the best it goes on with, and how often with other dots.
-_STARTS, _DESCENTS, _ROUNDS = 8, 2, 2
+#: How many of the best records the search goes on with, and how often with other dots.
+_DESCENTS, _ROUNDS = 3, 2
+#: Starts that miss up to so many times as many dots as the best one are near.
+_CLOSE = 2
 #: A record that misses less than this part of the dots is searched at once.
-_NEARLY = 20
-#: Records that miss little more than the best are as likely.
-_CLOSE = 1.1
+_NEARLY = 200
 #: Of so few misses all others are looked at as well.
 _FEW = 40
 #: Bits that cut nothing off, until the cut is looked for.
@@ -140,43 +140,53 @@ class _Fit:
 
     def fitted(self, starts: Sequence[Accumulator]) -> Accumulator:
         """Return the record that predicts the most of all dots."""
-        ways = [list(self._ways(start)) for start in starts[:_STARTS]]
+        ways = [list(self._ways(start)) for start in starts]
         found = []
         for way in ways:
-            found.append(self._scored(self._by_facts(*way[0])))
+            found.append(self._tried(*way[0]))
             if not found[-1][0]:
                 return found[-1][1]
-        # What the best of them are near to; then the other ways of those.
-        order = sorted(range(len(ways)), key=lambda i: found[i][0])
-        best = [way for i in order if found[i][0] <= found[order[0]][0] * _CLOSE for way in ways[i][1:]]
-        others = [way for i in order for way in ways[i][1:] if way not in best]
-        for turns in (best, others):
-            for way in turns:
-                found.append(self._scored(self._by_facts(*way)))
+        # The other ways of those that come near go first.
+        least = min(missed for missed, _ in found)
+        near = [way for (missed, _), way in zip(found, ways, strict=True) if missed <= _CLOSE * least]
+        for turn in (near, [way for way in ways if way not in near]):
+            for way in itertools.chain.from_iterable(way[1:] for way in turn):
+                found.append(self._tried(*way))
                 if not found[-1][0]:
                     return found[-1][1]
-            found.sort(key=lambda f: f[0])
-            for at in range(min(_DESCENTS, len(found))):
-                for _ in range(_ROUNDS):
-                    better = self._scored(self._by_facts(found[at][1], _AGAIN), always=True)
-                    if better[0] >= found[at][0]:
-                        break
-                    found[at] = better
-                if not found[at][0]:
-                    return found[at][1]
+            # Records with as many misses are mostly alike: one of them is enough.
+            for missed, record in sorted(dict(reversed(found)).items())[:_DESCENTS]:
+                found.append(self._refined(missed, record))
+                if not found[-1][0]:
+                    return found[-1][1]
         return min(found, key=lambda f: f[0])[1]
 
-    def _scored(self, record: Accumulator, always: bool = False) -> tuple[int, Accumulator]:
-        """How many dots a record misses, and the record: a better one where it is near the right one, or `always`."""
+    def _tried(self, start: Accumulator, facts: Sequence[Group]) -> tuple[int, Accumulator]:
+        """Search each group of facts; a record that is near the right one is searched at once."""
+        record = self._by_facts(start, facts)
         missed = self.session.missed(record)
-        if not missed or record in self._stuck:
-            return missed, record
-        if always or missed < sum(map(len, self.answers)) // _NEARLY:
-            self.session.allow(_EACH_DESCENT)
-            better = self._descend(record)
-            self._stuck.add(record)
-            return self.session.missed(better), better
+        if 0 < missed < sum(map(len, self.answers)) // _NEARLY:
+            return self._descended(record)
         return missed, record
+
+    def _refined(self, missed: int, record: Accumulator) -> tuple[int, Accumulator]:
+        """A record that misses fewer dots than one that is not near the right one, and how many."""
+        for _ in range(_ROUNDS):
+            better = self._descended(self._by_facts(record, _AGAIN))
+            if better[0] >= missed:
+                break
+            missed, record = better
+            if not missed:
+                break
+        return missed, record
+
+    def _descended(self, record: Accumulator) -> tuple[int, Accumulator]:
+        """A record that misses fewer dots, found by changes of one fact or two, and how many."""
+        if record not in self._stuck:
+            self.session.allow(_EACH_DESCENT)
+            self._stuck.add(record)
+            record = self._descend(record)
+        return self.session.missed(record), record
 
     def mended(self, record: Accumulator) -> Accumulator:
         """Return a record that predicts dots that a record misses, if there is one near it."""
@@ -226,6 +236,10 @@ class _Fit:
             aligned = self._of(("joining",)) if record.c == "aligned" else []
             if record.even_odd and "drop" in fields:
                 fields = (*fields, "join")  # even and odd sums are cut as well
+            if record.step == 1 and record.c != "aligned" and "bits" in fields:
+                kinds = (*kinds, "alone")  # what is cut is cut of one product
+            if record.c == "after" and "keep" in fields:
+                kinds = (*kinds, *_JOINING)  # sums join in the type that is kept
             if data := self._of(kinds) or aligned or self._of(("one sum", "two sums")):
                 record, _ = self.session.best(self._product(record, fields), data, record)
         return record
@@ -280,7 +294,7 @@ class _Fit:
         if not self.session.missed_of(record, first):  # only dots of many products tell
             parts.insert(0, wide)
         if every < _FEW:  # whatever predicts these has to be right about all others
-            rest[True][:] = [a for a in self.answers if a.is_few]
+            parts.append([a for a in self.answers if a.is_few])
         return [joined(part) for part in parts if part]
 
     def _product(self, record: Accumulator, fields: Sequence[str]) -> Iterator[Accumulator]:

@@ -1,0 +1,82 @@
+"""Dots that tell a record from those that are nearest to it, where all that has been asked does not.
+
+The dots are made and compared here; a backend is asked for such as the nearest records do not form alike.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...ops.accumulators.record import DROPS, Accumulator
+from .answers import Session
+from .designs import Product
+from .facts import changed
+from .predict import predicted_by, steps
+from .sentences import SENTENCES, alternatives
+
+#: Dots that are made, and such as are asked for of each record.
+_MADE, _ASKED = 6000, 12
+#: Answers that a record has to give to be a rival.
+_ANSWERS = 600
+#: Products of a dot, and steps that have them.
+_MOST_PRODUCTS, _MOST_STEPS = 7, 4
+
+
+def ask(session: Session, record: Accumulator) -> bool:
+    """Ask for dots that the records nearest to one form in another way; return whether there are such."""
+    s = session.signature
+    rivals = _rivals(session, record)
+    dots = session.designer.dots(_scattered(session, record))
+    if not rivals or not len(dots):
+        return False
+    expected = predicted_by((record, *rivals), dots, s)
+    nan = session.is_nan(expected)
+    differs = (expected[1:] != expected[0]) & ~(nan[1:] & nan[0])
+    chosen = np.unique(np.concatenate([np.flatnonzero(d)[:_ASKED] for d in differs]))
+    if not len(chosen):
+        return False
+    session.ask("rivals", dots[chosen])
+    return True
+
+
+def _rivals(session: Session, record: Accumulator) -> list[Accumulator]:
+    """The records next to one that give many of the answers as well."""
+    near = [other for field in SENTENCES for _, other in alternatives(record, field, session.signature.k)]
+    near += [
+        other
+        for even_odd, drop, join in itertools.product((False, True), DROPS, DROPS)
+        if (other := changed(record, {"even_odd": even_odd, "drop": drop, "join": join})) is not None
+    ]
+    near = [r for r in dict.fromkeys(near) if r != record]
+    some = session.some_of_few(_ANSWERS)
+    return [r for r, n in zip(near, session.misses_of(near, some).sum(1).tolist(), strict=True) if not n]
+
+
+def _scattered(session: Session, record: Accumulator) -> Iterator[list[Product]]:
+    """Products in a step or some, of random exponents: many of them as far apart as the record has bits."""
+    rng, designer = session.rng, session.designer
+    where = steps(record, session.signature.k)
+    low, high = designer.operands.least, designer.operands.high
+    bits = [record.bits, record.sum_bits, record.c_bits, record.c_reach, record.form.mantissa_bits]
+    critical = [0, *(b + d for b in bits if b is not None and b <= high - low for d in (-1, 0, 1, 2))]
+    significands = [1.0, designer.half, designer.fine, designer.wide, designer.full]
+    for _ in range(_MADE):
+        first = int(rng.integers(len(where)))
+        near = [p for s in where[first : first + int(rng.integers(1, _MOST_STEPS))] for p in s]
+        places = rng.permutation(near)[: int(rng.integers(2, _MOST_PRODUCTS))].tolist()
+        top = int(rng.integers((low + high) // 2, high + 1))
+        below = rng.integers(0, high - low + 1, len(places))
+        is_critical = rng.random(len(places)) < 0.5
+        below[is_critical] = rng.choice(critical, int(is_critical.sum()))
+        below[0] = 0
+        signs, kinds = rng.choice([-1.0, 1.0], len(places)), rng.integers(0, len(significands), len(places))
+        row = [
+            (at, top - int(b), float(sign) * significands[n])
+            for at, b, sign, n in zip(places, below, signs, kinds, strict=True)
+            if top - b >= low
+        ]
+        if len(row) > 1:
+            yield row
