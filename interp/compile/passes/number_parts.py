@@ -1,4 +1,4 @@
-"""The operations of a region on arrays of a few elements, made operations on single numbers (`numbers.py`)."""
+"""Rewrites the operations of a region on arrays of a few elements as operations on single numbers (`numbers.py`)."""
 
 from __future__ import annotations
 
@@ -25,21 +25,24 @@ _I32, _PLACES = TensorType((), ELEMENT_TYPES["i32"]), ELEMENT_TYPES["i64"]
 
 
 class Part:
-    """The operations of a region on numbers; `outer` is that of the region around it, None of the outermost one."""
+    """Builds the operations on numbers of one region.
+
+    `outer` is the `Part` of the enclosing region; None for the region that contains the loop.
+    """
 
     def __init__(self, work: Work, outer: Part | None) -> None:
         self._work, self._outer = work, outer
         self.operations: list[Operation] = []
-        self._numbers: dict[Value, tuple[Value, ...]] = {}  # the elements of values that are known as such
-        self._arrays: set[Value] = set()  # values with elements that are there as they are too
-        self._made: dict[Any, Value] = {}  # the results of operations on numbers
-        self._own: set[Value] = set()  # what is made in the region as it is
-        self._free: set[int] = set()  # the ids of operations on numbers, which may be left out
+        self._numbers: dict[Value, tuple[Value, ...]] = {}  # values of which each element is a number
+        self._arrays: set[Value] = set()  # those of them that exist as arrays too
+        self._made: dict[Any, Value] = {}  # the results of operations on numbers, so that each is computed once
+        self._own: set[Value] = set()  # values of the region that were not rewritten
+        self._free: set[int] = set()  # the ids of operations that may be removed if unused
 
     # -- values --------------------------------------------------------------------------------------------------------
 
     def numbers(self, value: Value) -> tuple[Value, ...]:
-        """The elements of a value of a few."""
+        """The elements of a value of a few elements, as numbers."""
         part: Part = self
         while value not in part._numbers and value not in part._own and part._outer is not None:
             part = part._outer
@@ -48,7 +51,7 @@ class Part:
         return part._numbers[value]
 
     def _elements(self, value: Value) -> tuple[Value, ...]:
-        """The elements of a value that is there as it is: of the region, or from around the loop."""
+        """Take apart an array that was not rewritten: of this region, or from outside the loop."""
         shape, constants = shape_of(value), self._work.constants
         if not shape:
             return (value,)
@@ -64,7 +67,7 @@ class Part:
         return elements
 
     def array(self, value: Value) -> None:
-        """See to it that a value is there as it is."""
+        """Make a value available as an array, by packing its numbers if necessary."""
         part: Part | None = self
         while part is not None:
             if value in part._arrays or value in part._own:
@@ -81,7 +84,7 @@ class Part:
     # -- operations ----------------------------------------------------------------------------------------------------
 
     def take(self, operation: Operation) -> None:
-        """Put in what stands for an operation."""
+        """Add the operations that replace an operation of the region."""
         record, values = lookup(operation.name), (*operation.operands, *operation.results)
         if operation.name in (UNPACK, PACK):
             return self._packing(operation)
@@ -107,7 +110,7 @@ class Part:
         return self.whole(operation)
 
     def whole(self, operation: Operation) -> None:
-        """Put in an operation as it is."""
+        """Add an operation unchanged; its operands become arrays."""
         for value in dict.fromkeys((*operation.operands, *(v for r in operation.regions for v in captures(r)))):
             self.array(value)
         self.operations.append(operation)
@@ -119,7 +122,7 @@ class Part:
         if not record.is_elementwise or any(shape_of(v) not in (shape, ()) for v in operation.operands):
             return False
         is_near = record.accuracy.is_near
-        # The host's functions of f64 can depend on what stands beside an element.
+        # A function of f64 of the host can depend on the neighbours of an element, as its loop takes several at once.
         if (is_near and any(e.name == "f64" for e in elements)) or not self._work.has_expression(operation):
             return False
         operands = [self.numbers(v) for v in operation.operands]
@@ -135,13 +138,13 @@ class Part:
         return True
 
     def spend(self, count: float, t: Type | None = None, is_near: bool = False) -> None:
-        """Take note of so many operations on numbers of a type."""
+        """Add the cost of `count` operations on numbers of a type."""
         now, is_whole = tuning(), isinstance(t, TensorType) and t.element.is_integer and t.element.bits > 1
         cost = now.number_function_cost if is_near else now.number_integer_cost if is_whole else now.number_cost
         self._work.spend(cost * count, not is_near)
 
     def _number(self, like: Operation, operands: tuple[Value, ...], element: Any) -> Value:
-        """The result of an operation on single numbers."""
+        """The result of an operation on single numbers; the same value if it has been computed before."""
         key = like.name, Attributes(like.attributes), tuple(map(id, operands))
         if key not in self._made:
             result = self._made[key] = Value(TensorType((), element))
@@ -156,20 +159,23 @@ class Part:
     def _put(
         self, name: str, operands: Iterable[Value], results: tuple[Value, ...], attributes: dict[str, Any]
     ) -> None:
-        """Put in an operation of this pass."""
+        """Add an operation that this pass introduces: `UNPACK`, `PACK` or `NUMBER`."""
         source = self._work.source
         self._append(Operation(name, tuple(operands), results, attributes, (), source.location, source))
         if name != NUMBER and self._outer is not None:
             self._work.spend(tuning().pack_cost, is_number=False)
 
     def expression(self, text: str, operands: Sequence[Value], t: Type) -> Value:
-        """A number by an expression, in which `{0}` and so on stand for the operands."""
+        """A number computed by an expression, in which `{0}` and so on stand for the operands."""
         result = Value(t)
         self._put(NUMBER, operands, (result,), {"text": text})
         return result
 
     def _moved(self, operation: Operation, record: Op) -> bool:
-        """An operation that only says where each element goes: it is asked where the places of its operands go."""
+        """Rewrite an operation that only moves elements.
+
+        Its kernel is run on the positions of the elements, which tells where each result comes from.
+        """
         (result,) = operation.results
         numbers = [self.numbers(v) for v in operation.operands]
         starts = np.cumsum([0, *map(len, numbers)])
@@ -185,7 +191,7 @@ class Part:
         return True
 
     def _packing(self, operation: Operation) -> None:
-        """What an inner loop has taken apart, or put together."""
+        """Rewrite an `UNPACK` or `PACK` that an inner loop has introduced."""
         if operation.name == PACK and is_small(operation.results[0].type):
             self._numbers[operation.results[0]] = tuple([self.numbers(v)[0] for v in operation.operands])
             return None
@@ -197,7 +203,7 @@ class Part:
         return self.whole(operation)
 
     def _window(self, operation: Operation, first: int) -> None:
-        """A window that is taken, or replaced, at a computed place."""
+        """Rewrite a dynamic slice (`first` is 1), or a dynamic update (2)."""
         (result,), source, starts = operation.results, operation.operands[0], operation.operands[first:]
         window = shape_of(result if first == 1 else operation.operands[1])
         numbers, text, used, offsets = self.numbers(source), *place_of(shape_of(source), window)
@@ -223,7 +229,7 @@ class Part:
     # -- reductions ----------------------------------------------------------------------------------------------------
 
     def _reduced(self, operation: Operation) -> bool:
-        """A reduction, step by step in its order."""
+        """Rewrite a short reduction as steps in the order that `reduce` promises. False where it stays."""
         (body,), count = operation.regions, len(operation.operands) // 2
         arrays, inits = operation.operands[:count], operation.operands[count:]
         shape, dimensions = shape_of(arrays[0]), sorted(np.ravel(operation.attributes["dimensions"]).tolist())
@@ -246,7 +252,7 @@ class Part:
         return True
 
     def applied(self, body: Region, values: Sequence[Value]) -> list[Value]:
-        """What a body of operations on numbers gives."""
+        """Inline a body of operations on numbers. Returns its results."""
         inner = dict(zip(body.arguments, values, strict=True))
         for operation in body.operations:
             if operation.results[0] in self._work.constants:
@@ -257,11 +263,11 @@ class Part:
         return [inner.get(v) or self.numbers(v)[0] for v in body.returns]
 
     def is_simple(self, body: Region) -> bool:
-        """Whether a body is of expressions of single numbers."""
+        """Whether every operation of a body has an expression of single numbers."""
         return all(map(self._is_simple, body.operations))
 
     def _is_simple(self, operation: Operation) -> bool:
-        """Whether an operation of a reduction's body is an expression of single numbers."""
+        """Whether an operation of a body has an expression of single numbers."""
         record, values = lookup(operation.name), (*operation.operands, *operation.results)
         if record is None or operation.regions or len(operation.results) != 1:
             return False
@@ -273,7 +279,7 @@ class Part:
         return not is_f64 and self._work.has_expression(operation)
 
     def _scattered(self, operation: Operation) -> bool:
-        """An element, or a window, that is combined with others at a computed place."""
+        """Rewrite a scatter of one window. False where it stays."""
         (body,), source = operation.regions, operation.operands[0]
         window = element_window(operation)
         if window is None or not self.is_simple(body):
@@ -293,7 +299,7 @@ class Part:
     # -- loops and branches --------------------------------------------------------------------------------------------
 
     def control(self, operation: Operation) -> None:
-        """Put in a loop or branch that carries and gives numbers. Raises Unfit where types differ within it."""
+        """Rewrite a loop or branch to carry and return numbers. Raises Unfit where types differ within it."""
         types = [v.type for v in operation.results]
         for region in operation.regions:
             taken, given = ([v.type for v in values] for values in (region.arguments, region.returns))
@@ -313,7 +319,7 @@ class Part:
                 self.array(value)
 
     def recurrence(self, operation: Operation) -> None:
-        """Put in a recurrence whose turn is one of numbers."""
+        """Rewrite the iteration of a recurrence as one of numbers."""
         (turn, *chunked), origin = operation.regions, operation.origin or operation
         width = operation.attributes["states"]
         taken = tuple([count_of(v) for v in (*turn.arguments, *turn.returns[width:])])
@@ -322,7 +328,7 @@ class Part:
         self.operations.append(dataclasses.replace(operation, regions=regions, attributes=attributes, origin=origin))
 
     def inner(self, region: Region, arguments: Sequence[Value]) -> Region:
-        """A region of numbers; small arguments and results are as many as they have elements."""
+        """A region of numbers: a small argument or result becomes as many numbers as it has elements."""
         part = Part(self._work, self)
         taken = [v for value in arguments for v in part._named(value)]
         for operation in region.operations:
@@ -331,7 +337,7 @@ class Part:
         return Region(tuple(taken), part.live(returns), tuple(returns))
 
     def live(self, returns: Iterable[Value]) -> list[Operation]:
-        """The operations, but those on numbers that nothing needs."""
+        """The operations without those on numbers whose results are not used."""
         needed, kept = set(returns), list[Operation]()
         for operation in reversed(self.operations):
             if id(operation) not in self._free or not needed.isdisjoint(operation.results):
@@ -340,7 +346,7 @@ class Part:
         return kept[::-1]
 
     def _named(self, value: Value) -> tuple[Value, ...]:
-        """New values for the elements of a small tensor; the value itself elsewhere."""
+        """New values for the elements of a small tensor; the value itself where it is a scalar or not small."""
         if is_small(value.type) and shape_of(value):
             t = TensorType((), element_of(value))
             self._numbers[value] = tuple([Value(t) for _ in range(math.prod(shape_of(value)))])
@@ -349,7 +355,7 @@ class Part:
         return (value,)
 
     def flat(self, values: Iterable[Value]) -> list[Value]:
-        """Values, the elements of small tensors in the place of these."""
+        """The values, with each small tensor replaced by its elements."""
         flat: list[Value] = []
         for value in values:
             if is_small(value.type):

@@ -1,4 +1,4 @@
-"""Windows at computed places of tensors of a few elements: which of these they are, as expressions of numbers."""
+"""Dynamic slices and scatters of tensors of a few elements: positions as expressions of numbers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from .fusible import element_of, shape_of
 
 
 def place_of(shape: Shape, window: Shape) -> tuple[str, list[int], list[int]]:
-    """The place of a window that is moved into where it fits: an expression of its starts, and which of them these are.
+    """The position of a dynamic slice in the flattened tensor, clamped so that the window fits.
 
-    And for each element of the window how far from that place it lies.
+    Returns:
+        An expression of the start indices, the dimensions whose start indices it takes, and for each element of the
+        window its offset from that position.
     """
     strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
     terms, used = [], []
@@ -33,14 +35,21 @@ def place_of(shape: Shape, window: Shape) -> tuple[str, list[int], list[int]]:
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """The expression of the place of a window, -1 where it is out of bounds; and for each update its target at each."""
+    """The window of a scatter.
+
+    text: an expression of the indices that gives the number of the place, -1 where the window is out of bounds.
+    targets: for each update and each place, the position of the element that it changes.
+    """
 
     text: str
     targets: Sequence[Sequence[int]]
 
 
 def element_window(operation: Operation) -> Window | None:
-    """The window of a valid scatter that has one, and lies within the tensor or outside as a whole; None of others."""
+    """The window of a valid scatter that has a single one.
+
+    None where there are several, or where a part of a window can be out of bounds.
+    """
     if len(operation.operands) != 3 or len({element_of(v) for v in (*operation.regions[0].arguments,)}) != 1:
         return None
     shape, indices, updates = map(shape_of, operation.operands)

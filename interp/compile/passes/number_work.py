@@ -1,4 +1,4 @@
-"""What loops on single numbers cost beside loops on arrays, and which operations have expressions of numbers."""
+"""Estimates whether a loop costs less on single numbers than on arrays, and which operations have such expressions."""
 
 from __future__ import annotations
 
@@ -17,52 +17,55 @@ from .loops import KernelOf
 
 
 class Unfit(Exception):
-    """A loop stays as it is."""
+    """Raised where a loop cannot be rewritten."""
 
 
 def is_small(t: Type) -> bool:
-    """Whether values of a type have a few elements that can be held as plain numbers."""
+    """Whether a type has so few elements, of such a type, that they can be held as plain Python numbers."""
     if not isinstance(t, TensorType) or not t.is_static or isinstance(t.element, QuantizedType):
         return False
     return 0 < t.size <= tuning().number_elements and scalars.form(TensorType((), t.element)) is not None
 
 
 def count_of(value: Value) -> int:
-    """How many numbers stand for a tensor of a few elements; 0 where it is there as it is."""
+    """The number of elements of a small tensor; 0 for scalars and larger tensors, which are not taken apart."""
     return value.type.size if is_small(value.type) and value.type.shape else 0  # type: ignore[union-attr]
 
 
 class Work:
-    """What is known while a loop becomes one of numbers: `source` is the loop, `saved` and `spent` are µs of a turn."""
+    """The state of rewriting one loop, `source`.
+
+    `saved` is the time that calls on arrays take in an iteration, and `_spent` that of numbers, both in µs.
+    """
 
     def __init__(self, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf, compiles: bool) -> None:
         self.constants, self.policy, self._kernel_of, self._compiles = constants, policy, kernel_of, compiles
         self._expressions: dict[Any, bool] = {}
 
     def begin(self, loop: Operation) -> None:
-        """Begin a loop."""
+        """Begin to rewrite a loop."""
         self.source, self._count, self._is_compiled = loop.origin or loop, 0, self._compiles
         self.saved = self._spent = 0.0
 
     def pays(self) -> bool:
-        """Whether numbers are less work than arrays."""
+        """Whether the loop takes less time on numbers than on arrays."""
         now = tuning()
         is_compiled = self._is_compiled and self._count <= now.loop_lines
         return self.saved > (self._spent / now.numbers_compiled if is_compiled else self._spent)
 
     def count(self) -> None:
-        """Count an operation on numbers. Raises Unfit where there are too many."""
+        """Count an operation on numbers. Raises Unfit above the limit of operations."""
         self._count += 1
         if self._count > tuning().number_ops:
             raise Unfit
 
     def spend(self, cost: float, is_number: bool = True) -> None:
-        """Take note of the µs that numbers cost in a turn, and whether compiled code knows what is done."""
+        """Add the µs that an operation takes in an iteration; `is_number`: whether it can be compiled."""
         self._spent += cost
         self._is_compiled &= is_number
 
     def has_expression(self, operation: Operation) -> bool:
-        """Whether an elementwise operation on single numbers is one expression."""
+        """Whether an elementwise operation can be written as one expression of single numbers."""
         attributes, elements = Attributes(operation.attributes), elements_of(operation)
         key = operation.name, attributes, elements
         if key not in self._expressions:

@@ -1,10 +1,10 @@
-"""The pass that writes loops over a few elements as loops over single numbers.
+"""The pass that scalarizes loops: loops over tensors of a few elements become loops over single numbers.
 
-The rule. In the turn of a loop every tensor of a few elements becomes as many single numbers, and every operation on
-it as many operations on these. What only moves elements costs nothing then, and Python computes with a number in a
-tenth of the time of a call of numpy; loops of numbers alone are compiled (`compiled_loops.py`). Operations that have no
-expression for single numbers, such as products of matrices, take and give arrays as before. A loop becomes one of
-numbers if that is less work by the estimates in `tuning.py`. Sums are in the order in which `reduce` promises them.
+In the body of such a loop every tensor of a few elements is replaced by its elements, and every operation on it by
+operations on these. An operation that only moves elements then costs nothing. Python computes with a number in a tenth
+of the time of a call of numpy, and a loop of numbers alone is compiled (`compiled_loops.py`). Operations without an
+expression of single numbers, such as products of matrices, take and return arrays as before. A loop is rewritten if
+the estimates in `tuning.py` say that it gets faster. Sums are formed in the order that `reduce` promises.
 
 Measured with numpy alone, ms, as arrays and as numbers: 200 steps of the Lorenz system 1.9 and 0.2; 200 turns of
 Metropolis' algorithm with two draws each 8.1 and 3.4.
@@ -28,12 +28,12 @@ from .number_work import Unfit, Work
 def single_numbers(
     region: Region, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf, compiles: bool
 ) -> Region:
-    """A region, valid and with its constants known, in which loops over a few elements compute with single numbers.
+    """Scalarize the loops of a region, which is valid and has its constants known.
 
-    The operations that it puts in: `UNPACK` gives the elements of an array, `PACK` an array of elements, and `NUMBER`,
-    with an expression, a number. A recurrence with an attribute `numbers` has a turn of numbers: so many for each
-    state, row and result, 0 where that is as it is. The new
-    operations are not bound yet; `constants` gets those that they need.
+    The pass introduces three operations: `UNPACK` gives the elements of an array, `PACK` makes an array of elements,
+    and `NUMBER` computes a number by an expression. In a recurrence that is rewritten the attribute `numbers` has the
+    number of elements of each state, row and result, 0 where it remains an array. The new operations are not bound
+    yet. `constants` is extended by the constants that they need.
     """
     return _Numbers(Work(constants, policy, kernel_of, compiles)).region(region)
 
@@ -43,7 +43,7 @@ class _Numbers:
         self._work = work
 
     def region(self, region: Region) -> Region:
-        """A region whose loops have been made loops of numbers where that pays, inner ones first."""
+        """The region with its loops rewritten where that pays, inner loops first."""
         operations: list[Operation] = []
         for operation in region.operations:
             regions = tuple([self.region(r) for r in operation.regions])
@@ -54,7 +54,7 @@ class _Numbers:
         return region if same else Region(region.arguments, operations, region.returns)
 
     def _instead(self, operation: Operation) -> list[Operation] | None:
-        """What stands for a loop; None where it stays."""
+        """The operations that replace a loop; None where it stays."""
         if operation.name == RECURRENCE:
             if running_fold(operation.regions[0], self._work.policy) is not None:
                 return None

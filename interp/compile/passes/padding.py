@@ -1,8 +1,8 @@
-"""The pass that joins the padding of a tensor with the windows that go over it.
+"""The pass that merges `pad` into the `reduce_window` that reads it.
 
-The rule. Where the number that a tensor is padded with is the initial value of the windows, the padding is theirs: a
-window takes it for the initial value in any case. What stands between the elements becomes the dilation of the base.
-The gradient of a sum pool is written so, and most of what it would add up is padding.
+Where a tensor is padded with the initial value of the reduction, the padding becomes that of the windows, whose own
+padding has this value anyway. Interior padding becomes base dilation. JAX writes the gradient of a sum pool in this
+way, and most of the elements to add up would be padding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PAD, _WINDOWS = "stablehlo.pad", "stablehlo.reduce_window"
 
 
 def joined_padding(region: Region, constants: Mapping[Value, Any]) -> Region:
-    """A region in which windows have the padding of their operand; the same one where there is none."""
+    """The region with paddings merged into windows; the same object where there are none."""
     pads = {o.results[0]: o for o in region.operations if o.name == _PAD}
     if not pads:
         return region
@@ -39,7 +39,7 @@ def _joined(operation: Operation, pads: Mapping[Value, Operation], constants: Ma
     inner = np.array([*pairs]).reshape(-1)
     outer = _integers(operation, "padding", (0,) * 2 * len(shape))
     dilations = _integers(operation, "base_dilations", (1,) * len(shape))
-    # What is cut off first and padded then is not what it was.
+    # Negative padding cuts elements off, which a positive padding of the window cannot bring back.
     if (dilations != 1).any() or ((inner < 0) & (outer > 0)).any():
         return operation
     attributes = operation.attributes | {

@@ -1,9 +1,9 @@
-"""The pass that leaves out what nothing needs.
+"""The pass that removes dead code.
 
-The rule. An operation that depends on its operands alone, and whose results nothing returned depends on, is left out.
-It has been verified by then, so that a program with a mistake in it is refused all the same. Shapes must be known: else
-an operation may still find at run time that they do not fit. JAX leaves much of that in what it differentiates: a
-gradient without its value has the whole last layer in it.
+An operation without side effects is removed if no result of the region depends on it. It was verified before, so a
+program with a mistake in such an operation is still refused. Its shapes must be static: otherwise a mismatch may only
+be noticed at run time. JAX leaves much dead code in derivatives: where only the gradient is returned, the last layer of
+the forward pass is still computed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...program import CONSTANT, Operation, Region, Value
 
 
 def without_unused(region: Region, constants: Mapping[Value, Any]) -> Region:
-    """A region without what nothing needs; the same one where something needs all of it."""
+    """The region without its dead code; the same object where there is none."""
     needed, operations = set(region.returns), []
     for operation in reversed(region.operations):
         is_known = any(r in constants for r in operation.results)
@@ -30,6 +30,7 @@ def without_unused(region: Region, constants: Mapping[Value, Any]) -> Region:
 
 
 def _may_go(operation: Operation) -> bool:
+    """Whether an operation may be removed if its results are not used."""
     if operation.name == CONSTANT:
         return False
     record = lookup(operation.name)
