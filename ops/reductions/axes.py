@@ -1,4 +1,4 @@
-"""How windows lie along the dimensions of a tensor, and their elements laid out."""
+"""The geometry of windows over a tensor, and views and copies of their elements."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """How windows lie along one dimension."""
+    """The windows along one dimension."""
 
     size: int  #: of the dimension
     window: int  #: elements of a window
     stride: int = 1
-    low: int = 0  #: padding before the first element; what is negative is cut off
+    low: int = 0  #: padding before the first element; negative padding removes elements
     high: int = 0
     base_dilation: int = 1
     window_dilation: int = 1
 
     @functools.cached_property
     def count(self) -> int:
-        """How many windows there are."""
+        """The number of windows."""
         dilated = (self.size - 1) * self.base_dilation + 1 if self.size else 0
         padded = self.low + dilated + self.high
         reach = (self.window - 1) * self.window_dilation + 1 if self.window else 0
@@ -34,8 +34,13 @@ class Axis:
 
     @functools.cached_property
     def layout(self) -> tuple[int, int, int, bool]:
-        """The elements to lay out, the steps from one to the next of a window and from window to window, and whether
-        these are all elements there are, or those that windows touch, window by window."""
+        """How elements and padding are arranged along this dimension before windows are taken.
+
+        Returns:
+            Their number; the step from an element of a window to the next; the step from a window to the next; and
+            whether they are in their own order, each once. Otherwise they are copied for each window, one window after
+            the other, which takes less room where windows are far apart.
+        """
         reach = (self.count - 1) * self.stride + (self.window - 1) * self.window_dilation + 1
         if reach <= self.count * self.window:
             return reach, self.window_dilation, self.stride, True
@@ -43,7 +48,7 @@ class Axis:
 
     @functools.cached_property
     def copied(self) -> tuple[slice | np.ndarray, slice | np.ndarray]:
-        """The elements laid out that are not padding, and those of the dimension that they are."""
+        """The places in the layout that are not padding, and the elements of the dimension that go there."""
         length, _, _, is_dense = self.layout
         if is_dense:
             first = -(min(self.low, 0) // self.base_dilation)  # of those not cut off
@@ -63,7 +68,7 @@ Axes = Sequence[Axis]
 def laid_out(x: np.ndarray, fill: Any, axes: Sequence[Axis], keeps_order: bool = False) -> np.ndarray:
     """The elements and padding that windows touch, along each dimension as `Axis.layout` says. May be a view of `x`.
 
-    A copy is in C's order, or with `keeps_order` in that of the memory of `x`.
+    A copy is in C order, or with `keeps_order` in the memory order of `x`.
     """
     laid, source = [a.copied[0] for a in axes], [a.copied[1] for a in axes]
     lengths = tuple(a.layout[0] for a in axes)
@@ -86,9 +91,9 @@ def laid_out(x: np.ndarray, fill: Any, axes: Sequence[Axis], keeps_order: bool =
 
 
 def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis], keeps_order: bool = False) -> np.ndarray:
-    """All windows of an array: first the axes within a window, then those of the windows. Not to be written to.
+    """All windows of an array as a read-only view: first the axes within a window, then those of the windows.
 
-    The memory it takes is that of the padded array, or of the windows where that is less.
+    It takes the memory of the padded array, or of the windows where that is less.
     """
     shape = tuple(a.window for a in axes) + tuple(a.count for a in axes)
     if 0 in shape:

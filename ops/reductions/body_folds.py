@@ -17,13 +17,13 @@ from ..types import ElementType, Kind, TensorType
 from .choosing import choose, key_of
 from .fold import Fold, Step
 
-#: Elements of a row that are joined to `_PART >> _LEVELS` at a time, while they are in the cache. A row that is cut at
-#: multiples of a power of two gives the same tree.
+#: `_PART` elements of a row are combined to `_PART >> _LEVELS` while they are in the cache. Rows are cut at
+#: multiples of a power of two, so that the order of the steps is the same as without parts.
 _PART, _LEVELS = 1 << 15, 9
 
 
 def by_steps(step: Step, elements: list[ElementType], is_table: bool = True) -> Fold:
-    """Any elementwise body: a step for each slice, on all accumulators at once; or by a table, if it is one."""
+    """Fold any elementwise body, one slice at a time; bodies of one minifloat by a transition table, where it pays."""
     transitions = None
     if is_table and len(elements) == 1 and elements[0].is_minifloat:
         transitions = TransitionTable(lambda total, element: step(total, element)[0], elements[0], elements[0])
@@ -44,7 +44,7 @@ def by_steps(step: Step, elements: list[ElementType], is_table: bool = True) -> 
 
 
 def choices_of_body(call: Call, body: Body) -> Callable[[], Choices | Steps] | None:
-    """Gives what runs along arrays by a body of one op of two floats of up to 16 bits; None of other bodies."""
+    """The stochastic rounding of a body of one op of two floats of up to 16 bits; None for other bodies."""
     if call.policy.rounding != "stochastic" or body.sole_op is None or len(body.results) != 1:
         return None
     record, t = lookup(body.sole_op), body.results[0]
@@ -54,8 +54,11 @@ def choices_of_body(call: Call, body: Body) -> Callable[[], Choices | Steps] | N
 
 
 def drawn(call: Call, body: Body, elements: list[ElementType]) -> Fold:
-    """An elementwise body under stochastic rounding: all steps of one op are one rounding, of which the elements have
-    the places that they have in the operand; of other bodies each step rounds anew."""
+    """Fold an elementwise body under stochastic rounding.
+
+    Where the body is a single op, the random numbers belong to the elements of the operand. Other bodies draw new
+    numbers in each step.
+    """
     step, choices = body.vectorised, choices_of_body(call, body)
     assert step is not None
     if choices is None:
@@ -73,14 +76,14 @@ def drawn(call: Call, body: Body, elements: list[ElementType]) -> Fold:
 
 #: Numbers in every order that three can have, both zeros and NaN of both signs among them.
 _ORDERS = (-1.0, -0.0, 0.0, 1.0, 2.0, 4.0, np.nan, -np.nan)
-#: Combinations that are tried at most, when a body is bound: a limit of time.
+#: The largest number of combinations to try: it limits the time that binding a body takes.
 _MOST_TRIED = 1 << 20
 
 
 def is_associative(step: Step, elements: Sequence[ElementType]) -> bool:
-    """Whether a body that chooses by comparisons gives the same for all ways to set brackets.
+    """Whether a body that selects by comparisons is associative, bit for bit.
 
-    What it chooses depends on the order of its arguments alone, so all orders of three are a proof.
+    What it selects depends only on the order of its arguments, so it is enough to try all orders of three.
     """
     choices = [_every_order(e) for e in elements]
     count = math.prod(map(len, choices))
@@ -104,7 +107,7 @@ def _every_order(element: ElementType) -> np.ndarray:
 
 
 def by_key(step: Step, elements: Sequence[ElementType]) -> Fold:
-    """An associative body that chooses: among the elements with the largest key alone, if it has one."""
+    """Fold an associative body that selects: only the elements with the largest key, if it has a key."""
     halves = by_halves(step)
     key = key_of(step, elements, [_every_order(e) for e in elements])
     if key is None:
@@ -117,9 +120,9 @@ def by_key(step: Step, elements: Sequence[ElementType]) -> Fold:
 
 
 def by_halves(step: Step, is_drawn: bool = False) -> Fold:
-    """Neighbours in pairs, and the pairs in pairs. An associative body gives the results of the steps in order.
+    """Combine neighbours in pairs, and the pairs in pairs. For an associative body this equals the steps in order.
 
-    What is rounded by random numbers is not cut into parts: each step draws for all pairs at once.
+    Under stochastic rounding (`is_drawn`) rows are not cut into parts, as each step draws for all pairs at once.
     """
 
     def joined(values: tuple[np.ndarray, ...], levels: int) -> tuple[np.ndarray, ...]:
@@ -165,7 +168,7 @@ def by_halves(step: Step, is_drawn: bool = False) -> Fold:
 
 
 def separate(folds: Sequence[tuple[Fold, Body]]) -> Fold:
-    """Accumulators that have nothing to do with each other, each by a fold of its own."""
+    """Fold accumulators that do not depend on each other, each by a fold of its own."""
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         return tuple(
@@ -177,7 +180,7 @@ def separate(folds: Sequence[tuple[Fold, Body]]) -> Fold:
 
 
 def one_by_one(step: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Any body at all, on scalars."""
+    """Fold any body, called with scalars."""
     results = [np.empty(s.shape, s.dtype) for s in starts]
     for i in range(len(starts[0])):
         totals = tuple(s[i, ...] for s in starts)

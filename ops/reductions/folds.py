@@ -1,4 +1,4 @@
-"""How the body of a reduction is folded: the choice among `host_folds` and `body_folds`."""
+"""Chooses how the body of a reduction is folded, among the folds of `host_folds` and `body_folds`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from .body_folds import by_halves, by_key, by_steps, drawn, is_associative, one_
 from .fold import Fold
 from .host_folds import fold_of_op
 
-#: So many elements, or more, a body of several ops joins as neighbours in pairs, and the pairs in pairs; the init value
-#: comes first of all (`Body.pairs`). No tuning: it decides how floats are rounded. In order and in pairs, ms: Welford's
-#: mean and variance of 200 numbers 0.25 and 0.12, of 10**5 53 and 1.5; `logaddexp` of 200 4.1 and 0.3.
+#: From this number of elements on, a body of several ops combines neighbours in pairs, and the pairs in pairs; last,
+#: the initial value with the result (`Body.pairs`). Not in `tuning.py`: it decides how floats are rounded. Times in
+#: order and in pairs, ms: Welford's mean and variance of 200 numbers 0.25 and 0.12, of 10**5 53 and 1.5; `logaddexp` of
+#: 200 4.1 and 0.3.
 PAIRS_FROM = 32
 
 
@@ -24,7 +25,7 @@ def body_elements(body: Body, count: int) -> list[ElementType]:
 
 
 def fold_of(call: Call, body: Body) -> Fold:
-    """How to fold a body. The arrays have two axes, neither of length 0: the one to fold along and the one to keep.
+    """The fold of a body. Its arrays have two axes, neither of length 0: the one to fold along and the one to keep.
 
     The accumulators have the length of the second, as do the results. The step given to the fold is the region itself
     and is called with scalars.
@@ -50,7 +51,7 @@ def _elements(body: Body) -> list[ElementType]:
 
 
 def long_fold_of(call: Call, body: Body) -> Fold:
-    """How to fold at least `PAIRS_FROM` elements."""
+    """The fold of a body over at least `PAIRS_FROM` elements."""
     is_code = len(body.results) == 1 and all(isinstance(t, TensorType) and t.element.is_minifloat for t in body.results)
     is_drawn = call.policy.rounding == "stochastic"
     if body.vectorised is None or not body.pairs or (is_code and not is_drawn):  # codes run along a transition table

@@ -19,19 +19,19 @@ from ..registry import Call, Run, lookup
 from ..types import ElementType, Kind, TensorType
 from .fold import Fold, Step
 
-#: Up to so many accumulators numpy's running sum is taken, which is quicker; else so many columns at a time, which fit
-#: the first-level cache as f32. No tuning: a part of a single column would be summed in pairs.
+#: Up to `_FEW` accumulators a running sum of numpy is quicker. More are summed `_COLUMNS` at a time, which fit the
+#: first-level cache as f32. Not in `tuning.py`: numpy would sum a part of a single column in pairs, with other bits.
 _FEW, _COLUMNS = 8, 128
 
 
 def combining_of(name: str | None) -> Combining | None:
-    """What is known of an op as one that combines two operands; None where there is no such op, or nothing is known."""
+    """The facts of an op that combines two operands; None where there is no such op, or none are declared."""
     record = lookup(name) if name else None
     return None if record is None else record.facts.combining
 
 
 def fold_of_op(call: Call, name: str, element: ElementType) -> Fold | None:
-    """The fold of a single op, None where there is no better one than step by step."""
+    """The fold of a single op; None where the body is to be folded step by step."""
     combining = combining_of(name)
     if combining is None:
         return None
@@ -58,7 +58,7 @@ def _is_host(call: Call, combining: Combining, element: ElementType) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Running:
-    """The accumulators after each step of a fold along the first axis, by numpy's own running fold."""
+    """A fold along the first axis that gives the accumulators after each step, by `ufunc.accumulate`."""
 
     ufunc: np.ufunc
     dtype: np.dtype  #: to compute in
@@ -96,7 +96,7 @@ def _in_bytes(element: ElementType) -> tuple[bool, np.dtype]:
 
 
 def _whole(ufunc: np.ufunc, element: ElementType) -> Fold:
-    """Integers and booleans, in whatever order numpy likes."""
+    """Integers and booleans: the order does not matter."""
     narrow, wide = _in_bytes(element)
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -108,7 +108,7 @@ def _whole(ufunc: np.ufunc, element: ElementType) -> Fold:
 
 
 def _extreme(largest: bool, exact: Run, element: ElementType) -> Fold:
-    """Maxima and minima of floats, which have no order: but -0 is below +0, and of several NaN the first is given."""
+    """Maxima and minima of floats. -0 is below +0, and the first of several NaN is the result."""
     ufunc, has_host = np.maximum if largest else np.minimum, element.is_float and element.bits >= 32
     of_ranks: dict[bytes, np.ndarray] = {}  # for each code to start from, what becomes of each rank
 
@@ -143,7 +143,7 @@ def _extreme(largest: bool, exact: Run, element: ElementType) -> Fold:
 
 
 def _paired(exact: Run, x: np.ndarray) -> np.ndarray:
-    """The slices joined in pairs of neighbours, and the pairs in pairs."""
+    """Combine neighbouring slices in pairs, and the results in pairs, until one is left."""
     while len(x) > 1:
         pairs = exact(x[: len(x) - 1 : 2], x[1::2])
         x = np.concatenate((pairs, x[-1:])) if len(x) % 2 else pairs
@@ -151,9 +151,9 @@ def _paired(exact: Run, x: np.ndarray) -> np.ndarray:
 
 
 def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
-    """Sums and products of the host's floats, each step after the other.
+    """Sums and products of f32 and f64, step by step.
 
-    numpy adds up along an axis in pairs where the elements lie side by side, and in order where its steps are slices.
+    numpy sums in pairs along an axis whose elements are contiguous in memory, and in order where each step is a slice.
     """
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -175,7 +175,7 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
                 ufunc(total, row, out=total)
             return (total,)
         result = np.empty(width, element.dtype)
-        # Of about the same width: a single column numpy would add up in pairs.
+        # Parts of about the same width, so that none is a single column, which numpy would sum in pairs.
         parts = -(-width // _COLUMNS)
         ends = [width * i // parts for i in range(parts + 1)]
         step = max(now.reduce_block // _COLUMNS, 1)
@@ -197,10 +197,10 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
 
 
 def _by_slices(ufunc: np.ufunc, element: ElementType) -> Fold:
-    """Products and differences of complex numbers, each slice after the other, with the bits of one call for each.
+    """Products and differences of complex numbers, slice by slice, with the bits of one call for each slice.
 
-    numpy's running fold computes without the vector instructions that its other calls take, and so rounds differently;
-    so does a fold of a single column, which is therefore laid out twice.
+    `ufunc.accumulate` does not use the vector instructions of other calls, and so rounds differently. So does a fold of
+    a single column, which is therefore computed twice, side by side.
     """
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:

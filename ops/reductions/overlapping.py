@@ -1,13 +1,13 @@
-"""Large windows that overlap, as prefix sums and running maxima have them: what they share is computed once.
+"""Large windows that overlap, such as those of prefix sums and running maxima: what they share is computed once.
 
-A fold of each window by itself takes windows times window elements steps. Two ways take less:
+To fold each window by itself takes as many steps as all windows have elements. Two methods take fewer:
 
-- Windows that hold all that came before (`jnp.cumsum`) are the steps of one fold from the left. The results are those
-  of the folds, bit for bit. Where they hold all that follows, the same fold runs from the right: the last element and
-  the initial value first.
-- Any other windows are put together from folds of 1, 2, 4, ... neighbours. That is a tree over the elements of a
-  window in their order. The specification leaves the order open (StableHLO 1.10, `reduce_window` and `reduce`); bodies
-  that round differently in another order give other bits here than the fold from the left, as on any compiler.
+- Windows that hold all elements up to a place (`jnp.cumsum`) are the intermediate results of one fold from the left,
+  bit for bit. Windows that hold all elements from a place on are those of a fold from the right, which begins with the
+  last element and the initial value.
+- All others are combined from folds of 1, 2, 4, ... neighbours: a tree over the elements of a window in their order.
+  The specification leaves the order open (StableHLO 1.10, `reduce_window` and `reduce`). A body whose rounding depends
+  on the order gives other bits than the fold from the left, as with any compiler.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from .host_folds import Running
 Step = Callable[..., tuple[Any, ...]]
 Values = Sequence[np.ndarray]
 
-#: Windows are put together from what they share where they have more elements than this, and there are so many times
-#: more elements in all windows than there are elements. Smaller ones are folded side by side, from the left.
-#: No tuning: they decide in which order is rounded.
+#: Windows of more elements than the first number are combined from what they share, if all windows together have at
+#: least the second number times as many elements as the operand. Others are folded from the left, all at the same time.
+#: These are not in `tuning.py`: they decide the order of rounding, and so the results.
 _LARGE, _OVERLAP = 128, 4
 
 
 def are_large(axes: Sequence[Axis]) -> bool:
-    """Whether windows have so many elements, and share so many of them, that they are not folded one by one."""
+    """Whether windows are combined from what they share: see `_LARGE`."""
     if 0 in (size := [a.count for a in axes]) or math.prod(a.window for a in axes) <= _LARGE:
         return False
     laid = math.prod(a.layout[0] for a in axes)
@@ -50,15 +50,18 @@ def are_large(axes: Sequence[Axis]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """A body under stochastic rounding. A running fold by one op of two floats is one rounding, else each step is."""
+    """A body under stochastic rounding.
 
-    choices: Callable[[], Choices | Steps] | None  #: of such an op, for each pair of codes
+    The body of a single op is rounded by numbers that are drawn for the whole fold at once, any other step by step.
+    """
+
+    choices: Callable[[], Choices | Steps] | None  #: the body of a single op, by tables of pairs of codes
     commutes: bool  #: whether its operands can change places
     random: RandomStream
     policy: Policy
 
     def along(self, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The accumulators after each row, by the choices."""
+        """The accumulators after each row, for a body of a single op."""
         codes = f"u{rows.itemsize}"
         kept, draws = np.empty(rows.shape, codes), self.random.draws(self.policy)
         assert draws is not None
@@ -68,11 +71,11 @@ class Drawn:
 
 
 class Prefixes:
-    """Windows along one dimension that hold all elements up to theirs, or all from theirs on, as one running fold.
+    """Prefix and suffix windows along one dimension, computed as one running fold.
 
     step: the body on arrays.
     element: the type of the accumulator, if there is but one.
-    running: the body as numpy's own running fold, if it is such a one.
+    running: the body as a running fold of numpy, if there is one.
     drawn: the body under stochastic rounding.
     """
 
@@ -84,7 +87,7 @@ class Prefixes:
             self._backward = TransitionTable(lambda total, x: step(x, total)[0], element, element)
 
     def results(self, x: np.ndarray, init: np.ndarray, axes: Sequence[Axis]) -> np.ndarray | None:
-        """The result of each window; None where they are others, or are folded otherwise."""
+        """The result of each window; None where the windows are of another kind, or another method is to fold them."""
         along = [d for d, axis in enumerate(axes) if axis != Axis(axis.size, 1)]
         if len(along) != 1 or x.size == 0:
             return None
@@ -105,7 +108,7 @@ class Prefixes:
         return np.moveaxis(folded.reshape(axis.size, *np.delete(x.shape, d)), 0, d)
 
     def _is_neutral(self, init: np.ndarray) -> bool:
-        """Whether padding, which is the initial value, leaves an accumulator of that value as it is."""
+        """Whether the initial value, with which windows are padded, combined with itself gives itself."""
         with contextlib.nullcontext() if self._drawn is None else self._drawn.random.aside(np.random.SeedSequence(0)):
             return np.asarray(self._step(init, init)[0]).tobytes() == init.tobytes()
 
@@ -141,7 +144,7 @@ def by_tree(step: Step, arrays: Values, inits: Values, axes: Sequence[Axis]) -> 
 
 
 def _along(step: Step, parts: tuple[np.ndarray, ...], d: int, axis: Axis) -> tuple[np.ndarray, ...]:
-    """The windows along one dimension of what is laid out."""
+    """The windows along one dimension of an array that holds elements and padding."""
     _, inner, outer, _ = axis.layout
     span = (axis.count - 1) * outer + 1
     totals: tuple[np.ndarray, ...] | None = None

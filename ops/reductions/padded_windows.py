@@ -1,10 +1,10 @@
-"""Windows that are almost all padding: the fold takes the elements, and cycles of the padding are not walked through.
+"""Windows that are almost all padding: long runs of padding are not folded step by step.
 
-A window of 10^9 places over 10^5 elements has 10^5 elements and padding for the rest, and windows that hold the same
-elements differ in where these lie only. All padding is the initial value, so that folding it is a step from one state
-of the accumulators to the next: a sum with a zero stays where it is, a maximum after one step, and a sum of bytes
-comes round after 256. From a state that was there before on, the steps are all known, and the results are those of
-the whole fold, bit for bit. A fold of padding that does not come round is walked to its end.
+A window of 10^9 places over 10^5 elements has 10^5 elements, and the rest is padding. Windows that hold the same
+elements differ only in the positions of these. All padding is the initial value, so each step of padding takes the
+accumulators from one state to the next: a sum with zero does not change, a maximum changes once at most, and a sum of
+bytes returns to its first value after 256 steps. Once a state repeats, all later states are known, and the results are
+those of the whole fold, bit for bit. Where no state repeats, every step is made.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Fold = Callable[[Values, Sequence[np.ndarray]], Values]
 
 @dataclasses.dataclass(frozen=True)
 class _Line:
-    """What windows hold along one dimension, an entry of the arrays for each window."""
+    """The elements of windows along one dimension. The arrays have an entry for each window."""
 
     first: np.ndarray  #: the first element
     count: np.ndarray  #: how many elements
     place: np.ndarray  #: the place of the first within the window
-    step: int  #: from one element to the next
-    places: int  #: from the place of one to that of the next
-    window: int  #: places of the window
+    step: int  #: the distance of neighbouring elements in the operand
+    places: int  #: the distance of their places in the window
+    window: int  #: the number of places of a window
 
 
 def _line(size: int, window: int, stride: int, low: int, base: int, dilation: int, count: int) -> _Line:
@@ -55,13 +55,13 @@ def _line(size: int, window: int, stride: int, low: int, base: int, dilation: in
 
 @dataclasses.dataclass(frozen=True)
 class _Padding:
-    """The accumulators after each number of steps of padding, up to where they come round, if they do."""
+    """The accumulators after each number of steps of padding, up to the first state that repeats, if one does."""
 
     states: list[Values]
-    cycle: int | None  #: how many states there are in the cycle that the last one is in
+    cycle: int | None  #: the length of the cycle that the last states form; None where there is none
 
     def after(self, counts: np.ndarray) -> np.ndarray:
-        """Which of the states it is after so many steps. There must be a cycle, or so many states."""
+        """The index of the state after each number of steps. There must be a cycle, or enough states."""
         number = len(self.states)
         begin = number - (self.cycle or 0)
         return np.where(counts < number, counts, begin + (counts - begin) % (self.cycle or 1)).astype(np.intp)
@@ -76,7 +76,7 @@ class PaddedWindows:
         self._size = math.prod(a.window for a in axes)
 
     def results(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
-        """The result of each window; None where that is not the way to find it."""
+        """The result of each window; None where windows have too little padding for this."""
         counts = [a.count for a in self._axes]
         if 0 in counts or self._size < tuning().padded_from or max(a.low + a.high for a in self._axes) >= 1 << 60:
             return None
@@ -103,7 +103,7 @@ class PaddedWindows:
         chosen: tuple[slice, ...] | None,
         outputs: tuple[np.ndarray, ...],
     ) -> None:
-        """The results of windows with the same elements, of which they differ in the place."""
+        """The results of windows that hold the same elements at different places."""
         at, shape = np.ix_(*windows), tuple(map(len, windows))
         kind = object if self._size >= 1 << 62 else np.int64
         if chosen is None:
@@ -182,7 +182,7 @@ class PaddedWindows:
         return tuple(np.ascontiguousarray(t).reshape(1) for t in folded)
 
     def _padded(self, totals: Values, most: int) -> _Padding:
-        """The accumulators with padding folded in, up to so many steps."""
+        """The accumulators after each step of padding, up to a number of steps."""
         states, seen = [totals], {_bits(totals): 0}
         row = [init.reshape(1, 1) for init in self._inits]
         while len(states) <= min(most, tuning().padded_steps):
@@ -194,14 +194,14 @@ class PaddedWindows:
         return _Padding(states, None)
 
     def _skip(self, totals: Values, count: int) -> Values:
-        """The accumulators with so much padding folded in."""
+        """The accumulators after a number of steps of padding."""
         padding = self._padded(totals, count)
         if padding.cycle is None:
             return self._walked(padding.states[-1], count - len(padding.states) + 1)
         return padding.states[padding.after(np.array(count))]
 
     def _walked(self, totals: Values, count: int) -> Values:
-        """The same step by step."""
+        """The same, made step by step."""
         for first in range(0, count, tuning().padded_part):
             length = min(tuning().padded_part, count - first)
             folded = self._fold(totals, [np.repeat(init, length).reshape(-1, 1) for init in self._inits])
@@ -209,7 +209,7 @@ class PaddedWindows:
         return totals
 
     def _ends(self, totals: Values, counts: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The accumulators with each of these numbers of steps of padding folded in."""
+        """The accumulators after each of these numbers of steps of padding."""
         distinct, which = np.unique(counts, return_inverse=True)
         padding = self._padded(totals, distinct[-1])
         if padding.cycle is not None or distinct[-1] < len(padding.states):
@@ -223,7 +223,7 @@ class PaddedWindows:
 
 
 def _groups(lines: Sequence[_Line]) -> Iterator[tuple[list[np.ndarray], tuple[slice, ...] | None]]:
-    """The windows with the same elements, along each dimension, and where these are; None where there are none."""
+    """Groups of windows that hold the same elements along each dimension, and these elements; None without any."""
     each = []
     for line in lines:
         pairs, which = np.unique(np.stack([line.first, line.count]), axis=1, return_inverse=True)

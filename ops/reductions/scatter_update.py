@@ -22,7 +22,7 @@ ScatterUpdate = Callable[[Step, Arrays, np.ndarray, Arrays], None]
 
 
 def scatter_update(call: Call, body: Body) -> ScatterUpdate:
-    """What applies updates by a body: with the results of applying one after the other, in their order."""
+    """A function that applies updates by a body, as if one after the other in their order."""
     elements = [t.element for t in body.results]  # type: ignore[union-attr]
     if body.passed_on == tuple(range(len(elements), 2 * len(elements))):  # the updates as they are
         return _overwrite
@@ -64,7 +64,7 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
 
 
 def _update_once(step: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
-    """One update for each of some rows, all different."""
+    """Apply one update to each of some rows, which are all different."""
     results = step(*(r.take(targets, axis=0) for r in rows), *updates)
     for r, result in zip(rows, results, strict=True):
         r[targets] = result
@@ -76,7 +76,7 @@ def _overwrite(_: Any, rows: Arrays, targets: np.ndarray, updates: Arrays) -> No
 
 
 def _in_place(call: Call, body: Body, elements: Sequence[ElementType]) -> np.ufunc | None:
-    """The ufunc that is the body, bit for bit, and as quick one by one as on arrays."""
+    """The ufunc that gives the results of the body bit for bit, and whose `at` is fast; None where there is none."""
     combining = combining_of(body.sole_op)
     if len(elements) != 1 or combining is None:
         return None
@@ -92,16 +92,19 @@ def _in_place(call: Call, body: Body, elements: Sequence[ElementType]) -> np.ufu
 
 
 def _extreme_of(body: Body, elements: Sequence[ElementType]) -> np.ufunc | None:
-    """numpy's maximum or minimum if the body is that of the host's floats: the same but for zeros and NaN."""
+    """numpy's maximum or minimum, where the body is that of f32 or f64; it may differ in zeros and NaN."""
     combining = combining_of(body.sole_op)
     is_host = len(elements) == 1 and elements[0].is_float and elements[0].bits >= 32
     return combining.ufunc if is_host and combining is not None and combining.largest is not None else None
 
 
 def _extremes(ufunc: np.ufunc, row: np.ndarray, targets: np.ndarray, updates: np.ndarray) -> np.ndarray:
-    """Apply updates in place; which of them are to be applied in another way, to elements that are as they were.
+    """Apply updates in place by numpy's maximum or minimum, where its result is certain.
 
-    These are those of elements that become a zero or NaN: numpy tells neither zeros apart nor NaN.
+    numpy does not distinguish the two zeros, or NaN. Elements whose result is a zero or NaN are left unchanged.
+
+    Returns:
+        Which updates have not been applied.
     """
     before = row.copy()
     ufunc.at(row, targets, updates)
@@ -123,8 +126,12 @@ def _is_unique(targets: np.ndarray, size: int) -> bool:
 
 
 def _grouped(targets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The numbers of the updates, those of one target together and in order; the targets, those with most updates
-    first; and for each the place of its first update, and how many there are."""
+    """Group updates by target.
+
+    Returns:
+        The indices of the updates, those of one target together and in order; the targets, those with the most updates
+        first; for each target where its updates begin; and how many it has.
+    """
     bits = max(len(targets) - 1, 1).bit_length()
     if size.bit_length() + bits < 63:  # sorting numbers is quicker than a stable sort that gives the order
         keys = np.sort((targets << bits) | np.arange(len(targets)))

@@ -84,7 +84,7 @@ def select_and_scatter(call: Call) -> Run:
 
 
 def _are_small(axes: Axes) -> bool:
-    """Whether windows have few places, and padding is a small part of what they lie over."""
+    """Whether windows have few places, and little of what they cover is padding."""
     few, size = tuning().window_few, math.prod(a.size for a in axes)
     is_padded_little = all(a.low >= 0 <= a.high for a in axes) and math.prod(map(_length, axes)) <= 4 * size
     return (
@@ -100,17 +100,17 @@ def _length(axis: Axis) -> int:
 
 
 class _ByPlace:
-    """Windows of few places, all at the same time: the first place of each window, then the second, and so on.
+    """Windows of few places, processed together: the first place of all windows, then the second, and so on.
 
-    Of two windows that meet in an element, the later one has it at an earlier place. So the sources of one element are
-    combined in their order if the places are gone through from the last to the first.
+    Where two windows overlap in an element, it has an earlier place in the later window. So going through the places
+    from the last to the first combines the sources of each element in their order.
     """
 
     def __init__(self, select: Select, combine: Select, element: ElementType, result: ElementType) -> None:
         self._select, self._combine, self._element, self._result = select, combine, element, result
 
     def result(self, x: np.ndarray, sources: np.ndarray, init: np.ndarray, axes: Axes) -> np.ndarray:
-        """What select_and_scatter gives."""
+        """The result of select_and_scatter."""
         laid, inside = x, tuple([slice(a.low, a.low + a.size) for a in axes])
         lengths, counts = tuple(map(_length, axes)), tuple([a.count for a in axes])
         is_padded = lengths != x.shape
@@ -118,7 +118,7 @@ class _ByPlace:
             laid = np.zeros(lengths, x.dtype)
             laid[inside] = x
         result = np.full(lengths, init, self._result.dtype)
-        # Windows that meet are in one part.
+        # Windows that overlap are in the same part, so that no two threads write to one element.
         free = next((d for d, a in enumerate(axes) if a.stride < a.window), len(axes))
         rest = tuple([slice(0, n) for n in counts[free:]])
         limit = tuning().window_part // math.prod(counts[free:])

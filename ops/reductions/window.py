@@ -31,7 +31,7 @@ Axes = Sequence[Axis]
 
 
 def integers_or(call: Call, name: str, default: Sequence[int]) -> Shape:
-    """A list of integers as long as the default, which stands for one that is left out. Raises OpError else."""
+    """An attribute as a list of integers; the default where it is absent. Raises OpError for another length."""
     numbers = call.integers(name) if name in call.attributes else tuple(default)
     require(len(numbers) == len(default), f"{name} {list(numbers)} must have {len(default)} numbers")
     return numbers
@@ -43,7 +43,7 @@ def require_positive(name: str, values: Sequence[int]) -> None:
 
 
 def axes_of_call(call: Call, rank: int) -> Callable[[Shape], tuple[Axis, ...]]:
-    """How windows lie over a tensor of a given shape."""
+    """A function that gives the windows along each dimension of a tensor of a given shape."""
     ones = (1,) * rank
     names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
     window, strides, base, dilations = lists = [integers_or(call, name, ones) for name in names]
@@ -57,13 +57,13 @@ def axes_of_call(call: Call, rank: int) -> Callable[[Shape], tuple[Axis, ...]]:
 
 
 def window_runs(_: Shapes, results: Shapes, attributes: Mapping[str, Any]) -> float:
-    """How often the body runs: once for each element but the first of each window."""
+    """How often the body runs: for each window one time less than it has elements."""
     window = math.prod(np.ravel(attributes.get("window_dimensions", 1)).tolist())
     return math.prod(results[0]) * max(window - 1, 1)
 
 
 def _batched(batch: Batch) -> Batched | None:
-    """Many at once: along the leading dimension windows have size 1."""
+    """The op for many turns at once: along the leading dimension windows have size 1."""
     ones = {"window_dimensions": 1, "window_strides": 1, "base_dilations": 1, "window_dilations": 1}
     return before(len(batch.operands) // 2, **ones, padding=(0, 0))(batch)
 
@@ -162,7 +162,7 @@ def reduce_window(call: Call) -> Run:
 def _place_by_place(
     step: Callable[..., tuple[np.ndarray, ...]], arrays: Sequence[np.ndarray], inits: Sequence[np.ndarray], axes: Axes
 ) -> tuple[np.ndarray, ...]:
-    """The windows folded all at the same time, first their first elements, then their second."""
+    """Fold all windows at the same time: the first element of each, then the second, and so on."""
     views = [windows(x, init, axes) for x, init in zip(arrays, inits, strict=True)]
     window, shape = views[0].shape[: len(axes)], views[0].shape[len(axes) :]
     totals_ = tuple(np.empty(shape, x.dtype) for x in views)
