@@ -246,3 +246,39 @@ def test_a_numba_that_fails_does_no_harm(tmp_path: Path) -> None:
 
 def test_it_can_be_turned_off(tmp_path: Path) -> None:
     assert _child(tmp_path, _TELLS, "-c", _LARGE, "12", MINIHLO_WITHOUT="compiled") == "1 False\n"
+
+
+def _scattered(rows: np.ndarray, targets: np.ndarray, updates: np.ndarray, without: str) -> np.ndarray:
+    (height, width), count = rows.shape, len(targets)
+    text = f"""
+    func.func @main(%x: tensor<{height}x{width}xf32>, %i: tensor<{count}x1xi32>, %u: tensor<{count}x{width}xf32>)
+        -> tensor<{height}x{width}xf32> {{
+      %r = "stablehlo.scatter"(%x, %i, %u) ({{
+        ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+          %s = stablehlo.add %a, %b : tensor<f32>
+          stablehlo.return %s : tensor<f32>
+      }}) {{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0],
+           scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}
+        : (tensor<{height}x{width}xf32>, tensor<{count}x1xi32>, tensor<{count}x{width}xf32>)
+        -> tensor<{height}x{width}xf32>
+      return %r : tensor<{height}x{width}xf32>
+    }}"""
+    (result,) = interp.load(text, without=without)(rows, targets.astype(np.int32)[:, None], updates)
+    return result
+
+
+@pytest.mark.parametrize("few", [0, 1000], ids=["together", "row by row"])
+@pytest.mark.parametrize("without", ["", "compiled"])
+def test_rows_are_added_in_their_order(without: str, few: int, tune: Tune) -> None:
+    tune(compiled_from=1, compiled_worth=0, scatter_few=few, scatter_wide=1)
+    rng = np.random.default_rng(4)
+    rows, targets = rng.normal(size=(5, 7)).astype(np.float32), rng.integers(-2, 7, 40)
+    updates = (rng.normal(size=(40, 7)) * 10.0 ** rng.integers(-9, 9, (40, 7))).astype(np.float32)
+    updates[3], updates[9, 2], updates[11, 2] = -0.0, np.inf, -np.inf
+    expected = rows.tolist()
+    for target, update in zip(targets.tolist(), updates.tolist(), strict=True):
+        if 0 <= target < 5:
+            expected[target] = [float(np.float32(a + b)) for a, b in zip(expected[target], update, strict=True)]
+    result = _scattered(rows, targets, updates, without)
+    np.testing.assert_array_equal(result, np.array(expected, np.float32))
+    assert (np.signbit(result) == np.signbit(np.array(expected, np.float32)))[~np.isnan(result)].all()

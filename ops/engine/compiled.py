@@ -27,6 +27,7 @@ import numpy as np
 from . import compiled_cache, speed
 from .amortised import Amortised
 from .fast.patches import lay_patches
+from .fast.scattering import add_at
 from .tiles import Tiles
 
 #: Keeps nothing.
@@ -155,6 +156,8 @@ class Kernels:
         )
         floats = types.Array(types.float32, 2, "C", readonly=True)
         self._add_rows = _Compiled(_add_rows, lambda: (types.Array(types.float32, 1, "C"), floats))
+        places, sums = types.Array(types.int64, 1, "C", readonly=True), types.Array(types.float32, 2, "C")
+        self._add_at = _Compiled(add_at, lambda: (sums, places, floats))
         self._round = _Compiled(_round, lambda: (array(word), codes, array(byte, 1, "C", False)))
         self._round_wide = _Compiled(
             _round_wide, lambda: (types.Array(types.float64, 1, "C", readonly=True), codes, array(byte, 1, "C", False))
@@ -204,6 +207,10 @@ class Kernels:
         """Adds the elements of each row of f32, in order, to the row's total."""
         self._add_rows()(totals, rows)
 
+    def add_at(self, rows: np.ndarray, targets: np.ndarray, updates: np.ndarray) -> None:
+        """Adds rows of f32, in order, to those of a matrix whose numbers are given, int64."""
+        self._add_at()(rows, targets, updates)
+
     def round(self, x: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
         """The codes of f32, which are given as their bits, by a table of those of bfloat16."""
         self._round()(x, table, out)
@@ -212,19 +219,10 @@ class Kernels:
         """The same of f64, which are given as they are."""
         self._round_wide()(x, table, out)
 
-    def lay_patches(
-        self,
-        source: np.ndarray,
-        out: np.ndarray,
-        dims: np.ndarray,
-        space: np.ndarray,
-        base: np.ndarray,
-        first: tuple[int, int],
-        last: tuple[int, int],
-    ) -> None:
+    def lay_patches(self, source: np.ndarray, out: np.ndarray, *numbers: Any) -> None:
         """Windows of `source`, unsigned integers one behind the other, as `fast.patches` says."""
         words = out.view(source.dtype).reshape(-1)
-        self._lay_patches(source.dtype)(source, words, dims, space, base, first, last)
+        self._lay_patches(source.dtype)(source, words, *numbers)
 
     def transitions(
         self, totals: np.ndarray, rows: np.ndarray, table: np.ndarray, kept: np.ndarray | None = None

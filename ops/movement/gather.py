@@ -78,7 +78,8 @@ class Places:
         indices = indices.astype(np.int64, copy=False)
         if self.vector >= indices.ndim:
             return [indices]
-        return list(np.moveaxis(indices, self.vector, 0))
+        before = (slice(None),) * self.vector
+        return [indices[(*before, i)] for i in range(indices.shape[self.vector])]
 
     def along(self, indices: Shape) -> list[np.ndarray]:
         """For each batching dimension, the coordinate of every window, in a shape that broadcasts to the grid."""
@@ -160,16 +161,18 @@ def _many_slices(
             fixed = coordinate * strides[d] if fixed is None else fixed + coordinate * strides[d]
     moved = [(i, shape[d] - sizes[d], strides[d]) for i, d in enumerate(places.mapped) if d < lead]
     grid = inner[: len(inner) - len(places.window(len(shape)))]
-    is_plain = order == tuple(range(len(order)))
+    is_plain, zero = order == tuple(range(len(order))), np.int64(0)
 
     def kernel(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
         coordinates = places.coordinates(indices)
         base = fixed
         for i, most, stride in moved:
-            start = np.clip(coordinates[i], 0, most)
+            start = np.minimum(np.maximum(coordinates[i], zero), most)
             start = start if stride == 1 else start * stride
             base = start if base is None else base + start
-        base = np.broadcast_to(0 if base is None else base, grid).reshape(-1)
+        if base is None or base.shape != grid:
+            base = np.broadcast_to(0 if base is None else base, grid)
+        base = base.reshape(-1)
         rows = base if len(offsets) == 1 else base[:, None] + offsets
         taken = x.reshape(-1).take(rows) if unit == 1 else x.reshape(-1, unit).take(rows, axis=0)
         result = taken.reshape(inner)

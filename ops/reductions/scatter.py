@@ -61,7 +61,7 @@ class _Windows:
             return functools.partial(self._one, apply, in_place)
         # Windows of size 1 wherever they move are apart or the same, and can be updated whole.
         whole = all(self.sizes[d] == 1 for d in self.places.mapped)
-        return functools.partial(self._rows if whole else self._elements, apply, in_place)
+        return self._rows(apply, in_place) if whole else functools.partial(self._elements, apply, in_place)
 
     def _one(
         self, apply: ScatterUpdate, in_place: bool, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
@@ -84,31 +84,44 @@ class _Windows:
             block[...] = row.reshape(block.shape)
         return results
 
-    def _rows(
-        self, apply: ScatterUpdate, in_place: bool, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
-    ) -> Arrays:
+    def _rows(self, apply: ScatterUpdate, in_place: bool) -> Run:
         """The tensor as a matrix with a row for each place a window can be at."""
-        starts, rank = self._starts(indices), len(self.shape)
-        moving = sorted({*starts, *self.places.dropped})
-        height = math.prod(self.shape[d] for d in moving)
-        width = math.prod(n for d, n in enumerate(self.sizes) if d not in moving)
-        targets, inside = np.zeros((), np.int64), np.ones((), bool)
-        for d, stride in zip(moving, row_major(tuple(self.shape[d] for d in moving)), strict=True):
-            if d in starts:
-                targets = targets + (starts[d] if stride == 1 else starts[d] * stride)
-                inside = inside & self._is_inside(starts[d], d)
-        targets = np.broadcast_to(targets, self.grid).reshape(-1)
-        count, inner = targets.size, np.argsort(self.order)
-        parts = tuple(u.transpose(inner).reshape((count, width) if width != 1 else count) for u in updates)
-        results = tuple(np.array(x, order="C", copy=None if in_place else True) for x in tensors)
+        places, rank = self.places, len(self.shape)
+        moving = sorted({*places.mapped, *places.batching, *places.dropped})
+        others = [d for d in range(rank) if d not in moving]
+        stride = dict(zip(moving, row_major(tuple(self.shape[d] for d in moving)), strict=True))
+        width, inner = math.prod(self.sizes[d] for d in others), np.argsort(self.order)
+        height, count = math.prod(self.shape[d] for d in moving), math.prod(self.grid)
+        of_rows = (height, width) if width != 1 else (height,)
+        of_parts = (count, width) if width != 1 else (count,)
+        fixed = sum((at * stride[d] for d, at in zip(places.batching, self.along, strict=True)), np.zeros((), np.int64))
+        moved = [(self.shape[d], stride[d]) for d in places.mapped]
         reach = tuple(slice(None) if d in moving else slice(0, n) for d, n in enumerate(self.sizes))
-        blocks = [r[(*reach, ...)].transpose(*moving, *(d for d in range(rank) if d not in moving)) for r in results]
-        rows = tuple(np.ascontiguousarray(b).reshape((height, width) if width != 1 else height) for b in blocks)
-        apply(region, rows, *_inside(targets, np.broadcast_to(inside, self.grid).reshape(-1), parts))
-        for block, row in zip(blocks, rows, strict=True):
-            if not np.may_share_memory(block, row):
-                block[...] = row.reshape(block.shape)
-        return results
+
+        def kernel(region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
+            targets, inside = fixed, None
+            for at, (size, step) in zip(places.coordinates(indices), moved, strict=True):
+                targets = targets + (at if step == 1 else at * step)
+                if at.size and at.view(np.uint64).max() >= size:  # what is negative is large there
+                    is_inside = (at >= 0) & (at < size)
+                    inside = is_inside if inside is None else inside & is_inside
+            if targets.shape != self.grid:
+                targets = np.broadcast_to(targets, self.grid)
+            targets = targets.reshape(-1)
+            parts = tuple([u.transpose(inner).reshape(of_parts) for u in updates])
+            if inside is not None:
+                chosen = np.flatnonzero(np.broadcast_to(inside, self.grid))
+                targets, parts = targets[chosen], tuple([u.take(chosen, axis=0) for u in parts])
+            results = tuple([np.array(x, order="C", copy=None if in_place else True) for x in tensors])
+            blocks = [r[(*reach, ...)].transpose(*moving, *others) for r in results]
+            rows = tuple([np.ascontiguousarray(b).reshape(of_rows) for b in blocks])
+            apply(region, rows, targets, parts)
+            for block, row in zip(blocks, rows, strict=True):
+                if not np.may_share_memory(block, row):
+                    block[...] = row.reshape(block.shape)
+            return results
+
+        return kernel
 
     def _elements(
         self, apply: ScatterUpdate, in_place: bool, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays

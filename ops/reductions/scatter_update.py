@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.compiled import kernels
 from ..engine.speed import tuning
 from ..registry import Body, Call
 from ..types import ElementType, Kind
@@ -36,6 +37,8 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
         if ufunc is not None and rows[0].ndim == 1:
             ufunc.at(rows[0], targets, updates[0])
             return
+        if ufunc is not None and _row_by_row(ufunc, rows[0], targets, updates[0]):
+            return
         if extreme is not None and rows[0].ndim == 1:
             chosen = _extremes(extreme, rows[0], targets, updates[0])
             if not chosen.any():
@@ -61,6 +64,19 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
                 r[row : row + 1] = result
 
     return apply
+
+
+def _row_by_row(ufunc: np.ufunc, rows: np.ndarray, targets: np.ndarray, updates: np.ndarray) -> bool:
+    """Apply updates in place, one row after the other, by compiled code or where they are few; False where neither."""
+    if ufunc is np.add and rows.dtype == np.float32 and (compiled := kernels(updates.size)) is not None:
+        compiled.add_at(rows, np.ascontiguousarray(targets), np.ascontiguousarray(updates))
+        return True
+    if len(targets) > tuning().scatter_few or rows.shape[1] < tuning().scatter_wide:
+        return False
+    for target, update in zip(targets.tolist(), updates, strict=True):
+        row = rows[target]
+        ufunc(row, update, out=row)
+    return True
 
 
 def _update_once(step: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
