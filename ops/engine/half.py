@@ -6,7 +6,7 @@ power of two in a number, f32 has as many bits left as f16 keeps, and of subnorm
 the smallest one. bf16 is left to ml_dtypes, which takes many at a time.
 
 Measured on a busy machine, ns an element on one thread: f16 to f32 0.95 by numpy, 0.35 so, in programs with two
-operands 3.8 by a table of all codes; f32 to f16 1.9 to 2.7, and 1.4; there and back 3.3 to 4.1, and 0.8.
+operands 3.8 by a table of all codes; f32 to f16 1.9 to 2.7, and 1.2; there and back 3.3 to 4.1, and 0.8.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ _NORMAL, _LARGE, _END = 0x38800000, np.uint32(0x47000000), np.uint32(0x47800000)
 #: What is left of f16 that has been shifted below the sign of f32, and what that is to be multiplied by.
 _SHIFTED, _BIAS = np.int32(-0x70002000), np.float32(2.0**112)
 _INFINITY, _MINUS_INFINITY = np.int16(0x7C00), np.uint16(0xFC00)
+#: The upper half of the smallest normal number of f16 as f32, and how far from there 2**16 is, where infinity stands;
+#: the difference of the biases as it remains in the last bits of a code.
+_LEAST, _ENDS, _BIASES = np.uint16(_NORMAL >> 16), np.uint16(30 << 7), np.uint16(0xC000)
 _UP, _MIDDLE = np.float32(2.0**13), np.float32(1.5 * 2.0**13)
 
 
@@ -83,6 +86,39 @@ def _decode(codes: np.ndarray, into: np.ndarray) -> None:
 
 
 def _encode(x: np.ndarray, codes: np.ndarray) -> None:
+    """f32 as the codes of f16, by its two halves as integers of 16 bits, of which processors take many at a time."""
+    bits = x.view(np.uint32)
+    low, high = np.empty(len(x), np.uint16), np.empty(len(x), np.uint16)
+    np.copyto(low, bits, casting="unsafe")
+    np.copyto(high, bits >> 16, casting="unsafe")
+    place = high & np.uint16(0x7FFF)
+    place -= _LEAST
+    special = None
+    if place.max() >= _ENDS:
+        is_special = place >= _ENDS
+        if np.count_nonzero(is_special) > len(x) >> 4:
+            return _encode_any(x, codes)
+        special = np.flatnonzero(is_special)
+    # The last six bits of the exponent and the first ten of the fraction; the other thirteen say how to round.
+    np.multiply(high, np.uint16(8), out=codes)
+    np.right_shift(low, 13, out=place)
+    codes |= place
+    low &= np.uint16(0x1FFF)
+    np.bitwise_and(codes, np.uint16(1), out=place)
+    low += place
+    low += np.uint16(0xFFF)
+    low >>= 13
+    codes += low
+    high &= np.uint16(0x8000)
+    high -= _BIASES
+    codes += high
+    if special is not None:
+        codes[special] = x[special].astype(_F16).view(np.uint16)
+    return None
+
+
+def _encode_any(x: np.ndarray, codes: np.ndarray) -> None:
+    """The same where many numbers are zero, subnormal or too large."""
     bits = x.view(np.uint32)
     size = bits & _SIZE
     at_most = size.max()

@@ -60,9 +60,9 @@ class Tuning:
     #: f16 is converted by steps over arrays from so many elements on: f32 to f16, ns an element by numpy and by steps,
     #: of 2**13 1.9 and 2.5, of 2**14 1.9 and 1.8, of 2**17 1.9 and 1.4.
     half_many: int = 1 << 14
-    #: Elements of f16 converted at a time: f32 to f16, ns an element, 2**14 1.6, 2**15 1.4, 2**16 1.4, 2**17 1.8. Of
+    #: Elements of f16 converted at a time: f32 to f16, ns an element, 2**14 1.5, 2**15 1.4, 2**16 1.2, 2**17 1.2. Of
     #: equal ones the larger: threads wait for each other between calls of numpy.
-    half_block: int = 1 << 16
+    half_block: int = 1 << 17
     #: Elements whose codes stochastic rounding chooses together, so that they stay in the cache. Measured on 10^6
     #: elements of f32 to bf16, in ms: by 2**17 10.8, by 2**15 3.4.
     stochastic_block: int = 1 << 15
