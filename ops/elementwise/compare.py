@@ -167,7 +167,10 @@ def choose(element: ElementType, pred: np.ndarray, x: np.ndarray, y: np.ndarray)
         return np.where(pred, x, y)
     x_bits, y_bits = x.view(f"u{size}"), y.view(f"u{size}")
     mask = np.negative(pred.view(np.int8)).astype(f"i{size}").view(f"u{size}")
-    return (((x_bits ^ y_bits) & mask) ^ y_bits).view(element.dtype)
+    bits = x_bits ^ y_bits
+    bits &= mask
+    bits ^= y_bits
+    return bits.view(element.dtype)
 
 
 @op(

@@ -66,15 +66,25 @@ def negated(_: Run, element: ElementType) -> Run:
 
 def _nan_test(element: ElementType) -> Callable[[np.ndarray], bool]:
     infinity = int(np.array(np.inf, element.dtype).view(np.int16))
-    return lambda i: int((i & _REST).max(initial=0)) > infinity
+    minus = infinity | 1 << 15
+
+    def is_nan(i: np.ndarray) -> bool:
+        return int(i.max(initial=0)) > infinity or int(i.view(np.uint16).max(initial=0)) > minus
+
+    return is_nan
 
 
 def _turned(i: np.ndarray) -> np.ndarray:
     """Integers in the order of the numbers, of codes; and the codes, of those. -0 becomes -1 and +0 remains 0."""
-    return i ^ ((i >> 15) & _REST)
+    turned = np.asarray(i >> 15)
+    turned &= _REST
+    turned ^= i
+    return turned
 
 
 def _signed(i: np.ndarray) -> np.ndarray:
     """The magnitudes with their signs: both zeros become 0."""
-    sign = i >> 15
-    return ((i & _REST) ^ sign) - sign
+    sign, signed = i >> 15, np.asarray(i & _REST)
+    signed ^= sign
+    signed -= sign
+    return signed
