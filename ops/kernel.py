@@ -170,8 +170,9 @@ class Kernel:
     """How one use of an op is computed, with what later stages need to know. It can be called as `call` is.
 
     call: computes the results.
-    has_out: `call` takes, after the operands, an array of the result's shape and type to put its result into; the array
-        may be one of the operands.
+    has_out: `call` takes, after the operands or as `out`, an array of the result's shape and type to put its result
+        into; the array may be one of the operands.
+    fills: `call` takes `out` like this, which may have no memory of an operand. What `has_out` is said of fills too.
     of_codes: the same for one element of a type of up to 8 bits: takes an integer code for each operand and returns the
         code of the result. None where there is none.
     of_bfloat16: for a function of one f32 that depends on nothing but the operand rounded to odd to bfloat16: takes a
@@ -186,6 +187,7 @@ class Kernel:
 
     call: Run
     has_out: bool = False
+    fills: bool = False
     of_codes: Callable[..., int] | None = None
     of_bfloat16: Callable[[int], np.ndarray | None] | None = None
     of_half: Callable[[int], np.ndarray | None] | None = None

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from minihlo import interp
+from minihlo.interp import machine
+from minihlo.interp.compile import planner
 from minihlo.interp.compile.choose import choose, why_alone
 from minihlo.interp.compile.executors.ways import EXECUTORS
 from minihlo.interp.compile.group import GROUP, Attributes, Group, Lookup, Step
 from minihlo.ops.engine.compiled import is_available
-from minihlo.ops.engine.speed import Speed
+from minihlo.ops.engine.speed import DEFAULT, NONE, Speed
 
+from .conftest import Tune, tuned
 from .passes_cases import NUMPY, F, V, fused, region_of
 
 # -- groups as keys ----------------------------------------------------------------------------------------------------
@@ -156,3 +160,50 @@ def test_kernels_of_equal_operations_are_shared() -> None:
     assert calls[0] is calls[2]
     x = interp.cast([1, 2, 3, -4], "f8E5M2")
     assert plan.entry(x)[0].astype(float).tolist() == [-16, 12, 8, 4]
+
+
+# -- results put into place --------------------------------------------------------------------------------------------
+
+
+def test_results_of_blocks_are_put_into_place(tune: Tune) -> None:
+    tune(half_many=16, half_block=100, fuse_many=16, block=1 << 6, function_small=8, function_block=50)
+    wide, half, turned = "tensor<20x30xf32>", "tensor<20x30xf16>", "tensor<30x20xf32>"
+    text = f"""func.func @main(%x: {wide}, %t: {turned}, %row: tensor<30xf32>)
+        -> ({wide}, {wide}, {half}, {wide}, {wide}, {wide}, {half}) {{
+      %a = stablehlo.transpose %t, dims = [1, 0] : ({turned}) -> {wide}
+      %b = stablehlo.broadcast_in_dim %row, dims = [1] : (tensor<30xf32>) -> {wide}
+      %sum = stablehlo.add %x, %a : {wide}
+      %exp = stablehlo.exponential %sum : {wide}
+      %power = stablehlo.power %exp, %b : {wide}
+      %h = stablehlo.convert %power : ({wide}) -> {half}
+      %of_row = stablehlo.tanh %b : {wide}
+      %own = stablehlo.multiply %a, %a : {wide}
+      %twice = stablehlo.add %h, %h : {half}
+      return %sum, %power, %h, %of_row, %own, %sum, %twice : {wide}, {wide}, {half}, {wide}, {wide}, {wide}, {half}
+    }}"""
+    rng = np.random.default_rng(5)
+    operands = [rng.standard_normal(shape).astype(np.float32) for shape in ((20, 30), (30, 20), (30,))]
+    program = interp.load(text).program
+    plain, *others = (
+        machine.run(planner.plan(program, speed=tuned(speed)), operands)
+        for speed in (NONE, DEFAULT, DEFAULT.without("compiled"), DEFAULT.without("compiled,threads"))
+    )
+    for other in others:
+        assert [(x.dtype, x.tobytes()) for x in other] == [(x.dtype, x.tobytes()) for x in plain]
+
+
+def test_blocks_hold_no_second_copy_of_a_result() -> None:
+    t = "tensor<1048576xf32>"
+    text = f"func.func @main(%x: {t}) -> {t} {{ %r = stablehlo.exponential %x : {t} return %r : {t} }}"
+    plan = planner.plan(interp.load(text).program, speed=DEFAULT.without("compiled,threads"))
+    operand = np.ones(1 << 20, np.float32)
+
+    def peak() -> int:
+        tracemalloc.start()
+        machine.run(plan, [operand])
+        result = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return result
+
+    peak()
+    assert peak() < operand.nbytes + 16 * DEFAULT.tuning.function_block + 2 * DEFAULT.tuning.block

@@ -7,6 +7,7 @@ element at a time, is spared most conversions.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from ...ops.engine import half
@@ -31,12 +32,14 @@ def generate(
     leaves: Sequence[frozenset[int]] = (),
     reason: str = "",
     is_wide: bool = False,
+    fills: bool = False,
 ) -> Compute:
     """The function that takes the leaves and gives a tuple of the outputs; `label` and `reason` are for listings.
 
     Where `leaves` says along which of the group's dimensions each leaf lies, results are written over what nothing
     needs any more: on 10**6 elements quantize and layer norm take a fifth less for it. `is_wide` says to hold f16 and
-    bf16 as f32 where that pays, which it does for large arrays.
+    bf16 as f32 where that pays, which it does for large arrays. With `fills` the function takes an array for each
+    output after the leaves; where the last step can put its result there, that array is given as the output.
     """
     kernels = [kernel_of(step, origin) for step, origin in zip(function.steps, origins, strict=True)]
     writer = _Writer(function, leaves)
@@ -44,7 +47,7 @@ def generate(
     writer.prepare(wide)
     for i, (step, origin, kernel) in enumerate(zip(function.steps, origins, kernels, strict=True)):
         writer.step(function.first_step + i, step, origin.operation, kernel, i in wide)
-    return writer.finish(label, sources, bool(leaves), reason)
+    return writer.finish(label, sources, bool(leaves), reason, fills)
 
 
 def _is_half(element: ElementType) -> bool:
@@ -92,6 +95,7 @@ class _Writer:
         self._along = dict(zip(self._parameters, leaves, strict=False))  # the dimensions that values lie along
         self._whole = frozenset[int]().union(*leaves)
         self._owned: set[str] = set()  # what has the group's shape and is an array that a step has made
+        self._fillable: set[str] = set()  # what has the group's shape and can be put into an array
         constants = [self._writer.name_of(c.array) for c in function.constants]
         self._names: dict[int, str] = dict(enumerate([*self._parameters, *constants]))
         self._wide: dict[int, str] = {}
@@ -116,7 +120,8 @@ class _Writer:
         if not is_wide:
             operands = [self._names[v] for v in step.operands]
             has_out, is_view = kernel.has_out, isinstance(step, Step) and _may_be_a_view(step)
-            self._names[value] = self._call(kernel.call, operation, operands, has_out, has_out, is_view)
+            fills = has_out or kernel.fills
+            self._names[value] = self._call(kernel.call, operation, operands, has_out, has_out, is_view, fills)
             return
         assert kernel.on_f32 is not None
         operands = [self._held(v, operation) for v in step.operands]
@@ -131,12 +136,18 @@ class _Writer:
             name = self._call(lambda x: half.rounded(x, element), operation, [name], is_new=True)
         self._wide[value] = name
         if value in self._needed:
-            self._names[value] = self._call(lambda x: half.narrow(x, element.dtype), operation, [name])
+            narrow = functools.partial(half.narrow, dtype=element.dtype)
+            self._names[value] = self._call(narrow, operation, [name], fills=True)
 
-    def finish(self, label: str, sources: Sources, writes_over: bool, reason: str) -> Compute:
+    def finish(self, label: str, sources: Sources, writes_over: bool, reason: str, fills: bool) -> Compute:
         """The function."""
         outputs = [self._names[v] for v in self._function.outputs]
-        return self._writer.function(self._parameters, outputs, label, sources, writes_over, reason)
+        arrays = [self._writer.fresh() for _ in outputs] if fills else []
+        for name, array in dict(zip(outputs, arrays, strict=False)).items():
+            if name in self._fillable:
+                self._writer.put_into(name, array)
+        parameters = [*self._parameters, *arrays]
+        return self._writer.function(parameters, outputs, label, sources, writes_over, reason)
 
     def _held(self, value: int, operation: Operation) -> str:
         """The name of a value, of f16 and bf16 as f32."""
@@ -154,6 +165,7 @@ class _Writer:
         has_out: bool = False,
         is_new: bool = False,
         is_view: bool = False,
+        fills: bool = False,
     ) -> str:
         """Write a call: of what may write over an operand, or gives an array of its own, or maybe a view."""
         over = [name for name in operands if has_out and name in self._owned]
@@ -161,8 +173,11 @@ class _Writer:
         if is_view:
             self._owned.difference_update(operands)
         self._along[name] = frozenset[int]().union(*[self._along[v] for v in operands if v in self._along])
-        if is_new and self._whole and self._along[name] == self._whole:
-            self._owned.add(name)
+        if self._whole and self._along[name] == self._whole:
+            if is_new:
+                self._owned.add(name)
+            if fills:
+                self._fillable.add(name)
         return name
 
 

@@ -49,6 +49,7 @@ class _Line:
     defines: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
     over: tuple[str, ...] = ()  #: which of the names it uses it may write its result over
+    into: str = ""  #: the array to put its result into
     is_look: bool = False  #: whether it only looks whether to go on
     expression: Expression | None = None  #: of a line that gives a single number
 
@@ -245,6 +246,11 @@ class Writer:
         self.line(f"{name} = {self.name_of(target)}({', '.join(operands)})", operation, (name,), operands, over)
         return name
 
+    def put_into(self, name: str, array: str) -> None:
+        """Have the call that gives a value, which takes `out`, put its result into an array."""
+        line = next(line for line in self._lines if name in line.defines)
+        line.into = array
+
     def plain(self, expression: str, operation: Operation, uses: Sequence[str]) -> None:
         """`result = expression`, a plain number."""
         (value,) = operation.results
@@ -355,7 +361,11 @@ class Writer:
         result = []
         for index, line in enumerate(lines):
             over = next((name for name in line.over if last[name] == index), None) if writes_over else None
-            result.append(line if over is None else dataclasses.replace(line, text=f"{line.text[:-1]}, {over})"))
+            if line.into:
+                line = dataclasses.replace(line, text=f"{line.text[:-1]}, out={line.into})")
+            elif over is not None:
+                line = dataclasses.replace(line, text=f"{line.text[:-1]}, {over})")
+            result.append(line)
             for depth, names in itertools.groupby(sorted(dropped.get(index, ())), key=lambda pair: pair[0]):
                 result.append(_Line(f"del {', '.join(name for _, name in names)}", line.operation, -depth))
         return result

@@ -88,7 +88,8 @@ def float_kernel(
             is_half = element.bits == 16 and not function.is_predicate
             return Kernel(table.unary, of_half=table.numbers) if is_half else table.unary
         return table.pairs(result)
-    return _computed(function, element, policy)
+    kernel = _computed(function, element, policy)
+    return Kernel(kernel, fills=element == _F32)
 
 
 @functools.cache

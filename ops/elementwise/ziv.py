@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..engine.blocks import array_to_fill
 from ..engine.cast import array_of, cast, codes_of
 from ..engine.speed import tuning
 from ..kernel import Run
@@ -31,7 +32,7 @@ _POLICY = Policy()
 
 
 def ziv(direct: Callable[..., Number], wide: Wide, fmt: Format) -> Run:
-    """The kernel of a function over arrays of f32, f16 or bf16 that broadcast together.
+    """The kernel of a function over arrays of f32, f16 or bf16 that broadcast together; `Kernel.fills` is true of it.
 
     Args:
         direct: the exact definition, on unpacked numbers.
@@ -40,12 +41,12 @@ def ziv(direct: Callable[..., Number], wide: Wide, fmt: Format) -> Run:
     """
     step = _Step(direct, wide, fmt)
 
-    def kernel(*arrays: np.ndarray) -> np.ndarray:
+    def kernel(*arrays: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         if len(arrays) == 1 and arrays[0].size <= tuning().function_small:
             with np.errstate(all="ignore"):
                 return step.small(arrays[0])
         shape = arrays[0].shape if len(arrays) == 1 else np.broadcast_shapes(*[x.shape for x in arrays])
-        result = np.empty(shape, fmt.dtype)
+        result = array_to_fill(out, shape, fmt.dtype)
         flat, most = result.reshape(-1), tuning().function_block
         rows = [x if x.size == 1 else _flat(x, shape) for x in arrays]
         spare = np.empty((2, min(result.size, most)))

@@ -64,6 +64,13 @@ def apart(x: np.ndarray) -> np.ndarray:
     return rows.T
 
 
+def array_to_fill(out: np.ndarray | None, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    """`out` if it is an array of this shape whose elements lie together, else a new array."""
+    if out is not None and out.shape == shape and out.flags.c_contiguous:
+        return out
+    return np.empty(shape, dtype)
+
+
 def for_each(parts: Sequence[Part], work: Callable[[Part], object], size: int) -> None:
     """`work(part)` for all parts of an array of `size` elements, in any order, by several threads if that pays.
 

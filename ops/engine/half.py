@@ -16,6 +16,7 @@ import functools
 import numpy as np
 
 from ..types import ElementType
+from .blocks import array_to_fill
 from .speed import tuning
 
 _F16 = np.dtype(np.float16)
@@ -46,15 +47,18 @@ def widen(x: np.ndarray) -> np.ndarray:
     return result
 
 
-def narrow(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """f32 as f16 or bf16, each rounded once to nearest even, as `astype` does."""
+def narrow(x: np.ndarray, dtype: np.dtype, out: np.ndarray | None = None) -> np.ndarray:
+    """f32 as f16 or bf16, each rounded once to nearest even, as `astype` does; in `out`, if that is given."""
     if dtype != _F16 or x.size < tuning().half_many:
-        return x.astype(dtype)
+        if out is None:
+            return x.astype(dtype)
+        out[...] = x
+        return out
     if not x.flags.c_contiguous:
         if x.flags.f_contiguous:
             return narrow(x.T, dtype).T
         x = np.ascontiguousarray(x)
-    result = np.empty(x.shape, dtype)
+    result = array_to_fill(out, x.shape, dtype)
     numbers, codes, step = x.reshape(-1), result.view(np.uint16).reshape(-1), tuning().half_block
     for i in range(0, x.size, step):
         _encode(numbers[i : i + step], codes[i : i + step])

@@ -16,10 +16,10 @@ from .job import Job
 
 def by_blocks(job: Job, _: Run | None) -> Run:
     """The kernel that computes as many elements at a time as fit the cache."""
-    compute, leaves, shape, types = job.compute, job.group.leaves, job.group.shape, job.group.results
+    leaves, shape, types = job.group.leaves, job.group.shape, job.group.results
     is_single, size = len(types) == 1, math.prod(shape)
     if size <= block(size):
-        views = [leaf.view(shape) for leaf in leaves]
+        compute, views = job.compute, [leaf.view(shape) for leaf in leaves]
 
         def whole(*values: np.ndarray) -> Any:
             return filled(compute(*[v if lay is None else lay(v) for v, lay in zip(values, views, strict=True)]), shape)
@@ -30,7 +30,7 @@ def by_blocks(job: Job, _: Run | None) -> Run:
     sizes = tuple(math.prod(shape[d] for d in dims) for dims in merged)
     views = [leaf.view(shape) for leaf in leaves]
     parts = [(part, cut(part, spreads)) for part in blocks(sizes, block(size))]
-    dtypes = [t.element.dtype for t in types]
+    compute, dtypes = job.filling, [t.element.dtype for t in types]
 
     def kernel(*values: np.ndarray) -> Any:
         laid = [
@@ -41,9 +41,11 @@ def by_blocks(job: Job, _: Run | None) -> Run:
 
         def work(part: tuple[tuple[slice, ...], list[tuple[slice, ...]]]) -> None:
             here, there = part
-            pieces = compute(*[v[p] for v, p in zip(laid, there, strict=True)])
-            for whole, piece in zip(results, pieces, strict=True):
-                whole[here] = piece
+            wanted = [whole[here] for whole in results]
+            pieces = compute(*[v[p] for v, p in zip(laid, there, strict=True)], *wanted)
+            for whole, piece in zip(wanted, pieces, strict=True):
+                if piece is not whole:
+                    whole[...] = piece
 
         for_each(parts, work, size)
         results = [r.reshape(shape) for r in results]

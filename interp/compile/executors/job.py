@@ -79,12 +79,21 @@ class Job:
     @functools.cached_property
     def compute(self) -> Compute:
         """The group's function in Python."""
+        return self._computing()
+
+    @functools.cached_property
+    def filling(self) -> Compute:
+        """The same, with an array for each output after the leaves, which it may put that into."""
+        return self._computing(fills=True)
+
+    def _computing(self, fills: bool = False) -> Compute:
         group = self.group
         rank, origins, reason = len(group.shape), self.operation.attributes["origins"], str(self.decision)
         leaves = [frozenset(d for d, n in enumerate(leaf.spread(rank)) if n > 1) for leaf in group.leaves]
         leaves = leaves if self._writes_over else []
         is_wide = math.prod(group.shape) >= tuning().half_many
-        return generate(group.function, origins, self._kernel_of, self._label, self._sources, leaves, reason, is_wide)
+        what = self._label, self._sources, leaves, reason, is_wide, fills
+        return generate(group.function, origins, self._kernel_of, *what)
 
     @functools.cached_property
     def tables(self) -> Tables:
