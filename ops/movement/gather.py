@@ -162,8 +162,12 @@ def _many_slices(
     moved = [(i, shape[d] - sizes[d], strides[d]) for i, d in enumerate(places.mapped) if d < lead]
     grid = inner[: len(inner) - len(places.window(len(shape)))]
     is_plain, zero = order == tuple(range(len(order))), np.int64(0)
+    is_rows = lead == 1 and len(places.mapped) == len(moved) == 1 and fixed is None and len(offsets) == 1
 
     def kernel(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        if is_rows and indices.dtype.kind == "i":  # numpy moves indices into range as well
+            result = x.reshape(-1, unit).take(indices.reshape(-1), axis=0, mode="clip").reshape(inner)
+            return result if is_plain else result.transpose(order)
         coordinates = places.coordinates(indices)
         base = fixed
         for i, most, stride in moved:

@@ -87,6 +87,12 @@ def choose(
     """
     width = rows[0].shape[1]
     keys = _comparable(rows[key.place], element)
+    if width <= tuning().choose_together:
+        first, columns = (keys.argmax(0) if key.largest else keys.argmin(0)), np.arange(width)
+        best, start = keys[first, columns], _comparable(np.asarray(starts[key.place]), element)
+        is_ahead = best > start if key.largest else best < start  # no NaN is
+        if np.count_nonzero(is_ahead) == width and np.count_nonzero(keys == best) == width:
+            return tuple(x[first, columns] for x in rows)
     best = keys.max(0) if key.largest else keys.min(0)  # NaN where there is one
     is_best = keys == best
     if key.has_nan and element.is_float:
