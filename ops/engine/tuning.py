@@ -279,8 +279,8 @@ class Tuning:
     reduce_small: int = 1 << 13
     #: Elements with the same key, in one of many rows, up to which they are taken one after the other. Not measured.
     choose_few: int = 16
-    #: Rows up to which the one element with the largest key of each is taken at once. `jnp.argmax` of rows of 60, µs: one
-    #: row 60 and 10, 64 rows 80 and 40; beyond, `argmax` of columns that do not lie together costs more than a maximum.
+    #: Rows up to which the one element with the largest key of each is taken at once. `jnp.argmax` of rows of 60, µs:
+    #: one row 80 and 45, 64 rows 100 and 50. Of more rows it has not been measured.
     choose_together: int = 64
     #: Elements of windows laid out at a time.
     window_block: int = 1 << 20
