@@ -101,7 +101,7 @@ class _Step:
         is_near = np.minimum.reduce(distance) <= self._low or np.maximum.reduce(distance) >= self._high
         near = (distance <= self._low) | (distance >= self._high) if is_near else None
         # Of what is subnormal more bits are dropped. Those rounded to more than the smallest normal number are not.
-        if self._has_small(codes_of(result, self._fmt), other):
+        if self._has_small(codes_of(result, self._fmt), wide, other):
             small = (np.abs(wide) < self._smallest_normal) & (wide != 0)
             near = small if near is None else near | small
         if near is not None and near.any():
@@ -122,11 +122,14 @@ class _Step:
             self._correct((x,), wide, result, near)
         return result.reshape(x.shape)
 
-    def _has_small(self, codes: np.ndarray, other: np.ndarray) -> bool:
-        """Whether a code may be that of the smallest normal number, or of less."""
-        if codes.view(f"i{codes.itemsize}").min() > self._normal_code >> 1:
+    def _has_small(self, codes: np.ndarray, wide: np.ndarray, other: np.ndarray) -> bool:
+        """Whether a code may be that of the smallest normal number, or of less, but for results that are zero in f64."""
+        if np.minimum.reduce(codes.view(f"i{codes.itemsize}")) > self._normal_code >> 1:
             return False  # positive, all of them
-        return bool(np.left_shift(codes, 1, out=other.view(codes.dtype)[: codes.size]).min() <= self._normal_code)
+        sizes = np.left_shift(codes, 1, out=other.view(codes.dtype)[: codes.size])
+        if np.minimum.reduce(sizes) > self._normal_code:
+            return False
+        return np.count_nonzero(sizes <= self._normal_code) > np.count_nonzero(wide == 0)
 
     def _correct(self, operands: Sequence[np.ndarray], wide: np.ndarray, result: np.ndarray, near: np.ndarray) -> None:
         """Compute exactly what is so near that the host's error matters."""
