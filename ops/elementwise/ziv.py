@@ -123,7 +123,7 @@ class _Step:
         return result.reshape(x.shape)
 
     def _has_small(self, codes: np.ndarray, wide: np.ndarray, other: np.ndarray) -> bool:
-        """Whether a code may be that of the smallest normal number, or of less, but for results that are zero in f64."""
+        """Whether a code may be that of the smallest normal number, or of less; not of what is zero in f64."""
         if np.minimum.reduce(codes.view(f"i{codes.itemsize}")) > self._normal_code >> 1:
             return False  # positive, all of them
         sizes = np.left_shift(codes, 1, out=other.view(codes.dtype)[: codes.size])
