@@ -282,3 +282,28 @@ def test_rows_are_added_in_their_order(without: str, few: int, tune: Tune) -> No
     result = _scattered(rows, targets, updates, without)
     np.testing.assert_array_equal(result, np.array(expected, np.float32))
     assert (np.signbit(result) == np.signbit(np.array(expected, np.float32)))[~np.isnan(result)].all()
+
+
+@needs_numba
+@pytest.mark.parametrize("width", [8, 9, 40, 300, 1000, 3000])
+def test_columns_are_added_in_their_order(width: int, tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    tune(compiled_from=1, compiled_worth=0, block=1, reduce_small=1)
+    calls, add_down = [], compiled.Kernels.add_down
+    monkeypatch.setattr(compiled.Kernels, "add_down", lambda *a: calls.append(1) or add_down(*a))
+    rng = np.random.default_rng(6)
+    x = (rng.normal(size=(37, width)) * 10.0 ** rng.integers(-9, 9, (37, width))).astype(np.float32)
+    x[:, 1], x[3, 2], x[9, 2], x[20, 3] = -0.0, np.inf, -np.inf, np.nan
+    text = f"""
+    func.func @main(%x: tensor<37x{width}xf32>, %i: tensor<f32>) -> tensor<{width}xf32> {{
+      %r = stablehlo.reduce(%x init: %i) applies stablehlo.add across dimensions = [0]
+        : (tensor<37x{width}xf32>, tensor<f32>) -> tensor<{width}xf32>
+      return %r : tensor<{width}xf32>
+    }}"""
+    (result,) = interp.load(text)(x, np.float32(-0.0))
+    expected = np.full(width, np.float32(-0.0))
+    with np.errstate(all="ignore"):
+        for row in x.astype(np.float64):
+            expected = (expected.astype(np.float64) + row).astype(np.float32)  # f64 holds a sum of two f32 well enough
+    np.testing.assert_array_equal(result, expected)
+    assert np.array_equal(np.signbit(result[1:2]), np.signbit(expected[1:2]))
+    assert bool(calls) == (width < 2048)

@@ -27,7 +27,7 @@ import numpy as np
 from . import compiled_cache, speed
 from .amortised import Amortised
 from .fast.patches import lay_patches
-from .fast.scattering import add_at
+from .fast.scattering import add_at, add_down
 from .tiles import Tiles
 
 #: Keeps nothing.
@@ -154,10 +154,11 @@ class Kernels:
         self._look_up_lines = _Compiled(
             _look_up_lines, lambda t: (array(byte, 2), array(t), types.boolean, array(t, 2, "C", False))
         )
-        floats = types.Array(types.float32, 2, "C", readonly=True)
-        self._add_rows = _Compiled(_add_rows, lambda: (types.Array(types.float32, 1, "C"), floats))
-        places, sums = types.Array(types.int64, 1, "C", readonly=True), types.Array(types.float32, 2, "C")
-        self._add_at = _Compiled(add_at, lambda: (sums, places, floats))
+        floats, places = (types.Array(t, d, "C", readonly=True) for t, d in ((types.float32, 2), (types.int64, 1)))
+        sums = [types.Array(types.float32, d, "C") for d in (1, 2)]
+        self._add_rows = _Compiled(_add_rows, lambda: (sums[0], floats))
+        self._add_at = _Compiled(add_at, lambda: (sums[1], places, floats))
+        self._add_down = _Compiled(add_down, lambda: (sums[0], floats, types.intp, types.intp))
         self._round = _Compiled(_round, lambda: (array(word), codes, array(byte, 1, "C", False)))
         self._round_wide = _Compiled(
             _round_wide, lambda: (types.Array(types.float64, 1, "C", readonly=True), codes, array(byte, 1, "C", False))
@@ -206,6 +207,10 @@ class Kernels:
     def add_rows(self, totals: np.ndarray, rows: np.ndarray) -> None:
         """Adds the elements of each row of f32, in order, to the row's total."""
         self._add_rows()(totals, rows)
+
+    def add_down(self, totals: np.ndarray, rows: np.ndarray, first: int, last: int) -> None:
+        """Adds rows of f32, in order, to the totals of some columns."""
+        self._add_down()(totals, rows, first, last)
 
     def add_at(self, rows: np.ndarray, targets: np.ndarray, updates: np.ndarray) -> None:
         """Adds rows of f32, in order, to those of a matrix whose numbers are given, int64."""

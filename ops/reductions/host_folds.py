@@ -163,7 +163,7 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
         compiled = kernels(x.size) if is_compiled else None
         if compiled is not None and x.T.flags.c_contiguous:
             return (_add_rows(compiled, total, x.T),)
-        if width <= _FEW:
+        if width <= _FEW and not (compiled is not None and x.flags.c_contiguous):
             return (_running(ufunc, total, x),)
         if x.size <= tuning().reduce_small:
             use = np.empty((steps + 1, width), element.dtype)
@@ -174,6 +174,8 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
             for row in x:
                 ufunc(total, row, out=total)
             return (total,)
+        if compiled is not None and x.flags.c_contiguous:
+            return (_add_down(compiled, total, x),)
         result = np.empty(width, element.dtype)
         # Parts of about the same width, so that none is a single column, which numpy would sum in pairs.
         parts = -(-width // _COLUMNS)
@@ -227,6 +229,17 @@ def _add_rows(compiled: Kernels, totals: np.ndarray, rows: np.ndarray) -> np.nda
         compiled.add_rows(totals[block], rows[block])
 
     for_each(list(blocks(totals.shape, max(_COLUMNS // 2, 8))), work, rows.size)
+    return totals
+
+
+def _add_down(compiled: Kernels, totals: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The sum of each column, by several threads where there are many."""
+    totals = totals.copy()
+
+    def work(part: tuple[slice, ...]) -> None:
+        compiled.add_down(totals, rows, part[0].start, part[0].stop)
+
+    for_each(list(blocks(totals.shape, tuning().fold_columns)), work, rows.size)
     return totals
 
 
