@@ -204,12 +204,14 @@ def test_integers_keep_their_own_range_in_a_wider_type():
     x = RNG.integers(-(1 << 31), 1 << 31, 50).astype(np.int32)
 
     def turn(c: Any, v: Any) -> Any:
-        return c ^ v, (c * 1664525 + v).astype(jnp.uint64)
+        wide = (c * 1664525 + v).astype(jnp.uint64)
+        return c ^ v ^ (wide >> 40).astype(jnp.int32), wide
 
     last, given = outputs(lambda x: lax.scan(turn, np.int32(7), x), x)
     c, expected = 7, []
     for v in x.tolist():
         expected.append(((c * 1664525 + v + 2**31) % 2**32 - 2**31) % 2**64)
-        c ^= v
+        c = (c ^ v ^ (expected[-1] >> 40)) & 0xFFFFFFFF
+        c = (c + 2**31) % 2**32 - 2**31
     assert last.item() == c
     assert given.tolist() == expected

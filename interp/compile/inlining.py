@@ -90,14 +90,17 @@ def _put(line: Line, name: str, source: Line) -> bool:
         if taken.bits and taken.bits <= given.bits and chained < _CHAINED:
             text, taken.chained = given.low, max(taken.chained, chained)
     text = text if _ATOM.fullmatch(text) else f"({text})"
-    pattern = re.compile(rf"\b{name}\b")
+
+    def put(old: str) -> str:
+        return _NAMES.sub(lambda m: text if m[0] == name else m[0], old)
+
     if taken is None:
-        line.text = pattern.sub(lambda _: text, line.text)
+        line.text = put(line.text)
         return True
     for part in ("text", "low", "test"):
         old = getattr(taken, part)
         if old is not None:
-            setattr(taken, part, pattern.sub(lambda _: text, old))
+            setattr(taken, part, put(old))
     line.text = f"{line.defines[0]} = {taken.text}"
     return True
 
