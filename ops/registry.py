@@ -1,9 +1,8 @@
-"""The one declaration of an op: `@op(...)` over one function makes a record, and every list of ops comes from these.
+"""The declaration of an op: `@op(...)` on a function makes a record, and every list of ops is derived from the records.
 
-A declaration's function *binds*: it is called once for each use of the op in a program, with a `Call` that has the
-types, attributes and policy, and returns a *kernel*, a function of arrays that is then called each time the op runs.
-What can be decided once is decided there, and not each time the op runs. Modules of this package are listed by walking
-it: nothing else names an op.
+The decorated function *binds*: it is called once for each use of the op in a program, with a `Call` that has the types,
+attributes and policy. It returns a *kernel*, a function of arrays that is called each time the op runs. What can be
+decided once is decided while binding. The modules with declarations are found by walking this package.
 """
 
 from __future__ import annotations
@@ -14,27 +13,17 @@ import importlib
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
-import numpy as np
-
+from .call import Body, Call, Callee, CheckError, OpError, UnsupportedOpError
 from .kernel import NOTHING, Facts, Kernel, Run
-from .policy import Policy
-from .random_stream import RandomStream
 from .types import ELEMENT_TYPES, ElementType, Kind, QuantizedType, TensorType, TupleType, Type
 
-
-class OpError(ValueError):
-    """A use of an op that is not valid or not supported. The message says what is wrong; the caller adds where."""
-
-
-class UnsupportedOpError(OpError):
-    """A use of an op that may be valid, and that is not supported."""
-
-
-class CheckError(AssertionError):
-    """A check op's condition does not hold. The message shows the first mismatch."""
+__all__ = [
+    "Accuracy", "Body", "Call", "Callee", "CheckError", "Op", "OpError", "UnsupportedOpError",
+    "call_attribute", "describe", "element_types", "facts_of", "for_quantized", "full_name", "lookup", "op", "ops",
+    "register",
+]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +44,7 @@ ROUNDED_TO_32 = Accuracy("correctly rounded; f64 within 4 ULP; complex by the ho
 BY_POLICY = Accuracy("by policy")  #: as the policy's accumulation or the op's own attributes say
 BY_BODY = Accuracy("by its body")  #: the region's ops, each as accurate as it is
 
-#: The version of the specification that the labels (C1), (I2) and so on in docstrings refer to, and where it stands.
+#: The version of the specification that the labels (C1), (I2) and so on in docstrings refer to, and its address.
 SPECIFICATION_VERSION = "1.20.0"
 _REPOSITORY = "https://github.com/openxla/stablehlo/blob/3c9301c116f97fbaf696959a0ede32712aec587b/docs"
 
@@ -69,110 +58,6 @@ _WORDS: dict[str, Callable[[ElementType], bool]] = {
     "complex": lambda t: t.is_complex,
     "any": lambda _: True,
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Body:
-    """What is known of a region when its op is bound."""
-
-    arguments: tuple[Type, ...]
-    results: tuple[Type, ...]
-    #: The name and attributes of the region's only op, where that takes the first two arguments in order and its result
-    #: is returned: `stablehlo.add` for a plain sum. None otherwise.
-    sole_op: str | None = None
-    sole_attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    #: The region over arrays instead of scalars, where its arguments are scalars and all it holds is elementwise:
-    #: takes arrays that broadcast together and returns a tuple. None otherwise.
-    vectorised: Callable[..., tuple[Any, ...]] | None = None
-    #: For each result the argument that it is, None where it is computed. Empty where this is not known.
-    passed_on: tuple[int | None, ...] = ()
-    #: The arguments that the results depend on; None where this is not known.
-    reads: frozenset[int] | None = None
-    #: Whether each result is one of the arguments, chosen by comparisons: nothing is computed, so nothing is rounded.
-    selects: bool = False
-    #: Whether the region is of several elementwise ops and takes nothing from around it but constants, so that a long
-    #: row may be reduced in pairs. This hangs on the program alone, not on how it is run.
-    pairs: bool = False
-    #: Of a body that takes accumulators and as many elements, a body for each result, where that depends on its own
-    #: accumulator and element alone. Empty otherwise.
-    parts: tuple[Body, ...] = ()
-
-    def __str__(self) -> str:
-        return f"({', '.join(map(str, self.arguments))}) -> ({', '.join(map(str, self.results))})"
-
-
-@dataclasses.dataclass(frozen=True)
-class Callee:
-    """A function of the program that an op names in an attribute."""
-
-    arguments: tuple[Type, ...]
-    results: tuple[Type, ...]
-    run: Callable[..., tuple[Any, ...]]
-    body: Body
-
-
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """One use of an op, as its declaration sees it."""
-
-    name: str
-    operands: tuple[Type, ...]
-    results: tuple[Type, ...]
-    attributes: Mapping[str, Any]
-    bodies: tuple[Body, ...] = ()
-    policy: Policy = dataclasses.field(default_factory=Policy)
-    random: RandomStream = dataclasses.field(default_factory=RandomStream)
-    functions: Mapping[str, Callee] = dataclasses.field(default_factory=dict)  #: by name; see `Op.calls`
-    #: Called with the type of a result as soon as its sizes are known, where the program leaves some open: raises an
-    #: exception where there is no room for it.
-    reserve: Callable[[TensorType], None] = lambda _: None
-    #: The operands that the kernel may write over: arrays that are not needed afterwards and have no other references.
-    spare: frozenset[int] = frozenset()
-
-    def tensor(self, index: int = 0) -> TensorType:
-        """The type of an operand that must be a tensor. Raises OpError where it is not."""
-        return self._tensor(self.operands, index, "operand")
-
-    def result(self, index: int = 0) -> TensorType:
-        """The type of a result that must be a tensor. Raises OpError where it is not."""
-        return self._tensor(self.results, index, "result")
-
-    def shape(self, index: int = 0) -> tuple[int, ...]:
-        """The shape of a result. Raises OpError where a dimension is of unknown size."""
-        return self._static(self.result(index))
-
-    def operand_shape(self, index: int = 0) -> tuple[int, ...]:
-        """The shape of an operand. Raises OpError where a dimension is of unknown size."""
-        return self._static(self.tensor(index))
-
-    def attribute(self, name: str) -> Any:
-        """A required attribute. Raises OpError where it is missing."""
-        if name not in self.attributes:
-            raise OpError(f"attribute {name!r} is missing")
-        return self.attributes[name]
-
-    def integers(self, name: str) -> tuple[int, ...]:
-        """A required attribute that lists integers, however it is written."""
-        return tuple(int(v) for v in np.ravel(self.attribute(name)))
-
-    def like(self, name: str, operands: Sequence[Type], results: Sequence[Type], **attributes: Any) -> Call:
-        """A use of another op under the same policy, for ops that are made of others."""
-        return Call(
-            name, tuple(operands), tuple(results), attributes, (), self.policy, self.random, reserve=self.reserve
-        )
-
-    @staticmethod
-    def _static(t: TensorType) -> tuple[int, ...]:
-        if any(d is None for d in t.shape):
-            raise OpError(f"expected a tensor whose sizes are known, got {t}")
-        return t.shape  # type: ignore[return-value]
-
-    @staticmethod
-    def _tensor(types: tuple[Type, ...], index: int, what: str) -> TensorType:
-        if index >= len(types) or not isinstance(types[index], TensorType):
-            got = "none" if index >= len(types) else types[index]
-            raise OpError(f"expected a tensor as {what} {index}, got {got}")
-        return types[index]  # type: ignore[return-value]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,8 +80,8 @@ class Op:
     has_effects: bool = False
     #: The attributes that name functions, alone or in lists.
     calls: tuple[str, ...] = ()
-    #: The kernel learns sizes from its operands and sees to it that results fit their types: it is bound once, also
-    #: where the operands' types leave sizes open.
+    #: The kernel takes sizes from its operands and checks that results fit their types. So it is bound only once, even
+    #: if the types of the operands leave sizes open.
     any_sizes: bool = False
     #: Whether the specification has a section of this name. Some ops of StableHLO are older than it, and are not in it.
     has_section: bool = True
@@ -290,7 +175,7 @@ def describe(types: frozenset[ElementType]) -> str:
 #: The packages beside this file in which no op is declared.
 _NO_FAMILIES = ("blocks", "engine", "minifloat")
 _OPS: dict[str, Op] = {}
-#: How any op is bound to quantized types; see `for_quantized`.
+#: The function that binds any op to quantized types; see `for_quantized`.
 _QUANTIZED: list[Callable[[Op, Call], Run]] = []
 
 
@@ -352,7 +237,7 @@ def register(record: Op) -> None:
 
 
 def for_quantized(bind: Callable[[Op, Call], Run]) -> Callable[[Op, Call], Run]:
-    """Declare the decorated function, which is made of other ops, as what binds any op to quantized types."""
+    """Declare the decorated function as the one that binds any op to quantized types, by means of other ops."""
     _QUANTIZED.append(bind)
     return bind
 
@@ -390,6 +275,6 @@ def facts_of(name: str) -> Facts:
 
 
 def call_attribute(name: str) -> str | None:
-    """The attribute that names the function, of an op that is a call of a function and nothing else; else None."""
+    """The attribute that names the called function, if the op is only a call of a function; None otherwise."""
     record = lookup(name)
     return record.calls[0] if record is not None and record.facts.is_call else None

@@ -13,13 +13,13 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     "ops", "interp", "interp.oracle", "ops.minifloat.formats", "ops.types", "ops.accumulators.record",
     "ops.accumulators.chips", "ops.accumulators.units", "ops.policy", "ops.random_stream", "ops.minifloat",
-    "ops.blocks", "ops.engine", "ops.accumulators", "ops.batch", "ops.kernel", "ops.registry", "ops.require",
-    "ops.grid", "ops.quantization", "ops.movement", "ops.elementwise", "ops.programs", "ops.reductions", "ops.products",
-    "ops.processes", "interp.errors", "interp.policies", "interp.program", "interp.steps", "interp.system",
-    "interp.parse", "interp.values", "interp.compile", "interp.machine", "interp.loaded", "interp.lowered",
-    "interp.api", "interp.products", "interp.backends", "interp.testing", "interp.comparison", "interp.probing",
-    "interp.conform", "interp.diff", "interp.plugin", "interp.transform", "interp.blocks", "interp.numerics",
-    "interp.commands", "interp.command_options", "interp.cli", "interp.pytest_plugin",
+    "ops.blocks", "ops.engine", "ops.accumulators", "ops.batch", "ops.kernel", "ops.call", "ops.registry",
+    "ops.require", "ops.grid", "ops.quantization", "ops.movement", "ops.elementwise", "ops.programs", "ops.reductions",
+    "ops.products", "ops.processes", "interp.errors", "interp.policies", "interp.program", "interp.steps",
+    "interp.system", "interp.parse", "interp.values", "interp.compile", "interp.machine", "interp.loaded",
+    "interp.lowered", "interp.api", "interp.products", "interp.backends", "interp.testing", "interp.comparison",
+    "interp.probing", "interp.conform", "interp.diff", "interp.plugin", "interp.transform", "interp.blocks",
+    "interp.numerics", "interp.commands", "interp.command_options", "interp.cli", "interp.pytest_plugin",
 ]  # fmt: skip
 #: Files of one kind in a folder, at most.
 MOST_FILES = 27
