@@ -116,7 +116,7 @@ def on_platforms(programs: Sequence[Program]) -> tuple[Table, list[float]]:
     """The table of programs on the JAX platforms, and XLA's time over ours for each."""
     columns = ["program", "ours, ms", "XLA, ms", "loaded, ms", "XLA / ours"]
     table, ratios = Table(*columns, title="minihlo beside XLA, both as platforms of JAX"), []
-    # The platform sums in f32 unless it is told otherwise.
+    # The platform sums in f32 by default.
     policy = interp.Policy(accumulate="f32")
     for program in programs:
         jitted = jax.jit(program.function)

@@ -112,7 +112,7 @@ class Binder:
         return self._bound.get(operation.origin or operation)
 
     def _make_room(self, operation: Operation) -> None:
-        """See to it that there is room for the results of an op."""
+        """Raise ResourceError where there is not enough memory for the results of an op."""
         for result in operation.results:
             check_size(result.type, operation)
             if self._speed.heap and _is_large(result.type):

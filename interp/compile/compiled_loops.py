@@ -157,7 +157,7 @@ class CompiledTurns:
         return self._text is not None and (self._run.value or self._run.get(0)) is not None
 
     def spend(self, seconds: float) -> None:
-        """Take note of the time that turns have taken as Python."""
+        """Add the time that iterations have taken as Python."""
         self._run.spend(seconds)
 
     @staticmethod

@@ -105,7 +105,7 @@ class _Writer:
         self._elements = [*function.leaves, *(c.element for c in function.constants), *steps]
 
     def prepare(self, wide: set[int]) -> None:
-        """Take note of how values are needed, where some steps are made on f32."""
+        """Record in which form each value is needed, where some steps are computed in f32."""
         self._needed.update(self._function.outputs)
         for i, step in enumerate(self._function.steps):
             for v in step.operands:

@@ -150,7 +150,7 @@ class Writer:
         uses: Sequence[str] = (),
         over: Sequence[str] = (),
     ) -> None:
-        """Write a line, and take note of the names that it defines and uses."""
+        """Write a line, and record the names that it defines and uses."""
         self._lines.append(_Line(text, operation, self.depth, tuple(defines), tuple(uses), tuple(over)))
 
     def look(self, text: str, operation: Operation, defines: Sequence[str] = (), uses: Sequence[str] = ()) -> None:

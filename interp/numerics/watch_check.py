@@ -1,7 +1,7 @@
 """The check of one jitted program: a sample of its ops on a backend, each on operands that the program has computed.
 
 The program runs here, which gives each op operands and the exact result; the op then runs alone on the backend. The
-work is a generator that says what its next part may cost, so that it can be put off.
+work is a generator that yields the estimated cost of its next part, so that it can be continued in a later call.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Checked:
             self._check(item, report)
             self._times[self._kinds[operation]] += 1
             self._times[operation] += 1
-            # The dearest of late, so that the budget holds; it falls as ops are compiled.
+            # The largest recent cost, so that the budget holds. It decays, as ops are faster once they are compiled.
             self._cost = max(time.perf_counter() - before, self._cost * 0.95)
 
     def _order(self) -> list[Operation]:

@@ -1,4 +1,4 @@
-"""What the facts of a record say, a sentence each, and which other values each is told from."""
+"""Sentences that describe the facts of a record, and for each fact the other values that the probe rules out."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def python(*arguments: str) -> list[str]:
 
 def log_file() -> IO[bytes]:
     """Return a file for the standard error of a child; the null device if there is no temporary directory."""
-    import tempfile  # imported late, so that commands start quickly
+    import tempfile  # imported here, so that commands start quickly
 
     try:
         return tempfile.TemporaryFile()

@@ -248,7 +248,7 @@ def _elements(body: _Body, fmt: BlockFormat, wide: Callable[[str], str]) -> None
     body.constant("high", repr(limit), "tensor<f64>")
     body.put("saturated", f"stablehlo.clamp %low, {exact}, %high", f"(tensor<f64>, {f64}, tensor<f64>) -> {f64}")
     exact = "%saturated"
-    if fmt.element_format is not None:  # the sign of NaN hangs on the operand
+    if fmt.element_format is not None:  # the sign of NaN depends on the operand
         i1 = wide("i1")
         body.put("known", "stablehlo.compare EQ, %factors, %factors", f"({f64}, {f64}) -> {i1}")
         body.constant("unknown", "0x7FF8000000000000", f64)

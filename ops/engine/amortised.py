@@ -58,7 +58,7 @@ class Amortised(Generic[T]):
         return value
 
     def spend(self, work: float) -> None:
-        """Take note of work that was done without the value, which is not made yet even if it pays now."""
+        """Count work that was done without the value. The value is not made yet, even if it would pay now."""
         self._spent += work
 
     def made(self) -> T:
@@ -139,7 +139,7 @@ class Cache:
         self._total = 0
 
     def add(self, owner: Amortised[Any] | Latest, nbytes: int) -> None:
-        """Take note that `owner` has made so many bytes, and drop the oldest values that are too many."""
+        """Add the bytes that `owner` has made, and drop the oldest values above the limit."""
         with self._lock:
             self._total += nbytes - self._sizes.pop(owner, 0)
             self._sizes[owner] = nbytes

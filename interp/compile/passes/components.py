@@ -63,7 +63,7 @@ def components(turn: Region, states: Sequence[int], most: int) -> list[list[int]
 
 
 def users(turn: Region, wanted: Mapping[int, Sequence[Value]]) -> dict[Operation, int]:
-    """Of each operation a mask of those who want what hangs on it; `wanted` are the values that each of them wants."""
+    """For each operation a bit mask of the users that depend on it. `wanted` has the values that each user needs."""
     masks: dict[Value, int] = {}
     for k, values in wanted.items():
         for value in values:

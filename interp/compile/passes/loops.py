@@ -138,10 +138,10 @@ class Loop:
             elif argument is returned and argument in used:
                 batcher.put("optimization_barrier", [operand], argument, {}, loop)
 
-    # -- places that turns tell ----------------------------------------------------------------------------------------
+    # -- places that depend on the iteration --------------------------------------------------------------------------
 
     def of_turns(self, value: Value) -> np.ndarray | None:
-        """What a scalar is in all turns, if that hangs on nothing but the numbers that count."""
+        """The values of a scalar in all iterations, if it depends on the loop counters only; else None."""
         if value not in self._known:
             self._known[value] = None
             self._known[value] = self._computed(value)

@@ -97,7 +97,7 @@ class _Sharer:
         self._note(new)
 
     def _value(self, value: Value) -> Value:
-        """The value in the place of one; a view that was put off is put in."""
+        """The value that replaces `value`; a view whose insertion was delayed is inserted."""
         value = self._same.get(value, value)
         if value not in self._deferred:
             return value

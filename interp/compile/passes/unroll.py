@@ -1,8 +1,8 @@
-"""The pass that writes short loops out: the turns of a loop that counts to a small constant, one after the other.
+"""The pass that unrolls short loops with a small constant number of iterations.
 
-The rule. A loop of few turns whose turns depend on each other, and whose body is short, becomes its operations. What
-hangs on the number of the turn alone is then a constant, and the rest is fused across turns. Loops whose turns run side
-by side (`turns.py`) and those that are scans over codes stay.
+A loop is unrolled if its iterations depend on each other and its body is short. What depends only on the number of the
+iteration is then a constant, and the rest is fused across iterations. Loops whose iterations run side by side
+(`turns.py`), and scans over codes, are left as they are.
 
 JAX lowers random bits for CPUs to such a loop: 5 turns of 50 operations, which mostly prepare what the next one does.
 Measured against the loop: 200 random numbers 55 µs and 124 µs, 20,000 0.31 ms and 0.38, 10**6 of

@@ -1,7 +1,8 @@
-"""Sums of products of matrices, step by step, for numba: what `..sums` does with arrays, row by row, bit for bit.
+"""Sums of products of matrices by the steps of an accumulator, compiled by numba.
 
-A row is the sums of one row of the left matrix with all columns of the right one. `sums.py` imports this file only
-where numba is in use, and says which records it serves.
+The results are the same, bit for bit, as those of `..sums`, which computes with arrays. Here a row at a time is
+computed: the sums of one row of the left matrix with all columns of the right one. `sums.py` imports this module only
+where numba is in use; `served.py` says for which records.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ _add_nearest = _adder(cut_nearest, limited)
 
 @inner
 def _add_inner(total, scale, part, products, at, facts):
-    """The same of terms that are sums of products, which are scaled together."""
+    """The same for terms that are themselves sums of several products, which are scaled together."""
     x, y, order, limit = products.x, products.y, products.order, products.limit
     for group in range(at.first, at.last, facts.inner):
         for j in range(total.size):
@@ -122,7 +123,7 @@ def _normal_exponents(top, products, at):
 
 @inner
 def _exponents(top, products, at):
-    """The same, where the exponent of a product is the sum of its operands'."""
+    """The largest exponent of each sum's products, where a product has the sum of its operands' exponents."""
     xe, ye, order = products.xe, products.ye, products.order
     b, c, i, k = at.b, at.c, at.i, at.first
     while k + 4 <= at.last:
@@ -143,7 +144,7 @@ def _exponents(top, products, at):
 
 @inner
 def _largest(top, products, at, facts):
-    """What the products of a step are aligned to, not below `least`."""
+    """The exponent that the products of a step are aligned to: the largest, but at least `least`."""
     for j in range(top.size):
         top[j] = _i16(facts.least)
     if facts.normalise:
@@ -172,7 +173,7 @@ def _aligned(running, out, rows, products, at, facts):
 
 @inner
 def _separate(out, rows, products, at, facts):
-    """The sum of a part of a step without the running sum; `rows.top` is then what it was aligned to."""
+    """The sum of a part of a step without the running sum; `rows.top` becomes the exponent of its alignment."""
     top, scale = rows.top, rows.scale
     _largest(top, products, at, facts)
     for j in range(out.size):
@@ -186,7 +187,7 @@ def _separate(out, rows, products, at, facts):
 
 @inner
 def _even_and_odd(out, even_top, rows, products, at, middle, facts):
-    """The same of the products of even and odd position, summed apart and joined."""
+    """The sum of a step whose products of even and of odd position are summed separately, and then added."""
     odd, top = rows.total, rows.top
     _separate(out, rows, products, _Place(at.b, at.c, at.i, at.first, middle), facts)
     even_top[:] = top

@@ -1,7 +1,7 @@
-"""Numbers of f64 for the compiled kernel: what is cut off, exact sums, rounding to the form that is kept.
+"""Arithmetic on f64 for the compiled kernel: cutting bits off, exact sums, rounding to the form that is kept.
 
-What `forms.py` and `exact_sum.py` do with arrays. A row is rounded in place: of two arrays the compiler cannot know
-whether they are one, and then takes the elements one by one.
+`forms.py` and `exact_sum.py` have the same for arrays. A row is rounded in place: with two arrays, which may overlap,
+the compiler would generate scalar code.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def unlimited(x, limit):  # noqa: ARG001 - as `limited`
 
 @inner
 def limited(x, limit):
-    """Infinity in the place of what is not below a limit."""
+    """x, or infinity with its sign where its magnitude reaches the limit."""
     return choose(abs(x) >= limit, signed(_INFINITY, x), x)
 
 
@@ -98,14 +98,14 @@ def limited(x, limit):
 
 @inner
 def error(x, y, total):
-    """What x + y lacks of the exact sum, of finite numbers."""
+    """The error of `total`, the rounded sum of finite numbers: x + y - total, exactly."""
     part = total - x
     return (x - (total - part)) + (y - part)
 
 
 @inner
 def to_odd(total, error):
-    """A sum to nearest with its error, rounded to odd."""
+    """The exact sum `total + error` rounded to odd, where `total` is rounded to nearest."""
     wrong = (error != 0.0) & is_finite(total)
     away = wrong & ((error < 0.0) == (total > 0.0))
     bits = word_of(total) - choose(away, _u64(1), _u64(0))
@@ -116,8 +116,9 @@ def to_odd(total, error):
 def exact_sum(terms, expansion):
     """The exact sum of finite numbers, rounded to odd.
 
-    An expansion in the sense of Shewchuk (Adaptive precision floating-point arithmetic, 1997): numbers that do not
-    touch each other, the least first. Each term goes through all of them; then they are added up, each sum to odd.
+    The sum is kept as an expansion in the sense of Shewchuk (Adaptive precision floating-point arithmetic, 1997):
+    numbers whose bits do not overlap, the smallest first. Each term is added to all of them in turn. At the end they
+    are added up from the smallest on, with each sum rounded to odd.
     """
     count = 0
     for n in range(terms.size):
@@ -140,7 +141,7 @@ def exact_sum(terms, expansion):
 
 @inner
 def _finish(x, whole, result, low, unit, largest, beyond, normal):
-    """A rounded number: `whole` where it is subnormal, `result` else; within the range, and flushed below `normal`."""
+    """Complete a rounding: `whole * unit` for subnormal numbers, otherwise `result`; then overflow and flushing."""
     result = choose(abs(x) < low, whole * unit, result)
     result = choose(abs(result) > largest, signed(beyond, result), result)
     result = choose(is_finite(x), result, x)
@@ -148,10 +149,10 @@ def _finish(x, whole, result, low, unit, largest, beyond, normal):
 
 
 def _rounder(rounding):
-    """A function that rounds a row to a form, in place: of two arrays a compiler cannot know whether they are one.
+    """A function that rounds a row to a form, in place.
 
-    `form` is the least normal number of the form, the unit of its subnormals, its largest number, what is beyond, and
-    the least number that is not flushed, 0 for all.
+    `form` is a row of `served.forms`: the smallest normal number, the unit of subnormals, the largest number, the
+    result of overflow, and the smallest number that is not flushed (0: none is).
     """
     zero, nearest, down = rounding == "toward_zero", rounding == "nearest_even", rounding == "down"
 
@@ -197,7 +198,7 @@ def keep(row, cut, form, rounding):
 
 @inner
 def plus(x, y, needs_odd):
-    """Add a row to another, to odd where the sum is to be rounded in a way for which nearest does not do."""
+    """Add y to x; rounded to odd if `needs_odd`, so that the sum can then be rounded in any direction."""
     if needs_odd:
         for j in range(x.size):
             t = x[j] + y[j]

@@ -1,4 +1,4 @@
-"""What the compiled kernel is told of a record: which records it serves, and their facts as numbers."""
+"""The accumulators that the compiled kernel serves, and their facts as the numbers that it takes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TYPES = ("f32", "f16", "bf16")
 
 
 class Facts(NamedTuple):
-    """A record in integers; the names are those of the record where nothing else is said."""
+    """The fields of a record as integers. Fields without a comment have the meaning of the same field of the record."""
 
     place: int
     bits: int
@@ -41,14 +41,14 @@ class Facts(NamedTuple):
 
 
 def serves(record: Accumulator, terms: int) -> bool:
-    """Whether the kernel sums steps of so many products as a record says."""
+    """Whether the kernel forms sums as a record says, for steps of at most `terms` products."""
     few = (record.bits is not None and record.inner == 1) or max(record.step, terms) <= _FEW
     return few and record.type.name in _TYPES and (record.inner == 1 or record.bits is not None)
 
 
 @functools.lru_cache(maxsize=1 << 8)
 def facts(record: Accumulator, terms: int) -> Facts:
-    """The facts of a record whose steps have at most so many products."""
+    """The facts of a record whose steps have at most `terms` products."""
     joined = {"aligned": ALIGNED, "after": AFTER, "joined": JOINED}[record.c]
     exact = EXACT if record.c == "aligned" else EXACT_AFTER
     return Facts(
@@ -74,7 +74,7 @@ def facts(record: Accumulator, terms: int) -> Facts:
 
 @functools.cache
 def pairs(width: int) -> np.ndarray:
-    """Which terms of a tree are added to which, in order: the sum of each half stands in its first term."""
+    """The additions of a tree in order, as pairs of terms: the second is added to the first, which keeps the sum."""
     found = []
 
     def halve(first: int, last: int) -> None:
@@ -90,10 +90,11 @@ def pairs(width: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=1 << 8)
 def forms(record: Accumulator) -> tuple[np.ndarray, np.ndarray]:
-    """The form that is kept and the type of running sums, as rows of numbers, and the bits that each cuts off f64.
+    """The form that is kept between steps and the type of running sums, each as a row of numbers.
 
-    A row is the least normal number, the unit of subnormals, the largest number, what is beyond, and the least number
-    that is not flushed.
+    Returns:
+        For each: the smallest normal number, the unit of subnormals, the largest number, the result of overflow, and
+        the smallest number that is not flushed to zero. And for each the number of bits by which f64 is longer.
     """
     rows, types = [], (record.form, record.type)
     for form in types:

@@ -1,4 +1,4 @@
-"""Sums of products of matrices by the compiled kernel, where the record is one that it serves."""
+"""Sums of products of matrices by the compiled kernel, for the records that it serves."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..record import Accumulator
 from ..steps import Chunk, Step
 from .served import facts, forms, pairs, serves
 
-#: Rows shorter than this are not worth a loop if columns are longer.
+#: With fewer columns than this, and more rows, the product of the transposed matrices is formed: its rows are longer.
 _SHORT = 32
 
 
 def run(record: Accumulator, a: Operand, b: Operand, chunk: Chunk, start: np.ndarray) -> np.ndarray | None:
-    """The running sums after the steps of a chunk, from `start` on; None where numpy is to form them.
+    """The running sums after the steps of a chunk, which begin with `start`. None where the kernel does not serve them.
 
     The operands are those of a product of matrices, (k, batch or 1, rows, 1) and (k, batch or 1, 1, columns), and
     `start` is (batch, rows, columns).
@@ -49,7 +49,7 @@ def run(record: Accumulator, a: Operand, b: Operand, chunk: Chunk, start: np.nda
 
 
 def _order(record: Accumulator, steps: list[Step]) -> tuple[np.ndarray, np.ndarray]:
-    """The k of all steps, one behind the other, and how many of each come before the odd ones, if they are apart."""
+    """The positions k of all steps in sequence, and the number of even ones in each step, which come first."""
     parts = [part for s in steps for part in (s[0::2], s[1::2])] if record.even_odd else steps
     counts = [len(s[0::2]) if record.even_odd else len(s) for s in steps]
     order = np.fromiter(itertools.chain.from_iterable(parts), np.int64)

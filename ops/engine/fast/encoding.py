@@ -1,4 +1,4 @@
-"""Rounding f32 to a minifloat by arithmetic on its bits, held against the table of all cases before it is used."""
+"""Rounding f32 to a minifloat by arithmetic on its bits. It is compared with the table of all cases before use."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _NO_TABLES = (np.zeros(1, np.uint32),)
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """All that a call needs beside the arrays: what hangs on shapes is made once, as a call takes some 5 µs.
+    """Everything that a call needs beside the arrays. It depends on shapes only, and is made once for them.
 
     block: rows and columns of a block.
     parts: the blocks of each thread, as the machine takes them; one thread has them all.
