@@ -6,6 +6,9 @@ other. An array that is no larger is one part: waking another thread for it cost
 
 Measured with two threads on 10**6 elements, in ms, with parts of 2**15 and of 2**17: quantize 4.0 and 2.9, softmax 8.8
 and 7.2, silu(a) * b 2.4 and 1.5.
+
+Even so several threads can take longer than one, where calls of numpy are short or other processes are busy. Work that
+is done again and again is timed both ways now and then, and done in the better one (`Pace`).
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import contextvars
 import itertools
 import math
 import os
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -71,13 +76,51 @@ def array_to_fill(out: np.ndarray | None, shape: Sequence[int], dtype: np.dtype)
     return np.empty(shape, dtype)
 
 
-def for_each(parts: Sequence[Part], work: Callable[[Part], object], size: int) -> None:
+class Pace:
+    """Whether several threads do some work sooner than one: the work is timed both ways, and again after a while."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._best = {True: math.inf, False: math.inf}
+
+    def pays(self) -> bool:
+        """Whether the work is to be done by several threads this time."""
+        tuned = speed.tuning()
+        call = self._calls % tuned.pace_calls
+        self._calls += 1
+        if call < tuned.pace_trials:
+            if call == 0:
+                self._best = {True: math.inf, False: math.inf}
+            return call % 2 == 0
+        return self._best[True] < self._best[False]
+
+    def took(self, is_shared: bool, seconds: float) -> None:
+        """Take note of how long the work took, by several threads or by one."""
+        self._best[is_shared] = min(self._best[is_shared], seconds)
+
+
+#: Of kinds of work, by their names and by the bits of the number of elements.
+_paces: defaultdict[tuple[str, int], Pace] = defaultdict(Pace)
+
+
+def for_each(parts: Sequence[Part], work: Callable[[Part], object], size: int, pace: Pace | str | None = None) -> None:
     """`work(part)` for all parts of an array of `size` elements, in any order, by several threads if that pays.
 
-    The threads see the context variables of the caller, numpy's error state among them.
+    The threads see the context variables of the caller, numpy's error state among them. `pace` is that of this work, or
+    names a kind of work, on arrays of all sizes; without it, several threads are taken to pay.
     """
     now = speed.current()
     workers = min(now.workers, len(parts)) if size > now.tuning.block else 1
+    if workers > 1 and pace is not None:
+        pace = _paces[pace, size.bit_length()] if isinstance(pace, str) else pace
+        is_shared, start = pace.pays(), time.perf_counter()
+        _for_each(parts, work, workers if is_shared else 1)
+        pace.took(is_shared, time.perf_counter() - start)
+    else:
+        _for_each(parts, work, workers)
+
+
+def _for_each(parts: Sequence[Part], work: Callable[[Part], object], workers: int) -> None:
     if workers == 1:
         for part in parts:
             work(part)

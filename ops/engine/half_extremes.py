@@ -52,5 +52,5 @@ def extreme(x: np.ndarray, element: ElementType, largest: bool) -> tuple[np.ndar
             result[doubtful] = np.minimum.reduce(here[:, doubtful], axis=0)
         winners[part] = result
 
-    for_each(list(blocks(winners.shape, max(block(x.size) // len(x), 1))), work, x.size)
+    for_each(list(blocks(winners.shape, max(block(x.size) // len(x), 1))), work, x.size, "extremes")
     return winners.view(element.dtype), np.flatnonzero(has_nan)

@@ -31,6 +31,12 @@ class Tuning:
     #: softmax 8.8 and 7.2, silu(a) * b 2.4 and 1.5. An array of one block is left to one thread.
     block: int = 1 << 17
 
+    #: Work is timed by several threads and by one in turn for so many calls, and again after so many. Whole steps
+    #: beside XLA, ms by two threads on a quiet machine and by one on a busy one: sum of columns of f32 1.03 and 0.58,
+    #: exp 3.25 and 2.35, add of f16 4.1 and 3.3.
+    pace_trials: int = 6
+    pace_calls: int = 100
+
     #: Elements of a part whose f64 stays in the cache while a function of f32 is computed in it. 10^6 of exp on one
     #: thread, ms, with 2**15, 2**16 and 2**17: 2.35, 2.30 and 2.45; of these the calls of the second are long enough
     #: (14 µs) that two threads do not wait for each other.

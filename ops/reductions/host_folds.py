@@ -192,7 +192,7 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
                 use[0] = ufunc.reduce(use[: count + 1], axis=0)
             result[here] = use[0]
 
-        for_each(list(itertools.pairwise(ends)), work, x.size)
+        for_each(list(itertools.pairwise(ends)), work, x.size, "folds")
         return (result,)
 
     return fold

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.engine.blocks import block, blocks, for_each
+from ....ops.engine.blocks import Pace, block, blocks, for_each
 from ....ops.kernel import Run
 from ..leaf import Leaf, Shape, cut, filled
 from .job import Job
@@ -30,7 +30,7 @@ def by_blocks(job: Job, _: Run | None) -> Run:
     sizes = tuple(math.prod(shape[d] for d in dims) for dims in merged)
     views = [leaf.view(shape) for leaf in leaves]
     parts = [(part, cut(part, spreads)) for part in blocks(sizes, block(size))]
-    compute, dtypes = job.filling, [t.element.dtype for t in types]
+    pace, compute, dtypes = Pace(), job.filling, [t.element.dtype for t in types]
 
     def kernel(*values: np.ndarray) -> Any:
         laid = [
@@ -47,7 +47,7 @@ def by_blocks(job: Job, _: Run | None) -> Run:
                 if piece is not whole:
                     whole[...] = piece
 
-        for_each(parts, work, size)
+        for_each(parts, work, size, pace)
         results = [r.reshape(shape) for r in results]
         return results[0] if is_single else tuple(results)
 

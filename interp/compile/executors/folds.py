@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.engine.blocks import apart, block, blocks, for_each
+from ....ops.engine.blocks import Pace, apart, block, blocks, for_each
 from ....ops.engine.speed import tuning
 from ....ops.kernel import Run
 from ....ops.reductions.reduce import Folding
@@ -67,6 +67,7 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
     plans: list[list[_Part]] = [
         [(cut(part, spreads), tuple(p.stop - p.start for p in part)) for part in some] for some in parts
     ]
+    pace = Pace()
     widths = [math.prod(c.stop - c.start for c in column) for column in columns]
 
     def kernel(*values: np.ndarray) -> np.ndarray:
@@ -95,7 +96,7 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
             result[columns[index]] = total.reshape(result[columns[index]].shape)
 
         if folding.largest is None or len(columns) > tuning().fold_few:
-            for_each(range(len(columns)), work, size)
+            for_each(range(len(columns)), work, size, pace)
             return result
         # The parts of each column by themselves, and then what they gave in order: of several NaN the first is wanted.
         extremes: list[list[Any]] = [[None] * len(some) for some in plans]
@@ -104,7 +105,7 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
             i, j = place
             extremes[i][j] = fold_in(start(i), plans[i][j])
 
-        for_each([(i, j) for i, some in enumerate(plans) for j in range(len(some))], work_on_part, size)
+        for_each([(i, j) for i, some in enumerate(plans) for j in range(len(some))], work_on_part, size, pace)
         for column, (total, *others) in zip(columns, extremes, strict=True):
             total = fold(no_step, (total,), [np.stack(others)])[0] if others else total
             result[column] = total.reshape(result[column].shape)
