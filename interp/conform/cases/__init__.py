@@ -1,1 +1,1 @@
-"""What the tester asks: cases, their operands, and the exact results, which share no arithmetic with `ops`."""
+"""The cases of the tester, their operands and exact results. The results share no arithmetic with `ops`."""

@@ -1,9 +1,9 @@
 """The operands of cases on blocks: every place in a block, every bit of a scale and every element matters.
 
-The numbers that are quantized have the largest magnitude of their block at each place in turn, on, just below and just
-above what decides between two scales; the others are ties between elements, their neighbours, and numbers of all sizes.
-All codes are dequantized with all scales (of f32: with a choice of them). What is multiplied has scales of like sizes,
-so that no product is lost beside another, and in the form `ends` those at both ends of the range.
+In a block to quantize the largest magnitude is at each place in turn. It is at a boundary between two scales, or just
+below or above one. The other numbers are ties between elements, the neighbours of ties, and numbers of all sizes. All
+codes are dequantized with all scales (of f32: with a selection). Blocks to multiply have scales of similar size, so
+that no product is lost beside another; in the form `ends` they have those at both ends of the range.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def arrays(case: Case, form: str, seed: int) -> Arrays:
 
 
 def _shape(block: Block, form: str) -> tuple[int, int]:
-    """Of arrays that are quantized; and of those that are dequantized but for `array`."""
+    """The shape of arrays to quantize, and in all forms but `array` of those to dequantize."""
     size, rows = block.size, block.shape[0] if len(block.shape) == 2 else 1
     count = _BLOCKS[block.size * rows]
     match form:
@@ -78,7 +78,7 @@ def _numbers(block: Block, source: Format, form: str, random: np.random.Generato
 
 
 def _exponents(block: Block, source: Format, form: str, count: int, random: np.random.Generator) -> np.ndarray:
-    """The exponents of the largest magnitudes of blocks."""
+    """The exponents that the largest magnitudes of blocks take."""
     low = source.min_exponent + 10
     high = source.max_code.bit_length() and int(np.floor(np.log2(source.max)))
     if not block.has_power_scale:  # within the range that one scale of the tensor, or one of f32, leaves
@@ -94,7 +94,7 @@ def _exponents(block: Block, source: Format, form: str, count: int, random: np.r
 
 
 def _of_block(block: Block, i: int, exponent: int, random: np.random.Generator) -> np.ndarray:
-    """One block: its largest magnitude is about 2**exponent, near what decides between scales."""
+    """One block, whose largest magnitude is about 2**exponent, near a boundary between scales."""
     size = int(np.prod(block.shape))
     mantissa, bits = np.frexp(block.largest)[0] * 2, block.mantissa_bits
     deciding = (1.0, mantissa, 2 - 2.0 ** -(bits + 1), 0.75 * mantissa, 1.5 * mantissa, 1 + random.random())
@@ -178,7 +178,7 @@ def _element_codes(block: Block) -> np.ndarray:
 
 
 def _scale_codes(block: Block, random: np.random.Generator) -> np.ndarray:
-    """All scales; of f32 each bit, the ends of each kind of numbers, and a choice of the others."""
+    """All scales; of f32 those of a single bit, the ends of each class of numbers, and a selection of the others."""
     fmt = block.scale_fmt
     if fmt.bits <= 8:
         return all_codes(fmt.name)
@@ -223,7 +223,7 @@ def _products(left: Block, right: Block, result: str, form: str, random: np.rand
 
 
 def _factors(block: Block, rows: int, k: int, small: bool, random: np.random.Generator) -> np.ndarray:
-    """Elements whose magnitudes are within a factor of 16 or so in most rows, and any in the others."""
+    """Elements whose magnitudes differ by a factor of about 16 at most in most rows, and by any in the others."""
     fmt = FORMATS[block.element]
     numbers = fmt.decode(all_codes(fmt.name))
     usual = np.flatnonzero(np.isfinite(numbers) & (numbers != 0))

@@ -1,4 +1,4 @@
-"""Which cases of numbers in blocks there are: what is quantized, dequantized and multiplied, and in which forms."""
+"""The list of cases on blocks: quantize, dequantize and products, and the forms of each."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def block_cases(level: int) -> Iterator[Facts]:
 def block_forms(op: str, scale: str, takes: str) -> Sequence[str]:
     """The forms of a case, for a backend that takes programs or operations.
 
-    A program names its rule, so no program leaves that to a backend.
+    A program names the rule for scales, so that the choice is not left to the backend.
     """
     if scale == OWN and takes == "programs":
         return []

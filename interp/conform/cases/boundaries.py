@@ -1,4 +1,4 @@
-"""What is converted: numbers at, midway between and just beside those of the target, and the ends of both types."""
+"""Operands of conversions: the numbers of the target, midpoints, numbers beside these, and the ends of both types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_F64 = (-(1 << 30), -(1 << 28), -3, -1, 0, 1, 3, 1 << 28, 1 << 30)
 
 @functools.cache
 def boundaries(target: str) -> np.ndarray:
-    """The numbers of a minifloat that are not negative, what lies midway between neighbours, and what is beyond."""
+    """The non-negative numbers of a minifloat, the midpoints of neighbours, and numbers beyond the largest."""
     fmt = FORMATS[target]
     own = fmt.decode(np.arange(fmt.max_code + 1))
     own = np.append(own, 2 * own[-1] - own[-2] if fmt.has_zero else 2 * own[-1])
@@ -25,9 +25,9 @@ def boundaries(target: str) -> np.ndarray:
 
 
 def near(source: str, target: str, is_full: bool) -> np.ndarray:
-    """The codes of a type of more than 16 bits that matter when it is converted to another.
+    """The codes of a type of more than 16 bits at and near which a conversion to another type changes its result.
 
-    Of targets of 16 bits and more these are a few in each binade, with `is_full` of 16 bits all.
+    For targets of 16 bits and more these are a few in each binade; with `is_full`, for targets of 16 bits, all.
     """
     if source in FORMATS:
         return _floats(FORMATS[source], target, is_full)
@@ -74,7 +74,7 @@ def _floats(fmt: Format, target: str, is_full: bool) -> np.ndarray:
 
 
 def _beside(fmt: Format, numbers: np.ndarray, steps: tuple[int, ...]) -> np.ndarray:
-    """The codes of numbers, as far as a wide format has them, and those so many steps from them; all without sign."""
+    """The codes of the numbers that a wide format has, and of those some steps away from them; without sign."""
     with np.errstate(over="ignore"):
         kept = np.unique(numbers).astype(f"f{fmt.bits // 8}")
     codes = kept[np.isfinite(kept)].view(fmt.code_dtype).astype(np.int64)
@@ -83,7 +83,7 @@ def _beside(fmt: Format, numbers: np.ndarray, steps: tuple[int, ...]) -> np.ndar
 
 
 def _patterns(fmt: Format, is_full: bool) -> list[int]:
-    """Mantissas: the first and last ones, the middle, alternating bits, and some without pattern."""
+    """Mantissas: the first and the last ones, the middle, alternating bits, and some random ones."""
     n = 1 << fmt.mantissa_bits
     if is_full and fmt.bits <= 16:
         return list(range(n))
@@ -92,14 +92,14 @@ def _patterns(fmt: Format, is_full: bool) -> list[int]:
 
 
 def _notable_codes(fmt: Format, is_full: bool) -> np.ndarray:
-    """Some codes of each exponent, or all, of numbers that are not negative."""
+    """Codes of non-negative numbers: some of each exponent, or all."""
     fields = np.arange((fmt.max_code >> fmt.mantissa_bits) + 1, dtype=np.int64) << fmt.mantissa_bits
     codes = (fields[:, None] | np.array(_patterns(fmt, is_full), np.int64)).ravel()
     return codes[codes <= fmt.max_code]
 
 
 def _numbers_and_ties(fmt: Format, is_full: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of a format of at most 32 bits, and what lies midway between each and the next, or what would be it."""
+    """The numbers of a format of at most 32 bits, and the midpoint of each and the next, past the largest too."""
     codes = _notable_codes(fmt, is_full)
     own = fmt.decode(codes)
     beyond = 2 * fmt.max - fmt.decode(np.array([fmt.max_code - 1]))[0]
@@ -108,7 +108,7 @@ def _numbers_and_ties(fmt: Format, is_full: bool) -> tuple[np.ndarray, np.ndarra
 
 
 def _with_fractions(target: str) -> np.ndarray:
-    """Numbers that are truncated to integers: at the ends of the type, at powers of two, with and without a rest."""
+    """Numbers to truncate to integers: at the ends of the type and at powers of two, with and without a fraction."""
     low, high = _limits(target)
     whole = {0, 3, 5, 6, 7} | {n + d for n in (-low, high) for d in (-1, 0, 1, 2)}
     whole |= {(1 << k) + d for k in range(66) for d in (-2, -1, 0, 1, 2)}
@@ -120,13 +120,13 @@ def _with_fractions(target: str) -> np.ndarray:
 
 
 def _integers_at(numbers: np.ndarray) -> set[int]:
-    """Beside the boundaries of a minifloat, and beside the ties of f32 and f64, where two roundings show."""
+    """Integers beside the boundaries of a minifloat, and beside ties of f32 and f64, where double rounding shows."""
     integers = {int(n) + d for n in numbers if n <= 2.0**64 for d in (-1, 0, 1, 2)}
     return integers | {((3 << k) // 2) + d for k in range(25, 64) for d in (-1, 0, 1)}
 
 
 def _integers_by_binades(fmt: Format, width: int, is_full: bool) -> set[int]:
-    """Numbers of a wide format and what lies midway, with as much beside it as f32 and f64 do not see."""
+    """Numbers of a wide format and midpoints, and integers that f32 and f64 round to midpoints."""
     integers: set[int] = set()
     for bits, pattern in itertools.product(range(width), _patterns(fmt, is_full)):
         shift = bits - fmt.mantissa_bits

@@ -1,4 +1,4 @@
-"""The cases: which ops on which types, in which forms, at which level. Their operands are made in `data`."""
+"""The list of cases: the ops, types and forms of each level. `data` makes their operands."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BODIES = ("add", "multiply", "maximum", "minimum")
 
 @dataclasses.dataclass(frozen=True)
 class Case(OpCase):
-    """An op on types, with its name in reports and its place in their grid."""
+    """An op on element types. It has a name in reports, and a row and a column in their grids."""
 
     @property
     def name(self) -> str:
@@ -205,7 +205,7 @@ def _conversions(element: str) -> Iterator[Case]:
 
 
 def _chains() -> Iterator[Case]:
-    """Ops one after another (chains.py)."""
+    """The cases of several ops in sequence (`chains.py`)."""
 
     def chain(steps: str, operands: tuple[str, ...], result: str) -> Case:
         return Case("chain", operands, result, (("steps", steps),))
@@ -335,7 +335,7 @@ def _of_rows(case: Case, level: int) -> list[str]:
 
 
 def chosen(every: Iterable[Case], ops: Sequence[str] = (), formats: Sequence[str] = (), case: str = "") -> list[Case]:
-    """The cases that patterns of op names, formats and signatures leave."""
+    """The cases that match patterns of op names, formats and signatures."""
 
     def fits(c: Case) -> bool:
         names = (c.op, c.name)

@@ -1,8 +1,8 @@
-"""Several ops one after another, as models have them: what is rounded in between, and must be.
+"""Several ops in sequence, as in models: their intermediate results must be rounded.
 
-A float is narrowed by way of another; numbers are scaled, held to the range of a format and converted to it; two of a
-format are widened, added and narrowed; products and sums are bf16. And conversions to and from complex numbers, which
-are made of two parts and taken apart.
+A float is converted by way of another type; numbers are scaled, clamped to the range of a format and converted to it;
+two numbers of a format are widened, added and narrowed; products and sums are computed in bf16. There are conversions
+from and to complex numbers too, which a program composes of two parts and splits.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _by_way_of(between: str) -> Callable[[OpCase], tuple[Step, ...]]:
 
 
 def _held(case: OpCase, n: int) -> tuple[Step, ...]:
-    """What holds the last of n values to the range of the result's format, and converts it."""
+    """The steps that clamp the last of n values to the range of the result's format, and convert it."""
     fmt = FORMATS[case.result]
     low = -fmt.max if fmt.is_signed else float(fmt.decode(np.array([0]))[0])
     return (
@@ -211,7 +211,7 @@ def _of_parts(element: str) -> str:
 
 
 def faults_of(case: OpCase) -> Iterator[Fault]:
-    """Chains in which a result is not rounded, or to a wider type."""
+    """Faulty versions of a chain, in which an intermediate result is not rounded, or is rounded to a wider type."""
     links = steps(case)
     if any(t not in FORMATS for t in (*case.operands, *(s.gives for s in links))):
         return
@@ -230,7 +230,7 @@ def faults_of(case: OpCase) -> Iterator[Fault]:
 
 
 def _skipping(wider: dict[int, str]) -> Compute:
-    """With some steps rounded to other types, or to f64 alone."""
+    """The results where some steps are rounded to other types, or to f64 only."""
 
     def compute(case: OpCase, operands: Operands) -> np.ndarray | None:
         numbers = [FORMATS[t].decode(x) for x, t in zip(operands, case.operands, strict=True)]

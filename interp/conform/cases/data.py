@@ -1,4 +1,4 @@
-"""The operands of cases: all codes where they can be had, else designed ones at every boundary, and some random."""
+"""The operands of cases: all codes where there are few enough, or else designed and random ones at every boundary."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rng(seed: int, *words: str) -> np.random.Generator:
 
 
 def parts(case: Case, form: str, level: int) -> int:
-    """In how many parts the operands of an elementwise case come."""
+    """The number of parts into which the operands of an elementwise case are divided."""
     if form == "array" and level >= 2 and case.op == "clamp" and bits(case.result) == 8:
         return (1 << 24) // PART
     if form == "rank-0":
@@ -62,7 +62,7 @@ def operands(case: Case, form: str, level: int, seed: int, part: int = 0) -> Ope
 
 
 def laid(form: str, part: int, given: Operands) -> Operands:
-    """Operands in a layout; where it is one operand's, the one of the part."""
+    """Operands in a layout. A layout of a single operand is that of the operand with the number of the part."""
     layout = LAYOUTS[form]
     return tuple(
         arranged(form, x) if i == part and layout.is_of_one else np.resize(x, layout.size) for i, x in enumerate(given)
@@ -70,7 +70,7 @@ def laid(form: str, part: int, given: Operands) -> Operands:
 
 
 def _alone(case: Case, part: int, level: int, seed: int) -> Operands:
-    """One element: numbers without surprises first, then any."""
+    """A single element: ordinary numbers where there are any."""
     if part < _SCALARS // 2:
         single = _few(case, _SCALARS, level, seed)
         return tuple(x[part : part + 1] for x in single)
@@ -80,7 +80,7 @@ def _alone(case: Case, part: int, level: int, seed: int) -> Operands:
 
 
 def _sample(case: Case, level: int, seed: int) -> Operands:
-    """An even choice of all operands, so that none of the regions of numbers is left out."""
+    """An evenly spaced sample of all operands, so that no range of numbers is left out."""
     whole = _whole(case, level, seed)
     n = len(whole[0])
     return whole if n <= _CONSTANTS else tuple(x[np.linspace(0, n - 1, _CONSTANTS).astype(np.intp)] for x in whole)
@@ -118,7 +118,7 @@ def _whole(case: Case, level: int, seed: int) -> Operands:
 
 
 def _of_chain(case: Case, level: int, seed: int) -> Operands:
-    """What a chain converts, at the boundaries of its types."""
+    """The operands of a chain, at the boundaries of its types."""
     source, result = case.operands[0], case.result
     steps = dict(case.attributes)["steps"]
     if "complex" in steps:
@@ -155,7 +155,7 @@ def _codes(element: str, seed: int) -> np.ndarray:
 
 
 def _pairs(element: str, seed: int) -> Operands:
-    """Pairs of a type too wide for all of them: notable ones, random ones, and such that are near each other."""
+    """Pairs of a type that has too many for all: notable codes, random codes, and numbers near each other."""
     random, notable = rng(seed, element, "pairs"), _notable(element)
     most = (1 << bits(element)) - 1
     first = random.integers(0, most, 1 << 15, np.uint64, endpoint=True).astype(code_dtype(element))
@@ -178,7 +178,7 @@ def _notable(element: str) -> np.ndarray:
 
 
 def _few(case: Case, size: int, level: int, seed: int) -> Operands:
-    """Some of all elements, in an order without pattern: ordinary numbers, if there are any."""
+    """A few elements in random order: ordinary numbers, if there are any."""
     whole = _whole(case, level, seed)
     random = rng(seed, case.signature, str(size))
     picked = random.permutation(len(whole[0]))
@@ -190,7 +190,7 @@ def _few(case: Case, size: int, level: int, seed: int) -> Operands:
 
 @functools.lru_cache(8)
 def _plain(case: Case, level: int, seed: int) -> np.ndarray:
-    """Which of all elements have ordinary numbers alone; none where no operand is a float."""
+    """Which elements have only ordinary numbers as operands; none where no operand is a float."""
     whole = _whole(case, level, seed)
     numbers = [_is_plain(FORMATS[t], c) for c, t in zip(whole, case.operands, strict=True) if t in FORMATS]
     return np.logical_and.reduce(numbers) if numbers else np.zeros(len(whole[0]), bool)
@@ -213,7 +213,7 @@ def _scalars(case: Case) -> Operands:
 
 @functools.cache
 def scalars(element: str) -> np.ndarray:
-    """The scalars that are broadcast: such as have no exact reciprocal, 1 and zeros, which are simplified, the ends."""
+    """The scalars to broadcast: some without exact reciprocal, 1 and zeros, which compilers simplify, and the ends."""
     fmt = FORMATS[element]
     numbers = fmt.decode(all_codes(element))
     wanted = [3.0, 0.75, -5.0, 2.0, 1.0] if fmt.has_zero else [4.0, 0.5, 2.0**40]
@@ -226,7 +226,7 @@ def scalars(element: str) -> np.ndarray:
 
 
 def source_codes(source: str, target: str, level: int, seed: int) -> np.ndarray:
-    """What is converted: every code of up to 16 bits; of wider types those at boundaries of the target, and others."""
+    """The operands of a conversion: every code of up to 16 bits; of wider types those at boundaries of the target."""
     if bits(source) <= 16:
         return all_codes(source)
     codes = near(source, target, level >= 2)
@@ -239,16 +239,16 @@ def source_codes(source: str, target: str, level: int, seed: int) -> np.ndarray:
 
 
 def numbers(codes: np.ndarray, element: str) -> np.ndarray:
-    """What codes stand for, as f64 or integers; booleans as they are."""
+    """The numbers of codes as f64 or integers; booleans unchanged."""
     if element in FORMATS:
         return FORMATS[element].decode(codes)
     return codes if element == "i1" else integers(codes, element)
 
 
 def tuples(case: Case, texts: list[str]) -> Operands:
-    """Operands as they are given on the command line: codes with commas between, one text an element.
+    """Operands from the command line: a text for each element, with the codes of its operands between commas.
 
-    `0x03,0x40*64` is 64 such elements. Raises ValueError for what is none.
+    `0x03,0x40*64` is the element repeated 64 times. Raises ValueError for any other text.
     """
     rows = []
     for text in texts:

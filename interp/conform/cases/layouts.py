@@ -1,7 +1,7 @@
-"""Operands of several dimensions, and such as do not lie in memory as they are read: transposed, reversed, broadcast.
+"""Operands of several dimensions, and operands that are stored in another order: transposed, reversed, broadcast.
 
-Codes are kept in the order of the results. A program makes an operand from what is stored, by one op; a library gets
-what is stored with the strides that read it so.
+Codes are kept in the order of the results. A program makes an operand from the stored array by one op; a library gets
+the stored array as a view with strides.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Layout:
 
 
 def _strided(x: np.ndarray) -> np.ndarray:
-    """Every second row from the second on, and every second column from the third, of codes that stand elsewhere."""
+    """Every second row from the second on, and every second column from the third, of a larger stored array."""
     larger = np.resize(x[::-1, ::-1], (2 * _ROWS + 2, 2 * _COLUMNS + 3))
     larger[1 : 2 * _ROWS : 2, 2 : 2 * _COLUMNS + 1 : 2] = x
     return larger
@@ -69,13 +69,13 @@ LAYOUTS: dict[str, Layout] = {
 
 
 def stored(form: str, codes: np.ndarray) -> np.ndarray:
-    """What is stored of an operand, contiguous."""
+    """The array that is stored for an operand, contiguous."""
     layout = LAYOUTS[form]
     return np.array(layout.store(codes.reshape(layout.shape)), order="C")
 
 
 def arranged(form: str, codes: np.ndarray) -> np.ndarray:
-    """The codes that an operand has in a layout, in order: of one that is broadcast some are repeated."""
+    """The codes of an operand in a layout, in the order of the results; a broadcast repeats codes."""
     layout = LAYOUTS[form]
     return np.array(layout.view(stored(form, np.resize(codes, layout.size))), order="C").reshape(-1)
 

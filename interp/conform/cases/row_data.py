@@ -16,7 +16,7 @@ Arrays = tuple[np.ndarray, ...]  #: of codes
 
 
 def start_code(fmt: Format, body: str) -> int:
-    """What a reduction starts from: 0, 1, or the lowest or largest there is."""
+    """The initial value of a reduction: 0, 1, or the lowest or largest number of the type."""
     if body == "add":
         return 0
     if body == "multiply":
@@ -49,7 +49,7 @@ def arrays(case: Case, form: str, seed: int) -> Arrays:
 
 
 def _summands(fmt: Format, k: int, random: np.random.Generator, rows: int) -> np.ndarray:
-    """Rows whose sums distinguish models, and most of which overflow in no order."""
+    """Rows whose sums distinguish models of accumulation. Most overflow in no order."""
     limit = fmt.max / 2
     codes = all_codes(fmt.name)
     numbers = fmt.decode(codes)
@@ -89,7 +89,7 @@ def _row(kind: int, positive: np.ndarray, k: int, limit: float, random: np.rando
 
 
 def _bounded(row: np.ndarray, limit: float, random: np.random.Generator) -> np.ndarray:
-    """With zeros in the place of what would be too much."""
+    """The rows, with zeros in place of terms that would make the sum overflow."""
     order = random.permutation(len(row))
     kept = np.cumsum(np.abs(row[order])) <= limit
     part = np.zeros_like(row)
@@ -98,7 +98,7 @@ def _bounded(row: np.ndarray, limit: float, random: np.random.Generator) -> np.n
 
 
 def _any(fmt: Format, k: int, random: np.random.Generator, rows: int) -> np.ndarray:
-    """Rows of any numbers, the smallest among them now and then, some of one sign alone, and NaN in the last."""
+    """Rows of any numbers. Some have the smallest numbers, some a single sign, and the last one has NaN."""
     codes = all_codes(fmt.name)
     rows_ = random.choice(codes[~fmt.is_nan(codes)], (rows, k))
     rows_[::4, k // 2] = 0 if not fmt.has_zero else 1
@@ -113,7 +113,7 @@ def _any(fmt: Format, k: int, random: np.random.Generator, rows: int) -> np.ndar
 
 
 def _near_one(fmt: Format, k: int, random: np.random.Generator) -> np.ndarray:
-    """Factors near 1, of which few are not, so that products stay in range."""
+    """Factors, nearly all of them near 1, so that products stay in range."""
     numbers = fmt.decode(all_codes(fmt.name))
     near = numbers[(np.abs(numbers) >= 0.5) & (np.abs(numbers) <= 2)]
     rows = np.ones((32, k))

@@ -16,7 +16,7 @@ _PARTS = 2
 
 
 def body(case: Case) -> str:
-    """What a reduction does with two numbers."""
+    """The body of a reduction: the op on two numbers."""
     return dict(case.attributes).get("body", "add")
 
 
@@ -81,7 +81,7 @@ def _stored(case: Case, form: str, arrays: Arrays) -> Sequence[np.ndarray]:
 
 
 def _axis(form: str) -> int:
-    """Along which dimension rows lie."""
+    """The dimension of the rows."""
     return 0 if form == "transposed" else 1
 
 
