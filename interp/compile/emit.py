@@ -1,8 +1,8 @@
 """Writes the Python functions of regions that have gone through the passes.
 
-The generated functions are plain assignments of kernel calls, so running costs what the kernels cost, and the line
-of a traceback gives the op. Values are dropped after their last use. Names in generated code are ours alone: nothing
-of the program's text is in it.
+The generated functions are assignments of kernel calls, so they cost little more than the kernels, and the line of a
+traceback identifies the op. Values are deleted after their last use. All names in generated code are made here: it
+contains no text of the program.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OWN = (GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS, RECURRENCE, LOOPS, UNPACK, PAC
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What code is written with: whether operations are fused, and who listens to those that have run."""
+    """The settings of generated code: whether operations are fused, and the listeners to operations that have run."""
 
     policy: Policy
     speed: Speed
@@ -139,7 +139,7 @@ class Emitter:
     # -- one operation -------------------------------------------------------------------------------------------------
 
     def _own(self, operation: Operation, writer: Writer) -> None:
-        """An operation that a pass has put in."""
+        """Write an operation that a pass has introduced."""
         source = operation.origin or operation
         decision = choose(operation, self._settings.speed)
         if operation.name in (UNPACK, PACK, NUMBER):
@@ -248,7 +248,7 @@ class Emitter:
         return expression is not None
 
     def _after(self, operation: Operation, writer: Writer) -> None:
-        """What follows an op where steps are counted or someone listens."""
+        """The code after an op where steps are counted or there are listeners."""
         source = operation.origin or operation
         if self._settings.steps is not None:
             writer.call(self._settings.steps.take, source, (), ())

@@ -1,9 +1,10 @@
-"""A program to a plan: every operation bound once, the passes in their order, and each function written in Python.
+"""From a program to a plan: binds every operation once, applies the passes, and writes each function in Python.
 
 The order is: `inline`, `fold_constants`, `share`, `small_indices`, `bind` (which verifies), `joined_padding`,
-`without_unused`, `unroll`, `batch_turns`, `find_scans`, `narrow`, `fuse`, and then `emit`, which asks `choose` how each
-operation runs. Loops and scans come before fusion because a loop's body is read op by op; narrowing comes before it
-because what a convert costs decides what is fused.
+`without_unused`, `unroll` (after which constants are folded again), `batch_turns`, `single_numbers`, `find_scans`,
+`narrow`, `fuse`, and then `emit`, which asks `choose` how each operation runs. The passes on loops and scans come
+before fusion because they read the body of a loop op by op. `narrow` comes before it because the cost of conversions
+decides what is fused.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Plan:
 
 
 def find_function(program: Program, name: str | None = None) -> Function:
-    """The function of that name, or `@main`, or the only public one. Raises InputError where there is no such one."""
+    """The function of that name, or `@main`, or the only public one. Raises InputError where there is none."""
     functions = program.functions
     if name is not None:
         name = name.removeprefix("@")
@@ -151,7 +152,7 @@ def default_speed() -> Speed:
 
 
 def speed_without(names: str, what: str) -> Speed:
-    """The default without some more means, which are named by `what`. Raises InputError for names that are none."""
+    """The default without more optimizations. `what` is the option in messages. Raises InputError for unknown names."""
     try:
         return default_speed().without(names)
     except ValueError as error:

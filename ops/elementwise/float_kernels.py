@@ -1,4 +1,4 @@
-"""How a function of numbers becomes a kernel over arrays, for each element type, as the policy says.
+"""Makes kernels on arrays from functions of numbers, for each element type and policy.
 
 An elementwise op declares what it computes twice: `direct`, on unpacked numbers, exactly; and `host`, on numpy's own
 float types. This file picks between them:
@@ -139,7 +139,7 @@ def _drawn(function: Function, element: ElementType, policy: Policy, random: Ran
 
 @functools.cache
 def _choices(function: Function, fmt: Format, policy: Policy) -> Amortised[Choices]:
-    """What stochastic rounding chooses from for each code, or pair of codes."""
+    """The two candidates of stochastic rounding, and their odds, for each code or pair of codes."""
     return Amortised(
         lambda: choices_of(function.direct, function.arity, fmt, policy),
         256**function.arity,
@@ -176,7 +176,7 @@ def _leading(function: Function, fmt: Format, policy: Policy) -> Amortised[np.nd
 
 
 def exactly(function: Function, element: ElementType, policy: Policy, random: RandomStream | None = None) -> Run:
-    """Decode, compute, round once."""
+    """Decode the codes, compute exactly, and round once."""
     fmt = element.format
 
     def kernel(*arrays: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Functions correctly rounded by way of f64: Ziv's strategy.
 
-The rule. The host computes in f64, and rounds. Where a result lies so near to halfway between two numbers of the format
-that the host's error could decide, the function's exact definition is computed instead. Large arrays are taken in parts
-whose f64 stays in the cache.
+The host computes in f64, and the result is rounded. Where it is so near to the midpoint of two numbers of the format
+that the error of the host could change the rounding, the exact definition of the function is computed instead. Large
+arrays are processed in parts whose f64 values stay in the cache.
 """
 
 from __future__ import annotations

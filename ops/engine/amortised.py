@@ -1,4 +1,4 @@
-"""What is made only once it pays: lookup tables and the like, all kept within one bound on memory."""
+"""Values that are made only when they pay, such as lookup tables, within a common limit of memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Amortised(Generic[T]):
         self.value: T | None = None
 
     def get(self, work: float) -> T | None:
-        """The value, if it is there or pays with so much work more; else None."""
+        """The value, if it exists or would now pay, with `work` more to do; else None."""
         value = self.value  # which another thread may drop at any time
         if value is None:
             self._spent += work + _now(self._per_call)

@@ -1,14 +1,14 @@
 """Large arrays taken in parts that fit the cache, by several threads.
 
-The rule. Parts have 2**17 elements: a few arrays of so many fit a processor's second cache. Smaller ones would fit the
-first, but between two calls of numpy Python runs one thread at a time, and threads that call it often wait for each
-other. An array that is no larger is one part: waking another thread for it costs more than it brings.
+Parts have 2**17 elements: a few arrays of this size fit the second-level cache. Smaller parts would fit the first
+level, but Python runs one thread at a time between calls of numpy, and threads that make many short calls wait for each
+other. An array of at most this size is one part: waking another thread for it costs more than it saves.
 
 Measured with two threads on 10**6 elements, in ms, with parts of 2**15 and of 2**17: quantize 4.0 and 2.9, softmax 8.8
 and 7.2, silu(a) * b 2.4 and 1.5.
 
-Even so several threads can take longer than one, where calls of numpy are short or other processes are busy. Work that
-is done again and again is timed both ways now and then, and done in the better one (`Pace`).
+Several threads can still take longer than one, where calls of numpy are short or other processes are busy. Repeated
+work is timed both ways from time to time, and done in the faster way (`Pace`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def apart(x: np.ndarray) -> np.ndarray:
 
 
 def array_to_fill(out: np.ndarray | None, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """`out` if it is an array of this shape whose elements lie together, else a new array."""
+    """`out` if it is a contiguous array of this shape, else a new array."""
     if out is not None and out.shape == shape and out.flags.c_contiguous:
         return out
     return np.empty(shape, dtype)
@@ -95,7 +95,7 @@ class Pace:
         return self._best[True] < self._best[False]
 
     def took(self, is_shared: bool, seconds: float) -> None:
-        """Take note of how long the work took, by several threads or by one."""
+        """Record how long the work took, by several threads or by one."""
         self._best[is_shared] = min(self._best[is_shared], seconds)
 
 

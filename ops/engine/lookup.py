@@ -1,8 +1,8 @@
-"""Tables of all cases of a function, and looking things up in them as fast as numpy goes.
+"""Lookup tables of functions of codes, and fast lookups in them.
 
-numpy takes 0.45 ns for a lookup, whatever it finds. So a table of 256 entries is made into one of all pairs, which
-gives two neighbours at a time (0.25 ns an element); and large arrays are taken in parts, so that the indices stay in
-the cache, by several threads.
+numpy takes 0.45 ns for a lookup, whatever the size of the entry. So from a table of 256 entries one of all pairs is
+made, which gives two neighbours at a time (0.25 ns an element). Large arrays are processed in parts, so that the
+indices stay in the cache, by several threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .speed import current, tuning
 
 
 class Table:
-    """A function of codes of 8 or 16 bits: `entries` has its result for each of them, or for as many as can be."""
+    """A function of codes of 8 or 16 bits. `entries` has its result for each code that can occur."""
 
     def __init__(self, entries: np.ndarray) -> None:
         entries.setflags(write=False)
@@ -74,9 +74,9 @@ class Table:
         return result
 
     def at_joined(self, parts: Sequence[np.ndarray], widths: Sequence[int]) -> np.ndarray:
-        """The results for codes that are joined of those of several arrays that broadcast together.
+        """The results for codes joined from those of several arrays, which broadcast together.
 
-        The first has the highest bits; `widths` are their numbers of bits.
+        The first array has the highest bits of the joined code. `widths`: the number of bits of each array's codes.
         """
         shape = parts[0].shape
         if any(p.shape != shape for p in parts):

@@ -1,14 +1,14 @@
 """Transition tables: an accumulator of one byte and an element of one byte give the next accumulator.
 
-Reductions of minifloats and scans over them run along such a table, one row of elements after the other, all columns
-side by side. The table has an entry for each of the 65,536 pairs of codes, so it serves any body.
+Reductions of minifloats and scans over them follow such a table, row by row, for all columns at a time. The table has
+an entry for each of the 65,536 pairs of codes, so it serves any body.
 
-A long run of few columns is cut into pieces that run side by side, each from a guess of its first accumulator. Then
-each piece runs again from where the one before it ended, until all follow the paths that they followed before: a
-moving average, say, soon forgets its past, though a sum does not. Runs whose pieces do not agree in time are made as a
-whole, and so are some of those that follow, more of them each time.
+A long run of few columns is cut into pieces that run side by side, each from a guess of its first accumulator. Each
+piece then runs again from the result of the piece before it, until no accumulators change any more. A moving average,
+for example, soon forgets its past; a sum does not. If the pieces do not converge in time, the run is repeated as a
+whole, and the next ones are not cut: about twice as many after each failure.
 
-The numbers in `Tuning` say what was measured.
+`Tuning` says what was measured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Step = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class TransitionTable:
-    """What a step gives for each pair of codes of two types of up to 8 bits.
+    """The results of a step for each pair of codes of two types of up to 8 bits.
 
     Args:
         step: gives the next accumulators for arrays of accumulators and of elements, of one shape.
@@ -65,7 +65,7 @@ class TransitionTable:
 
     @functools.cached_property
     def _shifted(self) -> np.ndarray:
-        """The accumulators where they stand in an index of a pair, as numpy's own index type."""
+        """The accumulators shifted to their place in the index of a pair, in numpy's index type."""
         return self.entries.astype(np.intp) << 8
 
     def along(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None = None) -> np.ndarray:
@@ -89,7 +89,7 @@ class TransitionTable:
         return starts
 
     def _some(self, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
-        """The same for as many elements as may be laid out."""
+        """`along`, for no more elements than may be copied at a time."""
         count = _pieces(*rows.shape)
         if not count:
             return self._whole(starts, rows, kept)
@@ -111,7 +111,7 @@ class TransitionTable:
     def _along_compiled(
         self, compiled: Kernels, starts: np.ndarray, rows: np.ndarray, kept: np.ndarray | None
     ) -> np.ndarray:
-        """Some accumulators after others, by several threads."""
+        """`along` by compiled code; threads take different accumulators."""
         now = tuning()
         totals, count = starts.copy(), max(now.transition_block // now.transition_columns, 1)
 
@@ -189,7 +189,7 @@ class TransitionTable:
 
 
 def _pieces(steps: int, columns: int) -> int:
-    """Into how many pieces to cut a run; 0 where that does not pay."""
+    """The number of pieces into which to cut a run; 0 where that does not pay."""
     now = tuning()
     count = min(now.piece_columns // max(columns, 1), steps // now.piece_rows)
     return count if count >= now.pieces and count * columns >= now.pieces_columns else 0
@@ -203,6 +203,6 @@ def _in_order(rows: np.ndarray, dtype: type) -> Iterator[np.ndarray]:
 
 
 def of_all_pairs(step: Step, total: ElementType, element: ElementType) -> np.ndarray:
-    """What a step gives for each code of an accumulator, times 256, and code of an element."""
+    """The results of a step, at 256 times the code of the accumulator plus the code of the element."""
     pair = np.repeat(all_of(total, 8), 256), np.tile(all_of(element, 8), 256)
     return np.broadcast_to(step(*pair), 1 << 16).copy()
