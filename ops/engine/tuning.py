@@ -188,12 +188,12 @@ class Tuning:
     between_large: int = 1 << 14
     #: Loops side by side: there are regions for so many sizes at most, each so many times smaller than the one before,
     #: and when so many loops on single numbers are left, they run one after the other: an op on a single number takes
-    #: 0.1 us, and one on a small array 1.5. Turns with so many ops have fewer sizes: 200 loops that draw random numbers
-    #: take 900 ms to plan with four.
+    #: 0.04 us, and one on a small array 1.5; 100 loops of Collatz take 2.0 ms with 16, 1.7 with 32. Turns with so many
+    #: ops have fewer sizes: 200 loops that draw random numbers take 900 ms to plan with four.
     loops_widths: int = 4
     loops_operations: int = 256
     loops_shrink: int = 8
-    loops_last: int = 16
+    loops_last: int = 32
     #: Turns of a recurrence are tried in chunks side by side from so many on, if the states have no more than so many
     #: bytes; the turns of a chunk, at least; and how many turns are made of lists at a time. 10**4 turns of
     #: 0.9 * c + v: 2.5 ms over rows, 1.0 in 100 chunks of 100. 1,000: 0.15 ms over rows, 0.4 in chunks.

@@ -89,8 +89,8 @@ def reduce(call: Call) -> Run:
 
 
 def _repeated(init: np.ndarray, width: int) -> np.ndarray:
-    """An init value for each accumulator; repeated where that costs less than `broadcast_to`, but of bytes."""
-    is_copied = width <= tuning().reduce_small and init.dtype.itemsize > 1
+    """An init value for each accumulator; repeated where that costs less than `broadcast_to`, but of codes."""
+    is_copied = width <= tuning().reduce_small and (init.dtype.itemsize > 1 or init.dtype.kind == "b")
     return init.reshape(1).repeat(width) if is_copied else np.broadcast_to(init, width)
 
 
