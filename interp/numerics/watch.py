@@ -36,15 +36,17 @@ from ..transform.primitive import to_numpy
 from . import calls as jitted_calls
 from .watch_check import Checked
 from .watch_file import WatchFile
+from .watch_jaxprs import count, name_of, refuse_effects
 
-#: What a call takes longer that is seen, for each array: 20 to 30 µs were measured.
+#: The additional seconds that a call takes when it is observed, for each array: 20 to 30 µs were measured.
 _DISPATCH = 3e-5
-#: So much of the budget is used, as a part may take longer than it was expected to.
+#: The share of the budget that is used. The rest is a reserve, as a part may take longer than estimated.
 _AIM = 0.9
-#: How often the budget is looked at, in seconds. A call is seen if it allows to check for so many times what that
-#: takes.
+#: The interval in seconds at which the budget is examined; and how many times the time that observing a call takes must
+#: be left in the budget for a call to be observed.
 _WAIT, _WORTH = 0.02, 4
-#: What preparing a program takes at first, for each operation that JAX has traced: 0.3 ms were measured for 1,800.
+#: The estimated seconds to prepare a program, for each operation that JAX has traced: 0.3 ms each were measured on a
+#: program of 1,800 operations.
 _PREPARE = 0.0004
 
 
@@ -210,13 +212,13 @@ class Watch:
     ) -> None:
         if key not in self._known:
             if key not in self._sizes:
-                self._sizes[key] = thing, _count(thing.jaxpr) if hasattr(thing, "jaxpr") else 0
+                self._sizes[key] = thing, count(thing.jaxpr) if hasattr(thing, "jaxpr") else 0
             self._needs = _PREPARE * self._sizes[key][1]
         if not self._allows(self._needs if key not in self._known else 0.0, before):
             return
         self._ended_job()
         self._key, self._thing = key, thing
-        self._of = {"call": number, "function": _name(thing)}
+        self._of = {"call": number, "function": name_of(thing)}
         checked, arrays, self._of["function"] = prepared()
         self._at, self._left = checked, checked.kinds
         self._job = checked.run(arrays, self._found)
@@ -256,7 +258,7 @@ class Watch:
         """The program of what JAX has traced, for the backend's platform, and its arguments as copies."""
         platform = getattr(self._backend, "platform", "cpu")
         if id(jaxpr) not in self._known:
-            _refuse_effects(jaxpr)
+            refuse_effects(jaxpr)
             computation = Computation(jaxpr, self._policy)
             name = f"jit({computation.name})"
             avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in computation.arguments]
@@ -279,30 +281,13 @@ class Watch:
         """The same for a call of a function that was passed through the watch."""
         platform = getattr(self._backend, "platform", "cpu")
         jaxpr = jitted.trace(*args, **kwargs).jaxpr
-        _refuse_effects(jaxpr)
+        refuse_effects(jaxpr)
         source, arrays, _ = traced(jitted, args, kwargs, None, None, platform)
         if id(jaxpr) not in self._known:
             self._known[id(jaxpr)] = jaxpr, Checked(source, self._backend, self._policy, self._memory), None
         checked = self._known[id(jaxpr)][1]
         assert checked is not None
         return checked, [a if a is None else np.array(a) for a in arrays], source.file
-
-
-def _refuse_effects(jaxpr: Any) -> None:
-    if jaxpr.effects:
-        effects = ", ".join(sorted(map(str, jaxpr.effects)))
-        raise InputError(f"expected a function without effects, which must not happen twice, got {effects}")
-
-
-def _count(jaxpr: Any) -> int:
-    """How many operations JAX has traced, those of inner functions too."""
-    inner = (p for e in jaxpr.eqns for p in core.jaxprs_in_params(e.params))
-    return len(jaxpr.eqns) + sum(map(_count, inner))
-
-
-def _name(thing: Any) -> str:
-    info = getattr(getattr(thing, "jaxpr", None), "debug_info", None)
-    return f"jit({info.func_name})" if info is not None else str(getattr(thing, "__name__", "a function"))
 
 
 def watch(
