@@ -127,6 +127,51 @@ def test_of_several_nan_the_first_of_a_window_is_given(op: str, element: Any, tu
     assert actual[0] == actual[1]
 
 
+@pytest.mark.parametrize("init", [None, 0.0, -0.0], ids=["what loses", "0", "-0"])
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+def test_extremes_of_the_host_floats(op: str, element: str, init: float | None, tune: Tune) -> None:
+    tune(window_many=1, window_part=2000)
+    dtype, word = np.dtype(element.replace("f", "float")), np.dtype(element.replace("f", "uint"))
+    start = dtype.type((-np.inf if op == "maximum" else np.inf) if init is None else init)
+    rng = np.random.default_rng(SEED)
+    text = f"""
+    func.func @main(%x: tensor<40x60x{element}>, %i: tensor<{element}>) -> tensor<20x58x{element}> {{
+      %r = "stablehlo.reduce_window"(%x, %i) ({{
+        ^bb0(%a: tensor<{element}>, %b: tensor<{element}>):
+          %s = stablehlo.{op} %a, %b : tensor<{element}>
+          stablehlo.return %s : tensor<{element}>
+      }}) {{window_dimensions = array<i64: 2, 3>, window_strides = array<i64: 2, 1>}}
+        : (tensor<40x60x{element}>, tensor<{element}>) -> tensor<20x58x{element}>
+      return %r : tensor<20x58x{element}>
+    }}"""
+    run = load(text)
+
+    def better(a: Any, b: Any) -> Any:
+        if a != a or b != b:
+            return a if a != a else b
+        if a == b:
+            return a if np.signbit(a) == (op == "minimum") else b
+        return max(a, b) if op == "maximum" else min(a, b)
+
+    for share, of_nan in ((0.0, 0.0), (0.05, 0.0), (0.0, 0.001), (0.5, 0.3)):  # of zeros, and of NaN of many codes
+        x = (abs(rng.normal(size=(40, 60))) * (-1 if op == "maximum" else 1)).astype(dtype)
+        x[:9] *= -1
+        x[rng.random(x.shape) < share] = -np.inf
+        x[rng.random(x.shape) < share] = 0.0
+        x[rng.random(x.shape) < share] = -0.0
+        x[20, 5::12], x[20, 6::12] = 0.0, -0.0  # a few windows of both
+        x[30, 6::12], x[30, 5::12] = 0.0, -0.0
+        nan = rng.random(x.shape) < of_nan
+        x.view(word)[nan] = np.array(np.nan, dtype).view(word) + rng.integers(0, 99, nan.sum()).astype(word)
+        (actual,) = run(x, start)
+        for i, j in np.ndindex(actual.shape):
+            best = start
+            for element_ in x[2 * i : 2 * i + 2, j : j + 3].reshape(-1):
+                best = better(best, element_)
+            assert actual[i, j].view(word) == best.view(word), (share, i, j)
+
+
 def test_blocks_cover_in_order() -> None:
     for shape in ((), (1,), (7,), (2, 3), (2, 3, 4), (5, 1, 2)):
         numbers = np.arange(np.prod(shape, dtype=int)).reshape(shape)

@@ -113,6 +113,8 @@ def reduce_window(call: Call) -> Run:
         prefixes = Prefixes(step, elements[0], running_of(call, body.sole_op, elements[0]), drawn)
     is_float = elements[0].is_float and elements[0].bits >= 16
     is_sum = count == 1 and combining is not None and combining.ufunc is np.add
+    is_extreme = count == 1 and combining is not None and combining.largest is not None
+    host = combining.ufunc if combining is not None and is_extreme and is_float and elements[0].bits >= 32 else None
     skips = is_sum and (elements[0].is_integer or (is_float and call.policy.rounding == "nearest_even"))
     if call.policy.rounding == "stochastic":
         step = None  # which would round the same elements anew for each window
@@ -134,7 +136,7 @@ def reduce_window(call: Call) -> Run:
                     folded = _by_phase(step, values[0], values[1], tuple(axes))
                     if folded is not None:
                         return folded
-                folded = _place_by_place(step, values[:count], values[count:], axes)
+                folded = _place_by_place(step, values[:count], values[count:], axes, host)
                 return folded[0] if count == 1 else folded
         if step is not None:
             padded = PaddedWindows(lambda totals, rows: fold(regions[0], totals, rows), values[count:], axes)
@@ -160,22 +162,53 @@ def reduce_window(call: Call) -> Run:
 
 
 def _place_by_place(
-    step: Callable[..., tuple[np.ndarray, ...]], arrays: Sequence[np.ndarray], inits: Sequence[np.ndarray], axes: Axes
+    step: Callable[..., tuple[np.ndarray, ...]],
+    arrays: Sequence[np.ndarray],
+    inits: Sequence[np.ndarray],
+    axes: Axes,
+    host: np.ufunc | None = None,
 ) -> tuple[np.ndarray, ...]:
-    """Fold all windows at the same time: the first element of each, then the second, and so on."""
+    """Fold all windows at the same time: the first element of each, then the second, and so on.
+
+    `host` is numpy's maximum or minimum where the body is that of f32 or f64: the same but for zeros and NaN.
+    """
     views = [windows(x, init, axes) for x, init in zip(arrays, inits, strict=True)]
     window, shape = views[0].shape[: len(axes)], views[0].shape[len(axes) :]
     totals_ = tuple(np.empty(shape, x.dtype) for x in views)
 
+    loses = -np.inf if host is np.maximum else np.inf
+    is_tried = host is not None and inits[0].item() == loses and math.prod(window) > 1
+
     def work(part: tuple[slice, ...]) -> None:
+        places, into = [(*place, *part, ...) for place in np.ndindex(window)], [t[(*part, ...)] for t in totals_]
+        chosen: Any = ...
+        if host is not None and is_tried:
+            chosen = _extremes(host, [views[0][place] for place in places], into[0])
+            if chosen is None:
+                return
         totals = tuple(inits)
-        for place in np.ndindex(window):
-            totals = step(*totals, *(v[place + part] for v in views))
-        for result, total in zip(totals_, totals, strict=True):
-            result[part] = total
+        for place in places:
+            totals = step(*totals, *(v[place][chosen] for v in views))
+        for result, total in zip(into, totals, strict=True):
+            result[chosen] = total
 
     for_each(list(blocks(shape, tuning().window_part)), work, totals_[0].size * math.prod(window))
     return totals_
+
+
+def _extremes(host: np.ufunc, elements: Sequence[np.ndarray], total: np.ndarray) -> Any:
+    """Put numpy's extremes of arrays into `total`; the indices where they may be wrong, None if nowhere.
+
+    A zero of the sign that wins is right whatever the order, and so is what is neither a zero nor NaN.
+    """
+    host(elements[0], elements[1], out=total)
+    for others in elements[2:]:
+        host(total, others, out=total)
+    zero = total.dtype.type(-0.0 if host is np.maximum else 0.0)
+    words = f"u{total.itemsize}"
+    doubtful = (total.view(words) == zero.view(words)) | (total != total)
+    count = np.count_nonzero(doubtful)
+    return None if not count else np.nonzero(doubtful) if count <= doubtful.size >> 5 else ...
 
 
 def _by_phase(
