@@ -32,8 +32,8 @@ BACKEND is minihlo, jax:PLATFORM, reference, ml_dtypes, torch:cpu, onnx, onnxrun
 exec:COMMAND or a Python object, MODULE:NAME. Each case has a signature, such as add.f8E4M3FNUZ. Patterns may contain
 * and ?.
 
-Exit status: 0 if no case fails, 1 if there is a FAIL or CRASH that --xfail does not list, 2 for bad input, 130 after
-Ctrl-C. After Ctrl-C the same command with the same --json continues the run."""
+Exit status: 0 if no case fails, 1 if there is a FAIL or CRASH that --xfail does not list, 2 for bad input, 74 if a
+report cannot be written, 130 after Ctrl-C. After Ctrl-C the same command with the same --json continues the run."""
 
 _CONFORM_VERIFY = """Exit status: 0 if the submission holds and its backend conforms, 1 if one of them does not, 2 for a
 file that is no submission."""
