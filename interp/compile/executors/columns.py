@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.amortised import Latest
-from ....ops.engine.blocks import block, for_each
+from ....ops.engine.blocks import Pace, block, for_each
 from ....ops.engine.compiled import kernels
 from ....ops.engine.lookup import all_of
 from ....ops.engine.speed import tuning
@@ -62,7 +62,7 @@ def _by_columns(job: Job) -> Run:
     step = max(block(size) // min(columns, together), 1)
     some = max(block(columns * 256) >> 8, 1)
     parts = [(i, j) for j in range(0, columns, together) for i in range(0, rows, step)]
-    latest, nbytes = Latest(), columns * 256 * sum(dtype.itemsize for dtype in dtypes)
+    pace, latest, nbytes = Pace(), Latest(), columns * 256 * sum(dtype.itemsize for dtype in dtypes)
 
     def tabulated(fixed: Sequence[np.ndarray]) -> list[np.ndarray]:
         tables = [np.empty((columns, 256), f"u{dtype.itemsize}") for dtype in dtypes]
@@ -105,7 +105,7 @@ def _by_columns(job: Job) -> Run:
                 result[here] = table[here[1]].reshape(-1).take(index, mode="wrap")
 
         if compiled is None:
-            for_each(parts, work, size)
+            for_each(parts, work, size, pace)
         results = [r.reshape(shape) for r in results]
         return results[0] if is_single else tuple(results)
 

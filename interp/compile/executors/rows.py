@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.amortised import Latest
-from ....ops.engine.blocks import block, for_each
+from ....ops.engine.blocks import Pace, block, for_each
 from ....ops.engine.compiled import kernels
 from ....ops.engine.lookup import Table, all_of
 from ....ops.engine.speed import tuning
@@ -46,7 +46,7 @@ def by_rows(job: Job, _: Run | None) -> Run:
     step = min(max(block(size) // columns, 1), 256)
     place = (np.arange(step, dtype=np.uint16) << 8)[:, None]
 
-    latest, nbytes = Latest(), sum((1 << 17) * dtype.itemsize for dtype in dtypes)  # with those of pairs
+    pace, latest, nbytes = Pace(), Latest(), sum((1 << 17) * dtype.itemsize for dtype in dtypes)  # with those of pairs
 
     def tabulated(fixed: Sequence[np.ndarray]) -> list[Table]:
         return [Table(np.broadcast_to(r, (1, 256)).reshape(-1).copy()) for r in compute(*fixed)]
@@ -81,7 +81,7 @@ def by_rows(job: Job, _: Run | None) -> Run:
                     table = np.broadcast_to(table, (here.stop - first, 256)).reshape(-1).view(result.dtype)
                     table.take(index, None, result[here], "wrap")
 
-            for_each(range(0, rows, step), work, size)
+            for_each(range(0, rows, step), work, size, None if compiled is not None else pace)
         results = [r.reshape(shape) for r in results]
         return results[0] if is_single else tuple(results)
 
