@@ -60,12 +60,6 @@ def parse_value(text: str) -> tuple[np.ndarray, TensorType]:
     return _parse_content(content, t), t
 
 
-def parse_type(text: str) -> TensorType:
-    """The type `4x2xf32` or `tensor<4x2xf32>`. Raises InputError."""
-    match = re.fullmatch(r"tensor<(.*)>", text.strip())
-    return _parse_type(match[1] if match else text.strip())
-
-
 def _parse_type(text: str) -> TensorType:
     match = _HEAD.fullmatch(text)
     if not match:

@@ -84,11 +84,6 @@ class BlockFormat:
         return float(to_fraction(decode(np.array(fmt.max_code), fmt)))
 
     @property
-    def largest_exponent(self) -> int:
-        """The exponent of the largest power of two among the elements: emax of the MX specification."""
-        return math.frexp(self.largest)[1] - 1
-
-    @property
     def size(self) -> int:
         """Elements in a block."""
         return math.prod(self.block)
