@@ -49,6 +49,9 @@ def test_affine_by_lines(lines: str, t: str, tune: Tune) -> None:
     for policy in POLICIES:
         wanted = results(program, arrays, NONE, policy)
         assert results(program, arrays, Speed(), policy) == wanted, (lines, policy)
+    tune(pace_trials=2, pace_calls=4)  # by several threads and by one, whichever was quicker
+    first, *others = [[r.tobytes() for r in program(*arrays)] for _ in range(9)]
+    assert others == [first] * 8
 
 
 @pytest.mark.parametrize("lines", ["columns", "row"])
