@@ -172,7 +172,8 @@ class Kernel:
     call: computes the results.
     has_out: `call` takes, after the operands or as `out`, an array of the result's shape and type to put its result
         into; the array may be one of the operands.
-    fills: `call` takes `out` like this, which may have no memory of an operand. What `has_out` is said of fills too.
+    fills: `call` takes `out` like this, which may have no memory of an operand, and else gives an array of its own. It
+        is so too where `has_out` is true.
     of_codes: the same for one element of a type of up to 8 bits: takes an integer code for each operand and returns the
         code of the result. None where there is none.
     of_bfloat16: for a function of one f32 that depends on nothing but the operand rounded to odd to bfloat16: takes a

@@ -364,4 +364,5 @@ def test_nothing_that_is_needed_is_written_over() -> None:
     assert (x.tobytes(), a.tobytes(), b.tobytes()) == before
     (source,) = [s.text for s in program.plan().sources.values() if s.label == "blocks"]
     calls = [line.partition("(")[2].rstrip(")\n ").split(", ") for line in source.splitlines() if " = k" in line]
-    assert sum(len(c) == 3 for c in calls) == 2, source  # %v over %u, %w over %v
+    assert sum(len(c) == 3 and "out=" not in c[2] for c in calls) == 1, source  # %v over %u
+    assert sum("out=" in c[-1] for c in calls) == 2, source

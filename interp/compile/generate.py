@@ -38,8 +38,8 @@ def generate(
 
     Where `leaves` says along which of the group's dimensions each leaf lies, results are written over what nothing
     needs any more: on 10**6 elements quantize and layer norm take a fifth less for it. `is_wide` says to hold f16 and
-    bf16 as f32 where that pays, which it does for large arrays. With `fills` the function takes an array for each
-    output after the leaves; where the last step can put its result there, that array is given as the output.
+    bf16 as f32 where that pays, which it does for large arrays. With `fills` the function can be given an array
+    for each output after the leaves; where the last step can put its result there, that array is the output.
     """
     kernels = [kernel_of(step, origin) for step, origin in zip(function.steps, origins, strict=True)]
     writer = _Writer(function, leaves)
@@ -121,7 +121,7 @@ class _Writer:
             operands = [self._names[v] for v in step.operands]
             has_out, is_view = kernel.has_out, isinstance(step, Step) and _may_be_a_view(step)
             fills = has_out or kernel.fills
-            self._names[value] = self._call(kernel.call, operation, operands, has_out, has_out, is_view, fills)
+            self._names[value] = self._call(kernel.call, operation, operands, has_out, fills, is_view, fills)
             return
         assert kernel.on_f32 is not None
         operands = [self._held(v, operation) for v in step.operands]
@@ -137,7 +137,7 @@ class _Writer:
         self._wide[value] = name
         if value in self._needed:
             narrow = functools.partial(half.narrow, dtype=element.dtype)
-            self._names[value] = self._call(narrow, operation, [name], fills=True)
+            self._names[value] = self._call(narrow, operation, [name], is_new=True, fills=True)
 
     def finish(self, label: str, sources: Sources, writes_over: bool, reason: str, fills: bool) -> Compute:
         """The function."""
@@ -146,7 +146,7 @@ class _Writer:
         for name, array in dict(zip(outputs, arrays, strict=False)).items():
             if name in self._fillable:
                 self._writer.put_into(name, array)
-        parameters = [*self._parameters, *arrays]
+        parameters = [*self._parameters, *[f"{array}=None" for array in arrays]]
         return self._writer.function(parameters, outputs, label, sources, writes_over, reason)
 
     def _held(self, value: int, operation: Operation) -> str:

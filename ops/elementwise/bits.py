@@ -57,7 +57,10 @@ def _shift(call: Call, read: Callable, shift: np.ufunc) -> Run:
         return Kernel(shift, has_out=True)
 
     def kernel(x: np.ndarray, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        return shift(x.view(view), y.view(view), None if out is None else out.view(view)).view(dtype)
+        if out is None:
+            return shift(x.view(view), y.view(view)).view(dtype)
+        shift(x.view(view), y.view(view), out.view(view))
+        return out
 
     return Kernel(kernel, has_out=True)
 

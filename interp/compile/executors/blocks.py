@@ -16,10 +16,10 @@ from .job import Job
 
 def by_blocks(job: Job, _: Run | None) -> Run:
     """The kernel that computes as many elements at a time as fit the cache."""
-    leaves, shape, types = job.group.leaves, job.group.shape, job.group.results
+    compute, leaves, shape, types = job.compute, job.group.leaves, job.group.shape, job.group.results
     is_single, size = len(types) == 1, math.prod(shape)
     if size <= block(size):
-        compute, views = job.compute, [leaf.view(shape) for leaf in leaves]
+        views = [leaf.view(shape) for leaf in leaves]
 
         def whole(*values: np.ndarray) -> Any:
             return filled(compute(*[v if lay is None else lay(v) for v, lay in zip(values, views, strict=True)]), shape)
@@ -30,7 +30,7 @@ def by_blocks(job: Job, _: Run | None) -> Run:
     sizes = tuple(math.prod(shape[d] for d in dims) for dims in merged)
     views = [leaf.view(shape) for leaf in leaves]
     parts = [(part, cut(part, spreads)) for part in blocks(sizes, block(size))]
-    pace, compute, dtypes = Pace(), job.filling, [t.element.dtype for t in types]
+    pace, dtypes = Pace(), [t.element.dtype for t in types]
 
     def kernel(*values: np.ndarray) -> Any:
         laid = [

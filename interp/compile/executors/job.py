@@ -78,20 +78,13 @@ class Job:
 
     @functools.cached_property
     def compute(self) -> Compute:
-        """The group's function in Python."""
-        return self._computing()
-
-    @functools.cached_property
-    def filling(self) -> Compute:
-        """The same, with an array for each output after the leaves, which it may put that into."""
-        return self._computing(fills=True)
-
-    def _computing(self, fills: bool = False) -> Compute:
+        """The group's function in Python; of one that is not reduced, see `fills` of `generate`."""
         group = self.group
         rank, origins, reason = len(group.shape), self.operation.attributes["origins"], str(self.decision)
         leaves = [frozenset(d for d, n in enumerate(leaf.spread(rank)) if n > 1) for leaf in group.leaves]
         leaves = leaves if self._writes_over else []
         is_wide = math.prod(group.shape) >= tuning().half_many
+        fills = self.operation.attributes["reduction"] is None
         what = self._label, self._sources, leaves, reason, is_wide, fills
         return generate(group.function, origins, self._kernel_of, *what)
 
