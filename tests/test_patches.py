@@ -68,7 +68,7 @@ def _by_definition(p: Patches, x: np.ndarray) -> np.ndarray:
 def test_windows_lie_as_defined(is_large: bool, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     if is_large:  # cut into parts of few windows, by columns or rows
         monkeypatch.setattr(patches, "PART", 1)
-        tune(convolution_host_block=8)
+        tune(convolution_patch_block=8)
     rng, seen = np.random.default_rng(5), set()
     for _ in range(150):
         p = _random(rng)

@@ -46,11 +46,11 @@ def _extreme(choose, of_equals):
                 return result
             unsigned = np.dtype(f"u{result.dtype.itemsize}")
             doubtful = result.view(unsigned) == (1 << 8 * unsigned.itemsize - 1 if of_equals is np.bitwise_and else 0)
-            few = np.flatnonzero(doubtful) if result.ndim else ()
-            if not doubtful.any():
+            count = np.count_nonzero(doubtful)
+            if not count:
                 return result
-            if 0 < len(few) < result.size >> 4:
-                at = np.unravel_index(few, result.shape)
+            if count < result.size >> 4:
+                at = np.unravel_index(np.flatnonzero(doubtful), result.shape)
                 x, y = (np.broadcast_to(v, result.shape)[at] for v in (x, y))
                 bits = of_equals(x.view(unsigned), y.view(unsigned)).view(result.dtype)
                 result[at] = np.where(x == y, bits, result[at])

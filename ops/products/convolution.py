@@ -232,7 +232,11 @@ def _products(
         sums[:, *block] = multiply(matrix, kernel).reshape(*shape, outputs)
 
     if how == _HOST and outputs > 1:
-        for_each(list(even(counts, least_rows(groups, depth, outputs))), work, terms // tuning().product_terms)
+        for_each(
+            list(even(counts, least_rows(groups, depth, outputs, tuning().convolution_host_block))),
+            work,
+            terms // tuning().product_terms,
+        )
         return sums.transpose(0, *(1 + order.index(d) for d in range(inner)), 1 + inner) if is_turned else sums
     is_exact = how == _EXACT
     exact_block = tuning().convolution_code_block if x.itemsize == 1 else tuning().convolution_plain_block

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.blocks import for_each
+from ..engine.blocks import Pace, for_each
 from ..engine.compiled import Kernels
 from ..engine.speed import tuning
 from ..reductions.axes import Axis
@@ -142,21 +142,24 @@ class Patches:
             return np.array([*_three(self._outer), *_three(self._inner)], np.int64)
         return np.array([*_three(self._inner), *_three([self._outer[i] for i in self._order])], np.int64)
 
-    @functools.cached_property
-    def _least(self) -> int:
-        return least_rows(math.prod(self.groups), self.depth, self.outputs)
+    def _least(self, block: int) -> int:
+        return least_rows(math.prod(self.groups), self.depth, self.outputs, block)
 
     @functools.cached_property
     def _parts(self) -> list[slice]:
         """The windows of each part."""
-        count = max(self.rows // self._least, 1)
+        count = max(self.rows // self._least(tuning().convolution_patch_block), 1)
         return [slice(*pair) for pair in itertools.pairwise([self.rows * i // count for i in range(count + 1)])]
+
+    @functools.cached_property
+    def _pace(self) -> Pace:
+        return Pace()
 
     @property
     def blocks(self) -> list[tuple[slice, ...]]:
         """The parts of the windows where numpy lays them out."""
         order = self._order or range(len(self.counts))
-        parts = even(tuple([self.counts[i] for i in order]), self._least)
+        parts = even(tuple([self.counts[i] for i in order]), self._least(tuning().convolution_host_block))
         return [tuple([part[[*order].index(i)] for i in range(len(part))]) for part in parts]
 
     def products(
@@ -180,7 +183,8 @@ class Patches:
             kernels.lay_patches(source, matrix, self._dims, self._space, self._base, first, last)
             sums[:, part] = multiply(matrix if order is None else matrix.swapaxes(1, 2), kernel)
 
-        for_each(self._parts, work, groups * self.rows * self.depth * self.outputs // tuning().product_terms)
+        terms = groups * self.rows * self.depth * self.outputs
+        for_each(self._parts, work, terms // tuning().product_terms, self._pace)
         if order is None:
             return sums.reshape(groups, *self.counts, self.outputs)
         sums = sums.reshape(groups, *(self.counts[i] for i in order), self.outputs)
@@ -193,9 +197,9 @@ def _three(dimensions: Sequence[_Dimension]) -> list[_Dimension]:
     return [(1, 0, 0, 0)] * (3 - len(several)) + several
 
 
-def least_rows(groups: int, depth: int, outputs: int) -> int:
-    """The windows of a part: as many as the cache holds, and as make a product that may stand by itself."""
-    return max(-(-PART // (depth * outputs)), tuning().convolution_host_block // (groups * depth), 1)
+def least_rows(groups: int, depth: int, outputs: int, block: int) -> int:
+    """The windows of a part: as many as a block of elements has, and as make a product that may stand by itself."""
+    return max(-(-PART // (depth * outputs)), block // (groups * depth), 1)
 
 
 def even(shape: Shape, least: int) -> Iterator[tuple[slice, ...]]:
