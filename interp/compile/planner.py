@@ -1,10 +1,10 @@
 """From a program to a plan: binds every operation once, applies the passes, and writes each function in Python.
 
 The order is: `inline`, `fold_constants`, `share`, `small_indices`, `bind` (which verifies), `joined_padding`,
-`without_unused`, `unroll` (after which constants are folded again), `batch_turns`, `single_numbers`, `find_scans`,
-`narrow`, `fuse`, and then `emit`, which asks `choose` how each operation runs. The passes on loops and scans come
-before fusion because they read the body of a loop op by op. `narrow` comes before it because the cost of conversions
-decides what is fused.
+`numbers_before_repeating`, `without_unused`, `unroll` (after which constants are folded again), `batch_turns`,
+`single_numbers`, `find_scans`, `narrow`, `fuse`, and then `emit`, which asks `choose` how each operation runs. The
+passes on loops and scans come before fusion because they read the body of a loop op by op. `narrow` comes before it
+because the cost of conversions decides what is fused.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from .passes.inline import called_once, inlined
 from .passes.narrow import narrow
 from .passes.numbers import single_numbers
 from .passes.padding import joined_padding
+from .passes.repeated import numbers_before_repeating
 from .passes.share import share
 from .passes.turns import batch_turns
 from .passes.unroll import unroll
@@ -208,6 +209,10 @@ class _Planner:
             joined = joined_padding(region, constants)
             if joined is not region:
                 region = joined
+                self._binder.bind_new(region, constants)
+            later = numbers_before_repeating(region, constants) if self._speed.scalars else region
+            if later is not region:
+                region = later
                 self._binder.bind_new(region, constants)
             region = without_unused(region, constants)
         if self._fuses and self._speed.turns:

@@ -1,0 +1,102 @@
+"""The pass that computes with a number, in loops, before it is repeated as a tensor, instead of with the tensor.
+
+The rule. An elementwise operation on integers or booleans all of whose operands are numbers that have been repeated, or
+constants of one number, becomes an operation on these numbers and a repetition of its result. In loops numbers are
+Python's own (`scalars.py`): JAX's vectorised loops repeat the number of the turn before they compute with it.
+
+Measured with numpy alone, `betainc` of 1,000 numbers: 21 ms without, 14 with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from ....ops.kernel import Regions
+from ....ops.registry import lookup
+from ....ops.types import Kind, QuantizedType, TensorType, Type
+from ...program import Operation, Region, Value
+
+_BROADCAST = "stablehlo.broadcast_in_dim"
+#: Elements up to which a constant is looked at whether it is one number. Not measured: a limit of the time of planning.
+_LOOKED_AT = 1 << 16
+
+
+def numbers_before_repeating(region: Region, constants: dict[Value, Any]) -> Region:
+    """A region in whose loops numbers are repeated as late as possible; the same object where nothing changes.
+
+    The new operations are not bound yet; `constants` gets those that they need.
+    """
+    return _Pass(constants).region(region, {}, False)
+
+
+class _Pass:
+    def __init__(self, constants: dict[Value, Any]) -> None:
+        self._constants = constants
+        self._single: dict[Value, Value | None] = {}  # constants of one number
+
+    def region(self, region: Region, numbers: dict[Value, Value], in_loop: bool) -> Region:
+        """`numbers` are those that have been repeated, by the tensors, around the region."""
+        numbers, operations = dict(numbers), list[Operation]()
+        for operation in region.operations:
+            record = lookup(operation.name)
+            inner = in_loop or (record is not None and record.facts.regions is Regions.LOOP)
+            if record is not None and record.facts.regions in (Regions.LOOP, Regions.ONE):
+                regions = tuple([self.region(r, numbers, inner) for r in operation.regions])
+                if any(new is not old for new, old in zip(regions, operation.regions, strict=True)):
+                    operation = dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)
+            if operation.name == _BROADCAST and _shape(operation.operands[0]) == ():
+                numbers[operation.results[0]] = operation.operands[0]
+            operations += (self._instead(operation, numbers) if in_loop else None) or [operation]
+        same = len(operations) == len(region.operations) and all(
+            new is old for new, old in zip(operations, region.operations, strict=True)
+        )
+        return region if same else Region(region.arguments, operations, region.returns)
+
+    def _instead(self, operation: Operation, numbers: dict[Value, Value]) -> list[Operation] | None:
+        """An operation on numbers and a repetition; None where the operation stays."""
+        record = lookup(operation.name)
+        if record is None or not record.is_elementwise or operation.regions or len(operation.results) != 1:
+            return None
+        (result,) = operation.results
+        t, operands = result.type, operation.operands
+        if result in self._constants or not _is_tensor(t) or not all(_is_whole(v.type) for v in operands):
+            return None
+        singles = [numbers.get(v) or (v if _shape(v) == () else self._of_constant(v)) for v in operands]
+        if not any(v in numbers for v in operands) or any(v is None for v in singles):
+            return None
+        number = Value(TensorType((), t.element))  # type: ignore[union-attr]
+        source = operation.origin or operation
+        numbers[result] = number
+        made = dataclasses.replace(operation, operands=tuple(singles), results=(number,), origin=source)  # type: ignore[arg-type]
+        attributes = {"broadcast_dimensions": np.zeros(0, np.int64)}
+        return [made, Operation(_BROADCAST, (number,), (result,), attributes, (), operation.location, source)]
+
+    def _of_constant(self, value: Value) -> Value | None:
+        """The number that a constant repeats."""
+        if value not in self._single:
+            self._single[value] = None
+            array = None if value not in self._constants else np.asarray(self._constants[value])
+            if array is not None and 0 < array.size <= _LOOKED_AT and (array == array.flat[0]).all():
+                number = self._single[value] = Value(TensorType((), value.type.element))  # type: ignore[union-attr]
+                self._constants[number] = array.reshape(-1)[0, ...].copy()
+        return self._single[value]
+
+
+def _shape(value: Value) -> tuple[int | None, ...] | None:
+    return value.type.shape if isinstance(value.type, TensorType) else None
+
+
+def _is_tensor(t: Type) -> bool:
+    """Whether a type is that of tensors with elements, none of which are quantized or complex."""
+    if not isinstance(t, TensorType) or not t.is_static or not t.shape or t.size == 0:
+        return False
+    return not isinstance(t.element, QuantizedType) and not t.element.is_complex
+
+
+def _is_whole(t: Type) -> bool:
+    if not isinstance(t, TensorType) or isinstance(t.element, QuantizedType):
+        return False
+    return t.element.is_integer or t.element.kind is Kind.BOOL
