@@ -91,7 +91,7 @@ def test_numbers_that_become_floats_and_branches():
             n = jnp.full(x.shape, i)
             scaled = (n * 3 - 40).astype(np.float16).astype(np.float32)
             x = lax.cond(x[0] > 5, lambda: x - (n & 7).astype(np.float32), lambda: x + scaled)
-            return i + 1, x + (n * np.arange(4, dtype=np.int32)).astype(np.float32)
+            return i + 1, x + (n * jnp.arange(4, dtype=jnp.int32)).astype(np.float32)
 
         return lax.while_loop(lambda s: (s[0] < 50) & (s[1][1] < 1e6), turn, (0, x))[1]
 
