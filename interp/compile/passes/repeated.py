@@ -4,7 +4,7 @@ The rule. An elementwise operation on integers or booleans all of whose operands
 constants of one number, becomes an operation on these numbers and a repetition of its result. In loops numbers are
 Python's own (`scalars.py`): JAX's vectorised loops repeat the number of the turn before they compute with it.
 
-Measured with numpy alone, `betainc` of 1,000 numbers: 21 ms without, 14 with.
+Measured with numpy alone on a busy machine, `betainc` of 1,000 numbers: 38 ms without, 17 with.
 """
 
 from __future__ import annotations
