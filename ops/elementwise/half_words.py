@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..engine.speed import tuning
 from ..kernel import Run
 from ..types import ElementType
 
@@ -66,10 +67,12 @@ def negated(_: Run, element: ElementType) -> Run:
 
 def _nan_test(element: ElementType) -> Callable[[np.ndarray], bool]:
     infinity = int(np.array(np.inf, element.dtype).view(np.int16))
-    minus = infinity | 1 << 15
+    minus, largest = infinity | 1 << 15, np.maximum.reduce
 
     def is_nan(i: np.ndarray) -> bool:
-        return int(i.max(initial=0)) > infinity or int(i.view(np.uint16).max(initial=0)) > minus
+        if i.size < tuning().half_many:
+            return largest(i & _REST, None, initial=0) > infinity
+        return largest(i, None) > infinity or largest(i.view(np.uint16), None) > minus
 
     return is_nan
 
