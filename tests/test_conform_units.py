@@ -311,6 +311,43 @@ def negative_zeros(codes: Codes) -> Codes:
     return np.where(codes == 0, 0x80, codes).astype(codes.dtype)
 
 
+@pytest.mark.parametrize("signature", ["dot_general.f16.f32", "dot_general.bf16.f32", "convolution.f16.f32"])
+def test_nan_where_an_infinity_is_right_is_no_matter_of_order(signature: str) -> None:
+    """Infinities come of infinite operands, or of sums that overflow in one direction: none of these are NaN."""
+    fmt = FORMATS["f32"]
+
+    def nan(codes: Codes) -> Codes:
+        return np.where(np.isinf(fmt.decode(codes)), fmt.nan_code, codes).astype(codes.dtype)
+
+    found = run(Backend(change=nan), signature)
+    assert {r.verdict for r in found} == {FAIL}, verdicts(found)
+
+
+@pytest.mark.parametrize("signature", ["dot_general.f16.f32", "dot_general.bf16.f32", "convolution.f16.f32"])
+def test_sums_that_cancel_are_not_negative_zeros(signature: str) -> None:
+    fmt = FORMATS["f32"]
+
+    def negative(codes: Codes) -> Codes:
+        return np.where(fmt.decode(codes) == 0, codes | fmt.sign_bit, codes).astype(codes.dtype)
+
+    found = verdicts(run(Backend(change=negative), signature))
+    assert found["length-8"] == found["length-64"] == found["length-1000"] == FAIL, found
+
+
+@pytest.mark.parametrize("signature", ["dot_general.bf16.f32", "dot_general.f16"])
+def test_any_order_in_f32_is_one_though_sums_overflow(signature: str) -> None:
+    """Large products of both signs are NaN in some orders, and infinite or finite in others."""
+    random = np.random.default_rng(5)
+
+    def shuffled(x: Codes, y: Codes, types: tuple[str, ...], _: str) -> Exact:
+        order = random.permutation(x.shape[1])
+        with np.errstate(all="ignore"):
+            products = terms(x, y, types)[:, order].astype(np.float32)
+            return Exact.of(np.add.accumulate(products, axis=1, dtype=np.float32)[:, -1].astype(np.float64))
+
+    assert FAIL not in verdicts(run(Backend(shuffled), signature)).values()
+
+
 def test_a_zero_of_the_wrong_sign_is_no_matter_of_order() -> None:
     found = verdicts(run(Backend(change=negative_zeros), "dot_general.f8E4M3FN", ("length-1", "length-3")))
     assert found["length-3"] == FAIL, found

@@ -89,6 +89,24 @@ def test_the_units_of_chips_are_found(name: str) -> None:
     assert "=>" in shown["bits"].evidence[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "types", "k"),
+    [
+        ("h100.mma", ("f8E4M3FN", "f16"), 7),  # its two steps share more positions than there are
+        ("cdna2.mfma_1k", ("bf16", "f32"), 7),  # random dots are as sums in f32 by pairs; few show what is flushed
+        pytest.param("b200.mma", ("f8E5M2", "f8E4M3FN"), 256, marks=pytest.mark.exhaustive),
+        pytest.param("a100.mma", ("bf16", "f8E4M3FN"), 256, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_units_are_found_on_short_dots_and_in_narrow_results(name: str, types: tuple[str, str], k: int) -> None:
+    """The largest products of a sum may be beyond the range of the result, as long as they cancel."""
+    operands, result = types
+    record = units.find(name, operands, operands, "f32" if result == "f8E4M3FN" else result).record
+    report = interp.probe(Model(record), type=operands, result=result, k=k)
+    assert report.is_found, report
+    assert agrees(record, report.record, report.signature) == 10_000
+
+
 @pytest.mark.parametrize("seed", [5])
 def test_random_records_are_found(seed: int) -> None:
     _finds(seed, k=64)

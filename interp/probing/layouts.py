@@ -173,7 +173,7 @@ def layouts(k: int) -> Iterator[Layout]:
     """Return all layouts that are tried."""
     for pattern in PATTERNS:
         run, period = pattern
-        for n in _windows(k):
+        for n in dict.fromkeys((*_windows(k), -(-k // period) * period)):  # the last of them may be wider than k
             # A step of no more products than stand together takes consecutive ones.
             if n % period or (period > 1 and n <= period):
                 continue

@@ -18,7 +18,7 @@ from .predict import predicted_by, steps
 from .sentences import SENTENCES, alternatives
 
 #: Dots that are made, and such as are asked for of each record.
-_MADE, _ASKED = 6000, 12
+_MADE, _ASKED = 10_000, 12
 #: Answers that a record has to give to be a rival.
 _ANSWERS = 600
 #: Products of a dot, and steps that have them.
@@ -65,7 +65,8 @@ def _scattered(session: Session, record: Accumulator) -> Iterator[list[Product]]
     significands = [1.0, designer.half, designer.fine, designer.wide, designer.full]
     for _ in range(_MADE):
         first = int(rng.integers(len(where)))
-        near = [p for s in where[first : first + int(rng.integers(1, _MOST_STEPS))] for p in s]
+        count = int(rng.integers(2, _MOST_STEPS)) if rng.random() < 0.5 else 1
+        near = [p for s in where[first : first + count] for p in s]
         places = rng.permutation(near)[: int(rng.integers(2, _MOST_PRODUCTS))].tolist()
         top = int(rng.integers((low + high) // 2, high + 1))
         below = rng.integers(0, high - low + 1, len(places))

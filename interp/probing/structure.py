@@ -8,13 +8,14 @@ First the layouts that explain the masks are found (`layouts.py`), then the ways
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from ...ops.accumulators.record import Accumulator
 from .answers import Answers, Session
-from .designs import Scale
+from .designs import Dots, Scale
 from .facts import Change
 from .layouts import Layout, Masks, layouts
 from .operands import values
@@ -98,8 +99,27 @@ def _scale(session: Session) -> Scale:
     if not len(exponents):
         return Scale(session.designer.operands.low, session.designer.operands.high)
     low, high = int(exponents.min()), int(exponents.max())
+    largest = _largest(session, low, high)
+    if largest > high:  # the result has fewer exponents than the sum
+        return Scale(low, min(largest, low + _SPAN))
     high -= min(4, max(high - low - 40, 0))  # sums need some room where there is enough
     return Scale(max(low, high - _SPAN), high)
+
+
+def _largest(session: Session, low: int, high: int) -> int:
+    """The exponent up to which two products that cancel leave little beside a small one, wherever they stand."""
+    k, d = session.signature.k, session.designer
+    pairs = [(0, j, k - 1) for j in dict.fromkeys((1, k // 2, k - 2)) if 0 < j < k - 1]
+    each = [d.masks(Scale(low, e), pairs) for e in range(high + 1, d.operands.high + 1)] if pairs else []
+    each = list(itertools.takewhile(lambda dots: len(dots) == len(pairs), each))
+    if not each:
+        return high
+    together = Dots.joined(each)
+    left = np.abs(values(session.asker.ask(together.x, together.y), session.signature.result)).reshape(len(each), -1)
+    with np.errstate(invalid="ignore"):
+        is_small = (left <= 2.0 ** np.arange(high - 2, high - 2 + len(each))[:, None]).all(1)
+    # Where the sum ends at its largest number, the first power of two beyond it leaves little as well.
+    return high + (len(each) if is_small.all() else max(int(np.argmin(is_small)) - 1, 0))
 
 
 def _left(session: Session, masks: Answers, records: Sequence[Accumulator], at: np.ndarray) -> np.ndarray:

@@ -177,14 +177,18 @@ def _zeros_fit(got: np.ndarray, exact: np.ndarray, slack: np.ndarray, rows: np.n
     return ~((negative & ~(may_be | all_negative)) | (positive & (exact + slack < 0)))
 
 
-def is_exact_in(rows: np.ndarray, precision: int) -> np.ndarray:
-    """Whether every sum of some of the terms is a number of so many bits: no order rounds."""
-    size = np.abs(rows)
-    fraction, exponent = np.frexp(size)
+def unit_of(rows: np.ndarray) -> np.ndarray:
+    """The power of two that all terms of a sum are multiples of; infinite where they are all zero."""
+    fraction, exponent = np.frexp(np.abs(rows))
     whole = np.ldexp(fraction, 53).astype(np.int64)
     lowest = whole & -whole  # the lowest bit of a significand
-    unit = np.where(size > 0, np.ldexp(lowest.astype(np.float64), exponent - 53), np.inf).min(axis=1, initial=np.inf)
-    return size.sum(axis=1) <= unit * 2.0**precision
+    units = np.ldexp(lowest.astype(np.float64), exponent - 53)
+    return np.where(rows != 0, units, np.inf).min(axis=1, initial=np.inf)
+
+
+def is_exact_in(rows: np.ndarray, precision: int) -> np.ndarray:
+    """Whether every sum of some of the terms is a number of so many bits: no order rounds."""
+    return np.abs(rows).sum(axis=1) <= unit_of(rows) * 2.0**precision
 
 
 def step_by_step(rows: np.ndarray, precision: int) -> np.ndarray:

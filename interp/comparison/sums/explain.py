@@ -17,7 +17,7 @@ import numpy as np
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import TOWARD_ZERO, Exact, encode
 from ...oracle.sums import exact_sums
-from .exact_sums import is_exact_in, slack_of, spread
+from .exact_sums import is_exact_in, slack_of, spread, unit_of
 from .terms import BLOCK
 from .ways import Asked, Rows, Way, flushed, may_flush
 
@@ -280,20 +280,50 @@ def within(
             total, sizes = exact_sums(terms), np.abs(terms).sum(axis=1)
             slack = np.where(is_exact_in(terms, 24), 0.0, slack_of(terms.shape[1], 24, sizes))
             if may_flush(observed.asked):  # products below f32's normal numbers are rounded by an absolute step
-                slack = slack + terms.shape[1] * 2.0**-149
+                slack = slack + np.where(_is_finer(terms, -149), terms.shape[1] * 2.0**-149, 0.0)
             if is_flushed:
-                slack += terms.shape[1] * 2.0 ** FORMATS["f32"].min_exponent
+                least = FORMATS["f32"].min_exponent
+                slack = slack + np.where(_is_finer(terms, least), terms.shape[1] * 2.0**least, 0.0)
             hits = observed.hits(flat, total, through)
             ends = [rounded(Exact.of(total.value + s), fmt.name, through)[0] for s in (-slack, slack)]
-            value = np.abs(fmt.decode(np.where(fmt.is_none(got), 0, got)))
+            value = fmt.decode(np.where(fmt.is_none(got), 0, got))
+            may_overflow = _may_overflow(terms, value, fmt.has_infinity)
         rank, nan = fmt.rank, fmt.is_nan(got) | fmt.is_nan(ends[0]) | fmt.is_nan(ends[1])
         inside = ~nan & ~fmt.is_none(got) & (rank(ends[0]) <= rank(got)) & (rank(got) <= rank(ends[1]))
         inside &= slack > 0  # else every order gives one result, with one sign of zero
-        may_overflow = (sizes > FORMATS["f32"].max) & ~np.isfinite(value)
+        inside &= (value != 0) | ~np.signbit(value) | _may_be_negative_zero(terms, observed, through, is_flushed)
         found.append(hits | inside | may_overflow)
         if sides is not None:
             # Of terms of one sign small ones are lost to large ones, which is no sign that sums are cut off.
             both = (terms.min(axis=1, initial=0.0) < 0) & (terms.max(axis=1, initial=0.0) > 0)
             differ = inside & ~hits & np.isfinite(total.value) & both
-            sides.append(np.sign(value[differ] - np.abs(total.value[differ])))
+            sides.append(np.sign(np.abs(value[differ]) - np.abs(total.value[differ])))
     return np.concatenate(found) if found else np.zeros(0, bool)
+
+
+def _may_be_negative_zero(terms: np.ndarray, observed: Observed, through: Through, is_flushed: bool) -> np.ndarray:
+    """Which sums may round to -0: what cancels is +0, and all else is at least a unit of the terms."""
+    with np.errstate(invalid="ignore"):
+        units = -unit_of(terms)
+    codes = rounded(Exact.of(np.where(np.isfinite(units), units, -1.0)), observed.asked.result, through)[0]
+    return (FORMATS[observed.asked.result].decode(codes) == 0) | (
+        is_flushed & (units > -(2.0 ** FORMATS["f32"].min_exponent))
+    )
+
+
+def _is_finer(terms: np.ndarray, exponent: int) -> np.ndarray:
+    """Which sums have a term that is no multiple of a power of two: all sums of such terms are multiples of it."""
+    units = np.ldexp(terms, -exponent)
+    return (units != np.rint(units)).any(axis=1)
+
+
+def _may_overflow(terms: np.ndarray, got: np.ndarray, has_infinity: bool) -> np.ndarray:
+    """Which results may come of sums that overflow f32 on the way: infinities of their sign, or NaN.
+
+    NaN is what comes of both infinities, and of one in a format that has none.
+    """
+    largest = FORMATS["f32"].max
+    above, below = (np.maximum(s * terms, 0).sum(axis=1) > largest for s in (1, -1))
+    is_up, is_down = ((terms == s * np.inf).any(axis=1) for s in (1, -1))
+    nan = above & below if has_infinity else above | below
+    return np.where(np.isnan(got), nan, np.where(got > 0, above & ~is_down, below & ~is_up)) & ~np.isfinite(got)

@@ -58,7 +58,8 @@ def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.
     found.set(sums.within(theirs, bits), SAME)
     if found.grades.max(initial=SAME) == SAME or element.is_complex:
         return None
-    overflows = (sums.sizes > np.finfo(np.float32).max) & ~np.isfinite(theirs.astype(np.float64))
+    can_overflow = np.isfinite(sums.sizes) & (sums.sizes > np.finfo(np.float32).max)
+    overflows = can_overflow & ~np.isfinite(theirs.astype(np.float64))
     found.set(overflows, NEAR, _MAY_OVERFLOW)
     wrong, asked = found.grades == WRONG, found.grades != OPEN
     if not wrong.any() or not result.is_float:

@@ -94,7 +94,7 @@ def _of_dot(case: Case, k: int, m: int, n: int, random: np.random.Generator) -> 
         x = [_row(pools[0], _LEFT[i % len(_LEFT)], k, partners, random) for i in range(m)]
         y = [_row(pools[1], _RIGHT[i % len(_RIGHT)], k, partners, random, is_right=True) for i in range(n)]
         rows, columns = _above_a_tie(case, k)
-        x, y = rows + x, columns + y
+        x, y = [*_cancelling(pools[0], partners, 1), *rows, *x], columns + y
     return _codes(pools[0].fmt, np.array(x)), np.ascontiguousarray(_codes(pools[1].fmt, np.array(y)).T)
 
 
@@ -118,6 +118,7 @@ def _of_convolution(case: Case, k: int, random: np.random.Generator) -> Arrays:
     y = [*right, *y]
     above, ties = _above_a_tie(case, k)
     x = [*(np.resize([*row, *row[: width * features - k]], (width, features)) for row in above), *x]
+    x = [*(np.resize(row, (width, features)) for row in _cancelling(pools[0], partners, width)), *x]
     y = [*ties, *y]
     kernel = _codes(pools[1].fmt, np.array(y))
     return _codes(pools[0].fmt, np.array(x)), np.ascontiguousarray(kernel.T.reshape(window, features, -1))
@@ -210,6 +211,17 @@ def _row(
         few = np.concatenate([few, partners[few]])
         row[few] = random.choice(pools.like, len(few)) * random.choice([-1.0, 1.0], len(few))
     return row
+
+
+def _cancelling(pools: _Pools, partners: np.ndarray, count: int) -> list[np.ndarray]:
+    """A row of pairs that all cancel, so many times, for formats of which other rows have no sum of zero."""
+    if pools.fmt.is_minifloat or len(partners) < 2:
+        return []
+    signed = _signed(pools, count * len(partners), np.random.default_rng(len(partners))).reshape(count, -1)
+    first = np.arange(len(partners)) < partners
+    signed[:, partners[first]] = -signed[:, first]
+    signed[:, partners == np.arange(len(partners))] = 0
+    return [signed.reshape(-1)]
 
 
 # -- sums above a boundary ---------------------------------------------------------------------------------------------

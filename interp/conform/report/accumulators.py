@@ -70,7 +70,8 @@ def sentences(accumulator: Accumulated) -> list[str]:
             f"{'All products are summed at once' if a.step == 0 else 'Products are summed one by one'}, {a.order}."
         )
     if a.keep != "exact":
-        said.append(f"Between steps the sum is kept in {a.keep}.")
+        name, _, bits = a.keep.partition(":")
+        said.append(f"Between steps the sum is kept in {name}{f' of {bits} fraction bits' if bits else ''}.")
     if a.outer:
         said.append(f"After every {a.outer} products it is added to a sum in f32.")
     if a.then:
