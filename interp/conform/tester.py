@@ -13,8 +13,7 @@ import numpy as np
 from ..backends import BackendError
 from ..backends.operation import Operation
 from ..backends.programs import Builder
-from ..comparison.diagnosis import Diagnosis
-from ..oracle.formats import all_codes, bits, code_dtype
+from ..oracle.formats import all_codes
 from . import repeats, tests
 from .backend import takes, to_integers
 from .block_parts import BlockPart, ScaledPart
@@ -22,6 +21,7 @@ from .cases import block_data, data
 from .cases.cases import ROW_OPS, Case
 from .cases.layouts import LAYOUTS
 from .cases.row_data import arrays
+from .collected import OtherAxis, collected, outputs
 from .elementwise import Part, of_positions
 from .repeats import AnyPart, Results
 from .reproduction import Failing, batches, explained
@@ -229,7 +229,7 @@ class Tester:
 
         try:
             results = part.operate(call)
-            return _collected(list(results) if isinstance(part, BlockPart) else [np.asarray(results)], part)
+            return collected(list(results) if isinstance(part, BlockPart) else [np.asarray(results)], part)
         except BackendError as error:
             return or_raise(error)
 
@@ -258,7 +258,7 @@ class Tester:
             raise BackendError("died", f"the program has {sum(counts)} results, and the backend gave {len(found)}")
         following = iter(found)
         return [
-            _collected([np.asarray(next(following)) for _ in range(n)], p) for n, p in zip(counts, parts, strict=True)
+            collected([np.asarray(next(following)) for _ in range(n)], p) for n, p in zip(counts, parts, strict=True)
         ]
 
     # -- what has no result --------------------------------------------------------------------------------------------
@@ -346,45 +346,3 @@ def _with_kept(result: CaseResult | None, spec: Spec, part: AnyPart, got: np.nda
 def operands_of(part: AnyPart) -> Sequence[np.ndarray]:
     """The operands of a part, as codes."""
     return part.operands if isinstance(part, Part) else part.arrays
-
-
-class OtherAxis(BackendError):
-    """The scales are those of blocks along the other axis, as their shape shows."""
-
-    why = Diagnosis("blocks lie along the other axis", ("wrong-axis",))
-
-    def __init__(self) -> None:
-        super().__init__("died", self.why.sentence)
-
-
-def outputs(part: AnyPart) -> list[tuple[str, tuple[int, ...]]]:
-    """The element type and the shape of each result of a part."""
-    return part.outputs if isinstance(part, BlockPart) else [(part.result_type, part.shape)]
-
-
-def _collected(found: Sequence[np.ndarray], part: AnyPart) -> np.ndarray:
-    """What came back, as codes; of several results one after another."""
-    signature = part.case.signature
-    if isinstance(part, BlockPart) and part.is_across([np.shape(x) for x in found]):
-        raise OtherAxis()
-    codes = [_checked(x, t, shape, signature) for x, (t, shape) in zip(found, outputs(part), strict=True)]
-    return part.joined(codes) if isinstance(part, BlockPart) else codes[0]
-
-
-def _checked(found: np.ndarray, element: str, shape: tuple[int, ...], signature: str) -> np.ndarray:
-    """One result, as codes."""
-    from ..backends.programs import decoded
-
-    if found.shape != shape:
-        shapes = f"expected shape {list(shape)}, got {list(found.shape)}"
-        raise BackendError("died", f"the result of {signature}: {shapes}")
-    found = found.reshape(-1)
-    if found.dtype.kind == "f" and bits(element) == 6:
-        return decoded(found, element)
-    kind = code_dtype(element)
-    if found.dtype.kind in "iu" and found.itemsize == kind.itemsize:
-        return found.view(kind)
-    codes = found.astype(kind) if found.dtype.kind in "biu" else None
-    if codes is None or (codes != found).any():
-        raise BackendError("died", f"the results of {signature} are {found.dtype} (expected {kind})")
-    return codes

@@ -18,8 +18,9 @@ from ...program import Operation
 from ..grades import NEAR, OPEN, SAME, WRONG, Graded, Note
 from ..places import of_array
 from ..wide import sole
-from .accumulators import folds, is_like, model_of, units
+from .accumulators import folds, model_of
 from .exact_sums import ExactSums, between
+from .likeness import is_like, units
 from .sum_faults import sum_fault
 
 _PRODUCTS = ("dot", "dot_general", "convolution", "dynamic_conv", "einsum", "unary_einsum", "ragged_dot")

@@ -9,10 +9,11 @@ import numpy as np
 from ...backends import BackendError
 from ...oracle.formats import code_dtype
 from .. import run
+from ..collected import outputs
 from ..repeats import AnyPart, Results
 from ..result import Kept, Report, hash_of
 from ..run import Choice, Task
-from ..tester import Spec, Tester, operands_of, outputs
+from ..tester import Spec, Tester, operands_of
 from ..verdicts.outcome import Settings
 
 #: The signature, the form and the part.
