@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from minihlo.interp.compile.inlining import inlined
-from minihlo.interp.compile.ranges import Expression, Place, Range, range_of, simplified
+from minihlo.interp.compile.source.inlining import inlined
+from minihlo.interp.compile.source.intervals import Range, range_of
+from minihlo.interp.compile.source.lines import Line
+from minihlo.interp.compile.source.ranges import Expression, Place, simplified
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
 I32, UI8, I8, BOOL = (ELEMENT_TYPES[name] for name in ("i32", "ui8", "i8", "i1"))
@@ -115,14 +115,6 @@ def test_expressions_that_loops_have(text, element, ranges, simple, low, high):
     assert (given.text, given.range) == (simple, (low, high))
 
 
-@dataclasses.dataclass
-class Line:
-    text: str
-    depth: int = 0
-    defines: tuple[str, ...] = ()
-    expression: Expression | None = None
-
-
 def lines(*texts: str) -> list[Line]:
     """Lines, indented by a space a level; those of one name and an expression without a call give numbers."""
     made = []
@@ -131,7 +123,8 @@ def lines(*texts: str) -> list[Line]:
         left, _, right = text.partition(" = ")
         names = tuple(left.split(", ")) if right else ()
         is_number = len(names) == 1 and "(" not in right
-        made.append(Line(text, depth, names, Expression(right, (0, 1)) if is_number else None))
+        expression = Expression(right, (0, 1)) if is_number else None
+        made.append(Line(text, None, depth, names, expression=expression))
     return made
 
 

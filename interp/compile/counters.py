@@ -10,7 +10,7 @@ import numpy as np
 
 from ...ops.types import Kind, TensorType
 from ..program import Operation, Region, Value
-from .ranges import Range, known_range, range_of
+from .source.intervals import Range, known_range, range_of
 
 #: By the place of what is carried: its range before each turn and after the last one, and its range within turns.
 Carried = dict[int, tuple[Range, Range]]

@@ -23,8 +23,10 @@ from ...ops.types import ElementType, Kind, TensorType, Type
 from ..errors import shown
 from ..program import Operation, Value
 from . import scalars
-from .inlining import inlined
-from .ranges import Expression, Range, known_range, simplified
+from .source.inlining import inlined
+from .source.intervals import Range, known_range
+from .source.lines import Line, with_drops
+from .source.ranges import Expression, simplified
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,19 +43,6 @@ class Source:
 Sources = dict[str, Source]
 
 
-@dataclasses.dataclass(slots=True)
-class _Line:
-    text: str
-    operation: Operation | None
-    depth: int
-    defines: tuple[str, ...] = ()
-    uses: tuple[str, ...] = ()
-    over: tuple[str, ...] = ()  #: which of the names it uses it may write its result over
-    into: str = ""  #: the array to put its result into
-    is_look: bool = False  #: whether it only looks whether to go on
-    expression: Expression | None = None  #: of a line that gives a single number
-
-
 class Writer:
     """Writes the text of one Python function and collects the objects it names."""
 
@@ -65,7 +54,7 @@ class Writer:
         self._plain: dict[Value, str] = {}  # of plain numbers
         self._types: dict[str, Type] = {}  # of plain numbers, those too that are defined no more
         self._ranges: dict[str, Range] = {}  # of plain numbers, where it is not that of their types
-        self._lines: list[_Line] = []
+        self._lines: list[Line] = []
         self._large: set[str] = set()
         self._globals: dict[str, Any] = {}
         self._count = 0
@@ -151,11 +140,11 @@ class Writer:
         over: Sequence[str] = (),
     ) -> None:
         """Write a line, and record the names that it defines and uses."""
-        self._lines.append(_Line(text, operation, self.depth, tuple(defines), tuple(uses), tuple(over)))
+        self._lines.append(Line(text, operation, self.depth, tuple(defines), tuple(uses), tuple(over)))
 
     def look(self, text: str, operation: Operation, defines: Sequence[str] = (), uses: Sequence[str] = ()) -> None:
         """Write a line that only looks whether to go on."""
-        self._lines.append(_Line(text, operation, self.depth, tuple(defines), tuple(uses), is_look=True))
+        self._lines.append(Line(text, operation, self.depth, tuple(defines), tuple(uses), is_look=True))
 
     @property
     def count(self) -> int:
@@ -271,7 +260,7 @@ class Writer:
         name = self.fresh()
         self._types[name], self._ranges[name] = t, given.range
         text = f"{name} = {given.text}"
-        self._lines.append(_Line(text, operation, self.depth, (name,), tuple(uses), expression=given))
+        self._lines.append(Line(text, operation, self.depth, (name,), tuple(uses), expression=given))
         return name
 
     def range(self, name: str) -> Range:
@@ -328,47 +317,16 @@ class Writer:
         """
         result = "".join(f"{name}, " for name in returns)
         self.line(f"return ({result})", None, (), returns)
-        head = _Line(f"def run({', '.join(parameters)}):", None, -1, tuple(parameters))
+        head = Line(f"def run({', '.join(parameters)}):", None, -1, tuple(parameters))
         kept = inlined(self._lines)
         places = [0, *itertools.accumulate(line is not None for line in kept)]
         self._blocks = [(places[start], places[end]) for start, end in self._blocks]
-        lines = self._with_drops([head, *(line for line in kept if line is not None)], writes_over)
+        lines = with_drops([head, *(line for line in kept if line is not None)], self._large, self._blocks, writes_over)
         text = "".join(f"{'    ' * (line.depth + 1)}{line.text}\n" for line in lines)
         file = f"<minihlo plan {next(self._numbers)} {shown(label)}>"
         sources[file] = Source(shown(label), text, [line.operation for line in lines], reason)
         exec(compile(text, file, "exec"), self._globals)
         return self._globals["run"]
-
-    def _with_drops(self, lines: list[_Line], writes_over: bool) -> list[_Line]:
-        """The lines, and those that forget large values which nothing needs any more."""
-        if not self._large:
-            return lines
-        first: dict[str, int] = {}
-        last: dict[str, int] = {}
-        for index, line in enumerate(lines):
-            for name in (*line.defines, *line.uses):
-                if name in self._large:
-                    first.setdefault(name, index)
-                    last[name] = index
-        blocks = sorted((start + 1, end + 1) for start, end in self._blocks)  # the head is the first line
-        dropped: dict[int, list[tuple[int, str]]] = {}
-        for name, index in last.items():
-            # What was there before a loop is dropped after it.
-            around = next(((a, b) for a, b in blocks if a <= index < b and not a <= first[name] < b), None)
-            place, depth = (index, lines[index].depth) if around is None else (around[1] - 1, lines[around[0]].depth)
-            if place < len(lines) - 1 and not lines[place].text.endswith(":"):
-                dropped.setdefault(place, []).append((-depth, name))
-        result = []
-        for index, line in enumerate(lines):
-            over = next((name for name in line.over if last[name] == index), None) if writes_over else None
-            if line.into:
-                line = dataclasses.replace(line, text=f"{line.text[:-1]}, out={line.into})")
-            elif over is not None:
-                line = dataclasses.replace(line, text=f"{line.text[:-1]}, {over})")
-            result.append(line)
-            for depth, names in itertools.groupby(sorted(dropped.get(index, ())), key=lambda pair: pair[0]):
-                result.append(_Line(f"del {', '.join(name for _, name in names)}", line.operation, -depth))
-        return result
 
     def _region(self, function: Callable[..., Any], captures: tuple[Value, ...]) -> str:
         name = self.name_of(function)

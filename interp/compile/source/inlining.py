@@ -11,9 +11,9 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
 
-from .ranges import Expression, Place
+from .lines import Line
+from .ranges import Place
 
 _NAMES = re.compile(r"\bv\d+\b")
 _ATOM = re.compile(r"\w+|\([^()]*\)")
@@ -24,18 +24,6 @@ _LONGEST = 400
 _CHAINED = 3
 
 
-class Line(Protocol):
-    """A line of source, and what is known of it if it gives a single number."""
-
-    text: str
-    depth: int
-    defines: tuple[str, ...]
-    expression: Expression | None
-
-
-L = TypeVar("L", bound=Line)
-
-
 @dataclasses.dataclass
 class _Waiting:
     """A line that is to be written elsewhere: its place among the lines, and how often its names had been defined."""
@@ -44,9 +32,9 @@ class _Waiting:
     versions: list[int]
 
 
-def inlined(lines: Sequence[L]) -> list[L | None]:
+def inlined(lines: Sequence[Line]) -> list[Line | None]:
     """The lines of a function, with None for those that give numbers which are written where they are used."""
-    kept: list[L | None] = list(lines)
+    kept: list[Line | None] = list(lines)
     if not any(line.expression is not None for line in lines):
         return kept
     counts = Counter(name for line in lines for name in _NAMES.findall(line.text))

@@ -1,0 +1,1 @@
+"""Generated source: its lines, and expressions of single integers in them."""
