@@ -476,6 +476,9 @@ UNITS: dict[str, tuple[Sums, str, str]] = {
     "Hopper, convolution": (aligned(32, 13, 13), "convolution.f8E5M2.f32", "h100.wgmma"),
     "Hopper, into f8": (record(HOPPER), "dot_general.f8E4M3FN", "h100.wgmma"),
     "Hopper, f16": (aligned(16, 25, 23), "dot_general.f16.f32", "h100.mma"),
+    "Volta, into f16, with sums that round to -0": (
+        record(Accumulator(4, bits=23, keep="f16", least=-19, nan="ones")), "dot_general.f16", "v100.mma",
+    ),
     "Ada": (aligned(16, 13, 13), "dot_general.f8E5M2.f32", "ada.mma"),
     "Ampere, bf16 into bf16": (
         record(Accumulator(8, bits=24, keep="f32", rounding="toward_zero", least=-132, nan="ones")),

@@ -178,7 +178,7 @@ def of_record(record: Accumulator, identifier: str, sentence: str, operands: Seq
 
     def total(rows: Rows) -> Exact:
         x, y = rows.factors
-        return Exact.of(dots(record, x, y, left, right).astype(np.float64) + 0.0)
+        return Exact.of(dots(record, x, y, left, right).astype(np.float64))
 
     return Way(identifier, sentence, total, True, record, identifier, record.storage.name)
 
