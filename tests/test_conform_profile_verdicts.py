@@ -111,6 +111,12 @@ def test_waivers_that_are_none(run: Run, tmp_path: Path, text: str, message: str
     assert message in err[0]
 
 
+def test_a_submission_that_cannot_be_written_is_one_line(run: Run) -> None:
+    status, out, err = run(*on_profile("minihlo", "--submit", "@none/s.zip"))
+    assert (status, out, len(err)) == (74, [], 1)
+    assert "--submit @none/s.zip: No such file" in err[0]
+
+
 def test_known_failures_of_the_adopter_do_not_fail_its_ci(run: Run, tmp_path: Path) -> None:
     (tmp_path / "known.txt").write_text("add.*\n")
     words = on_profile("tests.conform_profile_backends:wrong_addition", "--xfail", "@known.txt")
@@ -131,7 +137,6 @@ def test_known_failures_of_the_adopter_do_not_fail_its_ci(run: Run, tmp_path: Pa
         (on_profile("minihlo", "--ops", "add"), "--ops: expected none with --profile"),
         (on_profile("minihlo", "--level", "2"), "--level: expected 1, as test-1.0 has it, got 2"),
         (on_profile("minihlo", "--badge", "@s.png"), "--badge: expected a file named .svg or .json, got @s.png"),
-        (on_profile("minihlo", "--submit", "@none/s.zip"), "--submit @none/s.zip: No such file"),
         (("minihlo", "--profile", "ocp"), "expected a profile (fnuz-1.0, "),
         (("profiles", "ocp"), "expected a profile (fnuz-1.0, "),
         (("verify", "@none.zip"), "@none.zip: No such file"),

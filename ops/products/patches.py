@@ -36,6 +36,7 @@ class Patches:
     """How the windows of an operand are laid out: one plan for each combination of shapes.
 
     lhs: the operand's dimensions (batch, feature and one or two spatial ones) as places in its shape.
+    least: the terms of the smallest product that the host is given.
     """
 
     shape: Shape
@@ -44,6 +45,7 @@ class Patches:
     reversal: Shape
     groups: tuple[int, int]  #: of features and of batches
     outputs: int  #: of a group
+    least: int = PART
 
     @property
     def is_known(self) -> bool:
@@ -117,7 +119,7 @@ class Patches:
 
     @functools.cached_property
     def is_large(self) -> bool:
-        return self.rows * self.depth * self.outputs > PART
+        return self.rows * self.depth * self.outputs > self.least
 
     @functools.cached_property
     def _order(self) -> list[int] | None:
@@ -143,7 +145,7 @@ class Patches:
         return np.array([*_three(self._inner), *_three([self._outer[i] for i in self._order])], np.int64)
 
     def _least(self, block: int) -> int:
-        return least_rows(math.prod(self.groups), self.depth, self.outputs, block)
+        return least_rows(math.prod(self.groups), self.depth, self.outputs, block, self.least)
 
     @functools.cached_property
     def _parts(self) -> list[slice]:
@@ -197,9 +199,9 @@ def _three(dimensions: Sequence[_Dimension]) -> list[_Dimension]:
     return [(1, 0, 0, 0)] * (3 - len(several)) + several
 
 
-def least_rows(groups: int, depth: int, outputs: int, block: int) -> int:
+def least_rows(groups: int, depth: int, outputs: int, block: int, least: int = PART) -> int:
     """The windows of a part: as many as a block of elements has, and as make a product that may stand by itself."""
-    return max(-(-PART // (depth * outputs)), block // (groups * depth), 1)
+    return max(-(-least // (depth * outputs)), block // (groups * depth), 1)
 
 
 def even(shape: Shape, least: int) -> Iterator[tuple[slice, ...]]:
