@@ -66,10 +66,11 @@ def _by_definition(p: Patches, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("is_large", [False, True])
 def test_windows_lie_as_defined(is_large: bool, tune: Tune) -> None:
+    tune(convolution_short=1, convolution_apart=1 << 30)
     if is_large:  # cut into parts of few windows, by columns or rows
         tune(convolution_patch_block=8)
     rng, seen = np.random.default_rng(5), set()
-    for _ in range(150):
+    for _ in range(400):
         p = _random(rng, 1 if is_large else patches.PART)
         if p.is_known:
             x = rng.integers(1, 1000, p.shape).astype(np.float32)
@@ -102,7 +103,7 @@ CONVOLUTIONS = {
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions_have_the_same_bits_with_compiled_code(name: str, dtype: type, tune: Tune) -> None:
-    tune(compiled_from=1, compiled_worth=0, block=1)
+    tune(compiled_from=1, compiled_worth=0, block=1, convolution_short=1, convolution_apart=1 << 30)
     left, right, numbers, strides, padding, base, dilation, features, batches = CONVOLUTIONS[name]
     rng = np.random.default_rng(8)
     x, w = rng.normal(size=left).astype(dtype), rng.normal(size=right).astype(dtype)
@@ -125,7 +126,7 @@ def test_convolutions_have_the_same_bits_with_compiled_code(name: str, dtype: ty
 
 @needs_numba
 def test_convolutions_are_laid_out_by_compiled_code(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
-    tune(compiled_from=1, compiled_worth=0)
+    tune(compiled_from=1, compiled_worth=0, convolution_short=1)
     calls = []
     monkeypatch.setattr(Patches, "products", lambda self, *_: calls.append(self.size) or np.zeros((1, 2, 4, 4, 3)))
     x, w = np.ones((2, 6, 6, 5), np.float32), np.ones((3, 3, 5, 3), np.float32)

@@ -338,6 +338,15 @@ class Tuning:
     #: The same where compiled code lays them out, without padded copies. 3×3, 32 channels, 8×16×16, a convolution and
     #: its gradients, with 2**16 and 2**17: 0.79, 0.75 and 0.85 ms, and 0.69, 0.65 and 0.75.
     convolution_patch_block: int = 1 << 17
+    #: Elements that lie so many together in memory, but each in another row of the matrix, are left to numpy: the
+    #: gradient of 3×3 kernels of 16 to 3 channels, 4×16×16, takes 0.19 ms by numpy and 0.28 compiled; of 1 to 16
+    #: channels, 32×8×8, 0.14 and 0.08.
+    convolution_apart: int = 8
+    #: So are runs of few features, and many runs of more: 3×3, 3 to 16 channels, 8×32×32, takes 0.44 ms by numpy and
+    #: 0.62 compiled, 16 to 3 channels 0.94 and 1.02, 16 to 32 channels, 32×4×4, 0.22 and 0.14.
+    convolution_short: int = 16
+    convolution_long: int = 32
+    convolution_runs: int = 1 << 15
     convolution_rows: int = 256
     #: Up to so many columns in all, tridiagonal systems are solved number by number: a row takes 1 µs for each, and 27
     #: as arrays.

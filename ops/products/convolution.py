@@ -13,7 +13,7 @@ import numpy as np
 from ..engine import speed
 from ..engine.blocks import blocks, for_each
 from ..engine.cast import cast
-from ..engine.compiled import kernels
+from ..engine.compiled import is_available, kernels
 from ..engine.speed import tuning
 from ..kernel import Facts, Shapes
 from ..policy import Policy
@@ -144,7 +144,7 @@ def _convolution(call: Call, has_padding: bool) -> Run:
         return patches if all(_is_copied(view[:, *part], len(axes) + 1) for part in patches.blocks) else None
 
     def by_patches(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None) -> np.ndarray | None:
-        if host is None or not speed.current().compiled:
+        if host is None or not (is_available() and speed.current().compiled):
             return None
         patches = patches_of(lhs.shape, rhs.shape, padding if pads is None else tuple(pads.reshape(-1).tolist()))
         compiled = None if patches is None else kernels(patches.size)

@@ -18,17 +18,18 @@ def lay_patches(source, out, dims, space, base, first, last):
     `source` and `out` are unsigned integers one behind the other. Each of the six rows of `dims` is a dimension: its
     size, the step in `source`, and the steps along the two axes that windows slide along. Each row of `space` is such
     an axis: its size, the step in `source`, how far apart its elements are laid, and the position of the first element
-    of all. `base` is the step in `source` from a group to the next, and how many groups there are.
+    of all. The last dimension steps along neither axis, or from each element of the last axis to the next, where these
+    are not apart. `base` is the step in `source` from a group to the next, and how many groups there are.
     """
     rows, stride_h, gap_h = space[0, 0], space[0, 1], space[0, 2]
     columns, stride_w, gap_w = space[1, 0], space[1, 1], space[1, 2]
     size1, size2, size4, size5 = dims[1, 0], dims[2, 0], dims[4, 0], dims[5, 0]
     step3, down3, along3 = dims[3, 1], dims[3, 2], dims[3, 3]
     step4, down4, along4 = dims[4, 1], dims[4, 2], dims[4, 3]
-    step, down, along = dims[5, 1], dims[5, 2], dims[5, 3]
+    step, along = dims[5, 1], dims[5, 3]
     moves = along * stride_w + step  # in `source`, from an element of a run to the next
     is_near = gap_h == 1 and gap_w == 1
-    is_still, is_plain = down == 0 and along == 0, down == 0 and along == 1 and gap_w == 1
+    is_still = along == 0
     zero = source.dtype.type(0)
     start0, start1, start2 = first[1] // (size4 * size5), first[1] // size5 % size4, first[1] % size5
     at = 0
@@ -43,7 +44,7 @@ def lay_patches(source, out, dims, space, base, first, last):
             while left > 0:
                 count = min(size5 - j2, left)
                 place = begin + j0 * step3 + j1 * step4 + j2 * step
-                h = begin_h + j0 * down3 + j1 * down4 + j2 * down
+                h = begin_h + j0 * down3 + j1 * down4
                 w = begin_w + j0 * along3 + j1 * along4 + j2 * along
                 low, high, by = 0, 0, moves
                 if is_still:
@@ -55,7 +56,7 @@ def lay_patches(source, out, dims, space, base, first, last):
                     if inside and h < rows and w < columns:
                         high, by = count, step
                         place += h * stride_h + w * stride_w
-                elif is_plain:
+                else:
                     inside = h >= 0
                     if gap_h > 1:
                         inside = inside and h % gap_h == 0
@@ -64,27 +65,16 @@ def lay_patches(source, out, dims, space, base, first, last):
                         low = min(max(-w, 0), count)
                         high = min(max(columns - w, low), count)
                         place += h * stride_h + w * stride_w
-                if is_still or is_plain:
-                    for k in range(low):
-                        out[_at(at + k)] = zero
-                    if by == 1:
-                        for k in range(low, high):
-                            out[_at(at + k)] = source[_at(place + k)]
-                    else:
-                        for k in range(low, high):
-                            out[_at(at + k)] = source[_at(place + k * by)]
-                    for k in range(high, count):
-                        out[_at(at + k)] = zero
+                for k in range(low):
+                    out[_at(at + k)] = zero
+                if by == 1:
+                    for k in range(low, high):
+                        out[_at(at + k)] = source[_at(place + k)]
                 else:
-                    for k in range(count):
-                        inside = h >= 0 and w >= 0 and h % gap_h == 0 and w % gap_w == 0
-                        y, x = h // gap_h, w // gap_w
-                        if inside and y < rows and x < columns:
-                            out[_at(at + k)] = source[_at(place + k * step + y * stride_h + x * stride_w)]
-                        else:
-                            out[_at(at + k)] = zero
-                        h += down
-                        w += along
+                    for k in range(low, high):
+                        out[_at(at + k)] = source[_at(place + k * by)]
+                for k in range(high, count):
+                    out[_at(at + k)] = zero
                 at += count
                 left -= count
                 j2 = 0
