@@ -129,7 +129,7 @@ class _Step:
         sizes = np.left_shift(codes, 1, out=other.view(codes.dtype)[: codes.size])
         if np.minimum.reduce(sizes) > self._normal_code:
             return False
-        return np.count_nonzero(sizes <= self._normal_code) > np.count_nonzero(wide == 0)
+        return bool(np.count_nonzero(sizes <= self._normal_code) > np.count_nonzero(wide == 0))
 
     def _correct(self, operands: Sequence[np.ndarray], wide: np.ndarray, result: np.ndarray, near: np.ndarray) -> None:
         """Compute exactly what is so near that the host's error matters."""
