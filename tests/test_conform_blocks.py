@@ -16,7 +16,7 @@ from minihlo.interp.conform import tester
 from minihlo.interp.conform.block_parts import BlockPart, ScaledPart
 from minihlo.interp.conform.cases import block_data
 from minihlo.interp.conform.cases.cases import cases, forms
-from minihlo.interp.conform.result import CRASH, DIVERGENT, FAIL, PASS
+from minihlo.interp.conform.result import CRASH, DIVERGENT, FAIL, PASS, CaseResult
 from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.interp.oracle.blocks import BLOCKS
 from minihlo.ops.blocks.formats import BLOCK_FORMATS
@@ -66,6 +66,29 @@ def test_minihlo_passes_all() -> None:
         names = forms(case, 2)
         found = ours.run([tester.Spec(case, f) for f in names]) if names else []
         assert [(r.signature, r.form, r.verdict) for r in found if r.verdict != PASS] == []
+
+
+@pytest.mark.parametrize("signature", [DOT, f"scaled_dot.{FN}.{MX4}.bf16"])
+def test_a_unit_is_told_by_name(signature: str) -> None:
+    """On all shapes, zeros of either sign among the results: not as sums in f32 in some order."""
+    found = _summed("b200", signature)
+    assert {r.model.split(":")[0] for r in found if r.verdict == DIVERGENT} == {"summed as by b200.tcgen05"}
+
+
+def test_a_record_that_is_given_explains_scaled_products() -> None:
+    given = interp.Accumulator(8, bits=14, keep="f32", rounding="toward_zero")
+    found = _summed(given, DOT, given.to_text())
+    assert {r.model for r in found if r.verdict == DIVERGENT} == {f"summed as the given record: {given.to_text()}"}
+
+
+def _summed(accumulate: str | interp.Accumulator, signature: str, *records: str) -> list[CaseResult]:
+    """What the tester says of sums as a unit or a record forms them."""
+    (case,) = [c for c in cases(1) if c.signature == signature]
+    backend = Minihlo("minihlo", Policy(accumulate=accumulate))
+    ours = tester.Tester(backend, Settings(backend="minihlo", accumulators=records))
+    found = ours.run([tester.Spec(case, f) for f in forms(case, 1)])
+    assert {r.verdict for r in found} <= {PASS, DIVERGENT}
+    return found
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ....ops.accumulators.record import Accumulator
 from ....ops.accumulators.sums import dots
 from ....ops.accumulators.units import UNITS
 from ...comparison.diagnosis import Diagnosis
 from ...comparison.sums import ways
 from ...comparison.sums.ways import Asked, Rows, Way
+from ...oracle.blocks import Block
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact
 from ..block_parts import ScaledPart, ScaledRows
@@ -33,21 +35,14 @@ _OF_F32, _OF_UNITS = 2.0**-12, 2.0**-8
 
 def judged(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], records: Sequence[str] = ()) -> list[Formed]:
     """The verdicts on a dot of two block formats, on several shapes."""
-    usual = _usual(parts[0].asked)
+    known = [*_usual(parts[0].asked), *_units(parts[0], records)]
     near = [i for i, (p, got) in enumerate(zip(parts, results, strict=True)) if _is_near(p, got, _OF_UNITS)]
     found: list[Formed] = [sums.unexplained(p, got) for p, got in zip(parts, results, strict=True)]
-    _put(found, near, sums.judged([parts[i] for i in near], [results[i] for i in near], ways=usual) if near else [])
+    _put(found, near, sums.judged([parts[i] for i in near], [results[i] for i in near], ways=known) if near else [])
     if _all_known(found):
         return found
     read = _by_rounding(parts, results, found)
-    if read:
-        return read
-    left = [i for i in near if not found[i].identifier]
-    units = _units(parts[0], records) if left else []
-    if units:
-        ways = [*usual, *units]
-        _put(found, near, sums.judged([parts[i] for i in near], [results[i] for i in near], ways=ways))
-    return found if _all_known(found) else _with_faults(parts, results, found)
+    return read or _with_faults(parts, results, found)
 
 
 def _put(found: list[Formed], at: Sequence[int], several: Sequence[Formed]) -> None:
@@ -66,27 +61,32 @@ def _usual(asked: Asked) -> list[Way]:
 
 
 def _units(part: ScaledPart, records: Sequence[str]) -> list[Way]:
-    """The units of chips for blocks of these scales, and records that are given."""
+    """The records that are given, and the units of chips for blocks of these scales."""
     left, right = part.sides
     if left.scale != right.scale or left.size != right.size:
         return []
-    found: dict[str, Way] = {}
+    given = [Accumulator.from_text(text) for text in records]
+    found = [_of_record(r, left, right, "given", f"summed as the given record: {ways.facts(r)}") for r in given]
     for unit in UNITS:
-        fits = (left.scale, left.size) in unit.scales and {left.element, right.element} <= {*unit.operands}
-        if not fits:
-            continue
-        name = f"{unit.chips[0]}.{unit.instruction}"
+        if (left.scale, left.size) in unit.scales and {left.element, right.element} <= {*unit.operands}:
+            name = f"{unit.chips[0]}.{unit.instruction}"
+            sentence = f"summed as by {name}: {ways.facts(unit.record)}"
+            found.append(_of_record(unit.record, left, right, f"unit/{name}", sentence))
+    return list({w.identifier: w for w in reversed(found)}.values())[::-1]
 
-        def total(rows: Rows, record=unit.record) -> Exact:
-            assert isinstance(rows, ScaledRows)
-            x, y, s, t = rows.blocks()
-            given = {"a_scales": s, "b_scales": t, "scale_type": left.scale, "block": left.size}
-            return Exact.of(dots(record, x, y, left.element, right.element, **given).astype(np.float64) + 0.0)
 
-        sentence = f"summed as by {name}: {ways.facts(unit.record)}"
-        found[name] = Way(f"unit/{name}", sentence, total, True, unit.record, f"unit/{name}", unit.record.storage.name)
-    del records
-    return list(found.values())
+def _of_record(record: Accumulator, left: Block, right: Block, identifier: str, sentence: str) -> Way:
+    """Sums of scaled products as a record says, over whole blocks: a block that is not full has zeros at its end."""
+
+    def total(rows: Rows) -> Exact:
+        assert isinstance(rows, ScaledRows)
+        x, y, s, t = rows.blocks()
+        missing = s.shape[1] * left.size - x.shape[1]
+        x, y = (np.pad(codes, ((0, 0), (0, missing))) for codes in (x, y))
+        given = {"a_scales": s, "b_scales": t, "scale_type": left.scale, "block": left.size}
+        return Exact.of(dots(record, x, y, left.element, right.element, **given).astype(np.float64))
+
+    return Way(identifier, sentence, total, True, record, identifier, record.storage.name)
 
 
 def _by_rounding(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[Formed]) -> list[Formed]:
