@@ -21,6 +21,8 @@ from .sentences import SENTENCES, alternatives
 _MADE, _ASKED = 10_000, 12
 #: Answers that a record has to give to be a rival.
 _ANSWERS = 600
+#: The share of dots in which two small products have opposite signs.
+_PAIRED = 0.25
 #: Products of a dot, and steps that have them.
 _MOST_PRODUCTS, _MOST_STEPS = 7, 4
 
@@ -56,7 +58,11 @@ def _rivals(session: Session, record: Accumulator) -> list[Accumulator]:
 
 
 def _scattered(session: Session, record: Accumulator) -> Iterator[list[Product]]:
-    """Products in a step or some, of random exponents: many of them as far apart as the record has bits."""
+    """Products in a step or some, of random exponents: many of them as far apart as the record has bits.
+
+    In some dots a small product comes a second time, with the other sign: each of the two is cut off toward minus
+    infinity, and nothing of them would be left if they were added first.
+    """
     rng, designer = session.rng, session.designer
     where = steps(record, session.signature.k)
     low, high = designer.operands.least, designer.operands.high
@@ -74,6 +80,8 @@ def _scattered(session: Session, record: Accumulator) -> Iterator[list[Product]]
         below[is_critical] = rng.choice(critical, int(is_critical.sum()))
         below[0] = 0
         signs, kinds = rng.choice([-1.0, 1.0], len(places)), rng.integers(0, len(significands), len(places))
+        if len(places) > 2 and rng.random() < _PAIRED:
+            below[-1], signs[-1], kinds[-1] = below[-2], -signs[-2], kinds[-2]
         row = [
             (at, top - int(b), float(sign) * significands[n])
             for at, b, sign, n in zip(places, below, signs, kinds, strict=True)
