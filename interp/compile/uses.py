@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from ..program import Operation, Region, Value
 
+#: Regions, by their ids, with what they use and do not define.
+Known = dict[int, tuple[Region, tuple[Value, ...]]]
 
-def captures(region: Region) -> tuple[Value, ...]:
-    """The values a region uses and does not define, in the order of use."""
-    defined: set[Value] = set()
+
+def captures(region: Region, known: Known | None = None) -> tuple[Value, ...]:
+    """The values a region uses and does not define, in the order of use.
+
+    Regions that are in `known` must not have changed since, and the others are added to it: so regions within regions,
+    each of which is asked about, are gone through once.
+    """
+    if known is not None and id(region) in known:
+        return known[id(region)][1]
+    defined: set[Value] = set(region.arguments)
     used: dict[Value, None] = {}
-
-    def visit(r: Region) -> None:
-        defined.update(r.arguments)
-        for operation in r.operations:
-            used.update(dict.fromkeys(operation.operands))
-            for inner in operation.regions:
-                visit(inner)
-            defined.update(operation.results)
-        used.update(dict.fromkeys(r.returns))
-
-    visit(region)
-    return tuple(v for v in used if v not in defined)
+    for operation in region.operations:
+        used.update(dict.fromkeys(operation.operands))
+        for inner in operation.regions:
+            used.update(dict.fromkeys(captures(inner, known)))
+        defined.update(operation.results)
+    used.update(dict.fromkeys(region.returns))
+    found = tuple([v for v in used if v not in defined])
+    if known is not None:
+        known[id(region)] = region, found
+    return found
 
 
 def needed(region: Region) -> set[Value]:

@@ -151,7 +151,7 @@ class Tuning:
     #: operation on an array, of a function of f32 or an operation on f16 there, of an operation of a reduction's body
     #: and of a scatter; of an operation on a number, on one that is whole and has to be brought into its range, and of
     #: a function of f32; of taking an array apart or putting it together. Compiled, numbers are so many times as fast.
-    #: A loop has at most so many operations on numbers: a limit of the time of planning.
+    #: A loop has at most so many operations on numbers, and regions at most so deep: limits of the time of planning.
     number_elements: int = 32
     array_cost: float = 0.38
     array_function_cost: float = 3.0
@@ -163,6 +163,7 @@ class Tuning:
     pack_cost: float = 1.0
     numbers_compiled: float = 4.0
     number_ops: int = 2000
+    number_depth: int = 8
     #: Seconds that a loop takes as Python before it is compiled, and the turns after which a compiled one comes back
     #: to look for Ctrl-C.
     loop_seconds: float = 0.05

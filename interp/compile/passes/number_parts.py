@@ -111,7 +111,9 @@ class Part:
 
     def whole(self, operation: Operation) -> None:
         """Add an operation unchanged; its operands become arrays."""
-        for value in dict.fromkeys((*operation.operands, *(v for r in operation.regions for v in captures(r)))):
+        for value in dict.fromkeys(
+            (*operation.operands, *(v for r in operation.regions for v in captures(r, self._work.captured)))
+        ):
             self.array(value)
         self.operations.append(operation)
         self._own.update(operation.results)
@@ -341,7 +343,7 @@ class Part:
         needed, kept = set(returns), list[Operation]()
         for operation in reversed(self.operations):
             if id(operation) not in self._free or not needed.isdisjoint(operation.results):
-                needed.update(operation.operands, *map(captures, operation.regions))
+                needed.update(operation.operands, *(captures(r, self._work.captured) for r in operation.regions))
                 kept.append(operation)
         return kept[::-1]
 

@@ -12,6 +12,7 @@ from ....ops.types import QuantizedType, TensorType, Type
 from ...program import Operation, Value
 from .. import scalars
 from ..group import Attributes
+from ..uses import Known
 from .fusible import elements_of
 from .loops import KernelOf
 
@@ -46,6 +47,7 @@ class Work:
         """Begin to rewrite a loop."""
         self.source, self._count, self._is_compiled = loop.origin or loop, 0, self._compiles
         self.saved = self._spent = 0.0
+        self.captured: Known = {}
 
     def pays(self) -> bool:
         """Whether the loop takes less time on numbers than on arrays."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from ....ops.engine.speed import tuning
 from ....ops.policy import Policy
 from ...program import Operation, Region, Value
 from ..executors.recurrence import running_fold
@@ -35,23 +36,31 @@ def single_numbers(
     number of elements of each state, row and result, 0 where it remains an array. The new operations are not bound
     yet. `constants` is extended by the constants that they need.
     """
-    return _Numbers(Work(constants, policy, kernel_of, compiles)).region(region)
+    return _Numbers(Work(constants, policy, kernel_of, compiles)).region(region)[0]
 
 
 class _Numbers:
     def __init__(self, work: Work) -> None:
         self._work = work
 
-    def region(self, region: Region) -> Region:
-        """The region with its loops rewritten where that pays, inner loops first."""
+    def region(self, region: Region) -> tuple[Region, int]:
+        """The region with its loops rewritten where that pays, inner loops first; and how deep its regions are nested.
+
+        An enclosing loop is looked at with all that is in it, so loops of deeper nests stay as they are: else planning
+        would take the square of the depth.
+        """
         operations: list[Operation] = []
+        deepest = 0
         for operation in region.operations:
-            regions = tuple([self.region(r) for r in operation.regions])
+            inner = [self.region(r) for r in operation.regions]
+            regions, depth = tuple([r for r, _ in inner]), max([d + 1 for _, d in inner], default=0)
             if any(new is not old for new, old in zip(regions, operation.regions, strict=True)):
                 operation = dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)
-            operations += self._instead(operation) or [operation]
+            instead = self._instead(operation) if 0 < depth <= tuning().number_depth else None
+            operations += instead or [operation]
+            deepest = max(deepest, depth)
         same = len(operations) == len(region.operations) and all(map(_is, operations, region.operations))
-        return region if same else Region(region.arguments, operations, region.returns)
+        return region if same else Region(region.arguments, operations, region.returns), deepest
 
     def _instead(self, operation: Operation) -> list[Operation] | None:
         """The operations that replace a loop; None where it stays."""
