@@ -77,7 +77,7 @@ def test_a_unit_is_told_by_name(signature: str) -> None:
 
 def test_a_record_that_is_given_explains_scaled_products() -> None:
     given = interp.Accumulator(8, bits=14, keep="f32", rounding="toward_zero")
-    found = _summed(given, DOT, given.to_text())
+    found = _summed(given, DOT, "step=4,bits=9", given.to_text())
     assert {r.model for r in found if r.verdict == DIVERGENT} == {f"summed as the given record: {given.to_text()}"}
 
 

@@ -50,5 +50,5 @@ def _checked(found: np.ndarray, element: str, shape: tuple[int, ...], signature:
         return found.view(kind)
     codes = found.astype(kind) if found.dtype.kind in "biu" else None
     if codes is None or (codes != found).any():
-        raise BackendError("died", f"the results of {signature} are {found.dtype} (expected {kind})")
+        raise BackendError("died", f"the results of {signature}: expected {kind}, got {found.dtype}")
     return codes

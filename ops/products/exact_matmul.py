@@ -31,10 +31,9 @@ from .operand import Operand, as_laid
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 
-#: The norms of operands are looked at where sums have at most so many bits (256 x 256 x 64 in f64 and so in f32, ms:
-#: 0.22 and 0.13; in vain they cost 2 % of the product); of rows that are no longer than this, so that the norms are
-#: known to 1/64; and of operands whose units have such exponents that all squares are normal numbers of f32.
-_NEAR_F32, _LONGEST, _SQUARED = 30, 1 << 16, range(-48, 25)
+#: Norms bound the sums of rows that are no longer than this, so that they are known to 1/64, and of operands whose
+#: units have such exponents that all squares are normal numbers of f32.
+_LONGEST, _SQUARED = 1 << 16, range(-48, 25)
 
 #: What products with infinities, NaN and zeros depend on: of each number whether it is NaN ("nan"), and as f64 the sign
 #: of what is neither zero nor NaN ("sign"), that of infinities ("infinity"), 1 for zeros ("zero") and for a set sign
@@ -169,7 +168,7 @@ def _exact_values(x: Operand, y: Operand) -> tuple[np.ndarray, np.ndarray] | Non
     dtype = _exact_type(low, bound)
     if dtype is None:
         return None
-    if dtype is np.float64 and bound <= 1 << _NEAR_F32 and x.low in _SQUARED and y.low in _SQUARED:
+    if dtype is np.float64 and bound <= 1 << tuning().exact_near_f32 and x.low in _SQUARED and y.low in _SQUARED:
         a, b = x.values(np.float32), y.values(np.float32)
         if _reach(x, y, a, b) <= 2.0 ** (low + 24):
             return a, b

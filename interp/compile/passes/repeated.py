@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from ....ops.engine.speed import tuning
 from ....ops.kernel import Regions
 from ....ops.registry import lookup
 from ....ops.types import Kind, QuantizedType, TensorType, Type
 from ...program import Operation, Region, Value
 
 _BROADCAST = "stablehlo.broadcast_in_dim"
-#: Elements up to which a constant is looked at whether it is one number. Not measured: a limit of the time of planning.
-_LOOKED_AT = 1 << 16
 
 
 def numbers_before_repeating(region: Region, constants: dict[Value, Any]) -> Region:
@@ -79,7 +78,7 @@ class _Pass:
         if value not in self._single:
             self._single[value] = None
             array = None if value not in self._constants else np.asarray(self._constants[value])
-            if array is not None and 0 < array.size <= _LOOKED_AT and (array == array.flat[0]).all():
+            if array is not None and 0 < array.size <= tuning().repeated_constant and (array == array.flat[0]).all():
                 number = self._single[value] = Value(TensorType((), value.type.element))  # type: ignore[union-attr]
                 self._constants[number] = array.reshape(-1)[0, ...].copy()
         return self._single[value]

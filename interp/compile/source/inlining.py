@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from ....ops.engine.speed import tuning
 from .lines import Line
 from .ranges import Place
 
@@ -20,8 +21,6 @@ _ATOM = re.compile(r"\w+|\([^()]*\)")
 _TESTED = re.compile(r"(?:el)?if (?:not )?(v\d+):")
 #: The longest text of a line. Not measured: Python's own parser has limits.
 _LONGEST = 400
-#: Sums and products that are brought into their types' ranges together: Python's own integers grow with each.
-_CHAINED = 3
 
 
 @dataclasses.dataclass
@@ -75,7 +74,7 @@ def _put(line: Line, name: str, source: Line) -> bool:
         text = given.test
     elif place is Place.LOW_BITS and given.low is not None and taken is not None:
         chained = given.chained + 1
-        if taken.bits and taken.bits <= given.bits and chained < _CHAINED:
+        if taken.bits and taken.bits <= given.bits and chained < tuning().chained_integers:
             text, taken.chained = given.low, max(taken.chained, chained)
     text = text if _ATOM.fullmatch(text) else f"({text})"
 

@@ -61,7 +61,7 @@ def _usual(asked: Asked) -> list[Way]:
 
 
 def _units(part: ScaledPart, records: Sequence[str]) -> list[Way]:
-    """The records that are given, and the units of chips for blocks of these scales."""
+    """The records that are given, and the units of chips for blocks of these scales: each record once."""
     left, right = part.sides
     if left.scale != right.scale or left.size != right.size:
         return []
@@ -72,7 +72,7 @@ def _units(part: ScaledPart, records: Sequence[str]) -> list[Way]:
             name = f"{unit.chips[0]}.{unit.instruction}"
             sentence = f"summed as by {name}: {ways.facts(unit.record)}"
             found.append(_of_record(unit.record, left, right, f"unit/{name}", sentence))
-    return list({w.identifier: w for w in reversed(found)}.values())[::-1]
+    return list({w.record: w for w in reversed(found)}.values())[::-1]
 
 
 def _of_record(record: Accumulator, left: Block, right: Block, identifier: str, sentence: str) -> Way:
