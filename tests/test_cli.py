@@ -250,3 +250,18 @@ def test_running_imports_nothing_slow(folder: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+def test_an_unknown_backend_is_one_line(folder: Path) -> None:
+    """XLA, which is asked for such a platform, writes nothing of its own."""
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from minihlo.interp.cli import main; sys.exit(main())",
+        "probe",
+        "nope",
+    ]
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert done.stderr.startswith("expected a backend (minihlo, ")

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from ..system.child_python import log_file, python
+from ..system.streams import XLA_WARNS_ONLY
 from .base import PROGRAMS, BackendError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class ChildBackend:
     ) -> None:
         self.name, self.seconds, self.packages = name, seconds, packages
         self._takes = takes
-        self._environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **os.environ, **(environment or {})}
+        self._environment = {**XLA_WARNS_ONLY, **os.environ, **(environment or {})}
         self._child: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
 

@@ -24,6 +24,10 @@ NO_READER = 141
 _SPELLED = {"…": "...", "×": "x", "·": "-", "–": "-", "−": "-", "•": "-"}
 
 
+#: XLA writes to standard error what it does, unless the environment says that it should warn only.
+XLA_WARNS_ONLY = {"TF_CPP_MIN_LOG_LEVEL": "1"}
+
+
 class _Stream(io.FileIO):
     """A file descriptor that records a failure to write, and raises it as OutputError if `raises` is true."""
 
@@ -46,6 +50,7 @@ class _Stream(io.FileIO):
 
 def prepare() -> None:
     """Set up the standard streams of this process. Streams that the caller has replaced stay."""
+    os.environ.update(XLA_WARNS_ONLY | os.environ)
     codecs.register_error("minihlo", _spell)
     # The system would reuse a closed descriptor for the next file. These replacements fail to read and to write.
     for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
