@@ -1,0 +1,155 @@
+"""Products with a planted fault are wrong: terms that are left out, exchanged or read as another type."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minihlo.interp.backends import Minihlo
+from minihlo.interp.conform.result import FAIL, PASS
+from minihlo.interp.oracle.formats import FORMATS
+from minihlo.interp.oracle.rounding import Exact
+from minihlo.ops.policy import Policy
+
+from .products_planted import Backend, Codes, Sums, exact, run, run_programs, verdicts
+
+
+def without(keep: Callable[[int], Any]) -> Sums:
+    """Without the products at some positions of k."""
+
+    def sums(x: Codes, y: Codes, types: tuple[str, ...], _: str) -> Exact:
+        kept = np.arange(x.shape[1])[keep(x.shape[1])]
+        return exact(x[:, kept], y[:, kept], types)
+
+    return sums
+
+
+def all_but(fault: Callable[[np.ndarray], Any]) -> Callable[[int], Any]:
+    return lambda k: ~np.asarray(fault(np.arange(k)), bool)
+
+
+def beyond(limit: float, result: str) -> Callable[[Codes], Codes]:
+    fmt = FORMATS[result]
+
+    def change(codes: Codes) -> Codes:
+        with np.errstate(invalid="ignore"):
+            return np.where(np.abs(fmt.decode(codes)) > limit, 0, codes).astype(codes.dtype)
+
+    return change
+
+
+def read_as(other: str) -> Sums:
+    return lambda x, y, types, _: exact(x, y, (types[0], other))
+
+
+FAULTS: dict[str, tuple[Backend, str, tuple[str, ...], str]] = {
+    "the last of 1,000 products is forgotten": (
+        Backend(without(lambda k: slice(k - 1 if k == 1000 else k))),
+        "dot_general.f8E4M3FN.f32",
+        ("length-1000",),
+        "the last term is left out",
+    ),
+    "the last of 1,000 products is forgotten, into f8": (
+        Backend(without(lambda k: slice(k - 1 if k == 1000 else k))),
+        "dot_general.f8E4M3FN",
+        ("length-1000",),
+        "the last term is left out",
+    ),
+    "one lane of 16 is dropped": (
+        Backend(without(all_but(lambda k: (k % 16 == 5) & (len(k) >= 64)))),
+        "dot_general.f8E5M2.f32",
+        ("length-64", "length-1000"),
+        "",
+    ),
+    "one lane of 16 is dropped, into f8": (
+        Backend(without(all_but(lambda k: (k % 16 == 15) & (len(k) >= 64)))),
+        "dot_general.f8E4M3FNUZ",
+        ("length-64", "length-1000"),
+        "every term is left out whose index modulo 16 is 15",
+    ),
+    "results above 100 are zero": (
+        Backend(change=beyond(100, "f8E4M3FN")),
+        "dot_general.f8E4M3FN",
+        ("length-3", "length-8", "length-64", "length-1000", "transposed", "reversed"),
+        "",
+    ),
+    "results of an f4 convolution are zero": (
+        Backend(change=np.zeros_like),
+        "convolution.f4E2M1FN",
+        ("length-3", "length-8", "length-64", "length-1000", "transposed"),
+        "every result is zero",
+    ),
+    "all is zero": (
+        Backend(change=np.zeros_like),
+        "dot_general.f4E2M1FN.bf16",
+        ("length-3", "length-8", "length-64", "length-1000", "transposed", "reversed"),
+        "every result is zero",
+    ),
+    "half of k is missing": (
+        Backend(without(all_but(lambda k: (k >= (len(k) + 1) // 2) & (len(k) >= 64)))),
+        "dot_general.f6E3M2FN.f32",
+        ("length-64", "length-1000"),
+        "the second half of the terms is left out",
+    ),
+    "half of the results are missing": (
+        Backend(change=lambda r: np.concatenate([r[: len(r) // 2], 0 * r[len(r) // 2 :]])),
+        "dot_general.f8E4M3FN.f32",
+        ("length-3", "length-8", "length-64", "length-1000", "transposed", "reversed"),
+        "",
+    ),
+    "a row off": (
+        Backend(change=lambda r: np.roll(r, 1, 0)),
+        "dot_general.f8E5M2",
+        ("length-3", "length-8", "length-64", "length-1000", "transposed", "reversed"),
+        "",
+    ),
+    "f8E5M2 is read as f8E4M3FN in the second operand": (
+        Backend(read_as("f8E4M3FN")),
+        "dot_general.f8E4M3FN.f8E5M2.f32",
+        ("length-3", "length-8", "length-64", "length-1000", "transposed", "reversed"),
+        "",
+    ),
+    "the order of k is another on the right": (
+        Backend(lambda x, y, types, _: exact(x, y[:, ::-1], types)),
+        "dot_general.f8E4M3FN.f32",
+        ("length-3", "length-8", "length-64", "length-1000", "transposed", "reversed"),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_gross_fault_is_wrong(name: str) -> None:
+    backend, signature, wrong, diagnosis = FAULTS[name]
+    found = run(backend, signature)
+    assert {form for form, v in verdicts(found).items() if v == FAIL} == set(wrong), verdicts(found)
+    for result in found:
+        if result.verdict == FAIL:
+            assert result.failures
+            assert result.model.startswith("no known way to form sums explains the results")
+            assert result.diagnosis == diagnosis
+        else:
+            assert result.verdict == PASS
+
+
+def test_a_batch_index_that_is_off_by_one_is_wrong() -> None:
+    class Rolled:
+        """Batches of the second operand are those before."""
+
+        name, seconds, packages = "planted", 60.0, ()
+
+        def evaluate(self, text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            found = Minihlo("minihlo", Policy()).evaluate(
+                text, [np.roll(a, 1, 0) if self.is_right(a) else a for a in arrays]
+            )
+            return [np.array(r) for r in found]
+
+        def is_right(self, x: np.ndarray) -> bool:
+            return x.ndim == 3 and x.shape[1] == 17
+
+        def close(self) -> None:
+            pass
+
+    (result,) = run_programs(Rolled(), "dot_general.f8E4M3FN.f32", ("rank-3",))
+    assert result.verdict == FAIL
