@@ -98,6 +98,11 @@ BODIES: dict[str, tuple[Any, Any, np.ndarray]] = {
         np.ones(3, np.float16),
         np.arange(120, dtype=np.float32).reshape(40, 3) * 0.07 - 4,
     ),
+    "one number as several types": (
+        lambda c, v: (c.astype(np.uint8) * 3 + c.astype(np.int16) + v, c.astype(np.float32).sum()),
+        np.ones(3, np.int32),
+        RNG.integers(-(2**31), 2**31, (40, 3)).astype(np.int32),
+    ),
     "booleans": (lambda c, v: (c ^ (v > c.all()), c.any()), np.zeros(3, bool), rows_of(40, 3)),
     "numbers of two types": (
         lambda c, v: ((c[0] + (v > 0), c[1] * 0.5 + c[0].astype(np.float32)), c[1]),

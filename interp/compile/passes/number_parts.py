@@ -147,7 +147,7 @@ class Part:
 
     def _number(self, like: Operation, operands: tuple[Value, ...], element: Any) -> Value:
         """The result of an operation on single numbers; the same value if it has been computed before."""
-        key = like.name, Attributes(like.attributes), tuple(map(id, operands))
+        key = like.name, element, Attributes(like.attributes), operands  # only its result has a conversion's type
         if key not in self._made:
             result = self._made[key] = Value(TensorType((), element))
             self._append(Operation(like.name, operands, (result,), like.attributes, (), like.location))
