@@ -101,3 +101,18 @@ def test_numbers_that_become_floats_and_branches():
         x = x - np.float32(i & 7) if x[0] > 5 else x + np.float32(np.float16(i * 3 - 40))
         x = x + (i * np.arange(4)).astype(np.float32)
     assert found.tobytes() == x.tobytes()
+
+
+def test_a_number_that_is_converted_is_repeated_once_more():
+    """What is repeated is repeated again along another dimension."""
+
+    def turns(start: Any) -> Any:
+        def turn(s: Any) -> Any:
+            row = jnp.broadcast_to(s[0], (4,)).astype(jnp.bfloat16).reshape(1, 4)
+            return s[0] + 1, lax.broadcast_in_dim(row, (10, 4), (0, 1)).reshape(40)
+
+        return lax.while_loop(lambda s: s[0] < 7, turn, (start, jnp.zeros(40, jnp.bfloat16)))[1]
+
+    start = np.int32(0)
+    (found,) = program(turns, start)(start)
+    assert np.asarray(found).astype(np.float32).tolist() == [6.0] * 40

@@ -67,11 +67,12 @@ class _Pass:
         if not any(v in numbers for v in operands) or any(v is None for v in singles):
             return None
         number = Value(TensorType((), t.element))  # type: ignore[union-attr]
-        source = operation.origin or operation
         numbers[result] = number
+        source = operation.origin or operation
         made = dataclasses.replace(operation, operands=tuple(singles), results=(number,), origin=source)  # type: ignore[arg-type]
         attributes = {"broadcast_dimensions": np.zeros(0, np.int64)}
-        return [made, Operation(_BROADCAST, (number,), (result,), attributes, (), operation.location, source)]
+        # Without an origin, as it has a kernel of its own.
+        return [made, Operation(_BROADCAST, (number,), (result,), attributes, (), operation.location)]
 
     def _of_constant(self, value: Value) -> Value | None:
         """The number that a constant repeats."""
