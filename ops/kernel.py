@@ -46,6 +46,7 @@ class Scalar:
     integer: the result may have more bits than the type if `wraps`; then it is brought into the type's range. `{bits}`
         and `{mask}` are the number of bits and as many ones, `{half}` is the highest bit.
     by_positive: the same where the last operand is a positive constant.
+    floored: of integers, where the quotient is floored.
     unsigned: of unsigned integers, where that is another one.
     wide: of f32 by way of Python's own floats, with an error below 16 units in their last place. It may raise
         ValueError and ArithmeticError.
@@ -57,6 +58,7 @@ class Scalar:
     floating: str | None = None
     any_type: str | None = None
     by_positive: str | None = None
+    floored: str | None = None
     unsigned: str | None = None
     wide: Callable[..., float] | None = None
 

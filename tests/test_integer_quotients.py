@@ -1,11 +1,16 @@
 """Quotients and remainders of integers, of arrays and of single numbers in a loop, against Python's own."""
 
 import itertools
+from collections.abc import Callable
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from minihlo import interp
+from minihlo.interp.compile.explain import listing
 from minihlo.ops.types import element_type
 
 #: A loop that hands a state on, so that its turns are run one after the other on single numbers.
@@ -70,3 +75,90 @@ def test_pairs(op: str, name: str, text: str) -> None:
     result = interp.load(program)(x, y)
     wanted = [exact(op, a, b, name) for a, b in pairs]
     assert np.asarray(result).reshape(-1).tolist() == wanted
+
+
+ONE_DIVISOR = """
+func.func @main(%x: tensor<NxT>) -> tensor<NxT> {
+  %y = stablehlo.constant dense<DIVISOR> : tensor<NxT>
+  %r = stablehlo.OP %x, %y : tensor<NxT>
+  %z = stablehlo.constant dense<0> : tensor<NxT>
+  %s = stablehlo.or %r, %z : tensor<NxT>
+  return %s : tensor<NxT>
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["i4", "i8", "ui8", "i32", "ui64"])
+@pytest.mark.parametrize("op", ["divide", "remainder"])
+def test_one_divisor(op: str, name: str) -> None:
+    dtype = element_type(name).dtype
+    x = np.arange(-8, 8, dtype=np.int8).astype(dtype) if name == "i4" else np.array(numbers(name), dtype)
+    for d in [-8, -3, -1, 0, 1, 2, 7] if name == "i4" else numbers(name):
+        text = ONE_DIVISOR.replace("OP", op).replace("N", str(len(x))).replace("DIVISOR", str(d))
+        result = interp.load(text.replace("xT>", f"x{name}>"))(x)
+        assert np.asarray(result).reshape(-1).tolist() == [exact(op, int(a), d, name) for a in x], d
+
+
+def floored(op: str, x: list[int], d: int) -> list[int]:
+    return [a // d if op == "//" else a % d for a in x]
+
+
+def one(op: str, d: int) -> Callable[[jax.Array], jax.Array]:
+    return (lambda x: x // d) if op == "//" else (lambda x: x % d)
+
+
+@pytest.mark.parametrize("without", ["", "scalars", "tables,blocks,turns,scalars"])
+@pytest.mark.parametrize("op", ["//", "%"])
+def test_floored(op: str, without: str) -> None:
+    """JAX's quotients and remainders, of arrays, and of numbers that a loop makes one from the other."""
+    for name, divisors in {"int8": (1, 7, 64, 127, -5), "int32": (2, 97, 2**31 - 1, -8), "uint32": (10, 16)}.items():
+        kind = f"{'ui' if name[0] == 'u' else 'i'}{name.lstrip('uint')}"
+        x = np.array(numbers(kind), name)
+        for d in divisors:
+            f = one(op, d)
+            wanted = np.array(floored(op, x.tolist(), d), np.int64).astype(name)  # the least by -1 wraps
+            array = interp.load(jax.jit(f).lower(x), without=without)
+            assert np.array_equal(array(x)[0], wanted), (name, d)
+
+            def turn(
+                c: jax.Array, v: jax.Array, f: Callable[[jax.Array], jax.Array] = f
+            ) -> tuple[jax.Array, jax.Array]:
+                y = f(v ^ (c & 0))
+                return y, y
+
+            loop = interp.load(jax.jit(lambda x, turn=turn: lax.scan(turn, x[0], x)[1]).lower(x), without=without)
+            assert np.array_equal(loop(x)[0], wanted), (name, d)
+
+
+@pytest.mark.parametrize("without", ["", "scalars", "tables,blocks,turns,scalars"])
+def test_floored_by_arrays(without: str) -> None:
+    """JAX divides by 1 instead of 0."""
+    pairs = np.array(list(itertools.product(numbers("i32"), repeat=2)), np.int32)
+    x, y = pairs.T
+    wanted = [a % b if b else 0 for a, b in pairs.tolist()]
+    program = interp.load(jax.jit(jnp.remainder).lower(x, y), without=without)
+    assert program(x, y)[0].tolist() == wanted
+
+
+def test_floored_is_one_operation() -> None:
+    x = np.arange(100, dtype=np.int32)
+    for f, name in ((one("//", 7), "divide"), (one("%", 7), "remainder")):
+        text = listing(interp.load(jax.jit(f).lower(x)).plan())
+        assert name in text
+        assert not any(other in text for other in ("select", "compare", "subtract", "sign"))
+
+
+def test_what_only_looks_like_a_correction() -> None:
+    """Another remainder is tested, or another number added: it stays as it is written."""
+    x = np.array([-9, -7, -1, 0, 1, 7, 9], np.int32)
+    for tested, added in ((5, 7), (7, 5)):
+
+        def f(x: jax.Array, tested: int = tested, added: int = added) -> jax.Array:
+            rest = lax.rem(x, np.int32(7))
+            test = lax.rem(x, np.int32(tested))
+            return jnp.where((rest < 0) & (test != 0), rest + added, rest)
+
+        rests = [exact("remainder", a, 7, "i32") for a in x.tolist()]
+        tests = [exact("remainder", a, tested, "i32") for a in x.tolist()]
+        wanted = [r + added if r < 0 and t else r for r, t in zip(rests, tests, strict=True)]
+        assert interp.jit(f)(x).tolist() == wanted

@@ -57,7 +57,46 @@ def test_what_is_not_needed_is_verified() -> None:
         interp.load(text).plan()
 
 
-def test_loops_and_effects_stay() -> None:
+_LOOP = """func.func @main(%x: tensor<i32>) -> tensor<i32> {
+  %c = stablehlo.constant dense<3> : tensor<i32>
+  %r = stablehlo.while(%i = %x) : tensor<i32>
+  cond {
+    %p = stablehlo.compare NE, %i, %c : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %j = stablehlo.multiply %i, %i : tensor<i32>
+    stablehlo.return %j : tensor<i32>
+  }
+  %s = "stablehlo.if"(%q) ({ stablehlo.return %r : tensor<i32> }, { stablehlo.return %c : tensor<i32> })
+    : (tensor<i1>) -> tensor<i32>
+  return RESULT : tensor<i32>
+}""".replace("%x: tensor<i32>)", "%x: tensor<i32>, %q: tensor<i1>)")
+
+
+def test_loops_and_branches() -> None:
+    """The loop does not end from 0 on; nothing needs it then."""
+    assert interp.load(_LOOP.replace("RESULT", "%c"))(np.int32(0), np.array(True))[0] == 3
+    assert interp.load(_LOOP.replace("RESULT", "%s"))(np.int32(3), np.array(True))[0] == 3
+    assert "while" in listed(_LOOP.replace("RESULT", "%s"))
+    assert "while" not in listed(_LOOP.replace("RESULT", "%c"))
+
+
+def test_effects_stay_in_loops_too() -> None:
+    seen = []
+
+    def f(x: jax.Array) -> jax.Array:
+        def turn(i: jax.Array, y: jax.Array) -> jax.Array:
+            jax.debug.callback(lambda v: seen.append(int(v)), i, ordered=True)
+            return y * 2
+
+        jax.lax.fori_loop(0, 2, turn, x)
+        return -x
+
+    interp.jit(f)(np.ones(3, np.float32))
+    assert seen == [0, 1]
+
+
+def test_effects_stay() -> None:
     seen = []
 
     def f(x: jax.Array) -> jax.Array:

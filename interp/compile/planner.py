@@ -1,10 +1,10 @@
 """From a program to a plan: binds every operation once, applies the passes, and writes each function in Python.
 
-The order is: `inline`, `fold_constants`, `share`, `small_indices`, `bind` (which verifies), `joined_padding`,
-`numbers_before_repeating`, `without_unused`, `unroll` (after which constants are folded again), `batch_turns`,
-`single_numbers`, `find_scans`, `narrow`, `fuse`, and then `emit`, which asks `choose` how each operation runs. The
-passes on loops and scans come before fusion because they read the body of a loop op by op. `narrow` comes before it
-because the cost of conversions decides what is fused.
+The order is: `inline`, `fold_constants`, `share`, `floored`, `small_indices`, `bind` (which verifies),
+`joined_padding`, `numbers_before_repeating`, `without_unused`, `unroll` (after which constants are folded again),
+`batch_turns`, `single_numbers`, `find_scans`, `narrow`, `fuse`, and then `emit`, which asks `choose` how each operation
+runs. The passes on loops and scans come before fusion because they read the body of a loop op by op. `narrow` comes
+before it because the cost of conversions decides what is fused.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from .bind import Binder
 from .decision import Chosen
 from .emit import Emitter, Listener, Settings
 from .passes.find_scans import find_scans
+from .passes.floored import floored
 from .passes.fold_constants import fold_constants
 from .passes.fuse import fuse
 from .passes.indices import small_indices
@@ -203,7 +204,7 @@ class _Planner:
         if not self._is_watched:
             region, constants = fold_constants(region, self._policy, self._binder.kernel)
         if self._fuses and self._speed.blocks:
-            region = small_indices(share(region, constants), constants)
+            region = small_indices(floored(share(region, constants), constants), constants)
         self._binder.bind(region, constants)
         if self._fuses and self._speed.blocks:
             joined = joined_padding(region, constants)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.elementwise.whole_division import FLOORED
 from ...ops.engine.cast import code_table
 from ...ops.kernel import Kernel, Scalar
 from ...ops.policy import Policy
@@ -134,6 +135,8 @@ def expression(name: str, use: Use) -> str | None:
 
 
 def _integer(use: Use, scalar: Scalar, element: ElementType) -> str | None:
+    if FLOORED in use.attributes:
+        return scalar.floored and scalar.floored.format(*use.names)
     text, half = scalar.integer, 1 << (element.bits - 1)
     if scalar.unsigned is not None and element.kind is Kind.UNSIGNED:
         text = scalar.unsigned

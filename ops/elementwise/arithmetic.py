@@ -8,6 +8,7 @@ from ..engine.fast import opcodes
 from ..kernel import Combining, Facts, Scalar, first_operand
 from ..minifloat import arithmetic
 from ..registry import CORRECTLY_ROUNDED, EXACT
+from . import whole_division
 from .elementwise import elementwise
 from .half_words import negated
 
@@ -75,12 +76,6 @@ def multiply(x, y, out=None):
     return np.multiply(x, y, out)
 
 
-def _divide_integers(x, y):
-    divisor = np.where(y == 0, y.dtype.type(1), y)
-    quotient = (x - np.fmod(x, divisor)) // divisor
-    return np.where(y == 0, ~y, quotient)
-
-
 @elementwise(
     "divide",
     "integer float complex",
@@ -88,13 +83,15 @@ def _divide_integers(x, y):
     operands=2,
     direct=arithmetic.divide,
     has_out=True,
-    integer=_divide_integers,
+    integer=whole_division.divide,
+    floored=whole_division.floor_divide,
     facts=Facts(
         scalar=Scalar(
             "(({0} // {1} if ({0} < 0) == ({1} < 0) else -(-{0} // {1})) if {1} else -1)",
             True,
             floating="{0} / {1}",
             by_positive="({0} // {1} if {0} >= 0 else -(-{0} // {1}))",
+            floored="{0} // {1}",
         ),
         compiled=opcodes.DIVIDE,
         linear=first_operand,
@@ -105,21 +102,19 @@ def divide(x, y, out=None):
     return np.divide(x, y, out)
 
 
-def _remainder_integers(x, y):
-    return np.where(y == 0, x, np.fmod(x, np.where(y == 0, y.dtype.type(1), y)))
-
-
 @elementwise(
     "remainder",
     "integer float",
     accuracy=EXACT,
     operands=2,
     direct=arithmetic.remainder,
-    integer=_remainder_integers,
+    integer=whole_division.remainder,
+    floored=whole_division.floor_remainder,
     facts=Facts(
         scalar=Scalar(
             "(({0} % {1} if ({0} < 0) == ({1} < 0) else {0} % -{1}) if {1} else {0})",
             by_positive="({0} % {1} if {0} >= 0 else -(-{0} % {1}))",
+            floored="({0} % {1} if {1} else {0})",
         ),
     ),
 )

@@ -15,6 +15,7 @@ from ..registry import EXACT, Accuracy, Call, Op, Run, element_types, full_name,
 from ..types import ElementType, Kind
 from .float_kernels import Function, float_kernel
 from .half_words import Words, is_of_words
+from .whole_division import FLOORED
 from .ziv import Wide
 
 Host = Callable[..., Any]
@@ -28,6 +29,7 @@ def elementwise(
     operands: int = 1,
     direct: Callable[..., Number] | None = None,
     integer: Host | None = None,
+    floored: Host | None = None,
     boolean: Host | None = None,
     has_out: bool = False,
     words: Words | None = None,
@@ -40,7 +42,8 @@ def elementwise(
     The decorated function serves floats and complex numbers, and integers and booleans where `integer` and `boolean`
     are not given. Integers below eight bits come as bytes and are wrapped after. A host that takes `out` can put the
     results there, which may be an operand, says so by `has_out`. `words` computes on arrays of f16 and bf16 by their
-    codes, `wide` on f64 in place. `expanded` and `facts` are for `Op.expanded` and `Op.facts`.
+    codes, `wide` on f64 in place, `floored` on integers where the attribute `FLOORED` is set. `expanded` and `facts`
+    are for `Op.expanded` and `Op.facts`.
     """
 
     def declare(host: Host) -> Host:
@@ -61,8 +64,9 @@ def elementwise(
                 run = made.call if words is None else words(made.call, element)
                 return dataclasses.replace(made, call=run, on_f32=on_f32)
             if element.is_integer:
-                if integer is not None or element.bits < 8:
-                    return _on_integers(integer or host, element)
+                whole = floored if FLOORED in call.attributes else integer
+                if whole is not None or element.bits < 8:
+                    return _on_integers(whole or host, element)
             elif element.is_complex and accuracy.is_near:
                 return _on_complex(host, element)
             elif element.kind is Kind.BOOL and boolean is not None:

@@ -27,7 +27,7 @@ from ....ops.engine.compiled import is_available
 from ....ops.engine.speed import Speed, tuning
 from ....ops.policy import Policy
 from ....ops.registry import lookup
-from ....ops.types import ELEMENT_TYPES, TensorType
+from ....ops.types import ELEMENT_TYPES, Kind, TensorType
 from ...program import Operation, Region, Value
 from ..group import (
     FUNCTION_COST,
@@ -52,6 +52,7 @@ from .fusible import (
     Uniform,
     along,
     bits_of,
+    element_of,
     elements_of,
     identity,
     is_fusible,
@@ -250,7 +251,7 @@ class _Fuser:
         for v in operands:
             roots = self._roots(v)
             options: list[tuple[tuple[Root, ...], tuple[Value, ...]]] = [] if roots is None else [(roots, ())]
-            if v in self.pending and (width(v.type.element) or 99) <= 8:  # type: ignore[union-attr]
+            if v in self.pending and (width(v.type.element) or 99) <= 8 and not self._is_test(v):  # type: ignore[union-attr]
                 options.append((((v, identity(v)),), (v,)))
             choices.append(options)
         best: tuple[list[Value], tuple[Root, ...]] | None = None
@@ -265,6 +266,10 @@ class _Fuser:
             return None
         self._need(best[0])
         return best[1]
+
+    def _is_test(self, value: Value) -> bool:
+        """Whether a boolean depends on too many bits for a table: what tests are joined to is in a group with them."""
+        return element_of(value).kind is Kind.BOOL and self._roots(value) is None
 
     # -- groups --------------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 An operation without side effects is removed if no result of the region depends on it. It was verified before, so a
 program with a mistake in such an operation is still refused. Its shapes must be static: otherwise a mismatch may only
-be noticed at run time. JAX leaves much dead code in derivatives: where only the gradient is returned, the last layer of
-the forward pass is still computed.
+be noticed at run time. Loops and branches are removed too, even loops that would not end, as in XLA's compiler. JAX
+leaves much dead code in derivatives: where only the gradient is returned, the last layer of the forward pass is still
+computed, and the gradient of `betainc` comes with the loop for its value.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ....ops.kernel import Regions
 from ....ops.registry import lookup
 from ....ops.types import TensorType
 from ...program import CONSTANT, Operation, Region, Value
@@ -34,7 +36,9 @@ def _may_go(operation: Operation) -> bool:
     if operation.name == CONSTANT:
         return False
     record = lookup(operation.name)
-    if record is None or not record.is_pure or record.facts.is_call or not operation.results:
+    if record is None or record.facts.is_call or not operation.results:
+        return False
+    if not record.is_pure and record.facts.regions is Regions.ELEMENTS:
         return False
     values = (*operation.operands, *operation.results)
     if not all(isinstance(v.type, TensorType) and v.type.is_static for v in values):
