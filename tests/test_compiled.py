@@ -66,14 +66,49 @@ def test_kernels_are_plain_python_too(function: object) -> None:
                 assert code == totals[j]
 
 
-@pytest.mark.parametrize("by_column", [False, True])
-def test_a_table_for_each_line(by_column: bool) -> None:
+@pytest.mark.parametrize("strip", [0, 1, 4, 11, 100])
+def test_a_table_for_each_line(strip: int) -> None:
     rng = np.random.default_rng(4)
     codes, tables = rng.integers(0, 256, (9, 11), np.uint8), rng.integers(0, 1 << 16, (11, 256), np.uint16)
-    wanted = [[tables[j if by_column else i, code] for j, code in enumerate(row)] for i, row in enumerate(codes)]
+    wanted = [[tables[j if strip else i, code] for j, code in enumerate(row)] for i, row in enumerate(codes)]
     out = np.zeros(codes.shape, np.uint16)
-    compiled._look_up_lines(codes, tables.reshape(-1), by_column, out)
+    compiled._look_up_lines(codes, tables.reshape(-1), strip, out)
     assert (out == wanted).all()
+
+
+@needs_numba
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
+@pytest.mark.parametrize("columns", [0, 1, 63, 64, 65, 130, 256])
+def test_lookups_write_what_they_are_given_and_nothing_else(
+    at_once: compiled.Kernels, columns: int, dtype: type
+) -> None:
+    rng = np.random.default_rng(8)
+    room, tables = rng.integers(0, 256, (3, 256), np.uint8), rng.integers(0, 1 << 8, (columns + 3, 256)).astype(dtype)
+    codes = np.ascontiguousarray(room[:, :columns])
+    for way in ("one", "rows", "columns"):
+        out = np.full(3 * columns + 128, 77, dtype)
+        target = out[64 : 64 + 3 * columns].reshape(3, columns)
+        if way == "one":
+            at_once.look_up(codes.reshape(-1), tables[0], target.reshape(-1))
+            wanted = tables[0][codes]
+        else:
+            at_once.look_up_lines(codes, tables, way == "columns", target)
+            number = np.arange(columns) if way == "columns" else np.arange(3)[:, None]
+            wanted = tables[number, codes]
+        assert (target == wanted).all()
+        assert (out[:64] == 77).all()
+        assert (out[64 + 3 * columns :] == 77).all()
+
+
+@needs_numba
+def test_bytes_are_looked_up_without_the_instructions_too(
+    at_once: compiled.Kernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(9).integers(0, 256, 1000, np.uint8)
+    table = lookup.Table(np.arange(256, dtype=np.uint8)[::-1].copy())
+    assert (table.at(x) == 255 - x).all()
+    monkeypatch.setattr(at_once, "has_octets", False)
+    assert (table.at(x) == 255 - x).all()
 
 
 @needs_numba

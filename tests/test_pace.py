@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
+import numpy as np
 import pytest
 
-from minihlo.ops.engine import speed
+from minihlo.ops.engine import blocks, speed
 from minihlo.ops.engine.blocks import Pace, for_each
+from minihlo.ops.engine.owned import own
 
 from .conftest import Tune
 
@@ -32,3 +35,29 @@ def test_all_parts_are_done_at_any_pace(named: bool, tune: Tune) -> None:
             done: list[int] = []
             for_each(range(9), done.append, 100, pace)
             assert sorted(done) == list(range(9))
+
+
+def test_a_helper_that_has_not_begun_keeps_no_results(tune: Tune) -> None:
+    tune(block=1)
+    gate = threading.Event()
+    pool = blocks._threads()
+    waiting = [pool.submit(gate.wait, 10) for _ in range(pool._max_workers)]
+
+    def shared() -> np.ndarray:
+        result = np.zeros(4)
+
+        def work(part: int) -> None:
+            result[part] = 1
+
+        with speed.entered(dataclasses.replace(speed.current(), threads=2)):
+            for_each(range(4), work, 4)
+        return result
+
+    try:
+        result = shared()
+        assert result.sum() == 4
+        assert own(result) is result
+    finally:
+        gate.set()
+        for future in waiting:
+            future.result()

@@ -125,11 +125,11 @@ def _for_each(parts: Sequence[Part], work: Callable[[Part], object], workers: in
         for part in parts:
             work(part)
         return
-    left = iter(parts)
+    left, do = iter(parts), work
 
     def take_some() -> None:
         for part in left:
-            work(part)
+            do(part)
 
     helpers = [_threads().submit(contextvars.copy_context().run, take_some) for _ in range(workers - 1)]
     try:
@@ -139,6 +139,12 @@ def _for_each(parts: Sequence[Part], work: Callable[[Part], object], workers: in
         started = [h for h in helpers if not h.cancel()]
         for helper in started:
             helper.result()
+        # A helper that was cancelled stays in the queue for a while: results that it had would be copied (`owned.py`).
+        do = _nothing
+
+
+def _nothing(_: object) -> None:
+    """Takes the place of work that is done."""
 
 
 def _threads() -> ThreadPoolExecutor:

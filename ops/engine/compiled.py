@@ -48,15 +48,25 @@ def _look_up_pairs(high: np.ndarray, low: np.ndarray, width: Any, table: np.ndar
             out[i, j] = table[((np.uintp(high[i, j]) << width) | np.uintp(low[i, j])) & mask]
 
 
-def _look_up_lines(codes: np.ndarray, tables: np.ndarray, by_column: Any, out: np.ndarray) -> None:
-    """The same for a matrix of bytes and a table of 256 for each row, or for each column, one behind the other."""
-    for i in range(out.shape[0]):
-        if by_column:
-            for j in range(out.shape[1]):
-                out[i, j] = tables[(np.uintp(j) << np.uintp(8)) | np.uintp(codes[i, j])]
-        else:
-            for j in range(out.shape[1]):
+def _look_up_lines(codes: np.ndarray, tables: np.ndarray, strip: Any, out: np.ndarray) -> None:
+    """The same for a matrix of bytes and a table of 256 for each row, or for each column, one behind the other.
+
+    `strip` is 0 for rows, else how many columns are taken together, so that their tables stay in the cache.
+    """
+    rows, columns = out.shape
+    if strip == 0:
+        for i in range(rows):
+            for j in range(columns):
                 out[i, j] = tables[(np.uintp(i) << np.uintp(8)) | np.uintp(codes[i, j])]
+    else:
+        for first in range(0, columns, strip):
+            last = min(first + strip, columns)
+            for i in range(rows):
+                here, there = codes[i, first:last], out[i, first:last]
+                at = np.uintp(first) << np.uintp(8)
+                for j in range(there.size):
+                    there[j] = tables[at | np.uintp(here[j])]
+                    at += np.uintp(256)
 
 
 def _add_rows(totals: np.ndarray, rows: np.ndarray) -> None:
@@ -152,8 +162,12 @@ class Kernels:
             _look_up_pairs, lambda t: (matrix, matrix, types.uintp, array(t), array(t, 2, "C", False))
         )
         self._look_up_lines = _Compiled(
-            _look_up_lines, lambda t: (array(byte, 2), array(t), types.boolean, array(t, 2, "C", False))
+            _look_up_lines, lambda t: (array(byte, 2), array(t), types.intp, array(t, 2, "C", False))
         )
+        octets = importlib.import_module(".fast.octets", __package__)
+        #: Whether bytes are looked up by the processor's permutations, several times as fast.
+        self.has_octets: bool = octets.is_known()
+        self._look_up_octets = _Compiled(octets.look_up_octets, octets.signature, _digest(str(octets.__file__)))
         floats, places = (types.Array(t, d, "C", readonly=True) for t, d in ((types.float32, 2), (types.int64, 1)))
         sums = [types.Array(types.float32, d, "C") for d in (1, 2)]
         self._add_rows = _Compiled(_add_rows, lambda: (sums[0], floats))
@@ -191,6 +205,9 @@ class Kernels:
 
     def look_up(self, codes: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
         """`out = table[codes]` of arrays with one axis; the table has an entry for every code."""
+        if self.has_octets and table.itemsize == codes.itemsize == 1:
+            self._look_up_octets()(codes.reshape(1, -1), table, 0, out.reshape(1, -1))
+            return
         self._look_up(codes.dtype, table.dtype)(codes, table, out)
 
     def look_up_pairs(self, high: np.ndarray, low: np.ndarray, width: int, table: np.ndarray, out: np.ndarray) -> None:
@@ -202,7 +219,11 @@ class Kernels:
 
     def look_up_lines(self, codes: np.ndarray, tables: np.ndarray, by_column: bool, out: np.ndarray) -> None:
         """`out[i, j] = tables[i, codes[i, j]]`, or `tables[j, codes[i, j]]`; a table has 256 entries."""
-        self._look_up_lines(tables.dtype)(codes, tables.reshape(-1), by_column, out)
+        if self.has_octets and tables.itemsize == 1 and not by_column:
+            self._look_up_octets()(codes, tables.reshape(-1), 256, out)
+            return
+        strip = speed.tuning().columns_strip // tables.itemsize if by_column else 0
+        self._look_up_lines(tables.dtype)(codes, tables.reshape(-1), strip, out)
 
     def add_rows(self, totals: np.ndarray, rows: np.ndarray) -> None:
         """Adds the elements of each row of f32, in order, to the row's total."""
@@ -332,10 +353,15 @@ def _digest(file: str) -> str:
 
 
 class _Compiled:
-    """A function compiled for some types as soon as they are asked for, and kept on disk if that can be done."""
+    """A function compiled for some types as soon as they are asked for, and kept on disk if that can be done.
 
-    def __init__(self, function: Callable[..., None], signature: Callable[..., tuple[Any, ...]]) -> None:
-        self._function, self._signature = function, signature
+    mark: what names the sources of the functions that it calls.
+    """
+
+    def __init__(
+        self, function: Callable[..., None], signature: Callable[..., tuple[Any, ...]], mark: str = ""
+    ) -> None:
+        self._function, self._signature, self._mark = function, signature, mark
         self._found: dict[tuple[np.dtype, ...], Callable[..., None]] = {}
 
     def __call__(self, *dtypes: np.dtype) -> Callable[..., None]:
@@ -343,7 +369,7 @@ class _Compiled:
 
     def _compile(self, dtypes: tuple[np.dtype, ...]) -> Callable[..., None]:
         numba = importlib.import_module("numba")
-        name = "-".join([self._function.__name__.lstrip("_"), *(d.name for d in dtypes)])
+        name = "-".join(filter(None, [self._function.__name__.lstrip("_"), self._mark, *(d.name for d in dtypes)]))
         with _lock:
             function = compiled_cache.compiled(numba, self._function, self._signature(*dtypes), name, nogil=True)
             self._found[dtypes] = function

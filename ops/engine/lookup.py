@@ -63,14 +63,16 @@ class Table:
         return result
 
     def _at_compiled(self, compiled: Kernels, codes: np.ndarray, bits: np.ndarray, result: np.ndarray) -> np.ndarray:
-        if codes.size <= tuning().block:
+        is_quick = compiled.has_octets and codes.itemsize == bits.itemsize == 1
+        weight = codes.size // (tuning().octets if is_quick else 1)
+        if weight <= tuning().block:
             compiled.look_up(codes, self._bits, bits)
             return result
 
         def work(part: tuple[slice, ...]) -> None:
             compiled.look_up(codes[part], self._bits, bits[part])
 
-        for_each(list(blocks(codes.shape, block(codes.size))), work, codes.size)
+        for_each(list(blocks(codes.shape, block(codes.size))), work, weight)
         return result
 
     def at_joined(self, parts: Sequence[np.ndarray], widths: Sequence[int]) -> np.ndarray:

@@ -4,7 +4,7 @@ One instruction multiplies tiles of 16 x 64 and 64 x 16 bytes and adds the produ
 as long as 16 products of f64. A number of more than one byte is split into digits: signed bytes, base 256. The
 products of digits are summed separately for each power of 256, in registers of their own.
 
-numba has no such instructions, so `_instructions` generates them as inline assembly.
+numba has no such instructions, so `instructions` generates them as inline assembly.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _assembly(builder: Any, text: str, args: list[Any], clobbered: tuple[str, ..
     builder.asm(kind, text, ",".join(["r"] * len(args) + lost), args, side_effect=True)
 
 
-def _instructions(text: str, count: int, *constants: int, clobbered: tuple[str, ...] = ()) -> Any:
+def instructions(text: str, count: int, *constants: int, clobbered: tuple[str, ...] = ()) -> Any:
     """A function for numba that runs the assembly `text`. It takes `count` addresses; the constants follow them."""
 
     def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
@@ -87,12 +87,12 @@ def _instructions(text: str, count: int, *constants: int, clobbered: tuple[str, 
     return _intrinsic(lambda _context, _a, _b, _c, _d: (_types.void(*[address] * 4), generate))
 
 
-configure = _instructions("ldtilecfg ($0)", 1)
-release = _instructions("tilerelease", 0)
-clear = _instructions("\n".join(f"tilezero %tmm{i}" for i in range(SUMS)), 0)
-store_sums = _instructions("\n".join(f"tilestored %tmm{i}, {i * BYTES}($0,$1,1)" for i in range(SUMS)), 1, WIDTH)
+configure = instructions("ldtilecfg ($0)", 1)
+release = instructions("tilerelease", 0)
+clear = instructions("\n".join(f"tilezero %tmm{i}" for i in range(SUMS)), 0)
+store_sums = instructions("\n".join(f"tilestored %tmm{i}, {i * BYTES}($0,$1,1)" for i in range(SUMS)), 1, WIDTH)
 #: Looks 64 bytes up in a table of 256 bytes: source, table, target, mask. Bytes that are not in the mask become zero.
-look_up = _instructions(
+look_up = instructions(
     """kmovq $3, %k1
 vmovdqu8 ($0), %zmm0{%k1}{z}
 vpmovb2m %zmm0, %k2
@@ -108,7 +108,7 @@ vmovdqu8 %zmm0, ($2)""",
     clobbered=("zmm0", "zmm1", "zmm2", "zmm3", "k1", "k2"),
 )
 _STEPS = {
-    (d, e): _instructions(_products(d, e), 4, WIDTH)
+    (d, e): instructions(_products(d, e), 4, WIDTH)
     for d in range(1, DIGITS + 1)
     for e in range(1, DIGITS + 1)
     if d + e <= BOTH
