@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..ops.types import Type
+from ..ops.types import TensorType, Type
 
 #: The op that the machine runs by itself, and has no declaration: it prints names of the program too.
 PRINT = "interpreter.print"
@@ -32,6 +32,11 @@ class Value:
     """An SSA value: an argument of a block or a result of an op. Values are compared by identity."""
 
     type: Type
+
+    @property
+    def shape(self) -> tuple[int | None, ...] | None:
+        """The shape of a tensor, with None for a size that is not known; None for a value of another type."""
+        return self.type.shape if isinstance(self.type, TensorType) else None
 
 
 @dataclasses.dataclass(eq=False, slots=True)

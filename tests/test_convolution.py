@@ -16,7 +16,6 @@ import pytest
 
 from minihlo.interp import load
 from minihlo.interp.errors import ExecutionError
-from minihlo.ops.engine import speed
 from minihlo.ops.engine.blas import one_thread
 from minihlo.ops.policy import Policy
 from minihlo.ops.products.patches import even
@@ -75,24 +74,24 @@ def test_floats_are_summed_alike_in_parts_and_hold_no_more_than_a_part(
     x = rng.standard_normal(shape, np.float32)
     w = rng.standard_normal((3, 3, shape[3] // groups, outputs), np.float32)
     result = (*shape[:3], outputs)
-    program = load(f"""
+    text = f"""
     func.func @main(%x: {tensor("f32", *shape)}, %w: {tensor("f32", *w.shape)}) -> {tensor("f32", *result)} {{
       %r = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
         window = {{pad = [[1, 1], [1, 1]]}} {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}}
         : ({tensor("f32", *shape)}, {tensor("f32", *w.shape)}) -> {tensor("f32", *result)}
       return %r : {tensor("f32", *result)}
-    }}""")
+    }}"""
     tune(convolution_host_block=1)
-    with speed.entered(dataclasses.replace(speed.current(), threads=1)):  # two threads would hold two parts
-        program(x, w)  # what is imported and planned is not counted
-        tracemalloc.start()
-        (parts,) = program(x, w)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
+    program = load(text, without="threads")  # two threads would hold two parts
+    program(x, w)  # what is imported and planned is not counted
+    tracemalloc.start()
+    (parts,) = program(x, w)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
     windows = 9 * x.nbytes
     assert peak - parts.nbytes < windows
     tune(convolution_host_block=1 << 40)
-    (whole,) = program(x, w)
+    (whole,) = load(text, without="threads")(x, w)
     assert np.array_equal(parts.view(np.uint32), whole.view(np.uint32))
     padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
     wanted = np.zeros(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,3 +129,25 @@ def test_no_folder_holds_too_many_files() -> None:
     for path in MODULES.values():
         counts[path.parent] = counts.get(path.parent, 0) + (path.name != "__init__.py")
     assert {str(p.relative_to(ROOT)): n for p, n in counts.items() if n > MOST_FILES} == {}
+
+
+def test_the_map_of_the_compiler_names_every_file() -> None:
+    text = ast.get_docstring(ast.parse(MODULES["interp.compile"].read_text())) or ""
+    files = {p.name for p in (ROOT / "interp/compile").rglob("*.py")} - {"__init__.py"}
+    assert {name.rpartition("/")[2] for name in re.findall(r"`([\w/]+\.py)`", text)} == files
+
+
+def test_the_map_of_the_compiler_has_the_order_of_the_planner() -> None:
+    text = ast.get_docstring(ast.parse(MODULES["interp.compile"].read_text())) or ""
+    listed = re.findall(r"^\d+\. `passes/(\w+)\.py`", text, re.MULTILINE)
+    tree = ast.parse(MODULES["interp.compile.planner"].read_text())
+    module_of = {
+        name.name: node.module.removeprefix("passes.")
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("passes.")
+        for name in node.names
+    }
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    calls.sort(key=lambda n: (n.lineno, n.col_offset))
+    run = [module_of[n.func.id] for n in calls if isinstance(n.func, ast.Name) and n.func.id in module_of]
+    assert listed == list(dict.fromkeys(run))

@@ -1,1 +1,48 @@
-"""A `Program` to a plan: ops are inlined, fused and bound, and become Python functions."""
+"""Compiles a function of a `Program` to a `Plan`: Python functions that call the kernels of `ops`.
+
+`planner.py` runs the passes in the order of the list below. A pass takes a region and gives one that computes the same;
+one that nothing can be done to comes back as the same object. Regions that no pass has changed run op by op, each by
+the kernel of its declaration, which is how programs run with all optimizations off.
+
+1. `passes/inline.py`: short functions, and those called once, replace their calls.
+2. `passes/fold_constants.py`: operations on constants are computed once; again after loops are unrolled.
+3. `passes/share.py`: what is computed twice from the same values is computed once (CSE).
+4. `passes/floored.py`: quotients and remainders rounded down, of several operations, become one operation.
+5. `passes/indices.py`: iotas, and integers computed from them, become smaller arrays of 32 bits.
+6. `bind.py`: every operation is verified and gets its kernel. The operations that later passes put in are bound then.
+7. `passes/padding.py`: a `pad` is merged into the `reduce_window` that reads it.
+8. `passes/repeated.py`: in loops, computing with a number comes before broadcasting it.
+9. `passes/unused.py`: operations that nothing depends on are removed (DCE).
+10. `passes/unroll.py`: loops of a few iterations are written out.
+11. `passes/turns.py`: what the iterations of a loop compute without each other is computed for all of them at once.
+    What remains is a recurrence over rows, or nothing.
+12. `passes/numbers.py`: loops over tensors of a few elements become loops over single numbers.
+13. `passes/find_scans.py`: loops that carry 8-bit codes are marked, to be run along a table of all pairs of codes.
+14. `passes/narrow.py`: clipping before a conversion to a minifloat becomes part of the conversion.
+15. `passes/fuse.py`: elementwise operations, and reductions of their results, become groups.
+16. `emit.py`: each region becomes the text of a Python function, and is compiled.
+
+What these passes are made of:
+
+- Reading loops: `passes/loops.py` (counting loops), `passes/components.py` (which carried values need each other),
+  `counters.py` (ranges of carried integers), `selection.py` and `reductions.py` (bodies of reductions), `uses.py`.
+- Taking loops apart: `passes/batching.py` (one iteration to all), `passes/side_by_side.py` (inner loops of different
+  lengths), `passes/forward.py` (rows that an earlier iteration wrote become states).
+- Loops of single numbers: `passes/number_parts.py`, `passes/number_places.py`, `passes/number_work.py`, `packing.py`.
+- Groups: `group.py` (a group as data), `leaf.py`, `passes/fusible.py`, `passes/grouping.py`, `passes/row_tables.py`.
+- Rebuilding regions: `passes/rewriting.py`, `passes/copying.py`.
+
+How an operation runs is chosen by `choose.py`, which gives the name of an executor and the reason (`decision.py`,
+printed by `explain.py`). `executors/` has the ways to run: `alone.py` (by its own kernel), `table.py`, `tables.py`,
+`rows.py` and `columns.py` (lookup tables), `ranks.py`, `blocks.py` and `folds.py` (block by block), `compiled.py`
+(compiled by numba), `scan.py`, `recurrence.py` and `loops.py` (loops). `job.py` is what they take, `ways.py` lists
+them.
+
+Kernels that regions need: `kernels.py` finds them by name and types, `generate.py` makes one of a group, `vectorise.py`
+one of a region of single numbers, `expand.py` of operations that only jaxlib's passes define, `specialize.py` of
+dynamic shapes, `processes.py` of what prints or communicates.
+
+The text of functions: `writer.py` (lines and names), `flow.py` (loops and branches as Python's), `scalars.py` (single
+numbers as Python's), `elements.py` and `indexing.py` (indexing as Python's), `compiled_loops.py` (loops that numba
+compiles), and `source/`: `lines.py`, `inlining.py`, `ranges.py` and `intervals.py` (shorter lines and expressions).
+"""

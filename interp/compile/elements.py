@@ -57,7 +57,7 @@ def elements_in(region: Region) -> Elements:
                     users = {u for r in o.results for u in uses.get(r, [])}
                     if users <= {operation, *found.left_out}:
                         found.left_out.add(o)
-        elif operation.name == _RESHAPE and not _shape(operation.results[0]):
+        elif operation.name == _RESHAPE and not operation.results[0].shape:
             source = made.get(operation.operands[0])
             if source is not None and _is_read(source) and uses.get(source.results[0]) == [operation]:
                 found.reads[source] = operation  # it is read there: the array may be written over before the reshape
@@ -69,10 +69,6 @@ def _is_slice(operation: Operation) -> bool:
     """Whether an op takes a window at a computed place."""
     record = lookup(operation.name)
     return record is not None and record.facts.starts == 1
-
-
-def _shape(value: Value) -> tuple[int | None, ...] | None:
-    return value.type.shape if isinstance(value.type, TensorType) else None
 
 
 def _is_read(operation: Operation) -> bool:
@@ -96,14 +92,14 @@ def _index_of(
     if len(scatter.operands) != 3 or captures(scatter.regions[0]):
         return None, ()
     (array, indices, update), numbers = scatter.operands, scatter.attributes["scatter_dimension_numbers"]
-    t, rank = array.type, len(_shape(array) or ())
+    t, rank = array.type, len(array.shape or ())
     mapped = np.ravel(numbers.get("scatter_dims_to_operand_dims", ())).astype(int).tolist()
     if not isinstance(t, TensorType) or not t.is_static or not _is_indexed(t) or sorted(mapped) != [*range(rank)]:
         return None, ()
-    if not rank or _shape(update) != () or _shape(indices) != (rank,) or update.type.element != t.element:  # type: ignore[union-attr]
+    if not rank or update.shape != () or indices.shape != (rank,) or update.type.element != t.element:  # type: ignore[union-attr]
         return None, ()
     body = scatter.regions[0]
-    if not all(_shape(v) == () and v.type.element == t.element for v in (*body.arguments, *body.returns)):  # type: ignore[union-attr]
+    if not all(v.shape == () and v.type.element == t.element for v in (*body.arguments, *body.returns)):  # type: ignore[union-attr]
         return None, ()
     if not _is_indexed(indices.type):
         return None, ()
@@ -116,7 +112,7 @@ def _index_of(
     index: list[Value] = [indices] * rank
     for d, part in zip(mapped, parts, strict=True):
         source = made.get(part)
-        if source is None or source.name not in _REPEATS or _shape(source.operands[0]) != ():
+        if source is None or source.name not in _REPEATS or source.operands[0].shape != ():
             return [indices], ()
         if scalars.form(source.operands[0].type) is None:
             return [indices], ()
@@ -148,10 +144,8 @@ def write_write(
     region, held = operation.regions[0], writer.use(array)
     assert isinstance(array.type, TensorType)
     new = writer.use_plain(update)
-    if _shape(index[0]) == ():
-        names = [writer.use_plain(v) for v in index]
-    else:
-        names = _taken_apart(operation, index[0], writer)
+    is_apart = index[0].shape == ()
+    names = [writer.use_plain(v) for v in index] if is_apart else _taken_apart(operation, index[0], writer)
     result = writer.define(operation.results[0])
     mine = f"{writer.name_of(own)}({held})" if is_spare else f"{held}.copy()"
     writer.line(f"{result} = {mine}", operation, (result,), (held,))

@@ -1,10 +1,7 @@
 """From a program to a plan: binds every operation once, applies the passes, and writes each function in Python.
 
-The order is: `inline`, `fold_constants`, `share`, `floored`, `small_indices`, `bind` (which verifies),
-`joined_padding`, `numbers_before_repeating`, `without_unused`, `unroll` (after which constants are folded again),
-`batch_turns`, `single_numbers`, `find_scans`, `narrow`, `fuse`, and then `emit`, which asks `choose` how each operation
-runs. The passes on loops and scans come before fusion because they read the body of a loop op by op. `narrow` comes
-before it because the cost of conversions decides what is fused.
+The docstring of the package says what each pass does. Passes on loops and scans come before fusion because they read
+the body of a loop op by op; `narrow` comes before it because the cost of conversions decides what is fused.
 """
 
 from __future__ import annotations
@@ -200,44 +197,42 @@ class _Planner:
 
     def _compiled(self, region: Region, label: str) -> Callable[..., tuple[Any, ...]]:
         """The Python function of a region that captures nothing: all passes in their order, then code."""
+        policy, speed, kernel_of = self._policy, self._speed, self._binder.kernels.of
         constants: dict[Value, Any] = {}
         if not self._is_watched:
-            region, constants = fold_constants(region, self._policy, self._binder.kernel)
-        if self._fuses and self._speed.blocks:
-            region = small_indices(floored(share(region, constants), constants), constants)
+            region, constants = fold_constants(region, policy, self._binder.kernel)
+        if self._fuses and speed.blocks:
+            region = share(region, constants)
+            region = floored(region, constants)
+            region = small_indices(region, constants)
         self._binder.bind(region, constants)
-        if self._fuses and self._speed.blocks:
-            joined = joined_padding(region, constants)
-            if joined is not region:
-                region = joined
-                self._binder.bind_new(region, constants)
-            later = numbers_before_repeating(region, constants) if self._speed.scalars else region
-            if later is not region:
-                region = later
-                self._binder.bind_new(region, constants)
+        if self._fuses and speed.blocks:
+            region = self._bound(region, joined_padding(region, constants), constants)
+            if speed.scalars:
+                region = self._bound(region, numbers_before_repeating(region, constants), constants)
             region = without_unused(region, constants)
-        if self._fuses and self._speed.turns:
-            unrolled = unroll(region, constants, self._policy, self._binder.kernels.of)
+        if self._fuses and speed.turns:
+            unrolled = self._bound(region, unroll(region, constants, policy, kernel_of), constants)
             if unrolled is not region:
-                self._binder.bind_new(unrolled, constants)
-                region, constants = fold_constants(unrolled, self._policy, self._binder.kernel, constants)
-            batched = batch_turns(region, constants, self._policy, self._binder.kernels.of)
-            if batched is not region:
-                region = batched
-                self._binder.bind_new(region, constants)
-            if self._speed.scalars:
-                compiles = self._speed.compiled and is_available()
-                numbers = single_numbers(region, constants, self._policy, self._binder.kernels.of, compiles)
-                if numbers is not region:
-                    region = numbers
-                    self._binder.bind_new(region, constants)
-        if self._fuses and self._speed.tables:
-            if self._speed.scalars:
+                region, constants = fold_constants(unrolled, policy, self._binder.kernel, constants)
+            region = self._bound(region, batch_turns(region, constants, policy, kernel_of), constants)
+            if speed.scalars:
+                compiles = speed.compiled and is_available()
+                numbers = single_numbers(region, constants, policy, kernel_of, compiles)
+                region = self._bound(region, numbers, constants)
+        if self._fuses and speed.tables:
+            if speed.scalars:
                 region = find_scans(region, constants)
             region = narrow(region, constants)
         if self._fuses:
-            region = fuse(region, constants, self._speed, self._policy)
+            region = fuse(region, constants, speed, policy)
         return self._emitter.function(region, (), label, constants)
+
+    def _bound(self, old: Region, new: Region, constants: dict[Value, Any]) -> Region:
+        """What a pass has made of a region, with its new operations bound."""
+        if new is not old:
+            self._binder.bind_new(new, constants)
+        return new
 
     def _run_of(self, name: str, called_by: Operation) -> Callable[..., tuple[Any, ...]]:
         return self._function(name, called_by).run

@@ -16,6 +16,7 @@ from ..group import SCAN
 from ..leaf import width
 from ..vectorise import function_of
 from .fusible import is_fusible, only, shape_of, spread_of
+from .rewriting import with_operations, with_regions
 
 
 def find_scans(region: Region, constants: Mapping[Value, Any]) -> Region:
@@ -26,12 +27,8 @@ def find_scans(region: Region, constants: Mapping[Value, Any]) -> Region:
     read op by op, so this comes before ops are fused.
     """
     operations: list[Operation] = []
-    changed = False
     for operation in region.operations:
-        regions = tuple([find_scans(r, constants) for r in operation.regions])
-        new = operation
-        if not all(x is y for x, y in zip(regions, operation.regions, strict=True)):
-            new = dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)
+        new = with_regions(operation, [find_scans(r, constants) for r in operation.regions])
         recognised = scan_of(operation, constants) if operation.name == "stablehlo.while" else None
         if recognised is not None:
             scan, source = recognised
@@ -41,9 +38,8 @@ def find_scans(region: Region, constants: Mapping[Value, Any]) -> Region:
                 Operation(SCAN, operands, carried, {"scan": scan, "origins": ()}, (), operation.location, origin)
             )
             new = dataclasses.replace(new, operands=carried, origin=origin)
-        changed |= new is not operation
         operations.append(new)
-    return Region(region.arguments, operations, region.returns) if changed else region
+    return with_operations(region, operations)
 
 
 def scan_of(operation: Operation, constants: Mapping[Value, Any]) -> tuple[Scan, Value] | None:

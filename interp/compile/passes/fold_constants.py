@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from ....ops.policy import Policy
 from ....ops.registry import OpError, lookup
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
+from .rewriting import with_operations, with_regions
 
 
 def fold_constants(
@@ -37,13 +37,9 @@ def _folded(
     region: Region, policy: Policy, kernel_of: Callable[[Operation], Kernel | None], constants: dict[Value, Any]
 ) -> Region:
     operations: list[Operation] = []
-    changed = False
     for operation in region.operations:
         if operation.regions:
-            regions = tuple([_folded(r, policy, kernel_of, constants) for r in operation.regions])
-            if any(new is not old for new, old in zip(regions, operation.regions, strict=True)):
-                origin, changed = operation.origin or operation, True
-                operation = dataclasses.replace(operation, regions=regions, origin=origin)
+            operation = with_regions(operation, [_folded(r, policy, kernel_of, constants) for r in operation.regions])
         elif operation.results and operation.results[0] in constants:
             pass  # it was folded before
         elif _is_foldable(operation, policy, constants):
@@ -52,10 +48,9 @@ def _folded(
                 constants.update(zip(operation.results, values, strict=True))
                 if operation.name != "stablehlo.constant":
                     operations += [_constant(r, v, operation) for r, v in zip(operation.results, values, strict=True)]
-                    changed = True
                     continue
         operations.append(operation)
-    return Region(region.arguments, operations, region.returns) if changed else region
+    return with_operations(region, operations)
 
 
 def _is_foldable(operation: Operation, policy: Policy, constants: dict[Value, Any]) -> bool:

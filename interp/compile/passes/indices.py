@@ -7,7 +7,6 @@ where it is converted to that: the machine's words, and half the memory.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,6 +17,7 @@ from ....ops.types import ELEMENT_TYPES, TensorType
 from ...program import Operation, Region, Value
 from ..uses import needed
 from .fusible import Uniform, spread_of
+from .rewriting import with_regions
 
 _U32, _LIMIT = ELEMENT_TYPES["ui32"], 1 << 32
 _WIDE = (ELEMENT_TYPES["ui64"], ELEMENT_TYPES["i64"])
@@ -54,13 +54,10 @@ class _Indices:
                 operand = self._twin(operation.operands[0], operation)
                 self._put(operation.name, (operand,), operation.results[0], operation.attributes, operation)
             elif operation.regions:
-                regions = tuple([small_indices(r, self._constants) for r in operation.regions])
-                if all(x is y for x, y in zip(regions, operation.regions, strict=True)):
-                    self._operations.append(operation)
-                    continue
-                self._operations.append(
-                    dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)
-                )
+                new = with_regions(operation, [small_indices(r, self._constants) for r in operation.regions])
+                self._operations.append(new)
+                is_new |= new is not operation
+                continue
             else:
                 self._operations.append(operation)
                 continue

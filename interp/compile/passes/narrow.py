@@ -11,7 +11,6 @@ and 2.8.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +22,7 @@ from ...program import Operation, Region, Value
 from ..uses import captures
 from .fusible import Uniform, is_fusible, spread_of
 from .grouping import chain
+from .rewriting import with_operations, with_regions
 
 _F32 = ELEMENT_TYPES["f32"]
 
@@ -35,7 +35,7 @@ def narrow(region: Region, constants: Mapping[Value, Any]) -> Region:
     number = Uniform(region, constants).number
     clips: dict[Value, Operation] = {}  # by their results, as long as no op has needed these in memory
     operations: list[Operation] = []
-    changed, narrows = False, any(map(_is_narrowing, region.operations))
+    narrows = any(map(_is_narrowing, region.operations))
     for operation in region.operations:
         new = operation
         if not narrows and not operation.regions:
@@ -50,12 +50,8 @@ def narrow(region: Region, constants: Mapping[Value, Any]) -> Region:
             clips[operation.results[0]] = operation
         elif _is_narrowing(operation):
             new = _narrowed(operation, clips, number)
-        regions = tuple([narrow(r, constants) for r in operation.regions])
-        if not all(x is y for x, y in zip(regions, operation.regions, strict=True)):
-            new = dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)
-        changed |= new is not operation
-        operations.append(new)
-    return Region(region.arguments, operations, region.returns) if changed else region
+        operations.append(with_regions(new, [narrow(r, constants) for r in operation.regions]))
+    return with_operations(region, operations)
 
 
 def _narrowed(operation: Operation, clips: Mapping[Value, Operation], number: Any) -> Operation:

@@ -12,7 +12,6 @@ Metropolis' algorithm with two draws each 8.1 and 3.4.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from ....ops.engine.speed import tuning
@@ -24,6 +23,7 @@ from .find_scans import scan_of
 from .loops import KernelOf
 from .number_parts import Part
 from .number_work import Unfit, Work
+from .rewriting import with_operations, with_regions
 
 
 def single_numbers(
@@ -53,14 +53,12 @@ class _Numbers:
         deepest = 0
         for operation in region.operations:
             inner = [self.region(r) for r in operation.regions]
-            regions, depth = tuple([r for r, _ in inner]), max([d + 1 for _, d in inner], default=0)
-            if any(new is not old for new, old in zip(regions, operation.regions, strict=True)):
-                operation = dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)
+            depth = max([d + 1 for _, d in inner], default=0)
+            operation = with_regions(operation, [r for r, _ in inner])
             instead = self._instead(operation) if 0 < depth <= tuning().number_depth else None
             operations += instead or [operation]
             deepest = max(deepest, depth)
-        same = len(operations) == len(region.operations) and all(map(_is, operations, region.operations))
-        return region if same else Region(region.arguments, operations, region.returns), deepest
+        return with_operations(region, operations), deepest
 
     def _instead(self, operation: Operation) -> list[Operation] | None:
         """The operations that replace a loop; None where it stays."""
@@ -79,7 +77,3 @@ class _Numbers:
         except Unfit:
             return None
         return outer.operations if self._work.pays() else None
-
-
-def _is(x: object, y: object) -> bool:
-    return x is y

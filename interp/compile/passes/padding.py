@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.types import TensorType
 from ...program import Operation, Region, Value
+from .rewriting import with_operations
 
 _PAD, _WINDOWS = "stablehlo.pad", "stablehlo.reduce_window"
 
@@ -23,16 +23,14 @@ def joined_padding(region: Region, constants: Mapping[Value, Any]) -> Region:
     pads = {o.results[0]: o for o in region.operations if o.name == _PAD}
     if not pads:
         return region
-    operations = [_joined(o, pads, constants) for o in region.operations]
-    is_same = all(new is old for new, old in zip(operations, region.operations, strict=True))
-    return region if is_same else Region(region.arguments, operations, region.returns)
+    return with_operations(region, [_joined(o, pads, constants) for o in region.operations])
 
 
 def _joined(operation: Operation, pads: Mapping[Value, Operation], constants: Mapping[Value, Any]) -> Operation:
     if operation.name != _WINDOWS or len(operation.operands) != 2 or operation.operands[0] not in pads:
         return operation
     init, pad = operation.operands[1], pads[operation.operands[0]]
-    shape = _shape(pad.operands[0])
+    shape = pad.operands[0].shape
     if shape is None or not all(shape) or not _is_same(pad.operands[1], init, constants):
         return operation
     pairs = zip(*(_integers(pad, f"edge_padding_{side}", (0,) * len(shape)) for side in ("low", "high")), strict=True)
@@ -58,11 +56,6 @@ def _joined(operation: Operation, pads: Mapping[Value, Operation], constants: Ma
 
 def _integers(operation: Operation, name: str, default: tuple[int, ...]) -> np.ndarray:
     return np.ravel(np.asarray(operation.attributes.get(name, default), np.int64))
-
-
-def _shape(value: Value) -> tuple[int, ...] | None:
-    t = value.type
-    return t.shape if isinstance(t, TensorType) and t.is_static else None  # type: ignore[return-value]
 
 
 def _is_same(x: Value, y: Value, constants: Mapping[Value, Any]) -> bool:

@@ -19,6 +19,7 @@ from ....ops.kernel import Regions
 from ....ops.registry import lookup
 from ....ops.types import Kind, QuantizedType, TensorType, Type
 from ...program import Operation, Region, Value
+from .rewriting import with_operations, with_regions
 
 _BROADCAST = "stablehlo.broadcast_in_dim"
 
@@ -43,16 +44,11 @@ class _Pass:
             record = lookup(operation.name)
             inner = in_loop or (record is not None and record.facts.regions is Regions.LOOP)
             if record is not None and record.facts.regions in (Regions.LOOP, Regions.ONE):
-                regions = tuple([self.region(r, numbers, inner) for r in operation.regions])
-                if any(new is not old for new, old in zip(regions, operation.regions, strict=True)):
-                    operation = dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)
-            if operation.name == _BROADCAST and _shape(operation.operands[0]) == ():
+                operation = with_regions(operation, [self.region(r, numbers, inner) for r in operation.regions])
+            if operation.name == _BROADCAST and operation.operands[0].shape == ():
                 numbers[operation.results[0]] = operation.operands[0]
             operations += (self._instead(operation, numbers) if in_loop else None) or [operation]
-        same = len(operations) == len(region.operations) and all(
-            new is old for new, old in zip(operations, region.operations, strict=True)
-        )
-        return region if same else Region(region.arguments, operations, region.returns)
+        return with_operations(region, operations)
 
     def _instead(self, operation: Operation, numbers: dict[Value, Value]) -> list[Operation] | None:
         """An operation on numbers and a repetition; None where the operation stays."""
@@ -63,7 +59,7 @@ class _Pass:
         t, operands = result.type, operation.operands
         if result in self._constants or not _is_tensor(t) or not all(_is_whole(v.type) for v in operands):
             return None
-        singles = [numbers.get(v) or (v if _shape(v) == () else self._of_constant(v)) for v in operands]
+        singles = [numbers.get(v) or (v if v.shape == () else self._of_constant(v)) for v in operands]
         if not any(v in numbers for v in operands) or any(v is None for v in singles):
             return None
         number = Value(TensorType((), t.element))  # type: ignore[union-attr]
@@ -83,10 +79,6 @@ class _Pass:
                 number = self._single[value] = Value(TensorType((), value.type.element))  # type: ignore[union-attr]
                 self._constants[number] = array.reshape(-1)[0, ...].copy()
         return self._single[value]
-
-
-def _shape(value: Value) -> tuple[int | None, ...] | None:
-    return value.type.shape if isinstance(value.type, TensorType) else None
 
 
 def _is_tensor(t: Type) -> bool:

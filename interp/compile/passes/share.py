@@ -18,7 +18,6 @@ model quantizes 27 operands instead of 54.
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -32,8 +31,8 @@ from ...program import BARRIER, CONSTANT, Operation, Region, Value
 from ..group import Attributes
 from ..reductions import sole_operation
 from ..uses import captures
+from .rewriting import is_same
 
-_is = operator.is_
 _TRANSPOSE, _RESHAPE, _BROADCAST = "stablehlo.transpose", "stablehlo.reshape", "stablehlo.broadcast_in_dim"
 #: How a tensor lies in another one: transposes and reshapes, each as a key and the operation.
 _View = tuple[tuple[Hashable, Operation], ...]
@@ -60,8 +59,8 @@ class _Sharer:
         for operation in region.operations:
             self._take(operation)
         returns = tuple([self._value(v) for v in region.returns])
-        is_same = len(self._operations) == len(region.operations) and all(map(_is, self._operations, region.operations))
-        return region if is_same and returns == region.returns else Region(region.arguments, self._operations, returns)
+        same = is_same((*self._operations, *returns), (*region.operations, *region.returns))
+        return region if same else Region(region.arguments, self._operations, returns)
 
     def _take(self, operation: Operation) -> None:
         record = lookup(operation.name)
@@ -78,12 +77,12 @@ class _Sharer:
             if operation.regions:
                 what = operation.name, (), what[2]  # all dimensions, however many these are
             elements = tuple([t.element for t in types if isinstance(t, TensorType)])
-            numbers, shape = tuple(map(self._number, operands)), _shape(self._whole(operands))
+            numbers, shape = tuple(map(self._number, operands)), self._whole(operands).shape
             keys = [((*what, numbers, elements, shape), ())]
             below = self._below(operands)
             if below is not None:
                 numbers, shape, views = below
-                keys.append(((*what, numbers, elements, shape), views if _shape(operation.results[0]) else ()))
+                keys.append(((*what, numbers, elements, shape), views if operation.results[0].shape else ()))
         for key, views in keys:
             if key in self._seen:
                 twin = self._seen[key]
@@ -122,7 +121,7 @@ class _Sharer:
         operands = tuple([self._value(v) for v in operation.operands])
         is_run = record is not None and _runs_regions(record)
         regions = tuple([self._inner(r) if is_run else self._substituted(r) for r in operation.regions])
-        if not all(map(_is, (*operands, *regions), (*operation.operands, *operation.regions))):
+        if not is_same((*operands, *regions), (*operation.operands, *operation.regions)):
             origin = operation.origin or operation
             operation = dataclasses.replace(operation, operands=operands, regions=regions, origin=origin)
         self._operations.append(operation)
@@ -138,11 +137,11 @@ class _Sharer:
         (source,), (result,) = operation.operands, operation.results
         if operation.name != _BROADCAST:
             below, views = self._views.get(source, (source, ()))
-            key = operation.name, Attributes(operation.attributes), _shape(result)
+            key = operation.name, Attributes(operation.attributes), result.shape
             self._views[result] = below, (*views, (key, operation))
             if source in self._splats:
                 self._splats[result] = self._splats[source]
-        elif _shape(source) == ():
+        elif source.shape == ():
             self._splats[result] = "everywhere", self._key(source)
 
     def _is_of_elements(self, operation: Operation, record: Op) -> bool:
@@ -151,8 +150,8 @@ class _Sharer:
         if not operation.operands or not all(isinstance(t, TensorType) and t.is_static for t in tensors):
             return False
         if record.is_elementwise and len(operation.results) == 1:
-            return _shape(operation.results[0]) == _shape(self._whole(operation.operands))
-        if operation.name != "stablehlo.reduce" or len(operation.operands) != 2 or _shape(operation.results[0]) != ():
+            return operation.results[0].shape == self._whole(operation.operands).shape
+        if operation.name != "stablehlo.reduce" or len(operation.operands) != 2 or operation.results[0].shape != ():
             return False
         sole = sole_operation(operation.regions[0])
         inner = None if sole is None else lookup(sole.name)
@@ -161,11 +160,11 @@ class _Sharer:
 
     def _whole(self, operands: Sequence[Value]) -> Value:
         """The first operand that is not a number everywhere."""
-        return next((v for v in operands if v not in self._splats and _shape(v) != ()), operands[0])
+        return next((v for v in operands if v not in self._splats and v.shape != ()), operands[0])
 
     def _below(self, operands: Sequence[Value]) -> tuple[tuple[Any, ...], Any, _View] | None:
         """What operands are views of, the shape there, and the view, if it is the same of all; else None."""
-        whole = [v for v in operands if v not in self._splats and _shape(v) != ()]
+        whole = [v for v in operands if v not in self._splats and v.shape != ()]
         found = [self._views[v] for v in whole if v in self._views]
         if not whole or len(found) < len(whole):
             return None
@@ -173,7 +172,7 @@ class _Sharer:
         if any(key != keys[0] for key in keys):
             return None
         below = {v: source for v, (source, _) in zip(whole, found, strict=True)}
-        return tuple([below.get(v) or self._number(v) for v in operands]), _shape(first), views
+        return tuple([below.get(v) or self._number(v) for v in operands]), first.shape, views
 
     def _number(self, value: Value) -> Hashable:
         """The key of a value, whatever the shape of a tensor that has one number everywhere."""
@@ -210,19 +209,15 @@ class _Sharer:
         for operation in region.operations:
             operands = tuple([self._same.get(v, v) for v in operation.operands])
             regions = tuple([self._substituted(r) for r in operation.regions])
-            if not all(map(_is, (*operands, *regions), (*operation.operands, *operation.regions))):
+            if not is_same((*operands, *regions), (*operation.operands, *operation.regions)):
                 origin = operation.origin or operation
                 operation = dataclasses.replace(operation, operands=operands, regions=regions, origin=origin)
             operations.append(operation)
         returns = tuple([self._same.get(v, v) for v in region.returns])
-        is_same = all(map(_is, (*operations, *returns), (*region.operations, *region.returns)))
-        return region if is_same else Region(region.arguments, operations, returns)
+        same = is_same((*operations, *returns), (*region.operations, *region.returns))
+        return region if same else Region(region.arguments, operations, returns)
 
 
 def _runs_regions(record: Op) -> bool:
     """Whether an op runs its regions as they are, rather than on the elements of tensors."""
     return record.facts.regions is not Regions.ELEMENTS
-
-
-def _shape(value: Value) -> Any:
-    return value.type.shape if isinstance(value.type, TensorType) else None

@@ -16,7 +16,6 @@ LSTM of 20 turns 1.2 ms with four recurrences and 2.2 with one.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -35,6 +34,7 @@ from .find_scans import scan_of
 from .forward import forwarded
 from .fusible import shape_of
 from .loops import KernelOf, Loop
+from .rewriting import with_operations, with_regions
 
 _WHILE = "stablehlo.while"
 
@@ -50,16 +50,12 @@ def batch_turns(region: Region, constants: dict[Value, Any], policy: Policy, ker
         if instead is not None and instead[0].name == TURNS:  # loops within it may be taken apart in their turn
             operations += batch_turns(Region((), instead, ()), constants, policy, kernel_of).operations
             continue
-        regions = tuple([batch_turns(r, constants, policy, kernel_of) for r in operation.regions])
-        new = operation
-        if not all(x is y for x, y in zip(regions, operation.regions, strict=True)):
-            new = dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)
+        new = with_regions(operation, [batch_turns(r, constants, policy, kernel_of) for r in operation.regions])
         instead = None
         if new.name == _WHILE:
             instead = _instead(new, constants, policy, kernel_of)
         operations += [new] if instead is None else instead
-    same = len(operations) == len(region.operations) and all(map(_is, operations, region.operations))
-    return region if same else Region(region.arguments, operations, region.returns)
+    return with_operations(region, operations)
 
 
 def _has_loops(operation: Operation) -> bool:
@@ -246,7 +242,3 @@ def _nbytes(value: Value) -> int:
 def _is_large(operation: Operation) -> bool:
     """Whether what an op gives is so large that keeping it for all turns costs more than a call in each turn."""
     return sum(map(_nbytes, operation.results)) > tuning().between_large
-
-
-def _is(x: object, y: object) -> bool:
-    return x is y

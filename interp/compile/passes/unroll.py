@@ -11,7 +11,6 @@ Measured against the loop: 200 random numbers 55 µs and 124 µs, 20,000 0.31 ms
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from ....ops.engine.speed import tuning
@@ -20,6 +19,7 @@ from ...program import BARRIER, CONSTANT, Operation, Region, Value
 from .copying import Values, deep_copy_of, size_of
 from .find_scans import scan_of
 from .loops import KernelOf, Loop
+from .rewriting import with_operations, with_regions
 
 
 def unroll(region: Region, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf) -> Region:
@@ -37,19 +37,11 @@ class _Unroller:
 
     def region(self, region: Region) -> Region:
         operations: list[Operation] = []
-        changed = False
         for operation in region.operations:
-            regions = tuple([self.region(r) for r in operation.regions])
-            if any(new is not old for new, old in zip(regions, operation.regions, strict=True)):
-                origin, changed = operation.origin or operation, True
-                operation = dataclasses.replace(operation, regions=regions, origin=origin)
+            operation = with_regions(operation, map(self.region, operation.regions))
             count = self._turns(operation)
-            if count:
-                changed = True
-                operations += self._written_out(operation, count)
-            else:
-                operations.append(operation)
-        return Region(region.arguments, operations, region.returns) if changed else region
+            operations += self._written_out(operation, count) if count else [operation]
+        return with_operations(region, operations)
 
     def _turns(self, operation: Operation) -> int:
         """The number of turns of a loop that is to be written out, 0 of any other operation."""
