@@ -9,7 +9,6 @@ Measured with numpy alone: a turn of Collatz's sequence on 1,000 numbers 31 µs 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from ....ops.elementwise.whole_division import FLOORED
 from ....ops.types import Kind, TensorType
 from ...program import Operation, Region, Value
 from .fusible import Uniform
+from .rewriting import with_operations, with_regions
 
 _COMPARE, _SELECT, _AND = "stablehlo.compare", "stablehlo.select", "stablehlo.and"
 _DIVIDE, _REMAINDER, _ADD, _SUBTRACT = (f"stablehlo.{n}" for n in ("divide", "remainder", "add", "subtract"))
@@ -42,14 +42,11 @@ class _Floored:
         operations: list[Operation] = []
         for operation in region.operations:
             if operation.regions:
-                regions = tuple([floored(r, self._constants) for r in operation.regions])
-                if any(new is not old for new, old in zip(regions, operation.regions, strict=True)):
-                    operation = dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)
+                operation = with_regions(operation, [floored(r, self._constants) for r in operation.regions])
             elif operation.name == _SELECT and _is_integer(operation.results[0]):
                 operation = self._instead(operation) or operation
             operations.append(operation)
-        same = all(new is old for new, old in zip(operations, region.operations, strict=True))
-        return region if same else Region(region.arguments, operations, region.returns)
+        return with_operations(region, operations)
 
     def _instead(self, select: Operation) -> Operation | None:
         """The operation that gives what a correction gives; None where a select is something else."""
