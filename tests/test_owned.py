@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
 from minihlo import interp
+from minihlo.interp import machine
+from minihlo.ops.engine.blocks import empty, for_each
 from minihlo.ops.engine.owned import detached, own
+from minihlo.ops.engine.speed import Speed, entered
+from minihlo.ops.types import ELEMENT_TYPES
 
 
 def test_what_one_variable_has_is_taken() -> None:
@@ -172,3 +177,41 @@ def test_loops_write_over_what_is_theirs(twice: bool, without: str) -> None:
     results = [[r.tolist() for r in program(x)] for _ in range(2)]
     assert results == [[[1, 2, 3, 4], [1, 2, 3, 4] if twice else [0, 2, 4, 6], [0, 2, 4, 6]]] * 2
     assert x.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("body", ["add %x, %x", "exponential %x"])
+@pytest.mark.parametrize("t", ["f32", "bf16", "f16", "f8E4M3FN"])
+def test_large_results_begin_at_a_line_of_the_cache(t: str, body: str) -> None:
+    """So JAX takes them as they are."""
+    v = f"tensor<400x500x{t}>"
+    program = interp.load(f"func.func @f(%x: {v}) -> {v} {{ %0 = stablehlo.{body} : {v}\n return %0 : {v} }}")
+    x = np.ones((400, 500), np.float32).astype(ELEMENT_TYPES[t].dtype)
+    for _ in range(3):
+        (result,) = machine.run(program.plan(), [x])
+        assert result.ctypes.data % 64 == 0
+        assert result.shape == x.shape
+        assert result.flags.writeable
+
+
+def test_what_an_aligned_array_shares_is_copied() -> None:
+    x = empty((100, 200), np.dtype(np.float32))
+    assert x.ctypes.data % 64 == 0
+    assert own(x) is x
+    part = x[:50]
+    assert own(x) is not x
+    assert own(part) is not part
+
+
+def test_work_that_is_done_keeps_no_arrays() -> None:
+    """Else a result would count as shared, and be copied."""
+    for _ in range(20):
+        x = np.zeros(8)
+
+        def work(i: int, x: np.ndarray = x) -> None:
+            x[i] = i
+
+        with entered(Speed(threads=2)):
+            for_each(range(8), work, 1 << 20)
+        before = weakref.ref(x)
+        del x, work
+        assert before() is None

@@ -25,6 +25,7 @@ from .bind import Binder, Bound
 from .choose import choose
 from .decision import Chosen, Decision
 from .elements import Elements, elements_in, write_read, write_write
+from .executors.alone import filling
 from .executors.job import Job
 from .executors.recurrence import RecurrenceRunner, states_of
 from .executors.ways import EXECUTORS
@@ -213,9 +214,8 @@ class Emitter:
         takes_plain = bound is not None and bound.record.facts.takes_numbers
         if bound is not None and bound.record.facts.overwrites in spare:
             kernel = self._writing_over(bound, operation, writer)
-        writer.call(
-            kernel.call, source, operation.operands, operation.results, regions=regions, takes_plain=takes_plain
-        )
+        call = filling(kernel, operation)
+        writer.call(call, source, operation.operands, operation.results, regions=regions, takes_plain=takes_plain)
         return self._after(operation, writer)
 
     def _writing_over(self, bound: Bound, operation: Operation, writer: Writer) -> Kernel:

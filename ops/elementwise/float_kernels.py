@@ -21,7 +21,7 @@ import numpy as np
 
 from ..engine import half
 from ..engine.amortised import Amortised
-from ..engine.blocks import block, blocks
+from ..engine.blocks import block, blocks, empty
 from ..engine.cast import array_of, cast, codes_of
 from ..engine.lookup import Table, of_pairs
 from ..engine.speed import tuning
@@ -226,7 +226,7 @@ def _through_f32(function: Function, element: ElementType) -> Run:
         alike = all(x.shape == arrays[0].shape and x.flags.c_contiguous for x in arrays)
         if size <= step or not alike:
             return compute(*arrays)
-        result = np.empty(arrays[0].shape, dtype)
+        result = empty(arrays[0].shape, dtype)
         for part in blocks(result.shape, step):
             result[part] = compute(*(x[part] for x in arrays))
         return result

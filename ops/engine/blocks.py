@@ -30,8 +30,10 @@ from . import speed
 Part = TypeVar("Part")
 
 
-#: The first cache of a processor: its bytes, those after which its places repeat, and those that are filled together.
-_CACHE, _PERIOD, _LINE = 1 << 15, 1 << 12, 64
+#: Bytes that a cache moves together.
+LINE = 64
+#: The first cache of a processor: its bytes, and those after which its places repeat.
+_CACHE, _PERIOD = 1 << 15, 1 << 12
 
 _pool: ThreadPoolExecutor | None = None
 
@@ -64,7 +66,7 @@ def apart(x: np.ndarray) -> np.ndarray:
     """
     if x.ndim != 2 or x.strides[0] != x.itemsize or x.shape[1] * math.gcd(x.strides[1], _PERIOD) <= _CACHE:
         return x
-    rows = np.empty((x.shape[1], x.shape[0] + _LINE // x.itemsize), x.dtype)[:, : x.shape[0]]
+    rows = np.empty((x.shape[1], x.shape[0] + LINE // x.itemsize), x.dtype)[:, : x.shape[0]]
     rows[...] = x.T
     return rows.T
 
@@ -73,7 +75,17 @@ def array_to_fill(out: np.ndarray | None, shape: Sequence[int], dtype: np.dtype)
     """`out` if it is a contiguous array of this shape, else a new array."""
     if out is not None and out.shape == shape and out.flags.c_contiguous:
         return out
-    return np.empty(shape, dtype)
+    return empty(shape, dtype)
+
+
+def empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    """`np.empty`; large arrays begin at a line of the cache: such results JAX takes as they are, and copies others."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < speed.tuning().aligned_bytes:
+        return np.empty(shape, dtype)
+    room = np.empty(size + LINE, np.uint8)
+    start = -room.__array_interface__["data"][0] % LINE
+    return room[start : start + size].view(dtype).reshape(shape)
 
 
 class Pace:

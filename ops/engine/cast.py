@@ -15,7 +15,7 @@ from ..policy import Policy
 from ..types import ELEMENT_TYPES, ElementType, Kind
 from . import half
 from .amortised import Amortised, kept
-from .blocks import block, blocks, for_each
+from .blocks import block, blocks, empty, for_each
 from .compiled import Kernels, kernels
 from .lookup import Table
 from .speed import tuning
@@ -102,7 +102,7 @@ def by_blocks(x: np.ndarray, dtype: np.dtype, work: Callable[[np.ndarray], np.nd
         return work(x)
     # Laid out in memory as the operand is, where that is the other way round.
     turned = x.T if x.flags.f_contiguous else x
-    result = np.empty(turned.shape, dtype)
+    result = empty(turned.shape, dtype)
 
     def put(part: tuple[slice, ...]) -> None:
         result[part] = work(turned[part])
@@ -174,7 +174,7 @@ _of_f64 = functools.cache(_OfF64)
 
 
 def _round_compiled(compiled: Kernels, x: np.ndarray, table: np.ndarray) -> np.ndarray:
-    result = np.empty(x.shape, table.dtype)
+    result = empty(x.shape, table.dtype)
     codes, entries = result.reshape(-1).view(np.uint8), table.view(np.uint8)
     x = np.ascontiguousarray(x).reshape(-1)
     if x.dtype == np.float64:

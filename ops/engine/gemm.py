@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from .blas import one_thread
-from .blocks import for_each
+from .blocks import empty, for_each
 from .speed import tuning
 
 #: The terms of a part, and what its rows are a multiple of: BLAS lays out the other operand anew for each part. BLAS
@@ -35,11 +35,12 @@ def product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.ndarra
         return result
     each = rows * length * columns
     if terms <= _PART or (each > _PART and batch == 1 and rows <= _ROWS):
+        result = empty((batch, rows, columns), np.result_type(x, y))
         with one_thread():
-            result = np.matmul(x, y)
+            np.matmul(x, y, out=result)
         result += 0
         return result
-    result = np.empty((batch, rows, columns), np.result_type(x, y))
+    result = empty((batch, rows, columns), np.result_type(x, y))
     if each <= _PART:
         count = _PART // each
         parts = [(slice(i, i + count), slice(None)) for i in range(0, batch, count)]

@@ -16,10 +16,10 @@ import functools
 import numpy as np
 
 from ..types import ElementType
-from .blocks import array_to_fill
+from .blocks import array_to_fill, empty
 from .speed import tuning
 
-_F16 = np.dtype(np.float16)
+_F16, _F32 = np.dtype(np.float16), np.dtype(np.float32)
 _SIZE, _EXPONENT, _SIGN = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000), np.uint32(0x80000000)
 #: The smallest normal number of f16 as f32; 2**15, below which none is rounded to infinity; 2**16, where that stands.
 _NORMAL, _LARGE, _END = 0x38800000, np.uint32(0x47000000), np.uint32(0x47800000)
@@ -40,7 +40,7 @@ def widen(x: np.ndarray) -> np.ndarray:
         if x.flags.f_contiguous:
             return widen(x.T).T
         x = np.ascontiguousarray(x)
-    result = np.empty(x.shape, np.float32)
+    result = empty(x.shape, _F32)
     codes, numbers, step = x.view(np.int16).reshape(-1), result.reshape(-1), tuning().half_block
     for i in range(0, x.size, step):
         _decode(codes[i : i + step], numbers[i : i + step])
@@ -71,7 +71,7 @@ def rounded(x: np.ndarray, element: ElementType) -> np.ndarray:
         return widen(narrow(x, element.dtype))
     if not x.flags.c_contiguous:
         return rounded(x.T, element).T if x.flags.f_contiguous else rounded(np.ascontiguousarray(x), element)
-    result = np.empty(x.shape, np.float32)
+    result = empty(x.shape, _F32)
     numbers, into, step = x.reshape(-1), result.reshape(-1), tuning().half_block
     for i in range(0, x.size, step):
         _round(numbers[i : i + step], into[i : i + step])

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..types import ElementType, Kind
 from .amortised import Amortised
-from .blocks import block, blocks, for_each
+from .blocks import block, blocks, empty, for_each
 from .compiled import Kernels, kernels
 from .speed import current, tuning
 
@@ -40,7 +40,7 @@ class Table:
                 return self.at(codes.T).T
             if size <= block(size):
                 codes = np.ascontiguousarray(codes)
-        result = np.empty(codes.shape, self.entries.dtype)
+        result = empty(codes.shape, self.entries.dtype)
         table, bits = self._bits, result.view(self._bits.dtype)
         if codes.flags.c_contiguous:
             codes, bits = codes.reshape(-1), bits.reshape(-1)
@@ -92,7 +92,7 @@ class Table:
         if len(parts) == 2 and (rows := self._rows_of(*parts)) is not None:
             return rows
         join = _joined_pair if len(parts) == 2 else joined
-        result = np.empty(shape, self.entries.dtype)
+        result = empty(shape, self.entries.dtype)
         bits = result.view(self._bits.dtype)
         compiled = kernels(size) if len(parts) == 2 and bits.dtype.kind == "u" else None
         if size <= block(size) and compiled is None:

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from .blocks import LINE
+
 
 def own(x: np.ndarray) -> np.ndarray:
     """An array to write to: `x` itself if one variable of the caller is all that has it, else a copy.
@@ -24,9 +26,9 @@ def own(x: np.ndarray) -> np.ndarray:
         x: any array, given as a variable. A view of it, a container that holds it and another name count as having it.
 
     Returns:
-        A writeable array of the same shape, type and elements. A copy too where `x` is read-only or a view.
+        A writeable array of the same shape, type and elements. A copy too of what is read-only or a part of another.
     """
-    if _is_unshared(x) and x.base is None and x.flags.writeable:
+    if _is_unshared(x) and x.flags.writeable and (x.base is None or _is_all_of_its_base(x)):
         return x
     return x.copy()
 
@@ -59,11 +61,12 @@ def detached(values: tuple[Any, ...]) -> list[Any]:
 
 
 def _is_all_of_its_base(view: np.ndarray) -> bool:
-    """Whether a view shows all of its base in order, and the base has no other references."""
+    """Whether a view shows all of its base in order, but for what aligns it, and the base has no other references."""
     base = view.base
     if type(base) is not np.ndarray or base.base is not None or not base.flags.writeable:
         return False
-    return base.nbytes == view.nbytes and view.flags.c_contiguous and _is_unshared(base)
+    spare = LINE if base.dtype == np.uint8 else 0  # as `blocks.empty` has it
+    return base.nbytes - view.nbytes in (0, spare) and view.flags.c_contiguous and _is_unshared(base)
 
 
 def _is_unshared(x: Any) -> bool:

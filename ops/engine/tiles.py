@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import compiled_cache
-from .blocks import for_each
+from .blocks import empty, for_each
 from .speed import tuning
 
 #: How a process asks Linux for the tiles: the number of the system call on x86-64, the request, and the state.
@@ -127,7 +127,7 @@ class Tiles:
         (x_words, x_count), (y_words, y_count) = x_digits, y_digits
         terms = batch * lines * columns * length * x_count * y_count
         packed = [self._packed(x, x_words, x_count, True), self._packed(y.swapaxes(1, 2), y_words, y_count, False)]
-        result = np.empty((batch, lines, columns), _TYPES[kind])
+        result = empty((batch, lines, columns), np.dtype(_TYPES[kind]))
         out = result.view(np.uint8).reshape(-1)
         groups = batch * -(-down // self._blocks(x_count, y_count)[0])
         how = np.zeros(10, np.int64) if how is None else how

@@ -31,6 +31,9 @@ class Tuning:
     #: softmax 8.8 and 7.2, silu(a) * b 2.4 and 1.5. An array of one block is left to one thread.
     block: int = 1 << 17
 
+    #: Arrays of so many bytes begin with a line of the cache, which takes 2 µs.
+    aligned_bytes: int = 1 << 15
+
     #: Work is timed by several threads and by one in turn for so many calls, and again after so many. Whole steps
     #: beside XLA, ms by two threads on a quiet machine and by one on a busy one: sum of columns of f32 1.03 and 0.58,
     #: exp 3.25 and 2.35, add of f16 4.1 and 3.3.

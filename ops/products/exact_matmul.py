@@ -16,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..accumulators.exact_sum import ExactSums
+from ..engine.blocks import empty
 from ..engine.cast import array_of, cast
 from ..engine.gemm import product
 from ..engine.lookup import Table
@@ -144,7 +145,7 @@ def tiled(
     column_step = min(columns, side, max(1, room // depth))
     row_step = min(rows, side, max(1, room // (depth * column_step)))
     batch_step = max(1, room // max(row_step * length, length * column_step, row_step * column_step * depth))
-    result = np.empty((batch, rows, columns), dtype)
+    result = empty((batch, rows, columns), dtype)
     for b in range(0, batch, batch_step):
         for i in range(0, rows, row_step):
             for j in range(0, columns, column_step):

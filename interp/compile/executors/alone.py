@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from ....ops.kernel import Run
+from ....ops.engine.blocks import empty
+from ....ops.engine.speed import tuning
+from ....ops.kernel import Kernel, Run
 from ....ops.types import TensorType
+from ...program import Operation
 from ..leaf import Leaf, Shape, laid
 from .job import Job
 from .scan import ScanRunner
@@ -11,7 +14,18 @@ from .scan import ScanRunner
 
 def by_kernel(job: Job, _: Run | None) -> Run:
     """The kernel of an elementwise operation."""
-    return job.kernels.of_operation(job.operation).call
+    return filling(job.kernels.of_operation(job.operation), job.operation)
+
+
+def filling(kernel: Kernel, operation: Operation) -> Run:
+    """What calls a kernel; it puts a large result into an array that `empty` makes, if it can."""
+    if not (kernel.has_out or kernel.fills) or len(operation.results) != 1:
+        return kernel.call
+    call, t = kernel.call, operation.results[0].type
+    if not isinstance(t, TensorType) or not t.is_static or t.nbytes < tuning().aligned_bytes:
+        return call
+    shape, dtype = t.shape, t.element.dtype
+    return lambda *values: call(*values, out=empty(shape, dtype))  # type: ignore[arg-type]
 
 
 def as_view(job: Job, _: Run | None) -> Run:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.engine.blocks import Pace, block, blocks, for_each
+from ....ops.engine.blocks import Pace, block, blocks, empty, for_each
 from ....ops.kernel import Run
 from ..leaf import Leaf, Shape, cut, filled
 from .job import Job
@@ -37,7 +37,7 @@ def by_blocks(job: Job, _: Run | None) -> Run:
             (v if lay is None else lay(v)).reshape(spread)
             for v, lay, spread in zip(values, views, spreads, strict=True)
         ]
-        results = [np.empty(sizes, dtype) for dtype in dtypes]
+        results = [empty(sizes, dtype) for dtype in dtypes]
 
         def work(part: tuple[tuple[slice, ...], list[tuple[slice, ...]]]) -> None:
             here, there = part

@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import compiled_cache
 from . import opcodes as op
-from .instructions import choose, inner, load_32, numba, store_32
+from .instructions import choose, inner, load_32, numba, store_32, wide_vectors
 
 _u32, _i64, _u64, _f32, _f64 = np.uint32, np.int64, np.uint64, np.float32, np.float64
 _contracted = numba.njit(
@@ -240,6 +240,7 @@ def _cosine(v):
 
 
 def exp(source, target, n):
+    wide_vectors()
     doubtful = _u32(0)
     for j in range(n):
         v = _number(source, j)
@@ -249,6 +250,7 @@ def exp(source, target, n):
 
 
 def rsqrt(source, target, n):
+    wide_vectors()
     doubtful = _u32(0)
     for j in range(n):
         doubtful |= _put(target, j, _rsqrt(_number(source, j)), 1.0 - 2.0**-48, 1.0 + 2.0**-48)
@@ -256,6 +258,7 @@ def rsqrt(source, target, n):
 
 
 def log(source, target, n):
+    wide_vectors()
     doubtful = _u32(0)
     for j in range(n):
         v = _number(source, j)
@@ -265,6 +268,7 @@ def log(source, target, n):
 
 
 def log1p(source, target, n):
+    wide_vectors()
     doubtful = _u32(0)
     for j in range(n):
         v = _number(source, j)
@@ -274,6 +278,7 @@ def log1p(source, target, n):
 
 
 def expm1(source, target, n):
+    wide_vectors()
     doubtful = _u32(0)
     for j in range(n):
         v = _number(source, j)
@@ -284,6 +289,7 @@ def expm1(source, target, n):
 
 def tanh(source, target, n):
     """Which NaN numpy gives is left to it."""
+    wide_vectors()
     doubtful = _u32(0)
     for j in range(n):
         v = _number(source, j)
@@ -293,6 +299,7 @@ def tanh(source, target, n):
 
 def logistic(source, target, n):
     """Any NaN is negative."""
+    wide_vectors()
     doubtful = _u32(0)
     for j in range(n):
         v = _number(source, j)
@@ -302,6 +309,7 @@ def logistic(source, target, n):
 
 
 def sin(source, target, n):
+    wide_vectors()
     doubtful = _u32(0)
     for j in range(n):
         v = _number(source, j)
@@ -312,6 +320,7 @@ def sin(source, target, n):
 
 
 def cos(source, target, n):
+    wide_vectors()
     doubtful = _u32(0)
     for j in range(n):
         v = _number(source, j)

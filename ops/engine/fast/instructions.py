@@ -92,6 +92,49 @@ def call(_context: Any, _function: Any, _source: Any, _target: Any, _count: Any)
     return word(_types.int64, _types.uint64, _types.uint64, _types.int64), generate
 
 
+def _has_halves() -> bool:
+    host = importlib.import_module("llvmlite.binding")
+    is_arm = host.get_default_triple().startswith(("aarch64", "arm64"))
+    return is_arm or bool(host.get_host_cpu_features().get("f16c"))
+
+
+#: Whether the processor converts f16 to f32 and back, so that `half_to_float` and `float_to_half` can be compiled.
+HAS_HALVES = _has_halves()
+
+
+@_intrinsic
+def half_to_float(_context: Any, _code: Any) -> Any:
+    """The number of f16 whose code is the lower half of a word; a NaN that signals becomes one that does not."""
+
+    def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        code = builder.bitcast(builder.trunc(args[0], _ir.IntType(16)), _ir.HalfType())
+        return builder.fpext(code, _ir.FloatType())
+
+    return _types.float32(_types.uint32), generate
+
+
+@_intrinsic
+def float_to_half(_context: Any, _number: Any) -> Any:
+    """The code of f16 next to a number, to nearest even, as a word; of NaN as the processor has it."""
+
+    def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        code = builder.bitcast(builder.fptrunc(args[0], _ir.HalfType()), _ir.IntType(16))
+        return builder.zext(code, _ir.IntType(32))
+
+    return _types.uint32(_types.float32), generate
+
+
+@_intrinsic
+def wide_vectors(_context: Any) -> Any:
+    """Lets the function that it is called in use vectors of 512 bits where the processor has them."""
+
+    def generate(context: Any, builder: Any, __: Any, ___: Any) -> Any:
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return _types.void(), generate
+
+
 @_intrinsic
 def shift(_context: Any, _x: Any, _by: Any) -> Any:
     """A word shifted to the right."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import opcodes as op
-from .instructions import choose, inner, rotate, shift, shift_arithmetic, shift_left
+from .instructions import choose, inner, rotate, shift, shift_arithmetic, shift_left, wide_vectors
 
 _u32, _i32, _f32, _i64 = np.uint32, np.int32, np.float32, np.int64
 
@@ -13,6 +13,7 @@ _u32, _i32, _f32, _i64 = np.uint32, np.int32, np.float32, np.int64
 @inner
 def whole_numbers(kind, bits, to, a, b, n):
     """Ops on one or two whole numbers, signed or not; `b` is the amount of a rotation."""
+    wide_vectors()
     if kind == op.ADD_WORDS:
         for j in range(n):
             bits[to, j] = _u32(bits[a, j] + bits[b, j])
@@ -54,6 +55,7 @@ def whole_numbers(kind, bits, to, a, b, n):
 @inner
 def compare_words(kind, bits, to, a, b, n):
     """Put -1 where a comparison holds and 0 elsewhere."""
+    wide_vectors()
     if kind == op.EQ_WORDS:
         for j in range(n):
             bits[to, j] = -_i64(bits[a, j] == bits[b, j])
@@ -68,6 +70,7 @@ def compare_words(kind, bits, to, a, b, n):
 @inner
 def convert_words(kind, x, bits, to, a, n):
     """To f32, rounded once; from f32, truncated, as near as the type allows, and 0 of NaN; and bytes with a sign."""
+    wide_vectors()
     if kind == op.OF_SIGNED:
         for j in range(n):
             x[to, j] = _f32(_i32(bits[a, j]))

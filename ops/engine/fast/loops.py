@@ -8,7 +8,23 @@ from __future__ import annotations
 import numpy as np
 
 from . import opcodes as op
-from .instructions import choose, inner, larger, load_8, load_16, load_32, shift, smaller, store_8, store_16, store_32
+from .instructions import (
+    HAS_HALVES,
+    choose,
+    float_to_half,
+    half_to_float,
+    inner,
+    larger,
+    load_8,
+    load_16,
+    load_32,
+    shift,
+    smaller,
+    store_8,
+    store_16,
+    store_32,
+    wide_vectors,
+)
 
 _u32, _f32, _u64, _i64 = np.uint32, np.float32, np.uint64, np.int64
 _SIGN, _REST, _INFINITE = 0x80000000, 0x7FFFFFFF, 0x7F800000
@@ -19,12 +35,23 @@ _TO_F32, _F16_INFINITE = np.float32(2.0**112), 0x0F800000
 
 
 @inner
-def of_f16(code):
+def _converted_of_f16(code):
+    """`of_f16` by the processor's own conversion."""
+    number = half_to_float(code)
+    nan = _u32(_u32(_u32(code & _u32(0x3FF)) << _u32(13)) | _u32(_u32(code & _u32(0x8000)) << _u32(16)))
+    return choose(number != number, _u32(nan | _u32(_INFINITE)), _f32(number).view(_u32))
+
+
+@inner
+def _shifted_of_f16(code):
     """The word of f32 that is the number of a code of f16; a NaN keeps its bits."""
     size = _u32(_u32(code & _u32(0x7FFF)) << _u32(13))
     number = _u32(_f32(size.view(_f32) * _TO_F32).view(_u32))  # subnormal numbers too
     number = choose(size >= _u32(_F16_INFINITE), _u32(size | _u32(_INFINITE)), number)
     return _u32(number | _u32(_u32(code & _u32(0x8000)) << _u32(16)))
+
+
+of_f16 = _converted_of_f16 if HAS_HALVES else _shifted_of_f16
 
 
 @inner
@@ -59,8 +86,42 @@ def round_f16(u):
 
 
 @inner
+def _has_nan(bits, a, n):
+    wide_vectors()
+    most = _u32(0)
+    for j in range(n):
+        size = _u32(bits[a, j] & _u32(_REST))
+        most = choose(size > most, size, most)
+    return most > _u32(_INFINITE)
+
+
+@inner
+def _convert_halves(kind, x, bits, to, a, n):
+    """`TO_F16` and `ROUND_F16` by the processor's own conversions; false where there is NaN, and nothing is done."""
+    wide_vectors()
+    if _has_nan(bits, a, n):
+        return False
+    if kind == op.TO_F16:
+        for j in range(n):
+            bits[to, j] = float_to_half(x[a, j])
+    else:
+        for j in range(n):
+            x[to, j] = half_to_float(float_to_half(x[a, j]))
+    return True
+
+
+@inner
+def _no_halves(*_):
+    return False
+
+
+convert_halves = _convert_halves if HAS_HALVES else _no_halves
+
+
+@inner
 def load(kind, leaf, table, bits, to, starts, a, row, parts, column, count):
     """Parts of a leaf into a register, one behind the other, so many elements of each: from some rows on."""
+    wide_vectors()
     for i in range(parts):
         at, begin = _at(i * count), _at(starts[a, row + i] + column)
         if kind == op.LOAD_32:
@@ -89,6 +150,7 @@ def load(kind, leaf, table, bits, to, starts, a, row, parts, column, count):
 @inner
 def repeat(kind, leaf, table, bits, to, starts, a, row, parts, count):
     """The only elements of some rows of a leaf, each so many times."""
+    wide_vectors()
     for last in range(parts):
         i = parts - 1 - last  # the first row at the end: each is brought to its place before it is repeated
         at = _at(i * count)
@@ -101,6 +163,7 @@ def repeat(kind, leaf, table, bits, to, starts, a, row, parts, count):
 @inner
 def store(kind, bits, a, at, out, begin, count):
     """A part of a register to an output."""
+    wide_vectors()
     if kind == op.STORE_32:
         for j in range(count):
             store_32(out, begin + _at(j), bits[a, at + _at(j)])
@@ -119,6 +182,7 @@ def store(kind, bits, a, at, out, begin, count):
 @inner
 def arithmetic(kind, x, to, a, b, n):
     """Ops on two f32."""
+    wide_vectors()
     if kind == op.ADD:
         for j in range(n):
             x[to, j] = x[a, j] + x[b, j]
@@ -142,6 +206,7 @@ def arithmetic(kind, x, to, a, b, n):
 @inner
 def unary(kind, x, bits, to, a, n):
     """Ops on one f32; `bits` are the same registers as words."""
+    wide_vectors()
     if kind == op.NEGATE:
         for j in range(n):
             bits[to, j] = bits[a, j] ^ _u32(_SIGN)
@@ -169,6 +234,7 @@ def unary(kind, x, bits, to, a, n):
 @inner
 def compare(kind, x, bits, to, a, b, n):
     """Put -1 where a comparison holds and 0 elsewhere; `kind` is its opcode."""
+    wide_vectors()
     if kind == op.EQ:
         for j in range(n):
             bits[to, j] = -_i64(x[a, j] == x[b, j])
@@ -186,6 +252,7 @@ def compare(kind, x, bits, to, a, b, n):
 @inner
 def words(kind, bits, to, a, b, c, n):
     """Ops on words, whatever they are."""
+    wide_vectors()
     if kind == op.SELECT:
         for j in range(n):
             bits[to, j] = ((bits[b, j] ^ bits[c, j]) & bits[a, j]) ^ bits[c, j]
@@ -221,6 +288,7 @@ def words(kind, bits, to, a, b, c, n):
 @inner
 def encode(how, bits, to, a, n):
     """f32 to the codes of a minifloat, to nearest even; `how` is what `encoding` gives for the format."""
+    wide_vectors()
     cut, add, low, magic = _u32(how[0]), _u32(how[1]), _u32(how[2]), _u32(how[3])
     start = _u32(how[3]).view(_f32)
     last, over, nan, unsigned = _u32(how[4]), _u32(how[5]), _u32(how[6]), _u32(how[7])
@@ -242,6 +310,7 @@ def encode(how, bits, to, a, n):
 @inner
 def look_up(kind, table, bits, to, a, n):
     """Entries for single codes; the tables have one for each."""
+    wide_vectors()
     if kind == op.ENCODE_TABLE:
         for j in range(n):
             u = _u64(bits[a, j])
@@ -263,6 +332,7 @@ def look_up(kind, table, bits, to, a, n):
 @inner
 def pair(kind, table, width, last, bits, to, a, b, n):
     """Entries for two codes, the second of which has `width` bits; `last` is the index of the table's last entry."""
+    wide_vectors()
     mask = _u64(last)
     if kind == op.PAIR_F32:
         for j in range(n):
@@ -275,6 +345,7 @@ def pair(kind, table, width, last, bits, to, a, b, n):
 @inner
 def add_rows(x, a, totals, first, rows, width):
     """Each row into its total, from left to right; eight rows side by side, since each sum waits for the one before."""
+    wide_vectors()
     i = 0
     while i + 8 <= rows:
         t0, t1, t2, t3 = totals[first + i], totals[first + i + 1], totals[first + i + 2], totals[first + i + 3]
@@ -303,6 +374,7 @@ def add_rows(x, a, totals, first, rows, width):
 @inner
 def fold_rows(kind, x, to, a, totals, first, rows, width):
     """The largest or smallest of each row and its total: in any order, but for which of several NaN it is."""
+    wide_vectors()
     is_largest = kind == op.FOLD_MAXIMUM
     for i in range(rows):
         source, at, begin, n = a, _at(i * width), _at(0), width
@@ -328,6 +400,7 @@ def fold_rows(kind, x, to, a, totals, first, rows, width):
 def fold_down(kind, x, a, totals, first, rows, into, columns, width):
     """Rows into the totals of their columns, one after the other. `into` rows that follow each other have the same
     totals, of so many columns; those of the part begin at `first`, its row and column."""
+    wide_vectors()
     row, column = first
     for i in range(rows):
         at, begin = _at(i * width), _at((row + i) // into * columns + column)

@@ -19,6 +19,7 @@ from .loops import (
     add_rows,
     arithmetic,
     compare,
+    convert_halves,
     encode,
     fold_down,
     fold_rows,
@@ -80,6 +81,8 @@ def run(where, code, constants, leaves, along, starts, tables, parameters, outs,
             elif kind < op.SELECT:
                 compare(kind, registers, bits, to, a, b, n)
             elif kind < op.ENCODE:
+                if op.ROUND_F16 <= kind <= op.TO_F16 and convert_halves(kind, registers, bits, to, a, n):
+                    continue
                 words(kind, bits, to, a, b, c, n)
             elif kind == op.ENCODE:
                 encode(parameters[b], bits, to, a, n)

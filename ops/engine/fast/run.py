@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import speed
-from ..blocks import for_each
+from ..blocks import empty, for_each
 from ..compiled import machine
 from . import opcodes as op
 from .programs import program
@@ -98,7 +98,7 @@ class Runner:
         tables = self._tables(plan.program) if plan.program.tables else _NO_TABLES
         if tables is None:
             return None
-        results = [np.empty(shape, dtype) for dtype in dtypes]
+        results = [empty(shape, dtype) for dtype in dtypes]
         self.run_blocks(plan, plan.program, tables, self._laid(values), results, None, None)
         return results
 
