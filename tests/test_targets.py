@@ -20,6 +20,8 @@ from minihlo.interp.policies import parse_policy
 from minihlo.ops.accumulators.sums import dots
 from minihlo.ops.accumulators.units import find
 
+from .cli_cases import in_process
+
 F8 = ml_dtypes.float8_e4m3fn
 RNG = np.random.default_rng(5)
 X, Y = ((RNG.standard_normal((3, 70)) * 8).astype(F8), (RNG.standard_normal((70, 5)) * 8).astype(ml_dtypes.float8_e5m2))
@@ -278,7 +280,7 @@ def test_policies_as_text(tmp_path: Path) -> None:
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "minihlo.interp.cli", *arguments], capture_output=True, text=True)
+    return subprocess.CompletedProcess(arguments, *in_process(*arguments))
 
 
 def test_the_command_line(tmp_path: Path) -> None:

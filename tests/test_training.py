@@ -13,6 +13,7 @@ SCRIPT = Path(__file__).parent.parent / "examples" / "train_flax.py"
 MISSING = [name for name in ("flax", "optax", "orbax") if importlib.util.find_spec(name) is None]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 def test_losses_follow_those_of_the_cpu(tmp_path: Path) -> None:
     losses = []
