@@ -63,12 +63,12 @@ def test_ties_are_decided_by_the_exact_function(error: int, tune: Tune) -> None:
     odd = np.arange(4097, 8192, 22, dtype=np.float32)
     subnormal = np.arange(1, 4096, 34, dtype=np.float32) * np.float32(2.0**-75)
     x = np.concatenate([odd, odd * np.float32(2.0**-60), subnormal, np.array([0, np.inf], np.float32)])
-    check("power", ziv(functions.power, wide, FORMATS["f32"])(x, np.float32(2)), x, np.full(x.size, 2, np.float32))
+    check("power", ziv(functions.power, wide, FORMATS["f32"], 2)(x, np.float32(2)), x, np.full(x.size, 2, np.float32))
 
 
 def test_operands_lie_as_they_like() -> None:
     x, y = numbers(8)[:40].reshape(4, 10), numbers(8)[:10]
-    kernel = ziv(functions.atan2, np.arctan2, FORMATS["f32"])
+    kernel = ziv(functions.atan2, np.arctan2, FORMATS["f32"], 2)
     for a, b in ((x, y), (x.T, y[:4]), (x[::2, ::3], y[:1]), (y[0], x), (x[:0], y), (np.asarray(y[3]), y[7])):
         result = kernel(np.asarray(a), np.asarray(b))
         assert result.shape == np.broadcast_shapes(np.shape(a), np.shape(b))

@@ -89,7 +89,7 @@ def float_kernel(
             return Kernel(table.unary, of_half=table.numbers) if is_half else table.unary
         return table.pairs(result)
     kernel = _computed(function, element, policy)
-    return Kernel(kernel, fills=element == _F32)
+    return Kernel(kernel, has_out=element == _F32 and function.arity == 1, fills=element == _F32)
 
 
 @functools.cache
@@ -104,7 +104,9 @@ def _computed(function: Function, element: ElementType, policy: Policy) -> Run:
     if element.is_minifloat or (element.bits == 16 and policy.rounding != "nearest_even"):
         return exactly(function, element, policy)
     return (
-        _through_f32(function, element) if function.is_basic else ziv(function.direct, _wide(function), element.format)
+        _through_f32(function, element)
+        if function.is_basic
+        else ziv(function.direct, _wide(function), element.format, function.arity)
     )
 
 

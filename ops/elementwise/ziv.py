@@ -7,6 +7,7 @@ arrays are processed in parts whose f64 values stay in the cache.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -31,32 +32,66 @@ _F64 = ELEMENT_TYPES["f64"]
 _POLICY = Policy()
 
 
-def ziv(direct: Callable[..., Number], wide: Wide, fmt: Format) -> Run:
-    """The kernel of a function over arrays of f32, f16 or bf16 that broadcast together; `Kernel.fills` is true of it.
+class _Room(threading.local):
+    """Memory of a thread for the f64 of one part, used again and again: new memory takes as long as an exponential."""
+
+    def __init__(self) -> None:
+        self._rows = np.empty((2, 0))
+        self._views: dict[int, tuple[np.ndarray, ...]] = {}
+
+    def rows(self, count: int) -> np.ndarray:
+        """Two rows of `count` f64, of any values."""
+        if self._rows.shape[1] < count:
+            self._rows = np.empty((2, max(count, tuning().function_block)))
+            self._views.clear()
+        return self._rows[:, :count]
+
+    def few(self, count: int) -> tuple[np.ndarray, ...]:
+        """The same, each as f64 and as integers."""
+        views = self._views.get(count)
+        if views is None:
+            if len(self._views) > tuning().shapes:
+                self._views.clear()
+            wide, other = self.rows(count)
+            views = self._views[count] = wide, wide.view(np.uint64), other, other.view(np.uint64)
+        return views
+
+
+_ROOM = _Room()
+
+
+def ziv(direct: Callable[..., Number], wide: Wide, fmt: Format, arity: int) -> Run:
+    """The kernel of a function over arrays of f32, f16 or bf16 that broadcast together.
+
+    `Kernel.fills` is true of it; of one operand `Kernel.has_out` is as well.
 
     Args:
         direct: the exact definition, on unpacked numbers.
         wide: the function on f64, with an error below 16 units in the last place.
         fmt: the format of operands and result.
+        arity: the number of operands.
     """
     step = _Step(direct, wide, fmt)
 
-    def kernel(*arrays: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        if len(arrays) == 1 and arrays[0].size <= tuning().function_small:
+    def unary(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        if x.size <= tuning().function_small:
             with np.errstate(all="ignore"):
-                return step.small(arrays[0])
+                return step.small(x, out)
+        return parts(x, out=None if out is x else out)
+
+    def parts(*arrays: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         shape = arrays[0].shape if len(arrays) == 1 else np.broadcast_shapes(*[x.shape for x in arrays])
         result = array_to_fill(out, shape, fmt.dtype)
         flat, most = result.reshape(-1), tuning().function_block
         rows = [x if x.size == 1 else _flat(x, shape) for x in arrays]
-        spare = np.empty((2, min(result.size, most)))
+        spare = _ROOM.rows(min(result.size, most))
         with np.errstate(all="ignore"):
             for i in range(0, result.size, most):
                 part = slice(i, i + most)
                 step([x if x.size == 1 else x[part] for x in rows], flat[part], spare)
         return result
 
-    return kernel
+    return unary if arity == 1 else parts
 
 
 def _flat(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -104,23 +139,33 @@ class _Step:
         if self._has_small(codes_of(result, self._fmt), wide, other):
             small = (np.abs(wide) < self._smallest_normal) & (wide != 0)
             near = small if near is None else near | small
-        if near is not None and near.any():
-            self._correct(operands, wide, result, near)
+        exact = self._exact(operands, wide, near) if near is not None and near.any() else None
+        if exact is not None:
+            places, values = exact
+            result[places] = values
 
-    def small(self, x: np.ndarray) -> np.ndarray:
-        """The same for an array of few elements, by as few calls as possible."""
-        wide = x.astype(np.float64).reshape(-1)
+    def small(self, x: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+        """The same for an array of few elements, by as few calls as possible; `out` may be the array itself."""
+        wide, bits, other, distance = _ROOM.few(x.size)
+        np.copyto(wide.reshape(x.shape), x)
         self._wide(wide, wide)
-        result = np.asarray(self._rounded(wide))
-        distance = np.left_shift(wide.view(np.uint64), self._shift_all)
+        np.left_shift(bits, self._shift_all, distance)
         distance += self._moved
         near = distance <= self._near if x.size and np.minimum.reduce(distance) <= self._near else None
-        if not np.minimum.reduce(np.abs(result), initial=np.inf) > self._smallest_normal:  # or NaN, which tells nothing
-            small = (np.abs(wide) < self._smallest_normal) & (wide != 0)
+        # NaN is less than nothing, and tells nothing.
+        if not np.minimum.reduce(np.abs(wide, out=other), initial=np.inf) >= self._smallest_normal:
+            small = (other < self._smallest_normal) & (wide != 0)
             near = small if near is None else near | small
-        if near is not None and near.any():
-            self._correct((x,), wide, result, near)
-        return result.reshape(x.shape)
+        exact = self._exact((x,), wide, near) if near is not None and near.any() else None
+        if out is None or not self._is_f32:
+            result = self._rounded(wide).reshape(x.shape)
+        else:
+            result = array_to_fill(out, x.shape, self._fmt.dtype)
+            np.copyto(result, wide.reshape(x.shape), casting="same_kind")
+        if exact is not None:
+            places, values = exact
+            result.reshape(-1)[places] = values
+        return result
 
     def _has_small(self, codes: np.ndarray, wide: np.ndarray, other: np.ndarray) -> bool:
         """Whether a code may be that of the smallest normal number, or of less; not of what is zero in f64."""
@@ -131,15 +176,18 @@ class _Step:
             return False
         return bool(np.count_nonzero(sizes <= self._normal_code) > np.count_nonzero(wide == 0))
 
-    def _correct(self, operands: Sequence[np.ndarray], wide: np.ndarray, result: np.ndarray, near: np.ndarray) -> None:
-        """Compute exactly what is so near that the host's error matters."""
+    def _exact(
+        self, operands: Sequence[np.ndarray], wide: np.ndarray, near: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Where the error of the host matters, of what is near, and the results computed exactly; None if nowhere."""
         slack, suspects = _HOST_ERROR * 2.0**-52, wide[near]
         low, high = self._rounded(suspects * (1 - slack)), self._rounded(suspects * (1 + slack))
         near[near] = codes_of(low, self._fmt) != codes_of(high, self._fmt)
-        if near.any():
-            numbers = [np.broadcast_to(x.reshape(-1), result.shape)[near] for x in operands]
-            exact = self._direct(*[decode(codes_of(x, self._fmt), self._fmt) for x in numbers])
-            result[near] = array_of(round_number(exact, self._fmt, _POLICY), self._fmt)
+        if not near.any():
+            return None
+        numbers = [np.broadcast_to(x.reshape(-1), wide.shape)[near] for x in operands]
+        exact = self._direct(*[decode(codes_of(x, self._fmt), self._fmt) for x in numbers])
+        return near, array_of(round_number(exact, self._fmt, _POLICY), self._fmt)
 
     def _rounded(self, wide: np.ndarray) -> np.ndarray:
         return wide.astype(np.float32) if self._is_f32 else cast(wide, _F64, self._target, _POLICY)

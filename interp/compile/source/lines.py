@@ -50,7 +50,8 @@ def with_drops(
     for index, line in enumerate(lines):
         over = next((name for name in line.over if last[name] == index), None) if writes_over else None
         if line.into:
-            line = dataclasses.replace(line, text=f"{line.text[:-1]}, out={line.into})")
+            into = line.into if over is None else f"{over} if {line.into} is None else {line.into}"
+            line = dataclasses.replace(line, text=f"{line.text[:-1]}, out={into})")
         elif over is not None:
             line = dataclasses.replace(line, text=f"{line.text[:-1]}, {over})")
         result.append(line)
