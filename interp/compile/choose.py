@@ -52,10 +52,13 @@ def choose(operation: Operation, speed: Speed) -> Decision:
     if operation.name == TURNS:
         return Decision("turns", f"{attributes['count']:,} turns side by side: no turn needs what another one computes")
     if operation.name == RECURRENCE:
-        count = attributes["count"]
+        count, affine = attributes["count"], attributes.get("affine")
         plain = f"{count:,} turns over rows, one after the other"
         if "numbers" in attributes:
             plain += ", on single numbers"
+        if affine is not None:
+            how = f"{count:,} turns composed in pairs: they are affine over {affine.ring.value}"
+            return Decision("composition", how, Decision("recurrence", plain))
         if len(operation.regions) < 2:
             return Decision("recurrence", plain)
         number, length = chunks(count)

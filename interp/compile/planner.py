@@ -26,6 +26,7 @@ from ..system import depth, host_floats
 from .bind import Binder
 from .decision import Chosen
 from .emit import Emitter, Listener, Settings
+from .passes.affine import affine_recurrences
 from .passes.find_scans import find_scans
 from .passes.floored import floored
 from .passes.fold_constants import fold_constants
@@ -216,10 +217,12 @@ class _Planner:
             if unrolled is not region:
                 region, constants = fold_constants(unrolled, policy, self._binder.kernel, constants)
             region = self._bound(region, batch_turns(region, constants, policy, kernel_of), constants)
+            compiles = speed.scalars and speed.compiled and is_available()
             if speed.scalars:
-                compiles = speed.compiled and is_available()
                 numbers = single_numbers(region, constants, policy, kernel_of, compiles)
                 region = self._bound(region, numbers, constants)
+            if not compiles:
+                region = affine_recurrences(region, constants, policy)
         if self._fuses and speed.tables:
             if speed.scalars:
                 region = find_scans(region, constants)

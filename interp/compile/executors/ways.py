@@ -8,6 +8,7 @@ from .alone import as_view, by_kernel, by_ranks, by_scan, of_ranks
 from .blocks import by_blocks
 from .columns import by_columns, by_repeated_columns
 from .compiled import by_machine, folds_by_machine, table_folds_by_machine
+from .composition import by_composition
 from .folds import by_folds, by_table_folds
 from .job import Executor
 from .loops import by_loops
@@ -37,6 +38,7 @@ EXECUTORS = {
     "values of ranks": Way(of_ranks),
     "scan": Way(by_scan, "scan"),
     "recurrence": Way(by_recurrence),
+    "composition": Way(by_composition),
     "loops": Way(by_loops),
     "table": Way(by_table, "table"),
     "rows": Way(by_rows, "rows"),
