@@ -174,7 +174,7 @@ def test_seeded_rounding_is_reproducible(folder: Path) -> None:
             "argument --arithmetic, the type of upcast: expected one of",
         ),
         (("run", "add.mlir", "--seed", "-1"), "argument --seed"),
-        (("run", "add.mlir", "--inptu", "f32=1"), "unrecognized arguments: --inptu"),
+        (("run", "add.mlir", "--inptu", "f32=1"), "minihlo run: unrecognized arguments: --inptu"),
         (("run",), "the following arguments are required: FILE"),
         ((), "the following arguments are required: COMMAND"),
         (("walk",), "invalid choice: 'walk'"),

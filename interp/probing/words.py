@@ -25,14 +25,18 @@ def text(x: float) -> str:
 
 
 def dot(x: np.ndarray, y: np.ndarray, lhs: str, rhs: str, most: int = 6) -> str:
-    """Return the products of a dot that are not zero, with their positions: `[0] 256 * 256, [1] -256 * 256`."""
+    """Return the products of a dot that are not zero, with their positions: `[0] 256 * 256, [1] -256 * 256`.
+
+    All of them where all are zero.
+    """
     a, b = values(x, lhs), values(y, rhs)
     at = np.flatnonzero((a != 0) & (b != 0))
+    at = at if len(at) else np.arange(len(a))
     # Equal products are written once.
-    groups: dict[tuple[float, float], list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for i in at:
-        groups.setdefault((float(a[i]), float(b[i])), []).append(int(i))
-    parts = [f"[{places(where)}] {text(p)} * {text(q)}" for (p, q), where in groups.items()]
+        groups.setdefault(f"{text(float(a[i]))} * {text(float(b[i]))}", []).append(int(i))
+    parts = [f"[{places(where)}] {product}" for product, where in groups.items()]
     return ", ".join(parts[:most]) + (f", … ({len(at)} products)" if len(parts) > most else "")
 
 
