@@ -32,7 +32,7 @@ What these passes are made of:
   lengths), `passes/forward.py` (rows that an earlier iteration wrote become states).
 - Loops of single numbers: `passes/number_parts.py`, `passes/number_places.py`, `passes/number_work.py`, `packing.py`.
 - Groups: `group.py` (a group as data), `leaf.py`, `passes/fusible.py`, `passes/grouping.py`, `passes/row_tables.py`.
-- Rebuilding regions: `passes/rewriting.py`, `passes/copying.py`.
+- Rebuilding regions: `passes/rewriting.py`.
 
 How an operation runs is chosen by `choose.py`, which gives the name of an executor and the reason (`decision.py`,
 printed by `explain.py`). `executors/` has the ways to run: `alone.py` (by its own kernel), `table.py`, `tables.py`,

@@ -16,7 +16,7 @@ from ....ops.engine.speed import tuning
 from ....ops.programs.control import is_known_composite
 from ....ops.registry import call_attribute
 from ...program import BARRIER, Function, Operation, Program, Region, Value
-from .copying import Values, copied, copy_of, size_of
+from .rewriting import Values, copied, copy_of, size_of
 
 #: The ops of the longest function, and of all together, that are inlined in the body of an op. No tuning: what kind of
 #: body that is decides in which order it is applied.

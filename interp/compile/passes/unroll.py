@@ -16,10 +16,9 @@ from typing import Any
 from ....ops.engine.speed import tuning
 from ....ops.policy import Policy
 from ...program import BARRIER, CONSTANT, Operation, Region, Value
-from .copying import Values, deep_copy_of, size_of
 from .find_scans import scan_of
 from .loops import KernelOf, Loop
-from .rewriting import with_operations, with_regions
+from .rewriting import Values, deep_copy_of, size_of, with_operations, with_regions
 
 
 def unroll(region: Region, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf) -> Region:
