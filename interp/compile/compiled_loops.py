@@ -1,4 +1,4 @@
-"""Loops on single numbers that numba compiles, where it is installed, once they have run long as Python.
+"""Compiles loops over single numbers by numba, where it is installed, once they have run for a while as Python.
 
 The rule. The text of a loop in which there is nothing but booleans, integers of at most 32 bits and floats of 32 or 64,
 and no kernel, is a function of 64-bit integers and floats too: sums and products of integers that overflow there are

@@ -1,4 +1,4 @@
-"""The ranges of the integers that a loop carries, as far as its condition and what turns add tell them."""
+"""Bounds the integers that a loop carries, by its condition and by what each iteration adds to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single elements that loops read and write at computed places, as Python's own indexing.
+"""Writes slices and scatters of single elements, in loops, as Python's own indexing.
 
 The rule. In loops and branches a slice of one element that is only reshaped to a number is that number. A scatter of
 one number to a place that is given by numbers is an assignment, if the place is within the array. What makes a vector

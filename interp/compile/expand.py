@@ -1,4 +1,4 @@
-"""Ops as other ops: the expansion that jaxlib's own compiler passes give, for what we do not declare ourselves.
+"""Expands ops that are not declared here into others, by jaxlib's own compiler passes.
 
 CHLO's functions without a StableHLO op (lgamma, digamma, erf_inv …) are defined in practice by such a pass: every
 backend computes what it expands to. So are some functions of complex numbers near infinity and one. Our own

@@ -1,4 +1,4 @@
-"""What a plan has made of a program, for people: which ops run as one group, and the Python that was generated."""
+"""Describes a plan to people: which ops run as one group, and the Python that was generated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops and branches as Python's own: their regions are written in the function around them, not called.
+"""Writes loops and branches as Python's own statements, with their regions in place instead of called.
 
 The rule: while, if and case are written in place where all sizes are known, up to a depth that Python allows.
 

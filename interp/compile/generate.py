@@ -1,4 +1,4 @@
-"""The Python function of a group: one call of a kernel for each step, on arrays that broadcast together.
+"""Generates the Python function of a group: one call of a kernel for each step, on arrays that broadcast together.
 
 Numbers of f16 and bf16 can be held as f32 between the steps. A step that rounds is made on f32 and rounded there;
 others are where one of their operands is the result of such a step. So numpy, which computes with these types one

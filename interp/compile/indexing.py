@@ -1,4 +1,4 @@
-"""Windows at computed places as Python's own indexing, where the places are there as plain numbers, as in loops.
+"""Writes dynamic slices and their updates as Python's own indexing where the start indices are plain numbers.
 
 Measured against the ops' kernels: a scan of 1,000 steps over 64 elements 2.4 times as fast.
 """

@@ -1,4 +1,4 @@
-"""The leaves of groups, and how they lie along the group's shape."""
+"""The leaves of groups: the tensors that a group reads, and which of its dimensions theirs lie along."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays of a few elements taken apart into single numbers, and put together again (`passes/numbers.py`)."""
+"""Writes how arrays of a few elements become single numbers, and numbers arrays again (`passes/numbers.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several processes and the outside: what they print, who listens to them, and the meshes they lie on."""
+"""Kernels that know the process they run in: printing, calls of listeners, and meshes of collectives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of reductions by their structure: those that choose among their arguments, and those in independent parts."""
+"""Recognizes bodies of reductions that select one of their arguments, and those that have independent parts."""
 
 from __future__ import annotations
 

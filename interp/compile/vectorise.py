@@ -1,4 +1,4 @@
-"""A region of single numbers as a function of arrays: what folds, sorts, scatters and scans apply to many at a time."""
+"""Vectorizes a region on single numbers, so that reductions, sorts, scatters and scans apply it to whole arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tester knows of a backend by its name: what it takes, and its own specification of conversions."""
+"""Backends as the tester sees them: what one takes, and its own specification of conversions."""
 
 from __future__ import annotations
 

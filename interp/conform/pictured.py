@@ -1,4 +1,4 @@
-"""What pictures are made from: the errors of a case, by its operands or by their places."""
+"""The data of pictures: the errors of a case, by its operands or by their places."""
 
 from __future__ import annotations
 

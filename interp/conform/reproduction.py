@@ -1,4 +1,4 @@
-"""What it takes to see a failure again: its operands, a vector of them, the whole array, or other ops beside it."""
+"""Finds the smallest input that reproduces a failure: its operands, a vector, the whole array, or ops beside it."""
 
 from __future__ import annotations
 

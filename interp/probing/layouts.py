@@ -1,7 +1,8 @@
-"""Which layouts explain masks, whatever the numbers of a record are: how each places a pair of large products and a
-small one decides alone whether the small one is lost.
+"""Finds the layouts of sums (which positions stand in a step, a group, a chunk) that explain the masks of a backend.
 
-So masks that a layout places alike must all lose the small product or all keep it. The fewest exceptions show a layout.
+A mask says whether a small product is lost beside a pair of large ones that cancel. The layout alone decides that, by
+how it places the three, whatever the other facts of a record are. So masks that a layout places alike must all lose
+the small product or all keep it. The layouts with the fewest exceptions are tried first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What records predict for dots."""
+"""Predicts the results of dots by one record, or by many at once."""
 
 from __future__ import annotations
 

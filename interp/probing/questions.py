@@ -1,4 +1,4 @@
-"""The dots that are asked for once the steps are known."""
+"""The designed dots that a backend is asked for once the steps of its sums are known."""
 
 from __future__ import annotations
 

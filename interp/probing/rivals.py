@@ -1,4 +1,4 @@
-"""Dots that tell a record from those that are nearest to it, where all that has been asked does not.
+"""Designs the dots that distinguish a record from the nearest other records, where no dot asked so far does.
 
 The dots are made and compared here; a backend is asked for such as the nearest records do not form alike.
 """

@@ -1,4 +1,4 @@
-"""Extremes of values that depend on one leaf of 8 bits, found as extremes of the codes themselves."""
+"""Maxima and minima of values that depend on one leaf of 8 bits, found by comparing ranks of its codes."""
 
 from __future__ import annotations
 

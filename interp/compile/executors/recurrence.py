@@ -1,6 +1,6 @@
 """Recurrences: loops whose turns need what the turn before gave, with everything else taken out of them.
 
-The rule. What a turn needs beside the carried state has been computed for all turns (`passes/recurrences.py`), and is
+The rule. What a turn needs beside the carried state has been computed for all turns (`passes/turns.py`), and is
 handed in as rows. One function makes many turns over lists of rows, without any indexing. Where a state settles, that
 is, forgets where it came from, the turns are cut into chunks that run side by side, each from the state that the chunk
 before ended with in the last pass. When no chunk's start changes any more, each has run from the very bits that the

@@ -1,1 +1,1 @@
-"""The passes: each makes of a region another one that computes the same; `planner.py` has their order."""
+"""The passes: each rewrites a region to one that computes the same. The docstring of the package above lists them."""

@@ -1,4 +1,4 @@
-"""Operations of one turn of a loop made operations of many turns at once, by the batching rules of their declarations.
+"""Batches operations of one turn of a loop to operations on all turns at once, by the rules of their declarations.
 
 A value of a turn that differs from turn to turn becomes one with a leading dimension, which has a row for each turn.
 A value that is the same in all turns stays as it is. The bits are those of the turns one after the other.

@@ -1,4 +1,4 @@
-"""Which of the states of a loop hang on each other, so that others can be handed on before or after them.
+"""Finds which values that a loop carries depend on each other; the others can have loops of their own.
 
 Masks say of a value or an operation which of several things it has to do with, a bit for each: one pass over a turn
 answers for all of them.

@@ -1,4 +1,4 @@
-"""Rows of an array that a loop reads and writes: what a turn reads that an earlier one wrote is handed on as a state.
+"""Makes the rows that a loop writes, and reads again a few turns later, values that it carries.
 
 The rule. Each turn writes the next row of an array, as `a.at[i].set(…)` does, and reads rows at fixed distances from
 it. A row that no turn has written yet is one of the array before the loop. A row that was written a few turns before is

@@ -1,4 +1,4 @@
-"""The pass that computes what comes of indices in 32 bits and without large arrays of them.
+"""The pass that computes iotas, and the integers made from them, in 32 bits and in one dimension where it can.
 
 The rule. An `iota` of several dimensions is one of a single dimension, laid along the others. A 64-bit integer that
 comes of indices and constants and is known to fit ui32, as JAX's counters of random numbers do, is computed in ui32

@@ -1,4 +1,4 @@
-"""Small functions put in the place of their calls, so that what is in them can be fused with what is around.
+"""The pass that inlines short functions, so that their ops can be fused with those around the call.
 
 JAX makes a function of every `jax.nn.silu` and of each loop's body. A function is inlined if it has no effects, does
 not call itself and is not long, or called in one place only; the ops of the caller stay the objects that they are.

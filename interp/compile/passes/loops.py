@@ -1,4 +1,4 @@
-"""While loops that count from a constant to a constant, as passes read them."""
+"""Reads while loops that count from a constant to a constant: their number of turns, and what they carry."""
 
 from __future__ import annotations
 

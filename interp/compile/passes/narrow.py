@@ -1,4 +1,4 @@
-"""The pass that lets converts of f32 to minifloats take the clipping before them along.
+"""The pass that makes clipping before a conversion from f32 to a minifloat part of the conversion.
 
 The rule. Rounding to odd to bfloat16 keeps all that a minifloat can see, and an order relative to every number of
 bfloat16; sign changes commute with it. So where f32 is clipped by such numbers, negated or made absolute, and then

@@ -1,4 +1,4 @@
-"""The pass that computes with a number, in loops, before it is repeated as a tensor, instead of with the tensor.
+"""The pass that moves broadcasts of single numbers, in loops, behind the ops that compute with them.
 
 The rule. An elementwise operation on integers or booleans all of whose operands are numbers that have been repeated, or
 constants of one number, becomes an operation on these numbers and a repetition of its result. In loops numbers are

@@ -1,4 +1,4 @@
-"""Which ops run by a table for each row or column, with those deferred before them; see `executors/rows.py`."""
+"""Finds the groups that run by a lookup table for each row or column; see `executors/rows.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pass that computes once what a function computes several times from the same values.
+"""The pass that computes once what a function computes several times: common subexpression elimination.
 
 The rule. An operation that depends on its operands alone is left out where an earlier one of its region has the same
 name, attributes, regions and operands; constants are the same where their bits are. Programs rely on it: an optimizer

@@ -1,4 +1,4 @@
-"""Loops of many turns that end each after a number of its own: run side by side, until the last one has ended.
+"""Batches inner loops whose numbers of turns differ: they run side by side until the last one has ended.
 
 The rule. The conditions and bodies of all loops are computed at once. A loop whose condition fails has ended: its state
 is its result. Once few are left, they are brought together and go on in regions for as many, so that what has ended

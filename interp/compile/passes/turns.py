@@ -1,4 +1,4 @@
-"""The pass that takes out of a loop what its turns need not do one after the other.
+"""The pass that computes for all turns of a loop at once what they do not need from each other.
 
 The rule. A loop counts from a constant to a constant. What a turn computes without what the turn before gave becomes
 operations on all turns at once (`batching.py`), before the loop; so does, after it, what no later turn needs. What is

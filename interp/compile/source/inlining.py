@@ -1,4 +1,4 @@
-"""Numbers of generated source written in the place where they are used, if that is one place.
+"""Inlines the names of generated source that are used once.
 
 The rule. A line that gives a single number which one other line of the same block takes is written there: Python then
 keeps it on its stack, and does not compute it where a condition says that it is not taken. What a name in it stands for

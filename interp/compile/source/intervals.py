@@ -1,4 +1,4 @@
-"""What is known of the parts of an expression of integers: their texts, and the least and greatest that they can be."""
+"""Integer expressions of generated source: their text, and the least and the greatest value that they can have."""
 
 from __future__ import annotations
 

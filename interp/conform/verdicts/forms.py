@@ -1,4 +1,4 @@
-"""What the forms of a case say together: in which of them its op fails, where that is not in all."""
+"""Compares the forms of a case: finds an op that fails in some of them only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures that are known: the file of --xfail, which lists them, and what of it holds no more."""
+"""Known failures: reads and writes the file of --xfail, and finds entries that no longer fail."""
 
 from __future__ import annotations
 

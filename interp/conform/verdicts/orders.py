@@ -1,4 +1,4 @@
-"""Which order a wrong sort has put rows in: another one, or one in which some numbers are equal."""
+"""Diagnoses wrong sorts: finds the order that the rows were put in."""
 
 from __future__ import annotations
 
