@@ -16,18 +16,12 @@ import numpy as np
 
 from .. import compiled_cache
 from . import opcodes as op
-from .instructions import choose, inner, load_32, numba, store_32, wide_vectors
+from . import quick
+from .instructions import choose, inner, numba, wide_vectors
+from .quick import LOG2_E, ROUNDS, bounded, contracted, exponent, number, power_of_two, put, scaled, whole
 
 _u32, _i64, _u64, _f32, _f64 = np.uint32, np.int64, np.uint64, np.float32, np.float64
-_contracted = numba.njit(
-    nogil=True, error_model="numpy", fastmath={"contract"}, no_cpython_wrapper=True, no_cfunc_wrapper=True
-)
-
-_LOG2_E, _LN_2_HIGH, _LN_2_LOW = 1.4426950408889634, 0.693147180369123816490, 1.90821492927058770002e-10
-#: Added and taken away again, it rounds to a whole number, which then stands in the last bits.
-_ROUNDS, _ROUNDS_CODE = 6755399441055744.0, 0x4338000000000000
-#: Half of the root of two: where the significands that `log` reduces to begin.
-_ROOT_HALF = 0x3FE6A09E667F3BCD
+_LN_2_HIGH, _LN_2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 _INFINITY = np.inf
 #: What numpy gives for what has no logarithm.
 with np.errstate(invalid="ignore"):
@@ -38,44 +32,18 @@ _PI_2_HIGH, _PI_2_MIDDLE, _PI_2_LOW = 1.5707963267341256, 6.077100506303966e-11,
 _LARGEST_ANGLE = 1048576.0
 
 
-@inner
-def _number(source, j):
-    """Element j of a block, as f64."""
-    return _f64(_u32(load_32(source, _u64(j))).view(_f32))
-
-
-@inner
-def _put(target, j, y, below, above):
-    """Put in a rounded result; not 0 if the error could decide."""
-    low, high = _f32(y * below), _f32(y * above)
-    store_32(target, _u64(j), low.view(_u32))
-    return _u32(low.view(_u32) ^ high.view(_u32))
-
-
-@_contracted
+@contracted
 def _reduced(v):
-    """The whole number next to v / log(2), added to `_ROUNDS`, and what is left of v: at most log(2) / 2."""
-    shifted = v * _LOG2_E + _ROUNDS
-    turns = shifted - _ROUNDS
+    """The whole number next to v / log(2), added to `ROUNDS`, and what is left of v: at most log(2) / 2."""
+    shifted = v * LOG2_E + ROUNDS
+    turns = shifted - ROUNDS
     return shifted, (v - turns * _LN_2_HIGH) - turns * _LN_2_LOW
 
 
-@_contracted
-def _bounded(v):
-    """v where e to its power neither vanishes nor overflows in f64."""
-    v = choose(v < -200.0, -200.0, v)
-    return choose(v > 200.0, 200.0, v)
-
-
-@_contracted
-def _power_of_two(shifted):
-    return _u64((_f64(shifted).view(_u64) + _u64(1023)) << _u64(52)).view(_f64)
-
-
-@_contracted
+@contracted
 def _exp(v):
     """The Taylor series up to the power of 12: the error is below 2**-51."""
-    shifted, r = _reduced(_bounded(v))
+    shifted, r = _reduced(bounded(v))
     p = 1.0 / 479001600.0
     p = p * r + 1.0 / 39916800.0
     p = p * r + 1.0 / 3628800.0
@@ -89,16 +57,16 @@ def _exp(v):
     p = p * r + 0.5
     p = p * r + 1.0
     p = p * r + 1.0
-    return p * _power_of_two(shifted)
+    return p * power_of_two(shifted)
 
 
-@_contracted
+@contracted
 def _expm1(v):
     """As `_exp` without the first term, up to the power of 13: the error is below 2**-50.
 
     (2**k - 1) + 2**k (e**r - 1) loses little: where k is not 0, it is no less than a quarter of 1, and a fifth of 2**k.
     """
-    shifted, r = _reduced(_bounded(v))
+    shifted, r = _reduced(bounded(v))
     p = 1.0 / 6227020800.0
     p = p * r + 1.0 / 479001600.0
     p = p * r + 1.0 / 39916800.0
@@ -112,11 +80,11 @@ def _expm1(v):
     p = p * r + 1.0 / 6.0
     p = p * r + 0.5
     p = r + (r * r) * p
-    scale = _power_of_two(shifted)
+    scale = power_of_two(shifted)
     return choose(v == 0.0, v, (scale - 1.0) + scale * p)
 
 
-@_contracted
+@contracted
 def _log_of(m_less_1, k):
     """log(m) + k log(2), of m between the roots of 1/2 and of 2: by 2 artanh(s) up to the power of 19.
 
@@ -138,27 +106,9 @@ def _log_of(m_less_1, k):
 
 
 @inner
-def _exponent(v):
-    """How many times 2 goes into a number, so that what is left lies between the roots of 1/2 and of 2."""
-    return _i64(_i64(_f64(v).view(_i64)) - _i64(_ROOT_HALF)) >> _i64(52)
-
-
-@inner
-def _scaled(v, k):
-    """v / 2**k."""
-    return _i64(_f64(v).view(_i64) - (k << _i64(52))).view(_f64)
-
-
-@inner
-def _whole(k):
-    """A whole number as f64."""
-    return _i64(k + _i64(_ROUNDS_CODE)).view(_f64) - _ROUNDS
-
-
-@inner
 def _log(v):
-    k = _exponent(v)
-    y = _log_of(_scaled(v, k) - 1.0, _whole(k))
+    k = exponent(v)
+    y = _log_of(scaled(v, k) - 1.0, whole(k))
     y = choose(v == 0.0, -_INFINITY, y)
     return choose(v == _INFINITY, v, y)
 
@@ -167,22 +117,22 @@ def _log(v):
 def _log1p(v):
     """By v itself where 1 + v needs no scaling, so that nothing of it is lost."""
     u = 1.0 + v
-    k = _exponent(u)
-    y = _log_of(choose(k == _i64(0), v, _scaled(u, k) - 1.0), _whole(k))
+    k = exponent(u)
+    y = _log_of(choose(k == _i64(0), v, scaled(u, k) - 1.0), whole(k))
     y = choose(v == 0.0, v, y)
     y = choose(v == -1.0, -_INFINITY, y)
     return choose(v == _INFINITY, v, y)
 
 
-@_contracted
+@contracted
 def _turned(v):
     """Which quarter of a turn v is in, and what is left of it: at most pi / 4."""
-    shifted = v * _TWO_OVER_PI + _ROUNDS
-    turns = shifted - _ROUNDS
+    shifted = v * _TWO_OVER_PI + ROUNDS
+    turns = shifted - ROUNDS
     return _f64(shifted).view(_u64), ((v - turns * _PI_2_HIGH) - turns * _PI_2_MIDDLE) - turns * _PI_2_LOW
 
 
-@_contracted
+@contracted
 def _wave(quarter, r):
     """The sine of r and so many quarters, by Taylor series up to the powers of 15 and 16: the error is below 2**-51."""
     z = r * r
@@ -241,70 +191,84 @@ def _cosine(v):
 
 def exp(source, target, n):
     wide_vectors()
+    if not quick.exp(source, target, n):
+        return _u32(0)
     doubtful = _u32(0)
     for j in range(n):
-        v = _number(source, j)
+        v = number(source, j)
         y = choose(v != v, v, _exp(v))
-        doubtful |= _put(target, j, y, 1.0 - 2.0**-49, 1.0 + 2.0**-49)
+        doubtful |= put(target, j, y, 1.0 - 2.0**-49, 1.0 + 2.0**-49)
     return doubtful
 
 
 def rsqrt(source, target, n):
     wide_vectors()
+    if not quick.rsqrt(source, target, n):
+        return _u32(0)
     doubtful = _u32(0)
     for j in range(n):
-        doubtful |= _put(target, j, _rsqrt(_number(source, j)), 1.0 - 2.0**-48, 1.0 + 2.0**-48)
+        doubtful |= put(target, j, _rsqrt(number(source, j)), 1.0 - 2.0**-48, 1.0 + 2.0**-48)
     return doubtful
 
 
 def log(source, target, n):
     wide_vectors()
+    if not quick.log(source, target, n):
+        return _u32(0)
     doubtful = _u32(0)
     for j in range(n):
-        v = _number(source, j)
+        v = number(source, j)
         y = choose(v < 0.0, _NO_LOGARITHM, choose(v != v, v, _log(v)))
-        doubtful |= _put(target, j, y, 1.0 - 2.0**-49, 1.0 + 2.0**-49)
+        doubtful |= put(target, j, y, 1.0 - 2.0**-49, 1.0 + 2.0**-49)
     return doubtful
 
 
 def log1p(source, target, n):
     wide_vectors()
+    if not quick.log1p(source, target, n):
+        return _u32(0)
     doubtful = _u32(0)
     for j in range(n):
-        v = _number(source, j)
+        v = number(source, j)
         y = choose(v < -1.0, _NO_LOGARITHM, choose(v != v, v, _log1p(v)))
-        doubtful |= _put(target, j, y, 1.0 - 2.0**-49, 1.0 + 2.0**-49)
+        doubtful |= put(target, j, y, 1.0 - 2.0**-49, 1.0 + 2.0**-49)
     return doubtful
 
 
 def expm1(source, target, n):
     wide_vectors()
+    if not quick.expm1(source, target, n):
+        return _u32(0)
     doubtful = _u32(0)
     for j in range(n):
-        v = _number(source, j)
+        v = number(source, j)
         y = choose(v != v, v, _expm1(v))
-        doubtful |= _put(target, j, y, 1.0 - 2.0**-49, 1.0 + 2.0**-49)
+        doubtful |= put(target, j, y, 1.0 - 2.0**-49, 1.0 + 2.0**-49)
     return doubtful
 
 
 def tanh(source, target, n):
     """Which NaN numpy gives is left to it."""
     wide_vectors()
+    if not quick.tanh(source, target, n):
+        return _u32(0)
     doubtful = _u32(0)
     for j in range(n):
-        v = _number(source, j)
-        doubtful |= _put(target, j, _tanh(v), 1.0 - 2.0**-48, 1.0 + 2.0**-48) | choose(v != v, _u32(1), _u32(0))
+        v = number(source, j)
+        doubtful |= put(target, j, _tanh(v), 1.0 - 2.0**-48, 1.0 + 2.0**-48) | choose(v != v, _u32(1), _u32(0))
     return doubtful
 
 
 def logistic(source, target, n):
     """Any NaN is negative."""
     wide_vectors()
+    if not quick.logistic(source, target, n):
+        return _u32(0)
     doubtful = _u32(0)
     for j in range(n):
-        v = _number(source, j)
+        v = number(source, j)
         y = choose(v != v, -np.abs(v), _logistic(v))
-        doubtful |= _put(target, j, y, 1.0 - 2.0**-48, 1.0 + 2.0**-48)
+        doubtful |= put(target, j, y, 1.0 - 2.0**-48, 1.0 + 2.0**-48)
     return doubtful
 
 
@@ -312,10 +276,10 @@ def sin(source, target, n):
     wide_vectors()
     doubtful = _u32(0)
     for j in range(n):
-        v = _number(source, j)
+        v = number(source, j)
         y = choose(v != v, v, _sine(v))
         far = choose(np.abs(v) > _LARGEST_ANGLE, _u32(1), _u32(0))
-        doubtful |= _put(target, j, y, 1.0 - 2.0**-49, 1.0 + 2.0**-49) | far
+        doubtful |= put(target, j, y, 1.0 - 2.0**-49, 1.0 + 2.0**-49) | far
     return doubtful
 
 
@@ -323,10 +287,10 @@ def cos(source, target, n):
     wide_vectors()
     doubtful = _u32(0)
     for j in range(n):
-        v = _number(source, j)
+        v = number(source, j)
         y = choose(v != v, v, _cosine(v))
         far = choose(np.abs(v) > _LARGEST_ANGLE, _u32(1), _u32(0))
-        doubtful |= _put(target, j, y, 1.0 - 2.0**-49, 1.0 + 2.0**-49) | far
+        doubtful |= put(target, j, y, 1.0 - 2.0**-49, 1.0 + 2.0**-49) | far
     return doubtful
 
 
