@@ -11,7 +11,8 @@ the kernel of its declaration, which is how programs run with all optimizations 
 5. `passes/indices.py`: iotas, and integers computed from them, become smaller arrays of 32 bits.
 6. `bind.py`: every operation is verified and gets its kernel. The operations that later passes put in are bound then.
 7. `passes/padding.py`: a `pad` is merged into the `reduce_window` that reads it.
-8. `passes/repeated.py`: in loops, computing with a number comes before broadcasting it.
+8. `passes/reordered.py`: in loops, computing with a number comes before broadcasting it; reshaping comes before
+   computing.
 9. `passes/unused.py`: operations that nothing depends on are removed (DCE).
 10. `passes/unroll.py`: loops of a few iterations are written out.
 11. `passes/turns.py`: what the iterations of a loop compute without each other is computed for all of them at once.

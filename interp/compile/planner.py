@@ -36,7 +36,7 @@ from .passes.inline import called_once, inlined
 from .passes.narrow import narrow
 from .passes.numbers import single_numbers
 from .passes.padding import joined_padding
-from .passes.repeated import numbers_before_repeating
+from .passes.reordered import numbers_before_repeating, reshapes_first
 from .passes.share import share
 from .passes.turns import batch_turns
 from .passes.unroll import unroll
@@ -211,6 +211,7 @@ class _Planner:
             region = self._bound(region, joined_padding(region, constants), constants)
             if speed.scalars:
                 region = self._bound(region, numbers_before_repeating(region, constants), constants)
+            region = self._bound(region, reshapes_first(region, constants), constants)
             region = without_unused(region, constants)
         if self._fuses and speed.turns:
             unrolled = self._bound(region, unroll(region, constants, policy, kernel_of), constants)
