@@ -194,3 +194,35 @@ def test_what_is_not_for_tiles(by: list[int]) -> None:
     sums = by_tiles.integers(full, full.swapaxes(1, 2), tensor("i8").element, tensor("i8").element)
     assert sums is not None
     assert sums.item() == 127 * 127 * tiles.LONGEST
+
+
+@pytest.mark.usefixtures("by")
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_sums_are_rounded_once_whatever_their_size(count: int) -> None:
+    """Sums of a few and of many bits, side by side, of both signs, near and on the borders of 24 and 30 bits."""
+    found, rng = compiled.tiles(1), np.random.default_rng(11)
+    assert found is not None
+    most = 127 * sum(256**i for i in range(count))
+    values = np.sign(rng.uniform(-1, 1, 256)) * np.minimum(2 ** rng.uniform(0, 8 * count, 256), most)
+    values = values.astype(np.int64)
+    values[:6] = 0, 1, -1, most, -most, most - 1
+    small = np.where(np.abs(values) < 1 << 15, values, values >> 9)
+    for numbers, (lines, length, columns) in itertools.product((values, small), ((40, 1, 33), (50, 90, 64))):
+        x, y = rng.integers(0, 256, (1, lines, length), np.uint8), rng.integers(0, 256, (1, length, columns), np.uint8)
+        digits = tiles.digits(numbers, count), count
+        if 2 * count > tiles.BOTH:
+            digits = tiles.digits(np.where(np.abs(numbers) < 1 << 23, numbers, 1), 3), 3
+        exact = tiles.digits(numbers, count)[0].astype(np.int64) * 0
+        for i, row in enumerate(digits[0].view(np.int8)):
+            exact += row.astype(np.int64) << (8 * i)
+        sums = exact[x] @ exact[y]
+        scale = 2.0**-9
+        wanted = (sums.astype(np.float64) * scale).astype(np.float32)
+        near = found.product(x, y, digits, digits, tiles.NEAREST, scale)
+        assert (near.view(np.uint32) == wanted.view(np.uint32)).all()
+        odd = found.product(x, y, digits, digits, tiles.ODD, scale)
+        beyond = np.abs(wanted.astype(np.float64)) > np.abs(sums) * scale
+        bits = wanted.view(np.uint32) - beyond
+        bits |= wanted.astype(np.float64) != sums * scale
+        assert (odd.view(np.uint32) == bits).all()
+        assert (found.product(x, y, digits, digits, tiles.F64, scale) == sums * scale).all()

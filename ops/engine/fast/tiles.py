@@ -13,7 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from .instructions import choose, inner, load_8, load_32, numba, shift, shift_left, store_8, store_32
+from .instructions import (
+    choose,
+    inner,
+    load_8,
+    load_32,
+    numba,
+    shift,
+    shift_arithmetic,
+    shift_left,
+    store_8,
+    store_32,
+)
 from .loops import encode
 from .tile_instructions import (
     BYTES,
@@ -33,6 +44,7 @@ __all__ = ["LINES", "WIDTH", "blocks", "multiply", "pack", "signatures"]
 
 _u8, _u32, _u64, _i32, _f32, _f64 = np.uint8, np.uint32, np.uint64, np.int32, np.float32, np.float64
 
+_TRIES = 8
 #: The kinds of results that `multiply` writes: f64, f32 rounded to nearest or to odd, 32-bit integers, minifloat codes.
 F64, NEAREST, ODD, I32, CODES = range(5)
 
@@ -136,6 +148,45 @@ def _total(sums, tile, powers, scale, totals):
 
 
 @inner
+def _narrow(sums, first, powers, words):
+    """Add the sums of up to three powers of 256 as words of 32 bits; whether none of them is 2**30 or more."""
+    count = LINES * LINES
+    over = _u32(0)
+    if powers == 1:
+        for j in range(count):
+            words[j] = sums[first, j]
+        return True
+    if powers == 2:
+        for j in range(count):
+            s0, s1 = sums[first, j], sums[first + 1, j]
+            high = _u32(s1 + shift_arithmetic(s0, _u32(8)))
+            over = _u32(over | _u32(high ^ shift_arithmetic(high, _u32(31))))
+            words[j] = _u32(shift_left(s1, _u32(8)) + s0)
+        return over < _u32(1 << 21)
+    for j in range(count):
+        s0, s1, s2 = sums[first, j], sums[first + 1, j], sums[first + 2, j]
+        middle = _u32(s1 + shift_arithmetic(s0, _u32(8)))
+        high = _u32(s2 + shift_arithmetic(middle, _u32(8)))
+        over = _u32(over | _u32(high ^ shift_arithmetic(high, _u32(31))))
+        words[j] = _u32(_u32(shift_left(s2, _u32(16)) + shift_left(s1, _u32(8))) + s0)
+    return over < _u32(1 << 13)
+
+
+@inner
+def _odd_of_words(words, scale, floats):
+    """Round integers of less than 2**30 times a power of two to f32, to odd; the results are zero or normal numbers."""
+    for j in range(LINES * LINES):
+        word = words[j]
+        near = _f32(_i32(word))
+        beyond = _u32(_u32(_i32(near)) - word)
+        u = near.view(_u32)
+        # Rounding went away from zero where what is beyond has the sign of the number.
+        is_away = shift(_u32(_u32(beyond ^ word) ^ _u32(0x80000000)), _u32(31))
+        odd = _u32(_u32(u - is_away) | _u32(1))
+        floats[0, j] = _f32(_u32(choose(beyond == _u32(0), u, odd)).view(_f32) * scale)
+
+
+@inner
 def _odd(totals, bits):
     """Round f64 to f32, to odd, and write the bits. The numbers are zero or in the range of normal f32."""
     for j in range(LINES * LINES):
@@ -145,6 +196,28 @@ def _odd(totals, bits):
         near = _u32(_u64(size >> _u64(29)) - _u64(896 << 23)) | sticky
         sign = _u32(_u64(u >> _u64(32))) & _u32(0x80000000)
         bits[0, j] = choose(size == _u64(0), _u32(0), near) | sign
+
+
+@inner
+def _put(kind, bits, halves, start, step, height, width):
+    """Write so many rows and columns of the results of a tile; `step` bytes are from one row to the next."""
+    for r in range(height):
+        at, begin = _u64(start + r * step), r * LINES
+        if kind == F64:
+            for e in range(2 * width):
+                store_32(at, _u64(e), halves[2 * begin + e])
+        elif kind == CODES and width == LINES:  # of a known number the compiler makes one instruction
+            for e in range(LINES):
+                store_8(at, _u64(e), bits[1, begin + e])
+        elif kind == CODES:
+            for e in range(width):
+                store_8(at, _u64(e), bits[1, begin + e])
+        elif width == LINES:
+            for e in range(LINES):
+                store_32(at, _u64(e), bits[0, begin + e])
+        else:
+            for e in range(width):
+                store_32(at, _u64(e), bits[0, begin + e])
 
 
 def multiply(x, y, shapes, scale, kind, how, configuration, scratch, out):
@@ -172,7 +245,10 @@ def multiply(x, y, shapes, scale, kind, how, configuration, scratch, out):
     x_bytes, y_bytes = depth * digits * BYTES, depth * others * BYTES
     x_at, y_at, kept = x.ctypes.data, y.ctypes.data, scratch.ctypes.data
     totals, bits = np.empty(LINES * LINES, _f64), np.empty((2, LINES * LINES), _u32)
+    words, sums, narrow_scale = np.empty(LINES * LINES, _u32), scratch.view(_u32), _f32(scale)
     floats, halves, target = bits.view(_f32), totals.view(_u32), out.ctypes.data
+    # How often more it is tried whether the sums of a tile are narrow: where they are not, both ways are taken.
+    tries = _TRIES if kind != F64 and powers <= 3 else 0
     configure(configuration.ctypes.data)
     for group in range(shapes[5], shapes[6]):
         batch, m = group // groups, group % groups * high
@@ -193,30 +269,35 @@ def multiply(x, y, shapes, scale, kind, how, configuration, scratch, out):
             store_sums(kept)
             for i in range(min(high, down - m)):
                 for j in range(min(wide, across - n)):
-                    _total(scratch, i * wide + j, powers, scale, totals)
+                    is_narrow = tries > 0 and _narrow(sums, (i * wide + j) * powers, powers, words)
+                    if not is_narrow:
+                        tries -= 1
+                        _total(scratch, i * wide + j, powers, scale, totals)
                     if kind == NEAREST:
-                        for e in range(LINES * LINES):
-                            floats[0, e] = _f32(totals[e])
+                        if is_narrow:
+                            for e in range(LINES * LINES):
+                                floats[0, e] = _f32(_f32(_i32(words[e])) * narrow_scale)
+                        else:
+                            for e in range(LINES * LINES):
+                                floats[0, e] = _f32(totals[e])
                     elif kind == I32:
-                        for e in range(LINES * LINES):
-                            bits[0, e] = _u32(_i32(totals[e]))
+                        if is_narrow:
+                            for e in range(LINES * LINES):
+                                bits[0, e] = words[e]
+                        else:
+                            for e in range(LINES * LINES):
+                                bits[0, e] = _u32(_i32(totals[e]))
                     elif kind != F64:
-                        _odd(totals, bits)
+                        if is_narrow:
+                            _odd_of_words(words, narrow_scale, floats)
+                        else:
+                            _odd(totals, bits)
                         if kind == CODES:
                             encode(how, bits, 1, 0, LINES * LINES)
                     line, column = (m + i) * LINES, (n + j) * LINES
-                    width = min(LINES, columns - column)
-                    for r in range(min(LINES, lines - line)):
-                        at = target + ((batch * lines + line + r) * columns + column) * item
-                        if kind == CODES:
-                            for e in range(width):
-                                store_8(_u64(at), _u64(e), bits[1, r * LINES + e])
-                        elif kind == F64:
-                            for e in range(2 * width):
-                                store_32(_u64(at), _u64(e), halves[2 * r * LINES + e])
-                        else:
-                            for e in range(width):
-                                store_32(_u64(at), _u64(e), bits[0, r * LINES + e])
+                    width, height = min(LINES, columns - column), min(LINES, lines - line)
+                    start = target + ((batch * lines + line) * columns + column) * item
+                    _put(kind, bits, halves, start, columns * item, height, width)
     release()
 
 
