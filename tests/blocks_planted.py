@@ -9,7 +9,8 @@ import numpy as np
 
 from minihlo import interp
 from minihlo.interp.backends.operation import Operation
-from minihlo.interp.conform.cases.cases import cases, forms
+from minihlo.interp.conform.cases.cases import cases
+from minihlo.interp.conform.cases.forms import forms
 from minihlo.interp.conform.result import CaseResult
 from minihlo.interp.conform.tester import Spec, Tester
 from minihlo.interp.conform.verdicts.outcome import Settings

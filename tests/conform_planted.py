@@ -7,7 +7,9 @@ import numpy as np
 from minihlo.interp.backends import Minihlo
 from minihlo.interp.backends.operation import Operation
 from minihlo.interp.backends.programs import Builder, decoded
-from minihlo.interp.conform.cases.cases import ROW_OPS, Case, cases, forms
+from minihlo.interp.conform.cases.case import ROW_OPS, Case
+from minihlo.interp.conform.cases.cases import cases
+from minihlo.interp.conform.cases.forms import forms
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.result import CaseResult
 from minihlo.interp.conform.rows import RowPart

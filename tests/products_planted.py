@@ -7,7 +7,8 @@ import numpy as np
 
 from minihlo.interp.backends.operation import Operation
 from minihlo.interp.conform import tester
-from minihlo.interp.conform.cases.cases import cases, forms
+from minihlo.interp.conform.cases.cases import cases
+from minihlo.interp.conform.cases.forms import forms
 from minihlo.interp.conform.result import CaseResult
 from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.interp.oracle.formats import FORMATS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from minihlo.interp.cli import main
-from minihlo.interp.conform.cases import cases
+from minihlo.interp.conform.cases import cases, forms, layouts
 from minihlo.interp.conform.result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED
 
 from .conform_results import failing, found
@@ -131,8 +131,8 @@ def test_a_backend_of_single_operations(report) -> None:
     assert case.counts[FAIL] == 1  # -0 + -0
     assert [f.operands for f in case.failures] == [[[0x80], [0x80]]]
     assert found(r, "subtract.f8E5M2").verdict == UNSUPPORTED
-    in_programs = {"constant", "scalar", "chain", "upcast", "test", *cases.LENGTHS} - set(cases.LAYOUTS)
-    assert {c.form for c in r.cases} == set(cases.FORMS) - in_programs - set(cases.BLOCK_FORMS)
+    in_programs = {"constant", "scalar", "chain", "upcast", "test", *forms.LENGTHS} - set(layouts.LAYOUTS)
+    assert {c.form for c in r.cases} == set(forms.FORMS) - in_programs - set(forms.BLOCK_FORMS)
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_minihlo_passes_every_form(report) -> None:
     code, r = report("minihlo", "--formats", "f4*")
     assert code == 0
     assert {c.verdict for c in r.cases} == {PASS}
-    of_level_2 = {form for form in cases.LENGTHS if form not in {f for c in cases.cases(1) for f in cases.forms(c, 1)}}
-    assert {c.form for c in r.cases} == set(cases.FORMS) - {"test"} - of_level_2
+    of_level_2 = {form for form in forms.LENGTHS if form not in {f for c in cases.cases(1) for f in forms.forms(c, 1)}}
+    assert {c.form for c in r.cases} == set(forms.FORMS) - {"test"} - of_level_2
 
 
 def test_the_reference_interpreter(report) -> None:

@@ -10,7 +10,8 @@ from minihlo.interp.backends import Minihlo
 from minihlo.interp.conform import tester
 from minihlo.interp.conform.block_parts import BlockPart, ScaledPart
 from minihlo.interp.conform.cases import block_data
-from minihlo.interp.conform.cases.cases import cases, forms
+from minihlo.interp.conform.cases.cases import cases
+from minihlo.interp.conform.cases.forms import forms
 from minihlo.interp.conform.result import DIVERGENT, FAIL, PASS, CaseResult
 from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.interp.oracle.blocks import BLOCKS

@@ -8,7 +8,8 @@ import numpy as np
 from minihlo.interp.comparison import places
 from minihlo.interp.comparison.diagnosis import Diagnosis
 from minihlo.interp.conform.cases import data
-from minihlo.interp.conform.cases.cases import SIZES, Case
+from minihlo.interp.conform.cases.case import Case
+from minihlo.interp.conform.cases.forms import SIZES
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.result import FAIL, CaseResult
 from minihlo.interp.conform.verdicts import diagnosis

@@ -15,7 +15,7 @@ import pytest
 from minihlo.interp.backends import ml_dtypes
 from minihlo.interp.backends.operation import Operation
 from minihlo.interp.conform import tester
-from minihlo.interp.conform.cases.cases import Case
+from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.pictured import pictured
 from minihlo.interp.conform.report import html

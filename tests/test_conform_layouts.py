@@ -8,8 +8,8 @@ import pytest
 
 from minihlo.interp.backends.child import Strided
 from minihlo.interp.conform.cases import data
-from minihlo.interp.conform.cases.cases import LAYOUTS, Case
-from minihlo.interp.conform.cases.layouts import arranged, stored, view
+from minihlo.interp.conform.cases.case import Case
+from minihlo.interp.conform.cases.layouts import LAYOUTS, arranged, stored, view
 from minihlo.interp.conform.cases.row_data import arrays
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.rows import RowPart

@@ -14,7 +14,7 @@ from minihlo.interp.comparison.sums import ways
 from minihlo.interp.comparison.sums.explain import Observed, bounded, explain
 from minihlo.interp.comparison.sums.ways import Asked, Rows
 from minihlo.interp.conform.cases import cases, data
-from minihlo.interp.conform.cases.cases import Case
+from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.result import ACCURACY, DIVERGENT, FAIL, PASS
 from minihlo.interp.conform.rows import RowPart
@@ -103,7 +103,7 @@ def test_wide_formats_at_random(name: str, op: str) -> None:
         assert same(name, got, [wanted]).all(), codes
 
 
-def conversions() -> list[cases.Case]:
+def conversions() -> list[Case]:
     return [c for c in cases.cases(1) if c.op == "convert"]
 
 

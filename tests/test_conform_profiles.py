@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from minihlo.interp.conform import profiles, run
-from minihlo.interp.conform.cases.cases import cases, forms
+from minihlo.interp.conform.cases.cases import cases
+from minihlo.interp.conform.cases.forms import forms
 from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.interp.errors import InputError
 

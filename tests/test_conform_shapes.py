@@ -14,8 +14,11 @@ import pytest
 
 from minihlo.interp.backends import Minihlo
 from minihlo.interp.conform import tester
-from minihlo.interp.conform.cases.cases import LAYOUTS, SIZES, Case, cases, forms
+from minihlo.interp.conform.cases.case import Case
+from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.cases.data import parts
+from minihlo.interp.conform.cases.forms import SIZES, forms
+from minihlo.interp.conform.cases.layouts import LAYOUTS
 from minihlo.interp.conform.result import CRASH, FAIL, PASS, CaseResult
 from minihlo.interp.conform.verdicts.forms import across_forms
 from minihlo.interp.conform.verdicts.outcome import Settings, merged

@@ -16,11 +16,11 @@ import sys
 from pathlib import Path
 import minihlo
 minihlo.__path__ = [str(Path(sys.argv[1]) / "minihlo")]  # and not the checkout, which may be installed beside it
-from minihlo.interp.conform.cases import cases; from minihlo.interp.conform import run, tests
+from minihlo.interp.conform.cases import cases, forms; from minihlo.interp.conform import run, tests
 assert cases.__file__.startswith(sys.argv[1]), cases.__file__
 for level in (1, 3):
     for case in run.Choice().cases(level):
-        print(level, case.signature, *cases.forms(case, level))
+        print(level, case.signature, *forms.forms(case, level))
 """
 
 
@@ -50,10 +50,10 @@ def listed(folder: Path, where: Path) -> str:
 
 def test_the_wheel_has_the_cases_of_the_checkout(installed: Path, tmp_path: Path) -> None:
     from minihlo.interp.conform import run
-    from minihlo.interp.conform.cases import cases
+    from minihlo.interp.conform.cases import forms
 
     here = [
-        " ".join([str(level), case.signature, *cases.forms(case, level)])
+        " ".join([str(level), case.signature, *forms.forms(case, level)])
         for level in (1, 3)
         for case in run.Choice().cases(level)
     ]

@@ -13,7 +13,7 @@ import pytest
 from minihlo.interp.backends import backend
 from minihlo.interp.comparison.choices import CHOICES
 from minihlo.interp.comparison.open_points import IDENTIFIERS
-from minihlo.interp.conform.cases.cases import Case
+from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.oracle.exact import OPS
 from tools.crosscheck.causes import CAUSES
 from tools.crosscheck.compare import Differences, compare, compared

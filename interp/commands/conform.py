@@ -17,7 +17,9 @@ from ...ops.accumulators.record import Accumulator
 from ..backends import Backend, backend, spellings
 from ..conform import files, run, shards, tests
 from ..conform.cases import data
-from ..conform.cases.cases import FORMS, Case, cases
+from ..conform.cases.case import Case
+from ..conform.cases.cases import cases
+from ..conform.cases.forms import FORMS
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
 from ..conform.verdicts import known, outcome
 from ..errors import InputError, OutputError, WorkersLostError
@@ -258,7 +260,7 @@ def _dead(report: Report, expected: Sequence[known.Known]) -> list[str]:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from ..conform.cases.cases import forms
+    from ..conform.cases.forms import forms
 
     choice = choice_of_options(options)
     check(choice, options.level)

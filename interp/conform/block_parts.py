@@ -18,7 +18,7 @@ from ..oracle.rounding import Exact, encode
 from .cases import block_programs
 from .cases.block_data import Arrays
 from .cases.block_list import OWN
-from .cases.cases import Case
+from .cases.case import Case
 from .elementwise import Call
 from .rows import RowPart
 

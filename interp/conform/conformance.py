@@ -6,7 +6,8 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 
-from .cases.cases import PRODUCT_OPS, forms
+from .cases.case import PRODUCT_OPS
+from .cases.forms import forms
 from .profiles import OPTIONAL, REQUIRED, Profile
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult
 from .waivers import Waiver

@@ -16,8 +16,9 @@ from ..oracle.expected import Expected, expected
 from ..oracle.formats import FORMATS, code_dtype
 from ..oracle.rounding import Exact, encode
 from .cases import chains
-from .cases.cases import SIZES, Case
+from .cases.case import Case
 from .cases.data import Operands
+from .cases.forms import SIZES
 from .cases.layouts import LAYOUTS, emit, view
 from .result import FAIL, PASS
 from .verdicts.judge import Judged, judge

@@ -20,7 +20,9 @@ from ..comparison.choices import CHOICES
 from ..comparison.open_points import IDENTIFIERS
 from ..errors import InputError, printable
 from . import files
-from .cases.cases import FORMS, Case, cases, forms
+from .cases.case import Case
+from .cases.cases import cases
+from .cases.forms import FORMS, forms
 from .run import Choice
 
 SCHEMA = "minihlo.profile/1"

@@ -16,7 +16,7 @@ from ..oracle.formats import FORMATS, Format
 from ..oracle.rounding import NAN_ORDER, ZEROS, encode
 from ..oracle.sums import exact_products, exact_sums
 from .cases import row_programs
-from .cases.cases import Case
+from .cases.case import Case
 from .cases.row_data import Arrays, start_code
 from .elementwise import Call
 

@@ -15,7 +15,9 @@ from ..errors import InputError, OutputError
 from . import shards, tests
 from .backend import takes
 from .cases import data
-from .cases.cases import FORMS, Case, cases, chosen, forms
+from .cases.case import Case
+from .cases.cases import cases, chosen
+from .cases.forms import FORMS, forms
 from .reproduction import MOST_CASES
 from .result import CaseResult, Report, Run, load
 from .tester import Spec, Tester

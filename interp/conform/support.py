@@ -9,7 +9,7 @@ import numpy as np
 from ..backends import BackendError
 from ..oracle.formats import FORMATS
 from .block_parts import BlockPart, ScaledPart
-from .cases.cases import Case
+from .cases.case import Case
 from .elementwise import Part
 from .repeats import AnyPart
 from .verdicts import outcome

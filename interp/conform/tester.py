@@ -18,7 +18,7 @@ from . import repeats, tests
 from .backend import takes, to_integers
 from .block_parts import BlockPart, ScaledPart
 from .cases import block_data, data
-from .cases.cases import ROW_OPS, Case
+from .cases.case import ROW_OPS, Case
 from .cases.layouts import LAYOUTS
 from .cases.row_data import arrays
 from .collected import OtherAxis, collected, outputs

@@ -12,7 +12,8 @@ import numpy as np
 from minihlo.interp.backends import BackendError
 from minihlo.interp.comparison.ulp import FAR, signed_steps
 from minihlo.interp.conform.cases import data
-from minihlo.interp.conform.cases.cases import Case, cases
+from minihlo.interp.conform.cases.case import Case
+from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.tester import Tester
 from minihlo.interp.conform.verdicts.outcome import Settings

@@ -12,7 +12,7 @@ import numpy as np
 
 from minihlo.interp.backends import BackendError, Minihlo
 from minihlo.interp.backends import operation as backend_operation
-from minihlo.interp.conform.cases.cases import Case
+from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.oracle.case import Operands
 from minihlo.interp.oracle.exact import OPS
 from minihlo.interp.oracle.formats import FORMATS, INTEGERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from minihlo.interp.conform.cases.cases import Case
+from minihlo.interp.conform.cases.case import Case
 from minihlo.ops.minifloat.formats import MINIFLOATS
 
 from ..crosscheck.causes import CAUSES, absence_of

@@ -15,7 +15,7 @@ import numpy as np
 from ...oracle.blocks import BLOCKS, Block
 from ...oracle.formats import FORMATS, Format, all_codes
 from ...oracle.rounding import Exact, encode
-from .cases import Case
+from .case import Case
 from .data import rng
 
 Arrays = tuple[np.ndarray, ...]  #: of codes

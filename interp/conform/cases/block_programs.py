@@ -13,7 +13,7 @@ from ....ops.blocks.stablehlo import dequantizer_function, quantizer_function
 from ...backends.programs import Builder, tensor
 from ...oracle.blocks import BLOCKS, Block
 from .block_data import Arrays
-from .cases import Case
+from .case import Case
 
 
 def outputs(case: Case, arrays: Arrays) -> list[tuple[str, tuple[int, ...]]]:

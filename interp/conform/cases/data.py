@@ -12,7 +12,8 @@ from ...oracle.case import Operands
 from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, bits, code_dtype, integers
 from ..words import count
 from .boundaries import boundaries, near
-from .cases import SIZES, WIDE, Case, is_common
+from .case import WIDE, Case
+from .forms import SIZES, is_common
 from .layouts import LAYOUTS, arranged
 
 #: How many operands without dimensions are tried.

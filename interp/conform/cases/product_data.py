@@ -19,8 +19,9 @@ import numpy as np
 
 from ...oracle.formats import FORMATS, Format, all_codes
 from ...oracle.rounding import Exact, encode
-from .cases import LENGTHS, Case
+from .case import Case
 from .data import rng
+from .forms import LENGTHS
 
 Arrays = tuple[np.ndarray, ...]  #: of codes
 

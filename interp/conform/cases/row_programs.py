@@ -8,7 +8,7 @@ import numpy as np
 
 from ...backends.programs import Builder, compare_attributes, tensor
 from ...oracle.formats import FORMATS
-from .cases import Case
+from .case import Case
 from .row_data import Arrays, start_code
 
 #: In how many parts the rows are cut that lie along the middle one of three dimensions.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...comparison.diagnosis import NONE, Diagnosis
 from ...comparison.places import TAIL, of_sizes, of_start, of_tail
-from ..cases.cases import FORMS, SIZES
+from ..cases.forms import FORMS, SIZES
 from ..repeats import INTERMITTENT
 from ..result import ACCURACY, DIVERGENT, FAIL, PASS, CaseResult
 from .outcome import explained

@@ -17,7 +17,7 @@ from ...comparison.diagnosis import NONE, Diagnosis
 from ...comparison.open_points import IDENTIFIERS
 from ...errors import printable
 from ..block_parts import BlockPart
-from ..cases.cases import PRODUCT_OPS, Case
+from ..cases.case import PRODUCT_OPS, Case
 from ..elementwise import Part
 from ..pictured import pictured
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst

@@ -22,6 +22,7 @@ from ...oracle.formats import FORMATS
 from ..result import DIVERGENT, FAIL, Accumulated
 from ..rows import RowPart
 from .judge import ELEMENT_VERDICTS, Judged, judge
+from .sum_words import by_shape, facts, family_of, shapes_of_others
 
 _DIVERGENT, _FAIL = ELEMENT_VERDICTS.index(DIVERGENT), ELEMENT_VERDICTS.index(FAIL)
 EXACT = "exact, rounded once"
@@ -172,7 +173,7 @@ def _products(tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[Way
         return
     alone, bounds = _each(left, usual, others)
     chosen: dict[str, Fit | Bounded] = {**_cover(alone), **bounds}
-    is_one_family = len({_family(f) for f in chosen.values()}) == 1
+    is_one_family = len({family_of(f) for f in chosen.values()}) == 1
     is_one = len({f.identifier for f in chosen.values()}) == 1
     best = max((first, explanation), key=lambda e: e.progress).best
     for t in left:
@@ -182,9 +183,9 @@ def _products(tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[Way
             continue
         sentence, identifier = own.sentence, own.identifier
         if is_one_family and not is_one:
-            sentence, identifier = _by_shape(chosen)
+            sentence, identifier = by_shape(chosen)
         elif not is_one:
-            sentence += f"; other shapes need another record: {'; '.join(_shapes(chosen, own.sentence))}"
+            sentence += f"; other shapes need another record: {'; '.join(shapes_of_others(chosen, own.sentence))}"
             identifier += "/by-shape"
         yield t.formed(sentence, identifier, accumulator=facts(own))
 
@@ -241,50 +242,6 @@ def _cover(by_shape: dict[str, list[Fit]]) -> dict[str, Fit]:
     return found
 
 
-def _family(found: Fit | Bounded) -> str:
-    return found.family if isinstance(found, Fit) else found.identifier.replace("/unknown-order", "")
-
-
-def _by_shape(chosen: dict[str, Fit | Bounded]) -> tuple[str, str]:
-    """One type, and the order of each shape."""
-    family = _family(next(iter(chosen.values())))
-    held, _, through = family.partition("/then-")
-    kind, _, name = held.partition("/")
-    start = f"{_HELD[kind]} in {name}"
-    then = f", then rounded to {through}" if through else ""
-    if any(isinstance(f, Bounded) for f in chosen.values()):
-        return f"{start}, in an order of its own{then}", f"{held}/unknown-order" + (
-            f"/then-{through}" if through else ""
-        )
-    orders: dict[str, list[str]] = {}
-    for form, fit in chosen.items():
-        plain = fit.way.sentence.removeprefix(start).strip() if isinstance(fit, Fit) else "in an order of its own"
-        plain = plain.replace(f"exact products accumulated in {name} ", "products not rounded, ")
-        orders.setdefault(plain, []).append(form)
-    listed = "; ".join(f"{order}: {', '.join(forms)}" for order, forms in orders.items())
-    return f"{start}{then}, in an order that depends on the shape ({listed})", f"{family}/by-shape"
-
-
-#: How sums are held, in words, by the first part of an identifier.
-_HELD = {
-    "accumulated": "accumulated",
-    "rounded": "products and sums rounded",
-    "fused": "exact products accumulated",
-    "cut-off": "accumulated, cut off toward zero at each step,",
-    "flushed": "accumulated, subnormal numbers taken for zero,",
-}
-
-
-def _shapes(chosen: dict[str, Fit | Bounded], own: str) -> Iterator[str]:
-    """Of other records, the shapes that they explain."""
-    forms: dict[str, list[str]] = {}
-    for form, fit in chosen.items():
-        if fit.sentence != own:
-            forms.setdefault(fit.sentence, []).append(form)
-    for sentence, of in forms.items():
-        yield f"{sentence} ({', '.join(of)})"
-
-
 def unexplained(part: RowPart, got: np.ndarray) -> Formed:
     """The verdicts on sums that no way is tried for."""
     tried = _Sums(part, got)
@@ -299,24 +256,6 @@ def _wrong(t: _Sums, best: Fit | None) -> Formed:
     wrong = is_far if is_far.any() else off
     sentence = f"no known way to form sums explains the results ({best.sentence if best else EXACT} comes nearest)"
     return t.formed(sentence, "", wrong)
-
-
-def facts(found: Fit | Bounded) -> Accumulated:
-    """The facts of an accumulator."""
-    if isinstance(found, Bounded):
-        drop = "zero" if found.is_cut else "nearest_even"
-        return Accumulated(found.identifier, "f32", 23, 1, drop, "in an order of its own", found.through)
-    record, name = found.way.record, found.identifier
-    if record is not None:
-        order = "in order" if record.take == "consecutive" else f"in order, {record.take} of each window"
-        kept = record.keep, record.bits, record.step, record.drop, order
-        return Accumulated(name, *kept, found.through, record.c, record.outer, record.to_text())
-    if found.way.family == "exact":
-        return Accumulated(name, "exact", None, 0, order="in any order", then=found.through)
-    fmt = FORMATS[found.way.type]
-    drop = "zero" if found.way.family.startswith("cut-off") else "nearest_even"
-    order = found.way.sentence.partition(f" in {fmt.name} ")[2]
-    return Accumulated(name, fmt.name, fmt.mantissa_bits, 1, drop, order, found.through)
 
 
 # -- folds -------------------------------------------------------------------------------------------------------------
